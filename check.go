@@ -55,7 +55,7 @@ func (m *Message) Check() error {
 		return err
 	}
 	if n := payloadBytes(m.Payload); n > MaxPayloadBytes {
-		return &Error{Code: TooLarge, Field: "payload",
+		return &Error{Code: CodeTooLarge, Field: "payload",
 			Message: fmt.Sprintf("payload has %d bytes, at most %d are possible", n, MaxPayloadBytes)}
 	}
 	return nil
@@ -87,19 +87,22 @@ func CheckTime(field string, t time.Time) error {
 	return nil
 }
 
-// CheckChoice returns an error unless the filter sets All or selects by a field. An empty
-// filter for replaying or discarding is usually a mistake.
+// CheckChoice returns an error unless the filter selects by IDs alone, by other fields, or by
+// All. An empty filter for replaying or discarding is usually a mistake.
 func (f *DeadLetterFilter) CheckChoice() error {
-	if f.IDs != nil {
-		return Invalidf("ids", "ids and a filter exclude each other")
+	if len(f.IDs) > 0 {
+		if !reflect.DeepEqual(*f, DeadLetterFilter{IDs: f.IDs}) {
+			return Invalidf("ids", "ids and a filter exclude each other")
+		}
+		return nil
 	}
 	chosen := *f
-	chosen.All, chosen.Before, chosen.Limit = false, 0, 0
+	chosen.IDs, chosen.All, chosen.Before, chosen.Limit = nil, false, 0, 0
 	switch selects := !reflect.DeepEqual(chosen, DeadLetterFilter{}); {
 	case f.All && selects:
 		return Invalidf("all", "all and a filter exclude each other")
 	case !f.All && !selects:
-		return &Error{Code: Invalid, Field: "filter", Message: "the filter does not say which dead letters", Hint: "All in its place means every one"}
+		return &Error{Code: CodeInvalid, Field: "filter", Message: "the filter does not say which dead letters", Hint: "set All to select every one"}
 	}
 	return nil
 }
@@ -150,7 +153,7 @@ func CheckName(field, name string) error {
 
 func checkWord(field, text string, limit int) error {
 	if len(text) > limit {
-		return &Error{Code: TooLarge, Field: field,
+		return &Error{Code: CodeTooLarge, Field: field,
 			Message: fmt.Sprintf("%s has %d bytes, at most %d are allowed", field, len(text), limit)}
 	}
 	if strings.IndexByte(text, 0) >= 0 || !utf8.ValidString(text) {
@@ -173,7 +176,7 @@ func checkHeaders(headers map[string]string) error {
 		}
 	}
 	if total > MaxHeaderBytes {
-		return &Error{Code: TooLarge, Field: "headers",
+		return &Error{Code: CodeTooLarge, Field: "headers",
 			Message: fmt.Sprintf("headers have %d bytes together, at most %d are allowed", total, MaxHeaderBytes)}
 	}
 	return nil

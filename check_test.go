@@ -21,7 +21,7 @@ func FuzzCheckName(f *testing.F) {
 			t.Fatalf("%q: %v", name, err)
 		}
 		var e *Error
-		if err != nil && (!errors.As(err, &e) || e.Code != Invalid || e.Field != "queue" || !utf8.ValidString(e.Message) || strings.ContainsAny(e.Message, "\x00\n\r")) {
+		if err != nil && (!errors.As(err, &e) || e.Code != CodeInvalid || e.Field != "queue" || !utf8.ValidString(e.Message) || strings.ContainsAny(e.Message, "\x00\n\r")) {
 			t.Fatalf("%q is not clear about %q", err, name)
 		}
 		message := Message{Queue: name, Payload: 1}

@@ -81,7 +81,7 @@ func NewClient(engine Engine) *Client {
 	return c
 }
 
-// NewClientWith returns a client with the given settings, or an [Invalid]
+// NewClientWith returns a client with the given settings, or an [CodeInvalid]
 // error that lists every fault in them.
 func NewClientWith(engine Engine, config ClientConfig) (*Client, error) {
 	config.setDefaults()
@@ -97,10 +97,10 @@ func NewClientWith(engine Engine, config ClientConfig) (*Client, error) {
 // Send stores the messages in one transaction and returns their ids, in order, after the
 // commit: all of them or none. Sending no messages is no error.
 //
-// An error with the code [OutcomeUnsure] means that the messages may or may not have been
+// An error with the code [CodeOutcomeUnknown] means that the messages may or may not have been
 // stored, because the response was lost or ctx ended meanwhile. Any other error means that
 // they were not. Payloads, Headers and Terms must not be changed before Send returns, nor
-// after an [OutcomeUnsure] error.
+// after an [CodeOutcomeUnknown] error.
 func (c *Client) Send(ctx context.Context, messages ...Message) ([]MessageID, error) {
 	bytes, err := checkAll(messages)
 	if err != nil || len(messages) == 0 {

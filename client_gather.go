@@ -245,7 +245,7 @@ func (c *gatherer) take(b *batch, taken []*group, messages []Message) ([]*group,
 func (c *gatherer) carry(ctx context.Context, taken []*group, messages []Message) {
 	ids, err := c.engine.Send(ctx, messages...)
 	if err == nil && len(ids) != len(messages) {
-		err = &Error{Code: OutcomeUnsure, Message: "the engine answered with a different number of ids than messages were sent"}
+		err = &Error{Code: CodeOutcomeUnknown, Message: "the engine answered with a different number of ids than messages were sent"}
 	}
 	if len(taken) > 1 && refused(err) {
 		half, n := len(taken)/2, 0
@@ -298,7 +298,7 @@ func (m *Message) encoded() bool {
 // part of them may be accepted.
 func refused(err error) bool {
 	switch CodeOf(err) {
-	case "", OutcomeUnsure, Unavailable, ReadOnly, SchemaOld, SchemaNew:
+	case "", CodeOutcomeUnknown, CodeUnavailable, CodeReadOnly, CodeSchemaOld, CodeSchemaNew:
 		return false
 	}
 	return true
@@ -309,7 +309,7 @@ func notSent(cause error) error {
 }
 
 func unsure(cause error) error {
-	return &Error{Code: OutcomeUnsure, Cause: cause,
+	return &Error{Code: CodeOutcomeUnknown, Cause: cause,
 		Message: "the call ended while the messages were on their way (" + cause.Error() + "): they may or may not have been stored",
 		Hint:    "look for them by their reference before sending again, or make handling them twice harmless"}
 }

@@ -189,7 +189,7 @@ func TestClientRefusalReachesOnlyItsSender(t *testing.T) {
 		e.answer = func(_ context.Context, messages []Message) error {
 			for _, m := range messages {
 				if m.Key == "bad" {
-					return &Error{Code: NotFound, Field: "queue", Message: "no such queue"}
+					return &Error{Code: CodeNotFound, Field: "queue", Message: "no such queue"}
 				}
 			}
 			for _, m := range messages {
@@ -205,7 +205,7 @@ func TestClientRefusalReachesOnlyItsSender(t *testing.T) {
 			all = append(all, <-answers)
 		}
 		for _, a := range all {
-			if bad := a.key == "bad"; bad != (CodeOf(a.err) == NotFound) || bad == stored[a.key] || bad == (len(a.ids) == 1) {
+			if bad := a.key == "bad"; bad != (CodeOf(a.err) == CodeNotFound) || bad == stored[a.key] || bad == (len(a.ids) == 1) {
 				t.Errorf("%s: ids %v, error %v, stored %v", a.key, a.ids, a.err, stored[a.key])
 			}
 		}
@@ -219,7 +219,7 @@ func TestClientLostAnswerIsToldToAllAndNotRepeated(t *testing.T) {
 		e.hold = make(chan struct{})
 		e.answer = func(_ context.Context, messages []Message) error {
 			if len(messages) > 1 {
-				return &Error{Code: OutcomeUnsure, Message: "lost"}
+				return &Error{Code: CodeOutcomeUnknown, Message: "lost"}
 			}
 			return nil
 		}
@@ -227,7 +227,7 @@ func TestClientLostAnswerIsToldToAllAndNotRepeated(t *testing.T) {
 		answers := gathering(t, c, e, nil, message("a"), message("b"))
 		close(e.hold)
 		for range 3 {
-			if a := <-answers; (a.key != "first") != (CodeOf(a.err) == OutcomeUnsure) {
+			if a := <-answers; (a.key != "first") != (CodeOf(a.err) == CodeOutcomeUnknown) {
 				t.Errorf("%s: error %v", a.key, a.err)
 			}
 		}
@@ -276,7 +276,7 @@ func TestClientContextEndsOnTheWay(t *testing.T) {
 		}
 		<-e.entered // a and b are on their way
 		cancel()
-		if a := <-answers; a.key != "a" || CodeOf(a.err) != OutcomeUnsure || !errors.Is(a.err, context.Canceled) {
+		if a := <-answers; a.key != "a" || CodeOf(a.err) != CodeOutcomeUnknown || !errors.Is(a.err, context.Canceled) {
 			t.Errorf("%s: error %v, want outcome_unknown caused by the cancellation", a.key, a.err)
 		}
 		close(e.hold)
@@ -293,7 +293,7 @@ func TestClientLoneCallerContextEndsOnTheWay(t *testing.T) {
 		e.hold = make(chan struct{})
 		ctx, cancel := context.WithCancel(context.Background())
 		go func() { <-e.entered; cancel() }()
-		if _, err := NewClient(e).Send(ctx, message("a")); CodeOf(err) != OutcomeUnsure || !errors.Is(err, context.Canceled) {
+		if _, err := NewClient(e).Send(ctx, message("a")); CodeOf(err) != CodeOutcomeUnknown || !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v, want outcome_unknown caused by the cancellation", err)
 		}
 		if _, err := NewClient(e).Send(ctx, message("a")); CodeOf(err) != "" || !errors.Is(err, context.Canceled) {
@@ -478,7 +478,7 @@ func TestClientLargeCallerMayChangeMessagesAfterwards(t *testing.T) {
 		<-answers
 		<-e.entered // mine and the other are on their way
 		leave()
-		if err := <-left; CodeOf(err) != OutcomeUnsure {
+		if err := <-left; CodeOf(err) != CodeOutcomeUnknown {
 			t.Errorf("got %v, want an unknown outcome", err)
 		}
 		for i := range mine {
@@ -527,20 +527,20 @@ func TestMessageCheck(t *testing.T) {
 	}{
 		{"plain", Message{Queue: "a-z_0.9"}, "", ""},
 		{"longest words", Message{Queue: strings.Repeat("q", 63), Key: long[:255], Terms: []string{long[:255]}}, "", ""},
-		{"no queue", Message{}, Invalid, "queue"},
-		{"long queue", Message{Queue: strings.Repeat("q", 64)}, Invalid, "queue"},
-		{"upper case", Message{Queue: "Orders"}, Invalid, "queue"},
-		{"key", Message{Queue: "q", Key: long}, TooLarge, "key"},
-		{"kind", Message{Queue: "q", Kind: long}, TooLarge, "kind"},
-		{"reference", Message{Queue: "q", Reference: long}, TooLarge, "reference"},
-		{"term", Message{Queue: "q", Terms: []string{"a", long}}, TooLarge, "terms[1]"},
-		{"nul", Message{Queue: "q", Key: "a\x00"}, Invalid, "key"},
-		{"not utf-8", Message{Queue: "q", Key: "\xff"}, Invalid, "key"},
-		{"headers", Message{Queue: "q", Headers: map[string]string{"h": strings.Repeat("x", MaxHeaderBytes)}}, TooLarge, "headers"},
-		{"header name", Message{Queue: "q", Headers: map[string]string{"": "x"}}, Invalid, "headers"},
-		{"delay", Message{Queue: "q", Delay: -1}, Invalid, "delay"},
-		{"both times", Message{Queue: "q", Delay: 1, SendAt: time.Unix(1, 0)}, Invalid, "send_at"},
-		{"payload", Message{Queue: "q", Payload: make([]byte, MaxPayloadBytes+1)}, TooLarge, "payload"},
+		{"no queue", Message{}, CodeInvalid, "queue"},
+		{"long queue", Message{Queue: strings.Repeat("q", 64)}, CodeInvalid, "queue"},
+		{"upper case", Message{Queue: "Orders"}, CodeInvalid, "queue"},
+		{"key", Message{Queue: "q", Key: long}, CodeTooLarge, "key"},
+		{"kind", Message{Queue: "q", Kind: long}, CodeTooLarge, "kind"},
+		{"reference", Message{Queue: "q", Reference: long}, CodeTooLarge, "reference"},
+		{"term", Message{Queue: "q", Terms: []string{"a", long}}, CodeTooLarge, "terms[1]"},
+		{"nul", Message{Queue: "q", Key: "a\x00"}, CodeInvalid, "key"},
+		{"not utf-8", Message{Queue: "q", Key: "\xff"}, CodeInvalid, "key"},
+		{"headers", Message{Queue: "q", Headers: map[string]string{"h": strings.Repeat("x", MaxHeaderBytes)}}, CodeTooLarge, "headers"},
+		{"header name", Message{Queue: "q", Headers: map[string]string{"": "x"}}, CodeInvalid, "headers"},
+		{"delay", Message{Queue: "q", Delay: -1}, CodeInvalid, "delay"},
+		{"both times", Message{Queue: "q", Delay: 1, SendAt: time.Unix(1, 0)}, CodeInvalid, "send_at"},
+		{"payload", Message{Queue: "q", Payload: make([]byte, MaxPayloadBytes+1)}, CodeTooLarge, "payload"},
 	}
 	for _, c := range cases {
 		err := c.m.Check()

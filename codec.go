@@ -89,12 +89,12 @@ func (m *Message) encode(contentType string) (body []byte, err error) {
 	case isText:
 		return []byte(text), nil
 	default:
-		return nil, &Error{Code: Invalid, Field: "content_type",
+		return nil, &Error{Code: CodeInvalid, Field: "content_type",
 			Message: fmt.Sprintf("a payload of type %T cannot be encoded as %q without a codec", m.Payload, contentType),
 			Hint:    "set the message's Codec, or give the payload as []byte"}
 	}
 	if err != nil {
-		return nil, &Error{Code: Invalid, Field: "payload", Message: fmt.Sprintf("payload cannot be encoded as %s: %s", what, err), Cause: err}
+		return nil, &Error{Code: CodeInvalid, Field: "payload", Message: fmt.Sprintf("payload cannot be encoded as %s: %s", what, err), Cause: err}
 	}
 	return body, nil
 }
@@ -124,7 +124,7 @@ func Decode(d RawDelivery, into any, codecs ...Codec) error {
 		*p = string(d.Payload)
 		return nil
 	}
-	return &Error{Code: Unsupported, Field: "content_type", Message: fmt.Sprintf("no codec for content type %q into %T", d.ContentType, into),
+	return &Error{Code: CodeUnsupported, Field: "content_type", Message: fmt.Sprintf("no codec for content type %q into %T", d.ContentType, into),
 		Hint: "give the worker one by Config.Codecs, and replay the dead letters"}
 }
 
@@ -132,5 +132,5 @@ func undecodable(as string, into any, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &Error{Code: Invalid, Field: "payload", Message: fmt.Sprintf("payload cannot be decoded as %s into %T: %s", as, into, err), Cause: err}
+	return &Error{Code: CodeInvalid, Field: "payload", Message: fmt.Sprintf("payload cannot be decoded as %s into %T: %s", as, into, err), Cause: err}
 }

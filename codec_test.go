@@ -67,7 +67,7 @@ func TestBody(t *testing.T) {
 		body, as, err := m.Body()
 		var e *Error
 		if errors.As(err, &e); c.field != "" {
-			if e == nil || e.Code != Invalid || e.Field != c.field {
+			if e == nil || e.Code != CodeInvalid || e.Field != c.field {
 				t.Errorf("%+v: error %v, want one of %s", c, err, c.field)
 			}
 		} else if err != nil || string(body) != c.body || as != c.as {
@@ -153,7 +153,7 @@ func TestClientEncodesByCodec(t *testing.T) {
 		c := NewClient(e)
 		answers := gathering(t, c, e, nil, Message{Queue: "q", Key: "a", Payload: 255, Codec: hex})
 		for _, payload := range []any{"x", nil} {
-			if _, err := c.Send(context.Background(), Message{Queue: "q", Payload: payload, Codec: hex}); CodeOf(err) != Invalid {
+			if _, err := c.Send(context.Background(), Message{Queue: "q", Payload: payload, Codec: hex}); CodeOf(err) != CodeInvalid {
 				t.Errorf("%v: error %v, want it refused at once", payload, err)
 			}
 		}

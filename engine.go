@@ -5,47 +5,29 @@ import (
 	"time"
 )
 
-// Engine stores messages and hands them out. A method that returns nil has committed its
-// changes. All methods are safe for concurrent use, and all times are the store's. Package
-// enginetest has the tests that every engine must pass.
-type Engine interface {
+// Sender stores messages.
+type Sender interface {
 	// Send stores the messages in one transaction and returns their ids in order. If one
-	// message is invalid, none is stored, and the error names the field. An
-	// [OutcomeUnsure] error means that the response was lost.
+	// message is invalid, none is stored, and the error names the field. A
+	// [CodeOutcomeUnknown] error means that the response was lost.
 	Send(ctx context.Context, messages ...Message) ([]MessageID, error)
-	// SendIdempotent is Send for a request that may be repeated. With the same scope, key
-	// and digest it stores nothing and returns the same ids, even if both requests run
-	// concurrently. With another digest the error is [KeyReused]. A rejected request may
-	// be repeated with other content.
-	SendIdempotent(ctx context.Context, request Idempotency, messages ...Message) ([]MessageID, error)
-	Claims
-	Admin
-	Subscriptions
-	Withdrawing
-	Tokens
-	Scheduling
-	// Doorbell opens a doorbell for one process. The caller closes it.
-	Doorbell(ctx context.Context) (Doorbell, error)
-	// Maintain does one round of upkeep: expired leases, space, counters. Any number of
-	// processes may call it at any time; one of them does the work.
-	Maintain(ctx context.Context) (MaintainReply, error)
-	// Rescue makes the unsettled deliveries of one lost worker or expired lease available
-	// again, and returns their number. Call it until it returns 0.
-	Rescue(ctx context.Context) (lost int, err error)
-	// Ready returns nil if the store can be used, and otherwise an error that says what to
-	// do.
-	Ready(ctx context.Context) error
-	// Close releases the engine's connections if the engine opened them.
-	Close()
 }
 
-// Claims hands out deliveries and settles them.
-type Claims interface {
-	// Register registers a worker, which [Claims.Heartbeat] keeps alive.
+// Engine stores messages and hands them out: all that clients and workers need. A method that
+// returns nil has committed its changes. All methods are safe for concurrent use, and all times
+// are the store's. Package enginetest has the tests that every engine must pass.
+type Engine interface {
+	Sender
+	// SendOnce is Send for a request that may be repeated. With the same scope, key and
+	// digest it stores nothing and returns the same ids, even if both requests run
+	// concurrently. With another digest the error is [CodeKeyReused]. A rejected request
+	// may be repeated with other content.
+	SendOnce(ctx context.Context, request Idempotency, messages ...Message) ([]MessageID, error)
+	// Register registers a worker, which [Engine.Heartbeat] keeps alive.
 	Register(ctx context.Context, info WorkerInfo) (WorkerID, error)
 	// Heartbeat keeps the worker alive and looks at its queues in the same statement.
-	// [WorkerLost] means that the worker was declared lost: its deliveries run elsewhere,
-	// and it must register again.
+	// [CodeWorkerLost] means that the worker was declared lost: its deliveries run
+	// elsewhere, and it must register again.
 	Heartbeat(ctx context.Context, beat Heartbeat) (HeartbeatReply, error)
 	// Unregister ends a registration. The worker's unsettled deliveries are rescued.
 	Unregister(ctx context.Context, worker WorkerID) error
@@ -56,15 +38,28 @@ type Claims interface {
 	// Unsettled lists the worker's unsettled deliveries of claims with numbers up to upTo.
 	// The worker releases those it does not know: their response was lost.
 	Unsettled(ctx context.Context, worker WorkerID, upTo int64) ([]DeliveryID, error)
+	// Receive hands out up to req.Max messages with a lease, to a consumer that is not a
+	// worker. It does not block.
+	Receive(ctx context.Context, req ReceiveRequest) (ReceiveReply, error)
 	// Settle records outcomes, many in one round trip, and returns a result for each, in
 	// order. After an error the state of all of them is unknown; settling again is safe
 	// and returns it.
 	Settle(ctx context.Context, settlements []Settlement) ([]SettleResult, error)
-	// Receive hands out up to req.Max messages with a lease, to a consumer that is not a
-	// worker. It does not block.
-	Receive(ctx context.Context, req ReceiveRequest) (ReceiveReply, error)
-	// Extend sets the lease of received deliveries to end after lease from now.
-	Extend(ctx context.Context, deliveries []DeliveryID, lease time.Duration) ([]SettleResult, error)
+	// Extend extends the leases of received deliveries, and returns a result for each, in
+	// order.
+	Extend(ctx context.Context, req ExtendRequest) ([]SettleResult, error)
+	// Queues lists queues with their counters: those with the names, or all.
+	Queues(ctx context.Context, names ...string) ([]QueueInfo, error)
+	// Doorbell opens a doorbell for one process. The caller closes it.
+	Doorbell(ctx context.Context) (Doorbell, error)
+	// Maintain does one step of each kind of upkeep in what. Any number of processes may
+	// call it at any time; one of them does the work.
+	Maintain(ctx context.Context, what Upkeep) (MaintainReply, error)
+	// Ready returns nil if the store can be used, and otherwise an error that says what to
+	// do.
+	Ready(ctx context.Context) error
+	// Close releases the engine's connections if the engine opened them.
+	Close()
 }
 
 // WorkerInfo describes a process that registers as a worker.
@@ -98,23 +93,44 @@ type HeartbeatReply struct {
 	// RescueIn is the time until the first lease of another worker expires, unless that
 	// worker sends a heartbeat before. Zero if there is none, or if Rescue is set.
 	RescueIn time.Duration
-	// TickIn is the time until the next schedule ticks, as in [TickReply].
+	// TickIn is the time until the next schedule ticks, as in [MaintainReply].
 	TickIn time.Duration
 }
 
-// MaintainReply is the result of a round of upkeep.
+// Upkeep is a set of kinds of upkeep.
+type Upkeep uint8
+
+// The kinds of upkeep.
+const (
+	// UpkeepRescue makes the unsettled deliveries of one lost worker or of expired leases
+	// available again. Repeat it until MaintainReply.Rescued is 0.
+	UpkeepRescue Upkeep = 1 << iota
+	// UpkeepTicks sends the messages of schedules whose ticks are due, each exactly once,
+	// in bounded steps.
+	UpkeepTicks
+	// UpkeepSpace reclaims space, updates counters, and rescues as UpkeepRescue does.
+	UpkeepSpace
+)
+
+// MaintainReply is the result of [Engine.Maintain]. Fields of kinds of upkeep that were not
+// requested are zero.
 type MaintainReply struct {
-	// More says that another round would find work now.
-	More bool
-	// Flowed says that messages were sent, handed out or settled since the last round of
-	// any process, as far as the store knows.
-	Flowed bool
-	// ClockSetBack says that the store's clock was set back since the last round of any
-	// process. Only one round reports it.
-	ClockSetBack bool
 	// Rescued is how many deliveries of lost workers and expired leases became available
 	// again.
 	Rescued int
+	// TicksSent counts messages of schedules, and TicksMissed ticks without a message.
+	TicksSent, TicksMissed int
+	// TickIn is the time until the next tick, above zero even if one is already due; zero
+	// if there is none.
+	TickIn time.Duration
+	// More says that another step of UpkeepSpace would find work now.
+	More bool
+	// Flowed says that messages were sent, handed out or settled since the last
+	// UpkeepSpace of any process, as far as the store knows.
+	Flowed bool
+	// ClockSetBack says that the store's clock was set back since the last UpkeepSpace of
+	// any process. Only one call reports it.
+	ClockSetBack bool
 }
 
 // ClaimRequest requests messages for a worker.
@@ -174,4 +190,11 @@ type ReceiveReply struct {
 	// time.
 	NextDue time.Duration
 	AtLimit bool
+}
+
+// ExtendRequest requests longer leases.
+type ExtendRequest struct {
+	Deliveries []DeliveryID
+	// Lease is the time from now after which the leases end.
+	Lease time.Duration
 }

@@ -11,20 +11,20 @@ type Code string
 
 // The codes. They are stable: clients may compare them.
 const (
-	Invalid       Code = "invalid"         // the request is invalid: fix the named field
-	NotFound      Code = "not_found"       // no such queue, message or delivery
-	Conflict      Code = "conflict"        // no longer held by the caller, or already exists
-	KeyReused     Code = "key_reused"      // an idempotency key that was used for another request
-	TooLarge      Code = "too_large"       // over a limit that the message names
-	Unsupported   Code = "unsupported"     // not supported (yet) by this version or engine
-	Unavailable   Code = "unavailable"     // the store cannot be reached: try again
-	ReadOnly      Code = "read_only"       // the store accepts no writes (standby, read only)
-	SchemaOld     Code = "schema_old"      // schema missing or older than this program needs
-	SchemaNew     Code = "schema_new"      // schema has a breaking change newer than this program
-	Denied        Code = "denied"          // credentials or privileges do not allow it
-	Refused       Code = "refused"         // refused for safety, the message says why
-	WorkerLost    Code = "worker_lost"     // the worker was declared lost: register again
-	OutcomeUnsure Code = "outcome_unknown" // the response was lost: the operation may or may not have happened
+	CodeInvalid        Code = "invalid"         // the request is invalid: fix the named field
+	CodeNotFound       Code = "not_found"       // no such queue, message or delivery
+	CodeConflict       Code = "conflict"        // no longer held by the caller, or already exists
+	CodeKeyReused      Code = "key_reused"      // an idempotency key that was used for another request
+	CodeTooLarge       Code = "too_large"       // over a limit that the message names
+	CodeUnsupported    Code = "unsupported"     // not supported (yet) by this version or engine
+	CodeUnavailable    Code = "unavailable"     // the store cannot be reached: try again
+	CodeReadOnly       Code = "read_only"       // the store accepts no writes (standby, read only)
+	CodeSchemaOld      Code = "schema_old"      // schema missing or older than this program needs
+	CodeSchemaNew      Code = "schema_new"      // schema has a breaking change newer than this program
+	CodeDenied         Code = "denied"          // credentials or privileges do not allow it
+	CodeRefused        Code = "refused"         // refused for safety, the message says why
+	CodeWorkerLost     Code = "worker_lost"     // the worker was declared lost: register again
+	CodeOutcomeUnknown Code = "outcome_unknown" // the response was lost: the operation may or may not have happened
 )
 
 // Error is an error that a caller can act on. Engines return it, possibly wrapped, for all
@@ -68,9 +68,9 @@ func CodeOf(err error) Code {
 	return ""
 }
 
-// Invalidf builds an [Invalid] error for one field.
+// Invalidf builds an [CodeInvalid] error for one field.
 func Invalidf(field, format string, args ...any) error {
-	return &Error{Code: Invalid, Field: field, Message: fmt.Sprintf(format, args...)}
+	return &Error{Code: CodeInvalid, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
 // Permanent marks a handler's error as one that no retry can fix: the message becomes a dead

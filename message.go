@@ -66,7 +66,7 @@ func (id *WorkerID) UnmarshalText(text []byte) error {
 func parseID(what string, text []byte) (int64, error) {
 	n, err := strconv.ParseInt(string(text), 10, 64)
 	if err != nil || n <= 0 {
-		return 0, &Error{Code: Invalid, Field: "id", Message: what + " must be a positive decimal number"}
+		return 0, &Error{Code: CodeInvalid, Field: "id", Message: what + " must be a positive decimal number"}
 	}
 	return n, nil
 }

@@ -6,62 +6,182 @@ import (
 	"time"
 )
 
-// Admin has the operations of operators. A parameter named by is the operator who requested
-// the operation; it is recorded (see [Action]).
-type Admin interface {
-	QueueCreate(ctx context.Context, name string, options QueueOptions) error
-	QueueDrop(ctx context.Context, name string) error
-	// QueuePause stops delivery of a queue: claims and receives find nothing. Deliveries
-	// that are handed out can be settled, and sending continues. QueueResume ends the
-	// pause and wakes workers. Both are idempotent.
-	QueuePause(ctx context.Context, by, name string) error
-	QueueResume(ctx context.Context, by, name string) error
-	// QueueLimit replaces a queue's limits; limits that are zero are removed. A queue that
-	// was created without keys cannot get limits per key (Unsupported).
-	QueueLimit(ctx context.Context, by, name string, limits QueueLimits) error
-	// KeyPause stops delivery of one key, for the queue's current subscriptions; other keys
-	// are not affected. Deliveries that are handed out can be settled. KeyResume ends the
-	// pause. Both are idempotent. Only queues that look at keys support it (else
-	// Unsupported).
-	KeyPause(ctx context.Context, by, queue, key string) error
-	KeyResume(ctx context.Context, by, queue, key string) error
-	// Queues lists queues with their counters: those with the names, or all.
-	Queues(ctx context.Context, names ...string) ([]QueueInfo, error)
+// Store is everything that an engine does.
+type Store interface {
+	Engine
+	Operator
+	TokenStore
+}
+
+// Operator has the operations of operators. Those that change something are recorded with
+// the operator that [WithActor] set in the context (see [Action]); a call that changes
+// nothing is not recorded.
+type Operator interface {
+	QueueAdmin
+	MessageAdmin
+	ScheduleAdmin
+	Observer
+}
+
+// QueueAdmin manages queues and their subscriptions.
+type QueueAdmin interface {
+	// CreateQueue creates a queue. If it exists with the same options nothing changes;
+	// with other options the error is a [CodeConflict].
+	CreateQueue(ctx context.Context, name string, options QueueOptions) error
+	// UpdateQueue changes settings of a queue.
+	UpdateQueue(ctx context.Context, name string, update QueueUpdate) error
+	// DropQueue removes a queue with its messages and schedules.
+	DropQueue(ctx context.Context, name string) error
+	// PurgeQueue removes all waiting messages of a queue as of one moment, including
+	// scheduled messages and retries. Messages that are handed out continue.
+	PurgeQueue(ctx context.Context, queue string) ([]Purged, error)
+	// Pause stops delivery of a queue ([OfQueue]) or of one key of it ([OfKey]), or a
+	// schedule ([OfSchedule]). Claims and receives then find nothing of it, deliveries that
+	// are handed out can be settled, and sending continues. Ticks of a paused schedule do
+	// not count as missed. Idempotent. Only queues that look at keys can pause one (else
+	// [CodeUnsupported]), and they do so for their current subscriptions.
+	Pause(ctx context.Context, what Pausable) error
+	// Resume ends a pause and wakes workers. A schedule continues with its first tick from
+	// now on. Idempotent.
+	Resume(ctx context.Context, what Pausable) error
+	// Subscribe adds a subscription to a queue beside [DefaultSubscription]. Each message
+	// is delivered to every subscription, and settled by each independently. If it exists
+	// with the same options nothing changes; with other options the error is a
+	// [CodeConflict].
+	Subscribe(ctx context.Context, queue, subscription string, options SubscriptionOptions) error
+	// Unsubscribe removes a subscription with its retries and dead letters. Space that it
+	// held is released, and deliveries of its workers count as settled. The last
+	// subscription of a queue cannot be removed: the error is a [CodeConflict].
+	Unsubscribe(ctx context.Context, queue, subscription string) error
+}
+
+// QueueUpdate is a change of a queue. Nil fields do not change.
+type QueueUpdate struct {
+	// Limits replaces the limits; those that are zero are removed. A queue that was created
+	// without keys cannot get limits per key ([CodeUnsupported]).
+	Limits *QueueLimits
+}
+
+// Pausable is what [QueueAdmin.Pause] and [QueueAdmin.Resume] apply to: [OfQueue], [OfKey] or
+// [OfSchedule].
+type Pausable interface{ pausable() }
+
+// OfQueue is the queue with that name.
+type OfQueue string
+
+// OfKey is one key of a queue.
+type OfKey struct{ Queue, Key string }
+
+// OfSchedule is the schedule with that name.
+type OfSchedule string
+
+func (OfQueue) pausable()    {}
+func (OfKey) pausable()      {}
+func (OfSchedule) pausable() {}
+
+// MessageAdmin finds and changes messages.
+type MessageAdmin interface {
 	// Message returns a message with its state and history for each subscription.
 	Message(ctx context.Context, id MessageID) (MessageInfo, error)
-	// Messages lists messages, newest first. A search that would have to read too much
-	// stops early and returns cutAt: found then has all matches down to that id. Continue
-	// with cutAt as Before. Otherwise cutAt is 0.
-	Messages(ctx context.Context, filter MessageFilter) (found []MessageInfo, cutAt MessageID, err error)
-	// DeadLetters lists dead letters, newest first. cutAt is as in Messages.
-	DeadLetters(ctx context.Context, filter DeadLetterFilter) (found []DeadLetter, cutAt MessageID, err error)
-	// Replay sends dead letters again under their old ids, and returns the ids that were
-	// replayed. Erased ones are skipped. If none of the ids can be replayed, the error is
-	// [NotFound], and nothing changes.
-	Replay(ctx context.Context, by string, ids ...MessageID) ([]MessageID, error)
-	// Discard removes dead letters and returns their ids. If none of the ids is a dead
-	// letter, the error is [NotFound].
-	Discard(ctx context.Context, by string, ids ...MessageID) ([]MessageID, error)
-	// ReplayMatching replays the newest dead letters that match, at most filter.Limit of
-	// them, in one transaction. If next is not 0 there may be more: call it again with
-	// next as Before. A message that dies again meanwhile is then not replayed twice.
-	ReplayMatching(ctx context.Context, by string, filter DeadLetterFilter) (were []MessageID, next MessageID, err error)
-	// DiscardMatching discards as ReplayMatching replays.
-	DiscardMatching(ctx context.Context, by string, filter DeadLetterFilter) (were []MessageID, next MessageID, err error)
+	// Messages lists messages, newest first.
+	Messages(ctx context.Context, filter MessageFilter) (Page[MessageInfo], error)
+	// Cancel cancels a message, or its retry, for each subscription to which it is not
+	// handed out now, and returns a result for each. A message reported as canceled is
+	// never handed out. Idempotent.
+	Cancel(ctx context.Context, id MessageID) ([]Withdrawal, error)
+	// Reschedule changes the time of a message, or of its next attempt, for each
+	// subscription to which it is not handed out now, and returns a result for each. A
+	// time in the past means now.
+	Reschedule(ctx context.Context, id MessageID, at time.Time) ([]Withdrawal, error)
+	// DeadLetters lists dead letters, newest first.
+	DeadLetters(ctx context.Context, filter DeadLetterFilter) (Page[DeadLetter], error)
+	// Replay sends dead letters again under their old ids, and returns these ids. With
+	// filter.IDs it replays these messages and skips erased ones; if none can be replayed
+	// the error is [CodeNotFound]. With other fields it replays the newest dead letters
+	// that match, at most filter.Limit of them, in one transaction. IDs exclude the other
+	// fields, and a filter that selects nothing must set All.
+	Replay(ctx context.Context, filter DeadLetterFilter) (Page[MessageID], error)
+	// Discard removes dead letters, chosen as by Replay, and returns their ids.
+	Discard(ctx context.Context, filter DeadLetterFilter) (Page[MessageID], error)
 	// Erase erases the content of the newest messages with a term, with ids below before
 	// (0: all); times and outcomes remain. Messages that are still to be delivered are
-	// reported as pending and not erased. If next is not 0 there may be more: call it
-	// again with next as before.
-	Erase(ctx context.Context, by, term string, before MessageID) (found []Erasure, next MessageID, err error)
-	// Actions lists recorded actions of operators, newest first.
-	Actions(ctx context.Context, filter ActionFilter) ([]Action, error)
+	// reported as pending and not erased.
+	Erase(ctx context.Context, term string, before MessageID) (Page[Erasure], error)
+}
+
+// Page is a part of a listing, or of what an operation changed.
+type Page[T any] struct {
+	Items []T
+	// Next is where the next page begins: pass it as Before. It is 0 if nothing more
+	// matches. A page may hold fewer items than requested, even none, and have a next one:
+	// a search that would have to read too much stops early.
+	Next MessageID
+}
+
+// NewPage returns the page of a list that was limited to limit items. cutAt is the id at which
+// the search stopped early, or 0, and id returns an item's id.
+func NewPage[T any](items []T, limit int, cutAt MessageID, id func(*T) MessageID) Page[T] {
+	if n := len(items); n > 0 && n >= limit {
+		cutAt = id(&items[n-1])
+	}
+	return Page[T]{Items: items, Next: cutAt}
+}
+
+// ScheduleAdmin manages recurring schedules, which [QueueAdmin] pauses and [Engine.Maintain]
+// ticks. All times and time zone rules are the store's.
+type ScheduleAdmin interface {
+	// PutSchedule creates a schedule, or changes the one with that name, and returns the
+	// next tick. A paused schedule stays paused. If Spec and TimeZone do not change, the
+	// next tick does not change.
+	PutSchedule(ctx context.Context, s Schedule) (next time.Time, err error)
+	// DropSchedule removes a schedule. Messages that it has sent remain.
+	DropSchedule(ctx context.Context, name string) error
+	// Schedules lists the schedules with the names, or all, ordered by name.
+	Schedules(ctx context.Context, names ...string) ([]ScheduleInfo, error)
+}
+
+// Observer shows the state of a store.
+type Observer interface {
 	// Workers lists registered workers.
 	Workers(ctx context.Context) ([]WorkerStatus, error)
+	// Actions lists recorded actions of operators, newest first.
+	Actions(ctx context.Context, filter ActionFilter) ([]Action, error)
 	// Vitals returns the state of the store in numbers. Its cost does not depend on how
 	// many messages wait.
 	Vitals(ctx context.Context) (Vitals, error)
 	// Doctor returns present and expected problems, faults first; none if all is well.
 	Doctor(ctx context.Context) ([]Finding, error)
+	// Capabilities returns what the store can do. Requesting another feature fails with
+	// [CodeUnsupported].
+	Capabilities() Capabilities
+}
+
+// Capabilities are the features of a store.
+type Capabilities struct {
+	// Subscriptions: a queue can have more than one subscription.
+	Subscriptions bool
+	// MaxLag: subscriptions can skip messages (see [SubscriptionOptions]).
+	MaxLag bool
+	// Limits: queues can have limits, fair turns and paused keys.
+	Limits bool
+	// Ordered: queues can be ordered.
+	Ordered bool
+	// AtMostOnce: queues can have the mode [AtMostOnce].
+	AtMostOnce bool
+	// SendAcross: one call of Send can send to more than one queue.
+	SendAcross bool
+	// Idempotency: SendOnce recognizes repeated requests.
+	Idempotency bool
+	// Attempts: messages and dead letters list their attempts.
+	Attempts bool
+	// Search: messages are found, and erased, by more than their id.
+	Search bool
+	// Withdrawal: waiting messages can be canceled, rescheduled and purged.
+	Withdrawal bool
+	// Schedules: there are recurring schedules.
+	Schedules bool
+	// Tokens: there are tokens of the HTTP API.
+	Tokens bool
 }
 
 // Vitals is the state of a store. Fields that an engine does not have are zero.

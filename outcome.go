@@ -11,15 +11,15 @@ type Outcome string
 
 // The outcomes. All but Done also have a row of their own in the ledger.
 const (
-	Done      Outcome = "done"
-	Retried   Outcome = "retried"    // failed, and will be retried
-	Dead      Outcome = "dead"       // failed permanently; stored as a dead letter
-	Cancelled Outcome = "cancelled"  // withdrawn before it was handed out
-	Lost      Outcome = "lost"       // its worker or lease is gone; it is redelivered
-	Released  Outcome = "released"   // returned without an attempt
-	Parked    Outcome = "parked"     // waits behind an earlier message of its key
-	HandedOut Outcome = "handed_out" // at most once: its result is not known
-	Failed    Outcome = "failed"     // at most once: its handler failed; known only to the process
+	OutcomeDone      Outcome = "done"
+	OutcomeRetried   Outcome = "retried"    // failed, and will be retried
+	OutcomeDead      Outcome = "dead"       // failed permanently; stored as a dead letter
+	OutcomeCancelled Outcome = "cancelled"  // withdrawn before it was handed out
+	OutcomeLost      Outcome = "lost"       // its worker or lease is gone; it is redelivered
+	OutcomeReleased  Outcome = "released"   // returned without an attempt
+	OutcomeParked    Outcome = "parked"     // waits behind an earlier message of its key
+	OutcomeHandedOut Outcome = "handed_out" // at most once: its result is not known
+	OutcomeFailed    Outcome = "failed"     // at most once: its handler failed; known only to the process
 )
 
 // State is the state of a message for one subscription.

@@ -9,6 +9,14 @@ type QueueRef struct {
 	Subscription string
 }
 
+// Normal returns the reference with [DefaultSubscription] in place of an empty one.
+func (r QueueRef) Normal() QueueRef {
+	if r.Subscription == "" {
+		r.Subscription = DefaultSubscription
+	}
+	return r
+}
+
 // QueueOptions are a queue's settings. Zero values mean the default.
 type QueueOptions struct {
 	// MaxAttempts is how often a message is tried (default 20, at most 1,000).

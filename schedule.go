@@ -1,9 +1,6 @@
 package posthaste
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // Headers of the message that a schedule sends.
 const (
@@ -93,32 +90,4 @@ type ScheduleInfo struct {
 	PausedAt  time.Time
 	CreatedAt time.Time
 	ChangedAt time.Time
-}
-
-// Scheduling manages recurring schedules. All times and time zone rules are the store's.
-type Scheduling interface {
-	// SchedulePut creates a schedule, or changes the one with that name, and returns the
-	// next tick. A paused schedule stays paused. If Spec and TimeZone do not change, the
-	// next tick does not change.
-	SchedulePut(ctx context.Context, s Schedule) (next time.Time, err error)
-	// ScheduleDrop removes a schedule. Messages that it has sent remain.
-	ScheduleDrop(ctx context.Context, name string) error
-	// SchedulePause pauses a schedule. Ticks during the pause do not count as missed.
-	SchedulePause(ctx context.Context, name string) error
-	// ScheduleResume resumes a schedule with its first tick from now on.
-	ScheduleResume(ctx context.Context, name string) (next time.Time, err error)
-	// Schedules lists the schedules with the names, or all, ordered by name.
-	Schedules(ctx context.Context, names ...string) ([]ScheduleInfo, error)
-	// Tick sends the messages of ticks that are due, each exactly once, in
-	// bounded steps. Any number of processes may call it at any time.
-	Tick(ctx context.Context) (TickReply, error)
-}
-
-// TickReply is the result of [Scheduling.Tick].
-type TickReply struct {
-	// Sent counts messages, and Missed ticks without a message.
-	Sent, Missed int
-	// TickIn is the time until the next tick, above zero even if one is already due; zero
-	// if there is none.
-	TickIn time.Duration
 }

@@ -1,36 +1,6 @@
 package posthaste
 
-import (
-	"context"
-	"time"
-)
-
-// Subscriptions adds subscriptions to a queue beside [DefaultSubscription]. Each message is
-// delivered to every subscription, and settled by each independently.
-type Subscriptions interface {
-	// QueueSubscribe adds a subscription. If it exists with the same options nothing
-	// changes; with other options the error is a [Conflict]. by is the operator.
-	QueueSubscribe(ctx context.Context, by, queue, subscription string, options SubscriptionOptions) error
-	// QueueUnsubscribe removes a subscription with its retries and dead letters. Space that
-	// it held is released, and deliveries of its workers count as settled. The last
-	// subscription of a queue cannot be removed: the error is a [Conflict].
-	QueueUnsubscribe(ctx context.Context, by, queue, subscription string) error
-}
-
-// Withdrawing cancels and reschedules messages that are not handed out.
-type Withdrawing interface {
-	// Cancel cancels a message, or its retry, for each subscription to which it is not
-	// handed out now, and returns a result for each. A message reported as canceled is
-	// never handed out. Idempotent.
-	Cancel(ctx context.Context, by string, id MessageID) ([]Withdrawal, error)
-	// Reschedule changes the time of a message, or of its next attempt, for each
-	// subscription to which it is not handed out now, and returns a result for each. A
-	// time in the past means now.
-	Reschedule(ctx context.Context, by string, id MessageID, at time.Time) ([]Withdrawal, error)
-	// QueuePurge removes all waiting messages of a queue as of one moment, including
-	// scheduled messages and retries. Messages that are handed out continue.
-	QueuePurge(ctx context.Context, by, queue string) ([]Purged, error)
-}
+import "time"
 
 // Start positions of a subscription.
 const (
@@ -77,7 +47,7 @@ type Purged struct {
 	Messages     int64
 }
 
-// Finding is a present or expected problem that [Admin].Doctor reports.
+// Finding is a present or expected problem that [Observer].Doctor reports.
 type Finding struct {
 	// Check names the check that found it: identity, clock, workers, ring, …
 	Check string

@@ -17,14 +17,14 @@ const (
 	ScopeAdmin   Scope = "admin"   // everything
 )
 
-// Tokens stores the tokens with which callers of the HTTP API authenticate.
-type Tokens interface {
-	// TokenAdd creates a token with the name, scopes, queues and expiry given, and returns
-	// its secret, which cannot be read again. by is the operator who requested it. The
-	// error is a Conflict if a token with that name exists.
-	TokenAdd(ctx context.Context, by string, token Token) (secret string, err error)
-	// TokenDrop revokes a token. Servers reject it within seconds.
-	TokenDrop(ctx context.Context, by, name string) error
+// TokenStore stores the tokens with which callers of the HTTP API authenticate.
+type TokenStore interface {
+	// CreateToken creates a token with the name, scopes, queues and expiry given, and returns
+	// its secret, which cannot be read again. The error is a [CodeConflict] if a token with
+	// that name exists.
+	CreateToken(ctx context.Context, token Token) (secret string, err error)
+	// RevokeToken revokes a token. Servers reject it within seconds.
+	RevokeToken(ctx context.Context, name string) error
 	// Tokens lists the tokens that were not revoked, by name.
 	Tokens(ctx context.Context) ([]Token, error)
 	// TokensInForce returns name, hash, scopes and queues of the tokens that are neither
@@ -51,7 +51,7 @@ type Token struct {
 	Queues []string
 	// ExpiresAt is when the token expires; zero means never.
 	ExpiresAt time.Time
-	// ExpiresIn sets the expiry relative to now, for TokenAdd, in place of ExpiresAt.
+	// ExpiresIn sets the expiry relative to now, for CreateToken, in place of ExpiresAt.
 	ExpiresIn time.Duration
 	// Expired says that the token has expired by the store's clock.
 	Expired bool

@@ -61,7 +61,7 @@ func (f faultList) err() error {
 // invalid returns a fault of one field. The text begins with the field's name, because a dead
 // letter keeps only the text.
 func invalid(field, format string, args ...any) *posthaste.Error {
-	return fault(posthaste.Invalid, field, format, args...)
+	return fault(posthaste.CodeInvalid, field, format, args...)
 }
 
 func fault(code posthaste.Code, field, format string, args ...any) *posthaste.Error {

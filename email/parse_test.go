@@ -76,7 +76,7 @@ func TestParseRefusesByName(t *testing.T) {
 		{`{"idempotency_key":3}`, "idempotency_key"},
 	} {
 		_, err := Parse([]byte(c.in))
-		if posthaste.CodeOf(err) != posthaste.Invalid {
+		if posthaste.CodeOf(err) != posthaste.CodeInvalid {
 			t.Errorf("%s: %v", c.in, err)
 			continue
 		}
@@ -112,7 +112,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		e, err := Parse(data)
 		if err != nil {
-			if posthaste.CodeOf(err) != posthaste.Invalid || err.Error() == "" {
+			if posthaste.CodeOf(err) != posthaste.CodeInvalid || err.Error() == "" {
 				t.Fatalf("%q: %v", data, err)
 			}
 			return

@@ -29,7 +29,7 @@ func (e *Email) Validate() error {
 		f.add("send_at", "must lie between the year 1970 and the last day of the year 9999")
 	}
 	if e.IdempotencyKey != "" {
-		f = append(f, fault(posthaste.Unsupported, "idempotency_key", "is only supported over HTTP: give the message a dedupe_key"))
+		f = append(f, fault(posthaste.CodeUnsupported, "idempotency_key", "is only supported over HTTP: give the message a dedupe_key"))
 	}
 	if len(f) == 0 {
 		// Only a mail without faults can be composed and measured.
@@ -219,7 +219,7 @@ func (e *Email) checkSize(f *faultList) {
 				field = "html"
 			}
 		}
-		*f = append(*f, fault(posthaste.TooLarge, field,
+		*f = append(*f, fault(posthaste.CodeTooLarge, field,
 			"makes the composed mail too large: it has at least %d bytes, at most %d (25 MiB) are allowed", size, MaxSize))
 	}
 }

@@ -25,8 +25,8 @@ func queues(s *suite) {
 	full := posthaste.QueueOptions{MaxAttempts: 7, BackoffBase: 2 * time.Second, BackoffMax: time.Minute,
 		Timeout: 5 * time.Second, MaxPayload: 5000, Lanes: 4, Mode: posthaste.AtLeastOnce,
 		Retention: 24 * time.Hour, RetainPayload: true}
-	s.must(s.engine.QueueCreate(s.ctx, "a", posthaste.QueueOptions{}))
-	s.must(s.engine.QueueCreate(s.ctx, "b", full))
+	s.must(s.engine.CreateQueue(s.ctx, "a", posthaste.QueueOptions{}))
+	s.must(s.engine.CreateQueue(s.ctx, "b", full))
 	infos, err := s.engine.Queues(s.ctx, "a", "b", "missing")
 	s.must(err)
 	slices.SortFunc(infos, func(x, y posthaste.QueueInfo) int { return int(x.Name[0]) - int(y.Name[0]) })
@@ -45,7 +45,7 @@ func queues(s *suite) {
 	}
 
 	for _, name := range []string{"", "Upper", "with space", "ü", string(make([]byte, 64))} {
-		s.wantCode(fmt.Sprintf("queue named %q", name), s.engine.QueueCreate(s.ctx, name, posthaste.QueueOptions{}), posthaste.Invalid)
+		s.wantCode(fmt.Sprintf("queue named %q", name), s.engine.CreateQueue(s.ctx, name, posthaste.QueueOptions{}), posthaste.CodeInvalid)
 	}
 	for what, o := range map[string]posthaste.QueueOptions{
 		"max_attempts": {MaxAttempts: 1001}, "negative max_attempts": {MaxAttempts: -1}, "max_payload": {MaxPayload: posthaste.MaxPayloadBytes + 1},
@@ -54,7 +54,7 @@ func queues(s *suite) {
 		"backoff above its bound": {BackoffBase: 2 * time.Second, BackoffMax: time.Second}, "backoff above the default bound": {BackoffBase: 2 * time.Hour},
 		"retention": {Retention: -time.Second}, "retention of centuries": {Retention: 200 * 365 * 24 * time.Hour}, "retain_payload": {RetainPayload: true},
 	} {
-		s.wantCode("bad "+what, s.engine.QueueCreate(s.ctx, "bad", o), posthaste.Invalid)
+		s.wantCode("bad "+what, s.engine.CreateQueue(s.ctx, "bad", o), posthaste.CodeInvalid)
 	}
 	if infos, err := s.engine.Queues(s.ctx, "bad"); err != nil || len(infos) != 0 {
 		s.Errorf("a refused queue exists: %+v, %v", infos, err)
@@ -66,11 +66,11 @@ func queueDrop(s *suite) {
 	s.send(3)
 	w := s.register(time.Minute)
 	s.claimed(w, 1)
-	s.must(s.engine.QueueDrop(s.ctx, s.queue))
+	s.must(s.engine.DropQueue(s.ctx, s.queue))
 	_, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1})
-	s.wantCode("send to a dropped queue", err, posthaste.NotFound)
+	s.wantCode("send to a dropped queue", err, posthaste.CodeNotFound)
 	_, err = s.engine.Claim(s.ctx, s.request(w, 1))
-	s.wantCode("claim from a dropped queue", err, posthaste.NotFound)
+	s.wantCode("claim from a dropped queue", err, posthaste.CodeNotFound)
 	// A new queue of the same name is another queue.
 	s.create(posthaste.QueueOptions{})
 	s.none(w)
@@ -90,9 +90,9 @@ func deadLetters(s *suite) {
 	w := s.register(time.Minute)
 	s.settle(hopeless, s.claimed(w, 3)...)
 	list := func() []posthaste.DeadLetter {
-		dead, _, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue})
+		dead, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue})
 		s.must(err)
-		return dead
+		return dead.Items
 	}
 	dead := list()
 	if len(dead) != 3 {
@@ -105,23 +105,23 @@ func deadLetters(s *suite) {
 			s.Errorf("dead letter %d is %+v", i, d)
 		}
 	}
-	if one, _, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{IDs: ids[1:2]}); err != nil || len(one) != 1 || one[0].ID != ids[1] {
-		s.Errorf("by id: %+v, %v", one, err)
+	if one, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{IDs: ids[1:2]}); err != nil || len(one.Items) != 1 || one.Items[0].ID != ids[1] {
+		s.Errorf("by id: %+v, %v", one.Items, err)
 	}
-	if page, _, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue, Before: ids[2], Limit: 1}); err != nil || len(page) != 1 || page[0].ID != ids[1] {
-		s.Errorf("a page: %+v, %v", page, err)
+	if page, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue, Before: ids[2], Limit: 1}); err != nil || len(page.Items) != 1 || page.Items[0].ID != ids[1] {
+		s.Errorf("a page: %+v, %v", page.Items, err)
 	}
 
 	alive := s.send(1)
-	replayed, err := s.engine.Replay(s.ctx, "ada", ids[0], ids[1], alive[0], 1<<50)
+	replayed, err := s.engine.Replay(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{ids[0], ids[1], alive[0], 1 << 50}})
 	s.must(err)
-	if slices.Sort(replayed); !slices.Equal(replayed, ids[:2]) {
-		s.Errorf("replayed %v, want %v", replayed, ids[:2])
+	if slices.Sort(replayed.Items); !slices.Equal(replayed.Items, ids[:2]) {
+		s.Errorf("replayed %v, want %v", replayed.Items, ids[:2])
 	}
-	discarded, err := s.engine.Discard(s.ctx, "ada", ids[0], ids[2])
+	discarded, err := s.engine.Discard(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{ids[0], ids[2]}})
 	s.must(err)
-	if !slices.Equal(discarded, ids[2:]) {
-		s.Errorf("discarded %v, want only messages that are still dead letters", discarded)
+	if !slices.Equal(discarded.Items, ids[2:]) {
+		s.Errorf("discarded %v, want only messages that are still dead letters", discarded.Items)
 	}
 	s.wantState(ids[2], posthaste.StateDiscarded)
 	if dead := list(); len(dead) != 0 {
@@ -138,9 +138,9 @@ func deadLetters(s *suite) {
 	}
 	s.settle(done, got...)
 	s.wantState(ids[0], posthaste.StateDone)
-	again, err := s.engine.Replay(s.ctx, "ada", ids...)
-	if s.wantCode("replaying once more", err, posthaste.NotFound); len(again) != 0 {
-		s.Errorf("replayed once more: %v", again)
+	again, err := s.engine.Replay(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{IDs: ids})
+	if s.wantCode("replaying once more", err, posthaste.CodeNotFound); len(again.Items) != 0 {
+		s.Errorf("replayed once more: %v", again.Items)
 	}
 }
 
@@ -149,12 +149,12 @@ func messages(s *suite) {
 	ids := s.send(5)
 	list := func(f posthaste.MessageFilter) (found []posthaste.MessageID) {
 		f.Queue = s.queue
-		infos, cutAt, err := s.engine.Messages(s.ctx, f)
+		infos, err := s.engine.Messages(s.ctx, f)
 		s.must(err)
-		if cutAt != 0 {
-			s.Errorf("a search of few messages was cut at %d", cutAt)
+		if full := f.Limit > 0 && len(infos.Items) == f.Limit; full && infos.Next != infos.Items[f.Limit-1].ID || !full && infos.Next != 0 {
+			s.Errorf("after %d of %d messages the next page begins at %d", len(infos.Items), f.Limit, infos.Next)
 		}
-		for _, m := range infos {
+		for _, m := range infos.Items {
 			found = append(found, m.ID)
 		}
 		return found
@@ -174,8 +174,8 @@ func messages(s *suite) {
 			s.Errorf("%d messages are %s, want %d", len(got), state, want)
 		}
 	}
-	_, _, err := s.engine.Messages(s.ctx, posthaste.MessageFilter{Limit: 1001})
-	s.wantCode("a limit of 1001", err, posthaste.Invalid)
+	_, err := s.engine.Messages(s.ctx, posthaste.MessageFilter{Limit: 1001})
+	s.wantCode("a limit of 1001", err, posthaste.CodeInvalid)
 }
 
 // retention: a settled message is found by every property of a message, with its attempts and
@@ -209,10 +209,10 @@ func retention(s *suite) {
 		{posthaste.MessageFilter{Reference: "order"}, nil},
 	} {
 		c.filter.Queue = s.queue
-		found, _, err := s.engine.Messages(s.ctx, c.filter)
+		found, err := s.engine.Messages(s.ctx, c.filter)
 		s.must(err)
 		var got []posthaste.MessageID
-		for _, m := range found {
+		for _, m := range found.Items {
 			got = append(got, m.ID)
 		}
 		if !slices.Equal(got, c.want) {
@@ -236,7 +236,7 @@ func maintain(s *suite) {
 	s.settle(hopeless, d[1])
 	var got posthaste.SubscriptionInfo
 	s.until("the counts are up to date", func() bool {
-		if _, err := s.engine.Maintain(s.ctx); err != nil {
+		if _, err := s.engine.Maintain(s.ctx, posthaste.UpkeepSpace); err != nil {
 			s.Fatal(err)
 		}
 		infos, err := s.engine.Queues(s.ctx, s.queue)
@@ -252,7 +252,7 @@ func maintain(s *suite) {
 // row for several subscriptions and a search stops before a page is full.
 func pagesOfSubscriptions(s *suite) {
 	s.create(posthaste.QueueOptions{})
-	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "other", posthaste.SubscriptionOptions{}))
+	s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "other", posthaste.SubscriptionOptions{}))
 	// The newest thousand, which a search reads first, have more rows than a page and fewer
 	// messages.
 	var all []posthaste.Message
@@ -272,13 +272,13 @@ func pagesOfSubscriptions(s *suite) {
 		}
 	}
 	for filter := (posthaste.MessageFilter{Queue: s.queue, State: posthaste.StateReady, Limit: 100}); ; {
-		page, cutAt, err := s.engine.Messages(s.ctx, filter)
+		page, err := s.engine.Messages(s.ctx, filter)
 		s.must(err)
-		for _, m := range page {
+		for _, m := range page.Items {
 			got = append(got, m.ID)
 		}
-		if filter.Before = cutAt; len(page) >= filter.Limit {
-			filter.Before = page[len(page)-1].ID
+		if filter.Before = page.Next; len(page.Items) >= filter.Limit {
+			filter.Before = page.Items[len(page.Items)-1].ID
 		}
 		if filter.Before == 0 {
 			break

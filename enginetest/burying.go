@@ -26,14 +26,14 @@ func deadLettersByFilter(s *suite) {
 	got := s.claimed(w, 6)
 	slices.SortFunc(got, func(a, b posthaste.RawDelivery) int { return cmp.Compare(a.MessageID, b.MessageID) })
 	for i, d := range got {
-		s.settle(posthaste.Settlement{Outcome: posthaste.Dead, Error: fmt.Sprintf("Größe: Broken by %d", i/2)}, d)
+		s.settle(posthaste.Settlement{Outcome: posthaste.OutcomeDead, Error: fmt.Sprintf("Größe: Broken by %d", i/2)}, d)
 	}
-	one, _, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{IDs: ids[3:4]})
+	one, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{IDs: ids[3:4]})
 	s.must(err)
-	if len(one) != 1 {
-		s.Fatalf("%d dead letters with one id", len(one))
+	if len(one.Items) != 1 {
+		s.Fatalf("%d dead letters with one id", len(one.Items))
 	}
-	died := one[0].DiedAt
+	died := one.Items[0].DiedAt
 	for what, c := range map[string]struct {
 		filter posthaste.DeadLetterFilter
 		want   []int
@@ -57,52 +57,56 @@ func deadLettersByFilter(s *suite) {
 		"some of ids":            {posthaste.DeadLetterFilter{IDs: ids, Limit: 2}, []int{5, 4}},
 	} {
 		c.filter.Queue = s.queue
-		found, cutAt, err := s.engine.DeadLetters(s.ctx, c.filter)
+		found, err := s.engine.DeadLetters(s.ctx, c.filter)
 		s.must(err)
-		if got := places(ids, found); !slices.Equal(got, c.want) || cutAt != 0 {
-			s.Errorf("by %s: found %v, want %v (cut at %d)", what, got, c.want, cutAt)
+		next := posthaste.MessageID(0)
+		if c.filter.Limit > 0 {
+			next = ids[c.want[len(c.want)-1]]
+		}
+		if got := places(ids, found.Items); !slices.Equal(got, c.want) || found.Next != next {
+			s.Errorf("by %s: found %v, and the next page begins at %d; want %v, %d", what, got, found.Next, c.want, next)
 		}
 	}
-	_, _, err = s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Subscription: "x"})
-	s.wantCode("a subscription of no queue", err, posthaste.Invalid)
-	_, _, err = s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue, Subscription: "missing"})
-	s.wantCode("an unknown subscription", err, posthaste.NotFound)
-	_, _, err = s.engine.ReplayMatching(s.ctx, "ada", posthaste.DeadLetterFilter{IDs: ids})
-	s.wantCode("ids and a filter", err, posthaste.Invalid)
+	_, err = s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Subscription: "x"})
+	s.wantCode("a subscription of no queue", err, posthaste.CodeInvalid)
+	_, err = s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue, Subscription: "missing"})
+	s.wantCode("an unknown subscription", err, posthaste.CodeNotFound)
+	_, err = s.engine.Replay(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{IDs: ids, Queue: s.queue})
+	s.wantCode("ids and a filter", err, posthaste.CodeInvalid)
 	for what, f := range map[string]posthaste.DeadLetterFilter{"nothing": {}, "a page": {Before: ids[0], Limit: 2}, "all of a queue": {All: true, Queue: s.queue}} {
-		_, _, err = s.engine.ReplayMatching(s.ctx, "ada", f)
-		s.wantCode("replaying "+what, err, posthaste.Invalid)
-		_, _, err = s.engine.DiscardMatching(s.ctx, "ada", f)
-		s.wantCode("discarding "+what, err, posthaste.Invalid)
+		_, err = s.engine.Replay(posthaste.WithActor(s.ctx, "ada"), f)
+		s.wantCode("replaying "+what, err, posthaste.CodeInvalid)
+		_, err = s.engine.Discard(posthaste.WithActor(s.ctx, "ada"), f)
+		s.wantCode("discarding "+what, err, posthaste.CodeInvalid)
 	}
-	if none, next, err := s.engine.ReplayMatching(s.ctx, "ada", posthaste.DeadLetterFilter{All: true, Before: 1}); err != nil || len(none) != 0 || next != 0 {
-		s.Errorf("replayed %v of all before the first one, next %d: %v", none, next, err)
+	if none, err := s.engine.Replay(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{All: true, Before: 1}); err != nil || len(none.Items) != 0 || none.Next != 0 {
+		s.Errorf("replayed %v of all before the first one, next %d: %v", none.Items, none.Next, err)
 	}
-	_, _, err = s.engine.DiscardMatching(s.ctx, "ada", posthaste.DeadLetterFilter{Queue: "missing-s"})
-	s.wantCode("of an unknown queue", err, posthaste.NotFound)
+	_, err = s.engine.Discard(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{Queue: "missing-s"})
+	s.wantCode("of an unknown queue", err, posthaste.CodeNotFound)
 
 	// In pages of two, until none is left.
 	var replayed []posthaste.MessageID
 	for filter := (posthaste.DeadLetterFilter{Queue: s.queue, Key: "key1", Limit: 2}); ; {
-		were, next, err := s.engine.ReplayMatching(s.ctx, "ada", filter)
+		were, err := s.engine.Replay(posthaste.WithActor(s.ctx, "ada"), filter)
 		s.must(err)
-		if len(were) > 2 {
-			s.Errorf("replayed %v, want two at most", were)
+		if len(were.Items) > 2 {
+			s.Errorf("replayed %v, want two at most", were.Items)
 		}
-		replayed = append(replayed, were...)
-		if next == 0 {
+		replayed = append(replayed, were.Items...)
+		if were.Next == 0 {
 			break
 		}
-		filter.Before = next
+		filter.Before = were.Next
 	}
 	slices.Sort(replayed)
 	if want := []posthaste.MessageID{ids[1], ids[3], ids[5]}; !slices.Equal(replayed, want) {
 		s.Errorf("replayed %v, want %v", replayed, want)
 	}
 	s.settle(done, s.claimed(w, 3)...)
-	discarded, next, err := s.engine.DiscardMatching(s.ctx, "bob", posthaste.DeadLetterFilter{Queue: s.queue, Error: "by 0"})
-	if s.must(err); !slices.Equal(discarded, ids[:1]) || next != 0 {
-		s.Errorf("discarded %v (next %d), want %v", discarded, next, ids[:1])
+	discarded, err := s.engine.Discard(posthaste.WithActor(s.ctx, "bob"), posthaste.DeadLetterFilter{Queue: s.queue, Error: "by 0"})
+	if s.must(err); !slices.Equal(discarded.Items, ids[:1]) || discarded.Next != 0 {
+		s.Errorf("discarded %v (next %d), want %v", discarded.Items, discarded.Next, ids[:1])
 	}
 	s.wantActions(ids)
 }
@@ -116,14 +120,12 @@ func noDeadLetters(s *suite) {
 	got := s.claimed(w, 3)
 	slices.SortFunc(got, func(a, b posthaste.RawDelivery) int { return cmp.Compare(a.MessageID, b.MessageID) })
 	s.settle(hopeless, got[:2]...)
-	_, err := s.engine.Replay(s.ctx, "ada", ids[0])
+	_, err := s.engine.Replay(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{ids[0]}})
 	s.must(err)
-	_, err = s.engine.Discard(s.ctx, "ada", ids[1])
+	_, err = s.engine.Discard(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{ids[1]}})
 	s.must(err)
 	tell := func() string {
-		actions, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{Queue: s.queue})
-		s.must(err)
-		told := fmt.Sprint(len(actions))
+		told := fmt.Sprint(len(s.actions()))
 		for _, id := range ids {
 			info, err := s.engine.Message(s.ctx, id)
 			s.must(err)
@@ -135,31 +137,32 @@ func noDeadLetters(s *suite) {
 	for what, ids := range map[string][]posthaste.MessageID{
 		"a replayed message": ids[:1], "a discarded message": ids[1:2], "a running message": ids[2:], "what never was": {1 << 50}, "all of these": {ids[0], ids[1], ids[2], 1 << 50},
 	} {
-		for verb, act := range map[string]func(context.Context, string, ...posthaste.MessageID) ([]posthaste.MessageID, error){"replaying ": s.engine.Replay, "discarding ": s.engine.Discard} {
-			were, err := act(s.ctx, "ada", ids...)
-			s.wantCode(verb+what, err, posthaste.NotFound)
-			if err != nil && !strings.Contains(err.Error(), ids[0].String()) || len(were) != 0 {
-				s.Errorf("%s%s, message %d, is answered with %v, %v", verb, what, ids[0], were, err)
+		for verb, act := range map[string]func(context.Context, posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error){"replaying ": s.engine.Replay, "discarding ": s.engine.Discard} {
+			were, err := act(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{IDs: ids})
+			s.wantCode(verb+what, err, posthaste.CodeNotFound)
+			if err != nil && !strings.Contains(err.Error(), ids[0].String()) || len(were.Items) != 0 {
+				s.Errorf("%s%s, message %d, is answered with %v, %v", verb, what, ids[0], were.Items, err)
 			}
 		}
 	}
 	if after := tell(); after != before {
 		s.Errorf("it became of %s: %s", before, after)
 	}
-	were, err := s.engine.Replay(s.ctx, "ada")
-	if s.must(err); len(were) != 0 {
-		s.Errorf("of no ids, %v were replayed", were)
+	for what, f := range map[string]posthaste.DeadLetterFilter{
+		"that selects nothing": {}, "without ids": {IDs: []posthaste.MessageID{}}, "by ids and a queue": {IDs: ids, Queue: s.queue}, "by ids and all": {IDs: ids, All: true},
+	} {
+		_, err := s.engine.Replay(s.ctx, f)
+		s.wantCode("a filter "+what, err, posthaste.CodeInvalid)
 	}
-	were, next, err := s.engine.DiscardMatching(s.ctx, "ada", posthaste.DeadLetterFilter{Queue: s.queue})
-	if s.must(err); len(were) != 0 || next != 0 {
-		s.Errorf("by filter, %v were discarded, and then %d", were, next)
+	were, err := s.engine.Discard(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{Queue: s.queue})
+	if s.must(err); len(were.Items) != 0 || were.Next != 0 {
+		s.Errorf("by filter, %v were discarded, and then %d", were.Items, were.Next)
 	}
 }
 
 // wantActions checks the recorded actions of deadLettersByFilter.
 func (s *suite) wantActions(ids []posthaste.MessageID) {
-	all, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{Queue: s.queue})
-	s.must(err)
+	all := s.actions()
 	var told []string
 	for i, a := range all {
 		told = append(told, fmt.Sprintf("%s %s %d", a.By, a.Action, slices.Index(ids, a.MessageID)))
@@ -182,7 +185,7 @@ func (s *suite) wantActions(ids []posthaste.MessageID) {
 		s.Errorf("a page of actions: %+v", page)
 	}
 	_, err = s.engine.Actions(s.ctx, posthaste.ActionFilter{Limit: 1001})
-	s.wantCode("a limit of 1001", err, posthaste.Invalid)
+	s.wantCode("a limit of 1001", err, posthaste.CodeInvalid)
 }
 
 // places returns the indexes in ids of the found dead letters.
@@ -210,19 +213,19 @@ func erase(s *suite) {
 	w := s.register(time.Minute)
 	got := s.claimed(w, 4)
 	slices.SortFunc(got, func(a, b posthaste.RawDelivery) int { return cmp.Compare(a.MessageID, b.MessageID) })
-	s.settle(posthaste.Settlement{Outcome: posthaste.Done, Receipt: []byte(`{"to":"secret"}`)}, got[0])
-	s.settle(posthaste.Settlement{Outcome: posthaste.Dead, Error: "secret"}, got[1])
+	s.settle(posthaste.Settlement{Outcome: posthaste.OutcomeDone, Receipt: []byte(`{"to":"secret"}`)}, got[0])
+	s.settle(posthaste.Settlement{Outcome: posthaste.OutcomeDead, Error: "secret"}, got[1])
 
-	found, next, err := s.engine.Erase(s.ctx, "officer", "ada", 0)
+	found, err := s.engine.Erase(posthaste.WithActor(s.ctx, "officer"), "ada", 0)
 	s.must(err)
 	want := []posthaste.Erasure{{MessageID: ids[2], Queue: s.queue, Pending: true}, {MessageID: ids[1], Queue: s.queue}, {MessageID: ids[0], Queue: s.queue}}
-	if !slices.Equal(found, want) || next != 0 {
-		s.Errorf("erased %+v, then %d, want %+v", found, next, want)
+	if !slices.Equal(found.Items, want) || found.Next != 0 {
+		s.Errorf("erased %+v, then %d, want %+v", found.Items, found.Next, want)
 	}
 	s.settle(done, got[2:]...)
-	found, _, err = s.engine.Erase(s.ctx, "officer", "ada", 0)
-	if s.must(err); !slices.Equal(found, []posthaste.Erasure{{MessageID: ids[2], Queue: s.queue}}) {
-		s.Errorf("the second time it erased %+v, want the pending messages", found)
+	found, err = s.engine.Erase(posthaste.WithActor(s.ctx, "officer"), "ada", 0)
+	if s.must(err); !slices.Equal(found.Items, []posthaste.Erasure{{MessageID: ids[2], Queue: s.queue}}) {
+		s.Errorf("the second time it erased %+v, want the pending messages", found.Items)
 	}
 	for i, id := range ids {
 		info, err := s.engine.Message(s.ctx, id)
@@ -236,18 +239,18 @@ func erase(s *suite) {
 	s.wantState(ids[1], posthaste.StateDead)
 	for what, f := range map[string]posthaste.MessageFilter{"term": {Term: "secret"}, "reference": {Reference: "secret0"}, "key": {Key: "secret"}} {
 		f.Queue = s.queue
-		if infos, _, err := s.engine.Messages(s.ctx, f); err != nil || len(infos) != 0 {
-			s.Errorf("by %s %d are found, %v", what, len(infos), err)
+		if infos, err := s.engine.Messages(s.ctx, f); err != nil || len(infos.Items) != 0 {
+			s.Errorf("by %s %d are found, %v", what, len(infos.Items), err)
 		}
 	}
-	dead, _, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue})
-	if s.must(err); len(dead) != 1 || dead[0].ErasedAt.IsZero() || strings.Contains(fmt.Sprintf("%+v %s", dead[0], dead[0].Payload), "secret") {
-		s.Errorf("the dead letters are %+v", dead)
+	dead, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue})
+	if s.must(err); len(dead.Items) != 1 || dead.Items[0].ErasedAt.IsZero() || strings.Contains(fmt.Sprintf("%+v %s", dead.Items[0], dead.Items[0].Payload), "secret") {
+		s.Errorf("the dead letters are %+v", dead.Items)
 	}
-	_, err = s.engine.Replay(s.ctx, "ada", ids[1])
-	s.wantCode("replaying an erased message", err, posthaste.NotFound)
-	if were, err := s.engine.Discard(s.ctx, "ada", ids[1]); err != nil || len(were) != 1 {
-		s.Errorf("an erased message was not discarded: %v, %v", were, err)
+	_, err = s.engine.Replay(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{ids[1]}})
+	s.wantCode("replaying an erased message", err, posthaste.CodeNotFound)
+	if were, err := s.engine.Discard(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{ids[1]}}); err != nil || len(were.Items) != 1 {
+		s.Errorf("an erased message was not discarded: %v, %v", were.Items, err)
 	}
 	if info, err := s.engine.Message(s.ctx, other[0]); err != nil || string(info.Payload) != "0" {
 		s.Errorf("another message is reported as %+v, %v", info, err)
@@ -256,6 +259,6 @@ func erase(s *suite) {
 	if s.must(err); len(actions) != 1 || actions[0].By != "officer" || actions[0].Action != "erase" || strings.Contains(string(actions[0].Details), "ada") {
 		s.Errorf("on record is %+v", actions)
 	}
-	_, _, err = s.engine.Erase(s.ctx, "officer", "", 0)
-	s.wantCode("erasing an empty term", err, posthaste.Invalid)
+	_, err = s.engine.Erase(posthaste.WithActor(s.ctx, "officer"), "", 0)
+	s.wantCode("erasing an empty term", err, posthaste.CodeInvalid)
 }

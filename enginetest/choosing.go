@@ -145,7 +145,7 @@ func retriesOfEveryPriority(s *suite) {
 	s.until("all are dead", func() bool {
 		for _, d := range s.claim(w, 4) {
 			tries[d.MessageID]++
-			if again := s.settle(failed, d); again[0].Outcome == posthaste.Dead {
+			if again := s.settle(failed, d); again[0].Outcome == posthaste.OutcomeDead {
 				dead++
 			}
 			if r := s.trySettle(done, d); r[0].Settled {
@@ -159,10 +159,10 @@ func retriesOfEveryPriority(s *suite) {
 			s.Errorf("message %d was tried %d times, want 3", m, n)
 		}
 	}
-	letters, _, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue})
+	letters, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue})
 	s.must(err)
-	if len(letters) != 4 {
-		s.Errorf("%d dead letters, want 4", len(letters))
+	if len(letters.Items) != 4 {
+		s.Errorf("%d dead letters, want 4", len(letters.Items))
 	}
 }
 
@@ -172,13 +172,13 @@ func requestsThatComeAgain(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	request := posthaste.Idempotency{Scope: "a path", Key: "key", Digest: []byte("one"), Window: time.Hour}
 	two := []posthaste.Message{{Queue: s.queue, Payload: 1}, {Queue: s.queue, Payload: 2}}
-	_, err := s.engine.SendIdempotent(s.ctx, request, posthaste.Message{Queue: "nowhere"})
-	s.wantCode("to an unknown queue", err, posthaste.NotFound)
+	_, err := s.engine.SendOnce(s.ctx, request, posthaste.Message{Queue: "nowhere"})
+	s.wantCode("to an unknown queue", err, posthaste.CodeNotFound)
 	answers := make([][]posthaste.MessageID, 8)
 	var all sync.WaitGroup
 	for i := range answers {
 		all.Go(func() {
-			ids, err := s.engine.SendIdempotent(s.ctx, request, two...)
+			ids, err := s.engine.SendOnce(s.ctx, request, two...)
 			if err != nil {
 				s.Errorf("request %d: %v", i, err)
 			}
@@ -192,10 +192,10 @@ func requestsThatComeAgain(s *suite) {
 		}
 	}
 	request.Digest = []byte("another")
-	_, err = s.engine.SendIdempotent(s.ctx, request, two...)
-	s.wantCode("another request", err, posthaste.KeyReused)
+	_, err = s.engine.SendOnce(s.ctx, request, two...)
+	s.wantCode("another request", err, posthaste.CodeKeyReused)
 	request.Scope = "another path"
-	other, err := s.engine.SendIdempotent(s.ctx, request, two[0])
+	other, err := s.engine.SendOnce(s.ctx, request, two[0])
 	s.must(err)
 	if slices.Contains(answers[0], other[0]) {
 		s.Errorf("in another scope the answer is %v, as in the first: %v", other, answers[0])
@@ -204,17 +204,17 @@ func requestsThatComeAgain(s *suite) {
 	s.claimed(w, 3)
 	s.none(w)
 	request.Key, request.Window = "short", 20*time.Millisecond
-	first, err := s.engine.SendIdempotent(s.ctx, request, two[0])
+	first, err := s.engine.SendOnce(s.ctx, request, two[0])
 	s.must(err)
 	s.until("its window is over", func() bool {
 		request.Window = time.Hour
-		again, err := s.engine.SendIdempotent(s.ctx, request, two[0])
+		again, err := s.engine.SendOnce(s.ctx, request, two[0])
 		s.must(err)
 		return again[0] != first[0]
 	})
 	request.Key = ""
-	_, err = s.engine.SendIdempotent(s.ctx, request, two[0])
-	s.wantCode("an empty key", err, posthaste.Invalid)
+	_, err = s.engine.SendOnce(s.ctx, request, two[0])
+	s.wantCode("an empty key", err, posthaste.CodeInvalid)
 }
 
 // A paused queue hands out nothing, while sending and settling continue. Resuming wakes
@@ -225,7 +225,7 @@ func pausedQueues(s *suite) {
 	s.send(2)
 	held := s.claim(w, 1)
 	for range 2 {
-		s.must(s.engine.QueuePause(s.ctx, "ada", s.queue))
+		s.must(s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfQueue(s.queue)))
 	}
 	s.send(1)
 	s.none(w)
@@ -258,15 +258,14 @@ func pausedQueues(s *suite) {
 		})
 	}()
 	<-asleep
-	s.must(s.engine.QueueResume(s.ctx, "ada", s.queue))
+	s.must(s.engine.Resume(posthaste.WithActor(s.ctx, "ada"), posthaste.OfQueue(s.queue)))
 	s.must(<-woken)
-	s.must(s.engine.QueueResume(s.ctx, "ada", s.queue))
+	s.must(s.engine.Resume(posthaste.WithActor(s.ctx, "ada"), posthaste.OfQueue(s.queue)))
 	s.claimed(w, 2)
 	if infos, err = s.engine.Queues(s.ctx, s.queue); err != nil || !infos[0].PausedAt.IsZero() {
 		s.Errorf("the queue is shown as paused: %+v, %v", infos, err)
 	}
-	actions, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{Queue: s.queue})
-	s.must(err)
+	actions := s.actions()
 	var said []string
 	for _, a := range actions {
 		said = append(said, a.By+" "+a.Action)
@@ -274,15 +273,15 @@ func pausedQueues(s *suite) {
 	if !slices.Equal(said, []string{"ada resume", "ada pause"}) {
 		s.Errorf("on record are %v, newest first", said)
 	}
-	s.wantCode("pausing nothing", s.engine.QueuePause(s.ctx, "ada", "nowhere"), posthaste.NotFound)
-	s.wantCode("resuming nothing", s.engine.QueueResume(s.ctx, "ada", "nowhere"), posthaste.NotFound)
+	s.wantCode("pausing nothing", s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfQueue("nowhere")), posthaste.CodeNotFound)
+	s.wantCode("resuming nothing", s.engine.Resume(posthaste.WithActor(s.ctx, "ada"), posthaste.OfQueue("nowhere")), posthaste.CodeNotFound)
 }
 
 // At-most-once messages are settled when they are handed out: they cannot be settled again,
 // they are not rescued, and no repeated claim returns them.
 func atMostOnce(s *suite) {
-	s.wantCode("attempts of an at-most-once queue", s.engine.QueueCreate(s.ctx, "contradiction", posthaste.QueueOptions{Mode: posthaste.AtMostOnce, MaxAttempts: 3}), posthaste.Invalid)
-	s.wantCode("another mode", s.engine.QueueCreate(s.ctx, "mode", posthaste.QueueOptions{Mode: "twice"}), posthaste.Invalid)
+	s.wantCode("attempts of an at-most-once queue", s.engine.CreateQueue(s.ctx, "contradiction", posthaste.QueueOptions{Mode: posthaste.AtMostOnce, MaxAttempts: 3}), posthaste.CodeInvalid)
+	s.wantCode("another mode", s.engine.CreateQueue(s.ctx, "mode", posthaste.QueueOptions{Mode: "twice"}), posthaste.CodeInvalid)
 	s.create(posthaste.QueueOptions{Mode: posthaste.AtMostOnce})
 	ids := s.send(300)
 	w := s.register(time.Minute)
@@ -304,13 +303,13 @@ func atMostOnce(s *suite) {
 	for _, with := range []posthaste.Settlement{done, failed, released} {
 		with.Delivery = got[0].ID
 		_, err := s.engine.Settle(s.ctx, []posthaste.Settlement{with})
-		s.wantCode("settling it as "+string(with.Outcome), err, posthaste.Conflict)
+		s.wantCode("settling it as "+string(with.Outcome), err, posthaste.CodeConflict)
 	}
 	s.wantState(ids[0], posthaste.StateHandedOut)
-	found, _, err := s.engine.Messages(s.ctx, posthaste.MessageFilter{Queue: s.queue, State: posthaste.StateHandedOut, Limit: 1000})
+	found, err := s.engine.Messages(s.ctx, posthaste.MessageFilter{Queue: s.queue, State: posthaste.StateHandedOut, Limit: 1000})
 	s.must(err)
-	if len(found) != len(ids) {
-		s.Errorf("%d messages are listed as handed out, want %d", len(found), len(ids))
+	if len(found.Items) != len(ids) {
+		s.Errorf("%d messages are listed as handed out, want %d", len(found.Items), len(ids))
 	}
 	left, err := s.engine.Unsettled(s.ctx, w, req.Number+10)
 	s.must(err)
@@ -318,8 +317,8 @@ func atMostOnce(s *suite) {
 		s.Errorf("%d deliveries count as unsettled", len(left))
 	}
 	s.must(s.engine.Unregister(s.ctx, w))
-	if lost, err := s.engine.Rescue(s.ctx); err != nil || lost != 0 {
-		s.Errorf("%d were rescued, %v", lost, err)
+	if lost, err := s.engine.Maintain(s.ctx, posthaste.UpkeepRescue); err != nil || lost.Rescued != 0 {
+		s.Errorf("%d were rescued, %v", lost.Rescued, err)
 	}
 	s.none(s.register(time.Minute))
 }
@@ -332,13 +331,13 @@ func receivedAtMostOnce(s *suite) {
 		s.Fatalf("received %v, want %v", messageIDs(got), ids)
 	}
 	time.Sleep(2 * time.Millisecond) // longer than the lease, which does not apply
-	if lost, err := s.engine.Rescue(s.ctx); err != nil || lost != 0 {
-		s.Errorf("%d were rescued, %v", lost, err)
+	if lost, err := s.engine.Maintain(s.ctx, posthaste.UpkeepRescue); err != nil || lost.Rescued != 0 {
+		s.Errorf("%d were rescued, %v", lost.Rescued, err)
 	}
 	if more := s.receive(10, time.Minute); len(more) != 0 {
 		s.Errorf("%d were received again", len(more))
 	}
-	_, err := s.engine.Settle(s.ctx, []posthaste.Settlement{{Delivery: got[0].ID, Outcome: posthaste.Done}})
-	s.wantCode("acknowledging it", err, posthaste.Conflict)
+	_, err := s.engine.Settle(s.ctx, []posthaste.Settlement{{Delivery: got[0].ID, Outcome: posthaste.OutcomeDone}})
+	s.wantCode("acknowledging it", err, posthaste.CodeConflict)
 	s.wantState(ids[0], posthaste.StateHandedOut)
 }

@@ -54,7 +54,7 @@ func dedupeKeySendsOnce(s *suite) {
 	s.none(w)
 	short := s.sendOnce("short", 20*time.Millisecond)
 	s.until("the window is over", func() bool { return s.sendOnce("short", time.Hour) != short })
-	if _, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, DedupeWindow: time.Hour}); posthaste.CodeOf(err) != posthaste.Invalid {
+	if _, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, DedupeWindow: time.Hour}); posthaste.CodeOf(err) != posthaste.CodeInvalid {
 		s.Errorf("a window without a key: %v", err)
 	}
 }
@@ -79,36 +79,36 @@ func dedupeKeyIsFreeAgain(s *suite) {
 	}
 	cancelled := func() {
 		s.Helper()
-		_, err := s.engine.Cancel(s.ctx, "ada", first)
+		_, err := s.engine.Cancel(posthaste.WithActor(s.ctx, "ada"), first)
 		s.must(err)
 	}
 	again("it waits", false)
 	cancelled()
 	again("it is cancelled", true)
-	_, err := s.engine.QueuePurge(s.ctx, "ada", s.queue)
+	_, err := s.engine.PurgeQueue(posthaste.WithActor(s.ctx, "ada"), s.queue)
 	s.must(err)
 	again("it is purged", true)
-	settled(posthaste.Retried)
+	settled(posthaste.OutcomeRetried)
 	again("it waits for its retry", false)
 	cancelled()
 	again("its retry is cancelled", true)
-	settled(posthaste.Retried)
-	_, err = s.engine.QueuePurge(s.ctx, "ada", s.queue)
+	settled(posthaste.OutcomeRetried)
+	_, err = s.engine.PurgeQueue(posthaste.WithActor(s.ctx, "ada"), s.queue)
 	s.must(err)
 	again("its retry is purged", true)
-	settled(posthaste.Dead)
+	settled(posthaste.OutcomeDead)
 	again("it is dead", false)
-	_, err = s.engine.Discard(s.ctx, "ada", first)
+	_, err = s.engine.Discard(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{first}})
 	s.must(err)
 	again("it is discarded", true)
 	held := s.claimed(w, 1)
 	again("it is handed out", false)
-	s.settle(posthaste.Settlement{Outcome: posthaste.Done}, held...)
+	s.settle(posthaste.Settlement{Outcome: posthaste.OutcomeDone}, held...)
 	again("it is done", false)
 	s.none(w)
 	// In one call, the first message with the key is sent, and the others get its id.
 	other := s.sendOnce("other", 0)
-	_, err = s.engine.Cancel(s.ctx, "ada", other)
+	_, err = s.engine.Cancel(posthaste.WithActor(s.ctx, "ada"), other)
 	s.must(err)
 	ids, err := s.engine.Send(s.ctx, slices.Repeat([]posthaste.Message{{Queue: s.queue, DedupeKey: "other"}}, 3)...)
 	s.must(err)
@@ -122,11 +122,11 @@ func dedupeKeyIsFreeAgain(s *suite) {
 // The key is released when the message was withdrawn from all subscriptions.
 func dedupeKeyOfSubscriptions(s *suite) {
 	s.create(posthaste.QueueOptions{})
-	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "other", posthaste.SubscriptionOptions{}))
+	s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "other", posthaste.SubscriptionOptions{}))
 	w := s.register(time.Minute)
 	a, b := s.sendOnce("a", 0), s.sendOnce("b", 0)
-	s.settle(posthaste.Settlement{Outcome: posthaste.Done}, s.claimed(w, 2)...)
-	_, err := s.engine.Cancel(s.ctx, "ada", a) // for the other one
+	s.settle(posthaste.Settlement{Outcome: posthaste.OutcomeDone}, s.claimed(w, 2)...)
+	_, err := s.engine.Cancel(posthaste.WithActor(s.ctx, "ada"), a) // for the other one
 	s.must(err)
 	if next := s.sendOnce("a", 0); next != a {
 		s.Errorf("one subscription has handled it, and sent again it is %d, not %d", next, a)
@@ -135,15 +135,15 @@ func dedupeKeyOfSubscriptions(s *suite) {
 		s.Errorf("it waits in one subscription, and sent again it is %d, not %d", next, b)
 	}
 	c := s.sendOnce("c", 0)
-	_, err = s.engine.Cancel(s.ctx, "ada", c)
+	_, err = s.engine.Cancel(posthaste.WithActor(s.ctx, "ada"), c)
 	s.must(err)
 	if next := s.sendOnce("c", 0); next == c {
 		s.Error("both have it taken back, and sent again it is the same")
 	}
 	d := s.sendOnce("d", 0)
-	_, err = s.engine.Cancel(s.ctx, "ada", d)
+	_, err = s.engine.Cancel(posthaste.WithActor(s.ctx, "ada"), d)
 	s.must(err)
-	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "later", posthaste.SubscriptionOptions{}))
+	s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "later", posthaste.SubscriptionOptions{}))
 	if next := s.sendOnce("d", 0); next == d {
 		s.Error("it was taken back before a subscription was made that never had it, and sent again it is the same")
 	}

@@ -1,4 +1,4 @@
-// Package enginetest is the test suite that every implementation of [posthaste.Engine] must
+// Package enginetest is the test suite that every implementation of [posthaste.Store] must
 // pass. It uses only that interface.
 package enginetest
 
@@ -69,13 +69,13 @@ func (can Capabilities) lacks(c test) string {
 
 // Run runs the whole suite. open returns an empty engine, or one whose queues no other test
 // uses, and closes it with t.Cleanup. The tests run in parallel, each with its own engine.
-func Run(t *testing.T, open func(t *testing.T) posthaste.Engine) {
+func Run(t *testing.T, open func(t *testing.T) posthaste.Store) {
 	RunWith(t, Capabilities{}, open)
 }
 
 // RunWith is [Run] for an engine that lacks some features.
-func RunWith(t *testing.T, can Capabilities, open func(t *testing.T) posthaste.Engine) {
-	for _, group := range [][]test{sending, choosing, settling, leasing, administering, waking, withdrawing, tokens, scheduling, limiting, ordering, backlog} {
+func RunWith(t *testing.T, can Capabilities, open func(t *testing.T) posthaste.Store) {
+	for _, group := range [][]test{sending, choosing, settling, leasing, administering, waking, withdrawing, tokens, scheduling, auditing, limiting, ordering, backlog} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
@@ -112,7 +112,7 @@ type test struct {
 // suite is one test's engine with the steps that the tests share.
 type suite struct {
 	*testing.T
-	engine posthaste.Engine
+	engine posthaste.Store
 	ctx    context.Context
 	queue  string
 	number int64
@@ -132,7 +132,7 @@ func (s *suite) must(err error) {
 
 func (s *suite) create(o posthaste.QueueOptions) {
 	s.Helper()
-	s.must(s.engine.QueueCreate(s.ctx, s.queue, o))
+	s.must(s.engine.CreateQueue(s.ctx, s.queue, o))
 }
 
 // send sends n messages whose payloads are the numbers from 0.
@@ -267,9 +267,9 @@ func (s *suite) rescue(n int) {
 	s.Helper()
 	total := 0
 	s.until(fmt.Sprintf("%d deliveries are rescued", n), func() bool {
-		lost, err := s.engine.Rescue(s.ctx)
+		lost, err := s.engine.Maintain(s.ctx, posthaste.UpkeepRescue)
 		s.must(err)
-		total += lost
+		total += lost.Rescued
 		return total >= n
 	})
 	if total > n {
@@ -317,8 +317,8 @@ func messageIDs(deliveries []posthaste.RawDelivery) (ids []posthaste.MessageID) 
 }
 
 var (
-	done     = posthaste.Settlement{Outcome: posthaste.Done}
-	failed   = posthaste.Settlement{Outcome: posthaste.Retried, Error: "it did not work"}
-	hopeless = posthaste.Settlement{Outcome: posthaste.Dead, Error: "it never will"}
-	released = posthaste.Settlement{Outcome: posthaste.Released}
+	done     = posthaste.Settlement{Outcome: posthaste.OutcomeDone}
+	failed   = posthaste.Settlement{Outcome: posthaste.OutcomeRetried, Error: "it did not work"}
+	hopeless = posthaste.Settlement{Outcome: posthaste.OutcomeDead, Error: "it never will"}
+	released = posthaste.Settlement{Outcome: posthaste.OutcomeReleased}
 )

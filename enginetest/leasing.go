@@ -78,7 +78,7 @@ func lostWorker(s *suite) {
 		s.Errorf("messages %v came again, want %v", messageIDs(again), messageIDs(d[1:]))
 	}
 	for _, d := range again {
-		if d.Attempt != 2 || d.Alone || len(d.Story) != 1 || d.Story[0].Outcome != posthaste.Lost {
+		if d.Attempt != 2 || d.Alone || len(d.Story) != 1 || d.Story[0].Outcome != posthaste.OutcomeLost {
 			s.Errorf("after a loss it is handed out as %+v", d)
 		}
 	}
@@ -86,9 +86,9 @@ func lostWorker(s *suite) {
 	s.none(other)
 
 	_, err := s.engine.Heartbeat(s.ctx, posthaste.Heartbeat{Worker: lost})
-	s.wantCode("heartbeat of a lost worker", err, posthaste.WorkerLost)
+	s.wantCode("heartbeat of a lost worker", err, posthaste.CodeWorkerLost)
 	_, err = s.engine.Claim(s.ctx, s.request(lost, 1))
-	s.wantCode("claim of a lost worker", err, posthaste.WorkerLost)
+	s.wantCode("claim of a lost worker", err, posthaste.CodeWorkerLost)
 	var listed bool
 	workers, err := s.engine.Workers(s.ctx)
 	s.must(err)
@@ -110,13 +110,13 @@ func heartbeatKeepsAlive(s *suite) {
 		before := time.Now()
 		_, err := s.engine.Heartbeat(s.ctx, posthaste.Heartbeat{Worker: w})
 		s.must(err)
-		n, err := s.engine.Rescue(s.ctx)
+		n, err := s.engine.Maintain(s.ctx, posthaste.UpkeepRescue)
 		s.must(err)
-		if n == 0 {
+		if n.Rescued == 0 {
 			continue
 		}
 		if time.Since(before) < lease {
-			s.Fatalf("%d deliveries of a living worker were rescued", n)
+			s.Fatalf("%d deliveries of a living worker were rescued", n.Rescued)
 		}
 		// The machine stalled for longer than the lease: start again. A message that was lost
 		// twice is handed out alone.
@@ -176,7 +176,7 @@ func unregistered(s *suite) {
 	s.must(s.engine.Unregister(s.ctx, w))
 	var again []posthaste.RawDelivery
 	s.until("its deliveries are rescued", func() bool {
-		_, err := s.engine.Rescue(s.ctx)
+		_, err := s.engine.Maintain(s.ctx, posthaste.UpkeepRescue)
 		s.must(err)
 		again = s.claim(other, 10)
 		return len(again) > 0
@@ -185,7 +185,7 @@ func unregistered(s *suite) {
 		s.Errorf("came again: %+v", again)
 	}
 	_, err := s.engine.Claim(s.ctx, s.request(w, 1))
-	s.wantCode("claim after unregistering", err, posthaste.WorkerLost)
+	s.wantCode("claim after unregistering", err, posthaste.CodeWorkerLost)
 }
 
 func lateSettle(s *suite) {
@@ -244,10 +244,10 @@ func poison(s *suite) {
 			s.wantState(id, posthaste.StateDone)
 		}
 	}
-	dead, _, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue})
+	dead, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue})
 	s.must(err)
-	if len(dead) != 1 || dead[0].ID != bad || strings.TrimSpace(dead[0].Error) == "" {
-		s.Errorf("dead letters %+v", dead)
+	if len(dead.Items) != 1 || dead.Items[0].ID != bad || strings.TrimSpace(dead.Items[0].Error) == "" {
+		s.Errorf("dead letters %+v", dead.Items)
 	}
 }
 
@@ -303,20 +303,20 @@ func extend(s *suite) {
 	s.send(3)
 	d := s.receive(3, 3*time.Second)
 	s.settle(done, d[2])
-	results, err := s.engine.Extend(s.ctx, []posthaste.DeliveryID{d[0].ID, d[2].ID, 1 << 50}, time.Minute)
+	results, err := s.engine.Extend(s.ctx, posthaste.ExtendRequest{Deliveries: []posthaste.DeliveryID{d[0].ID, d[2].ID, 1 << 50}, Lease: time.Minute})
 	s.must(err)
 	if len(results) != 3 || !results[0].Settled || results[1].Settled || results[2].Settled {
 		s.Fatalf("extending one held, one settled and one unknown: %+v", results)
 	}
 	s.rescue(1) // only the one that was not extended
-	if n, err := s.engine.Rescue(s.ctx); err != nil || n != 0 {
-		s.Errorf("%d more were rescued, error %v", n, err)
+	if n, err := s.engine.Maintain(s.ctx, posthaste.UpkeepRescue); err != nil || n.Rescued != 0 {
+		s.Errorf("%d more were rescued, error %v", n.Rescued, err)
 	}
 	s.settle(done, d[0])
 	if again := s.receive(3, time.Minute); len(again) != 1 || again[0].MessageID != d[1].MessageID {
 		s.Errorf("came again: %+v", again)
 	}
-	results, err = s.engine.Extend(s.ctx, []posthaste.DeliveryID{d[1].ID}, time.Minute)
+	results, err = s.engine.Extend(s.ctx, posthaste.ExtendRequest{Deliveries: []posthaste.DeliveryID{d[1].ID}, Lease: time.Minute})
 	if err != nil || results[0].Settled {
 		s.Errorf("extending a lost delivery: %+v, %v", results, err)
 	}
@@ -339,12 +339,12 @@ func rescuersThatRace(s *suite) {
 	for range rescuers {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				lost, err := s.engine.Rescue(s.ctx)
+				lost, err := s.engine.Maintain(s.ctx, posthaste.UpkeepRescue)
 				if err != nil {
 					s.Error(err)
 					return
 				}
-				total.Add(int64(lost))
+				total.Add(int64(lost.Rescued))
 			}
 		})
 	}

@@ -29,7 +29,7 @@ var limiting = []test{
 // createdAgainWithLimits: a service that creates its queues at startup can restart, whatever
 // other queues exist, even if an operator has added limits.
 func createdAgainWithLimits(s *suite) {
-	s.must(s.engine.QueueCreate(s.ctx, s.queue+"-other", quick()))
+	s.must(s.engine.CreateQueue(s.ctx, s.queue+"-other", quick()))
 	limits := map[string]posthaste.QueueLimits{
 		"one": {Concurrency: 4}, "rate": {RateLimit: posthaste.Rate{Limit: 5}}, "key": {KeyConcurrency: 1},
 		"all": {Concurrency: 4, RateLimit: posthaste.Rate{Limit: 5, Burst: 2}, KeyConcurrency: 1, KeyRateLimit: posthaste.Rate{Limit: 3}},
@@ -38,22 +38,22 @@ func createdAgainWithLimits(s *suite) {
 		o := quick()
 		o.Limits = l
 		queue := s.queue + "-" + name
-		s.must(s.engine.QueueCreate(s.ctx, queue, o))
-		if err := s.engine.QueueCreate(s.ctx, queue, o); err != nil {
+		s.must(s.engine.CreateQueue(s.ctx, queue, o))
+		if err := s.engine.CreateQueue(s.ctx, queue, o); err != nil {
 			s.Errorf("making a queue with %+v a second time: %v", l, err)
 		}
-		if err := s.engine.QueueCreate(s.ctx, queue, quick()); err != nil {
+		if err := s.engine.CreateQueue(s.ctx, queue, quick()); err != nil {
 			s.Errorf("making a queue with %+v a second time without limits: %v", l, err)
 		}
 	}
 	o := quick()
 	o.Limits.Concurrency = 5
-	s.wantCode("another limit", s.engine.QueueCreate(s.ctx, s.queue+"-one", o), posthaste.Conflict)
+	s.wantCode("another limit", s.engine.CreateQueue(s.ctx, s.queue+"-one", o), posthaste.CodeConflict)
 	more := limits["one"]
 	more.RateLimit = posthaste.Rate{Limit: 9}
-	s.must(s.engine.QueueLimit(s.ctx, "ada", s.queue+"-one", more))
+	s.must(s.engine.UpdateQueue(posthaste.WithActor(s.ctx, "ada"), s.queue+"-one", posthaste.QueueUpdate{Limits: &more}))
 	o.Limits = limits["one"]
-	if err := s.engine.QueueCreate(s.ctx, s.queue+"-one", o); err != nil {
+	if err := s.engine.CreateQueue(s.ctx, s.queue+"-one", o); err != nil {
 		s.Errorf("making a queue that an operator gave one more limit: %v", err)
 	}
 }
@@ -242,7 +242,7 @@ func limitsOfEachSubscription(s *suite) {
 	} {
 		s.queue = strings.ReplaceAll(name, " ", "-")
 		s.limited(c.limits)
-		s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "second", posthaste.SubscriptionOptions{}))
+		s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "second", posthaste.SubscriptionOptions{}))
 		s.sendKeys("a", "a", "a", "a", "b", "b", "b", "b")
 		w := s.register(time.Minute)
 		for _, subscription := range []string{posthaste.DefaultSubscription, "second"} {
@@ -292,11 +292,11 @@ func limitsChange(s *suite) {
 	s.create(quick())
 	s.send(10)
 	w := s.register(time.Minute)
-	s.must(s.engine.QueueLimit(s.ctx, "ada", s.queue, posthaste.QueueLimits{Concurrency: 2}))
+	s.must(s.engine.UpdateQueue(posthaste.WithActor(s.ctx, "ada"), s.queue, posthaste.QueueUpdate{Limits: &posthaste.QueueLimits{Concurrency: 2}}))
 	s.claimed(w, 2)
 	s.atLimit(w)
 	limits := posthaste.QueueLimits{Concurrency: 5, RateLimit: posthaste.Rate{Limit: 120, Per: time.Minute, Burst: 7}}
-	s.must(s.engine.QueueLimit(s.ctx, "ada", s.queue, limits))
+	s.must(s.engine.UpdateQueue(posthaste.WithActor(s.ctx, "ada"), s.queue, posthaste.QueueUpdate{Limits: &limits}))
 	queues, err := s.engine.Queues(s.ctx, s.queue)
 	s.must(err)
 	if is := queues[0].Options.Limits; is.Concurrency != 5 || !is.RateLimit.Is(limits.RateLimit) {
@@ -304,11 +304,10 @@ func limitsChange(s *suite) {
 	}
 	s.claimed(w, 3)
 	s.atLimit(w)
-	s.must(s.engine.QueueLimit(s.ctx, "ada", s.queue, posthaste.QueueLimits{}))
+	s.must(s.engine.UpdateQueue(posthaste.WithActor(s.ctx, "ada"), s.queue, posthaste.QueueUpdate{Limits: &posthaste.QueueLimits{}}))
 	s.claimed(w, 5)
-	s.wantCode("limits of no queue", s.engine.QueueLimit(s.ctx, "ada", "nowhere", limits), posthaste.NotFound)
-	actions, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{Queue: s.queue})
-	s.must(err)
+	s.wantCode("limits of no queue", s.engine.UpdateQueue(posthaste.WithActor(s.ctx, "ada"), "nowhere", posthaste.QueueUpdate{Limits: &limits}), posthaste.CodeNotFound)
+	actions := s.actions()
 	if len(actions) != 3 || actions[0].Action != "limit" || actions[0].By != "ada" {
 		s.Errorf("recorded are %+v", actions)
 	}
@@ -347,8 +346,8 @@ func pausedKey(s *suite) {
 	o := quick()
 	o.Fair = true
 	s.create(o)
-	s.must(s.engine.KeyPause(s.ctx, "ada", s.queue, "a"))
-	s.must(s.engine.KeyPause(s.ctx, "ada", s.queue, "a"))
+	s.must(s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfKey{Queue: s.queue, Key: "a"}))
+	s.must(s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfKey{Queue: s.queue, Key: "a"}))
 	ids := s.sendKeys("a", "b", "a")
 	w := s.register(time.Minute)
 	got := s.claimed(w, 1)
@@ -361,31 +360,30 @@ func pausedKey(s *suite) {
 	if !slices.Equal(queues[0].PausedKeys, []string{"a"}) {
 		s.Errorf("paused are %v", queues[0].PausedKeys)
 	}
-	s.must(s.engine.KeyResume(s.ctx, "bob", s.queue, "a"))
+	s.must(s.engine.Resume(posthaste.WithActor(s.ctx, "bob"), posthaste.OfKey{Queue: s.queue, Key: "a"}))
 	s.claimed(w, 2)
-	actions, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{Queue: s.queue})
-	s.must(err)
+	actions := s.actions()
 	if len(actions) != 2 || actions[0].Action != "resume_key" || actions[0].By != "bob" || actions[1].Action != "pause_key" {
 		s.Errorf("recorded are %+v", actions)
 	}
-	s.wantCode("pausing a key of no queue", s.engine.KeyPause(s.ctx, "ada", "nowhere", "a"), posthaste.NotFound)
-	s.wantCode("pausing no key", s.engine.KeyPause(s.ctx, "ada", s.queue, ""), posthaste.Invalid)
-	s.must(s.engine.QueueCreate(s.ctx, "plain", quick()))
-	s.wantCode("pausing a key of a queue that does not look at keys", s.engine.KeyPause(s.ctx, "ada", "plain", "a"), posthaste.Unsupported)
+	s.wantCode("pausing a key of no queue", s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfKey{Queue: "nowhere", Key: "a"}), posthaste.CodeNotFound)
+	s.wantCode("pausing no key", s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfKey{Queue: s.queue, Key: ""}), posthaste.CodeInvalid)
+	s.must(s.engine.CreateQueue(s.ctx, "plain", quick()))
+	s.wantCode("pausing a key of a queue that does not look at keys", s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfKey{Queue: "plain", Key: "a"}), posthaste.CodeUnsupported)
 }
 
 func pausedKeyOfALaterSubscription(s *suite) {
 	o := quick()
 	o.Fair = true
 	s.create(o)
-	s.must(s.engine.KeyPause(s.ctx, "ada", s.queue, "a"))
-	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "later", posthaste.SubscriptionOptions{}))
+	s.must(s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfKey{Queue: s.queue, Key: "a"}))
+	s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "later", posthaste.SubscriptionOptions{}))
 	s.sendKeys("a", "b")
 	w := s.register(time.Minute)
 	if got := s.keysOf(w, "later"); !slices.Equal(got, []string{"b"}) {
 		s.Errorf("keys %v were handed out, and a is paused", got)
 	}
-	s.must(s.engine.KeyResume(s.ctx, "bob", s.queue, "a"))
+	s.must(s.engine.Resume(posthaste.WithActor(s.ctx, "bob"), posthaste.OfKey{Queue: s.queue, Key: "a"}))
 	if got := s.keysOf(w, "later"); !slices.Equal(got, []string{"a"}) {
 		s.Errorf("keys %v were handed out as a was resumed", got)
 	}
@@ -400,7 +398,7 @@ func badLimits(s *suite) {
 		"more of a key than of all":      {Concurrency: 1, KeyConcurrency: 2},
 		"a key's rate above the queue's": {RateLimit: posthaste.Rate{Limit: 1}, KeyRateLimit: posthaste.Rate{Limit: 2}},
 	} {
-		s.wantCode(name, s.engine.QueueCreate(s.ctx, s.queue, posthaste.QueueOptions{Limits: l}), posthaste.Invalid)
+		s.wantCode(name, s.engine.CreateQueue(s.ctx, s.queue, posthaste.QueueOptions{Limits: l}), posthaste.CodeInvalid)
 	}
 	queues, err := s.engine.Queues(s.ctx)
 	s.must(err)

@@ -179,8 +179,8 @@ func orderedDeadStops(s *suite) {
 	other := s.sendKeys("a", "b")
 	s.settle(done, s.next(other[1], 1))
 	s.nothing("while its first message is dead")
-	if n, err := s.engine.Replay(s.ctx, "tester", ids[0]); err != nil || len(n) != 1 {
-		s.Fatalf("replaying: %v, %v", n, err)
+	if n, err := s.engine.Replay(posthaste.WithActor(s.ctx, "tester"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{ids[0]}}); err != nil || len(n.Items) != 1 {
+		s.Fatalf("replaying: %v, %v", n.Items, err)
 	}
 	var replayed []posthaste.RawDelivery
 	s.until("the dead one comes first", func() bool {
@@ -193,8 +193,8 @@ func orderedDeadStops(s *suite) {
 	s.settle(done, replayed[0])
 	s.settle(hopeless, s.next(ids[1], 1))
 	s.nothing("while its second message is dead")
-	if n, err := s.engine.Discard(s.ctx, "tester", ids[1]); err != nil || len(n) != 1 {
-		s.Fatalf("discarding: %v, %v", n, err)
+	if n, err := s.engine.Discard(posthaste.WithActor(s.ctx, "tester"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{ids[1]}}); err != nil || len(n.Items) != 1 {
+		s.Fatalf("discarding: %v, %v", n.Items, err)
 	}
 	s.settle(done, s.next(ids[2], 1))
 	s.settle(done, s.next(other[0], 1))
@@ -204,14 +204,14 @@ func orderedPausedKey(s *suite) {
 	s.ordered(nil)
 	ids := s.sendKeys("a", "a", "b", "b")
 	got := s.received("a", "b")
-	s.must(s.engine.KeyPause(s.ctx, "tester", s.queue, "a"))
+	s.must(s.engine.Pause(posthaste.WithActor(s.ctx, "tester"), posthaste.OfKey{Queue: s.queue, Key: "a"}))
 	s.settle(failed, got["a"])
 	s.settle(done, got["b"])
 	s.settle(done, s.next(ids[3], 1))
 	more := s.sendKeys("a", "b")
 	s.settle(done, s.next(more[1], 1))
 	s.nothing("of a paused key")
-	s.must(s.engine.KeyResume(s.ctx, "tester", s.queue, "a"))
+	s.must(s.engine.Resume(posthaste.WithActor(s.ctx, "tester"), posthaste.OfKey{Queue: s.queue, Key: "a"}))
 	s.settle(done, s.next(ids[0], 2))
 	s.settle(done, s.next(ids[1], 1))
 	s.settle(done, s.next(more[0], 1))
@@ -278,8 +278,8 @@ func orderedRefusals(s *suite) {
 		m.Queue = s.queue
 		if ids, err := s.engine.Send(s.ctx, m); err == nil {
 			s.Errorf("%s is taken as %v", name, ids)
-		} else if code := posthaste.CodeOf(err); code != posthaste.Invalid {
-			s.Errorf("%s: error %v with code %q, want %q", name, err, code, posthaste.Invalid)
+		} else if code := posthaste.CodeOf(err); code != posthaste.CodeInvalid {
+			s.Errorf("%s: error %v with code %q, want %q", name, err, code, posthaste.CodeInvalid)
 		}
 	}
 	for name, o := range map[string]posthaste.QueueOptions{
@@ -287,7 +287,7 @@ func orderedRefusals(s *suite) {
 		"ordered and fair":       {Ordered: true, Fair: true},
 		"stopping without order": {StopOnDead: true},
 	} {
-		s.wantCode(name, s.engine.QueueCreate(s.ctx, "bad", o), posthaste.Invalid)
+		s.wantCode(name, s.engine.CreateQueue(s.ctx, "bad", o), posthaste.CodeInvalid)
 	}
 	s.nothing("of a rejected queue")
 }

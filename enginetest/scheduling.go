@@ -36,7 +36,7 @@ func schedules(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	put := s.every("every 2 hours")
 	put.CatchUp = posthaste.CatchUpEach
-	next, err := s.engine.SchedulePut(s.ctx, put)
+	next, err := s.engine.PutSchedule(s.ctx, put)
 	s.must(err)
 	is := s.scheduleOf("s")
 	var payload struct{ A int }
@@ -60,16 +60,16 @@ func schedules(s *suite) {
 	if in := beat(); in <= 0 || in > 2*time.Hour {
 		s.Errorf("a heartbeat says that it ticks in %s", in)
 	}
-	reply, err := s.engine.Tick(s.ctx)
+	reply, err := s.engine.Maintain(s.ctx, posthaste.UpkeepTicks)
 	s.must(err)
-	if reply.Sent+reply.Missed != 0 || reply.TickIn <= 0 || reply.TickIn > 2*time.Hour {
+	if reply.TicksSent+reply.TicksMissed != 0 || reply.TickIn <= 0 || reply.TickIn > 2*time.Hour {
 		s.Errorf("before its time it was ticked: %+v", reply)
 	}
 
-	s.must(s.engine.SchedulePause(s.ctx, "s"))
-	s.must(s.engine.SchedulePause(s.ctx, "s"))
+	s.must(s.engine.Pause(s.ctx, posthaste.OfSchedule("s")))
+	s.must(s.engine.Pause(s.ctx, posthaste.OfSchedule("s")))
 	put.Message.Key = "other"
-	again, err := s.engine.SchedulePut(s.ctx, put)
+	again, err := s.engine.PutSchedule(s.ctx, put)
 	s.must(err)
 	if is := s.scheduleOf("s"); is.PausedAt.IsZero() || !is.NextAt.IsZero() || len(is.Upcoming) != 0 || is.Message.Key != "other" || !again.Equal(next) {
 		s.Errorf("put again while paused it is reported as %+v", is)
@@ -77,24 +77,22 @@ func schedules(s *suite) {
 	if in := beat(); in != 0 {
 		s.Errorf("paused, a heartbeat says that it ticks in %s", in)
 	}
-	resumed, err := s.engine.ScheduleResume(s.ctx, "s")
-	s.must(err)
-	if !resumed.Equal(next) {
+	s.must(s.engine.Resume(s.ctx, posthaste.OfSchedule("s")))
+	if resumed := s.scheduleOf("s").NextAt; !resumed.Equal(next) {
 		s.Errorf("resumed, its next tick is %s, want %s", resumed, next)
 	}
 
-	s.must(s.engine.ScheduleDrop(s.ctx, "s"))
+	s.must(s.engine.DropSchedule(s.ctx, "s"))
 	if infos, err := s.engine.Schedules(s.ctx); err != nil || len(infos) != 0 || beat() != 0 {
 		s.Errorf("after the drop: %+v, %v", infos, err)
 	}
-	_, resumeErr := s.engine.ScheduleResume(s.ctx, "s")
-	for what, err := range map[string]error{"drop": s.engine.ScheduleDrop(s.ctx, "s"), "pause": s.engine.SchedulePause(s.ctx, "s"), "resume": resumeErr} {
-		s.wantCode(what+" of a schedule that is not there", err, posthaste.NotFound)
+	for what, err := range map[string]error{"drop": s.engine.DropSchedule(s.ctx, "s"), "pause": s.engine.Pause(s.ctx, posthaste.OfSchedule("s")), "resume": s.engine.Resume(s.ctx, posthaste.OfSchedule("s"))} {
+		s.wantCode(what+" of a schedule that is not there", err, posthaste.CodeNotFound)
 	}
 
-	_, err = s.engine.SchedulePut(s.ctx, put)
+	_, err = s.engine.PutSchedule(s.ctx, put)
 	s.must(err)
-	s.must(s.engine.QueueDrop(s.ctx, s.queue))
+	s.must(s.engine.DropQueue(s.ctx, s.queue))
 	if infos, err := s.engine.Schedules(s.ctx); err != nil || len(infos) != 0 {
 		s.Errorf("after its queue was dropped: %+v, %v", infos, err)
 	}
@@ -104,7 +102,7 @@ func scheduleCron(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	put := s.every("30 2 * * mon-fri")
 	put.TimeZone = "Europe/Berlin"
-	next, err := s.engine.SchedulePut(s.ctx, put)
+	next, err := s.engine.PutSchedule(s.ctx, put)
 	s.must(err)
 	zone, err := time.LoadLocation(put.TimeZone)
 	s.must(err)
@@ -116,8 +114,8 @@ func scheduleCron(s *suite) {
 		}
 	}
 	put.Spec = "0 0 31 feb *"
-	_, err = s.engine.SchedulePut(s.ctx, put)
-	s.wantCode("a line that never fires", err, posthaste.Invalid)
+	_, err = s.engine.PutSchedule(s.ctx, put)
+	s.wantCode("a line that never fires", err, posthaste.CodeInvalid)
 	if s.scheduleOf("s").Spec != is.Spec {
 		s.Error("a rejected schedule was stored")
 	}
@@ -129,26 +127,26 @@ func scheduleBadInput(s *suite) {
 		change func(*posthaste.Schedule)
 		code   posthaste.Code
 	}{
-		"no name":        {func(p *posthaste.Schedule) { p.Name = "" }, posthaste.Invalid},
-		"name":           {func(p *posthaste.Schedule) { p.Name = "No Good" }, posthaste.Invalid},
-		"interval zero":  {func(p *posthaste.Schedule) { p.Spec = "every 0 seconds" }, posthaste.Invalid},
-		"no interval":    {func(p *posthaste.Schedule) { p.Spec = "every now and then" }, posthaste.Invalid},
-		"zone":           {func(p *posthaste.Schedule) { p.TimeZone = "Europe/Nowhere" }, posthaste.Invalid},
-		"catch up":       {func(p *posthaste.Schedule) { p.CatchUp = "always" }, posthaste.Invalid},
-		"queue":          {func(p *posthaste.Schedule) { p.Message.Queue = "nowhere" }, posthaste.NotFound},
-		"delay":          {func(p *posthaste.Schedule) { p.Message.Delay = time.Second }, posthaste.Invalid},
-		"send at":        {func(p *posthaste.Schedule) { p.Message.SendAt = time.Now() }, posthaste.Invalid},
-		"no wake":        {func(p *posthaste.Schedule) { p.Message.NoWake = true }, posthaste.Invalid},
-		"dedupe key":     {func(p *posthaste.Schedule) { p.Message.DedupeKey = "d" }, posthaste.Invalid},
-		"bytes":          {func(p *posthaste.Schedule) { p.Message.Payload = []byte("x") }, posthaste.Invalid},
-		"broken payload": {func(p *posthaste.Schedule) { p.Message.Payload = json.RawMessage(`{`) }, posthaste.Invalid},
-		"large payload":  {func(p *posthaste.Schedule) { p.Message.Payload = fmt.Sprintf("%0200d", 1) }, posthaste.TooLarge},
-		"long key":       {func(p *posthaste.Schedule) { p.Message.Key = fmt.Sprintf("%0256d", 1) }, posthaste.TooLarge},
-		"tick's headers": {func(p *posthaste.Schedule) { p.Message.Headers = map[string]string{posthaste.HeaderTick: "x"} }, posthaste.Invalid},
+		"no name":        {func(p *posthaste.Schedule) { p.Name = "" }, posthaste.CodeInvalid},
+		"name":           {func(p *posthaste.Schedule) { p.Name = "No Good" }, posthaste.CodeInvalid},
+		"interval zero":  {func(p *posthaste.Schedule) { p.Spec = "every 0 seconds" }, posthaste.CodeInvalid},
+		"no interval":    {func(p *posthaste.Schedule) { p.Spec = "every now and then" }, posthaste.CodeInvalid},
+		"zone":           {func(p *posthaste.Schedule) { p.TimeZone = "Europe/Nowhere" }, posthaste.CodeInvalid},
+		"catch up":       {func(p *posthaste.Schedule) { p.CatchUp = "always" }, posthaste.CodeInvalid},
+		"queue":          {func(p *posthaste.Schedule) { p.Message.Queue = "nowhere" }, posthaste.CodeNotFound},
+		"delay":          {func(p *posthaste.Schedule) { p.Message.Delay = time.Second }, posthaste.CodeInvalid},
+		"send at":        {func(p *posthaste.Schedule) { p.Message.SendAt = time.Now() }, posthaste.CodeInvalid},
+		"no wake":        {func(p *posthaste.Schedule) { p.Message.NoWake = true }, posthaste.CodeInvalid},
+		"dedupe key":     {func(p *posthaste.Schedule) { p.Message.DedupeKey = "d" }, posthaste.CodeInvalid},
+		"bytes":          {func(p *posthaste.Schedule) { p.Message.Payload = []byte("x") }, posthaste.CodeInvalid},
+		"broken payload": {func(p *posthaste.Schedule) { p.Message.Payload = json.RawMessage(`{`) }, posthaste.CodeInvalid},
+		"large payload":  {func(p *posthaste.Schedule) { p.Message.Payload = fmt.Sprintf("%0200d", 1) }, posthaste.CodeTooLarge},
+		"long key":       {func(p *posthaste.Schedule) { p.Message.Key = fmt.Sprintf("%0256d", 1) }, posthaste.CodeTooLarge},
+		"tick's headers": {func(p *posthaste.Schedule) { p.Message.Headers = map[string]string{posthaste.HeaderTick: "x"} }, posthaste.CodeInvalid},
 	} {
 		put := s.every("every 1 hour")
 		c.change(&put)
-		_, err := s.engine.SchedulePut(s.ctx, put)
+		_, err := s.engine.PutSchedule(s.ctx, put)
 		s.wantCode(what, err, c.code)
 	}
 	if infos, err := s.engine.Schedules(s.ctx); err != nil || len(infos) != 0 {
@@ -161,29 +159,29 @@ func ticks(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	put := s.every("every 1 second")
 	put.CatchUp = posthaste.CatchUpEach
-	first, err := s.engine.SchedulePut(s.ctx, put)
+	first, err := s.engine.PutSchedule(s.ctx, put)
 	s.must(err)
 	w := s.register(time.Minute)
 	got := map[string]int{}
 	sent := 0
 	s.until("some ticks are sent", func() bool {
 		var wg sync.WaitGroup
-		var replies [4]posthaste.TickReply
+		var replies [4]posthaste.MaintainReply
 		var errs [4]error
 		for i := range replies {
-			wg.Go(func() { replies[i], errs[i] = s.engine.Tick(s.ctx) })
+			wg.Go(func() { replies[i], errs[i] = s.engine.Maintain(s.ctx, posthaste.UpkeepTicks) })
 		}
 		wg.Wait()
 		for i, r := range replies {
 			s.must(errs[i])
-			sent += r.Sent
-			if r.Missed != 0 {
-				s.Fatalf("%d ticks were missed", r.Missed)
+			sent += r.TicksSent
+			if r.TicksMissed != 0 {
+				s.Fatalf("%d ticks were missed", r.TicksMissed)
 			}
 		}
 		return sent >= 3
 	})
-	s.must(s.engine.SchedulePause(s.ctx, "s"))
+	s.must(s.engine.Pause(s.ctx, posthaste.OfSchedule("s")))
 	is := s.scheduleOf("s")
 	for _, d := range s.claimed(w, sent) {
 		got[d.Headers[posthaste.HeaderTick]]++

@@ -48,7 +48,7 @@ func sendClaimSettle(s *suite) {
 	s.wantState(ids[0], posthaste.StateRunning)
 	s.none(w)
 	for _, r := range s.settle(done, got...) {
-		if r.Outcome != posthaste.Done {
+		if r.Outcome != posthaste.OutcomeDone {
 			s.Errorf("settled as %+v, want done", r)
 		}
 	}
@@ -182,7 +182,7 @@ func upToTheLimit(s *suite) {
 		}
 	}
 	_, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: make([]byte, limit+1)})
-	s.wantCode("one byte too many", err, posthaste.TooLarge)
+	s.wantCode("one byte too many", err, posthaste.CodeTooLarge)
 	s.none(w)
 }
 
@@ -229,24 +229,24 @@ func badMessages(s *suite) {
 	w := s.register(time.Minute)
 	good := posthaste.Message{Queue: s.queue, Payload: 1}
 	long := strings.Repeat("x", posthaste.MaxWordBytes+1)
-	tooLong, invalid := []posthaste.Code{posthaste.TooLarge}, []posthaste.Code{posthaste.Invalid}
+	tooLong, invalid := []posthaste.Code{posthaste.CodeTooLarge}, []posthaste.Code{posthaste.CodeInvalid}
 	for _, c := range []struct {
 		name, field string
 		m           posthaste.Message
 		codes       []posthaste.Code
 	}{
-		{"no queue", "queue", posthaste.Message{}, []posthaste.Code{posthaste.Invalid, posthaste.NotFound}},
-		{"unknown queue", "queue", posthaste.Message{Queue: "unknown"}, []posthaste.Code{posthaste.NotFound}},
+		{"no queue", "queue", posthaste.Message{}, []posthaste.Code{posthaste.CodeInvalid, posthaste.CodeNotFound}},
+		{"unknown queue", "queue", posthaste.Message{Queue: "unknown"}, []posthaste.Code{posthaste.CodeNotFound}},
 		{"long key", "key", posthaste.Message{Queue: s.queue, Key: long}, tooLong},
 		{"long kind", "kind", posthaste.Message{Queue: s.queue, Kind: long}, tooLong},
 		{"long reference", "reference", posthaste.Message{Queue: s.queue, Reference: long}, tooLong},
 		{"long term", "terms", posthaste.Message{Queue: s.queue, Terms: []string{long}}, tooLong},
 		{"large headers", "headers", posthaste.Message{Queue: s.queue, Headers: map[string]string{"h": strings.Repeat("x", posthaste.MaxHeaderBytes)}}, tooLong},
-		{"two times", "", posthaste.Message{Queue: s.queue, Delay: time.Second, SendAt: time.Now()}, []posthaste.Code{posthaste.Invalid}},
-		{"negative delay", "delay", posthaste.Message{Queue: s.queue, Delay: -time.Second}, []posthaste.Code{posthaste.Invalid}},
-		{"no JSON", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`{"a":`)}, []posthaste.Code{posthaste.Invalid}},
-		{"JSON with NUL", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`"\u0000"`)}, []posthaste.Code{posthaste.Invalid}},
-		{"JSON with invalid UTF-8", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage("\"\xff\"")}, []posthaste.Code{posthaste.Invalid}},
+		{"two times", "", posthaste.Message{Queue: s.queue, Delay: time.Second, SendAt: time.Now()}, []posthaste.Code{posthaste.CodeInvalid}},
+		{"negative delay", "delay", posthaste.Message{Queue: s.queue, Delay: -time.Second}, []posthaste.Code{posthaste.CodeInvalid}},
+		{"no JSON", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`{"a":`)}, []posthaste.Code{posthaste.CodeInvalid}},
+		{"JSON with NUL", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`"\u0000"`)}, []posthaste.Code{posthaste.CodeInvalid}},
+		{"JSON with invalid UTF-8", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage("\"\xff\"")}, []posthaste.Code{posthaste.CodeInvalid}},
 		{"invalid JSON whose type has parameters", "payload", posthaste.Message{Queue: s.queue, Payload: []byte("{"), ContentType: "Application/JSON; charset=utf-8"}, invalid},
 		{"invalid JSON of another JSON type", "payload", posthaste.Message{Queue: s.queue, Payload: []byte("{"), ContentType: "application/problem+json"}, invalid},
 		{"half a surrogate pair", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`["\\", "\ud800"]`)}, invalid},
@@ -255,7 +255,7 @@ func badMessages(s *suite) {
 		{"a number of no size", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(`{"a": 1e-400}`)}, invalid},
 		{"a number made so", "payload", posthaste.Message{Queue: s.queue, Payload: json.Number("1e309")}, invalid},
 		{"JSON that is too deep", "payload", posthaste.Message{Queue: s.queue, Payload: json.RawMessage(strings.Repeat("[", 1001) + strings.Repeat("]", 1001))}, invalid},
-		{"not encodable", "payload", posthaste.Message{Queue: s.queue, Payload: func() {}}, []posthaste.Code{posthaste.Invalid}},
+		{"not encodable", "payload", posthaste.Message{Queue: s.queue, Payload: func() {}}, []posthaste.Code{posthaste.CodeInvalid}},
 	} {
 		for _, batch := range [][]posthaste.Message{{c.m}, {good, c.m, good}} {
 			ids, err := s.engine.Send(s.ctx, batch...)
@@ -276,12 +276,12 @@ func unknownQueue(s *suite) {
 	w := s.register(time.Minute)
 	s.queue = "unknown"
 	_, err := s.engine.Claim(s.ctx, s.request(w, 1))
-	s.wantCode("claim", err, posthaste.NotFound)
+	s.wantCode("claim", err, posthaste.CodeNotFound)
 	_, err = s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Max: 1, Lease: time.Second})
-	s.wantCode("receive", err, posthaste.NotFound)
-	s.wantCode("drop", s.engine.QueueDrop(s.ctx, s.queue), posthaste.NotFound)
+	s.wantCode("receive", err, posthaste.CodeNotFound)
+	s.wantCode("drop", s.engine.DropQueue(s.ctx, s.queue), posthaste.CodeNotFound)
 	s.queue = "suite"
 	_, err = s.engine.Claim(s.ctx, posthaste.ClaimRequest{Worker: w, Number: 100, Max: 1,
 		QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: "unknown"}})
-	s.wantCode("claim of an unknown subscription", err, posthaste.NotFound)
+	s.wantCode("claim of an unknown subscription", err, posthaste.CodeNotFound)
 }

@@ -51,9 +51,9 @@ func maxAttempts(s *suite) {
 	for range 6 {
 		d := s.claimed(w, 1)[0]
 		runs[d.MessageID] = append(runs[d.MessageID], d.Attempt)
-		want := posthaste.Retried
+		want := posthaste.OutcomeRetried
 		if d.Attempt == 3 {
-			want = posthaste.Dead
+			want = posthaste.OutcomeDead
 		}
 		if r := s.settle(failed, d)[0]; r.Outcome != want {
 			s.Errorf("attempt %d of 3 became %s, want %s", d.Attempt, r.Outcome, want)
@@ -67,7 +67,7 @@ func maxAttempts(s *suite) {
 	}
 	s.none(w)
 	s.until("two attempts of each are counted as repeated, and not the last", func() bool {
-		_, err := s.engine.Maintain(s.ctx)
+		_, err := s.engine.Maintain(s.ctx, posthaste.UpkeepSpace)
 		s.must(err)
 		infos, err := s.engine.Queues(s.ctx, s.queue)
 		s.must(err)
@@ -83,7 +83,7 @@ func permanent(s *suite) {
 	s.create(quick())
 	ids := s.send(1)
 	w := s.register(time.Minute)
-	if r := s.settle(hopeless, s.claimed(w, 1)...)[0]; r.Outcome != posthaste.Dead {
+	if r := s.settle(hopeless, s.claimed(w, 1)...)[0]; r.Outcome != posthaste.OutcomeDead {
 		s.Errorf("became %s, want dead", r.Outcome)
 	}
 	s.wantState(ids[0], posthaste.StateDead)
@@ -97,7 +97,7 @@ func retryAfter(s *suite) {
 	with := failed
 	with.RetryAfter = 24 * time.Hour
 	r := s.settle(with, s.claimed(w, 1)...)[0]
-	if left := time.Until(r.DueAt); r.Outcome != posthaste.Retried || left < 23*time.Hour || left > 25*time.Hour {
+	if left := time.Until(r.DueAt); r.Outcome != posthaste.OutcomeRetried || left < 23*time.Hour || left > 25*time.Hour {
 		s.Errorf("became %s, due in %s", r.Outcome, left)
 	}
 	if at := s.state(ids[0]); at.State != posthaste.StateRetrying || time.Until(at.DueAt) < 23*time.Hour {
@@ -125,7 +125,7 @@ func releasedIsNoAttempt(s *suite) {
 		if d.Attempt != 1 || d.MessageID != ids[0] {
 			s.Fatalf("message %d, attempt %d: releasing must not count", d.MessageID, d.Attempt)
 		}
-		if r := s.settle(released, d)[0]; r.Outcome != posthaste.Released {
+		if r := s.settle(released, d)[0]; r.Outcome != posthaste.OutcomeReleased {
 			s.Errorf("became %s, want released", r.Outcome)
 		}
 	}
@@ -142,7 +142,7 @@ func releasedForLater(s *suite) {
 	d := s.claimed(w, 2)
 	with := released
 	with.RetryAfter = 24 * time.Hour
-	if r := s.settle(with, d[0])[0]; r.Outcome != posthaste.Released || time.Until(r.DueAt) < 23*time.Hour || time.Until(r.DueAt) > 25*time.Hour {
+	if r := s.settle(with, d[0])[0]; r.Outcome != posthaste.OutcomeReleased || time.Until(r.DueAt) < 23*time.Hour || time.Until(r.DueAt) > 25*time.Hour {
 		s.Errorf("became %s and is due at %s, want released and due in a day", r.Outcome, r.DueAt)
 	}
 	s.wantState(ids[0], posthaste.StateScheduled)
@@ -172,10 +172,10 @@ func settledOnce(s *suite) {
 			}
 		}
 		after := s.state(ids[0])
-		if before.State != after.State && first.Outcome == posthaste.Done || len(before.Attempts) != len(after.Attempts) {
+		if before.State != after.State && first.Outcome == posthaste.OutcomeDone || len(before.Attempts) != len(after.Attempts) {
 			s.Errorf("settled as %s; a second settle changed %+v to %+v", first.Outcome, before, after)
 		}
-		if first.Outcome == posthaste.Retried || first.Outcome == posthaste.Released {
+		if first.Outcome == posthaste.OutcomeRetried || first.Outcome == posthaste.OutcomeReleased {
 			s.settle(done, s.claimed(w, 1)...) // only one of them had an effect
 		}
 		s.none(w)
@@ -223,7 +223,7 @@ func unknownDeliveries(s *suite) {
 	d := s.claimed(w, 2)
 	for _, id := range []posthaste.DeliveryID{1 << 50, d[1].ID + 4000, 1} {
 		results, err := s.engine.Settle(s.ctx, []posthaste.Settlement{
-			{Delivery: id, Outcome: posthaste.Done}, {Delivery: d[0].ID, Outcome: posthaste.Done}})
+			{Delivery: id, Outcome: posthaste.OutcomeDone}, {Delivery: d[0].ID, Outcome: posthaste.OutcomeDone}})
 		s.must(err)
 		if id != d[0].ID && results[0].Settled {
 			s.Errorf("delivery %d was never handed out and could be settled", id)
@@ -238,7 +238,7 @@ func unknownDeliveries(s *suite) {
 		s.Errorf("settling nothing: %v, %v", results, err)
 	}
 	_, err := s.engine.Message(s.ctx, 1<<50)
-	s.wantCode("unknown message", err, posthaste.NotFound)
+	s.wantCode("unknown message", err, posthaste.CodeNotFound)
 }
 
 // badSettlements: an invalid settlement must not affect the others of its call.
@@ -248,13 +248,13 @@ func badSettlements(s *suite) {
 	s.send(7)
 	d := s.claimed(w, 7)
 	results, err := s.engine.Settle(s.ctx, []posthaste.Settlement{
-		{Delivery: d[0].ID, Outcome: posthaste.Done},
-		{Delivery: d[1].ID, Outcome: posthaste.Done, Receipt: json.RawMessage(`{"a":`)},
-		{Delivery: d[2].ID, Outcome: posthaste.Retried, Error: strings.Repeat("ü", 3000) + " with a long text"},
-		{Delivery: d[3].ID, Outcome: posthaste.Dead, Error: "refused", Receipt: json.RawMessage(`{"code": 550}`)},
-		{Delivery: d[4].ID, Outcome: posthaste.Done, Terms: []string{"ada", strings.Repeat("x", posthaste.MaxWordBytes+1)}},
-		{Delivery: d[5].ID, Outcome: posthaste.Done, Receipt: json.RawMessage(`[1e131000]`)},
-		{Delivery: d[6].ID, Outcome: posthaste.Done, Receipt: json.RawMessage(`"\ud800"`)},
+		{Delivery: d[0].ID, Outcome: posthaste.OutcomeDone},
+		{Delivery: d[1].ID, Outcome: posthaste.OutcomeDone, Receipt: json.RawMessage(`{"a":`)},
+		{Delivery: d[2].ID, Outcome: posthaste.OutcomeRetried, Error: strings.Repeat("ü", 3000) + " with a long text"},
+		{Delivery: d[3].ID, Outcome: posthaste.OutcomeDead, Error: "refused", Receipt: json.RawMessage(`{"code": 550}`)},
+		{Delivery: d[4].ID, Outcome: posthaste.OutcomeDone, Terms: []string{"ada", strings.Repeat("x", posthaste.MaxWordBytes+1)}},
+		{Delivery: d[5].ID, Outcome: posthaste.OutcomeDone, Receipt: json.RawMessage(`[1e131000]`)},
+		{Delivery: d[6].ID, Outcome: posthaste.OutcomeDone, Receipt: json.RawMessage(`"\ud800"`)},
 	})
 	s.must(err)
 	for what, i := range map[string]int{"a receipt that is no JSON": 1, "a term that is too long": 4, "a number that is too large": 5, "half a surrogate pair": 6} {
@@ -262,7 +262,7 @@ func badSettlements(s *suite) {
 			s.Errorf("%s: %+v, want an error", what, r)
 		}
 	}
-	if r := results[1]; posthaste.CodeOf(r.Err) != posthaste.Invalid {
+	if r := results[1]; posthaste.CodeOf(r.Err) != posthaste.CodeInvalid {
 		s.Errorf("a receipt that is no JSON: %+v, want an error with code invalid", r)
 	}
 	for _, i := range []int{0, 2, 3} {
@@ -290,7 +290,7 @@ func errorTexts(s *suite) {
 	for text, want := range texts {
 		ids := s.send(1)
 		d := s.receive(1, time.Minute)
-		s.settle(posthaste.Settlement{Outcome: posthaste.Dead, Error: text}, d...)
+		s.settle(posthaste.Settlement{Outcome: posthaste.OutcomeDead, Error: text}, d...)
 		m, err := s.engine.Message(s.ctx, ids[0])
 		s.must(err)
 		if got := m.Subscriptions[0].Attempts[0].Error; got != want {
@@ -309,7 +309,7 @@ func story(s *suite) {
 	with.Receipt, with.Duration = json.RawMessage(`{"code": 451}`), 1500*time.Microsecond
 	s.settle(with, first)
 	second := s.claimed(w, 1)[0]
-	if len(second.Story) != 1 || second.Story[0].Error != failed.Error || second.Story[0].Attempt != 1 || second.Story[0].Outcome != posthaste.Retried {
+	if len(second.Story) != 1 || second.Story[0].Error != failed.Error || second.Story[0].Attempt != 1 || second.Story[0].Outcome != posthaste.OutcomeRetried {
 		s.Errorf("the second attempt gets the attempts %+v", second.Story)
 	}
 	s.settle(failed, second)
@@ -325,7 +325,7 @@ func story(s *suite) {
 		s.Fatalf("is reported as %+v, want done after three attempts", at)
 	}
 	for i, a := range at.Attempts {
-		want := []posthaste.Outcome{posthaste.Retried, posthaste.Retried, posthaste.Done}[i]
+		want := []posthaste.Outcome{posthaste.OutcomeRetried, posthaste.OutcomeRetried, posthaste.OutcomeDone}[i]
 		if a.Attempt != i+1 || a.Outcome != want || a.Worker != "tester" || a.ClaimedAt.IsZero() || a.EndedAt.Before(a.ClaimedAt) || (a.Error == "") != (i == 2) {
 			s.Errorf("attempt %d is reported as %+v", i+1, a)
 		}
@@ -334,8 +334,8 @@ func story(s *suite) {
 		s.Errorf("the first attempt is reported as %+v", a)
 	}
 	for name, f := range map[string]posthaste.MessageFilter{"reference": {Reference: "order 7"}, "term": {Term: "ada"}, "queue": {Queue: s.queue}, "state": {Queue: s.queue, State: posthaste.StateDone}} {
-		if found, _, err := s.engine.Messages(s.ctx, f); err != nil || len(found) != 1 || found[0].ID != first.MessageID {
-			s.Errorf("found by %s: %+v, %v", name, found, err)
+		if found, err := s.engine.Messages(s.ctx, f); err != nil || len(found.Items) != 1 || found.Items[0].ID != first.MessageID {
+			s.Errorf("found by %s: %+v, %v", name, found.Items, err)
 		}
 	}
 }
@@ -363,9 +363,9 @@ func foundTerms(s *suite) {
 	s.settle(done, s.claimed(w, 1)...) // the retry, without new terms
 	find := func(f posthaste.MessageFilter) (found []posthaste.MessageID) {
 		s.Helper()
-		rows, _, err := s.engine.Messages(s.ctx, f)
+		rows, err := s.engine.Messages(s.ctx, f)
 		s.must(err)
-		for _, m := range rows {
+		for _, m := range rows.Items {
 			found = append(found, m.ID)
 		}
 		return found
@@ -396,13 +396,13 @@ func foundTerms(s *suite) {
 			s.Errorf("message %d has the terms %q, want %q: %v", i, info.Terms, want, err)
 		}
 	}
-	letters, _, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Term: "bob"})
-	if err != nil || len(letters) != 1 || letters[0].ID != ids[1] {
-		s.Errorf("dead letters by term: %+v, %v", letters, err)
+	letters, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Term: "bob"})
+	if err != nil || len(letters.Items) != 1 || letters.Items[0].ID != ids[1] {
+		s.Errorf("dead letters by term: %+v, %v", letters.Items, err)
 	}
-	erased, _, err := s.engine.Erase(s.ctx, "tester", "ada", 0)
-	if err != nil || len(erased) != 3 {
-		s.Errorf("erased by term: %+v, %v", erased, err)
+	erased, err := s.engine.Erase(posthaste.WithActor(s.ctx, "tester"), "ada", 0)
+	if err != nil || len(erased.Items) != 3 {
+		s.Errorf("erased by term: %+v, %v", erased.Items, err)
 	}
 	if got := find(posthaste.MessageFilter{Term: "bob"}); got != nil {
 		s.Errorf("after erasing, %v are found", got)
@@ -498,20 +498,20 @@ func badClaims(s *suite) {
 	w := s.register(time.Minute)
 	for _, limit := range []int{0, -1, posthaste.MaxPlaces + 1} {
 		_, err := s.engine.Claim(s.ctx, s.request(w, limit))
-		s.wantCode(fmt.Sprintf("claim of %d", limit), err, posthaste.Invalid)
+		s.wantCode(fmt.Sprintf("claim of %d", limit), err, posthaste.CodeInvalid)
 	}
 	for _, limit := range []int{0, 1001} {
 		_, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Max: limit, Lease: time.Second})
-		s.wantCode(fmt.Sprintf("receive of %d", limit), err, posthaste.Invalid)
+		s.wantCode(fmt.Sprintf("receive of %d", limit), err, posthaste.CodeInvalid)
 	}
 	for _, lease := range []time.Duration{0, -time.Second, 12*time.Hour + time.Second} {
 		_, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Max: 1, Lease: lease})
-		s.wantCode(fmt.Sprintf("receive with a lease of %s", lease), err, posthaste.Invalid)
-		_, err = s.engine.Extend(s.ctx, []posthaste.DeliveryID{4096}, lease)
-		s.wantCode(fmt.Sprintf("extend to a lease of %s", lease), err, posthaste.Invalid)
+		s.wantCode(fmt.Sprintf("receive with a lease of %s", lease), err, posthaste.CodeInvalid)
+		_, err = s.engine.Extend(s.ctx, posthaste.ExtendRequest{Deliveries: []posthaste.DeliveryID{4096}, Lease: lease})
+		s.wantCode(fmt.Sprintf("extend to a lease of %s", lease), err, posthaste.CodeInvalid)
 	}
 	_, err := s.engine.Register(s.ctx, posthaste.WorkerInfo{Name: "x"})
-	s.wantCode("a worker without a lease", err, posthaste.Invalid)
+	s.wantCode("a worker without a lease", err, posthaste.CodeInvalid)
 }
 
 // each passes every message to one of the takers, and returns how often each message came.
@@ -609,7 +609,7 @@ func concurrentReceivers(s *suite) {
 func (s *suite) settleQuietly(deliveries []posthaste.RawDelivery) {
 	var all []posthaste.Settlement
 	for _, d := range deliveries {
-		all = append(all, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Done})
+		all = append(all, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeDone})
 	}
 	results, err := s.engine.Settle(s.ctx, all)
 	if err != nil {
@@ -635,7 +635,7 @@ func settlesThatRace(s *suite) {
 			for i := range n / 10 {
 				var batch []posthaste.Settlement
 				for j := range 10 {
-					batch = append(batch, posthaste.Settlement{Delivery: d[(i*10+j+racer*3)%n].ID, Outcome: posthaste.Done})
+					batch = append(batch, posthaste.Settlement{Delivery: d[(i*10+j+racer*3)%n].ID, Outcome: posthaste.OutcomeDone})
 				}
 				results, err := s.engine.Settle(s.ctx, batch)
 				if err != nil {

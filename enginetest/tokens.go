@@ -32,12 +32,12 @@ func tokenLife(s *suite) {
 		s.Fatalf("before any was made: %v, ever %v", found, ever)
 	}
 	want := posthaste.Token{Name: "shop", Scopes: []posthaste.Scope{posthaste.ScopeReceive, posthaste.ScopeSend}, Queues: []string{"emails", "orders"}}
-	secret, err := s.engine.TokenAdd(s.ctx, "ada", want)
+	secret, err := s.engine.CreateToken(posthaste.WithActor(s.ctx, "ada"), want)
 	s.must(err)
 	if len(secret) < 32 {
 		s.Fatalf("a secret of %d characters", len(secret))
 	}
-	other, err := s.engine.TokenAdd(s.ctx, "ada", posthaste.Token{Name: "ops", Scopes: []posthaste.Scope{posthaste.ScopeAdmin}})
+	other, err := s.engine.CreateToken(posthaste.WithActor(s.ctx, "ada"), posthaste.Token{Name: "ops", Scopes: []posthaste.Scope{posthaste.ScopeAdmin}})
 	s.must(err)
 	if other == secret {
 		s.Fatal("the same secret twice")
@@ -60,18 +60,18 @@ func tokenLife(s *suite) {
 		s.Errorf("after one was used: %+v, %v", list, err)
 	}
 
-	s.must(s.engine.TokenDrop(s.ctx, "ada", "shop"))
-	s.wantCode("dropping it again", s.engine.TokenDrop(s.ctx, "ada", "shop"), posthaste.NotFound)
+	s.must(s.engine.RevokeToken(posthaste.WithActor(s.ctx, "ada"), "shop"))
+	s.wantCode("dropping it again", s.engine.RevokeToken(posthaste.WithActor(s.ctx, "ada"), "shop"), posthaste.CodeNotFound)
 	if found, _ := s.inForce("shop"); len(found) != 1 || found["ops"].Name == "" {
 		s.Errorf("after the drop: %+v", found)
 	}
-	again, err := s.engine.TokenAdd(s.ctx, "ada", posthaste.Token{Name: "shop", Scopes: []posthaste.Scope{posthaste.ScopeSend}})
+	again, err := s.engine.CreateToken(posthaste.WithActor(s.ctx, "ada"), posthaste.Token{Name: "shop", Scopes: []posthaste.Scope{posthaste.ScopeSend}})
 	s.must(err)
 	if found, _ := s.inForce(); found["shop"].Hash == sha256.Sum256([]byte(secret)) || found["shop"].Hash != sha256.Sum256([]byte(again)) {
 		s.Error("the dropped secret is good again")
 	}
-	s.must(s.engine.TokenDrop(s.ctx, "ada", "shop"))
-	s.must(s.engine.TokenDrop(s.ctx, "ada", "ops"))
+	s.must(s.engine.RevokeToken(posthaste.WithActor(s.ctx, "ada"), "shop"))
+	s.must(s.engine.RevokeToken(posthaste.WithActor(s.ctx, "ada"), "ops"))
 	if found, ever := s.inForce(); len(found) != 0 || !ever {
 		s.Errorf("after all were dropped: %+v, ever %v; the door must stay closed", found, ever)
 	}
@@ -88,22 +88,22 @@ func tokensRefused(s *suite) {
 		"two ends":              {Name: "t", Scopes: send, ExpiresAt: time.Now().Add(time.Hour), ExpiresIn: time.Hour},
 		"a negative end":        {Name: "t", Scopes: send, ExpiresIn: -time.Hour},
 	} {
-		_, err := s.engine.TokenAdd(s.ctx, "ada", bad)
-		s.wantCode(what, err, posthaste.Invalid)
+		_, err := s.engine.CreateToken(posthaste.WithActor(s.ctx, "ada"), bad)
+		s.wantCode(what, err, posthaste.CodeInvalid)
 	}
 	if found, ever := s.inForce(); len(found) != 0 || ever {
 		s.Errorf("a refused token is in force: %+v, ever %v", found, ever)
 	}
-	_, err := s.engine.TokenAdd(s.ctx, "ada", posthaste.Token{Name: "t", Scopes: send})
+	_, err := s.engine.CreateToken(posthaste.WithActor(s.ctx, "ada"), posthaste.Token{Name: "t", Scopes: send})
 	s.must(err)
-	_, err = s.engine.TokenAdd(s.ctx, "ada", posthaste.Token{Name: "t", Scopes: send})
-	s.wantCode("a name that is taken", err, posthaste.Conflict)
+	_, err = s.engine.CreateToken(posthaste.WithActor(s.ctx, "ada"), posthaste.Token{Name: "t", Scopes: send})
+	s.wantCode("a name that is taken", err, posthaste.CodeConflict)
 }
 
 func tokensExpire(s *suite) {
-	_, err := s.engine.TokenAdd(s.ctx, "ada", posthaste.Token{Name: "short", Scopes: []posthaste.Scope{posthaste.ScopeSend}, ExpiresIn: 200 * time.Millisecond})
+	_, err := s.engine.CreateToken(posthaste.WithActor(s.ctx, "ada"), posthaste.Token{Name: "short", Scopes: []posthaste.Scope{posthaste.ScopeSend}, ExpiresIn: 200 * time.Millisecond})
 	s.must(err)
-	_, err = s.engine.TokenAdd(s.ctx, "ada", posthaste.Token{Name: "long", Scopes: []posthaste.Scope{posthaste.ScopeSend}, ExpiresAt: time.Now().Add(24 * time.Hour)})
+	_, err = s.engine.CreateToken(posthaste.WithActor(s.ctx, "ada"), posthaste.Token{Name: "long", Scopes: []posthaste.Scope{posthaste.ScopeSend}, ExpiresAt: time.Now().Add(24 * time.Hour)})
 	s.must(err)
 	s.until("the token expires", func() bool {
 		found, _ := s.inForce()
@@ -121,7 +121,7 @@ func tokensExpire(s *suite) {
 
 func deliveryQueues(s *suite) {
 	s.create(posthaste.QueueOptions{})
-	s.must(s.engine.QueueCreate(s.ctx, "other", posthaste.QueueOptions{}))
+	s.must(s.engine.CreateQueue(s.ctx, "other", posthaste.QueueOptions{}))
 	s.send(2)
 	_, err := s.engine.Send(s.ctx, posthaste.Message{Queue: "other", Payload: 1})
 	s.must(err)

@@ -58,7 +58,7 @@ func cancel(s *suite) {
 	s.must(err)
 	told := func(id posthaste.MessageID, inTime bool, state posthaste.State) {
 		s.Helper()
-		got, err := s.engine.Cancel(s.ctx, "ada", id)
+		got, err := s.engine.Cancel(posthaste.WithActor(s.ctx, "ada"), id)
 		s.must(err)
 		if want := []posthaste.Withdrawal{{Subscription: posthaste.DefaultSubscription, InTime: inTime, State: state}}; !slices.Equal(got, want) {
 			s.Errorf("cancelling message %d answered %+v, want %+v", id, got, want)
@@ -75,10 +75,9 @@ func cancel(s *suite) {
 	told(later[0], true, posthaste.StateCancelled)
 	s.want("received", s.receiveAll(""), []posthaste.MessageID{ids[0], ids[2], ids[4]})
 	told(ids[0], false, posthaste.StateRunning)
-	_, err = s.engine.Cancel(s.ctx, "ada", 1<<40)
-	s.wantCode("an unknown id", err, posthaste.NotFound)
-	actions, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{Queue: s.queue})
-	s.must(err)
+	_, err = s.engine.Cancel(posthaste.WithActor(s.ctx, "ada"), 1<<40)
+	s.wantCode("an unknown id", err, posthaste.CodeNotFound)
+	actions := s.actions()
 	if len(actions) != 3 || actions[0].By != "ada" || actions[0].Action != "cancel" || actions[0].MessageID != later[0] {
 		s.Errorf("on record is %+v", actions)
 	}
@@ -89,7 +88,7 @@ func reschedule(s *suite) {
 	ids := s.send(2)
 	move := func(id posthaste.MessageID, at time.Time) bool {
 		s.Helper()
-		got, err := s.engine.Reschedule(s.ctx, "ada", id, at)
+		got, err := s.engine.Reschedule(posthaste.WithActor(s.ctx, "ada"), id, at)
 		s.must(err)
 		return len(got) == 1 && got[0].InTime
 	}
@@ -109,8 +108,8 @@ func reschedule(s *suite) {
 	if late := moved[0].DueAt.Sub(before); late < -time.Second || late > time.Minute {
 		s.Errorf("a message moved to the present is due at %s", moved[0].DueAt)
 	}
-	_, err := s.engine.Reschedule(s.ctx, "ada", 1<<40, time.Now())
-	s.wantCode("an unknown id", err, posthaste.NotFound)
+	_, err := s.engine.Reschedule(posthaste.WithActor(s.ctx, "ada"), 1<<40, time.Now())
+	s.wantCode("an unknown id", err, posthaste.CodeNotFound)
 }
 
 // farTimes: a time that programs cannot show is rejected, because it would break every list
@@ -134,16 +133,19 @@ func farTimes(s *suite) {
 				_, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, SendAt: far})
 				return err
 			},
-			"rescheduling": func() error { _, err := s.engine.Reschedule(s.ctx, "ada", ids[0], far); return err },
+			"rescheduling": func() error {
+				_, err := s.engine.Reschedule(posthaste.WithActor(s.ctx, "ada"), ids[0], far)
+				return err
+			},
 		} {
 			var e *posthaste.Error
-			if err := do(); !errors.As(err, &e) || e.Code != posthaste.Invalid || e.Field != "send_at" {
+			if err := do(); !errors.As(err, &e) || e.Code != posthaste.CodeInvalid || e.Field != "send_at" {
 				s.Errorf("%s at %s ends with %v, want it refused with field send_at", what, far, err)
 			}
 		}
 	}
 	_, err = s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, SendAt: time.Date(-44, 3, 15, 0, 0, 0, 0, time.UTC)})
-	s.wantCode("a time before the year 1", err, posthaste.Invalid)
+	s.wantCode("a time before the year 1", err, posthaste.CodeInvalid)
 	for _, id := range ids {
 		info, err := s.engine.Message(s.ctx, id)
 		s.must(err)
@@ -153,11 +155,11 @@ func farTimes(s *suite) {
 	}
 	// A handler's delay is recorded, however long it is.
 	more := s.send(1)
-	s.settle(posthaste.Settlement{Outcome: posthaste.Retried, Error: "no", RetryAfter: math.MaxInt64}, s.receive(1, time.Minute)...)
+	s.settle(posthaste.Settlement{Outcome: posthaste.OutcomeRetried, Error: "no", RetryAfter: math.MaxInt64}, s.receive(1, time.Minute)...)
 	s.wantState(more[0], posthaste.StateRetrying)
-	_, err = s.engine.Reschedule(s.ctx, "ada", ids[0], time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))
+	_, err = s.engine.Reschedule(posthaste.WithActor(s.ctx, "ada"), ids[0], time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))
 	s.must(err)
-	if _, err := s.engine.Maintain(s.ctx); err != nil {
+	if _, err := s.engine.Maintain(s.ctx, posthaste.UpkeepSpace); err != nil {
 		s.Fatal(err)
 	}
 	queues, err := s.engine.Queues(s.ctx, s.queue)
@@ -176,21 +178,21 @@ func unusualIDs(s *suite) {
 	s.settle(failed, s.receive(1, time.Minute)...)
 	for _, n := range []int64{0, -1, 1 << 51, math.MaxInt64, math.MaxInt64 - 4095, math.MinInt64} {
 		_, err := s.engine.Message(s.ctx, posthaste.MessageID(n))
-		s.wantCode(fmt.Sprint("message ", n), err, posthaste.NotFound)
-		_, err = s.engine.Replay(s.ctx, "ada", posthaste.MessageID(n))
-		s.wantCode(fmt.Sprint("replaying ", n), err, posthaste.NotFound)
-		_, err = s.engine.Cancel(s.ctx, "ada", posthaste.MessageID(n))
-		s.wantCode(fmt.Sprint("cancelling ", n), err, posthaste.NotFound)
-		_, err = s.engine.Reschedule(s.ctx, "ada", posthaste.MessageID(n), time.Now().Add(time.Hour))
-		s.wantCode(fmt.Sprint("rescheduling ", n), err, posthaste.NotFound)
-		for _, outcome := range []posthaste.Outcome{posthaste.Done, posthaste.Retried, posthaste.Released} {
+		s.wantCode(fmt.Sprint("message ", n), err, posthaste.CodeNotFound)
+		_, err = s.engine.Replay(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{posthaste.MessageID(n)}})
+		s.wantCode(fmt.Sprint("replaying ", n), err, posthaste.CodeNotFound)
+		_, err = s.engine.Cancel(posthaste.WithActor(s.ctx, "ada"), posthaste.MessageID(n))
+		s.wantCode(fmt.Sprint("cancelling ", n), err, posthaste.CodeNotFound)
+		_, err = s.engine.Reschedule(posthaste.WithActor(s.ctx, "ada"), posthaste.MessageID(n), time.Now().Add(time.Hour))
+		s.wantCode(fmt.Sprint("rescheduling ", n), err, posthaste.CodeNotFound)
+		for _, outcome := range []posthaste.Outcome{posthaste.OutcomeDone, posthaste.OutcomeRetried, posthaste.OutcomeReleased} {
 			told, err := s.engine.Settle(s.ctx, []posthaste.Settlement{{Delivery: posthaste.DeliveryID(n), Outcome: outcome, Error: "no"}})
-			if err != nil && posthaste.CodeOf(err) != posthaste.Invalid || err == nil && told[0].Settled {
+			if err != nil && posthaste.CodeOf(err) != posthaste.CodeInvalid || err == nil && told[0].Settled {
 				s.Errorf("settling delivery %d answers %+v, %v", n, told, err)
 			}
 		}
-		told, err := s.engine.Extend(s.ctx, []posthaste.DeliveryID{posthaste.DeliveryID(n)}, time.Minute)
-		if err != nil && posthaste.CodeOf(err) != posthaste.Invalid || err == nil && told[0].Settled {
+		told, err := s.engine.Extend(s.ctx, posthaste.ExtendRequest{Deliveries: []posthaste.DeliveryID{posthaste.DeliveryID(n)}, Lease: time.Minute})
+		if err != nil && posthaste.CodeOf(err) != posthaste.CodeInvalid || err == nil && told[0].Settled {
 			s.Errorf("extending delivery %d answers %+v, %v", n, told, err)
 		}
 	}
@@ -211,7 +213,7 @@ func purge(s *suite) {
 	held := s.claimed(w, 1)
 	_, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Delay: time.Hour})
 	s.must(err)
-	got, err := s.engine.QueuePurge(s.ctx, "ada", s.queue)
+	got, err := s.engine.PurgeQueue(posthaste.WithActor(s.ctx, "ada"), s.queue)
 	s.must(err)
 	if want := []posthaste.Purged{{Subscription: posthaste.DefaultSubscription, Messages: 3}}; !slices.Equal(got, want) {
 		s.Errorf("it purged %+v, want %+v", got, want)
@@ -221,42 +223,42 @@ func purge(s *suite) {
 	if info, err := s.engine.Message(s.ctx, first[2]); err != nil || info.Subscriptions[0].State != posthaste.StateCancelled {
 		s.Errorf("a purged message is %+v, %v", info.Subscriptions, err)
 	}
-	results, err := s.engine.Settle(s.ctx, []posthaste.Settlement{{Delivery: held[0].ID, Outcome: posthaste.Done}})
+	results, err := s.engine.Settle(s.ctx, []posthaste.Settlement{{Delivery: held[0].ID, Outcome: posthaste.OutcomeDone}})
 	s.must(err)
 	if !results[0].Settled {
 		s.Error("a message handed out before cannot be settled")
 	}
-	_, err = s.engine.QueuePurge(s.ctx, "ada", "nowhere")
-	s.wantCode("an unknown queue", err, posthaste.NotFound)
+	_, err = s.engine.PurgeQueue(posthaste.WithActor(s.ctx, "ada"), "nowhere")
+	s.wantCode("an unknown queue", err, posthaste.CodeNotFound)
 }
 
 func lastSubscription(s *suite) {
 	s.create(quick())
-	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, posthaste.DefaultSubscription, posthaste.SubscriptionOptions{}))
-	s.wantCode("ending the only one", s.engine.QueueUnsubscribe(s.ctx, "ada", s.queue, posthaste.DefaultSubscription), posthaste.Conflict)
-	s.wantCode("ending an unknown one", s.engine.QueueUnsubscribe(s.ctx, "ada", s.queue, "unknown"), posthaste.NotFound)
-	s.wantCode("ending one of an unknown queue", s.engine.QueueUnsubscribe(s.ctx, "ada", "nowhere", "x"), posthaste.NotFound)
-	s.wantCode("making one of an unknown queue", s.engine.QueueSubscribe(s.ctx, "ada", "nowhere", "x", posthaste.SubscriptionOptions{}), posthaste.NotFound)
+	s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, posthaste.DefaultSubscription, posthaste.SubscriptionOptions{}))
+	s.wantCode("ending the only one", s.engine.Unsubscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, posthaste.DefaultSubscription), posthaste.CodeConflict)
+	s.wantCode("ending an unknown one", s.engine.Unsubscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "unknown"), posthaste.CodeNotFound)
+	s.wantCode("ending one of an unknown queue", s.engine.Unsubscribe(posthaste.WithActor(s.ctx, "ada"), "nowhere", "x"), posthaste.CodeNotFound)
+	s.wantCode("making one of an unknown queue", s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), "nowhere", "x", posthaste.SubscriptionOptions{}), posthaste.CodeNotFound)
 }
 
 func subscriptions(s *suite) {
 	s.create(quick())
 	before := s.send(2)
-	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "now", posthaste.SubscriptionOptions{}))
-	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "oldest", posthaste.SubscriptionOptions{From: posthaste.FromOldest}))
+	s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "now", posthaste.SubscriptionOptions{}))
+	s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "oldest", posthaste.SubscriptionOptions{From: posthaste.FromOldest}))
 	after := s.send(2)
 	all := slices.Concat(before, after)
 	s.want("default", s.receiveAll(""), all)
 	s.want("now", s.receiveAll("now"), after)
-	got, err := s.engine.Cancel(s.ctx, "ada", all[0])
+	got, err := s.engine.Cancel(posthaste.WithActor(s.ctx, "ada"), all[0])
 	s.must(err)
 	if want := []posthaste.Withdrawal{{Subscription: "default", State: posthaste.StateRunning}, {Subscription: "oldest", InTime: true, State: posthaste.StateCancelled}}; !slices.Equal(got, want) {
 		s.Errorf("cancelling told %+v, want %+v", got, want)
 	}
 	s.want("oldest", s.receiveAll("oldest"), all[1:])
-	s.must(s.engine.QueueUnsubscribe(s.ctx, "ada", s.queue, "now"))
+	s.must(s.engine.Unsubscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "now"))
 	_, err = s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: "now"}, Max: 1, Lease: time.Minute})
-	s.wantCode("receiving for one that has ended", err, posthaste.NotFound)
+	s.wantCode("receiving for one that has ended", err, posthaste.CodeNotFound)
 	infos, err := s.engine.Queues(s.ctx, s.queue)
 	s.must(err)
 	if len(infos) != 1 || len(infos[0].Subscriptions) != 2 {
@@ -266,7 +268,7 @@ func subscriptions(s *suite) {
 
 func filter(s *suite) {
 	s.create(quick())
-	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "some", posthaste.SubscriptionOptions{
+	s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "some", posthaste.SubscriptionOptions{
 		Filter: posthaste.Filter{Kinds: []string{"paid", "made"}, Headers: map[string][]string{"region": {"eu"}}}}))
 	var want []posthaste.MessageID
 	for _, kind := range []string{"paid", "made", "gone"} {
@@ -298,20 +300,20 @@ func filter(s *suite) {
 func subscribeRefusals(s *suite) {
 	s.create(quick())
 	some := posthaste.SubscriptionOptions{Filter: posthaste.Filter{Kinds: []string{"y"}}}
-	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "a", some))
-	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "a", some))
+	s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "a", some))
+	s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "a", some))
 	for what, o := range map[string]posthaste.SubscriptionOptions{
 		"other options": {}, "another filter": {Filter: posthaste.Filter{Kinds: []string{"x"}}},
 	} {
-		s.wantCode(what, s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "a", o), posthaste.Conflict)
+		s.wantCode(what, s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "a", o), posthaste.CodeConflict)
 	}
 	for what, o := range map[string]posthaste.SubscriptionOptions{
 		"from": {From: "tomorrow"}, "contradiction": {From: posthaste.FromOldest, Scheduled: true}, "max_lag": {MaxLag: -time.Second},
 		"headers": {Filter: posthaste.Filter{Headers: map[string][]string{"x": {}}}}, "kind": {Filter: posthaste.Filter{Kinds: []string{"y", ""}}},
 	} {
-		s.wantCode("bad "+what, s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "b", o), posthaste.Invalid)
+		s.wantCode("bad "+what, s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "b", o), posthaste.CodeInvalid)
 	}
-	s.wantCode("a bad name", s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "No Good", posthaste.SubscriptionOptions{}), posthaste.Invalid)
+	s.wantCode("a bad name", s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "No Good", posthaste.SubscriptionOptions{}), posthaste.CodeInvalid)
 	infos, err := s.engine.Queues(s.ctx, s.queue)
 	s.must(err)
 	if len(infos[0].Subscriptions) != 2 {
@@ -322,9 +324,9 @@ func subscribeRefusals(s *suite) {
 func maxLag(s *suite) {
 	s.create(quick())
 	short := posthaste.SubscriptionOptions{MaxLag: 36 * time.Hour}
-	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "short", short))
-	s.must(s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "short", short))
-	s.wantCode("another bound", s.engine.QueueSubscribe(s.ctx, "ada", s.queue, "short", posthaste.SubscriptionOptions{MaxLag: time.Hour}), posthaste.Conflict)
+	s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "short", short))
+	s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "short", short))
+	s.wantCode("another bound", s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "short", posthaste.SubscriptionOptions{MaxLag: time.Hour}), posthaste.CodeConflict)
 	infos, err := s.engine.Queues(s.ctx, s.queue)
 	s.must(err)
 	for _, info := range infos[0].Subscriptions {

@@ -24,34 +24,37 @@ func errorWords(s *suite) {
 		want string
 	}{
 		"send nowhere":    {send(posthaste.Message{Queue: "missing"}), `not_found queue: queue 'missing' does not exist`},
-		"drop nothing":    {func() error { return e.QueueDrop(ctx, "missing") }, `not_found queue: queue 'missing' does not exist`},
-		"drop half":       {func() error { return e.QueueDrop(ctx, "a'b") }, `not_found queue: queue 'a''b' does not exist`},
-		"pause nothing":   {func() error { return e.QueuePause(ctx, "ada", "missing") }, `not_found queue: queue 'missing' does not exist`},
+		"drop nothing":    {func() error { return e.DropQueue(ctx, "missing") }, `not_found queue: queue 'missing' does not exist`},
+		"drop half":       {func() error { return e.DropQueue(ctx, "a'b") }, `not_found queue: queue 'a''b' does not exist`},
+		"pause nothing":   {func() error { return e.Pause(posthaste.WithActor(ctx, "ada"), posthaste.OfQueue("missing")) }, `not_found queue: queue 'missing' does not exist`},
 		"no such message": {func() error { _, err := e.Message(ctx, 1<<40); return err }, `not_found id: message 1099511627776 is unknown, or its space was reclaimed`},
-		"replay none":     {func() error { _, err := e.Replay(ctx, "ada", 1<<40); return err }, `not_found message_ids: no dead letter to act on: message 1099511627776`},
-		"erase nothing":   {func() error { _, _, err := e.Erase(ctx, "ada", "", 0); return err }, `invalid term: term must say whose messages are to be erased`},
-		"list of queue":   {func() error { _, _, err := e.Messages(ctx, posthaste.MessageFilter{Queue: "missing"}); return err }, `not_found queue: queue 'missing' does not exist`},
-		"list half":       {func() error { _, _, err := e.Messages(ctx, posthaste.MessageFilter{State: "a'b"}); return err }, `invalid state: state 'a''b' is none`},
-		"list too much":   {func() error { _, _, err := e.Messages(ctx, posthaste.MessageFilter{Limit: 1001}); return err }, `invalid limit: at most 1 to 1000 messages can be listed at a time, and 1001 are wanted`},
-		"list what state": {func() error { _, _, err := e.Messages(ctx, posthaste.MessageFilter{State: "gone"}); return err }, `invalid state: state 'gone' is none`},
+		"replay none": {func() error {
+			_, err := e.Replay(posthaste.WithActor(ctx, "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{1 << 40}})
+			return err
+		}, `not_found message_ids: no dead letter to act on: message 1099511627776`},
+		"erase nothing":   {func() error { _, err := e.Erase(posthaste.WithActor(ctx, "ada"), "", 0); return err }, `invalid term: term must say whose messages are to be erased`},
+		"list of queue":   {func() error { _, err := e.Messages(ctx, posthaste.MessageFilter{Queue: "missing"}); return err }, `not_found queue: queue 'missing' does not exist`},
+		"list half":       {func() error { _, err := e.Messages(ctx, posthaste.MessageFilter{State: "a'b"}); return err }, `invalid state: state 'a''b' is none`},
+		"list too much":   {func() error { _, err := e.Messages(ctx, posthaste.MessageFilter{Limit: 1001}); return err }, `invalid limit: at most 1 to 1000 messages can be listed at a time, and 1001 are wanted`},
+		"list what state": {func() error { _, err := e.Messages(ctx, posthaste.MessageFilter{State: "gone"}); return err }, `invalid state: state 'gone' is none`},
 		"dead of no queue": {func() error {
-			_, _, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{Subscription: "x"})
+			_, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{Subscription: "x"})
 			return err
 		}, `invalid subscription: a subscription is one of a queue, and no queue is given`},
-		"drop no schedule": {func() error { return e.ScheduleDrop(ctx, "missing") }, `not_found name: schedule 'missing' does not exist`},
-		"drop half of one": {func() error { return e.ScheduleDrop(ctx, "a'b") }, `not_found name: schedule 'a''b' does not exist`},
-		"other options": {func() error { return e.QueueCreate(ctx, s.queue, posthaste.QueueOptions{MaxAttempts: 77}) },
+		"drop no schedule": {func() error { return e.DropSchedule(ctx, "missing") }, `not_found name: schedule 'missing' does not exist`},
+		"drop half of one": {func() error { return e.DropSchedule(ctx, "a'b") }, `not_found name: schedule 'a''b' does not exist`},
+		"other options": {func() error { return e.CreateQueue(ctx, s.queue, posthaste.QueueOptions{MaxAttempts: 77}) },
 			"conflict name: queue '" + s.queue + "' exists with other options"},
 		"half a subscription": {func() error {
 			_, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: "a'b"}, Max: 1, Lease: time.Second})
 			return err
 		}, "not_found subscription: queue '" + s.queue + "' has no subscription 'a''b'"},
-		"pause no schedule": {func() error { return e.SchedulePause(ctx, "missing") }, `not_found name: schedule 'missing' does not exist`},
+		"pause no schedule": {func() error { return e.Pause(ctx, posthaste.OfSchedule("missing")) }, `not_found name: schedule 'missing' does not exist`},
 		"a long key":        {send(posthaste.Message{Key: long}), `too_large key: key has 256 bytes, at most 255 are allowed`},
 		"not JSON":          {send(posthaste.Message{Payload: []byte("{"), ContentType: "application/json"}), `invalid payload: payload is not valid JSON in UTF-8, though its content type says so`},
 		"too large":         {send(posthaste.Message{Payload: []byte(strings.Repeat("x", 1<<20+1))}), `too_large payload: payload of 1048577 bytes is over the queue's limit of 1048576 (max_payload)`},
 		"late":              {send(posthaste.Message{SendAt: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)}), `invalid send_at: send_at must be a time from the year 1 to the last day but one of the year 9999, got 9999-12-31T00:00:00Z`},
-		"a bad name":        {func() error { return e.QueueCreate(ctx, "A", posthaste.QueueOptions{}) }, `invalid name: name "A" must consist of a-z, 0-9, _, - and .`},
+		"a bad name":        {func() error { return e.CreateQueue(ctx, "A", posthaste.QueueOptions{}) }, `invalid name: name "A" must consist of a-z, 0-9, _, - and .`},
 		"receive nothing": {func() error {
 			_, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Lease: time.Second})
 			return err

@@ -62,7 +62,7 @@ func comesAgain(t *testing.T, once func(posthaste.Handler) posthaste.Handler, ba
 	t.Helper()
 	const n = 10
 	engine := posthastetest.Memory()
-	if err := engine.QueueCreate(t.Context(), "q", posthaste.QueueOptions{MaxAttempts: 1}); err != nil {
+	if err := engine.CreateQueue(t.Context(), "q", posthaste.QueueOptions{MaxAttempts: 1}); err != nil {
 		t.Fatal(err)
 	}
 	for range n {
@@ -116,7 +116,7 @@ func comesAgain(t *testing.T, once func(posthaste.Handler) posthaste.Handler, ba
 	}
 	for _, m := range posthastetest.Sent(t, engine, "q") {
 		for _, a := range m.Subscriptions[0].Attempts {
-			if a.Attempt != 1 || a.Outcome != posthaste.Done && a.Outcome != posthaste.Released {
+			if a.Attempt != 1 || a.Outcome != posthaste.OutcomeDone && a.Outcome != posthaste.OutcomeReleased {
 				t.Errorf("a message was handled by %+v", m.Subscriptions[0].Attempts)
 			}
 		}

@@ -153,7 +153,7 @@ func TestReservedIsNoAttempt(t *testing.T) {
 	c := client(t, server.Address())
 	r := onRedis(t, c, RedisConfig{})
 	engine := posthastetest.Memory()
-	if err := engine.QueueCreate(t.Context(), "q", posthaste.QueueOptions{MaxAttempts: 1}); err != nil {
+	if err := engine.CreateQueue(t.Context(), "q", posthaste.QueueOptions{MaxAttempts: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := engine.Send(t.Context(), posthaste.Message{Queue: "q", Headers: map[string]string{posthaste.HeaderMessageID: "a"}}); err != nil {
@@ -171,7 +171,7 @@ func TestReservedIsNoAttempt(t *testing.T) {
 			}
 		}
 		return once(ctx, d)
-	}, worker.Concurrency(1))
+	}, worker.WithConcurrency(1))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()

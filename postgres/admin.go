@@ -12,9 +12,9 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// QueueCreate implements [posthaste.Admin]. It is idempotent; if the queue exists with other
+// CreateQueue implements [posthaste.QueueAdmin]. It is idempotent; if the queue exists with other
 // options the error is Conflict.
-func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.QueueOptions) error {
+func (e *Engine) CreateQueue(ctx context.Context, name string, o posthaste.QueueOptions) error {
 	if err := posthaste.CheckName("name", name); err != nil {
 		return err
 	}
@@ -60,10 +60,7 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 	if err != nil {
 		return err
 	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	_, err = e.pool.Exec(ctx, "select posthaste.create_queue($1::text, $2::text::jsonb)", name, string(text))
-	return readError(err) // idempotent, so not writeError
+	return e.repeatable(ctx, "select posthaste.create_queue($1::text, $2::text::jsonb, nullif($3::text, ''))", name, string(text), posthaste.ActorOf(ctx))
 }
 
 // interval returns d in the form of PostgreSQL's type, in seconds: PostgreSQL 14 accepts no
@@ -94,59 +91,58 @@ func limitOptions(l posthaste.QueueLimits) map[string]any {
 	return options
 }
 
-// QueueLimit implements [posthaste.Admin].
-func (e *Engine) QueueLimit(ctx context.Context, by, name string, limits posthaste.QueueLimits) error {
-	text, err := json.Marshal(limitOptions(limits))
+// UpdateQueue implements [posthaste.QueueAdmin].
+func (e *Engine) UpdateQueue(ctx context.Context, name string, update posthaste.QueueUpdate) error {
+	if update.Limits == nil {
+		return nil
+	}
+	text, err := json.Marshal(limitOptions(*update.Limits))
 	if err != nil {
 		return err
 	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	_, err = e.pool.Exec(ctx, "select posthaste.limit_queue($1, $2::text::jsonb, nullif($3::text, ''))", name, string(text), by)
-	return readError(err) // idempotent, so not writeError
+	return e.repeatable(ctx, "select posthaste.limit_queue($1, $2::text::jsonb, nullif($3::text, ''))", name, string(text), posthaste.ActorOf(ctx))
 }
 
-// QueueDrop implements [posthaste.Admin]. Messages that open transactions sent to the queue are
+// DropQueue implements [posthaste.QueueAdmin]. Messages that open transactions sent to the queue are
 // removed with it, even if these commit later.
-func (e *Engine) QueueDrop(ctx context.Context, name string) error {
+func (e *Engine) DropQueue(ctx context.Context, name string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	_, err := e.pool.Exec(ctx, "select posthaste.drop_queue($1::text)", name)
+	_, err := e.pool.Exec(ctx, "select posthaste.drop_queue($1::text, nullif($2::text, ''))", name, posthaste.ActorOf(ctx))
 	return writeError(err)
 }
 
-// QueuePause implements [posthaste.Admin].
-func (e *Engine) QueuePause(ctx context.Context, by, name string) error {
-	return e.changeQueue(ctx, "select posthaste.pause_queue($1, nullif($2::text, ''))", name, by)
+// Pause implements [posthaste.QueueAdmin].
+func (e *Engine) Pause(ctx context.Context, what posthaste.Pausable) error {
+	return e.pause(ctx, "pause", what)
 }
 
-// QueueResume implements [posthaste.Admin].
-func (e *Engine) QueueResume(ctx context.Context, by, name string) error {
-	return e.changeQueue(ctx, "select posthaste.resume_queue($1, nullif($2::text, ''))", name, by)
+// Resume implements [posthaste.QueueAdmin].
+func (e *Engine) Resume(ctx context.Context, what posthaste.Pausable) error {
+	return e.pause(ctx, "resume", what)
 }
 
-// KeyPause implements [posthaste.Admin].
-func (e *Engine) KeyPause(ctx context.Context, by, queue, key string) error {
-	return e.changeKey(ctx, "select posthaste.pause_key($1, $2, nullif($3::text, ''))", queue, key, by)
+// pause calls the function that pauses or resumes what.
+func (e *Engine) pause(ctx context.Context, verb string, what posthaste.Pausable) error {
+	actor := posthaste.ActorOf(ctx)
+	switch x := what.(type) {
+	case posthaste.OfQueue:
+		return e.repeatable(ctx, "select posthaste."+verb+"_queue($1, nullif($2::text, ''))", string(x), actor)
+	case posthaste.OfKey:
+		return e.repeatable(ctx, "select posthaste."+verb+"_key($1, $2, nullif($3::text, ''))", x.Queue, x.Key, actor)
+	case posthaste.OfSchedule:
+		return e.repeatable(ctx, "select posthaste.schedule_"+verb+"($1::text, nullif($2::text, ''))", string(x), actor)
+	}
+	return posthaste.Invalidf("what", "cannot %s %T: it must be OfQueue, OfKey or OfSchedule", verb, what)
 }
 
-// KeyResume implements [posthaste.Admin].
-func (e *Engine) KeyResume(ctx context.Context, by, queue, key string) error {
-	return e.changeKey(ctx, "select posthaste.resume_key($1, $2, nullif($3::text, ''))", queue, key, by)
-}
-
-func (e *Engine) changeKey(ctx context.Context, sql, queue, key, by string) error {
+// repeatable runs a statement whose repetition changes nothing, so that a lost response
+// leaves no doubt.
+func (e *Engine) repeatable(ctx context.Context, sql string, args ...any) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	_, err := e.pool.Exec(ctx, sql, queue, key, by)
-	return readError(err) // idempotent, so not writeError
-}
-
-func (e *Engine) changeQueue(ctx context.Context, sql, name, by string) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	_, err := e.pool.Exec(ctx, sql, name, by)
-	return readError(err) // idempotent, so not writeError
+	_, err := e.pool.Exec(ctx, sql, args...)
+	return readError(err)
 }
 
 const queuesSQL = `select queue, subscription, depth, in_flight, dead, sent, done, retried, lost, sent_per_second, done_per_second,
@@ -159,7 +155,7 @@ const queuesSQL = `select queue, subscription, depth, in_flight, dead, sent, don
   coalesce(filter, '{}'), coalesce(extract(epoch from max_lag), 0)::float8, withdrawn
   from posthaste.queues where $1::text[] is null or queue = any ($1) order by queue, subscription`
 
-// Queues implements [posthaste.Admin] with the view posthaste.queues. It ignores unknown names.
+// Queues implements [posthaste.Engine] with the view posthaste.queues. It ignores unknown names.
 func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
 	if len(names) == 0 {
 		names = nil // null means all
@@ -200,7 +196,7 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 	return infos, err
 }
 
-// Message implements [posthaste.Admin]. A settled message is kept until its space is reused;
+// Message implements [posthaste.MessageAdmin]. A settled message is kept until its space is reused;
 // then the error is NotFound.
 func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste.MessageInfo, error) {
 	ctx, cancel := bounded(ctx)
@@ -217,10 +213,10 @@ func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste
 	return infos[0], nil
 }
 
-// Messages implements [posthaste.Admin]. A search by reference or term uses an index. A search
+// Messages implements [posthaste.MessageAdmin]. A search by reference or term uses an index. A search
 // by a state other than dead reads at most the 10,000 newest messages that match the rest of
 // the filter.
-func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) ([]posthaste.MessageInfo, posthaste.MessageID, error) {
+func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (page posthaste.Page[posthaste.MessageInfo], err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	// Both statements run in one transaction, because the setting lasts that long.
@@ -235,22 +231,21 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) ([]pos
 	defer answers.Close()
 	rows, err := answers.Query()
 	if err != nil {
-		return nil, 0, readError(err)
+		return page, readError(err)
 	}
-	infos, err := scanMessages(rows)
+	page.Items, err = scanMessages(rows)
 	if err != nil {
-		return nil, 0, readError(err)
+		return page, readError(err)
 	}
-	var cutAt posthaste.MessageID
-	if err := answers.QueryRow().Scan((*int64)(&cutAt)); err != nil {
-		return nil, 0, readError(err)
+	if err := answers.QueryRow().Scan((*int64)(&page.Next)); err != nil {
+		return page, readError(err)
 	}
 	// The SQL function limits rows. A message with several subscriptions has several, so a
-	// page may end with fewer messages than the limit.
-	if n := len(infos); cutAt == 0 && n > 0 && n < orDefault(f.Limit) && rows.CommandTag().RowsAffected() >= int64(orDefault(f.Limit)) {
-		cutAt = infos[n-1].ID
+	// full page may have fewer messages than the limit.
+	if n := len(page.Items); n > 0 && rows.CommandTag().RowsAffected() >= int64(orDefault(f.Limit)) {
+		page.Next = page.Items[n-1].ID
 	}
-	return infos, cutAt, nil
+	return page, nil
 }
 
 // scanMessages reads rows, one for each subscription of a message.
@@ -287,7 +282,7 @@ func scanMessages(rows pgx.Rows) ([]posthaste.MessageInfo, error) {
 	return infos, rows.Err()
 }
 
-// Vitals implements [posthaste.Admin].
+// Vitals implements [posthaste.Observer].
 func (e *Engine) Vitals(ctx context.Context) (v posthaste.Vitals, err error) {
 	err = e.query(ctx, func(rows pgx.Rows) error {
 		var slot, beat, upkeep float64
@@ -299,7 +294,7 @@ func (e *Engine) Vitals(ctx context.Context) (v posthaste.Vitals, err error) {
 	return v, err
 }
 
-// Workers implements [posthaste.Admin]. It returns workers that registered and did not
+// Workers implements [posthaste.Observer]. It returns workers that registered and did not
 // unregister; lost ones for about a day.
 func (e *Engine) Workers(ctx context.Context) ([]posthaste.WorkerStatus, error) {
 	var all []posthaste.WorkerStatus

@@ -32,13 +32,13 @@ func TestTR3_StoryThroughEveryState(t *testing.T) {
 	if s := a.expect(id, posthaste.StateRunning, ""); s.Attempts[0].Worker != "host/1" {
 		t.Errorf("running on %q", s.Attempts[0].Worker)
 	}
-	a.settle(posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Released})
+	a.settle(posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeReleased})
 	a.expect(id, posthaste.StateReady)
 
 	d = a.claim(10)[0]
-	a.settle(posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Retried, Error: "boom", RetryAfter: time.Hour, Duration: 1500 * time.Millisecond,
+	a.settle(posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeRetried, Error: "boom", RetryAfter: time.Hour, Duration: 1500 * time.Millisecond,
 		Receipt: json.RawMessage(`{"smtp":450}`)})
-	s := a.expect(id, posthaste.StateRetrying, posthaste.Retried)
+	s := a.expect(id, posthaste.StateRetrying, posthaste.OutcomeRetried)
 	if at := s.Attempts[0]; at.Error != "boom" || at.DurationMS != 1500 || at.Worker != "host/1" || string(at.Receipt) != `{"smtp": 450}` {
 		t.Errorf("told as %+v", at)
 	}
@@ -48,20 +48,20 @@ func TestTR3_StoryThroughEveryState(t *testing.T) {
 
 	// Move the due time into the past.
 	a.exec(`update posthaste.entries_other set due_at = clock_timestamp() where pos = (select max(pos) from posthaste.entries where message_id = $1)`, int64(id))
-	if s := a.expect(id, posthaste.StateRetrying, posthaste.Retried); !s.DueAt.IsZero() {
+	if s := a.expect(id, posthaste.StateRetrying, posthaste.OutcomeRetried); !s.DueAt.IsZero() {
 		t.Errorf("due at %s, though that is past", s.DueAt)
 	}
 	a.claim(10)
-	a.expect(id, posthaste.StateRunning, posthaste.Retried, "")
+	a.expect(id, posthaste.StateRunning, posthaste.OutcomeRetried, "")
 
 	// The worker is lost.
 	a.exec(`update posthaste.registrations set lease = '-1000 years' where id = $1`, int64(a.worker))
-	lost, err := a.Rescue(a.ctx)
+	lost, err := a.Maintain(a.ctx, posthaste.UpkeepRescue)
 	a.check(err)
-	if lost != 1 {
-		t.Fatalf("%d deliveries lost", lost)
+	if lost.Rescued != 1 {
+		t.Fatalf("%d deliveries lost", lost.Rescued)
 	}
-	a.expect(id, posthaste.StateRetrying, posthaste.Retried, posthaste.Lost)
+	a.expect(id, posthaste.StateRetrying, posthaste.OutcomeRetried, posthaste.OutcomeLost)
 	workers, err := a.Workers(a.ctx)
 	a.check(err)
 	if len(workers) != 1 || workers[0].LostAt.IsZero() || workers[0].Name != "host/1" {
@@ -71,8 +71,8 @@ func TestTR3_StoryThroughEveryState(t *testing.T) {
 	a.check(err)
 
 	d = a.claim(10)[0]
-	a.settle(posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Done, Receipt: json.RawMessage(`{"id":"abc","none":null}`)})
-	s = a.expect(id, posthaste.StateDone, posthaste.Retried, posthaste.Lost, posthaste.Done)
+	a.settle(posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeDone, Receipt: json.RawMessage(`{"id":"abc","none":null}`)})
+	s = a.expect(id, posthaste.StateDone, posthaste.OutcomeRetried, posthaste.OutcomeLost, posthaste.OutcomeDone)
 	if at := s.Attempts[2]; at.Worker != "host/2" || string(at.Receipt) != `{"id": "abc", "none": null}` {
 		t.Errorf("told as %+v", at)
 	}
@@ -82,22 +82,22 @@ func TestTR3_StoryThroughEveryState(t *testing.T) {
 		t.Errorf("due at %s", s.DueAt)
 	}
 	plain := a.send(posthaste.Message{})[0]
-	a.settle(posthaste.Settlement{Delivery: a.claim(10)[0].ID, Outcome: posthaste.Done})
-	if s := a.expect(plain, posthaste.StateDone, posthaste.Done); s.Attempts[0].Worker != "host/2" || s.Attempts[0].EndedAt.Before(s.Attempts[0].ClaimedAt) {
+	a.settle(posthaste.Settlement{Delivery: a.claim(10)[0].ID, Outcome: posthaste.OutcomeDone})
+	if s := a.expect(plain, posthaste.StateDone, posthaste.OutcomeDone); s.Attempts[0].Worker != "host/2" || s.Attempts[0].EndedAt.Before(s.Attempts[0].ClaimedAt) {
 		t.Errorf("told as %+v", s.Attempts[0])
 	}
 	bad := a.send(posthaste.Message{})[0]
-	a.settle(posthaste.Settlement{Delivery: a.claim(10)[0].ID, Outcome: posthaste.Dead, Error: "no such user"})
-	if s := a.expect(bad, posthaste.StateDead, posthaste.Dead); s.Attempts[0].Error != "no such user" {
+	a.settle(posthaste.Settlement{Delivery: a.claim(10)[0].ID, Outcome: posthaste.OutcomeDead, Error: "no such user"})
+	if s := a.expect(bad, posthaste.StateDead, posthaste.OutcomeDead); s.Attempts[0].Error != "no such user" {
 		t.Errorf("told as %+v", s.Attempts[0])
 	}
 	_, err = a.Message(a.ctx, 1<<40)
-	a.code(err, posthaste.NotFound, "id")
+	a.code(err, posthaste.CodeNotFound, "id")
 	// The position of a retry is not the id of a message.
 	var retry int64
 	a.check(a.pool.QueryRow(a.ctx, `select min(pos) from posthaste.entries where message_id = $1`, int64(id)).Scan(&retry))
 	_, err = a.Message(a.ctx, posthaste.MessageID(retry))
-	a.code(err, posthaste.NotFound, "id")
+	a.code(err, posthaste.CodeNotFound, "id")
 }
 
 // Deliveries that SQL received are settled one by one.
@@ -110,10 +110,10 @@ func TestTR3_ReceivedBySQL(t *testing.T) {
 	a.exec(`select posthaste.ack(array[$1::bigint])`, int64(got[1].ID))
 	a.exec(`select posthaste.fail($1, 'no')`, int64(got[2].ID))
 	a.expect(ids[0], posthaste.StateRunning, "")
-	if s := a.expect(ids[1], posthaste.StateDone, posthaste.Done); s.Attempts[0].Worker != "" {
+	if s := a.expect(ids[1], posthaste.StateDone, posthaste.OutcomeDone); s.Attempts[0].Worker != "" {
 		t.Errorf("worker %q", s.Attempts[0].Worker)
 	}
-	a.expect(ids[2], posthaste.StateRetrying, posthaste.Retried)
+	a.expect(ids[2], posthaste.StateRetrying, posthaste.OutcomeRetried)
 }
 
 // A message's story contains its own receipts only, however transactions, claims and both tracks
@@ -162,10 +162,10 @@ func TestTR3_PlacesAreNeverANeighbours(t *testing.T) {
 				case 0:
 					held++
 				case 1, 2:
-					a.settle(posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Retried, Error: "again", RetryAfter: time.Microsecond, Receipt: json.RawMessage(receipt)})
+					a.settle(posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeRetried, Error: "again", RetryAfter: time.Microsecond, Receipt: json.RawMessage(receipt)})
 					want[d.MessageID] = append(want[d.MessageID], receipt)
 				default:
-					a.settle(posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Done, Receipt: json.RawMessage(receipt)})
+					a.settle(posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeDone, Receipt: json.RawMessage(receipt)})
 					want[d.MessageID] = append(want[d.MessageID], receipt)
 				}
 			}
@@ -177,12 +177,12 @@ func TestTR3_PlacesAreNeverANeighbours(t *testing.T) {
 	a.exec(`select pg_sleep(0.03)`) // let all retries fall due before the lists are read
 	listed := map[posthaste.MessageID]posthaste.MessageState{}
 	for before := posthaste.MessageID(0); ; {
-		page, _, err := a.Messages(a.ctx, posthaste.MessageFilter{Queue: "q", Before: before, Limit: 100})
+		page, err := a.Messages(a.ctx, posthaste.MessageFilter{Queue: "q", Before: before, Limit: 100})
 		a.check(err)
-		if len(page) == 0 {
+		if len(page.Items) == 0 {
 			break
 		}
-		for _, m := range page {
+		for _, m := range page.Items {
 			if before != 0 && m.ID >= before {
 				t.Fatalf("message %d after %d", m.ID, before)
 			}
@@ -219,13 +219,13 @@ func TestTR3_PartlyReclaimedSliceIsUnknown(t *testing.T) {
 	a := newAdminTest(t, posthaste.QueueOptions{})
 	ids := a.send(make([]posthaste.Message, 3)...)
 	for i, d := range a.claim(10) {
-		a.settle(posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Done, Receipt: json.RawMessage(fmt.Sprint(i))})
+		a.settle(posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeDone, Receipt: json.RawMessage(fmt.Sprint(i))})
 	}
-	a.expect(ids[2], posthaste.StateDone, posthaste.Done)
+	a.expect(ids[2], posthaste.StateDone, posthaste.OutcomeDone)
 	a.exec(`delete from posthaste.entries_plain where pos = $1`, int64(ids[0]))
 	for _, id := range ids {
 		_, err := a.Message(a.ctx, id)
-		a.code(err, posthaste.NotFound, "id")
+		a.code(err, posthaste.CodeNotFound, "id")
 	}
 }
 
@@ -234,11 +234,11 @@ func TestTR3_ReclaimedClaimIsUnknown(t *testing.T) {
 	var ids []posthaste.MessageID
 	for i := range 3 {
 		ids = append(ids, a.send(posthaste.Message{})...)
-		a.settle(posthaste.Settlement{Delivery: a.claim(10)[0].ID, Outcome: posthaste.Done, Receipt: json.RawMessage(fmt.Sprint(i))})
+		a.settle(posthaste.Settlement{Delivery: a.claim(10)[0].ID, Outcome: posthaste.OutcomeDone, Receipt: json.RawMessage(fmt.Sprint(i))})
 	}
 	a.exec(`delete from posthaste.claims where seq = 1`)
 	_, err := a.Message(a.ctx, ids[0])
-	a.code(err, posthaste.NotFound, "id")
+	a.code(err, posthaste.CodeNotFound, "id")
 	// The search ends at the next claim, which must not match.
 	var fate string
 	a.check(a.pool.QueryRow(a.ctx, `select (posthaste.find_claim(posthaste.reader_key(e.queue_id, 0, 0, 0), e.xid, e.pos, null, posthaste.live_slots())).fate
@@ -247,7 +247,7 @@ func TestTR3_ReclaimedClaimIsUnknown(t *testing.T) {
 		t.Errorf("found %s", fate)
 	}
 	for i, id := range ids[1:] {
-		if s := a.expect(id, posthaste.StateDone, posthaste.Done); string(s.Attempts[0].Receipt) != fmt.Sprint(i+1) {
+		if s := a.expect(id, posthaste.StateDone, posthaste.OutcomeDone); string(s.Attempts[0].Receipt) != fmt.Sprint(i+1) {
 			t.Errorf("message %d got receipt %s", id, s.Attempts[0].Receipt)
 		}
 	}
@@ -257,7 +257,7 @@ func TestTR3_ReclaimedClaimIsUnknown(t *testing.T) {
 func (a *adminTest) turn() {
 	a.Helper()
 	for range 100 {
-		reply, err := a.Maintain(a.ctx)
+		reply, err := a.Maintain(a.ctx, posthaste.UpkeepSpace)
 		a.check(err)
 		if !reply.More {
 			return
@@ -272,10 +272,10 @@ func TestTR3_AfterTheSlotIsReclaimed(t *testing.T) {
 	ids := a.send(make([]posthaste.Message, 4)...)
 	deliveries := a.claim(10)
 	a.settle(
-		posthaste.Settlement{Delivery: deliveries[0].ID, Outcome: posthaste.Done},
-		posthaste.Settlement{Delivery: deliveries[1].ID, Outcome: posthaste.Dead, Error: "bad"},
-		posthaste.Settlement{Delivery: deliveries[2].ID, Outcome: posthaste.Retried, Error: "later", RetryAfter: 10 * time.Hour},
-		posthaste.Settlement{Delivery: deliveries[3].ID, Outcome: posthaste.Done})
+		posthaste.Settlement{Delivery: deliveries[0].ID, Outcome: posthaste.OutcomeDone},
+		posthaste.Settlement{Delivery: deliveries[1].ID, Outcome: posthaste.OutcomeDead, Error: "bad"},
+		posthaste.Settlement{Delivery: deliveries[2].ID, Outcome: posthaste.OutcomeRetried, Error: "later", RetryAfter: 10 * time.Hour},
+		posthaste.Settlement{Delivery: deliveries[3].ID, Outcome: posthaste.OutcomeDone})
 	gone := func() bool {
 		var n int
 		a.check(a.pool.QueryRow(a.ctx, `select count(*) from posthaste.entries where pos = any ($1)`, []int64{int64(ids[0]), int64(ids[2])}).Scan(&n))
@@ -291,31 +291,31 @@ func TestTR3_AfterTheSlotIsReclaimed(t *testing.T) {
 		a.send(make([]posthaste.Message, 20)...)
 		for range 2 {
 			for _, d := range a.claimOnce() {
-				a.settle(posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Done})
+				a.settle(posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeDone})
 			}
 		}
 		a.turn()
 	}
 	for _, i := range []int{0, 3} {
 		_, err := a.Message(a.ctx, ids[i])
-		a.code(err, posthaste.NotFound, "id")
+		a.code(err, posthaste.CodeNotFound, "id")
 	}
-	a.expect(ids[1], posthaste.StateDead, posthaste.Dead)
-	a.expect(ids[2], posthaste.StateRetrying, posthaste.Retried)
-	list, _, err := a.Messages(a.ctx, posthaste.MessageFilter{Queue: "q", State: posthaste.StateRetrying})
+	a.expect(ids[1], posthaste.StateDead, posthaste.OutcomeDead)
+	a.expect(ids[2], posthaste.StateRetrying, posthaste.OutcomeRetried)
+	list, err := a.Messages(a.ctx, posthaste.MessageFilter{Queue: "q", State: posthaste.StateRetrying})
 	a.check(err)
-	if len(list) != 1 || list[0].ID != ids[2] {
-		t.Errorf("retrying are %+v", list)
+	if len(list.Items) != 1 || list.Items[0].ID != ids[2] {
+		t.Errorf("retrying are %+v", list.Items)
 	}
 	// All pages together contain each message once, newest first.
 	seen := posthaste.MessageID(1 << 60)
 	for before := posthaste.MessageID(0); ; {
-		page, _, err := a.Messages(a.ctx, posthaste.MessageFilter{Before: before, Limit: 7})
+		page, err := a.Messages(a.ctx, posthaste.MessageFilter{Before: before, Limit: 7})
 		a.check(err)
-		if len(page) == 0 {
+		if len(page.Items) == 0 {
 			break
 		}
-		for _, m := range page {
+		for _, m := range page.Items {
 			if m.ID >= seen {
 				t.Fatalf("message %d after %d", m.ID, seen)
 			}

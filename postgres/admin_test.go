@@ -46,7 +46,7 @@ func newAdminTest(t *testing.T, options posthaste.QueueOptions) *adminTest {
 	}
 	t.Cleanup(pool.Close)
 	a := &adminTest{T: t, ctx: ctx, Engine: postgres.New(pool), pool: pool}
-	a.check(a.QueueCreate(a.ctx, "q", options))
+	a.check(a.CreateQueue(a.ctx, "q", options))
 	a.worker, err = a.Register(a.ctx, posthaste.WorkerInfo{Name: "host/1", Lease: time.Hour})
 	a.check(err)
 	return a
@@ -141,14 +141,14 @@ func (a *adminTest) code(err error, code posthaste.Code, field string) {
 func TestReplayedAndReclaimedIsUnknown(t *testing.T) {
 	a := newAdminTest(t, posthaste.QueueOptions{})
 	id := a.send(posthaste.Message{Payload: "p"})[0]
-	a.settle(posthaste.Settlement{Delivery: a.claim(1)[0].ID, Outcome: posthaste.Dead, Error: "boom"})
-	_, err := a.Replay(a.ctx, "ann", id)
+	a.settle(posthaste.Settlement{Delivery: a.claim(1)[0].ID, Outcome: posthaste.OutcomeDead, Error: "boom"})
+	_, err := a.Replay(posthaste.WithActor(a.ctx, "ann"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{id}})
 	a.check(err)
-	a.settle(posthaste.Settlement{Delivery: a.claim(1)[0].ID, Outcome: posthaste.Done})
-	a.expect(id, posthaste.StateDone, posthaste.Dead, posthaste.Done)
+	a.settle(posthaste.Settlement{Delivery: a.claim(1)[0].ID, Outcome: posthaste.OutcomeDone})
+	a.expect(id, posthaste.StateDone, posthaste.OutcomeDead, posthaste.OutcomeDone)
 	_, err = a.pool.Exec(a.ctx, `delete from posthaste.entries_other where message_id = $1`, int64(id)) // as if its slot were truncated
 	a.check(err)
-	if m, err := a.Message(a.ctx, id); posthaste.CodeOf(err) != posthaste.NotFound {
+	if m, err := a.Message(a.ctx, id); posthaste.CodeOf(err) != posthaste.CodeNotFound {
 		t.Errorf("shown as %+v, %v", m.Subscriptions, err)
 	}
 }
@@ -168,10 +168,10 @@ func TestListingThatIsCutSaysSo(t *testing.T) {
 	a.check(err)
 	defer conn.Close(context.Background())
 	for before, cutAt := range map[posthaste.MessageID]posthaste.MessageID{ids[5_000] + 1: ids[1], ids[4_999]: 0} {
-		found, at, err := a.Messages(a.ctx, posthaste.MessageFilter{Queue: "q", State: posthaste.StateDone, Before: before})
+		found, err := a.Messages(a.ctx, posthaste.MessageFilter{Queue: "q", State: posthaste.StateDone, Before: before})
 		a.check(err)
-		if len(found) != 0 || at != cutAt {
-			t.Errorf("before %s: found %d, cut at %d, want %d", before, len(found), at, cutAt)
+		if len(found.Items) != 0 || found.Next != cutAt {
+			t.Errorf("before %s: found %d, cut at %d, want %d", before, len(found.Items), found.Next, cutAt)
 		}
 		want := ""
 		if cutAt != 0 {
@@ -203,44 +203,44 @@ func TestDS5_ReplayAndRemoval(t *testing.T) {
 			if d.MessageID != id || string(d.Payload) != `"p"` || d.Reference != "r" || d.Kind != "k" {
 				t.Fatalf("handed out %+v", d)
 			}
-			a.settle(posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Retried, Error: "boom"})
+			a.settle(posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeRetried, Error: "boom"})
 		}
 	}
 	dead := func() []posthaste.DeadLetter {
-		list, _, err := a.DeadLetters(a.ctx, posthaste.DeadLetterFilter{Queue: "q"})
+		list, err := a.DeadLetters(a.ctx, posthaste.DeadLetterFilter{Queue: "q"})
 		a.check(err)
-		return list
+		return list.Items
 	}
 	die()
-	a.expect(id, posthaste.StateDead, posthaste.Retried, posthaste.Dead)
+	a.expect(id, posthaste.StateDead, posthaste.OutcomeRetried, posthaste.OutcomeDead)
 	list := dead()
 	if len(list) != 1 || list[0].ID != id || list[0].Error != "boom" || len(list[0].Attempts) != 2 || string(list[0].Payload) != `"p"` ||
 		list[0].Subscription != posthaste.DefaultSubscription || !slices.Equal(list[0].Terms, []string{"ann@example.org"}) || list[0].DiedAt.IsZero() {
 		t.Fatalf("dead letters %+v", list)
 	}
 
-	were, err := a.Replay(a.ctx, "ann", id, id, 1<<40)
+	were, err := a.Replay(posthaste.WithActor(a.ctx, "ann"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{id, id, 1 << 40}})
 	a.check(err)
-	if !slices.Equal(were, []posthaste.MessageID{id}) || len(dead()) != 0 {
-		t.Fatalf("replayed %v, left %v", were, dead())
+	if !slices.Equal(were.Items, []posthaste.MessageID{id}) || len(dead()) != 0 {
+		t.Fatalf("replayed %v, left %v", were.Items, dead())
 	}
-	a.expect(id, posthaste.StateRetrying, posthaste.Retried, posthaste.Dead)
-	were, err = a.Replay(a.ctx, "ann", id)
-	a.code(err, posthaste.NotFound, "message_ids")
-	if len(were) != 0 || !strings.Contains(err.Error(), fmt.Sprintf("no dead letter to act on: message %d (replayed by ann at ", id)) {
-		t.Fatalf("replayed twice: %v, %v", were, err)
+	a.expect(id, posthaste.StateRetrying, posthaste.OutcomeRetried, posthaste.OutcomeDead)
+	were, err = a.Replay(posthaste.WithActor(a.ctx, "ann"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{id}})
+	a.code(err, posthaste.CodeNotFound, "message_ids")
+	if len(were.Items) != 0 || !strings.Contains(err.Error(), fmt.Sprintf("no dead letter to act on: message %d (replayed by ann at ", id)) {
+		t.Fatalf("replayed twice: %v, %v", were.Items, err)
 	}
-	_, err = a.Replay(a.ctx, "ann", 1<<40, id)
+	_, err = a.Replay(posthaste.WithActor(a.ctx, "ann"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{1 << 40, id}})
 	if want := fmt.Sprintf("no dead letter to act on: messages %d (replayed by ann at ", id); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "Z), 1099511627776 (posthaste.list_dead_letters") {
 		t.Fatalf("replayed what never was: %v", err)
 	}
 	die() // all attempts are available again, and their numbers continue
-	a.expect(id, posthaste.StateDead, posthaste.Retried, posthaste.Dead, posthaste.Retried, posthaste.Dead)
+	a.expect(id, posthaste.StateDead, posthaste.OutcomeRetried, posthaste.OutcomeDead, posthaste.OutcomeRetried, posthaste.OutcomeDead)
 
-	were, err = a.Discard(a.ctx, "", id, 1<<40)
+	were, err = a.Discard(a.ctx, posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{id, 1 << 40}})
 	a.check(err)
-	if !slices.Equal(were, []posthaste.MessageID{id}) || len(dead()) != 0 {
-		t.Fatalf("discarded %v, left %v", were, dead())
+	if !slices.Equal(were.Items, []posthaste.MessageID{id}) || len(dead()) != 0 {
+		t.Fatalf("discarded %v, left %v", were.Items, dead())
 	}
 	var actions []string
 	rows, err := a.pool.Query(a.ctx, `select action || ' by ' || case when by = session_user then 'user' else by end from posthaste.actions where message_id = $1 order by id`, int64(id))
@@ -255,17 +255,17 @@ func TestDS5_ReplayAndRemoval(t *testing.T) {
 	for i := range many {
 		many[i] = posthaste.MessageID(i + 1)
 	}
-	_, err = a.Replay(a.ctx, "", many...)
-	a.code(err, posthaste.Invalid, "message_ids")
-	_, err = a.Discard(a.ctx, "", many...)
-	a.code(err, posthaste.Invalid, "message_ids")
+	_, err = a.Replay(a.ctx, posthaste.DeadLetterFilter{IDs: many})
+	a.code(err, posthaste.CodeInvalid, "message_ids")
+	_, err = a.Discard(a.ctx, posthaste.DeadLetterFilter{IDs: many})
+	a.code(err, posthaste.CodeInvalid, "message_ids")
 }
 
 func TestDS5_ReplayAtTheSameTime(t *testing.T) {
 	a := newAdminTest(t, posthaste.QueueOptions{MaxAttempts: 1})
 	ids := a.send(make([]posthaste.Message, 50)...)
 	for _, d := range a.claim(100) {
-		a.settle(posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Retried, Error: "x"})
+		a.settle(posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeRetried, Error: "x"})
 	}
 	backwards := slices.Clone(ids)
 	slices.Reverse(backwards)
@@ -276,14 +276,14 @@ func TestDS5_ReplayAtTheSameTime(t *testing.T) {
 	answers := make(chan answer)
 	for _, order := range [][]posthaste.MessageID{ids, backwards, ids, backwards} {
 		go func() {
-			were, err := a.Replay(a.ctx, "", order...)
-			answers <- answer{were, err}
+			were, err := a.Replay(a.ctx, posthaste.DeadLetterFilter{IDs: order})
+			answers <- answer{were.Items, err}
 		}()
 	}
 	var all []posthaste.MessageID
 	for range 4 {
 		got := <-answers
-		if got.err != nil && posthaste.CodeOf(got.err) != posthaste.NotFound { // another replay was first
+		if got.err != nil && posthaste.CodeOf(got.err) != posthaste.CodeNotFound { // another replay was first
 			t.Error(got.err)
 		}
 		all = append(all, got.ids...)
@@ -296,7 +296,7 @@ func TestDS5_ReplayAtTheSameTime(t *testing.T) {
 
 func TestMessagesByFilter(t *testing.T) {
 	a := newAdminTest(t, posthaste.QueueOptions{})
-	a.check(a.QueueCreate(a.ctx, "other", posthaste.QueueOptions{Lanes: 4}))
+	a.check(a.CreateQueue(a.ctx, "other", posthaste.QueueOptions{Lanes: 4}))
 	rare := a.send(posthaste.Message{Queue: "other", Reference: "r1", Terms: []string{"bob@example.org"}}, posthaste.Message{Queue: "other", Delay: time.Hour})
 	var many []posthaste.Message
 	for i := range 300 {
@@ -304,15 +304,15 @@ func TestMessagesByFilter(t *testing.T) {
 	}
 	ids := a.send(many...)
 	for i, d := range a.claim(10) {
-		outcome := []posthaste.Outcome{posthaste.Done, posthaste.Retried}[i%2]
+		outcome := []posthaste.Outcome{posthaste.OutcomeDone, posthaste.OutcomeRetried}[i%2]
 		a.settle(posthaste.Settlement{Delivery: d.ID, Outcome: outcome, Error: "x", RetryAfter: time.Hour})
 	}
 	find := func(f posthaste.MessageFilter) []posthaste.MessageID {
 		t.Helper()
-		list, _, err := a.Messages(a.ctx, f)
+		list, err := a.Messages(a.ctx, f)
 		a.check(err)
 		var found []posthaste.MessageID
-		for _, m := range list {
+		for _, m := range list.Items {
 			if f.State != "" && m.Subscriptions[0].State != f.State || m.Payload != nil {
 				t.Errorf("found %+v for %+v", m, f)
 			}
@@ -356,31 +356,31 @@ func TestMessagesByFilter(t *testing.T) {
 	same("dead", find(posthaste.MessageFilter{State: posthaste.StateDead}))
 	same("nothing", find(posthaste.MessageFilter{Reference: "none"}))
 
-	_, _, err := a.Messages(a.ctx, posthaste.MessageFilter{Queue: "none"})
-	a.code(err, posthaste.NotFound, "queue")
-	_, _, err = a.Messages(a.ctx, posthaste.MessageFilter{State: "odd"})
-	a.code(err, posthaste.Invalid, "state")
-	_, _, err = a.Messages(a.ctx, posthaste.MessageFilter{Limit: 1001})
-	a.code(err, posthaste.Invalid, "limit")
-	_, _, err = a.DeadLetters(a.ctx, posthaste.DeadLetterFilter{Queue: "none"})
-	a.code(err, posthaste.NotFound, "queue")
+	_, err := a.Messages(a.ctx, posthaste.MessageFilter{Queue: "none"})
+	a.code(err, posthaste.CodeNotFound, "queue")
+	_, err = a.Messages(a.ctx, posthaste.MessageFilter{State: "odd"})
+	a.code(err, posthaste.CodeInvalid, "state")
+	_, err = a.Messages(a.ctx, posthaste.MessageFilter{Limit: 1001})
+	a.code(err, posthaste.CodeInvalid, "limit")
+	_, err = a.DeadLetters(a.ctx, posthaste.DeadLetterFilter{Queue: "none"})
+	a.code(err, posthaste.CodeNotFound, "queue")
 
 	// The dead letters are dropped with their queue.
-	a.check(a.QueueDrop(a.ctx, "other"))
+	a.check(a.DropQueue(a.ctx, "other"))
 	same("after the drop", find(posthaste.MessageFilter{Reference: "r1", Limit: 1000}), pick(func(i int) bool { return i%10 == 1 })...)
 	_, err = a.Message(a.ctx, rare[0])
-	a.code(err, posthaste.NotFound, "id")
-	a.code(a.QueueDrop(a.ctx, "other"), posthaste.NotFound, "queue")
+	a.code(err, posthaste.CodeNotFound, "id")
+	a.code(a.DropQueue(a.ctx, "other"), posthaste.CodeNotFound, "queue")
 }
 
 func TestQueuesByCounters(t *testing.T) {
 	options := posthaste.QueueOptions{MaxAttempts: 7, BackoffBase: 1500 * time.Millisecond, BackoffMax: time.Minute, Timeout: 2 * time.Second, MaxPayload: 5000, Lanes: 2, Mode: posthaste.AtLeastOnce}
 	a := newAdminTest(t, options)
-	a.check(a.QueueCreate(a.ctx, "q", options)) // idempotent
-	a.code(a.QueueCreate(a.ctx, "q", posthaste.QueueOptions{}), posthaste.Conflict, "name")
-	a.code(a.QueueCreate(a.ctx, "Q", posthaste.QueueOptions{}), posthaste.Invalid, "name")
-	a.code(a.QueueCreate(a.ctx, "p", posthaste.QueueOptions{MaxAttempts: -1}), posthaste.Invalid, "max_attempts")
-	a.check(a.QueueCreate(a.ctx, "empty", posthaste.QueueOptions{}))
+	a.check(a.CreateQueue(a.ctx, "q", options)) // idempotent
+	a.code(a.CreateQueue(a.ctx, "q", posthaste.QueueOptions{}), posthaste.CodeConflict, "name")
+	a.code(a.CreateQueue(a.ctx, "Q", posthaste.QueueOptions{}), posthaste.CodeInvalid, "name")
+	a.code(a.CreateQueue(a.ctx, "p", posthaste.QueueOptions{MaxAttempts: -1}), posthaste.CodeInvalid, "max_attempts")
+	a.check(a.CreateQueue(a.ctx, "empty", posthaste.QueueOptions{}))
 
 	a.send(make([]posthaste.Message, 10)...)
 	a.send(posthaste.Message{Delay: time.Hour})
@@ -389,11 +389,11 @@ func TestQueuesByCounters(t *testing.T) {
 		got = append(got, a.claim(10)...)
 	}
 	a.settle(
-		posthaste.Settlement{Delivery: got[0].ID, Outcome: posthaste.Done},
-		posthaste.Settlement{Delivery: got[1].ID, Outcome: posthaste.Done, Receipt: json.RawMessage(`1`)},
-		posthaste.Settlement{Delivery: got[2].ID, Outcome: posthaste.Retried, Error: "x", RetryAfter: time.Hour},
-		posthaste.Settlement{Delivery: got[3].ID, Outcome: posthaste.Dead, Error: "x"},
-		posthaste.Settlement{Delivery: got[4].ID, Outcome: posthaste.Released})
+		posthaste.Settlement{Delivery: got[0].ID, Outcome: posthaste.OutcomeDone},
+		posthaste.Settlement{Delivery: got[1].ID, Outcome: posthaste.OutcomeDone, Receipt: json.RawMessage(`1`)},
+		posthaste.Settlement{Delivery: got[2].ID, Outcome: posthaste.OutcomeRetried, Error: "x", RetryAfter: time.Hour},
+		posthaste.Settlement{Delivery: got[3].ID, Outcome: posthaste.OutcomeDead, Error: "x"},
+		posthaste.Settlement{Delivery: got[4].ID, Outcome: posthaste.OutcomeReleased})
 	a.turn()
 	infos, err := a.Queues(a.ctx, "q", "none")
 	a.check(err)

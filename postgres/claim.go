@@ -49,7 +49,7 @@ var (
 // by a second statement, which does not hold the locks of the claim.
 const inlineRows = 128
 
-// Claim implements [posthaste.Claims]. It claims and reads the deliveries in one round trip,
+// Claim implements [posthaste.Engine]. It claims and reads the deliveries in one round trip,
 // except for the first large claim after small ones, which takes two.
 func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthaste.ClaimReply, error) {
 	e.pacer.Served(req.QueueRef)
@@ -82,7 +82,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 	}
 	if err != nil && r.claimed {
 		// The claim is committed: only a claim with the same number returns its deliveries.
-		return posthaste.ClaimReply{}, &posthaste.Error{Code: posthaste.OutcomeUnsure, Message: "the deliveries of a claim could not be read",
+		return posthaste.ClaimReply{}, &posthaste.Error{Code: posthaste.CodeOutcomeUnknown, Message: "the deliveries of a claim could not be read",
 			Hint: "claim again with the same number", Cause: err}
 	}
 	if err != nil {

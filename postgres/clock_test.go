@@ -14,7 +14,7 @@ import (
 func TestClockSetBackIsTold(t *testing.T) {
 	a := newAdminTest(t, posthaste.QueueOptions{})
 	var said bytes.Buffer
-	e := postgres.New(a.pool, postgres.Logger(slog.New(slog.NewTextHandler(&said, nil))))
+	e := postgres.New(a.pool, postgres.WithLogger(slog.New(slog.NewTextHandler(&said, nil))))
 	// The test cannot set the clock back, so it moves the time of the last round.
 	last := func(ago string) {
 		t.Helper()
@@ -26,7 +26,7 @@ func TestClockSetBackIsTold(t *testing.T) {
 		said.Reset()
 		told := 0
 		for range 3 {
-			reply, err := e.Maintain(a.ctx)
+			reply, err := e.Maintain(a.ctx, posthaste.UpkeepSpace)
 			a.check(err)
 			if reply.ClockSetBack {
 				told++

@@ -21,7 +21,7 @@ func TestClaimIDsAreNotIssuedAgainAfterACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	if err := e.QueueCreate(ctx, "q", posthaste.QueueOptions{}); err != nil {
+	if err := e.CreateQueue(ctx, "q", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	claim := func() posthaste.DeliveryID {

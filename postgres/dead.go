@@ -10,13 +10,14 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// DeadLetters implements [posthaste.Admin]. A search uses one index and reads at most 10,000
+// DeadLetters implements [posthaste.MessageAdmin]. A search uses one index and reads at most 10,000
 // dead letters.
-func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) ([]posthaste.DeadLetter, posthaste.MessageID, error) {
-	return cut(ctx, e, readError, scanDeadLetter,
+func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) (posthaste.Page[posthaste.DeadLetter], error) {
+	page, err := searchPage(ctx, e, readError, scanDeadLetter,
 		`select message_id, queue, subscription, key, kind, headers::text, reference, terms, content_type, payload, created_at, died_at,
 		error, attempts::text, erased_at from posthaste.list_dead_letters($1::text::jsonb, $2::bigint[], nullif($3::bigint, 0), $4::int)`,
 		deadFilter(f), plain(f.IDs), int64(f.Before), orDefault(f.Limit))
+	return posthaste.NewPage(page.Items, orDefault(f.Limit), page.Next, func(d *posthaste.DeadLetter) posthaste.MessageID { return d.ID }), err
 }
 
 // deadFilter returns a filter in the form of posthaste.dead_filter.
@@ -55,66 +56,49 @@ func scanDeadLetter(row pgx.CollectableRow) (d posthaste.DeadLetter, err error) 
 	return d, decode(&attempts, &d.Attempts)
 }
 
-// Replay implements [posthaste.Admin] for at most 10,000 ids at a time. An empty by means the
-// database user.
-func (e *Engine) Replay(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
-	return e.remove(ctx, "select posthaste.replay($1::bigint[], nullif($2::text, ''))", by, ids)
+// Replay implements [posthaste.MessageAdmin] for at most 10,000 messages at a time.
+func (e *Engine) Replay(ctx context.Context, f posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error) {
+	return e.bury(ctx, "replay", f)
 }
 
-// Discard implements [posthaste.Admin] for at most 10,000 ids at a time. An empty by means the
-// database user.
-func (e *Engine) Discard(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
-	return e.remove(ctx, "select posthaste.discard($1::bigint[], nullif($2::text, ''))", by, ids)
+// Discard implements [posthaste.MessageAdmin] for at most 10,000 messages at a time.
+func (e *Engine) Discard(ctx context.Context, f posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error) {
+	return e.bury(ctx, "discard", f)
 }
 
-// ReplayMatching implements [posthaste.Admin] for at most 10,000 dead letters at a time. It
-// ignores IDs of the filter; use [Engine.Replay] for these.
-func (e *Engine) ReplayMatching(ctx context.Context, by string, f posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error) {
-	return e.removeMatching(ctx, "replay", by, f)
-}
-
-// DiscardMatching implements [posthaste.Admin] with the limits of [Engine.ReplayMatching].
-func (e *Engine) DiscardMatching(ctx context.Context, by string, f posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error) {
-	return e.removeMatching(ctx, "discard", by, f)
-}
-
-func (e *Engine) removeMatching(ctx context.Context, verb, by string, f posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error) {
+// bury calls posthaste.replay or posthaste.discard.
+func (e *Engine) bury(ctx context.Context, verb string, f posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error) {
 	if err := f.CheckChoice(); err != nil {
-		return nil, 0, err
+		return posthaste.Page[posthaste.MessageID]{}, err
+	}
+	actor := posthaste.ActorOf(ctx)
+	if len(f.IDs) > 0 {
+		return searchPage(ctx, e, writeError, scanMessageID, "select posthaste."+verb+"($1::bigint[], nullif($2::text, ''))", plain(f.IDs), actor)
 	}
 	filter := deadFilter(f)
 	if f.All {
 		filter = `{"all": true}`
 	}
-	return cut(ctx, e, writeError, scanMessageID,
+	return searchPage(ctx, e, writeError, scanMessageID,
 		"select posthaste."+verb+"(by => nullif($1::text, ''), filter => $2::text::jsonb, before => nullif($3::bigint, 0), max => $4::int)",
-		by, filter, int64(f.Before), orDefault(f.Limit))
+		actor, filter, int64(f.Before), orDefault(f.Limit))
 }
 
 func scanMessageID(row pgx.CollectableRow) (id posthaste.MessageID, err error) {
 	return id, row.Scan((*int64)(&id))
 }
 
-// remove runs a function that removes dead letters, and returns their ids.
-func (e *Engine) remove(ctx context.Context, sql, by string, ids []posthaste.MessageID) ([]posthaste.MessageID, error) {
-	if len(ids) == 0 {
-		return nil, ctx.Err()
-	}
-	were, _, err := cut(ctx, e, writeError, scanMessageID, sql, plain(ids), by)
-	return were, err
-}
-
-// Erase implements [posthaste.Admin] for at most 1,000 messages at a time.
-func (e *Engine) Erase(ctx context.Context, by, term string, before posthaste.MessageID) ([]posthaste.Erasure, posthaste.MessageID, error) {
-	return cut(ctx, e, writeError, func(row pgx.CollectableRow) (x posthaste.Erasure, err error) {
+// Erase implements [posthaste.MessageAdmin] for at most 1,000 messages at a time.
+func (e *Engine) Erase(ctx context.Context, term string, before posthaste.MessageID) (posthaste.Page[posthaste.Erasure], error) {
+	return searchPage(ctx, e, writeError, func(row pgx.CollectableRow) (x posthaste.Erasure, err error) {
 		var queue *string
 		err = row.Scan((*int64)(&x.MessageID), &queue, &x.Pending)
 		x.Queue = textOf(queue)
 		return x, err
-	}, "select message_id, queue, outcome = 'pending' from posthaste.erase($1::text, nullif($2::text, ''), nullif($3::bigint, 0))", term, by, int64(before))
+	}, "select message_id, queue, outcome = 'pending' from posthaste.erase($1::text, nullif($2::text, ''), nullif($3::bigint, 0))", term, posthaste.ActorOf(ctx), int64(before))
 }
 
-// Actions implements [posthaste.Admin].
+// Actions implements [posthaste.Observer].
 func (e *Engine) Actions(ctx context.Context, f posthaste.ActionFilter) ([]posthaste.Action, error) {
 	var all []posthaste.Action
 	err := e.query(ctx, func(rows pgx.Rows) error {

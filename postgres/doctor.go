@@ -11,7 +11,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Doctor implements [posthaste.Admin]. It returns the findings of posthaste.doctor and those
+// Doctor implements [posthaste.Observer]. It returns the findings of posthaste.doctor and those
 // of checks that only a client can do on its connection to the database.
 func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
 	var all []posthaste.Finding
@@ -93,4 +93,10 @@ func versionFindings(all []MigrationStatus) []posthaste.Finding {
 	return []posthaste.Finding{{Check: "version",
 		Message: fmt.Sprintf("the schema is newer than this program, but compatible with it: it has migration %04d_%s", all[i].Version, all[i].Name),
 		Hint:    "upgrade this program; both versions run until then"}}
+}
+
+// Capabilities implements [posthaste.Observer].
+func (e *Engine) Capabilities() posthaste.Capabilities {
+	return posthaste.Capabilities{Subscriptions: true, MaxLag: true, Limits: true, Ordered: true, AtMostOnce: true, SendAcross: true, Idempotency: true,
+		Attempts: true, Search: true, Withdrawal: true, Schedules: true, Tokens: true}
 }

@@ -470,10 +470,10 @@ func jittered(d time.Duration) time.Duration {
 }
 
 func errDoorbellClosed() error {
-	return &posthaste.Error{Code: posthaste.Refused, Message: "the doorbell is closed", Hint: "open another one"}
+	return &posthaste.Error{Code: posthaste.CodeRefused, Message: "the doorbell is closed", Hint: "open another one"}
 }
 
 func errAlreadyWaiting(queue string) error {
-	return &posthaste.Error{Code: posthaste.Refused, Message: fmt.Sprintf("another Sleep on queue %q is running", queue),
+	return &posthaste.Error{Code: posthaste.CodeRefused, Message: fmt.Sprintf("another Sleep on queue %q is running", queue),
 		Hint: "run one Sleep per queue and doorbell at a time"}
 }

@@ -297,7 +297,7 @@ func (l *listener) exec(conn *pgx.Conn, requests []*request) error {
 		}
 		_ = results.Close()
 		rest := requests[i:]
-		known := !conn.IsClosed() && r.arm && posthaste.CodeOf(readError(err)) == posthaste.NotFound
+		known := !conn.IsClosed() && r.arm && posthaste.CodeOf(readError(err)) == posthaste.CodeNotFound
 		d := l.bell
 		d.mu.Lock()
 		if known {

@@ -57,7 +57,7 @@ func newBellTest(t *testing.T, queues int) *bellTest {
 // open opens another doorbell, as another process would.
 func (b *bellTest) open() *doorbell {
 	b.Helper()
-	e := New(testPool(b.T, b.url, 1), Logger(slog.New(slog.DiscardHandler)))
+	e := New(testPool(b.T, b.url, 1), WithLogger(slog.New(slog.DiscardHandler)))
 	bell, err := e.openDoorbell(testContext(b.T))
 	if err != nil {
 		b.Fatal(err)
@@ -229,7 +229,7 @@ func TestSleepEndsByRingWakeDueContextAndClose(t *testing.T) {
 	eventually(t, "the bell is free", func() bool { return b.holder("bell") == 0 })
 	done = b.sleeps(short, bell)
 	eventually(t, "the bell is taken", func() bool { return b.holder("bell") != 0 })
-	if err := bell.Sleep(ctx, "q0", b.look("q0")); posthaste.CodeOf(err) != posthaste.Refused {
+	if err := bell.Sleep(ctx, "q0", b.look("q0")); posthaste.CodeOf(err) != posthaste.CodeRefused {
 		t.Errorf("second Sleep on the same queue: %v", err)
 	}
 	cancel()
@@ -238,7 +238,7 @@ func TestSleepEndsByRingWakeDueContextAndClose(t *testing.T) {
 	}
 	eventually(t, "the bell is let go of", func() bool { return b.holder("bell") == 0 })
 
-	if err := bell.Sleep(ctx, "nosuch", b.look("nosuch")); posthaste.CodeOf(err) != posthaste.NotFound {
+	if err := bell.Sleep(ctx, "nosuch", b.look("nosuch")); posthaste.CodeOf(err) != posthaste.CodeNotFound {
 		t.Errorf("unknown queue: %v", err)
 	}
 
@@ -247,7 +247,7 @@ func TestSleepEndsByRingWakeDueContextAndClose(t *testing.T) {
 	if err := b.returns(done); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	if err := bell.Sleep(ctx, "q0", b.look("q0")); posthaste.CodeOf(err) != posthaste.Refused {
+	if err := bell.Sleep(ctx, "q0", b.look("q0")); posthaste.CodeOf(err) != posthaste.CodeRefused {
 		t.Errorf("Sleep after Close: %v", err)
 	}
 	eventually(t, "the key is gone with the connection", func() bool { return b.holder("bell") == 0 })
@@ -268,7 +268,7 @@ func TestUnknownQueueBesideOthers(t *testing.T) {
 		})
 	}
 	for i := range 100 {
-		if err := bell.Sleep(ctx, "nosuch", b.look("nosuch")); posthaste.CodeOf(err) != posthaste.NotFound {
+		if err := bell.Sleep(ctx, "nosuch", b.look("nosuch")); posthaste.CodeOf(err) != posthaste.CodeNotFound {
 			t.Fatalf("unknown queue: %v", err)
 		}
 		b.sendNow(b.queues[i%len(b.queues)])
@@ -322,7 +322,7 @@ func TestQueueMadeAnewIsHeard(t *testing.T) {
 	done := b.sleeps(testContext(t), bell)
 	eventually(t, "the doze key is taken", func() bool { return b.holder("doze") != 0 })
 	mustExec(t, dial(t, b.url), `update posthaste.queue_settings set dropped_at = now() where name = 'q0'`)
-	if err := b.returns(done); posthaste.CodeOf(err) != posthaste.NotFound {
+	if err := b.returns(done); posthaste.CodeOf(err) != posthaste.CodeNotFound {
 		t.Fatalf("Sleep on a dropped queue: %v", err)
 	}
 	mustExec(t, dial(t, b.url), `update posthaste.queue_settings set name = 'old' where name = 'q0'`)
@@ -394,7 +394,7 @@ func TestPollingTakesNoLocks(t *testing.T) {
 		t.Errorf("Wake: %v", err)
 	}
 	other.Close()
-	if err := other.Sleep(testContext(t), "q9", b.look("q9")); posthaste.CodeOf(err) != posthaste.Refused {
+	if err := other.Sleep(testContext(t), "q9", b.look("q9")); posthaste.CodeOf(err) != posthaste.CodeRefused {
 		t.Errorf("Sleep after Close: %v", err)
 	}
 }
@@ -444,13 +444,13 @@ func TestRolesAreEnoughToSleepAndToWake(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := receiver.pool.Exec(ctx, `select posthaste.send('q', '{}')`); posthaste.CodeOf(readError(err)) != posthaste.Denied {
+	if _, err := receiver.pool.Exec(ctx, `select posthaste.send('q', '{}')`); posthaste.CodeOf(readError(err)) != posthaste.CodeDenied {
 		t.Errorf("a receiver sends: %v", err)
 	}
-	if _, err := sender.Exec(ctx, `select posthaste.receive('q', 1, '1 minute')`); posthaste.CodeOf(readError(err)) != posthaste.Denied {
+	if _, err := sender.Exec(ctx, `select posthaste.receive('q', 1, '1 minute')`); posthaste.CodeOf(readError(err)) != posthaste.CodeDenied {
 		t.Errorf("a sender receives: %v", err)
 	}
-	if _, err := sender.Exec(ctx, `insert into posthaste.entries_plain (xid, pos, queue_id, payload) values ('1', 1, 1, '')`); posthaste.CodeOf(readError(err)) != posthaste.Denied {
+	if _, err := sender.Exec(ctx, `insert into posthaste.entries_plain (xid, pos, queue_id, payload) values ('1', 1, 1, '')`); posthaste.CodeOf(readError(err)) != posthaste.CodeDenied {
 		t.Errorf("a sender sets an entry's transaction id: %v", err)
 	}
 }

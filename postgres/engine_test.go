@@ -11,9 +11,9 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-var _ posthaste.Engine = (*postgres.Engine)(nil)
+var _ posthaste.Store = (*postgres.Engine)(nil)
 
-func open(t *testing.T, opts ...postgres.Option) posthaste.Engine {
+func open(t *testing.T, opts ...postgres.Option) posthaste.Store {
 	t.Helper()
 	e, err := postgres.Open(context.Background(), testpg.New(t), opts...)
 	if err != nil {
@@ -25,13 +25,13 @@ func open(t *testing.T, opts ...postgres.Option) posthaste.Engine {
 
 func TestEngine(t *testing.T) {
 	t.Parallel()
-	enginetest.Run(t, func(t *testing.T) posthaste.Engine { return open(t) })
+	enginetest.Run(t, func(t *testing.T) posthaste.Store { return open(t) })
 }
 
 // The engine works behind a pooler in transaction mode, without prepared statements and doorbell.
 func TestHA6_EngineBehindPgbouncer(t *testing.T) {
 	t.Parallel()
-	enginetest.Run(t, func(t *testing.T) posthaste.Engine {
+	enginetest.Run(t, func(t *testing.T) posthaste.Store {
 		e, err := postgres.Open(context.Background(), testpg.Bouncer(t, testpg.New(t)), postgres.WithPollingOnly())
 		if err != nil {
 			t.Fatal(err)
@@ -44,5 +44,5 @@ func TestHA6_EngineBehindPgbouncer(t *testing.T) {
 func TestEnginePolling(t *testing.T) {
 	t.Parallel()
 	testrun.Nightly(t, "behind pgbouncer the same engine polls, too, and is tested on each change")
-	enginetest.Run(t, func(t *testing.T) posthaste.Engine { return open(t, postgres.WithPollingOnly()) })
+	enginetest.Run(t, func(t *testing.T) posthaste.Store { return open(t, postgres.WithPollingOnly()) })
 }

@@ -44,6 +44,6 @@ func checkEnvironment(environment string) func(context.Context, querier) error {
 		if err != nil || message == nil {
 			return readError(err)
 		}
-		return &posthaste.Error{Code: posthaste.Refused, Message: *message, Hint: *hint}
+		return &posthaste.Error{Code: posthaste.CodeRefused, Message: *message, Hint: *hint}
 	}
 }

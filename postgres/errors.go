@@ -17,14 +17,14 @@ import (
 // ledgerCodes are the SQLSTATEs that the functions in sql/ raise, with the invalid field as
 // COLUMN and a remedy as HINT.
 var ledgerCodes = map[string]posthaste.Code{
-	"PH400": posthaste.Invalid,
-	"PH404": posthaste.NotFound,
-	"PH409": posthaste.Conflict,
-	"PH410": posthaste.WorkerLost,
-	"PH413": posthaste.TooLarge,
-	"PH422": posthaste.KeyReused,
-	"PH501": posthaste.Unsupported,
-	"PH503": posthaste.Refused,
+	"PH400": posthaste.CodeInvalid,
+	"PH404": posthaste.CodeNotFound,
+	"PH409": posthaste.CodeConflict,
+	"PH410": posthaste.CodeWorkerLost,
+	"PH413": posthaste.CodeTooLarge,
+	"PH422": posthaste.CodeKeyReused,
+	"PH501": posthaste.CodeUnsupported,
+	"PH503": posthaste.CodeRefused,
 }
 
 const migrateHint = "run `posthaste migrate up`"
@@ -41,10 +41,10 @@ func readError(err error) error {
 		return serverError(err, pg)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &posthaste.Error{Code: posthaste.Unavailable, Message: "PostgreSQL did not respond in time", Hint: "try again", Cause: err}
+		return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "PostgreSQL did not respond in time", Hint: "try again", Cause: err}
 	}
 	if lostConnection(err) {
-		return &posthaste.Error{Code: posthaste.Unavailable, Message: "PostgreSQL cannot be reached: " + oneLine(err),
+		return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "PostgreSQL cannot be reached: " + oneLine(err),
 			Hint: "check that it is running and that the database URL is correct, then try again", Cause: err}
 	}
 	return err
@@ -88,7 +88,7 @@ func writeError(err error) error {
 		return err
 	}
 	if responseLost(err) {
-		return &posthaste.Error{Code: posthaste.OutcomeUnsure, Message: "the response was lost, so this may or may not have been committed: " + oneLine(err),
+		return &posthaste.Error{Code: posthaste.CodeOutcomeUnknown, Message: "the response was lost, so this may or may not have been committed: " + oneLine(err),
 			Hint: "check whether it was done before you repeat it", Cause: err}
 	}
 	return readError(err)
@@ -141,44 +141,44 @@ func serverError(err error, pg *pgconn.PgError) error {
 	}
 	switch pg.Code {
 	case "25006":
-		return classified(posthaste.ReadOnly, "", "the database is a standby or set to read only: connect to the primary")
+		return classified(posthaste.CodeReadOnly, "", "the database is a standby or set to read only: connect to the primary")
 	case "42501":
-		return classified(posthaste.Denied, "", "grant the role posthaste_sender, posthaste_receiver or posthaste_admin to this user")
+		return classified(posthaste.CodeDenied, "", "grant the role posthaste_sender, posthaste_receiver or posthaste_admin to this user")
 	case "3F000", "42P01", "42883", "42703": // no such schema, table, function, column
 		e.Message = "the schema posthaste is missing or older than this program needs: " + pg.Message
 		e.Hint = "" // the server's own hint is about spelling
-		return classified(posthaste.SchemaOld, "", migrateHint)
+		return classified(posthaste.CodeSchemaOld, "", migrateHint)
 	case "22021", "22P05": // in any text but the payload, which is sent as bytes
 		e.Message, e.Hint = "a text is not valid UTF-8 or contains a NUL character", ""
-		return classified(posthaste.Invalid, "", "remove or replace it: PostgreSQL cannot store it")
+		return classified(posthaste.CodeInvalid, "", "remove or replace it: PostgreSQL cannot store it")
 	case "22P02": // invalid JSON
 		e.Message = withDetail(pg)
-		return classified(posthaste.Invalid, "payload", "")
+		return classified(posthaste.CodeInvalid, "payload", "")
 	case "57014":
-		return classified(posthaste.Unavailable, "", "the server canceled the statement (statement_timeout, or an operator): try again")
+		return classified(posthaste.CodeUnavailable, "", "the server canceled the statement (statement_timeout, or an operator): try again")
 	case "55P03":
-		return classified(posthaste.Unavailable, "", "another transaction holds a lock: try again")
+		return classified(posthaste.CodeUnavailable, "", "another transaction holds a lock: try again")
 	case "40001", "40P01":
-		return classified(posthaste.Unavailable, "", "it conflicted with a concurrent transaction: try again")
+		return classified(posthaste.CodeUnavailable, "", "it conflicted with a concurrent transaction: try again")
 	case "3D000":
-		return classified(posthaste.Unavailable, "", "create the database, or correct the database URL")
+		return classified(posthaste.CodeUnavailable, "", "create the database, or correct the database URL")
 	case "53300":
-		return classified(posthaste.Unavailable, "", "raise max_connections, or let this program open fewer connections")
+		return classified(posthaste.CodeUnavailable, "", "raise max_connections, or let this program open fewer connections")
 	case "57P01", "57P02", "57P03", "57P04", "57P05":
-		return classified(posthaste.Unavailable, "", "PostgreSQL is starting or stopping: try again")
+		return classified(posthaste.CodeUnavailable, "", "PostgreSQL is starting or stopping: try again")
 	}
 	switch pg.Code[:min(2, len(pg.Code))] {
 	case "08", "53":
-		return classified(posthaste.Unavailable, "", "try again")
+		return classified(posthaste.CodeUnavailable, "", "try again")
 	case "28":
-		return classified(posthaste.Denied, "", "check the user and password in the database URL")
+		return classified(posthaste.CodeDenied, "", "check the user and password in the database URL")
 	case "0A":
-		return classified(posthaste.Unsupported, "", "")
+		return classified(posthaste.CodeUnsupported, "", "")
 	case "22":
 		e.Message = withDetail(pg)
-		return classified(posthaste.Invalid, pg.ColumnName, "")
+		return classified(posthaste.CodeInvalid, pg.ColumnName, "")
 	case "54":
-		return classified(posthaste.TooLarge, pg.ColumnName, "")
+		return classified(posthaste.CodeTooLarge, pg.ColumnName, "")
 	}
 	return err
 }

@@ -17,15 +17,15 @@ import (
 
 func TestServerErrorsGetCodes(t *testing.T) {
 	for state, want := range map[string]posthaste.Code{
-		"PH400": posthaste.Invalid, "PH404": posthaste.NotFound, "PH409": posthaste.Conflict, "PH410": posthaste.WorkerLost,
-		"PH413": posthaste.TooLarge, "PH501": posthaste.Unsupported, "PH503": posthaste.Refused,
-		"25006": posthaste.ReadOnly, "42501": posthaste.Denied, "28P01": posthaste.Denied, "28000": posthaste.Denied,
-		"3F000": posthaste.SchemaOld, "42P01": posthaste.SchemaOld, "42883": posthaste.SchemaOld, "42703": posthaste.SchemaOld,
-		"22P02": posthaste.Invalid, "22021": posthaste.Invalid, "22P05": posthaste.Invalid, "22023": posthaste.Invalid,
-		"54000": posthaste.TooLarge, "0A000": posthaste.Unsupported,
-		"08006": posthaste.Unavailable, "53300": posthaste.Unavailable, "53100": posthaste.Unavailable,
-		"57P01": posthaste.Unavailable, "57P03": posthaste.Unavailable, "57014": posthaste.Unavailable,
-		"55P03": posthaste.Unavailable, "40001": posthaste.Unavailable, "40P01": posthaste.Unavailable, "3D000": posthaste.Unavailable,
+		"PH400": posthaste.CodeInvalid, "PH404": posthaste.CodeNotFound, "PH409": posthaste.CodeConflict, "PH410": posthaste.CodeWorkerLost,
+		"PH413": posthaste.CodeTooLarge, "PH501": posthaste.CodeUnsupported, "PH503": posthaste.CodeRefused,
+		"25006": posthaste.CodeReadOnly, "42501": posthaste.CodeDenied, "28P01": posthaste.CodeDenied, "28000": posthaste.CodeDenied,
+		"3F000": posthaste.CodeSchemaOld, "42P01": posthaste.CodeSchemaOld, "42883": posthaste.CodeSchemaOld, "42703": posthaste.CodeSchemaOld,
+		"22P02": posthaste.CodeInvalid, "22021": posthaste.CodeInvalid, "22P05": posthaste.CodeInvalid, "22023": posthaste.CodeInvalid,
+		"54000": posthaste.CodeTooLarge, "0A000": posthaste.CodeUnsupported,
+		"08006": posthaste.CodeUnavailable, "53300": posthaste.CodeUnavailable, "53100": posthaste.CodeUnavailable,
+		"57P01": posthaste.CodeUnavailable, "57P03": posthaste.CodeUnavailable, "57014": posthaste.CodeUnavailable,
+		"55P03": posthaste.CodeUnavailable, "40001": posthaste.CodeUnavailable, "40P01": posthaste.CodeUnavailable, "3D000": posthaste.CodeUnavailable,
 		"23505": "", "PH999": "",
 	} {
 		cause := &pgconn.PgError{Code: state, Message: "what happened", Hint: "what to do", ColumnName: "somewhere"}
@@ -60,16 +60,16 @@ func TestLostAnswersAreToldApart(t *testing.T) {
 		read, write posthaste.Code
 		is          error
 	}{
-		{"nothing listens", connect, posthaste.Unavailable, posthaste.Unavailable, nil},
-		{"cut after sending", io.ErrUnexpectedEOF, posthaste.Unavailable, posthaste.OutcomeUnsure, io.ErrUnexpectedEOF},
-		{"reset after sending", &net.OpError{Op: "read", Err: errors.New("reset")}, posthaste.Unavailable, posthaste.OutcomeUnsure, nil},
-		{"the caller went away", context.Canceled, "", posthaste.OutcomeUnsure, context.Canceled},
-		{"the deadline passed", context.DeadlineExceeded, posthaste.Unavailable, posthaste.OutcomeUnsure, context.DeadlineExceeded},
-		{"server crashed meanwhile", &pgconn.PgError{Code: "57P02"}, posthaste.Unavailable, posthaste.OutcomeUnsure, nil},
-		{"server does not know", &pgconn.PgError{Code: "08007"}, posthaste.Unavailable, posthaste.OutcomeUnsure, nil},
-		{"server shut down", &pgconn.PgError{Code: "57P01"}, posthaste.Unavailable, posthaste.Unavailable, nil},
+		{"nothing listens", connect, posthaste.CodeUnavailable, posthaste.CodeUnavailable, nil},
+		{"cut after sending", io.ErrUnexpectedEOF, posthaste.CodeUnavailable, posthaste.CodeOutcomeUnknown, io.ErrUnexpectedEOF},
+		{"reset after sending", &net.OpError{Op: "read", Err: errors.New("reset")}, posthaste.CodeUnavailable, posthaste.CodeOutcomeUnknown, nil},
+		{"the caller went away", context.Canceled, "", posthaste.CodeOutcomeUnknown, context.Canceled},
+		{"the deadline passed", context.DeadlineExceeded, posthaste.CodeUnavailable, posthaste.CodeOutcomeUnknown, context.DeadlineExceeded},
+		{"server crashed meanwhile", &pgconn.PgError{Code: "57P02"}, posthaste.CodeUnavailable, posthaste.CodeOutcomeUnknown, nil},
+		{"server does not know", &pgconn.PgError{Code: "08007"}, posthaste.CodeUnavailable, posthaste.CodeOutcomeUnknown, nil},
+		{"server shut down", &pgconn.PgError{Code: "57P01"}, posthaste.CodeUnavailable, posthaste.CodeUnavailable, nil},
 		{"no rows", pgx.ErrNoRows, "", "", pgx.ErrNoRows},
-		{"classified already", posthaste.Invalidf("key", "too long"), posthaste.Invalid, posthaste.Invalid, nil},
+		{"classified already", posthaste.Invalidf("key", "too long"), posthaste.CodeInvalid, posthaste.CodeInvalid, nil},
 		{"something else", errors.New("a bug"), "", "", nil},
 	} {
 		if got := posthaste.CodeOf(readError(c.err)); got != c.read {
@@ -110,10 +110,10 @@ func TestLostAnswersOfARealServer(t *testing.T) {
 	}
 	eventually(t, "it runs", func() bool { return sleeping(pid) })
 	stop()
-	if err := writeError(<-done); posthaste.CodeOf(err) != posthaste.OutcomeUnsure || !errors.Is(err, context.Canceled) {
+	if err := writeError(<-done); posthaste.CodeOf(err) != posthaste.CodeOutcomeUnknown || !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled after sending: %v", err)
 	}
-	if _, err := conn.Exec(testContext(t), `select 1`); posthaste.CodeOf(writeError(err)) != posthaste.Unavailable {
+	if _, err := conn.Exec(testContext(t), `select 1`); posthaste.CodeOf(writeError(err)) != posthaste.CodeUnavailable {
 		t.Errorf("on a closed connection: %v", err)
 	}
 
@@ -124,12 +124,12 @@ func TestLostAnswersOfARealServer(t *testing.T) {
 	}()
 	eventually(t, "it runs", func() bool { return sleeping(conn.PgConn().PID()) })
 	mustExec(t, operator, `select pg_terminate_backend($1)`, int32(conn.PgConn().PID()))
-	if err := writeError(<-done); posthaste.CodeOf(err) != posthaste.Unavailable {
+	if err := writeError(<-done); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 		t.Errorf("terminated: %v", err)
 	}
 	_, err = operator.Exec(testContext(t), `select jsonb '{"a": "\u0000"}'`)
 	var e *posthaste.Error
-	if !errors.As(readError(err), &e) || e.Code != posthaste.Invalid || e.Field != "" {
+	if !errors.As(readError(err), &e) || e.Code != posthaste.CodeInvalid || e.Field != "" {
 		t.Errorf(`\u0000 in jsonb: %v`, readError(err))
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 // At most five webhooks run at a time, and at most 50 start per second, over all processes.
 func limitedQueue(ctx context.Context, engine *postgres.Engine) error {
-	return engine.QueueCreate(ctx, "webhooks", posthaste.QueueOptions{Limits: posthaste.QueueLimits{
+	return engine.CreateQueue(ctx, "webhooks", posthaste.QueueOptions{Limits: posthaste.QueueLimits{
 		Concurrency: 5,
 		RateLimit:   posthaste.Rate{Limit: 50, Per: time.Second},
 	}})
@@ -18,7 +18,7 @@ func limitedQueue(ctx context.Context, engine *postgres.Engine) error {
 
 // A customer with many messages delays only their own.
 func fairQueue(ctx context.Context, engine *postgres.Engine) error {
-	return engine.QueueCreate(ctx, "exports", posthaste.QueueOptions{Fair: true})
+	return engine.CreateQueue(ctx, "exports", posthaste.QueueOptions{Fair: true})
 }
 
 func Example_limits() {

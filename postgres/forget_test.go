@@ -21,11 +21,11 @@ func TestEndedWorkersAreForgotten(t *testing.T) {
 		"a heartbeat of a lost one": func(w posthaste.WorkerID) (posthaste.Code, error) {
 			a.exec(`update posthaste.registrations set lost_at = clock_timestamp() where id = $1`, int64(w))
 			_, err := a.Heartbeat(a.ctx, posthaste.Heartbeat{Worker: w})
-			return posthaste.WorkerLost, err
+			return posthaste.CodeWorkerLost, err
 		},
 		"a claim of a lost one": func(w posthaste.WorkerID) (posthaste.Code, error) {
 			a.exec(`update posthaste.registrations set lost_at = clock_timestamp() where id = $1`, int64(w))
-			return posthaste.WorkerLost, claim(w, 2)
+			return posthaste.CodeWorkerLost, claim(w, 2)
 		},
 	} {
 		worker, err := a.Register(a.ctx, posthaste.WorkerInfo{Name: "host/2", Lease: time.Hour})

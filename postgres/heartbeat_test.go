@@ -22,12 +22,12 @@ func TestHeartbeatDoesNotWaitForItsLook(t *testing.T) {
 	defer cancel()
 	url := testpg.New(t)
 	said := &lines{}
-	e, err := postgres.Open(ctx, url, postgres.Logger(slog.New(slog.NewTextHandler(said, nil))))
+	e, err := postgres.Open(ctx, url, postgres.WithLogger(slog.New(slog.NewTextHandler(said, nil))))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	if err := e.QueueCreate(ctx, "q", posthaste.QueueOptions{}); err != nil {
+	if err := e.CreateQueue(ctx, "q", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	worker, err := e.Register(ctx, posthaste.WorkerInfo{Name: "w", Lease: time.Minute})
@@ -85,7 +85,7 @@ func TestHeartbeatDoesNotWaitForItsLook(t *testing.T) {
 type blockedBeat struct {
 	*testing.T
 	ctx    context.Context
-	engine posthaste.Engine
+	engine posthaste.Store
 	conn   *pgx.Conn // holds the lock
 	worker posthaste.WorkerID
 }

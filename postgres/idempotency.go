@@ -8,9 +8,9 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// SendIdempotent implements [posthaste.Engine]. The messages and the key commit together. A
+// SendOnce implements [posthaste.Engine]. The messages and the key commit together. A
 // concurrent request with the same key waits.
-func (e *Engine) SendIdempotent(ctx context.Context, request posthaste.Idempotency, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+func (e *Engine) SendOnce(ctx context.Context, request posthaste.Idempotency, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
 	if err := request.Check(); err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ func (t Tx) Send(ctx context.Context, messages ...posthaste.Message) ([]posthast
 
 // Ack acknowledges deliveries in the transaction. The handler's writes and the acknowledgment
 // either both commit or both do not, so that the writes happen exactly once. The error is
-// [posthaste.Conflict] if the caller does not hold one of the deliveries any more; the
+// [posthaste.CodeConflict] if the caller does not hold one of the deliveries any more; the
 // transaction must then be rolled back. Ack only works for deliveries that are settled one by
 // one: received ones, and those of handlers that were registered as settling in their own
 // transaction.

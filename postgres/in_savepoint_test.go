@@ -88,7 +88,7 @@ func (n *nestedTest) send(tx nested, m posthaste.Message) []posthaste.MessageID 
 	n.must(tx.begin())
 	_, err = tx.Send(n.Context(), m, bare)
 	n.must(err)
-	if _, err := tx.Send(n.Context(), posthaste.Message{Queue: "missing"}); posthaste.CodeOf(err) != posthaste.NotFound {
+	if _, err := tx.Send(n.Context(), posthaste.Message{Queue: "missing"}); posthaste.CodeOf(err) != posthaste.CodeNotFound {
 		n.Errorf("a send to a queue that does not exist: %v", err)
 	}
 	n.must(tx.rollback())
@@ -124,8 +124,8 @@ func TestNestedTransactionsTakeTheirSendsBack(t *testing.T) {
 	}
 	t.Cleanup(engine.Close)
 	n := &nestedTest{t, engine}
-	n.must(engine.QueueCreate(ctx, "plain", posthaste.QueueOptions{}))
-	n.must(engine.QueueCreate(ctx, "ordered", posthaste.QueueOptions{Ordered: true}))
+	n.must(engine.CreateQueue(ctx, "plain", posthaste.QueueOptions{}))
+	n.must(engine.CreateQueue(ctx, "ordered", posthaste.QueueOptions{Ordered: true}))
 	for name, begin := range waysIntoATransaction(context.WithoutCancel(ctx), t, url) {
 		for what, m := range map[string]posthaste.Message{
 			"plain":           {Queue: "plain"},

@@ -32,7 +32,7 @@ func TestKeyThatWaitsIsLookedAtAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	check(e.QueueCreate(ctx, "q", posthaste.QueueOptions{Ordered: true, Lanes: 1}))
+	check(e.CreateQueue(ctx, "q", posthaste.QueueOptions{Ordered: true, Lanes: 1}))
 	w, err := e.Register(ctx, posthaste.WorkerInfo{Name: "w", Lease: time.Minute})
 	check(err)
 	number := int64(0)
@@ -51,7 +51,7 @@ func TestKeyThatWaitsIsLookedAtAgain(t *testing.T) {
 		t.Helper()
 		for _, d := range deliveries {
 			s := posthaste.Settlement{Delivery: d.ID, Outcome: outcome, RetryAfter: time.Microsecond}
-			if outcome == posthaste.Retried {
+			if outcome == posthaste.OutcomeRetried {
 				s.Error = "not now"
 			} else {
 				s.RetryAfter = 0
@@ -64,14 +64,14 @@ func TestKeyThatWaitsIsLookedAtAgain(t *testing.T) {
 	if len(first) != 2 {
 		t.Fatalf("%d were handed out, want 2", len(first))
 	}
-	settle(posthaste.Retried, first[0])
+	settle(posthaste.OutcomeRetried, first[0])
 	time.Sleep(time.Millisecond) // let its backoff end
 	// The key waits for its second message while other keys are handed out.
 	others := claim("a", "b", "c")
-	settle(posthaste.Done, first[1])
+	settle(posthaste.OutcomeDone, first[1])
 	others = append(others, claim("d")...)
 	others = append(others, claim("e")...)
-	settle(posthaste.Done, others...)
+	settle(posthaste.OutcomeDone, others...)
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if got := claim(); len(got) == 1 && got[0].MessageID == first[0].MessageID && got[0].Attempt == 2 {
 			return
@@ -103,7 +103,7 @@ func TestManyKeyedMessagesAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	check(e.QueueCreate(ctx, "q", posthaste.QueueOptions{Ordered: true, Lanes: 3}))
+	check(e.CreateQueue(ctx, "q", posthaste.QueueOptions{Ordered: true, Lanes: 3}))
 	const keys = 10
 	want := map[string][]posthaste.MessageID{}
 	send := func(by *postgres.Engine, n int) {
@@ -138,7 +138,7 @@ func TestManyKeyedMessagesAtOnce(t *testing.T) {
 		var done []posthaste.Settlement
 		for _, d := range reply.Deliveries {
 			got[d.Key] = append(got[d.Key], d.MessageID)
-			done = append(done, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Done})
+			done = append(done, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeDone})
 		}
 		left -= len(done)
 		_, err = e.Settle(ctx, done)
@@ -166,13 +166,13 @@ func TestManyKeyedMessagesAtOnce(t *testing.T) {
 	} {
 		_, err := e.Send(ctx, many(change)...)
 		var refused *posthaste.Error
-		if !errors.As(err, &refused) || refused.Code != posthaste.Invalid || refused.Field != field {
+		if !errors.As(err, &refused) || refused.Code != posthaste.CodeInvalid || refused.Field != field {
 			t.Errorf("many messages with a bad %s: %v", field, err)
 		}
 	}
 	// Create another queue with the same name.
-	check(e.QueueDrop(ctx, "q"))
-	check(e.QueueCreate(ctx, "q", posthaste.QueueOptions{}))
+	check(e.DropQueue(ctx, "q"))
+	check(e.CreateQueue(ctx, "q", posthaste.QueueOptions{}))
 	for range 2 {
 		ids, err := e.Send(ctx, many(func(*posthaste.Message) {})...)
 		check(err)

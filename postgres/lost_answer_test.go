@@ -29,7 +29,7 @@ func TestSendWhoseAnswerArrivesInPart(t *testing.T) {
 		}
 		defer e.Close()
 		queue := fmt.Sprint("q", n)
-		if err := e.QueueCreate(ctx, queue, posthaste.QueueOptions{}); err != nil {
+		if err := e.CreateQueue(ctx, queue, posthaste.QueueOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		messages := make([]posthaste.Message, n)
@@ -46,7 +46,7 @@ func TestSendWhoseAnswerArrivesInPart(t *testing.T) {
 			if err == nil {
 				break // the whole response arrived
 			}
-			if code := posthaste.CodeOf(err); code != posthaste.OutcomeUnsure {
+			if code := posthaste.CodeOf(err); code != posthaste.CodeOutcomeUnknown {
 				t.Errorf("%d messages, %d bytes of the answer: code %q: %v", n, part, code, err)
 			}
 			unsure++
@@ -70,7 +70,7 @@ func TestSendWhoseAnswerIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	if err := e.QueueCreate(ctx, "q", posthaste.QueueOptions{}); err != nil {
+	if err := e.CreateQueue(ctx, "q", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range []int{1, 2, 100} {
@@ -90,7 +90,7 @@ func TestSendWhoseAnswerIsLost(t *testing.T) {
 		}
 		// In a transaction of several round trips the first response is lost, before the
 		// commit: both codes are correct.
-		if code := posthaste.CodeOf(err); code != posthaste.OutcomeUnsure && (n < 100 || code != posthaste.Unavailable) {
+		if code := posthaste.CodeOf(err); code != posthaste.CodeOutcomeUnknown && (n < 100 || code != posthaste.CodeUnavailable) {
 			t.Errorf("%d messages: code %q: %v", n, code, err)
 		}
 	}
@@ -108,7 +108,7 @@ func TestTerminatedAtTheCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	if err := e.QueueCreate(ctx, "q", posthaste.QueueOptions{}); err != nil {
+	if err := e.CreateQueue(ctx, "q", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	conn, err := pgx.Connect(ctx, url)
@@ -132,7 +132,7 @@ func TestTerminatedAtTheCommit(t *testing.T) {
 		}()
 		select {
 		case err := <-ended:
-			if posthaste.CodeOf(err) != posthaste.Unavailable {
+			if posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 				t.Errorf("%d messages: %v", n+1, err)
 			}
 		case <-time.After(20 * time.Second):

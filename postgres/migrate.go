@@ -137,7 +137,7 @@ func checkLocks(ctx context.Context, q querier) error {
 	if err != nil || entries >= migrationLocks {
 		return readError(err)
 	}
-	return &posthaste.Error{Code: posthaste.Refused,
+	return &posthaste.Error{Code: posthaste.CodeRefused,
 		Message: fmt.Sprintf("the server's lock table has %d entries, but the migration needs %d", entries, migrationLocks),
 		Hint:    fmt.Sprintf("set max_locks_per_transaction to %d or more (it is %d) and restart the server", (each*migrationLocks+entries-1)/entries, each)}
 }
@@ -246,7 +246,7 @@ func installed(ctx context.Context, tx pgx.Tx) (bool, error) {
 	case err != nil:
 		return false, readError(err)
 	case exists && !ours && used:
-		return false, &posthaste.Error{Code: posthaste.Refused,
+		return false, &posthaste.Error{Code: posthaste.CodeRefused,
 			Message: "this database has a schema named posthaste that another program created; nothing was changed",
 			Hint:    "rename that schema, or use another database"}
 	}
@@ -261,7 +261,7 @@ func (s *schemaSource) sameNames(all []MigrationStatus) error {
 	}
 	for _, m := range all {
 		if name, ok := names[m.Version]; ok && name != m.Name {
-			return &posthaste.Error{Code: posthaste.Refused,
+			return &posthaste.Error{Code: posthaste.CodeRefused,
 				Message: fmt.Sprintf("migration %04d is %s in the database and %s in this program", m.Version, m.Name, name),
 				Hint:    "an unreleased build migrated the database: use that build, or a new database"}
 		}
@@ -413,7 +413,7 @@ func MigrateStatus(ctx context.Context, conn *pgx.Conn) ([]MigrationStatus, erro
 
 func (s *schemaSource) migrateStatus(ctx context.Context, conn *pgx.Conn) ([]MigrationStatus, error) {
 	have, err := recorded(ctx, conn)
-	if err = readError(err); err != nil && posthaste.CodeOf(err) != posthaste.SchemaOld {
+	if err = readError(err); err != nil && posthaste.CodeOf(err) != posthaste.CodeSchemaOld {
 		return nil, err
 	}
 	return s.status(have), nil

@@ -23,7 +23,7 @@ func TestMigrateNeedsRoomForItsLocks(t *testing.T) {
 	}
 	defer conn.Close(t.Context())
 	err = postgres.Migrate(t.Context(), conn, postgres.MigrateOptions{})
-	if posthaste.CodeOf(err) != posthaste.Refused || !strings.Contains(err.Error(), "max_locks_per_transaction to ") {
+	if posthaste.CodeOf(err) != posthaste.CodeRefused || !strings.Contains(err.Error(), "max_locks_per_transaction to ") {
 		t.Errorf("migrating ends with %v, want it refused, with what to set", err)
 	}
 }

@@ -62,7 +62,7 @@ func noStrangers(ctx context.Context, tx pgx.Tx) error {
 	if err != nil || len(names) == 0 {
 		return readError(err)
 	}
-	return &posthaste.Error{Code: posthaste.Refused,
+	return &posthaste.Error{Code: posthaste.CodeRefused,
 		Message: "the schema posthaste contains objects that Posthaste did not create; nothing was removed: " + listed(names),
 		Hint: fmt.Sprintf("move them to another schema, for example with `alter %s set schema public`, or drop them, and try again; "+
 			"objects are created there if a user is named posthaste and \"$user\" is in the search_path", names[0])}
@@ -104,7 +104,7 @@ func dropError(what, why string, err error) error {
 		if why == removal {
 			hint = "drop them and try again"
 		}
-		return &posthaste.Error{Code: posthaste.Refused,
+		return &posthaste.Error{Code: posthaste.CodeRefused,
 			Message: fmt.Sprintf("objects of your own depend on a %s %s: %s", what, why, strings.Join(strings.Fields(pg.Detail), " ")),
 			Hint:    hint, Cause: err}
 	}

@@ -153,7 +153,7 @@ func TestUpgradeKeepsGivenRightsAndUsersObjects(t *testing.T) {
 	before := objects(t, conn)
 	files["views/v.sql"] = "create view posthaste.v as select 2 as two;"
 	err := schema(t, files).migrate(ctx, conn, MigrateOptions{})
-	if posthaste.CodeOf(err) != posthaste.Refused || !strings.Contains(err.Error(), "mine") || objects(t, conn) != before {
+	if posthaste.CodeOf(err) != posthaste.CodeRefused || !strings.Contains(err.Error(), "mine") || objects(t, conn) != before {
 		t.Errorf("with a user's view in the way: %v", err)
 	}
 }
@@ -169,7 +169,7 @@ func TestMigrateDownRemovesOnlyItsOwn(t *testing.T) {
 		before := objects(t, conn)
 		err := MigrateDown(ctx, conn, MigrateOptions{NoRoles: true})
 		var e *posthaste.Error
-		if !errors.As(err, &e) || e.Code != posthaste.Refused || e.Hint == "" {
+		if !errors.As(err, &e) || e.Code != posthaste.CodeRefused || e.Hint == "" {
 			t.Errorf("with %v: %v", names, err)
 		}
 		for _, name := range names {
@@ -257,10 +257,10 @@ func TestMigrateLeavesOthersAlone(t *testing.T) {
 	s := schema(t, map[string]string{"migrations/0001_first.sql": schemaOne["migrations/0001_first.sql"]})
 	conn := dial(t, emptyDB(t))
 	mustExec(t, conn, `create schema posthaste; create table posthaste.letters (id int)`)
-	if err := s.migrate(ctx, conn, MigrateOptions{}); posthaste.CodeOf(err) != posthaste.Refused {
+	if err := s.migrate(ctx, conn, MigrateOptions{}); posthaste.CodeOf(err) != posthaste.CodeRefused {
 		t.Errorf("migrating the schema of another program: %v", err)
 	}
-	if err := MigrateDown(ctx, conn, MigrateOptions{NoRoles: true}); posthaste.CodeOf(err) != posthaste.Refused {
+	if err := MigrateDown(ctx, conn, MigrateOptions{NoRoles: true}); posthaste.CodeOf(err) != posthaste.CodeRefused {
 		t.Errorf("removing the schema of another program: %v", err)
 	}
 	mustExec(t, conn, `drop table posthaste.letters`)
@@ -268,7 +268,7 @@ func TestMigrateLeavesOthersAlone(t *testing.T) {
 		t.Errorf("into an empty schema: %v", err)
 	}
 	other := schema(t, map[string]string{"migrations/0001_other.sql": "-- breaking\nselect 1;"})
-	if err := other.migrate(ctx, conn, MigrateOptions{}); posthaste.CodeOf(err) != posthaste.Refused {
+	if err := other.migrate(ctx, conn, MigrateOptions{}); posthaste.CodeOf(err) != posthaste.CodeRefused {
 		t.Errorf("another migration of the same number: %v", err)
 	}
 }
@@ -377,7 +377,7 @@ func TestMigrateWithoutSuperuser(t *testing.T) {
 	mustExec(t, admin, `create role `+user+` login password 'geheim'`)
 	t.Cleanup(func() { mustExecLater(t, url, `drop owned by `+user+`; drop role `+user) })
 	conn := dial(t, withUser(t, url, user, "geheim"))
-	if err := Migrate(ctx, conn, MigrateOptions{NoRoles: true}); posthaste.CodeOf(err) != posthaste.Denied {
+	if err := Migrate(ctx, conn, MigrateOptions{NoRoles: true}); posthaste.CodeOf(err) != posthaste.CodeDenied {
 		t.Errorf("without CREATE on the database: %v", err)
 	}
 	mustExec(t, admin, `grant create on database `+admin.Config().Database+` to `+user)
@@ -391,7 +391,7 @@ func TestMigrateWithoutSuperuser(t *testing.T) {
 	sql := strings.NewReplacer("posthaste_", user+"_").Replace(mustShipped(t).roles.text)
 	_, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
 	var e *posthaste.Error
-	if !errors.As(readError(err), &e) || e.Code != posthaste.Refused || !strings.Contains(e.Hint, "--no-roles") {
+	if !errors.As(readError(err), &e) || e.Code != posthaste.CodeRefused || !strings.Contains(e.Hint, "--no-roles") {
 		t.Errorf("making roles without the right to: %v", err)
 	}
 }

@@ -118,7 +118,7 @@ func poolConfig(url string, o options) (*pgxpool.Config, error) {
 
 // urlError repeats neither the URL nor the parser's error, since both may contain the password.
 func urlError() error {
-	return &posthaste.Error{Code: posthaste.Invalid, Field: "database_url", Message: "the database URL cannot be read",
+	return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "database_url", Message: "the database URL cannot be read",
 		Hint: "write it as postgres://user:password@host:5432/database?sslmode=require, and percent-encode special characters of the password"}
 }
 

@@ -32,8 +32,8 @@ func TestOpenOfABadURL(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"postgres://u:geheim@host:port/db", "postgres://u:ge%heim@host/", "host=x password='geheim", "postgres://u:geheim@h/db?sslmode=perhaps", "postgres://u:geheim@h/db?pool_max_conns=many",
 		"postgres://u:31415/geheim@h/db", "postgres://u:geheim/31415@h/db?x=y"} {
-		opened(t, url, posthaste.Invalid)
-		if _, err := Connect(testContext(t), url); posthaste.CodeOf(err) != posthaste.Invalid {
+		opened(t, url, posthaste.CodeInvalid)
+		if _, err := Connect(testContext(t), url); posthaste.CodeOf(err) != posthaste.CodeInvalid {
 			t.Errorf("Connect: %v", err)
 		}
 	}
@@ -47,7 +47,7 @@ func TestOpenOfAnUnreachableServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	opened(t, "postgres://u:geheim@"+l.Addr().String()+"/db", posthaste.Unavailable)
+	opened(t, "postgres://u:geheim@"+l.Addr().String()+"/db", posthaste.CodeUnavailable)
 }
 
 // If a server accepts connections and never responds, as behind a half-open proxy, Open fails
@@ -60,7 +60,7 @@ func TestOpenOfASilentServer(t *testing.T) {
 	}
 	t.Cleanup(func() { l.Close() })
 	started := time.Now()
-	opened(t, "postgres://u:geheim@"+l.Addr().String()+"/db?sslmode=disable&connect_timeout=2", posthaste.Unavailable)
+	opened(t, "postgres://u:geheim@"+l.Addr().String()+"/db?sslmode=disable&connect_timeout=2", posthaste.CodeUnavailable)
 	if took := time.Since(started); took > within {
 		t.Errorf("took %v", took)
 	}
@@ -128,10 +128,10 @@ func TestServersThatCannotBeUsed(t *testing.T) {
 		facts serverFacts
 		code  posthaste.Code
 	}{
-		{serverFacts{version: 130022, name: "13.22"}, posthaste.Unsupported},
-		{serverFacts{version: 90624, name: "9.6.24", inRecovery: true}, posthaste.Unsupported},
-		{serverFacts{version: 140000, name: "14.0", inRecovery: true, readOnly: true}, posthaste.ReadOnly},
-		{serverFacts{version: 180000, name: "18.0", readOnly: true}, posthaste.ReadOnly},
+		{serverFacts{version: 130022, name: "13.22"}, posthaste.CodeUnsupported},
+		{serverFacts{version: 90624, name: "9.6.24", inRecovery: true}, posthaste.CodeUnsupported},
+		{serverFacts{version: 140000, name: "14.0", inRecovery: true, readOnly: true}, posthaste.CodeReadOnly},
+		{serverFacts{version: 180000, name: "18.0", readOnly: true}, posthaste.CodeReadOnly},
 		{serverFacts{version: 140000, name: "14.0"}, ""},
 	} {
 		if err := c.facts.check(); posthaste.CodeOf(err) != c.code {
@@ -143,31 +143,31 @@ func TestServersThatCannotBeUsed(t *testing.T) {
 func TestOpenOfAnOldServer(t *testing.T) {
 	t.Parallel()
 	url := fakeServer(t, []string{"130022", "13.22", "f", "f"})
-	opened(t, url, posthaste.Unsupported)
+	opened(t, url, posthaste.CodeUnsupported)
 	conn, err := Connect(testContext(t), url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	if err := Migrate(testContext(t), conn, MigrateOptions{}); posthaste.CodeOf(err) != posthaste.Unsupported {
+	if err := Migrate(testContext(t), conn, MigrateOptions{}); posthaste.CodeOf(err) != posthaste.CodeUnsupported {
 		t.Errorf("Migrate: %v", err)
 	}
 }
 
 func TestOpenInRecovery(t *testing.T) {
 	t.Parallel()
-	opened(t, fakeServer(t, []string{"180000", "18.0", "t", "t"}), posthaste.ReadOnly)
+	opened(t, fakeServer(t, []string{"180000", "18.0", "t", "t"}), posthaste.CodeReadOnly)
 }
 
 func TestOpenChecksSchemaAndRights(t *testing.T) {
 	t.Parallel()
 	url := emptyDB(t)
 	ctx := testContext(t)
-	opened(t, url, posthaste.SchemaOld)
+	opened(t, url, posthaste.CodeSchemaOld)
 	readOnly := withUser(t, url, "", "", "default_transaction_read_only", "on")
-	opened(t, readOnly, posthaste.ReadOnly)
+	opened(t, readOnly, posthaste.CodeReadOnly)
 	conn := dial(t, readOnly)
-	if err := Migrate(ctx, conn, MigrateOptions{NoRoles: true}); posthaste.CodeOf(err) != posthaste.ReadOnly {
+	if err := Migrate(ctx, conn, MigrateOptions{NoRoles: true}); posthaste.CodeOf(err) != posthaste.CodeReadOnly {
 		t.Errorf("Migrate when read only: %v", err)
 	}
 
@@ -203,22 +203,22 @@ func TestOpenChecksSchemaAndRights(t *testing.T) {
 	role := "r" + strings.TrimPrefix(owner.Config().Database, "t")
 	mustExec(t, owner, `create role `+role+` login password 'geheim'`)
 	t.Cleanup(func() { mustExecLater(t, url, `drop role `+role) })
-	opened(t, withUser(t, url, role, "geheim"), posthaste.Denied)
+	opened(t, withUser(t, url, role, "geheim"), posthaste.CodeDenied)
 
 	mustExec(t, owner, `insert into posthaste.migrations values (9000, 'later', false)`)
 	if err := e.Ready(ctx); err != nil {
 		t.Errorf("a compatible newer schema: %v", err)
 	}
 	mustExec(t, owner, `insert into posthaste.migrations values (9001, 'much_later', true)`)
-	if err := e.Ready(ctx); posthaste.CodeOf(err) != posthaste.SchemaNew {
+	if err := e.Ready(ctx); posthaste.CodeOf(err) != posthaste.CodeSchemaNew {
 		t.Errorf("a breaking newer schema: %v", err)
 	}
-	opened(t, url, posthaste.SchemaNew)
-	if err := Migrate(ctx, owner, MigrateOptions{NoRoles: true}); posthaste.CodeOf(err) != posthaste.SchemaNew {
+	opened(t, url, posthaste.CodeSchemaNew)
+	if err := Migrate(ctx, owner, MigrateOptions{NoRoles: true}); posthaste.CodeOf(err) != posthaste.CodeSchemaNew {
 		t.Errorf("Migrate of a breaking newer schema: %v", err)
 	}
 	mustExec(t, owner, `delete from posthaste.migrations`)
-	if err := e.Ready(ctx); posthaste.CodeOf(err) != posthaste.SchemaOld {
+	if err := e.Ready(ctx); posthaste.CodeOf(err) != posthaste.CodeSchemaOld {
 		t.Errorf("an older schema: %v", err)
 	}
 	e.pool.Close()

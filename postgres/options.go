@@ -18,7 +18,7 @@ type options struct {
 
 // Logger sets the log for events that no method returns, such as a lost listening connection.
 // The default is [slog.Default].
-func Logger(log *slog.Logger) Option {
+func WithLogger(log *slog.Logger) Option {
 	return func(o *options) { o.log = log }
 }
 
@@ -31,7 +31,7 @@ func WithPollingOnly() Option {
 
 // Lazily makes [Open] return without connecting. Until the database is available all methods
 // return Unavailable. [Engine.Ready] does the checks of Open.
-func Lazily() Option {
+func WithLazyConnect() Option {
 	return func(o *options) { o.lazy = true }
 }
 

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -25,7 +24,7 @@ var receiveStatement = statement{
 	oids: []uint32{pgtype.TextOID, pgtype.Int4OID, pgtype.Int8OID, pgtype.TextOID},
 }
 
-// Receive implements [posthaste.Claims].
+// Receive implements [posthaste.Engine].
 func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (posthaste.ReceiveReply, error) {
 	subscription := req.Subscription
 	if subscription == "" {
@@ -52,15 +51,15 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (pos
 	return reply, nil
 }
 
-// Extend implements [posthaste.Claims].
-func (e *Engine) Extend(ctx context.Context, deliveries []posthaste.DeliveryID, lease time.Duration) ([]posthaste.SettleResult, error) {
+// Extend implements [posthaste.Engine].
+func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]posthaste.SettleResult, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	ids := make([]int64, len(deliveries))
-	for i, d := range deliveries {
+	ids := make([]int64, len(req.Deliveries))
+	for i, d := range req.Deliveries {
 		ids[i] = int64(d)
 	}
-	rows, err := e.pool.Query(ctx, "select delivery_id, settled from posthaste.extend($1, $2::bigint * interval '1 microsecond')", ids, lease.Microseconds())
+	rows, err := e.pool.Query(ctx, "select delivery_id, settled from posthaste.extend($1, $2::bigint * interval '1 microsecond')", ids, req.Lease.Microseconds())
 	if err != nil {
 		return nil, writeError(err)
 	}
@@ -77,8 +76,8 @@ func (e *Engine) Extend(ctx context.Context, deliveries []posthaste.DeliveryID, 
 	if err := rows.Err(); err != nil {
 		return nil, writeError(err)
 	}
-	out := make([]posthaste.SettleResult, len(deliveries))
-	for i, d := range deliveries {
+	out := make([]posthaste.SettleResult, len(req.Deliveries))
+	for i, d := range req.Deliveries {
 		out[i] = posthaste.SettleResult{Delivery: d, Settled: held[d]}
 	}
 	return out, nil

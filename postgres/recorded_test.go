@@ -26,14 +26,14 @@ func TestWhoeverIsNotNamedIsTheSessionsUser(t *testing.T) {
 	a.check(err)
 	t.Cleanup(pool.Close)
 	e := postgres.New(pool)
-	a.check(e.QueueLimit(a.ctx, "", "q", posthaste.QueueLimits{Concurrency: 5}))
-	a.check(e.QueuePause(a.ctx, "", "q"))
-	a.check(e.QueueResume(a.ctx, "", "q"))
-	a.check(e.KeyPause(a.ctx, "", "q", "k"))
-	a.check(e.KeyResume(a.ctx, "", "q", "k"))
-	_, err = e.TokenAdd(a.ctx, "", posthaste.Token{Name: "ops", Scopes: []posthaste.Scope{posthaste.ScopeAdmin}})
+	a.check(e.UpdateQueue(a.ctx, "q", posthaste.QueueUpdate{Limits: &posthaste.QueueLimits{Concurrency: 5}}))
+	a.check(e.Pause(a.ctx, posthaste.OfQueue("q")))
+	a.check(e.Resume(a.ctx, posthaste.OfQueue("q")))
+	a.check(e.Pause(a.ctx, posthaste.OfKey{Queue: "q", Key: "k"}))
+	a.check(e.Resume(a.ctx, posthaste.OfKey{Queue: "q", Key: "k"}))
+	_, err = e.CreateToken(a.ctx, posthaste.Token{Name: "ops", Scopes: []posthaste.Scope{posthaste.ScopeAdmin}})
 	a.check(err)
-	a.check(e.TokenDrop(a.ctx, "", "ops"))
+	a.check(e.RevokeToken(a.ctx, "ops"))
 	rows, err := a.pool.Query(a.ctx, `select what || ' by ' || case when by = session_user then 'the session' else by end
 		from (select action as what, by, id from posthaste.actions
 			union all select 'added', created_by, 1000 from posthaste.issued_tokens

@@ -49,12 +49,12 @@ func TestRolesHaveTheLeastPrivileges(t *testing.T) {
 	sender := as(t, admin, database, "posthaste_sender")
 	receiver := as(t, admin, database, "posthaste_receiver")
 	chief := as(t, admin, database, "posthaste_admin")
-	if err := chief.QueueCreate(ctx, "q", posthaste.QueueOptions{}); err != nil {
+	if err := chief.CreateQueue(ctx, "q", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	denied := func(what string, err error) {
 		t.Helper()
-		if posthaste.CodeOf(err) != posthaste.Denied {
+		if posthaste.CodeOf(err) != posthaste.CodeDenied {
 			t.Errorf("%s: %v, want it denied", what, err)
 		}
 	}
@@ -76,7 +76,7 @@ func TestRolesHaveTheLeastPrivileges(t *testing.T) {
 	}
 	_, err = receiver.Send(ctx, posthaste.Message{Queue: "q"})
 	denied("a receiver that sends", err)
-	denied("a sender that creates a queue", sender.QueueCreate(ctx, "other", posthaste.QueueOptions{}))
+	denied("a sender that creates a queue", sender.CreateQueue(ctx, "other", posthaste.QueueOptions{}))
 	_, err = sender.Register(ctx, posthaste.WorkerInfo{Name: "w", Lease: time.Minute})
 	denied("a sender that registers", err)
 	_, err = sender.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "q"}, Max: 1, Lease: time.Minute})
@@ -91,19 +91,19 @@ func TestRolesHaveTheLeastPrivileges(t *testing.T) {
 	}
 	settlements := make([]posthaste.Settlement, len(reply.Deliveries))
 	for i, d := range reply.Deliveries {
-		settlements[i] = posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Done}
+		settlements[i] = posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeDone}
 	}
-	settlements[0].Outcome, settlements[0].Error = posthaste.Dead, "no"
+	settlements[0].Outcome, settlements[0].Error = posthaste.OutcomeDead, "no"
 	_, err = receiver.Settle(ctx, settlements)
 	must("settling", err)
 	_, err = receiver.Heartbeat(ctx, posthaste.Heartbeat{Worker: w, Queues: []posthaste.QueueRef{{Queue: "q"}}})
 	must("beating", err)
-	_, err = receiver.Maintain(ctx)
+	_, err = receiver.Maintain(ctx, posthaste.UpkeepSpace)
 	must("maintaining", err)
-	_, err = receiver.Rescue(ctx)
+	_, err = receiver.Maintain(ctx, posthaste.UpkeepRescue)
 	must("rescuing", err)
-	denied("a receiver that drops a queue", receiver.QueueDrop(ctx, "q"))
-	_, err = chief.Replay(ctx, "chief", reply.Deliveries[0].MessageID)
+	denied("a receiver that drops a queue", receiver.DropQueue(ctx, "q"))
+	_, err = chief.Replay(posthaste.WithActor(ctx, "chief"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{reply.Deliveries[0].MessageID}})
 	must("replaying", err)
 
 	// No role can read or change the tables except through functions.

@@ -18,9 +18,10 @@ func timeOf(t *time.Time) time.Time {
 	return t.UTC()
 }
 
-// cut runs a statement whose search may stop early, and returns the id at which it stopped, or
-// 0. Both statements run in one transaction, because the setting with the id lasts that long.
-func cut[T any](ctx context.Context, e *Engine, explain func(error) error, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, posthaste.MessageID, error) {
+// searchPage runs a statement whose search may stop early, and returns its rows and the id at
+// which it stopped, or 0. Both statements run in one transaction, because the setting with the
+// id lasts that long.
+func searchPage[T any](ctx context.Context, e *Engine, explain func(error) error, scan pgx.RowToFunc[T], sql string, args ...any) (posthaste.Page[T], error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var batch pgx.Batch
@@ -30,21 +31,21 @@ func cut[T any](ctx context.Context, e *Engine, explain func(error) error, scan 
 	rows, err := answers.Query()
 	if err != nil {
 		_ = answers.Close()
-		return nil, 0, explain(err)
+		return posthaste.Page[T]{}, explain(err)
 	}
-	found, err := pgx.CollectRows(rows, scan)
-	var cutAt posthaste.MessageID
+	var page posthaste.Page[T]
+	page.Items, err = pgx.CollectRows(rows, scan)
 	if err == nil {
-		err = answers.QueryRow().Scan((*int64)(&cutAt))
+		err = answers.QueryRow().Scan((*int64)(&page.Next))
 	}
 	// The rows are valid only if the transaction committed.
 	if closed := answers.Close(); err == nil {
 		err = closed
 	}
 	if err != nil {
-		return nil, 0, explain(err)
+		return posthaste.Page[T]{}, explain(err)
 	}
-	return found, cutAt, nil
+	return page, nil
 }
 
 // plain converts ids for pgx; nil stays nil, which is null.

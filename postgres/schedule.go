@@ -11,8 +11,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
-// SchedulePut implements [posthaste.Scheduling].
-func (e *Engine) SchedulePut(ctx context.Context, s posthaste.Schedule) (next time.Time, err error) {
+// PutSchedule implements [posthaste.ScheduleAdmin].
+func (e *Engine) PutSchedule(ctx context.Context, s posthaste.Schedule) (next time.Time, err error) {
 	if err := s.Check(); err != nil {
 		return next, err
 	}
@@ -29,8 +29,8 @@ func (e *Engine) SchedulePut(ctx context.Context, s posthaste.Schedule) (next ti
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	err = e.pool.QueryRow(ctx, "select posthaste.schedule_put($1::text, $2::text, $3::text, $4::text::jsonb, $5::text::jsonb)",
-		s.Name, s.Message.Queue, s.Spec, string(rows[0].body), string(options)).Scan(&next)
+	err = e.pool.QueryRow(ctx, "select posthaste.schedule_put($1::text, $2::text, $3::text, $4::text::jsonb, $5::text::jsonb, nullif($6::text, ''))",
+		s.Name, s.Message.Queue, s.Spec, string(rows[0].body), string(options), posthaste.ActorOf(ctx)).Scan(&next)
 	return next.UTC(), readError(err) // idempotent, so not writeError
 }
 
@@ -58,31 +58,15 @@ func scheduleOptions(s posthaste.Schedule) map[string]any {
 	return options
 }
 
-// ScheduleDrop implements [posthaste.Scheduling].
-func (e *Engine) ScheduleDrop(ctx context.Context, name string) error {
+// DropSchedule implements [posthaste.ScheduleAdmin].
+func (e *Engine) DropSchedule(ctx context.Context, name string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	_, err := e.pool.Exec(ctx, "select posthaste.schedule_drop($1::text)", name)
+	_, err := e.pool.Exec(ctx, "select posthaste.schedule_drop($1::text, nullif($2::text, ''))", name, posthaste.ActorOf(ctx))
 	return writeError(err)
 }
 
-// SchedulePause implements [posthaste.Scheduling].
-func (e *Engine) SchedulePause(ctx context.Context, name string) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	_, err := e.pool.Exec(ctx, "select posthaste.schedule_pause($1::text)", name)
-	return readError(err)
-}
-
-// ScheduleResume implements [posthaste.Scheduling].
-func (e *Engine) ScheduleResume(ctx context.Context, name string) (next time.Time, err error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	err = e.pool.QueryRow(ctx, "select posthaste.schedule_resume($1::text)", name).Scan(&next)
-	return next.UTC(), readError(err)
-}
-
-// Schedules implements [posthaste.Scheduling] with the view posthaste.schedules. It ignores
+// Schedules implements [posthaste.ScheduleAdmin] with the view posthaste.schedules. It ignores
 // unknown names.
 func (e *Engine) Schedules(ctx context.Context, names ...string) ([]posthaste.ScheduleInfo, error) {
 	if len(names) == 0 {
@@ -127,21 +111,20 @@ func (e *Engine) Schedules(ctx context.Context, names ...string) ([]posthaste.Sc
 	return infos, err
 }
 
-// Tick implements [posthaste.Scheduling].
-func (e *Engine) Tick(ctx context.Context) (posthaste.TickReply, error) {
+// tick sends the messages of ticks that are due.
+func (e *Engine) tick(ctx context.Context, reply *posthaste.MaintainReply) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	var reply posthaste.TickReply
 	var next *float64
-	err := e.pool.QueryRow(ctx, "select sent, missed, next_tick from posthaste.tick()").Scan(&reply.Sent, &reply.Missed, &next)
+	err := e.pool.QueryRow(ctx, "select sent, missed, next_tick from posthaste.tick()").Scan(&reply.TicksSent, &reply.TicksMissed, &next)
 	if next != nil {
 		reply.TickIn = tickIn(time.Duration(min(*next, 9e9) * float64(time.Second)))
 	}
-	return reply, readError(err)
+	return readError(err)
 }
 
 // tickIn converts a time until the next tick, negative if there is none, to the form of
-// [posthaste.TickReply], which has 0 in that case.
+// [posthaste.MaintainReply], which has 0 in that case.
 func tickIn(d time.Duration) time.Duration {
 	if d < 0 {
 		return 0

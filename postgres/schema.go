@@ -184,7 +184,7 @@ func compatible(all []MigrationStatus) error {
 	}
 	for _, m := range all {
 		if m.Pending {
-			return &posthaste.Error{Code: posthaste.SchemaOld, Hint: migrateHint,
+			return &posthaste.Error{Code: posthaste.CodeSchemaOld, Hint: migrateHint,
 				Message: fmt.Sprintf("the schema posthaste is older than this program needs: migration %04d_%s is missing", m.Version, m.Name)}
 		}
 	}
@@ -194,7 +194,7 @@ func compatible(all []MigrationStatus) error {
 func tooNew(all []MigrationStatus) error {
 	for _, m := range all {
 		if m.Unknown && m.Breaking {
-			return &posthaste.Error{Code: posthaste.SchemaNew,
+			return &posthaste.Error{Code: posthaste.CodeSchemaNew,
 				Message: fmt.Sprintf("the schema posthaste is newer than this program: it has the breaking migration %04d_%s", m.Version, m.Name),
 				Hint:    "upgrade this program (`posthaste version` prints its version)"}
 		}
@@ -254,14 +254,14 @@ func checkServer(ctx context.Context, q querier) error {
 func (f serverFacts) check() error {
 	switch {
 	case f.version < oldestServer:
-		return &posthaste.Error{Code: posthaste.Unsupported,
+		return &posthaste.Error{Code: posthaste.CodeUnsupported,
 			Message: fmt.Sprintf("the server is PostgreSQL %s, but Posthaste needs PostgreSQL %d or newer", f.name, oldestServer/10000),
 			Hint:    "upgrade the server, or connect to another one"}
 	case f.inRecovery:
-		return &posthaste.Error{Code: posthaste.ReadOnly, Message: "this PostgreSQL server is in recovery (a standby), so nothing can be sent or handed out",
+		return &posthaste.Error{Code: posthaste.CodeReadOnly, Message: "this PostgreSQL server is in recovery (a standby), so nothing can be sent or handed out",
 			Hint: "connect to the primary, for example with target_session_attrs=read-write in the database URL"}
 	case f.readOnly:
-		return &posthaste.Error{Code: posthaste.ReadOnly, Message: "the database or user is read only (default_transaction_read_only)",
+		return &posthaste.Error{Code: posthaste.CodeReadOnly, Message: "the database or user is read only (default_transaction_read_only)",
 			Hint: "connect to a database and as a user that can write"}
 	}
 	return nil
@@ -275,7 +275,7 @@ func applyError(f sqlFile, err error) error {
 		return writeError(err)
 	}
 	if pg.Code == "42501" {
-		return &posthaste.Error{Code: posthaste.Denied, Message: fmt.Sprintf("%s: %s", f.path, pg.Message),
+		return &posthaste.Error{Code: posthaste.CodeDenied, Message: fmt.Sprintf("%s: %s", f.path, pg.Message),
 			Hint: "migrate as the owner of the schema posthaste, or as a user with CREATE on the database", Cause: err}
 	}
 	var ours *posthaste.Error

@@ -82,10 +82,10 @@ func checkEncoding(ctx context.Context, q querier) error {
 	case err != nil:
 		return readError(err)
 	case server != wanted:
-		return &posthaste.Error{Code: posthaste.Unsupported, Message: fmt.Sprintf("the encoding of this database is %s, but Posthaste needs %s", server, wanted),
+		return &posthaste.Error{Code: posthaste.CodeUnsupported, Message: fmt.Sprintf("the encoding of this database is %s, but Posthaste needs %s", server, wanted),
 			Hint: "create another one with: create database … encoding 'UTF8' template template0"}
 	case client != wanted:
-		return &posthaste.Error{Code: posthaste.Unsupported, Message: fmt.Sprintf("the client_encoding of this session is %s, but Posthaste needs %s", client, wanted),
+		return &posthaste.Error{Code: posthaste.CodeUnsupported, Message: fmt.Sprintf("the client_encoding of this session is %s, but Posthaste needs %s", client, wanted),
 			Hint: "set client_encoding=UTF8 in the URL of the pool"}
 	}
 	return nil
@@ -100,7 +100,7 @@ func checkIsolation(ctx context.Context, q querier) error {
 	if isolation == "read committed" || isolation == "read uncommitted" {
 		return nil
 	}
-	return &posthaste.Error{Code: posthaste.Unsupported,
+	return &posthaste.Error{Code: posthaste.CodeUnsupported,
 		Message: fmt.Sprintf("default_transaction_isolation is %s, but messages can only be received in READ COMMITTED", strings.ToUpper(isolation)),
 		Hint:    "run: alter role … set default_transaction_isolation = 'read committed'; programs that do not run with --polling-only set it themselves"}
 }

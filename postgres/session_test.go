@@ -38,7 +38,7 @@ func TestSettingsThatHangKeepNoPlace(t *testing.T) {
 	t.Cleanup(proxy.Close)
 	t.Cleanup(func() { close(release) })
 	u.Host = proxy.Address()
-	e, err := postgres.Open(t.Context(), u.String()+"&connect_timeout=1", postgres.Lazily(), postgres.WithPoolSize(2))
+	e, err := postgres.Open(t.Context(), u.String()+"&connect_timeout=1", postgres.WithLazyConnect(), postgres.WithPoolSize(2))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ var settleStatement = statement{
 		pgtype.Float8ArrayOID, pgtype.TextArrayOID, pgtype.Float4ArrayOID, pgtype.BoolOID, pgtype.TextArrayOID},
 }
 
-// Settle implements [posthaste.Claims] in one statement. Deliveries that are done and have
+// Settle implements [posthaste.Engine] in one statement. Deliveries that are done and have
 // nothing else to record are passed as bits, and all others in arrays.
 func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement) ([]posthaste.SettleResult, error) {
 	if len(settlements) == 0 {
@@ -85,7 +85,7 @@ func (r *settleResults) inOrder(settlements []posthaste.Settlement) []posthaste.
 		if result, ok := r.returned[id]; ok {
 			out[i] = result
 		} else {
-			out[i] = posthaste.SettleResult{Delivery: id, Settled: true, Outcome: posthaste.Done}
+			out[i] = posthaste.SettleResult{Delivery: id, Settled: true, Outcome: posthaste.OutcomeDone}
 		}
 	}
 	return out
@@ -128,7 +128,7 @@ func settleParams(settlements []posthaste.Settlement, strict bool) ([][]byte, *s
 			continue
 		}
 		last = s.Delivery
-		if s.Outcome != posthaste.Done || len(s.Receipt) > 0 || len(s.Terms) > 0 {
+		if s.Outcome != posthaste.OutcomeDone || len(s.Receipt) > 0 || len(s.Terms) > 0 {
 			others = append(others, s)
 			continue
 		}
@@ -158,8 +158,8 @@ func appendOthers(params [][]byte, others []*posthaste.Settlement, strict bool) 
 	ids, outcomes, errs, waits, receipts, durations, terms := column(0), column(1), column(2), column(3), column(4), column(5), column(6)
 	for i, s := range others {
 		switch s.Outcome {
-		case posthaste.Done, posthaste.Released:
-		case posthaste.Retried, posthaste.Dead:
+		case posthaste.OutcomeDone, posthaste.OutcomeReleased:
+		case posthaste.OutcomeRetried, posthaste.OutcomeDead:
 			errs[i] = []byte(posthaste.ErrorText(s.Error))
 		default:
 			return nil, posthaste.Invalidf("outcome", "a delivery cannot be settled as %q", s.Outcome)

@@ -11,9 +11,9 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// TokenAdd implements [posthaste.Tokens]. The store generates the secret, so that no statement
+// CreateToken implements [posthaste.TokenStore]. The store generates the secret, so that no statement
 // contains it that the server may log.
-func (e *Engine) TokenAdd(ctx context.Context, by string, token posthaste.Token) (secret string, err error) {
+func (e *Engine) CreateToken(ctx context.Context, token posthaste.Token) (secret string, err error) {
 	options := map[string]any{}
 	if len(token.Queues) > 0 {
 		options["queues"] = token.Queues
@@ -34,19 +34,19 @@ func (e *Engine) TokenAdd(ctx context.Context, by string, token posthaste.Token)
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	err = e.pool.QueryRow(ctx, "select posthaste.token_add($1::text, $2::text[], $3::text::jsonb, nullif($4::text, ''))", token.Name, scopes, string(text), by).Scan(&secret)
+	err = e.pool.QueryRow(ctx, "select posthaste.token_add($1::text, $2::text[], $3::text::jsonb, nullif($4::text, ''))", token.Name, scopes, string(text), posthaste.ActorOf(ctx)).Scan(&secret)
 	return secret, writeError(err)
 }
 
-// TokenDrop implements [posthaste.Tokens].
-func (e *Engine) TokenDrop(ctx context.Context, by, name string) error {
+// RevokeToken implements [posthaste.TokenStore].
+func (e *Engine) RevokeToken(ctx context.Context, name string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	_, err := e.pool.Exec(ctx, "select posthaste.token_drop($1::text, nullif($2::text, ''))", name, by)
+	_, err := e.pool.Exec(ctx, "select posthaste.token_drop($1::text, nullif($2::text, ''))", name, posthaste.ActorOf(ctx))
 	return writeError(err)
 }
 
-// Tokens implements [posthaste.Tokens] with the view posthaste.tokens.
+// Tokens implements [posthaste.TokenStore] with the view posthaste.tokens.
 func (e *Engine) Tokens(ctx context.Context) ([]posthaste.Token, error) {
 	var tokens []posthaste.Token
 	err := e.query(ctx, func(rows pgx.Rows) error {
@@ -77,7 +77,7 @@ func scopesOf(texts []string) []posthaste.Scope {
 	return scopes
 }
 
-// TokensInForce implements [posthaste.Tokens].
+// TokensInForce implements [posthaste.TokenStore].
 func (e *Engine) TokensInForce(ctx context.Context, used ...string) (tokens []posthaste.Token, ever bool, err error) {
 	if used == nil {
 		used = []string{}
@@ -102,7 +102,7 @@ func (e *Engine) TokensInForce(ctx context.Context, used ...string) (tokens []po
 	return tokens, ever, err
 }
 
-// DeliveryQueues implements [posthaste.Tokens].
+// DeliveryQueues implements [posthaste.TokenStore].
 func (e *Engine) DeliveryQueues(ctx context.Context, deliveries ...posthaste.DeliveryID) ([]string, error) {
 	ids := make([]int64, len(deliveries))
 	for i, d := range deliveries {

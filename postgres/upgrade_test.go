@@ -67,7 +67,7 @@ func TestUpgradeUnderTraffic(t *testing.T) {
 	queues := map[string]posthaste.QueueOptions{"plain": {}, "ordered": {Ordered: true}}
 	ran := map[string]*sync.Map{}
 	var handled atomic.Int64
-	work := func(e posthaste.Engine) (stop func()) {
+	work := func(e posthaste.Store) (stop func()) {
 		w := worker.New(e, worker.Config{Logger: slog.New(slog.DiscardHandler)})
 		for queue := range queues {
 			worker.HandleRaw(w, queue, func(_ context.Context, d posthaste.RawDelivery) error {
@@ -91,7 +91,7 @@ func TestUpgradeUnderTraffic(t *testing.T) {
 	var sent atomic.Int64
 	for queue, options := range queues {
 		ran[queue] = &sync.Map{}
-		if err := engine.QueueCreate(ctx, queue, options); err != nil {
+		if err := engine.CreateQueue(ctx, queue, options); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,29 +9,42 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Rescue implements [posthaste.Engine].
-func (e *Engine) Rescue(ctx context.Context) (int, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	var lost int
-	err := e.pool.QueryRow(ctx, "select posthaste.rescue()").Scan(&lost)
-	return lost, readError(err)
+// Maintain implements [posthaste.Engine].
+func (e *Engine) Maintain(ctx context.Context, what posthaste.Upkeep) (reply posthaste.MaintainReply, err error) {
+	for _, step := range []struct {
+		kind posthaste.Upkeep
+		do   func(context.Context, *posthaste.MaintainReply) error
+	}{{posthaste.UpkeepRescue, e.rescue}, {posthaste.UpkeepTicks, e.tick}, {posthaste.UpkeepSpace, e.reclaim}} {
+		if what&step.kind == 0 {
+			continue
+		}
+		if err := step.do(ctx, &reply); err != nil {
+			return reply, err
+		}
+	}
+	return reply, nil
 }
 
-// Maintain implements [posthaste.Engine].
-func (e *Engine) Maintain(ctx context.Context) (posthaste.MaintainReply, error) {
+// rescue rescues the deliveries of one lost worker, or of expired leases.
+func (e *Engine) rescue(ctx context.Context, reply *posthaste.MaintainReply) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	var reply posthaste.MaintainReply
+	return readError(e.pool.QueryRow(ctx, "select posthaste.rescue()").Scan(&reply.Rescued))
+}
+
+// reclaim runs posthaste.maintain, which reclaims space, counts, and rescues.
+func (e *Engine) reclaim(ctx context.Context, reply *posthaste.MaintainReply) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
 	rows, err := e.pool.Query(ctx, "select task, coalesce(detail, '') from posthaste.maintain()")
 	if err != nil {
-		return reply, readError(err)
+		return readError(err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var task, detail string
 		if err := rows.Scan(&task, &detail); err != nil {
-			return reply, readError(err)
+			return readError(err)
 		}
 		switch task {
 		case "ticked", "rescued", "marked", "copied", "cleared", "reclaimed":
@@ -42,8 +55,9 @@ func (e *Engine) Maintain(ctx context.Context) (posthaste.MaintainReply, error) 
 			reply.Flowed = true
 		case "rescued":
 			count, _, _ := strings.Cut(detail, " ") // "2 deliveries"
-			if reply.Rescued, err = strconv.Atoi(count); err != nil {
-				return reply, fmt.Errorf("posthaste.maintain returned %q as the detail of a rescue: %w", detail, err)
+			n, err := strconv.Atoi(count)
+			if reply.Rescued += n; err != nil {
+				return fmt.Errorf("posthaste.maintain returned %q as the detail of a rescue: %w", detail, err)
 			}
 		case "clock":
 			reply.ClockSetBack = true
@@ -52,5 +66,5 @@ func (e *Engine) Maintain(ctx context.Context) (posthaste.MaintainReply, error) 
 			e.log.Debug("maintenance", "task", task, "detail", detail)
 		}
 	}
-	return reply, readError(rows.Err())
+	return readError(rows.Err())
 }

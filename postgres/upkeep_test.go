@@ -18,7 +18,7 @@ func TestMaintainCountsRescuedDeliveries(t *testing.T) {
 	a.exec(`update posthaste.registrations set lease = '-1000 years' where id = $1`, int64(a.worker))
 	rescued := 0
 	for more := true; more; {
-		reply, err := a.Maintain(a.ctx)
+		reply, err := a.Maintain(a.ctx, posthaste.UpkeepSpace)
 		a.check(err)
 		rescued += reply.Rescued
 		more = reply.More

@@ -10,8 +10,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// QueueSubscribe implements [posthaste.Subscriptions].
-func (e *Engine) QueueSubscribe(ctx context.Context, by, queue, subscription string, o posthaste.SubscriptionOptions) error {
+// Subscribe implements [posthaste.QueueAdmin].
+func (e *Engine) Subscribe(ctx context.Context, queue, subscription string, o posthaste.SubscriptionOptions) error {
 	options := map[string]any{}
 	if o.From != "" {
 		options["from"] = o.From
@@ -36,34 +36,31 @@ func (e *Engine) QueueSubscribe(ctx context.Context, by, queue, subscription str
 	if err != nil {
 		return err
 	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	_, err = e.pool.Exec(ctx, "select posthaste.subscribe($1::text, $2::text, $3::text::jsonb, nullif($4::text, ''))", queue, subscription, string(text), by)
-	return readError(err) // idempotent, so not writeError
+	return e.repeatable(ctx, "select posthaste.subscribe($1::text, $2::text, $3::text::jsonb, nullif($4::text, ''))", queue, subscription, string(text), posthaste.ActorOf(ctx))
 }
 
-// QueueUnsubscribe implements [posthaste.Subscriptions].
-func (e *Engine) QueueUnsubscribe(ctx context.Context, by, queue, subscription string) error {
+// Unsubscribe implements [posthaste.QueueAdmin].
+func (e *Engine) Unsubscribe(ctx context.Context, queue, subscription string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	_, err := e.pool.Exec(ctx, "select posthaste.unsubscribe($1::text, $2::text, nullif($3::text, ''))", queue, subscription, by)
+	_, err := e.pool.Exec(ctx, "select posthaste.unsubscribe($1::text, $2::text, nullif($3::text, ''))", queue, subscription, posthaste.ActorOf(ctx))
 	return writeError(err)
 }
 
-// Cancel implements [posthaste.Withdrawing].
-func (e *Engine) Cancel(ctx context.Context, by string, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
+// Cancel implements [posthaste.MessageAdmin].
+func (e *Engine) Cancel(ctx context.Context, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
 	return changed(ctx, e, pgx.RowToStructByPos[posthaste.Withdrawal],
-		"select subscription, cancelled, state from posthaste.cancel($1::bigint, nullif($2::text, ''))", int64(id), by)
+		"select subscription, cancelled, state from posthaste.cancel($1::bigint, nullif($2::text, ''))", int64(id), posthaste.ActorOf(ctx))
 }
 
-// Reschedule implements [posthaste.Withdrawing].
-func (e *Engine) Reschedule(ctx context.Context, by string, id posthaste.MessageID, at time.Time) ([]posthaste.Withdrawal, error) {
+// Reschedule implements [posthaste.MessageAdmin].
+func (e *Engine) Reschedule(ctx context.Context, id posthaste.MessageID, at time.Time) ([]posthaste.Withdrawal, error) {
 	return changed(ctx, e, pgx.RowToStructByPos[posthaste.Withdrawal],
-		"select subscription, rescheduled, state from posthaste.reschedule($1::bigint, $2::timestamptz, nullif($3::text, ''))", int64(id), at, by)
+		"select subscription, rescheduled, state from posthaste.reschedule($1::bigint, $2::timestamptz, nullif($3::text, ''))", int64(id), at, posthaste.ActorOf(ctx))
 }
 
-// QueuePurge implements [posthaste.Withdrawing].
-func (e *Engine) QueuePurge(ctx context.Context, by, queue string) ([]posthaste.Purged, error) {
+// PurgeQueue implements [posthaste.QueueAdmin].
+func (e *Engine) PurgeQueue(ctx context.Context, queue string) ([]posthaste.Purged, error) {
 	return changed(ctx, e, pgx.RowToStructByPos[posthaste.Purged],
-		"select subscription, purged from posthaste.purge($1::text, nullif($2::text, ''))", queue, by)
+		"select subscription, purged from posthaste.purge($1::text, nullif($2::text, ''))", queue, posthaste.ActorOf(ctx))
 }

@@ -29,7 +29,7 @@ const (
 	warmTimeout  = time.Second
 )
 
-// Register implements [posthaste.Claims].
+// Register implements [posthaste.Engine].
 func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posthaste.WorkerID, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -67,7 +67,7 @@ func (e *Engine) warmUp(ctx context.Context) {
 	sessions.Wait()
 }
 
-// Unregister implements [posthaste.Claims].
+// Unregister implements [posthaste.Engine].
 func (e *Engine) Unregister(ctx context.Context, worker posthaste.WorkerID) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -91,13 +91,13 @@ func (e *Engine) forget(worker posthaste.WorkerID) {
 // forgetLost calls forget if err says that the worker was declared lost, since a lost worker
 // is not unregistered. It returns err.
 func (e *Engine) forgetLost(worker posthaste.WorkerID, err error) error {
-	if posthaste.CodeOf(err) == posthaste.WorkerLost {
+	if posthaste.CodeOf(err) == posthaste.CodeWorkerLost {
 		e.forget(worker)
 	}
 	return err
 }
 
-// Heartbeat implements [posthaste.Claims] with two statements in one round trip. The first
+// Heartbeat implements [posthaste.Engine] with two statements in one round trip. The first
 // keeps the worker alive and commits before the second looks at the queues.
 func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posthaste.HeartbeatReply, error) {
 	queues := make([][]byte, len(beat.Queues))
@@ -134,7 +134,7 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 	return reply, e.forgetLost(beat.Worker, readError(err))
 }
 
-// Unsettled implements [posthaste.Claims].
+// Unsettled implements [posthaste.Engine].
 func (e *Engine) Unsettled(ctx context.Context, worker posthaste.WorkerID, upTo int64) ([]posthaste.DeliveryID, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()

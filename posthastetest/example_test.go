@@ -16,7 +16,7 @@ import (
 
 type order struct{ Number, Amount int }
 
-func shipping(engine posthaste.Engine) *worker.Worker {
+func shipping(engine posthaste.Store) *worker.Worker {
 	w := worker.New(engine, worker.Config{})
 	worker.Handle(w, "orders", func(ctx context.Context, d posthaste.Delivery[order]) error {
 		if d.Payload.Amount <= 0 {
@@ -35,7 +35,7 @@ func TestShipping(t *testing.T) {
 	for _, queue := range []string{"orders", "invoices"} {
 		// Retry failures immediately.
 		options := posthaste.QueueOptions{BackoffBase: time.Millisecond, BackoffMax: time.Millisecond}
-		if err := engine.QueueCreate(t.Context(), queue, options); err != nil {
+		if err := engine.CreateQueue(t.Context(), queue, options); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -29,7 +29,7 @@ const page = 1000
 // the engine on PostgreSQL, except that it has no transactions, ordered queues, limits or
 // additional subscriptions; it returns an error for those. It works in a synctest bubble,
 // together with a client and a worker that are created there.
-func Memory() posthaste.Engine { return memory.Open() }
+func Memory() posthaste.Store { return memory.Open() }
 
 // Database creates a database with the schema on the server of serverURL, and returns its URL.
 // The user needs the privilege to create databases. The database is dropped with the test.
@@ -54,7 +54,7 @@ func Database(t testing.TB, serverURL string) (databaseURL string) {
 
 // Sent returns every message of a queue in any state, oldest first and with its payload.
 // Messages sent in a transaction are included after its commit.
-func Sent(t testing.TB, engine posthaste.Engine, queue string) []posthaste.MessageInfo {
+func Sent(t testing.TB, engine posthaste.Store, queue string) []posthaste.MessageInfo {
 	t.Helper()
 	found := list(t, engine, queue)
 	slices.Reverse(found)
@@ -70,7 +70,7 @@ func Sent(t testing.TB, engine posthaste.Engine, queue string) []posthaste.Messa
 
 // Payloads returns the payloads of every message of a queue, oldest first, decoded by content
 // type as in [posthaste.Decode].
-func Payloads[T any](t testing.TB, engine posthaste.Engine, queue string, codecs ...posthaste.Codec) []T {
+func Payloads[T any](t testing.TB, engine posthaste.Store, queue string, codecs ...posthaste.Codec) []T {
 	t.Helper()
 	sent := Sent(t, engine, queue)
 	payloads := make([]T, len(sent))
@@ -84,20 +84,20 @@ func Payloads[T any](t testing.TB, engine posthaste.Engine, queue string, codecs
 }
 
 // list returns the messages of a queue, newest first.
-func list(t testing.TB, engine posthaste.Engine, queue string) (all []posthaste.MessageInfo) {
+func list(t testing.TB, engine posthaste.Store, queue string) (all []posthaste.MessageInfo) {
 	t.Helper()
 	filter := posthaste.MessageFilter{Queue: queue, Limit: page}
 	for {
-		found, cutAt, err := engine.Messages(t.Context(), filter)
+		found, err := engine.Messages(t.Context(), filter)
 		if err != nil {
 			t.Fatalf("the messages of queue %s: %v", queue, err)
 		}
-		all = append(all, found...)
+		all = append(all, found.Items...)
 		switch {
-		case cutAt != 0:
-			filter.Before = cutAt
-		case len(found) == page:
-			filter.Before = found[page-1].ID
+		case found.Next != 0:
+			filter.Before = found.Next
+		case len(found.Items) == page:
+			filter.Before = found.Items[page-1].ID
 		default:
 			return all
 		}
@@ -111,7 +111,7 @@ func list(t testing.TB, engine posthaste.Engine, queue string) (all []posthaste.
 //
 // The test fails if the worker cannot run, or if nothing changes for 30 s: give a queue whose
 // handler fails a short backoff.
-func Drain(t testing.TB, engine posthaste.Engine, w *worker.Worker) {
+func Drain(t testing.TB, engine posthaste.Store, w *worker.Worker) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -127,7 +127,7 @@ func Drain(t testing.TB, engine posthaste.Engine, w *worker.Worker) {
 }
 
 // wait waits until no messages are left, and reports whether the worker still runs.
-func wait(t testing.TB, engine posthaste.Engine, w *worker.Worker, ended <-chan error) (runs bool) {
+func wait(t testing.TB, engine posthaste.Store, w *worker.Worker, ended <-chan error) (runs bool) {
 	t.Helper()
 	last, changed := "", time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
@@ -153,7 +153,7 @@ func wait(t testing.TB, engine posthaste.Engine, w *worker.Worker, ended <-chan 
 // left describes the messages that have not ended. They are examined one after the other, so a
 // message that was sent by one that ended meanwhile may be missed. So none are left only if
 // none is newer than the examined ones.
-func left(t testing.TB, engine posthaste.Engine, reads []posthaste.QueueRef) (what string, none bool) {
+func left(t testing.TB, engine posthaste.Store, reads []posthaste.QueueRef) (what string, none bool) {
 	t.Helper()
 	var lines []string
 	newest := map[string]posthaste.MessageID{}
@@ -172,11 +172,11 @@ func left(t testing.TB, engine posthaste.Engine, reads []posthaste.QueueRef) (wh
 		return strings.Join(lines[:min(len(lines), 20)], "\n"), false
 	}
 	for queue, id := range newest {
-		found, _, err := engine.Messages(t.Context(), posthaste.MessageFilter{Queue: queue, Limit: 1})
+		found, err := engine.Messages(t.Context(), posthaste.MessageFilter{Queue: queue, Limit: 1})
 		if err != nil {
 			t.Fatalf("the messages of queue %s: %v", queue, err)
 		}
-		if newestOf(found) != id {
+		if newestOf(found.Items) != id {
 			return "", false
 		}
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 // onMemory runs a test on the engine in memory, in virtual time.
-func onMemory(t *testing.T, test func(t *testing.T, engine posthaste.Engine)) {
+func onMemory(t *testing.T, test func(t *testing.T, engine posthaste.Store)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { test(t, Memory()) })
 }
@@ -36,7 +36,7 @@ func must(t *testing.T, err error) {
 func quiet() worker.Config { return worker.Config{Logger: slog.New(slog.DiscardHandler)} }
 
 func TestDrain(t *testing.T) {
-	onMemory(t, func(t *testing.T, engine posthaste.Engine) {
+	onMemory(t, func(t *testing.T, engine posthaste.Store) {
 		drained(t, engine)
 		for i, payload := range Payloads[int](t, engine, "first") {
 			if payload != i {
@@ -48,11 +48,11 @@ func TestDrain(t *testing.T) {
 
 // drained checks that Drain handles waiting messages, those that their handlers send and those
 // that fail, but none that is scheduled for later.
-func drained(t *testing.T, engine posthaste.Engine) {
+func drained(t *testing.T, engine posthaste.Store) {
 	ctx := t.Context()
 	quick := posthaste.QueueOptions{MaxAttempts: 3, BackoffBase: time.Millisecond, BackoffMax: time.Millisecond}
 	for _, q := range []string{"first", "second"} {
-		must(t, engine.QueueCreate(ctx, q, quick))
+		must(t, engine.CreateQueue(ctx, q, quick))
 	}
 	messages := make([]posthaste.Message, 1200) // more than one page
 	for i := range messages {
@@ -113,8 +113,8 @@ func drained(t *testing.T, engine posthaste.Engine) {
 
 func TestSentTellsEverything(t *testing.T) { onMemory(t, sentTold) }
 
-func sentTold(t *testing.T, engine posthaste.Engine) {
-	must(t, engine.QueueCreate(t.Context(), "q", posthaste.QueueOptions{}))
+func sentTold(t *testing.T, engine posthaste.Store) {
+	must(t, engine.CreateQueue(t.Context(), "q", posthaste.QueueOptions{}))
 	if sent := Sent(t, engine, "q"); len(sent) != 0 {
 		t.Errorf("sent are %v", sent)
 	}
@@ -169,8 +169,8 @@ func fails(t *testing.T, f func(t testing.TB)) string {
 }
 
 func TestDrainTellsWhatIsLeft(t *testing.T) {
-	onMemory(t, func(t *testing.T, engine posthaste.Engine) {
-		must(t, engine.QueueCreate(t.Context(), "q", posthaste.QueueOptions{}))
+	onMemory(t, func(t *testing.T, engine posthaste.Store) {
+		must(t, engine.CreateQueue(t.Context(), "q", posthaste.QueueOptions{}))
 		_, err := engine.Send(t.Context(), posthaste.Message{Queue: "q", Payload: 1})
 		must(t, err)
 		w := worker.New(engine, quiet())
@@ -193,7 +193,7 @@ func TestDrainTellsWhatIsLeft(t *testing.T) {
 func TestWhatCannotRunIsTold(t *testing.T) {
 	t.Parallel()
 	engine := Memory()
-	must(t, engine.QueueCreate(t.Context(), "q", posthaste.QueueOptions{}))
+	must(t, engine.CreateQueue(t.Context(), "q", posthaste.QueueOptions{}))
 	_, err := engine.Send(t.Context(), posthaste.Message{Queue: "q", Payload: "x"})
 	must(t, err)
 	w := worker.New(engine, worker.Config{Concurrency: -1})

@@ -19,7 +19,7 @@ type record struct {
 	Details json.RawMessage     `json:"details,omitempty"`
 }
 
-// record records actions after they were done. In a cluster, the queue and the list are in
+// record records actions of the context's actor after they were done. In a cluster, the queue and the list are in
 // different slots. A process that is killed in between has changed the queue without a record.
 func (e *Engine) record(ctx context.Context, actions ...record) error {
 	if len(actions) == 0 {
@@ -27,7 +27,7 @@ func (e *Engine) record(ctx context.Context, actions ...record) error {
 	}
 	var args arguments
 	for _, a := range actions {
-		a.By = cmp.Or(a.By, "redis")
+		a.By = cmp.Or(posthaste.ActorOf(ctx), "redis")
 		text, err := json.Marshal(a)
 		if err != nil {
 			return err
@@ -38,7 +38,7 @@ func (e *Engine) record(ctx context.Context, actions ...record) error {
 	return err
 }
 
-// Actions implements [posthaste.Admin]. Redis keeps the last 10,000 actions.
+// Actions implements [posthaste.Observer]. Redis keeps the last 10,000 actions.
 func (e *Engine) Actions(ctx context.Context, f posthaste.ActionFilter) ([]posthaste.Action, error) {
 	limit, err := limited(f.Limit, "actions")
 	if err != nil {

@@ -64,7 +64,7 @@ func (b *books) send(n int, delay time.Duration) ([]posthaste.MessageID, error) 
 	answer := history.Event{Kind: history.Sent, Token: token, IDs: ids, Note: string(posthaste.CodeOf(err))}
 	switch {
 	case err == nil:
-	case posthaste.CodeOf(err) == posthaste.OutcomeUnsure:
+	case posthaste.CodeOf(err) == posthaste.CodeOutcomeUnknown:
 		answer.Kind = unsure
 	default:
 		answer.Kind = refused
@@ -85,19 +85,19 @@ func (b *books) handle(d posthaste.RawDelivery, f func()) {
 
 // recorded is an engine that records what it hands out and what of it is settled.
 type recorded struct {
-	posthaste.Engine
+	posthaste.Store
 	b        *books
 	mu       sync.Mutex
 	messages map[posthaste.DeliveryID]posthaste.MessageID
 }
 
 func (b *books) engine() *recorded {
-	return &recorded{Engine: b.e, b: b, messages: map[posthaste.DeliveryID]posthaste.MessageID{}}
+	return &recorded{Store: b.e, b: b, messages: map[posthaste.DeliveryID]posthaste.MessageID{}}
 }
 
 func (r *recorded) Claim(ctx context.Context, c posthaste.ClaimRequest) (posthaste.ClaimReply, error) {
 	begun := history.Now()
-	reply, err := r.Engine.Claim(ctx, c)
+	reply, err := r.Store.Claim(ctx, c)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, d := range reply.Deliveries {
@@ -109,11 +109,11 @@ func (r *recorded) Claim(ctx context.Context, c posthaste.ClaimRequest) (posthas
 
 func (r *recorded) Settle(ctx context.Context, all []posthaste.Settlement) ([]posthaste.SettleResult, error) {
 	begun := history.Now()
-	results, err := r.Engine.Settle(ctx, all)
+	results, err := r.Store.Settle(ctx, all)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, result := range results {
-		if result.Settled && result.Outcome == posthaste.Done {
+		if result.Settled && result.Outcome == posthaste.OutcomeDone {
 			r.b.claims.Record(history.Event{Kind: takenDone, ID: r.messages[result.Delivery], Took: history.Now() - begun})
 		}
 	}
@@ -187,17 +187,17 @@ func (b *books) close() {
 	b.t.Helper()
 	ctx := b.t.Context()
 	for before := posthaste.MessageID(0); ; {
-		page, _, err := b.e.Messages(ctx, posthaste.MessageFilter{Queue: jobs, Before: before, Limit: 1000})
+		page, err := b.e.Messages(ctx, posthaste.MessageFilter{Queue: jobs, Before: before, Limit: 1000})
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		for _, m := range page {
+		for _, m := range page.Items {
 			e := history.Event{Kind: kept, ID: m.ID, Note: string(m.Subscriptions[0].State)}
 			e.Token, e.Part = parsed(m.Headers)
 			b.marks.Record(e)
 			before = m.ID
 		}
-		if len(page) == 0 {
+		if len(page.Items) == 0 {
 			break
 		}
 	}

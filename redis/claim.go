@@ -33,7 +33,7 @@ func claiming(q *queue) script {
 	return claimScript
 }
 
-// Claim implements [posthaste.Claims]. It hands out at most 1,000 messages.
+// Claim implements [posthaste.Engine]. It hands out at most 1,000 messages.
 func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (reply posthaste.ClaimReply, err error) {
 	reply.NextDue = -1
 	e.pacer.Served(req.QueueRef)
@@ -74,7 +74,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (reply p
 	}
 }
 
-// Receive implements [posthaste.Claims].
+// Receive implements [posthaste.Engine].
 func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (reply posthaste.ReceiveReply, err error) {
 	reply.NextDue = -1
 	e.pacer.Served(req.QueueRef)
@@ -191,7 +191,7 @@ func (q *queue) delivery(delivery, message, text, packedState, due string) (d po
 	return d, nil
 }
 
-// Unsettled implements [posthaste.Claims].
+// Unsettled implements [posthaste.Engine].
 func (e *Engine) Unsettled(ctx context.Context, worker posthaste.WorkerID, upTo int64) ([]posthaste.DeliveryID, error) {
 	if _, err := e.stands(ctx, "look", worker); err != nil {
 		return nil, err

@@ -24,10 +24,10 @@ func TestClockSetBackIsTold(t *testing.T) {
 		t.Helper()
 		told := 0
 		for range 3 {
-			if _, err := e.Rescue(t.Context()); err != nil { // tells nobody
+			if _, err := e.Maintain(t.Context(), posthaste.UpkeepRescue); err != nil { // tells nobody
 				t.Fatal(err)
 			}
-			reply, err := e.Maintain(t.Context())
+			reply, err := e.Maintain(t.Context(), posthaste.UpkeepSpace)
 			if err != nil {
 				t.Fatal(err)
 			}

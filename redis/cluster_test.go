@@ -102,7 +102,7 @@ func TestEngineInCluster(t *testing.T) {
 	t.Cleanup(func() { client.Close() })
 	url := "redis://" + addresses[0] + "?cluster=true&addr=" + addresses[1]
 	can := enginetest.Capabilities{NoSendAcross: true, NoMaxLag: true}
-	enginetest.RunWith(t, can, func(t *testing.T) posthaste.Engine {
+	enginetest.RunWith(t, can, func(t *testing.T) posthaste.Store {
 		e, err := Open(t.Context(), url, WithPrefix(fmt.Sprintf("cluster%d", prefixes.Add(1))))
 		if err != nil {
 			t.Fatal(err)
@@ -110,7 +110,7 @@ func TestEngineInCluster(t *testing.T) {
 		t.Cleanup(e.Close)
 		return e
 	})
-	lazy, err := Open(t.Context(), url, WithPrefix("lazy"), Lazily())
+	lazy, err := Open(t.Context(), url, WithPrefix("lazy"), WithLazyConnect())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,17 +124,17 @@ func TestEngineInCluster(t *testing.T) {
 	for i, address := range addresses {
 		e, err := Open(t.Context(), "redis://"+address, WithPrefix("alone"))
 		for n := 0; err == nil && n < 100; n++ { // the one that has the registry
-			err = e.QueueCreate(t.Context(), fmt.Sprintf("q%d", n), posthaste.QueueOptions{})
+			err = e.CreateQueue(t.Context(), fmt.Sprintf("q%d", n), posthaste.QueueOptions{})
 		}
 		var said *posthaste.Error
-		if !errors.As(err, &said) || said.Code != posthaste.Unsupported || !strings.Contains(said.Hint, "cluster=true") {
+		if !errors.As(err, &said) || said.Code != posthaste.CodeUnsupported || !strings.Contains(said.Hint, "cluster=true") {
 			t.Errorf("server %d of the cluster by itself: %v", i, err)
 		}
 		if e != nil {
 			e.Close()
 		}
 		e, err = Open(t.Context(), "redis://"+address+"/1", WithPrefix("alone"))
-		if said := wantRefused(t, "a number of a database in a cluster", e, err, posthaste.Unsupported); !strings.Contains(said.Hint, "cluster=true") {
+		if said := wantRefused(t, "a number of a database in a cluster", e, err, posthaste.CodeUnsupported); !strings.Contains(said.Hint, "cluster=true") {
 			t.Errorf("a number of a database in a cluster: %v", said)
 		}
 	}
@@ -146,20 +146,20 @@ func TestEngineInCluster(t *testing.T) {
 		t.Error("a client of a cluster is taken for one of one Redis")
 	}
 	for _, name := range []string{"a", "b"} {
-		if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {
+		if err := e.CreateQueue(t.Context(), name, posthaste.QueueOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := e.Send(t.Context(), posthaste.Message{Queue: "a"}, posthaste.Message{Queue: "b"}); posthaste.CodeOf(err) != posthaste.Unsupported {
+	if _, err := e.Send(t.Context(), posthaste.Message{Queue: "a"}, posthaste.Message{Queue: "b"}); posthaste.CodeOf(err) != posthaste.CodeUnsupported {
 		t.Errorf("sending to two queues: %v", err)
 	}
 	// A key that was used for one queue is refused for another, which is in another slot.
 	request := posthaste.Idempotency{Scope: "s", Key: "k", Digest: []byte("a"), Window: time.Hour}
-	if _, err := e.SendIdempotent(t.Context(), request, posthaste.Message{Queue: "a"}); err != nil {
+	if _, err := e.SendOnce(t.Context(), request, posthaste.Message{Queue: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	request.Digest = []byte("b")
-	if _, err := e.SendIdempotent(t.Context(), request, posthaste.Message{Queue: "b"}); posthaste.CodeOf(err) != posthaste.KeyReused {
+	if _, err := e.SendOnce(t.Context(), request, posthaste.Message{Queue: "b"}); posthaste.CodeOf(err) != posthaste.CodeKeyReused {
 		t.Errorf("the same key for another queue: %v", err)
 	}
 }
@@ -184,7 +184,7 @@ func TestEveryMasterIsLookedAt(t *testing.T) {
 	for i, m := range all {
 		set(m, "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru", "appendonly", "no")
 		e, err := New(t.Context(), client, WithPrefix(fmt.Sprint("evicted", i)))
-		if said := wantRefused(t, m.Address(), e, err, posthaste.Unsupported); !strings.Contains(said.Message, m.Address()) {
+		if said := wantRefused(t, m.Address(), e, err, posthaste.CodeUnsupported); !strings.Contains(said.Message, m.Address()) {
 			t.Errorf("%v does not name %s", said, m.Address())
 		}
 		found, err := before.Doctor(t.Context())
@@ -229,7 +229,7 @@ func TestPermissionsInCluster(t *testing.T) {
 		return c
 	}
 	e, err := New(t.Context(), as("poor"))
-	wantRefused(t, "without CLUSTER SLOTS", e, err, posthaste.Denied)
+	wantRefused(t, "without CLUSTER SLOTS", e, err, posthaste.CodeDenied)
 	if e, err = New(t.Context(), as("app")); err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func TestRescueWithoutAMaster(t *testing.T) {
 	e := onCluster(t, all)
 	registry, queues := oneOnEach(t, e, all)
 	for _, name := range queues {
-		if err := e.QueueSubscribe(t.Context(), "ada", name, "other", posthaste.SubscriptionOptions{}); err != nil {
+		if err := e.Subscribe(posthaste.WithActor(t.Context(), "ada"), name, "other", posthaste.SubscriptionOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -283,19 +283,19 @@ func TestRescueWithoutAMaster(t *testing.T) {
 	all[away].Kill()
 	for what, one := range map[string]*Engine{"known queues": e, "queues to be read": onCluster(t, []*node{all[registry], all[(registry+2)%3]})} {
 		held, err := one.Unsettled(t.Context(), lives, 10)
-		if len(held) != 2 || posthaste.CodeOf(err) != posthaste.Unavailable {
+		if len(held) != 2 || posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 			t.Errorf("%s: the living worker holds %v: %v; want its two, and what could not be looked at", what, held, err)
 		}
 	}
-	n, err := e.Rescue(t.Context())
-	if n != 2 || posthaste.CodeOf(err) != posthaste.Unavailable {
-		t.Errorf("%d were rescued: %v; want 2, and what could not be looked at", n, err)
+	n, err := e.Maintain(t.Context(), posthaste.UpkeepRescue)
+	if n.Rescued != 2 || posthaste.CodeOf(err) != posthaste.CodeUnavailable {
+		t.Errorf("%d were rescued: %v; want 2, and what could not be looked at", n.Rescued, err)
 	}
-	if err := e.Unregister(t.Context(), leaves); posthaste.CodeOf(err) != posthaste.Unavailable {
+	if err := e.Unregister(t.Context(), leaves); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 		t.Errorf("unregistered: %v", err)
 	}
-	if n, _ = e.Rescue(t.Context()); n != 2 {
-		t.Errorf("%d of who left were rescued, want 2", n)
+	if n, _ = e.Maintain(t.Context(), posthaste.UpkeepRescue); n.Rescued != 2 {
+		t.Errorf("%d of who left were rescued, want 2", n.Rescued)
 	}
 	if _, err := e.Send(t.Context(), posthaste.Message{Queue: name}); err != nil {
 		t.Errorf("sending beside it: %v", err)
@@ -317,7 +317,7 @@ func oneOnEach(t *testing.T, e *Engine, all []*node) (registry int, queues map[i
 			continue
 		}
 		queues[on] = name
-		if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {
+		if err := e.CreateQueue(t.Context(), name, posthaste.QueueOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -335,7 +335,7 @@ func TestTicksWithoutAMaster(t *testing.T) {
 	for i, name := range []string{queues[away], queues[registry], queues[(registry+2)%3]} {
 		for n := range 5 {
 			s := posthaste.Schedule{Name: fmt.Sprint(i, "-", n), Spec: "every 1 second", CatchUp: posthaste.CatchUpOnce, Message: posthaste.Message{Queue: name, Payload: 1}}
-			if _, err := e.SchedulePut(t.Context(), s); err != nil {
+			if _, err := e.PutSchedule(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -354,9 +354,9 @@ func TestTicksWithoutAMaster(t *testing.T) {
 	})
 	told := false
 	for i := 0; ; i++ {
-		reply, err := e.Tick(t.Context())
-		told = told || posthaste.CodeOf(err) == posthaste.Unavailable
-		if reply.Sent >= 10 || i == 20 {
+		reply, err := e.Maintain(t.Context(), posthaste.UpkeepTicks)
+		told = told || posthaste.CodeOf(err) == posthaste.CodeUnavailable
+		if reply.TicksSent >= 10 || i == 20 {
 			break
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -365,15 +365,15 @@ func TestTicksWithoutAMaster(t *testing.T) {
 		until(t, "others are sent", func() bool { return depth(name) >= 5 })
 	}
 	until(t, "it is told that some are not", func() bool {
-		_, err := e.Tick(t.Context())
-		told = told || posthaste.CodeOf(err) == posthaste.Unavailable
+		_, err := e.Maintain(t.Context(), posthaste.UpkeepTicks)
+		told = told || posthaste.CodeOf(err) == posthaste.CodeUnavailable
 		return told
 	})
 	if err := all[away].Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "what they missed is sent", func() bool {
-		_, _ = e.Tick(t.Context())
+		_, _ = e.Maintain(t.Context(), posthaste.UpkeepTicks)
 		return depth(queues[away]) >= 5
 	})
 }
@@ -394,13 +394,13 @@ func TestTicksWithAMasterThatHangs(t *testing.T) {
 			continue
 		}
 		hangs = append(hangs, name)
-		if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {
+		if err := e.CreateQueue(t.Context(), name, posthaste.QueueOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i, name := range append(hangs, there) {
 		s := posthaste.Schedule{Name: fmt.Sprint(i), Spec: "every 1 second", CatchUp: posthaste.CatchUpOnce, Message: posthaste.Message{Queue: name, Payload: 1}}
-		if _, err := e.SchedulePut(t.Context(), s); err != nil {
+		if _, err := e.PutSchedule(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -416,14 +416,14 @@ func TestTicksWithAMasterThatHangs(t *testing.T) {
 		if call > 4 {
 			t.Fatal("four calls have sent nothing")
 		}
-		reply, _ := e.Tick(t.Context())
-		sent += reply.Sent
+		reply, _ := e.Maintain(t.Context(), posthaste.UpkeepTicks)
+		sent += reply.TicksSent
 	}
 	if err := all[away].client.Do(t.Context(), "client", "unpause").Err(); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "what hung is sent", func() bool {
-		_, _ = e.Tick(t.Context())
+		_, _ = e.Maintain(t.Context(), posthaste.UpkeepTicks)
 		for _, name := range hangs {
 			if infos, err := e.Queues(t.Context(), name); err != nil || infos[0].Subscriptions[0].Depth == 0 {
 				return false
@@ -440,7 +440,7 @@ func TestDeliveryOfAMasterThatIsAway(t *testing.T) {
 	e := onCluster(t, all)
 	registry, queues := oneOnEach(t, e, all)
 	away, there := (registry+1)%3, (registry+2)%3
-	if err := e.QueueSubscribe(t.Context(), "ada", queues[away], "other", posthaste.SubscriptionOptions{}); err != nil {
+	if err := e.Subscribe(posthaste.WithActor(t.Context(), "ada"), queues[away], "other", posthaste.SubscriptionOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	ref := posthaste.QueueRef{Queue: queues[away], Subscription: "other"}
@@ -460,16 +460,16 @@ func TestDeliveryOfAMasterThatIsAway(t *testing.T) {
 	if err != nil || len(reply.Deliveries) != 1 {
 		t.Fatalf("%+v: %v", reply, err)
 	}
-	if err := e.QueueDrop(t.Context(), dropped); err != nil {
+	if err := e.DropQueue(t.Context(), dropped); err != nil {
 		t.Fatal(err)
 	}
 	all[away].Kill()
 	other := onCluster(t, []*node{all[registry], all[there]})
-	results, err := other.Settle(t.Context(), []posthaste.Settlement{{Delivery: id, Outcome: posthaste.Done}})
-	if posthaste.CodeOf(err) != posthaste.Unavailable {
+	results, err := other.Settle(t.Context(), []posthaste.Settlement{{Delivery: id, Outcome: posthaste.OutcomeDone}})
+	if posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 		t.Errorf("settling it: %+v, %v; want Unavailable", results, err)
 	}
-	results, err = other.Settle(t.Context(), []posthaste.Settlement{{Delivery: reply.Deliveries[0].ID, Outcome: posthaste.Done}})
+	results, err = other.Settle(t.Context(), []posthaste.Settlement{{Delivery: reply.Deliveries[0].ID, Outcome: posthaste.OutcomeDone}})
 	if err != nil || results[0].Settled {
 		t.Errorf("settling what a dropped queue had: %+v, %v", results, err)
 	}

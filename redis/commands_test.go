@@ -119,7 +119,7 @@ func (f *fate) live(url string, gone func() bool) {
 			_, err := e.Settle(ctx, all)
 			if err == nil {
 				for i, d := range held {
-					f.ended[of(d)] = f.ended[of(d)] || outcomes[i%len(outcomes)] == posthaste.Done
+					f.ended[of(d)] = f.ended[of(d)] || outcomes[i%len(outcomes)] == posthaste.OutcomeDone
 				}
 				held = nil
 			}
@@ -136,7 +136,7 @@ func (f *fate) live(url string, gone func() bool) {
 					held = nil
 					return nil
 				}
-				if err := settle(posthaste.Done)(); err != nil {
+				if err := settle(posthaste.OutcomeDone)(); err != nil {
 					return err
 				}
 			}
@@ -148,11 +148,11 @@ func (f *fate) live(url string, gone func() bool) {
 			return err
 		},
 		func() error {
-			return e.QueueCreate(ctx, jobs, posthaste.QueueOptions{MaxAttempts: 3, BackoffBase: time.Microsecond, BackoffMax: time.Microsecond, Retention: time.Hour})
+			return e.CreateQueue(ctx, jobs, posthaste.QueueOptions{MaxAttempts: 3, BackoffBase: time.Microsecond, BackoffMax: time.Microsecond, Retention: time.Hour})
 		},
-		func() error { return e.QueueCreate(ctx, "side", posthaste.QueueOptions{}) },
+		func() error { return e.CreateQueue(ctx, "side", posthaste.QueueOptions{}) },
 		func() error {
-			return e.QueueSubscribe(ctx, "ada", jobs, "audit", posthaste.SubscriptionOptions{From: posthaste.FromOldest})
+			return e.Subscribe(posthaste.WithActor(ctx, "ada"), jobs, "audit", posthaste.SubscriptionOptions{From: posthaste.FromOldest})
 		},
 		send(messages("a", "b", "c", "d", "e", "f")),
 		func() error {
@@ -160,7 +160,7 @@ func (f *fate) live(url string, gone func() bool) {
 			for i := range all {
 				all[i].DedupeKey, all[i].DedupeWindow = "", 0
 			}
-			ids, err := e.SendIdempotent(ctx, posthaste.Idempotency{Key: "gh", Digest: []byte("gh"), Window: time.Hour}, all...)
+			ids, err := e.SendOnce(ctx, posthaste.Idempotency{Key: "gh", Digest: []byte("gh"), Window: time.Hour}, all...)
 			if err == nil {
 				f.sent(ids, all)
 			}
@@ -174,7 +174,7 @@ func (f *fate) live(url string, gone func() bool) {
 		func() error { // by itself it must not be sent again where that is unsure
 			m := posthaste.Message{Queue: jobs, Kind: fmt.Sprint("plain", f.lives), Payload: 1}
 			ids, err := e.Send(ctx, m)
-			if posthaste.CodeOf(err) == posthaste.OutcomeUnsure {
+			if posthaste.CodeOf(err) == posthaste.CodeOutcomeUnknown {
 				f.unsure[m.Kind] = true
 				return nil
 			}
@@ -192,7 +192,7 @@ func (f *fate) live(url string, gone func() bool) {
 			_, err := e.Heartbeat(ctx, posthaste.Heartbeat{Worker: w, Queues: []posthaste.QueueRef{{Queue: jobs}}})
 			return err
 		},
-		settle(posthaste.Done, posthaste.Retried, posthaste.Dead, posthaste.Released),
+		settle(posthaste.OutcomeDone, posthaste.OutcomeRetried, posthaste.OutcomeDead, posthaste.OutcomeReleased),
 		func() error {
 			left, err := e.Unsettled(ctx, w, number)
 			if err == nil && len(left) > 0 {
@@ -201,9 +201,9 @@ func (f *fate) live(url string, gone func() bool) {
 			return err
 		},
 		func() error {
-			dead, _, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{Queue: jobs})
-			for _, d := range dead {
-				if _, err := e.Replay(ctx, "ada", d.ID); err != nil {
+			dead, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{Queue: jobs})
+			for _, d := range dead.Items {
+				if _, err := e.Replay(posthaste.WithActor(ctx, "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{d.ID}}); err != nil {
 					return err
 				}
 			}
@@ -211,7 +211,7 @@ func (f *fate) live(url string, gone func() bool) {
 		},
 		func() error {
 			f.back["f"] = true
-			were, err := e.Cancel(ctx, "ada", f.ids["f"])
+			were, err := e.Cancel(posthaste.WithActor(ctx, "ada"), f.ids["f"])
 			for _, w := range were {
 				if w.InTime {
 					f.ended[w.Subscription+" f"] = true
@@ -220,12 +220,14 @@ func (f *fate) live(url string, gone func() bool) {
 			return err
 		},
 		func() error {
-			_, err := e.Reschedule(ctx, "ada", f.ids["due"], time.UnixMilli(1))
+			_, err := e.Reschedule(posthaste.WithActor(ctx, "ada"), f.ids["due"], time.UnixMilli(1))
 			return err
 		},
-		func() error { return e.QueuePause(ctx, "ada", jobs) },
-		func() error { return e.QueueResume(ctx, "ada", jobs) },
-		func() error { return e.QueueLimit(ctx, "ada", jobs, posthaste.QueueLimits{Concurrency: 100}) },
+		func() error { return e.Pause(posthaste.WithActor(ctx, "ada"), posthaste.OfQueue(jobs)) },
+		func() error { return e.Resume(posthaste.WithActor(ctx, "ada"), posthaste.OfQueue(jobs)) },
+		func() error {
+			return e.UpdateQueue(posthaste.WithActor(ctx, "ada"), jobs, posthaste.QueueUpdate{Limits: &posthaste.QueueLimits{Concurrency: 100}})
+		},
 		func() error {
 			reply, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 2, Lease: time.Hour})
 			if held = reply.Deliveries; err == nil {
@@ -237,7 +239,7 @@ func (f *fate) live(url string, gone func() bool) {
 			if len(held) == 0 {
 				return nil
 			}
-			return settle(posthaste.Done)()
+			return settle(posthaste.OutcomeDone)()
 		},
 		func() error { held = nil; return nil },
 		drain(""),
@@ -245,7 +247,7 @@ func (f *fate) live(url string, gone func() bool) {
 		send(messages("p", "q")),
 		func() error {
 			f.back["p"], f.back["q"] = true, true
-			_, err := e.QueuePurge(ctx, "ada", jobs)
+			_, err := e.PurgeQueue(posthaste.WithActor(ctx, "ada"), jobs)
 			if err == nil {
 				for _, kind := range []string{"p", "q"} {
 					f.ended["default "+kind], f.ended["audit "+kind] = true, true
@@ -259,10 +261,10 @@ func (f *fate) live(url string, gone func() bool) {
 					delete(f.ended, name)
 				}
 			}
-			return ignore(e.QueueUnsubscribe(ctx, "ada", jobs, "audit"), posthaste.NotFound)
+			return ignore(e.Unsubscribe(posthaste.WithActor(ctx, "ada"), jobs, "audit"), posthaste.CodeNotFound)
 		},
 		func() error { return e.Unregister(ctx, w) },
-		func() error { return ignore(e.QueueDrop(ctx, "side"), posthaste.NotFound) },
+		func() error { return ignore(e.DropQueue(ctx, "side"), posthaste.CodeNotFound) },
 	}
 	for i, step := range steps {
 		for tries := 0; ; tries++ {
@@ -273,7 +275,7 @@ func (f *fate) live(url string, gone func() bool) {
 			if err == nil {
 				break
 			}
-			if code := posthaste.CodeOf(err); code != posthaste.Unavailable && code != posthaste.OutcomeUnsure || tries > 5 {
+			if code := posthaste.CodeOf(err); code != posthaste.CodeUnavailable && code != posthaste.CodeOutcomeUnknown || tries > 5 {
 				f.broke("step %d, try %d: %v", i, tries, err)
 				return
 			}
@@ -319,7 +321,7 @@ func (f *fate) judge() {
 	t.Helper()
 	for begun, stuck := time.Now(), 0; ; time.Sleep(time.Millisecond) {
 		f.lose() // what was received and never told
-		if _, err := e.Maintain(t.Context()); err != nil {
+		if _, err := e.Maintain(t.Context(), posthaste.UpkeepSpace); err != nil {
 			t.Fatal(err)
 		}
 		infos, err := e.Queues(t.Context(), jobs)
@@ -357,12 +359,12 @@ func (f *fate) judge() {
 			return
 		}
 	}
-	all, _, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: jobs, Limit: 1000})
+	all, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: jobs, Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
 	times := map[string]int{}
-	for _, m := range all {
+	for _, m := range all.Items {
 		if f.back[m.Kind] && m.ID != f.ids[m.Kind] && m.Subscriptions[0].State == posthaste.StateCancelled {
 			continue // another of its key was sent since
 		}

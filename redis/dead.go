@@ -39,25 +39,25 @@ func (t *told) deadLetter(s posthaste.MessageState) posthaste.DeadLetter {
 		Terms: t.Terms, ContentType: t.ContentType, Payload: t.Payload, CreatedAt: t.CreatedAt, ErasedAt: t.ErasedAt, DiedAt: last.EndedAt, Error: last.Error, Attempts: s.Attempts}
 }
 
-// DeadLetters implements [posthaste.Admin]. It looks at up to 10,000 dead letters of each
+// DeadLetters implements [posthaste.MessageAdmin]. It looks at up to 10,000 dead letters of each
 // queue. If one message has more dead letters than the limit, it returns them all.
-func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) (found []posthaste.DeadLetter, cutAt posthaste.MessageID, err error) {
+func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) (page posthaste.Page[posthaste.DeadLetter], err error) {
 	limit, err := limited(f.Limit, "dead letters")
 	if err != nil {
-		return nil, 0, err
+		return page, err
 	}
 	if f.Subscription != "" {
 		if f.Queue == "" {
-			return nil, 0, posthaste.Invalidf("subscription", "a subscription is one of a queue, and no queue is given")
+			return page, posthaste.Invalidf("subscription", "a subscription is one of a queue, and no queue is given")
 		}
 		if _, err := e.registry.find(ctx, posthaste.QueueRef{Queue: f.Queue, Subscription: f.Subscription}); err != nil {
-			return nil, 0, err
+			return page, err
 		}
 	}
 	var byID map[string][]string
 	if f.IDs != nil {
 		if byID, err = e.places(ctx, f.IDs); err != nil {
-			return nil, 0, err
+			return page, err
 		}
 	}
 	all, cutAt, err := e.search(ctx, f.Queue, limit, f.Before, func(name string) pages {
@@ -76,31 +76,49 @@ func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) 
 	}, func(t *told) bool { return len(t.deadLetters(&f)) > 0 })
 	for i, t := range all {
 		some := t.deadLetters(&f)
-		if len(found)+len(some) > limit && i > 0 { // keep those of one message together
-			return found, all[i-1].ID, err
+		if len(page.Items)+len(some) > limit && i > 0 { // keep those of one message together
+			page.Next = all[i-1].ID
+			return page, err
 		}
-		found = append(found, some...)
+		page.Items = append(page.Items, some...)
 	}
-	return found, cutAt, err
+	return posthaste.NewPage(page.Items, limit, cutAt, func(d *posthaste.DeadLetter) posthaste.MessageID { return d.ID }), err
 }
 
-// Replay implements [posthaste.Admin].
-func (e *Engine) Replay(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
-	return e.buryThese(ctx, by, "replay", ids)
+// Replay implements [posthaste.MessageAdmin]. It runs one script per 200 dead letters of a
+// queue.
+func (e *Engine) Replay(ctx context.Context, f posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error) {
+	return e.buryChosen(ctx, "replay", f)
 }
 
-// Discard implements [posthaste.Admin].
-func (e *Engine) Discard(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
-	return e.buryThese(ctx, by, "discard", ids)
+// Discard implements [posthaste.MessageAdmin], like Replay.
+func (e *Engine) Discard(ctx context.Context, f posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error) {
+	return e.buryChosen(ctx, "discard", f)
 }
 
-func (e *Engine) buryThese(ctx context.Context, by, action string, ids []posthaste.MessageID) ([]posthaste.MessageID, error) {
-	were, err := e.bury(ctx, by, action, ids, nil)
-	if err == nil && len(ids) > 0 && len(were) == 0 {
-		return nil, &posthaste.Error{Code: posthaste.NotFound, Field: "message_ids", Hint: "DeadLetters lists them, Actions tells who replayed or discarded one",
-			Message: noDeadLetters(ids)}
+func (e *Engine) buryChosen(ctx context.Context, action string, f posthaste.DeadLetterFilter) (page posthaste.Page[posthaste.MessageID], err error) {
+	if err := f.CheckChoice(); err != nil {
+		return page, err
 	}
-	return were, err
+	if len(f.IDs) > 0 {
+		page.Items, err = e.bury(ctx, action, f.IDs, nil)
+		if err == nil && len(page.Items) == 0 {
+			err = &posthaste.Error{Code: posthaste.CodeNotFound, Field: "message_ids", Hint: "DeadLetters lists them, Actions tells who replayed or discarded one",
+				Message: noDeadLetters(f.IDs)}
+		}
+		return page, err
+	}
+	found, err := e.DeadLetters(ctx, f)
+	if err != nil {
+		return page, err
+	}
+	ids, only := make([]posthaste.MessageID, len(found.Items)), map[dying]bool{}
+	for i, d := range found.Items {
+		ids[i], only[dying{d.Queue, d.Subscription, place(int64(d.ID))}] = d.ID, true
+	}
+	page.Next = found.Next
+	page.Items, err = e.bury(ctx, action, ids, only)
+	return page, err
 }
 
 // noDeadLetters is an error text with the first of the ids.
@@ -123,7 +141,7 @@ type dying struct{ queue, subscription, place string }
 
 // bury replays or discards the dead letters of messages, or only those that are in only, if
 // that is not nil.
-func (e *Engine) bury(ctx context.Context, by, action string, ids []posthaste.MessageID, only map[dying]bool) (were []posthaste.MessageID, err error) {
+func (e *Engine) bury(ctx context.Context, action string, ids []posthaste.MessageID, only map[dying]bool) (were []posthaste.MessageID, err error) {
 	byName, err := e.places(ctx, ids)
 	if err != nil {
 		return nil, err
@@ -157,7 +175,7 @@ func (e *Engine) bury(ctx context.Context, by, action string, ids []posthaste.Me
 					if q.born == nil {
 						details = []byte(`{"subscription":0}`)
 					}
-					actions = append(actions, record{By: by, Action: action, Queue: name, Message: posthaste.MessageID(n), Details: details})
+					actions = append(actions, record{Action: action, Queue: name, Message: posthaste.MessageID(n), Details: details})
 				}
 				return e.record(ctx, actions...)
 			})
@@ -167,38 +185,4 @@ func (e *Engine) bury(ctx context.Context, by, action string, ids []posthaste.Me
 		}
 	}
 	return slices.Compact(slices.Sorted(slices.Values(were))), nil
-}
-
-// ReplayMatching implements [posthaste.Admin]. It runs one script per 200 dead letters of a
-// queue.
-func (e *Engine) ReplayMatching(ctx context.Context, by string, f posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error) {
-	return e.buryMatching(ctx, by, "replay", f)
-}
-
-// DiscardMatching implements [posthaste.Admin], like ReplayMatching.
-func (e *Engine) DiscardMatching(ctx context.Context, by string, f posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error) {
-	return e.buryMatching(ctx, by, "discard", f)
-}
-
-func (e *Engine) buryMatching(ctx context.Context, by, action string, f posthaste.DeadLetterFilter) (were []posthaste.MessageID, next posthaste.MessageID, err error) {
-	if err := f.CheckChoice(); err != nil {
-		return nil, 0, err
-	}
-	limit, err := limited(f.Limit, "dead letters")
-	if err != nil {
-		return nil, 0, err
-	}
-	found, cutAt, err := e.DeadLetters(ctx, f)
-	if err != nil {
-		return nil, 0, err
-	}
-	ids, only := make([]posthaste.MessageID, len(found)), map[dying]bool{}
-	for i, d := range found {
-		ids[i], only[dying{d.Queue, d.Subscription, place(int64(d.ID))}] = d.ID, true
-	}
-	if next = cutAt; len(found) >= limit { // or more, if one message has more
-		next = ids[len(ids)-1]
-	}
-	were, err = e.bury(ctx, by, action, ids, only)
-	return were, next, err
 }

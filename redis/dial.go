@@ -29,7 +29,7 @@ func dial(address string) (goredis.UniversalClient, error) {
 	}
 	if of {
 		if u.Path != "" && u.Path != "/" && u.Path != "/0" {
-			return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "a Redis cluster has no numbered databases", Hint: "leave out the path of the URL"}
+			return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: "a Redis cluster has no numbered databases", Hint: "leave out the path of the URL"}
 		}
 		o, err := goredis.ParseClusterURL(u.String())
 		if err != nil {
@@ -80,13 +80,13 @@ func clusterOf(u *url.URL) (bool, error) {
 		u.RawQuery = q.Encode()
 		return true, nil
 	}
-	return false, &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: `the parameter cluster of a Redis URL must be "true" or left out`,
+	return false, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: `the parameter cluster of a Redis URL must be "true" or left out`,
 		Hint: "use a URL like redis://user:password@host:6379?cluster=true&addr=host2:6379"}
 }
 
 // noURL rejects a URL. It leaves out the cause, which may hold the password.
 func noURL() error {
-	return &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "this is not the URL of a Redis server",
+	return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: "this is not the URL of a Redis server",
 		Hint: "use a URL like redis://user:password@host:6379/0, and for a cluster like redis://user:password@host:6379?cluster=true&addr=host2:6379"}
 }
 
@@ -94,7 +94,7 @@ func noURL() error {
 // drop of a queue would make the client create its keys again, and send messages to a queue
 // that the registry does not list.
 func stale(field string) error {
-	return &posthaste.Error{Code: posthaste.Unsupported, Field: field, Message: "this client of a cluster reads from replicas, whose answers may be stale",
+	return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: field, Message: "this client of a cluster reads from replicas, whose answers may be stale",
 		Hint: "make it without ReadOnly, RouteByLatency and RouteRandomly"}
 }
 

@@ -26,7 +26,7 @@ const (
 	clockSkew = 2 * time.Second
 )
 
-// Doctor implements [posthaste.Admin].
+// Doctor implements [posthaste.Observer].
 func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
 	var found []posthaste.Finding
 	err := e.masters(ctx, e.client, func(ctx context.Context, c goredis.Cmdable) error {
@@ -37,7 +37,7 @@ func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
 			if some = examined(about); e.cluster {
 				some = append(some, unguarded(about)...)
 			}
-		case e.cluster && posthaste.CodeOf(err) == posthaste.Unavailable:
+		case e.cluster && posthaste.CodeOf(err) == posthaste.CodeUnavailable:
 			some = []posthaste.Finding{{Check: "connection", Fault: true, Message: err.Error(), Hint: "start it; its queues stop until it is back or a replica has taken its place"}}
 		default:
 			return err
@@ -165,7 +165,7 @@ func doctorWorkers(workers []registeredWorker, now time.Time) (found []posthaste
 func (e *Engine) doctorBehind(ctx context.Context, all map[string]*queue) (found []posthaste.Finding, err error) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		q, err := e.count(ctx, name)
-		if code := posthaste.CodeOf(err); code == posthaste.NotFound || e.cluster && code == posthaste.Unavailable {
+		if code := posthaste.CodeOf(err); code == posthaste.CodeNotFound || e.cluster && code == posthaste.CodeUnavailable {
 			continue // dropped since; or its server is unreachable, which is a finding of its own
 		}
 		if err != nil {
@@ -237,4 +237,10 @@ func (e *Engine) doctorSchedules(ctx context.Context) (found []posthaste.Finding
 		}
 	}
 	return found, err
+}
+
+// Capabilities implements [posthaste.Observer].
+func (e *Engine) Capabilities() posthaste.Capabilities {
+	return posthaste.Capabilities{Subscriptions: true, Limits: true, Ordered: true, AtMostOnce: true, SendAcross: !e.cluster, Idempotency: true,
+		Attempts: true, Search: true, Withdrawal: true, Schedules: true, Tokens: true}
 }

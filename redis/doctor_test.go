@@ -78,7 +78,7 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	finds("behind", false, `"default" of queue "jobs"`)
-	if err := e.QueuePause(t.Context(), "ada", jobs); err != nil {
+	if err := e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs)); err != nil {
 		t.Fatal(err)
 	}
 	finds("behind", false, "is paused")
@@ -104,7 +104,7 @@ func TestDoctor(t *testing.T) {
 	finds("heartbeats", false, "(slow) was last heard of 50m")
 	beaten(20 * time.Minute)
 	finds("workers", false, "(slow) was last heard of 1h10m")
-	if _, err := e.Rescue(t.Context()); err != nil {
+	if _, err := e.Maintain(t.Context(), posthaste.UpkeepRescue); err != nil {
 		t.Fatal(err)
 	}
 	if found := look(); len(found) > 0 {

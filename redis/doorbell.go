@@ -132,7 +132,7 @@ func (b *doorbell) open(ctx context.Context, queue string) (*line, error) {
 	case <-l.confirmed:
 		return l, nil
 	case <-late.C:
-		return nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "Redis did not confirm the subscription to the doorbell", Hint: "try again"}
+		return nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "Redis did not confirm the subscription to the doorbell", Hint: "try again"}
 	case <-b.closed:
 		return nil, nil
 	case <-ctx.Done():

@@ -13,16 +13,19 @@ func (e *Engine) dropKeys() []string {
 	return []string{e.keys.queues(), e.keys.schedules(), e.keys.ticks()}
 }
 
-// QueueDrop implements [posthaste.Admin].
-func (e *Engine) QueueDrop(ctx context.Context, name string) error {
+// DropQueue implements [posthaste.QueueAdmin].
+func (e *Engine) DropQueue(ctx context.Context, name string) error {
 	reply, err := dropScript.run(ctx, e.client, e.dropKeys(), arguments{{"name", name}, {"created", ""}})
 	if err == nil && reply == int64(0) {
-		return &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: "queue " + quote.Name(name) + " does not exist"}
+		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: "queue " + quote.Name(name) + " does not exist"}
 	}
 	if err == nil {
 		err = e.dropMarked(ctx, name, reply)
 	}
 	e.registry.forget(name)
+	if err == nil {
+		err = e.record(ctx, record{Action: "drop", Queue: name})
+	}
 	return readError(err)
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 )
 
-var _ posthaste.Engine = (*Engine)(nil)
+var _ posthaste.Store = (*Engine)(nil)
 
 // server is the Redis of the tests that do not hurt it.
 var server *devbroker.Redis
@@ -44,7 +44,7 @@ func open(t *testing.T, url string, options ...Option) *Engine {
 
 // Whatever a test of the suite does, nothing of it is left stranded.
 func TestEngine(t *testing.T) {
-	enginetest.RunWith(t, enginetest.Capabilities{NoMaxLag: true}, func(t *testing.T) posthaste.Engine {
+	enginetest.RunWith(t, enginetest.Capabilities{NoMaxLag: true}, func(t *testing.T) posthaste.Store {
 		e := open(t, server.URL())
 		t.Cleanup(func() {
 			if n := repairAll(t, e); n > 0 {
@@ -59,7 +59,7 @@ const jobs = "jobs"
 
 func create(t *testing.T, e *Engine, o posthaste.QueueOptions) {
 	t.Helper()
-	if err := e.QueueCreate(t.Context(), jobs, o); err != nil {
+	if err := e.CreateQueue(t.Context(), jobs, o); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -99,7 +99,7 @@ func done(t *testing.T, e *Engine, deliveries ...posthaste.RawDelivery) (settled
 	t.Helper()
 	var all []posthaste.Settlement
 	for _, d := range deliveries {
-		all = append(all, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Done})
+		all = append(all, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeDone})
 	}
 	results, err := e.Settle(t.Context(), all)
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 // eraseMost is the maximum of messages per call of Erase.
 const eraseMost = 1000
 
-// Erase implements [posthaste.Admin]. The recorded actions have only the SHA-256 of the term.
-func (e *Engine) Erase(ctx context.Context, by, term string, before posthaste.MessageID) (became []posthaste.Erasure, next posthaste.MessageID, err error) {
+// Erase implements [posthaste.MessageAdmin]. The recorded actions have only the SHA-256 of the term.
+func (e *Engine) Erase(ctx context.Context, term string, before posthaste.MessageID) (page posthaste.Page[posthaste.Erasure], err error) {
 	if term == "" {
-		return nil, 0, posthaste.Invalidf("term", "term must say whose messages are to be erased")
+		return page, posthaste.Invalidf("term", "term must say whose messages are to be erased")
 	}
 	if err := (&posthaste.Message{Queue: "any", Terms: []string{term}}).Check(); err != nil {
-		return nil, 0, err
+		return page, err
 	}
 	// Messages whose retention has ended are not found any more, but may still be stored.
 	all, err := e.registry.read(ctx)
@@ -28,20 +28,21 @@ func (e *Engine) Erase(ctx context.Context, by, term string, before posthaste.Me
 		more, err = e.expire(ctx, all)
 	}
 	if err != nil {
-		return nil, 0, err
+		return page, err
 	}
 	found, next, err := e.search(ctx, "", eraseMost, before, func(name string) pages { return e.worded(name, "", term) },
 		func(t *told) bool { return slices.Contains(t.Terms, term) })
 	if err != nil {
-		return nil, 0, err
+		return page, err
 	}
 	if len(found) == eraseMost {
 		next = found[eraseMost-1].ID
 	}
+	page.Next = next
 	details := fmt.Appendf(nil, `{"term_sha256":"%x"}`, sha256.Sum256([]byte(term)))
 	var records []record
 	if len(found) == 0 && before == 0 {
-		records = []record{{By: by, Action: "erase", Details: json.RawMessage(fmt.Sprintf(`{"term_sha256":"%x","found":0}`, sha256.Sum256([]byte(term))))}}
+		records = []record{{Action: "erase", Details: json.RawMessage(fmt.Sprintf(`{"term_sha256":"%x","found":0}`, sha256.Sum256([]byte(term))))}}
 	}
 	byQueue := map[string][]posthaste.MessageID{}
 	for _, t := range found {
@@ -61,23 +62,23 @@ func (e *Engine) Erase(ctx context.Context, by, term string, before posthaste.Me
 				return eraseScript.run(ctx, e.client, names, args)
 			})
 			if err != nil {
-				return nil, 0, writeError(err)
+				return page, writeError(err)
 			}
 			answers, err := list("erase", reply, len(some))
 			if err != nil {
-				return nil, 0, err
+				return page, err
 			}
 			for i, id := range some {
 				switch answers[i] {
 				case "pending":
-					became = append(became, posthaste.Erasure{MessageID: id, Queue: name, Pending: true})
+					page.Items = append(page.Items, posthaste.Erasure{MessageID: id, Queue: name, Pending: true})
 				case "erased":
-					became = append(became, posthaste.Erasure{MessageID: id, Queue: name})
-					records = append(records, record{By: by, Action: "erase", Queue: name, Message: id, Details: details})
+					page.Items = append(page.Items, posthaste.Erasure{MessageID: id, Queue: name})
+					records = append(records, record{Action: "erase", Queue: name, Message: id, Details: details})
 				}
 			}
 		}
 	}
-	slices.SortFunc(became, func(a, b posthaste.Erasure) int { return cmp.Compare(b.MessageID, a.MessageID) })
-	return became, next, writeError(e.record(ctx, records...))
+	slices.SortFunc(page.Items, func(a, b posthaste.Erasure) int { return cmp.Compare(b.MessageID, a.MessageID) })
+	return page, writeError(e.record(ctx, records...))
 }

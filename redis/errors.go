@@ -24,25 +24,25 @@ var refusals = []struct {
 	hint    string
 }{
 
-	{"READONLY", posthaste.ReadOnly, "this Redis is a replica and accepts no writes", "connect to the master"},
-	{"OOM", posthaste.Unavailable, "Redis is out of memory and accepts no more messages", "raise maxmemory, or let workers catch up; then send again"},
-	{"NOAUTH", posthaste.Denied, "Redis requires a password", "put the user and password into the URL"},
-	{"WRONGPASS", posthaste.Denied, "Redis rejects this user and password", "check both"},
-	{"NOPERM", posthaste.Denied, "this Redis user lacks a permission", permissionsHint},
-	{"LOADING", posthaste.Unavailable, "Redis is still loading its data", "try again"},
-	{"BUSY", posthaste.Unavailable, "Redis is busy with a script", "try again"},
-	{"MISCONF", posthaste.Unavailable, "Redis cannot write its data to disk and accepts no writes", "check its log and its disk"},
-	{"MASTERDOWN", posthaste.Unavailable, "this Redis is a replica that has lost its master", "connect to the master"},
-	{"NOREPLICAS", posthaste.Unavailable, "Redis has too few replicas to accept writes (min-replicas-to-write)", "start them, then try again"},
-	{"CLUSTERDOWN", posthaste.Unavailable, "the cluster does not serve all its slots", "try again"},
-	{"TRYAGAIN", posthaste.Unavailable, "a slot of the cluster is being moved", "try again"},
-	{"ERR This instance has cluster support disabled", posthaste.Unsupported, "this Redis is not a cluster", "leave cluster=true and addr out of the URL"},
-	{"CROSSSLOT", posthaste.Unsupported, "in a cluster, one call can send to one queue only", "send to each queue in its own call"},
-	{"MOVED", posthaste.Unsupported, "this Redis is one server of a cluster, and not all queues are on it", oneServer},
-	{"ASK ", posthaste.Unsupported, "this Redis is one server of a cluster, and not all queues are on it", oneServer},
-	{"ERR DB index", posthaste.Invalid, "this Redis has no database with that number", "use another number at the end of the URL"},
-	{"ERR SELECT is not allowed", posthaste.Unsupported, "this Redis is one server of a cluster, which has no numbered databases", oneServer},
-	{"ERR max number of clients", posthaste.Unavailable, "Redis has too many clients", "raise maxclients, or try again"},
+	{"READONLY", posthaste.CodeReadOnly, "this Redis is a replica and accepts no writes", "connect to the master"},
+	{"OOM", posthaste.CodeUnavailable, "Redis is out of memory and accepts no more messages", "raise maxmemory, or let workers catch up; then send again"},
+	{"NOAUTH", posthaste.CodeDenied, "Redis requires a password", "put the user and password into the URL"},
+	{"WRONGPASS", posthaste.CodeDenied, "Redis rejects this user and password", "check both"},
+	{"NOPERM", posthaste.CodeDenied, "this Redis user lacks a permission", permissionsHint},
+	{"LOADING", posthaste.CodeUnavailable, "Redis is still loading its data", "try again"},
+	{"BUSY", posthaste.CodeUnavailable, "Redis is busy with a script", "try again"},
+	{"MISCONF", posthaste.CodeUnavailable, "Redis cannot write its data to disk and accepts no writes", "check its log and its disk"},
+	{"MASTERDOWN", posthaste.CodeUnavailable, "this Redis is a replica that has lost its master", "connect to the master"},
+	{"NOREPLICAS", posthaste.CodeUnavailable, "Redis has too few replicas to accept writes (min-replicas-to-write)", "start them, then try again"},
+	{"CLUSTERDOWN", posthaste.CodeUnavailable, "the cluster does not serve all its slots", "try again"},
+	{"TRYAGAIN", posthaste.CodeUnavailable, "a slot of the cluster is being moved", "try again"},
+	{"ERR This instance has cluster support disabled", posthaste.CodeUnsupported, "this Redis is not a cluster", "leave cluster=true and addr out of the URL"},
+	{"CROSSSLOT", posthaste.CodeUnsupported, "in a cluster, one call can send to one queue only", "send to each queue in its own call"},
+	{"MOVED", posthaste.CodeUnsupported, "this Redis is one server of a cluster, and not all queues are on it", oneServer},
+	{"ASK ", posthaste.CodeUnsupported, "this Redis is one server of a cluster, and not all queues are on it", oneServer},
+	{"ERR DB index", posthaste.CodeInvalid, "this Redis has no database with that number", "use another number at the end of the URL"},
+	{"ERR SELECT is not allowed", posthaste.CodeUnsupported, "this Redis is one server of a cluster, which has no numbered databases", oneServer},
+	{"ERR max number of clients", posthaste.CodeUnavailable, "Redis has too many clients", "raise maxclients, or try again"},
 }
 
 // refusal translates an error by which Redis rejected a command as a whole. It returns nil for
@@ -52,7 +52,7 @@ func refusal(err error) error {
 	for _, r := range refusals {
 		if strings.HasPrefix(text, r.begins) {
 			message := r.message
-			if r.code == posthaste.Denied { // the text names the permission, and no secret
+			if r.code == posthaste.CodeDenied { // the text names the permission, and no secret
 				message += ": " + text
 			}
 			return &posthaste.Error{Code: r.code, Message: message, Hint: r.hint, Cause: err}
@@ -73,13 +73,13 @@ func readError(err error) error {
 	}
 	for _, begins := range [...]string{"ERR The user executing", "ERR ACL failure"} {
 		if strings.HasPrefix(text, begins) { // of a script that writes nothing: others check first
-			return &posthaste.Error{Code: posthaste.Denied, Message: "this Redis user lacks a permission: " + text, Hint: permissionsHint, Cause: err}
+			return &posthaste.Error{Code: posthaste.CodeDenied, Message: "this Redis user lacks a permission: " + text, Hint: permissionsHint, Cause: err}
 		}
 	}
 	if answered(err) {
 		return err
 	}
-	return &posthaste.Error{Code: posthaste.Unavailable, Message: "Redis cannot be reached: " + text,
+	return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "Redis cannot be reached: " + text,
 		Hint: "check that it runs and that the URL is right, then try again", Cause: err}
 }
 
@@ -97,7 +97,7 @@ func writeError(err error) error {
 		}
 		what = "Redis stopped midway"
 	}
-	return &posthaste.Error{Code: posthaste.OutcomeUnsure, Message: what + ", so this may or may not have been done: " + err.Error(),
+	return &posthaste.Error{Code: posthaste.CodeOutcomeUnknown, Message: what + ", so this may or may not have been done: " + err.Error(),
 		Hint: "check whether it was done before you repeat it", Cause: err}
 }
 

@@ -275,7 +275,7 @@ func TestRE_SlotsMove(t *testing.T) {
 	claim(t, e, w, 1, 1)
 	others := map[string]float64{"a": 0, "b": 0, "c": 0, "d": 0} // to when their leases ended
 	for name := range others {
-		if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {
+		if err := e.CreateQueue(t.Context(), name, posthaste.QueueOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := e.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: 1, QueueRef: posthaste.QueueRef{Queue: name}, Max: 1}); err != nil {
@@ -283,7 +283,7 @@ func TestRE_SlotsMove(t *testing.T) {
 		}
 	}
 	beats := func() (fault error) {
-		if _, err := e.Heartbeat(t.Context(), posthaste.Heartbeat{Worker: w}); posthaste.CodeOf(err) != posthaste.Unavailable {
+		if _, err := e.Heartbeat(t.Context(), posthaste.Heartbeat{Worker: w}); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 			fault = fmt.Errorf("a heartbeat while a queue cannot be reached: %w", err)
 		}
 		for name, before := range others {
@@ -345,7 +345,7 @@ func TestRE_SlotsMove(t *testing.T) {
 	until(t, "all are settled", settledAll(t, e))
 	for code, n := range s.refused {
 		// The machine may stand still until an answer is lost. The books know of that.
-		if code != posthaste.Unavailable && code != posthaste.OutcomeUnsure {
+		if code != posthaste.CodeUnavailable && code != posthaste.CodeOutcomeUnknown {
 			t.Errorf("%d were answered %s", n, code)
 		}
 	}

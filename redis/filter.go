@@ -48,7 +48,7 @@ func checkSubscription(o *posthaste.SubscriptionOptions) error {
 	case o.MaxLag < 0:
 		return posthaste.Invalidf("max_lag", "max_lag must be above zero")
 	case o.MaxLag > 0:
-		return &posthaste.Error{Code: posthaste.Unsupported, Field: "max_lag", Message: "the Redis engine skips nothing for a subscription that lags: what it has not settled stays in memory",
+		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "max_lag", Message: "the Redis engine skips nothing for a subscription that lags: what it has not settled stays in memory",
 			Hint: "leave max_lag out; watch its oldest age, and unsubscribe one that nobody reads"}
 	}
 	if slices.Contains(o.Filter.Kinds, "") {
@@ -62,7 +62,7 @@ func checkSubscription(o *posthaste.SubscriptionOptions) error {
 			return posthaste.Invalidf("filter", "the filter wants a word or a list of words for header %s, and there is none", name)
 		}
 		if name == "traceparent" {
-			return &posthaste.Error{Code: posthaste.Invalid, Field: "filter", Message: "a filter cannot ask for the header traceparent, which differs with every trace",
+			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "filter", Message: "a filter cannot ask for the header traceparent, which differs with every trace",
 				Hint: "give messages a header of their own to filter by"}
 		}
 		o.Filter.Headers[name] = sorted(words)

@@ -79,20 +79,20 @@ func (w *walk) settle(key string, finish bool) string {
 	var all []posthaste.Settlement
 	var after []string // what each is then
 	for i, d := range held {
-		one, is := posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Done}, "ended"
+		one, is := posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeDone}, "ended"
 		switch {
 		case i < bad:
 			if w.rand.IntN(2) == 0 {
 				one.Duration = time.Microsecond // not settled plainly
 			}
 		case i > bad:
-			one.Outcome, is = posthaste.Released, ""
+			one.Outcome, is = posthaste.OutcomeReleased, ""
 		default:
-			one.Outcome, is = []posthaste.Outcome{posthaste.Retried, posthaste.Retried, posthaste.Released, posthaste.Dead}[w.rand.IntN(4)], ""
-			if one.Outcome != posthaste.Released {
+			one.Outcome, is = []posthaste.Outcome{posthaste.OutcomeRetried, posthaste.OutcomeRetried, posthaste.OutcomeReleased, posthaste.OutcomeDead}[w.rand.IntN(4)], ""
+			if one.Outcome != posthaste.OutcomeReleased {
 				one.Error = "at random"
 			}
-			if one.Outcome == posthaste.Dead {
+			if one.Outcome == posthaste.OutcomeDead {
 				is = "dead"
 			}
 		}
@@ -134,9 +134,9 @@ func (w *walk) lose(i int) {
 	gone := w.workers[i]
 	w.must(w.e.Unregister(w.t.Context(), gone))
 	for {
-		lost, err := w.e.Rescue(w.t.Context())
+		lost, err := w.e.Maintain(w.t.Context(), posthaste.UpkeepRescue)
 		w.must(err)
-		if lost == 0 {
+		if lost.Rescued == 0 {
 			break
 		}
 	}
@@ -195,15 +195,15 @@ func (w *walk) step() string {
 		key := w.key()
 		w.paused[key] = !w.paused[key]
 		if w.paused[key] {
-			w.must(w.e.KeyPause(w.t.Context(), "ada", jobs, key))
+			w.must(w.e.Pause(posthaste.WithActor(w.t.Context(), "ada"), posthaste.OfKey{Queue: jobs, Key: key}))
 		} else {
-			w.must(w.e.KeyResume(w.t.Context(), "ada", jobs, key))
+			w.must(w.e.Resume(posthaste.WithActor(w.t.Context(), "ada"), posthaste.OfKey{Queue: jobs, Key: key}))
 		}
 	case n < 96:
 		key := w.key()
 		for _, id := range w.sent[key] {
 			if w.state[id] == "" && w.rand.IntN(3) == 0 {
-				told, err := w.e.Cancel(w.t.Context(), "ada", id)
+				told, err := w.e.Cancel(posthaste.WithActor(w.t.Context(), "ada"), id)
 				w.must(err)
 				if !told[0].InTime {
 					return fmt.Sprintf("message %d waits, and was not cancelled", id)
@@ -222,9 +222,9 @@ func (w *walk) step() string {
 			if w.rand.IntN(2) == 0 {
 				act, w.state[id] = w.e.Replay, ""
 			}
-			were, err := act(w.t.Context(), "ada", id)
+			were, err := act(posthaste.WithActor(w.t.Context(), "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{id}})
 			w.must(err)
-			if len(were) != 1 {
+			if len(were.Items) != 1 {
 				return fmt.Sprintf("message %d is dead, and was not found", id)
 			}
 			break
@@ -237,7 +237,7 @@ func (w *walk) step() string {
 func (w *walk) end() string {
 	for key, is := range w.paused {
 		if is {
-			w.must(w.e.KeyResume(w.t.Context(), "ada", jobs, key))
+			w.must(w.e.Resume(posthaste.WithActor(w.t.Context(), "ada"), posthaste.OfKey{Queue: jobs, Key: key}))
 			w.paused[key] = false
 		}
 	}
@@ -245,7 +245,7 @@ func (w *walk) end() string {
 		w.settle(key, true)
 		for _, id := range ids {
 			if w.state[id] == "dead" {
-				_, err := w.e.Discard(w.t.Context(), "ada", id)
+				_, err := w.e.Discard(posthaste.WithActor(w.t.Context(), "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{id}})
 				w.must(err)
 				w.state[id] = "ended"
 			}

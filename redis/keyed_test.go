@@ -98,11 +98,11 @@ func TestLI_PausedKeyGetsNothing(t *testing.T) {
 		sendKeys(t, e, "a", "a", "b")
 		w := register(t, e)
 		held := claim(t, e, w, 1, 3)
-		if err := e.KeyPause(t.Context(), "ada", jobs, "a"); err != nil {
+		if err := e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfKey{Queue: jobs, Key: "a"}); err != nil {
 			t.Fatal(err)
 		}
 		for _, d := range held {
-			if _, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.Retried, Error: "x"}}); err != nil {
+			if _, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.OutcomeRetried, Error: "x"}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -111,7 +111,7 @@ func TestLI_PausedKeyGetsNothing(t *testing.T) {
 		if got := claim(t, e, w, 2, 10); len(got) != 1 || got[0].Key != "b" {
 			return fmt.Sprintf("%d are handed out", len(got))
 		}
-		if err := e.KeyResume(t.Context(), "ada", jobs, "a"); err != nil {
+		if err := e.Resume(posthaste.WithActor(t.Context(), "ada"), posthaste.OfKey{Queue: jobs, Key: "a"}); err != nil {
 			t.Fatal(err)
 		}
 		if got := claim(t, e, w, 3, 10); len(got) != 3 {
@@ -195,7 +195,7 @@ func TestLI_SpentIsForgottenWithItsRate(t *testing.T) {
 			t.Fatalf("%d keys have spent", n)
 		}
 		for _, limits := range []posthaste.QueueLimits{{KeyConcurrency: 5}, {}} {
-			if err := e.QueueLimit(t.Context(), "ada", jobs, limits); err != nil {
+			if err := e.UpdateQueue(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.QueueUpdate{Limits: &limits}); err != nil {
 				t.Fatal(err)
 			}
 			if n := spent(); n != 0 {
@@ -224,7 +224,7 @@ func TestLI_RaisedLimitLetsGo(t *testing.T) {
 					t.Fatalf("%d are handed out by the old limit", len(got))
 				}
 				claim(t, e, w, 2, 10)
-				if err := e.QueueLimit(t.Context(), "ada", jobs, posthaste.QueueLimits{KeyConcurrency: 5}); err != nil {
+				if err := e.UpdateQueue(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.QueueUpdate{Limits: &posthaste.QueueLimits{KeyConcurrency: 5}}); err != nil {
 					t.Fatal(err)
 				}
 				if got := claim(t, e, w, 3, 10); len(got) != 2 {
@@ -243,9 +243,9 @@ func TestOR_DeadStopsItsKey(t *testing.T) {
 		ids := sendKeys(t, e, "a", "a", "b")
 		w := register(t, e)
 		for i, d := range claim(t, e, w, 1, 3) {
-			with := posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Released}
+			with := posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeReleased}
 			if i == 0 {
-				with.Outcome, with.Error = posthaste.Dead, "x"
+				with.Outcome, with.Error = posthaste.OutcomeDead, "x"
 			}
 			if _, err := e.Settle(t.Context(), []posthaste.Settlement{with}); err != nil {
 				t.Fatal(err)
@@ -255,7 +255,7 @@ func TestOR_DeadStopsItsKey(t *testing.T) {
 		if got := claim(t, e, w, 2, 10); len(got) != 1 || got[0].Key != "b" {
 			return fmt.Sprintf("%d are handed out", len(got))
 		}
-		if _, err := e.Discard(t.Context(), "ada", ids[0]); err != nil {
+		if _, err := e.Discard(posthaste.WithActor(t.Context(), "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{ids[0]}}); err != nil {
 			t.Fatal(err)
 		}
 		if got := claim(t, e, w, 3, 10); len(got) != 2 || got[0].MessageID != ids[1] {
@@ -272,14 +272,14 @@ func TestOR_CancelledLetsItsKeyGo(t *testing.T) {
 		ids := sendKeys(t, e, "a")
 		w := register(t, e)
 		d := claim(t, e, w, 1, 1)[0]
-		if _, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.Retried, Error: "x", RetryAfter: time.Hour}}); err != nil {
+		if _, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.OutcomeRetried, Error: "x", RetryAfter: time.Hour}}); err != nil {
 			t.Fatal(err)
 		}
 		next := sendKeys(t, e, "a")
 		if got := claim(t, e, w, 2, 10); len(got) != 0 {
 			t.Fatalf("%d were handed out behind a retry", len(got))
 		}
-		if told, err := e.Cancel(t.Context(), "ada", ids[0]); err != nil || !told[0].InTime {
+		if told, err := e.Cancel(posthaste.WithActor(t.Context(), "ada"), ids[0]); err != nil || !told[0].InTime {
 			t.Fatalf("cancelling it: %+v, %v", told, err)
 		}
 		if got := claim(t, e, w, 3, 10); len(got) != 1 || got[0].MessageID != next[0] {
@@ -301,13 +301,13 @@ func TestOR_Purge(t *testing.T) {
 		t.Fatalf("handed out: %+v", held)
 	}
 	for _, with := range []posthaste.Settlement{
-		{Delivery: held[0].ID, Outcome: posthaste.Retried, Error: "x", RetryAfter: time.Hour}, {Delivery: held[1].ID, Outcome: posthaste.Released},
+		{Delivery: held[0].ID, Outcome: posthaste.OutcomeRetried, Error: "x", RetryAfter: time.Hour}, {Delivery: held[1].ID, Outcome: posthaste.OutcomeReleased},
 	} {
 		if _, err := e.Settle(t.Context(), []posthaste.Settlement{with}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	purged, err := e.QueuePurge(t.Context(), "ada", jobs)
+	purged, err := e.PurgeQueue(posthaste.WithActor(t.Context(), "ada"), jobs)
 	if err != nil || purged[0].Messages != 3 {
 		t.Fatalf("purged: %+v, %v", purged, err)
 	}

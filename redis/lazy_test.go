@@ -19,13 +19,13 @@ func TestLazily(t *testing.T) {
 	}
 	defer s.Stop()
 	s.Shutdown()
-	e, err := Open(t.Context(), s.URL(), Lazily())
+	e, err := Open(t.Context(), s.URL(), WithLazyConnect())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer e.Close()
 	message := posthaste.Message{Queue: jobs, Payload: 1}
-	if _, err := e.Send(t.Context(), message); posthaste.CodeOf(err) != posthaste.Unavailable {
+	if _, err := e.Send(t.Context(), message); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 		t.Errorf("while it is away: %v", err)
 	}
 	if err := s.Start(t.Context()); err != nil {
@@ -33,10 +33,10 @@ func TestLazily(t *testing.T) {
 	}
 	for what, do := range map[string]func() error{
 		"ready":  func() error { return e.Ready(t.Context()) },
-		"create": func() error { return e.QueueCreate(t.Context(), jobs, posthaste.QueueOptions{}) },
+		"create": func() error { return e.CreateQueue(t.Context(), jobs, posthaste.QueueOptions{}) },
 		"send":   func() error { _, err := e.Send(t.Context(), message); return err },
 	} {
-		if err := do(); posthaste.CodeOf(err) != posthaste.Unsupported {
+		if err := do(); posthaste.CodeOf(err) != posthaste.CodeUnsupported {
 			t.Errorf("%s where keys may be evicted: %v", what, err)
 		}
 	}
@@ -51,7 +51,7 @@ func TestLazily(t *testing.T) {
 	create(t, e, posthaste.QueueOptions{})
 	send(t, e, 1)
 	create(t, e, posthaste.QueueOptions{}) // as it is wanted
-	if err := e.QueueCreate(t.Context(), jobs, posthaste.QueueOptions{MaxAttempts: 3}); posthaste.CodeOf(err) != posthaste.Conflict {
+	if err := e.CreateQueue(t.Context(), jobs, posthaste.QueueOptions{MaxAttempts: 3}); posthaste.CodeOf(err) != posthaste.CodeConflict {
 		t.Errorf("made again with other options: %v", err)
 	}
 }

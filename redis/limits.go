@@ -8,8 +8,12 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
-// QueueLimit implements [posthaste.Admin]. Messages in flight count toward the new limits.
-func (e *Engine) QueueLimit(ctx context.Context, by, name string, wanted posthaste.QueueLimits) error {
+// UpdateQueue implements [posthaste.QueueAdmin]. Messages in flight count toward the new limits.
+func (e *Engine) UpdateQueue(ctx context.Context, name string, update posthaste.QueueUpdate) error {
+	if update.Limits == nil {
+		return nil
+	}
+	wanted := *update.Limits
 	q, err := e.registry.queue(ctx, name)
 	if err != nil {
 		return err
@@ -19,7 +23,7 @@ func (e *Engine) QueueLimit(ctx context.Context, by, name string, wanted posthas
 		return err
 	}
 	if q.looks == 0 && (l.KeyConcurrency > 0 || l.KeyRate != nil) {
-		return &posthaste.Error{Code: posthaste.Unsupported, Field: "limits", Message: "queue " + quote.Name(name) + " was made to not look at keys, and cannot get limits for each", Hint: "make another queue"}
+		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "limits", Message: "queue " + quote.Name(name) + " was made to not look at keys, and cannot get limits for each", Hint: "make another queue"}
 	}
 	if _, _, err = e.together(ctx, limitScript, name, arg{"limits", l.packed()}); err != nil {
 		return writeError(err)
@@ -39,20 +43,10 @@ func (e *Engine) QueueLimit(ctx context.Context, by, name string, wanted posthas
 	if err != nil {
 		return err
 	}
-	return writeError(e.record(ctx, record{By: by, Action: "limit", Queue: name, Details: details}))
+	return writeError(e.record(ctx, record{Action: "limit", Queue: name, Details: details}))
 }
 
-// KeyPause implements [posthaste.Admin].
-func (e *Engine) KeyPause(ctx context.Context, by, name, key string) error {
-	return e.pauseKey(ctx, by, name, key, "pause_key", "1")
-}
-
-// KeyResume implements [posthaste.Admin].
-func (e *Engine) KeyResume(ctx context.Context, by, name, key string) error {
-	return e.pauseKey(ctx, by, name, key, "resume_key", "")
-}
-
-func (e *Engine) pauseKey(ctx context.Context, by, name, key, action, paused string) error {
+func (e *Engine) pauseKey(ctx context.Context, name, key, action, paused string) error {
 	q, err := e.registry.queue(ctx, name)
 	if err != nil {
 		return err
@@ -64,7 +58,7 @@ func (e *Engine) pauseKey(ctx context.Context, by, name, key, action, paused str
 		return err
 	}
 	if q.looks == 0 {
-		return &posthaste.Error{Code: posthaste.Unsupported, Field: "key", Message: "queue " + quote.Name(name) + " does not look at keys, so no key can be paused",
+		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "key", Message: "queue " + quote.Name(name) + " does not look at keys, so no key can be paused",
 			Hint: "pause the queue, or create one that is ordered, fair or has a limit per key"}
 	}
 	reply, _, err := e.together(ctx, keyScript, name, arg{"key", key}, arg{"pause", paused})
@@ -75,5 +69,5 @@ func (e *Engine) pauseKey(ctx context.Context, by, name, key, action, paused str
 	if err != nil {
 		return err
 	}
-	return writeError(e.record(ctx, record{By: by, Action: action, Queue: name, Details: details}))
+	return writeError(e.record(ctx, record{Action: action, Queue: name, Details: details}))
 }

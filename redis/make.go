@@ -67,5 +67,5 @@ func (e *Engine) clear(ctx context.Context, name string, created any) (fields ar
 			return fields, err
 		}
 	}
-	return nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "queue " + quote.Name(name) + " gets new subscriptions while it is being dropped", Hint: "try again"}
+	return nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "queue " + quote.Name(name) + " gets new subscriptions while it is being dropped", Hint: "try again"}
 }

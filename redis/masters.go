@@ -51,7 +51,7 @@ func (e *Engine) masters(ctx context.Context, c goredis.Cmdable, do func(context
 		switch {
 		case err == nil:
 			answers++
-		case posthaste.CodeOf(err) == posthaste.Unavailable && !answered(err):
+		case posthaste.CodeOf(err) == posthaste.CodeUnavailable && !answered(err):
 			away = cmp.Or(away, err)
 		default:
 			refused = cmp.Or(refused, err)

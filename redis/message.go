@@ -120,9 +120,9 @@ func (q *queue) told(place, text, packedState, due, running string) (*told, erro
 	return t, nil
 }
 
-// Message implements [posthaste.Admin].
+// Message implements [posthaste.MessageAdmin].
 func (e *Engine) Message(ctx context.Context, wanted posthaste.MessageID) (posthaste.MessageInfo, error) {
-	unknown := &posthaste.Error{Code: posthaste.NotFound, Field: "id", Message: fmt.Sprintf("message %d is unknown, or its space was reclaimed", wanted)}
+	unknown := &posthaste.Error{Code: posthaste.CodeNotFound, Field: "id", Message: fmt.Sprintf("message %d is unknown, or its space was reclaimed", wanted)}
 	queues, err := e.registry.ofIDs(ctx, []int64{int64(wanted)})
 	if err != nil {
 		return posthaste.MessageInfo{}, err

@@ -43,7 +43,7 @@ func WithKept(n int) Option { return func(s *settings) { s.kept = n } }
 // Lazily makes [Open] return before it has connected. Every method returns Unavailable
 // until Redis can be reached. Each call then makes the checks of Open, until they succeed.
 // [New] ignores this option.
-func Lazily() Option { return func(s *settings) { s.lazy = true } }
+func WithLazyConnect() Option { return func(s *settings) { s.lazy = true } }
 
 // Open connects to Redis at a URL (redis:// or rediss://, with user, password and
 // database number) and checks that the server does not lose messages. A URL with the
@@ -84,7 +84,7 @@ func New(ctx context.Context, client goredis.UniversalClient, options ...Option)
 			return nil, stale("client")
 		}
 	case *goredis.Ring:
-		return nil, &posthaste.Error{Code: posthaste.Unsupported, Field: "client", Message: "a Ring moves keys to another server when one is unreachable, and messages would be lost from sight",
+		return nil, &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "client", Message: "a Ring moves keys to another server when one is unreachable, and messages would be lost from sight",
 			Hint: "pass a client of one Redis (NewClient) or of a cluster (NewClusterClient)"}
 	}
 	e := newEngine(client, s)
@@ -134,7 +134,7 @@ func (e *Engine) begin(ctx context.Context, c goredis.Cmdable) error {
 	}
 	if have == layoutBefore && err == nil {
 		// If Redis is out of memory, a later start sets it.
-		if err = c.Set(ctx, e.keys.layout(), layoutVersion, 0).Err(); posthaste.CodeOf(readError(err)) == posthaste.Unavailable && answered(err) {
+		if err = c.Set(ctx, e.keys.layout(), layoutVersion, 0).Err(); posthaste.CodeOf(readError(err)) == posthaste.CodeUnavailable && answered(err) {
 			err = nil
 		}
 		have = layoutVersion
@@ -143,7 +143,7 @@ func (e *Engine) begin(ctx context.Context, c goredis.Cmdable) error {
 		return readError(err)
 	}
 	if have != layoutVersion {
-		return &posthaste.Error{Code: posthaste.SchemaNew, Message: fmt.Sprintf("the keys with prefix %q have layout %.20q, and this program expects %s", e.keys.prefix, have, layoutVersion),
+		return &posthaste.Error{Code: posthaste.CodeSchemaNew, Message: fmt.Sprintf("the keys with prefix %q have layout %.20q, and this program expects %s", e.keys.prefix, have, layoutVersion),
 			Hint: "use a program of the version that created them, or another prefix"}
 	}
 	e.begun.Store(true)
@@ -159,14 +159,14 @@ func (e *Engine) check(ctx context.Context, c goredis.Cmdable) error {
 	version := about["redis_version"]
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err != nil || n < 7 {
-		return &posthaste.Error{Code: posthaste.Unsupported, Message: "Redis " + version + " is older than 7.0",
+		return &posthaste.Error{Code: posthaste.CodeUnsupported, Message: "Redis " + version + " is older than 7.0",
 			Hint: "use Redis 7.0 or newer"}
 	}
 	if about["role"] == "slave" {
-		return &posthaste.Error{Code: posthaste.ReadOnly, Message: "this Redis is a replica and accepts no writes", Hint: "connect to the master"}
+		return &posthaste.Error{Code: posthaste.CodeReadOnly, Message: "this Redis is a replica and accepts no writes", Hint: "connect to the master"}
 	}
 	if policy := about["maxmemory_policy"]; about["maxmemory"] != "0" && strings.HasPrefix(policy, "allkeys-") {
-		return &posthaste.Error{Code: posthaste.Unsupported, Message: "this Redis removes any key when its memory is full (maxmemory-policy " + policy + "): messages would be lost",
+		return &posthaste.Error{Code: posthaste.CodeUnsupported, Message: "this Redis removes any key when its memory is full (maxmemory-policy " + policy + "): messages would be lost",
 			Hint: "set maxmemory-policy noeviction"}
 	}
 	return e.permitted(ctx, c)
@@ -177,11 +177,11 @@ func (e *Engine) Ready(ctx context.Context) error {
 	have, err := e.client.Get(ctx, e.keys.layout()).Result()
 	switch {
 	case errors.Is(err, goredis.Nil):
-		return &posthaste.Error{Code: posthaste.SchemaOld, Message: "Redis has lost the keys with prefix " + e.keys.prefix, Hint: "it was emptied or did not persist its data: check its persistence, then restart this program"}
+		return &posthaste.Error{Code: posthaste.CodeSchemaOld, Message: "Redis has lost the keys with prefix " + e.keys.prefix, Hint: "it was emptied or did not persist its data: check its persistence, then restart this program"}
 	case err != nil:
 		return readError(err)
 	case have != layoutVersion && have != layoutBefore:
-		return &posthaste.Error{Code: posthaste.SchemaNew, Message: "the keys have a layout that this program does not know", Hint: "use a program of the version that created them"}
+		return &posthaste.Error{Code: posthaste.CodeSchemaNew, Message: "the keys have a layout that this program does not know", Hint: "use a program of the version that created them"}
 	}
 	return nil
 }

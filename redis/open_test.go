@@ -35,19 +35,19 @@ func TestOpenRefuses(t *testing.T) {
 		url  string
 		code posthaste.Code
 	}{
-		"no URL":           {"http://user:secret@localhost", posthaste.Invalid},
-		"nobody there":     {"redis://127.0.0.1:1", posthaste.Unavailable},
-		"no such cluster":  {"redis://:secret@127.0.0.1:1?cluster=true", posthaste.Unavailable},
-		"no cluster":       {server.URL() + "?cluster=true", posthaste.Unsupported},
-		"half a cluster":   {server.URL() + "?cluster=perhaps&addr=secret", posthaste.Invalid},
-		"no address":       {"redis://:secret@127.0.0.1:1?addr=secret", posthaste.Invalid},
-		"by number":        {"redis://127.0.0.1:1/3?cluster=true", posthaste.Invalid},
-		"of replicas":      {"redis://127.0.0.1:1?cluster=true&read_only=true", posthaste.Unsupported},
-		"a replica":        {replica.URL(), posthaste.ReadOnly},
-		"one that evicts":  {evicts.URL(), posthaste.Unsupported},
-		"no password":      {locked.URL(), posthaste.Denied},
-		"wrong password":   {"redis://:secret2@" + locked.Address(), posthaste.Denied},
-		"no such database": {server.URL() + "/99", posthaste.Invalid},
+		"no URL":           {"http://user:secret@localhost", posthaste.CodeInvalid},
+		"nobody there":     {"redis://127.0.0.1:1", posthaste.CodeUnavailable},
+		"no such cluster":  {"redis://:secret@127.0.0.1:1?cluster=true", posthaste.CodeUnavailable},
+		"no cluster":       {server.URL() + "?cluster=true", posthaste.CodeUnsupported},
+		"half a cluster":   {server.URL() + "?cluster=perhaps&addr=secret", posthaste.CodeInvalid},
+		"no address":       {"redis://:secret@127.0.0.1:1?addr=secret", posthaste.CodeInvalid},
+		"by number":        {"redis://127.0.0.1:1/3?cluster=true", posthaste.CodeInvalid},
+		"of replicas":      {"redis://127.0.0.1:1?cluster=true&read_only=true", posthaste.CodeUnsupported},
+		"a replica":        {replica.URL(), posthaste.CodeReadOnly},
+		"one that evicts":  {evicts.URL(), posthaste.CodeUnsupported},
+		"no password":      {locked.URL(), posthaste.CodeDenied},
+		"wrong password":   {"redis://:secret2@" + locked.Address(), posthaste.CodeDenied},
+		"no such database": {server.URL() + "/99", posthaste.CodeInvalid},
 	} {
 		e, err := Open(t.Context(), c.url)
 		var said *posthaste.Error
@@ -63,7 +63,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	wantEmpty(t, evicts.Address())
 	wantEmpty(t, replica.Address())
-	if _, err := Open(t.Context(), server.URL(), WithPrefix("{x}")); posthaste.CodeOf(err) != posthaste.Invalid {
+	if _, err := Open(t.Context(), server.URL(), WithPrefix("{x}")); posthaste.CodeOf(err) != posthaste.CodeInvalid {
 		t.Errorf("a prefix with braces: %v", err)
 	}
 }
@@ -78,16 +78,16 @@ func TestOtherLayout(t *testing.T) {
 	if err := e.client.Set(t.Context(), e.keys.layout(), "1", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(t.Context(), e.client, WithPrefix(e.keys.prefix)); posthaste.CodeOf(err) != posthaste.SchemaNew {
+	if _, err := New(t.Context(), e.client, WithPrefix(e.keys.prefix)); posthaste.CodeOf(err) != posthaste.CodeSchemaNew {
 		t.Errorf("another layout: %v", err)
 	}
-	if err := e.Ready(t.Context()); posthaste.CodeOf(err) != posthaste.SchemaNew {
+	if err := e.Ready(t.Context()); posthaste.CodeOf(err) != posthaste.CodeSchemaNew {
 		t.Errorf("ready with another layout: %v", err)
 	}
 	if err := e.client.Del(t.Context(), e.keys.layout()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Ready(t.Context()); posthaste.CodeOf(err) != posthaste.SchemaOld {
+	if err := e.Ready(t.Context()); posthaste.CodeOf(err) != posthaste.CodeSchemaOld {
 		t.Errorf("ready without keys: %v", err)
 	}
 }
@@ -116,12 +116,12 @@ func TestPermissions(t *testing.T) {
 	if err := bell.Sleep(t.Context(), jobs, func(context.Context) (posthaste.LookReply, error) { return posthaste.LookReply{Found: true}, nil }); err != nil {
 		t.Error(err)
 	}
-	if _, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d[0].ID, Outcome: posthaste.Dead, Error: "x"}}); err != nil {
+	if _, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d[0].ID, Outcome: posthaste.OutcomeDead, Error: "x"}}); err != nil {
 		t.Error(err)
 	}
 	send(t, e, 1) // rings
-	if were, err := e.Replay(t.Context(), "ada", ids...); err != nil || len(were) != 1 {
-		t.Errorf("replayed %v: %v", were, err)
+	if were, err := e.Replay(posthaste.WithActor(t.Context(), "ada"), posthaste.DeadLetterFilter{IDs: ids}); err != nil || len(were.Items) != 1 {
+		t.Errorf("replayed %v: %v", were.Items, err)
 	}
 	for what, f := range map[string]func() error{
 		"doctor":     func() error { _, err := e.Doctor(t.Context()); return err },
@@ -129,8 +129,8 @@ func TestPermissions(t *testing.T) {
 		"actions":    func() error { _, err := e.Actions(t.Context(), posthaste.ActionFilter{}); return err },
 		"queues":     func() error { _, err := e.Queues(t.Context()); return err },
 		"unregister": func() error { return e.Unregister(t.Context(), w) },
-		"rescue":     func() error { _, err := e.Rescue(t.Context()); return err },
-		"drop":       func() error { return e.QueueDrop(t.Context(), jobs) },
+		"rescue":     func() error { _, err := e.Maintain(t.Context(), posthaste.UpkeepRescue); return err },
+		"drop":       func() error { return e.DropQueue(t.Context(), jobs) },
 	} {
 		if err := f(); err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -145,7 +145,7 @@ func TestOutOfMemory(t *testing.T) {
 	r := start(t, "--maxmemory", "8mb")
 	e := open(t, r.URL())
 	create(t, e, posthaste.QueueOptions{})
-	if err := e.QueueCreate(t.Context(), "spare", posthaste.QueueOptions{}); err != nil {
+	if err := e.CreateQueue(t.Context(), "spare", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w := register(t, e)
@@ -157,7 +157,7 @@ func TestOutOfMemory(t *testing.T) {
 	sent := 0
 	for {
 		ids, err := e.Send(t.Context(), batch...)
-		if posthaste.CodeOf(err) == posthaste.Unavailable {
+		if posthaste.CodeOf(err) == posthaste.CodeUnavailable {
 			break
 		}
 		if err != nil {
@@ -174,22 +174,24 @@ func TestOutOfMemory(t *testing.T) {
 	}
 	memory("1mb") // full beyond doubt, whatever was freed meanwhile
 	for what, f := range map[string]func() error{
-		"pause":  func() error { return e.QueuePause(t.Context(), "ada", jobs) },
-		"resume": func() error { return e.QueueResume(t.Context(), "ada", jobs) },
-		"limit":  func() error { return e.QueueLimit(t.Context(), "ada", jobs, posthaste.QueueLimits{Concurrency: 1000}) },
-		"drop":   func() error { return e.QueueDrop(t.Context(), "spare") },
+		"pause":  func() error { return e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs)) },
+		"resume": func() error { return e.Resume(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs)) },
+		"limit": func() error {
+			return e.UpdateQueue(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.QueueUpdate{Limits: &posthaste.QueueLimits{Concurrency: 1000}})
+		},
+		"drop": func() error { return e.DropQueue(t.Context(), "spare") },
 	} {
 		if err := f(); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := e.QueueResume(t.Context(), "ada", jobs); err != nil { // maybe the pause came last
+	if err := e.Resume(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs)); err != nil { // maybe the pause came last
 		t.Error(err)
 	}
 	// A program that starts now, to empty it, finds its queue.
 	other, err := New(t.Context(), e.client, WithPrefix(e.keys.prefix))
 	if err == nil {
-		err = other.QueueCreate(t.Context(), jobs, posthaste.QueueOptions{})
+		err = other.CreateQueue(t.Context(), jobs, posthaste.QueueOptions{})
 	}
 	if err == nil {
 		_, err = other.Register(t.Context(), posthaste.WorkerInfo{Name: "helper", Lease: time.Minute})
@@ -280,7 +282,7 @@ func known(t *testing.T, e *Engine, w posthaste.WorkerID, n int) (known int) {
 	}
 	for _, id := range ids {
 		m, err := e.Message(t.Context(), id)
-		if posthaste.CodeOf(err) == posthaste.NotFound {
+		if posthaste.CodeOf(err) == posthaste.CodeNotFound {
 			continue
 		}
 		if known++; err != nil || m.Subscriptions[0].State != posthaste.StateDone || len(m.Subscriptions[0].Attempts) != 1 {

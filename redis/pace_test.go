@@ -14,14 +14,14 @@ func TestProbe(t *testing.T) {
 	ctx := t.Context()
 	e := open(t, start(t).URL())
 	for _, name := range []string{"full", "empty", "paused"} {
-		if err := e.QueueCreate(ctx, name, posthaste.QueueOptions{}); err != nil {
+		if err := e.CreateQueue(ctx, name, posthaste.QueueOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if _, err := e.Send(ctx, posthaste.Message{Queue: "full", Payload: 1}, posthaste.Message{Queue: "paused", Payload: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.QueuePause(ctx, "test", "paused"); err != nil {
+	if err := e.Pause(posthaste.WithActor(ctx, "test"), posthaste.OfQueue("paused")); err != nil {
 		t.Fatal(err)
 	}
 	ready, err := e.probe(ctx, []posthaste.QueueRef{{Queue: "full"}, {Queue: "gone"}, {Queue: "empty"}, {Queue: "paused"}})
@@ -46,7 +46,7 @@ func TestProbeWithoutAMaster(t *testing.T) {
 	if want := []bool{false, true, true}; err != nil || !slices.Equal(ready, want) {
 		t.Errorf("ready %v, %v; want %v", ready, err, want)
 	}
-	if _, err := e.probe(t.Context(), refs[1:2]); posthaste.CodeOf(err) != posthaste.Unavailable {
+	if _, err := e.probe(t.Context(), refs[1:2]); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 		t.Errorf("a probe that nobody answers: %v, want Unavailable", err)
 	}
 }

@@ -66,6 +66,6 @@ func (e *Engine) permitted(ctx context.Context, c goredis.Cmdable) error {
 	if len(names) > 5 {
 		what += fmt.Sprintf(" and %d more", len(names)-5)
 	}
-	return &posthaste.Error{Code: posthaste.Denied, Message: fmt.Sprintf("this Redis user may not call %s with the keys and channels {%s*", what, e.keys.prefix),
+	return &posthaste.Error{Code: posthaste.CodeDenied, Message: fmt.Sprintf("this Redis user may not call %s with the keys and channels {%s*", what, e.keys.prefix),
 		Hint: "ACL SETUSER <user> " + e.permissions()}
 }

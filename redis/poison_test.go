@@ -37,11 +37,11 @@ func TestRE5_UnknownAndUndecodable(t *testing.T) {
 	good := send(t, e, 20)
 	until(t, "the others are handled", func() bool { return h.all(good) })
 	until(t, "all are settled", settledAll(t, e))
-	dead, _, err := e.DeadLetters(t.Context(), posthaste.DeadLetterFilter{Queue: jobs})
-	if err != nil || len(dead) != len(bad) {
-		t.Fatalf("dead letters %+v, %v", dead, err)
+	dead, err := e.DeadLetters(t.Context(), posthaste.DeadLetterFilter{Queue: jobs})
+	if err != nil || len(dead.Items) != len(bad) {
+		t.Fatalf("dead letters %+v, %v", dead.Items, err)
 	}
-	for _, d := range dead {
+	for _, d := range dead.Items {
 		if len(d.Attempts) != 1 || d.Error == "" {
 			t.Errorf("message %d is dead after %+v", d.ID, d.Attempts)
 		}
@@ -114,7 +114,7 @@ func TestRE5_PoisonThatKillsTheProcess(t *testing.T) {
 		t.Errorf("after %d deaths it is %+v", deaths, story)
 	}
 	for i, a := range story.Attempts {
-		if want := posthaste.Lost; i < len(story.Attempts)-1 && a.Outcome != want {
+		if want := posthaste.OutcomeLost; i < len(story.Attempts)-1 && a.Outcome != want {
 			t.Errorf("attempt %d ended %s, want %s", a.Attempt, a.Outcome, want)
 		}
 	}
@@ -152,7 +152,7 @@ func TestRE4_RetriesAndDueSurviveKills(t *testing.T) {
 	}
 	for i := range 3 {
 		if i == 1 {
-			until(t, "it is paused", func() bool { return e.QueuePause(ctx, "ada", jobs) == nil })
+			until(t, "it is paused", func() bool { return e.Pause(posthaste.WithActor(ctx, "ada"), posthaste.OfQueue(jobs)) == nil })
 		}
 		r.Kill()
 		if err := r.Start(ctx); err != nil {
@@ -175,7 +175,7 @@ func TestRE4_RetriesAndDueSurviveKills(t *testing.T) {
 				}
 				return err == nil
 			})
-			until(t, "it is resumed", func() bool { return e.QueueResume(ctx, "ada", jobs) == nil })
+			until(t, "it is resumed", func() bool { return e.Resume(posthaste.WithActor(ctx, "ada"), posthaste.OfQueue(jobs)) == nil })
 		}
 	}
 	until(t, "all are handled in the end", all)

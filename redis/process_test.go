@@ -97,7 +97,7 @@ func killedProcess(t *testing.T) (took time.Duration, taken int) {
 	}
 	// A living worker with the same lease has a message of a queue that the other does
 	// not read, for longer than that lease.
-	if err := e.QueueCreate(t.Context(), "long", posthaste.QueueOptions{}); err != nil {
+	if err := e.CreateQueue(t.Context(), "long", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	began, end := make(chan posthaste.RawDelivery, 100), make(chan struct{})
@@ -156,7 +156,7 @@ func TestRE3_FewConnections(t *testing.T) {
 	done := make(chan struct{}, 100*queues)
 	for i := range queues {
 		name := fmt.Sprint("queue", i)
-		if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {
+		if err := e.CreateQueue(t.Context(), name, posthaste.QueueOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		worker.Handle(w, name, func(context.Context, posthaste.Delivery[int]) error { done <- struct{}{}; return nil })
@@ -203,7 +203,7 @@ func TestIdle(t *testing.T) {
 	h := work(t, e, worker.Config{}, nil, func(w *worker.Worker) {
 		for i := range 19 {
 			name := fmt.Sprint("idle", i)
-			if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {
+			if err := e.CreateQueue(t.Context(), name, posthaste.QueueOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			worker.Handle(w, name, func(context.Context, posthaste.Delivery[int]) error { return nil })
@@ -256,7 +256,7 @@ func TestIdleInCluster(t *testing.T) {
 			h := work(t, e, worker.Config{}, nil, func(w *worker.Worker) {
 				for i := range n - 1 {
 					name := fmt.Sprint("idle", i)
-					if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {
+					if err := e.CreateQueue(t.Context(), name, posthaste.QueueOptions{}); err != nil {
 						t.Fatal(err)
 					}
 					worker.Handle(w, name, func(context.Context, posthaste.Delivery[int]) error { return nil })

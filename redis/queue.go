@@ -122,9 +122,3 @@ func allOf(queues map[string]*queue) (all []*queue) {
 	}
 	return all
 }
-
-// normal fills in the default subscription.
-func normal(ref posthaste.QueueRef) posthaste.QueueRef {
-	ref.Subscription = cmp.Or(ref.Subscription, posthaste.DefaultSubscription)
-	return ref
-}

@@ -15,8 +15,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
-// QueueCreate implements [posthaste.Admin].
-func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.QueueOptions) error {
+// CreateQueue implements [posthaste.QueueAdmin].
+func (e *Engine) CreateQueue(ctx context.Context, name string, o posthaste.QueueOptions) error {
 	if err := posthaste.CheckName("name", name); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 					return nil
 				}
 			}
-			return &posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: "queue " + quote.Name(name) + " exists with other options", Hint: "drop it first, or use its options"}
+			return &posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: "queue " + quote.Name(name) + " exists with other options", Hint: "drop it first, or use its options"}
 		}
 		if reply, err = enrollScript.run(ctx, e.client, []string{e.keys.queues()}, arguments{{"name", name}, {"options", options}, {"most", maxQueues}}); err != nil {
 			return writeError(err)
@@ -56,38 +56,52 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 	}
 	switch reply {
 	case "exists":
-		return &posthaste.Error{Code: posthaste.Unavailable, Field: "name", Message: "queue " + quote.Name(name) + " is being dropped and created by other processes", Hint: "try again"}
+		return &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "name", Message: "queue " + quote.Name(name) + " is being dropped and created by other processes", Hint: "try again"}
 	case "full":
-		return &posthaste.Error{Code: posthaste.TooLarge, Field: "name", Message: fmt.Sprintf("there are %d queues and subscriptions, which is the maximum", maxQueues), Hint: "drop one"}
+		return &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "name", Message: fmt.Sprintf("there are %d queues and subscriptions, which is the maximum", maxQueues), Hint: "drop one"}
 	}
 	q, err := e.registry.newQueue(name, fmt.Sprintf("%v %s", reply, options))
 	if err == nil {
 		err = e.make(ctx, q)
 	}
-	return readError(err) // the first use of the queue makes its keys if this failed
+	// If this failed, the first use of the queue makes its keys.
+	return readError(errors.Join(err, e.record(ctx, record{Action: "create", Queue: name})))
 }
 
-// QueuePause implements [posthaste.Admin].
-func (e *Engine) QueuePause(ctx context.Context, by, name string) error {
-	return e.pause(ctx, by, name, "pause", "1")
+// Pause implements [posthaste.QueueAdmin].
+func (e *Engine) Pause(ctx context.Context, what posthaste.Pausable) error {
+	return e.pause(ctx, what, "pause", "1")
 }
 
-// QueueResume implements [posthaste.Admin].
-func (e *Engine) QueueResume(ctx context.Context, by, name string) error {
-	return e.pause(ctx, by, name, "resume", "")
+// Resume implements [posthaste.QueueAdmin].
+func (e *Engine) Resume(ctx context.Context, what posthaste.Pausable) error {
+	return e.pause(ctx, what, "resume", "")
 }
 
-func (e *Engine) pause(ctx context.Context, by, name, action, paused string) error {
+// pause pauses or resumes what. paused is the value that the scripts store.
+func (e *Engine) pause(ctx context.Context, what posthaste.Pausable, action, paused string) error {
+	switch x := what.(type) {
+	case posthaste.OfQueue:
+		return e.pauseQueue(ctx, string(x), action, paused)
+	case posthaste.OfKey:
+		return e.pauseKey(ctx, x.Queue, x.Key, action+"_key", paused)
+	case posthaste.OfSchedule:
+		return e.pauseSchedule(ctx, string(x), "schedule_"+action, paused != "")
+	}
+	return posthaste.Invalidf("what", "cannot %s %T: it must be OfQueue, OfKey or OfSchedule", action, what)
+}
+
+func (e *Engine) pauseQueue(ctx context.Context, name, action, paused string) error {
 	reply, _, err := e.tryQueue(ctx, name, func(q *queue) (any, error) {
 		return pauseScript.run(ctx, e.client, q.keys, arguments{{"number", q.numberArg}, {"pause", paused}})
 	})
 	if err == nil && reply == int64(1) {
-		err = e.record(ctx, record{By: by, Action: action, Queue: name})
+		err = e.record(ctx, record{Action: action, Queue: name})
 	}
 	return readError(err)
 }
 
-// Queues implements [posthaste.Admin]. The counts are current. It reports no rates.
+// Queues implements [posthaste.Engine]. The counts are current. It reports no rates.
 func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
 	all, err := e.registry.read(ctx)
 	if err != nil {
@@ -99,7 +113,7 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 			continue
 		}
 		info, err := e.count(ctx, name)
-		if posthaste.CodeOf(err) == posthaste.NotFound {
+		if posthaste.CodeOf(err) == posthaste.CodeNotFound {
 			continue // dropped since
 		}
 		if err != nil {

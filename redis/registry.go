@@ -139,7 +139,7 @@ func (r *registry) queue(ctx context.Context, name string) (*queue, error) {
 			return nil, err
 		}
 		if q = all[name]; q == nil {
-			return nil, &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: "queue " + quote.Name(name) + " does not exist",
+			return nil, &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: "queue " + quote.Name(name) + " does not exist",
 				Hint: "create it first, or check its name"}
 		}
 	}
@@ -274,7 +274,7 @@ func (r *registry) find(ctx context.Context, ref posthaste.QueueRef) (*queue, er
 	if q.unread != nil {
 		return nil, q.unread
 	}
-	return nil, &posthaste.Error{Code: posthaste.NotFound, Field: "subscription", Message: "queue " + quote.Name(ref.Queue) + " has no subscription " + quote.Name(ref.Subscription)}
+	return nil, &posthaste.Error{Code: posthaste.CodeNotFound, Field: "subscription", Message: "queue " + quote.Name(ref.Queue) + " has no subscription " + quote.Name(ref.Subscription)}
 }
 
 // reachable reads all queues. If some cannot be read, it returns those that were known

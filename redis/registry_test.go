@@ -82,13 +82,13 @@ func leasesWithoutTheRegistry(t *testing.T, leave, back func(*node) error) {
 		t.Fatal(err)
 	}
 	stop := every(lease/20, func() { // as a worker does, which waits for nothing else
-		if err := beat(lives); posthaste.CodeOf(err) != posthaste.Unavailable {
+		if err := beat(lives); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 			t.Errorf("a heartbeat without the registry: %v", err)
 		}
 	})
 	for begun, last := time.Now(), false; !last; {
 		last = time.Since(begun) > lease+short // none but heartbeats has kept it
-		if _, err := e.Rescue(t.Context()); posthaste.CodeOf(err) != posthaste.Unavailable {
+		if _, err := e.Maintain(t.Context(), posthaste.UpkeepRescue); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 			t.Errorf("a rescue without the registry: %v", err)
 		}
 	}
@@ -105,7 +105,7 @@ func leasesWithoutTheRegistry(t *testing.T, leave, back func(*node) error) {
 		}
 	})
 	until(t, "the registry has expired both", func() bool {
-		_, err := e.Rescue(t.Context())
+		_, err := e.Maintain(t.Context(), posthaste.UpkeepRescue)
 		left, fault := e.client.ZCard(t.Context(), e.keys.beats()).Result()
 		return err == nil && fault == nil && left == 0
 	})
@@ -114,22 +114,22 @@ func leasesWithoutTheRegistry(t *testing.T, leave, back func(*node) error) {
 		t.Error("the registry has not expired the living worker")
 	}
 	answer := func(w posthaste.WorkerID) (err error) {
-		until(t, "a heartbeat is answered", func() bool { err = beat(w); return posthaste.CodeOf(err) != posthaste.Unavailable })
+		until(t, "a heartbeat is answered", func() bool { err = beat(w); return posthaste.CodeOf(err) != posthaste.CodeUnavailable })
 		return err
 	}
 	if err := answer(lives); err != nil || !listed(lives) {
 		t.Errorf("the living worker has not returned: %v", err)
 	}
 	for range 2 {
-		if err := answer(dies); posthaste.CodeOf(err) != posthaste.WorkerLost || listed(dies) {
+		if err := answer(dies); posthaste.CodeOf(err) != posthaste.CodeWorkerLost || listed(dies) {
 			t.Errorf("a lost worker's heartbeat: %v", err)
 		}
 	}
-	until(t, "all is looked at once more", func() bool { _, err := e.Rescue(t.Context()); return err == nil })
+	until(t, "all is looked at once more", func() bool { _, err := e.Maintain(t.Context(), posthaste.UpkeepRescue); return err == nil })
 	if n := lost(); n != 1 {
 		t.Errorf("%d were handed out anew, want 1", n)
 	}
-	results, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: held, Outcome: posthaste.Done}})
+	results, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: held, Outcome: posthaste.OutcomeDone}})
 	if err != nil || len(results) != 1 || !results[0].Settled {
 		t.Errorf("settling what the living worker held: %+v, %v", results, err)
 	}
@@ -186,7 +186,7 @@ func TestWorkerThatTheRegistryHasExpired(t *testing.T) {
 	expire()
 	all[away].Kill()
 	for range 3 {
-		if err := beat(); posthaste.CodeOf(err) != posthaste.Unavailable {
+		if err := beat(); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 			t.Errorf("with a queue's master away: %v", err)
 		}
 	}
@@ -203,15 +203,15 @@ func TestWorkerThatTheRegistryHasExpired(t *testing.T) {
 		t.Fatal(err)
 	}
 	rescue := func() int {
-		n, err := e.Rescue(t.Context())
+		n, err := e.Maintain(t.Context(), posthaste.UpkeepRescue)
 		if err != nil {
 			t.Error(err)
 		}
-		return n
+		return n.Rescued
 	}
 	until(t, "what it held of one queue is handed out anew", func() bool { return rescue() == 1 })
 	expire()
-	if err := beat(); posthaste.CodeOf(err) != posthaste.WorkerLost {
+	if err := beat(); posthaste.CodeOf(err) != posthaste.CodeWorkerLost {
 		t.Errorf("having lost the lease of one queue: %v", err)
 	}
 	until(t, "what it held of the other is, too", func() bool { return rescue() == 1 })

@@ -71,13 +71,13 @@ var damages = []damage{
 	{name: "a worker without a lease", harm: func(ctx context.Context, e *Engine, key func(string) string, _ posthaste.RawDelivery) error {
 		return e.client.Del(ctx, key("leases")).Err()
 	}},
-	{name: "a retry in no list", prepare: settleAs(posthaste.Retried), harm: func(ctx context.Context, e *Engine, key func(string) string, _ posthaste.RawDelivery) error {
+	{name: "a retry in no list", prepare: settleAs(posthaste.OutcomeRetried), harm: func(ctx context.Context, e *Engine, key func(string) string, _ posthaste.RawDelivery) error {
 		return e.client.Del(ctx, key("due"), key("wait")).Err()
 	}},
 	{name: "a second attempt that was not written down",
 		prepare: func(t *testing.T, e *Engine, d posthaste.RawDelivery) {
 			t.Helper()
-			settleAs(posthaste.Released)(t, e, d)
+			settleAs(posthaste.OutcomeReleased)(t, e, d)
 			reply, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1, Lease: time.Hour})
 			if err != nil || len(reply.Deliveries) != 1 {
 				t.Fatalf("%d came again, %v", len(reply.Deliveries), err)
@@ -89,7 +89,7 @@ var damages = []damage{
 	{name: "a receiver's lease that never ends",
 		prepare: func(t *testing.T, e *Engine, d posthaste.RawDelivery) {
 			t.Helper()
-			settleAs(posthaste.Released)(t, e, d)
+			settleAs(posthaste.OutcomeReleased)(t, e, d)
 			if _, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1, Lease: time.Hour}); err != nil {
 				t.Fatal(err)
 			}
@@ -97,7 +97,7 @@ var damages = []damage{
 		harm: func(ctx context.Context, e *Engine, key func(string) string, _ posthaste.RawDelivery) error {
 			return e.client.Del(ctx, key("timed")).Err()
 		}},
-	{name: "a dead letter that is not listed", prepare: settleAs(posthaste.Dead), harm: func(ctx context.Context, e *Engine, key func(string) string, _ posthaste.RawDelivery) error {
+	{name: "a dead letter that is not listed", prepare: settleAs(posthaste.OutcomeDead), harm: func(ctx context.Context, e *Engine, key func(string) string, _ posthaste.RawDelivery) error {
 		return e.client.Del(ctx, key("dead")).Err()
 	}},
 }
@@ -128,16 +128,16 @@ func stranded(t *testing.T, e *Engine, o posthaste.QueueOptions, m damage, upkee
 		return "nothing was repaired"
 	}
 	for range 100 {
-		if dead, _, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{Queue: jobs}); err != nil {
+		if dead, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{Queue: jobs}); err != nil {
 			t.Fatal(err)
-		} else if len(dead) > 0 {
+		} else if len(dead.Items) > 0 {
 			return ""
 		}
 		if m.name != "a worker without a lease" { // or time would give it one
 			f := fate{t: t, sound: e}
 			f.lose()
 		}
-		if _, err := e.Rescue(ctx); err != nil {
+		if _, err := e.Maintain(ctx, posthaste.UpkeepRescue); err != nil {
 			t.Fatal(err)
 		}
 		reply, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1, Lease: time.Hour})
@@ -203,7 +203,7 @@ func TestUpkeepFindsTheUnlisted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := e.Maintain(t.Context()); err != nil {
+			if _, err := e.Maintain(t.Context(), posthaste.UpkeepSpace); err != nil {
 				t.Fatal(err)
 			}
 			reply, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 10, Lease: time.Hour})

@@ -7,16 +7,17 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Rescue implements [posthaste.Engine].
-func (e *Engine) Rescue(ctx context.Context) (lost int, err error) {
-	_, lost, _, err = e.rescue(ctx, "")
-	return lost, err
+// rescueLost rescues the deliveries of lost workers and expired leases.
+func (e *Engine) rescueLost(ctx context.Context, reply *posthaste.MaintainReply) error {
+	_, lost, _, err := e.rescue(ctx, "")
+	reply.Rescued += lost
+	return err
 }
 
 // rescueMost bounds one script, like claimMost. A lost delivery costs more than others.
 const rescueMost = 500
 
-// rescue is Rescue. It also returns the queues and, if look is "1", whether the clock of Redis
+// rescue returns how many deliveries it rescued, the queues and, if look is "1", whether the clock of Redis
 // was set back since the last check.
 func (e *Engine) rescue(ctx context.Context, look string) (all map[string]*queue, lost int, back bool, err error) {
 	reply, err := workerScript.run(ctx, e.client, e.workerKeys(), arguments{{"what", "expire"}, {"worker", ""}, {"lease", ""}, {"entry", ""}, {"clock", look}})
@@ -38,7 +39,7 @@ func (e *Engine) rescue(ctx context.Context, look string) (all map[string]*queue
 			continue
 		}
 		n, fault := e.rescueQueue(ctx, q.ref())
-		if fault != nil && posthaste.CodeOf(fault) != posthaste.NotFound {
+		if fault != nil && posthaste.CodeOf(fault) != posthaste.CodeNotFound {
 			err = errors.Join(err, readError(fault)) // the others are rescued nevertheless
 		}
 		lost += n

@@ -82,7 +82,7 @@ func (d *deprived) try(ctx context.Context, s tried, args []any) {
 			d.restore(ctx, before)
 			before = d.stored(ctx) // the same in other bytes
 		}
-		if !d.bare && posthaste.CodeOf(writeError(err)) != posthaste.Denied {
+		if !d.bare && posthaste.CodeOf(writeError(err)) != posthaste.CodeDenied {
 			d.t.Errorf("%s without %s: %v", s.name, command, err)
 		}
 	}
@@ -157,14 +157,14 @@ func (l *shortLife) settled(all []posthaste.RawDelivery, outcomes ...posthaste.O
 func (l *shortLife) begin() {
 	l.t.Helper()
 	e, ctx, must := l.e, l.ctx, l.must
-	must(e.QueueCreate(ctx, jobs, posthaste.QueueOptions{MaxAttempts: 2, BackoffBase: time.Microsecond, BackoffMax: time.Microsecond, Retention: time.Hour}))
-	must(e.QueueCreate(ctx, "keyed", posthaste.QueueOptions{Ordered: true, Retention: time.Microsecond}))
-	must(e.QueueCreate(ctx, "limited", posthaste.QueueOptions{Fair: true}))
-	must(e.QueueLimit(ctx, "ada", "limited", posthaste.QueueLimits{KeyConcurrency: 1, KeyRateLimit: posthaste.Rate{Limit: 100}}))
-	must(e.QueueSubscribe(ctx, "ada", jobs, "audit", posthaste.SubscriptionOptions{From: posthaste.FromOldest}))
-	_, err := e.SchedulePut(ctx, posthaste.Schedule{Name: "s", Spec: "@daily", Message: posthaste.Message{Queue: jobs}})
+	must(e.CreateQueue(ctx, jobs, posthaste.QueueOptions{MaxAttempts: 2, BackoffBase: time.Microsecond, BackoffMax: time.Microsecond, Retention: time.Hour}))
+	must(e.CreateQueue(ctx, "keyed", posthaste.QueueOptions{Ordered: true, Retention: time.Microsecond}))
+	must(e.CreateQueue(ctx, "limited", posthaste.QueueOptions{Fair: true}))
+	must(e.UpdateQueue(posthaste.WithActor(ctx, "ada"), "limited", posthaste.QueueUpdate{Limits: &posthaste.QueueLimits{KeyConcurrency: 1, KeyRateLimit: posthaste.Rate{Limit: 100}}}))
+	must(e.Subscribe(posthaste.WithActor(ctx, "ada"), jobs, "audit", posthaste.SubscriptionOptions{From: posthaste.FromOldest}))
+	_, err := e.PutSchedule(ctx, posthaste.Schedule{Name: "s", Spec: "@daily", Message: posthaste.Message{Queue: jobs}})
 	must(err)
-	_, err = e.TokenAdd(ctx, "ada", posthaste.Token{Name: "t", Scopes: []posthaste.Scope{posthaste.ScopeSend}})
+	_, err = e.CreateToken(posthaste.WithActor(ctx, "ada"), posthaste.Token{Name: "t", Scopes: []posthaste.Scope{posthaste.ScopeSend}})
 	must(err)
 	l.w, err = e.Register(ctx, posthaste.WorkerInfo{Name: "w", Lease: time.Hour})
 	must(err)
@@ -181,15 +181,15 @@ func (l *shortLife) handle(queue string) {
 	l.claimed(queue, "")
 	ids, err := e.Send(ctx, slices.Repeat([]posthaste.Message{{Queue: queue, Key: "k", Reference: "r", Terms: []string{"term"}}}, 8)...)
 	must(err)
-	_, err = e.SendIdempotent(ctx, posthaste.Idempotency{Key: queue, Digest: []byte("d"), Window: time.Hour}, posthaste.Message{Queue: queue, Key: "k", DedupeKey: "d", DedupeWindow: time.Hour})
+	_, err = e.SendOnce(ctx, posthaste.Idempotency{Key: queue, Digest: []byte("d"), Window: time.Hour}, posthaste.Message{Queue: queue, Key: "k", DedupeKey: "d", DedupeWindow: time.Hour})
 	must(err)
 	if queue != jobs {
-		must(e.KeyPause(ctx, "ada", queue, "other"))
+		must(e.Pause(posthaste.WithActor(ctx, "ada"), posthaste.OfKey{Queue: queue, Key: "other"}))
 	}
-	_, err = e.Cancel(ctx, "ada", ids[7])
+	_, err = e.Cancel(posthaste.WithActor(ctx, "ada"), ids[7])
 	must(err)
 	if queue != "keyed" {
-		_, err = e.Reschedule(ctx, "ada", ids[6], time.Now().Add(time.Hour))
+		_, err = e.Reschedule(posthaste.WithActor(ctx, "ada"), ids[6], time.Now().Add(time.Hour))
 		must(err)
 	}
 	_, err = e.Heartbeat(ctx, posthaste.Heartbeat{Worker: l.w, Queues: []posthaste.QueueRef{{Queue: jobs}, {Queue: queue}}})
@@ -197,11 +197,11 @@ func (l *shortLife) handle(queue string) {
 	got := l.claimed(queue, "")
 	_, err = e.Unsettled(ctx, l.w, l.number)
 	must(err)
-	l.settled(got, posthaste.Done, posthaste.Dead, posthaste.Retried, posthaste.Released)
-	dead, _, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{Queue: queue})
+	l.settled(got, posthaste.OutcomeDone, posthaste.OutcomeDead, posthaste.OutcomeRetried, posthaste.OutcomeReleased)
+	dead, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{Queue: queue})
 	must(err)
-	if len(dead) > 0 {
-		_, err = e.Replay(ctx, "ada", dead[0].ID)
+	if len(dead.Items) > 0 {
+		_, err = e.Replay(posthaste.WithActor(ctx, "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{dead.Items[0].ID}})
 		must(err)
 	}
 }
@@ -213,15 +213,15 @@ func (l *shortLife) operate(queue string) {
 	received, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: queue}, Max: 3, Lease: time.Hour})
 	must(err)
 	if len(received.Deliveries) > 0 {
-		_, err = e.Extend(ctx, []posthaste.DeliveryID{received.Deliveries[0].ID}, time.Nanosecond*1000)
+		_, err = e.Extend(ctx, posthaste.ExtendRequest{Deliveries: []posthaste.DeliveryID{received.Deliveries[0].ID}, Lease: time.Nanosecond * 1000})
 		must(err)
 	}
-	must(e.QueuePause(ctx, "ada", queue))
-	_, err = e.QueuePurge(ctx, "ada", queue)
+	must(e.Pause(posthaste.WithActor(ctx, "ada"), posthaste.OfQueue(queue)))
+	_, err = e.PurgeQueue(posthaste.WithActor(ctx, "ada"), queue)
 	must(err)
-	must(e.QueueResume(ctx, "ada", queue))
+	must(e.Resume(posthaste.WithActor(ctx, "ada"), posthaste.OfQueue(queue)))
 	if queue != jobs {
-		must(e.KeyResume(ctx, "ada", queue, "other"))
+		must(e.Resume(posthaste.WithActor(ctx, "ada"), posthaste.OfKey{Queue: queue, Key: "other"}))
 	}
 }
 
@@ -229,19 +229,19 @@ func (l *shortLife) operate(queue string) {
 func (l *shortLife) end() {
 	l.t.Helper()
 	e, ctx, must := l.e, l.ctx, l.must
-	l.settled(l.claimed(jobs, "audit"), posthaste.Done)
-	_, err := e.Maintain(ctx)
+	l.settled(l.claimed(jobs, "audit"), posthaste.OutcomeDone)
+	_, err := e.Maintain(ctx, posthaste.UpkeepSpace)
 	must(err)
-	_, _, err = e.Erase(ctx, "ada", "term", 0)
+	_, err = e.Erase(posthaste.WithActor(ctx, "ada"), "term", 0)
 	must(err)
-	must(e.QueueUnsubscribe(ctx, "ada", jobs, "audit"))
+	must(e.Unsubscribe(posthaste.WithActor(ctx, "ada"), jobs, "audit"))
 	must(e.client.HSet(ctx, e.keys.queues(), enrolled(jobs, "stray"), e.client.HGet(ctx, e.keys.queues(), jobs).Val()).Err())
 	all, err := e.registry.read(ctx)
 	must(err)
 	must(e.strikeStray(ctx, all[jobs], 0))
-	must(e.QueueDrop(ctx, "keyed"))
-	must(e.ScheduleDrop(ctx, "s"))
-	must(e.TokenDrop(ctx, "ada", "t"))
+	must(e.DropQueue(ctx, "keyed"))
+	must(e.DropSchedule(ctx, "s"))
+	must(e.RevokeToken(posthaste.WithActor(ctx, "ada"), "t"))
 	must(e.Unregister(ctx, l.w))
 }
 

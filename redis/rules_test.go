@@ -35,7 +35,7 @@ func TestRE7_LateClaimHandsOutNothing(t *testing.T) {
 		w := register(t, e)
 		done(t, e, claim(t, e, w, 1, 1)...)
 		late, err := e.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: 1, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1})
-		if len(late.Deliveries) > 0 || posthaste.CodeOf(err) != posthaste.Invalid {
+		if len(late.Deliveries) > 0 || posthaste.CodeOf(err) != posthaste.CodeInvalid {
 			return fmt.Sprintf("it handed out %d: %v", len(late.Deliveries), err)
 		}
 		return ""
@@ -70,10 +70,11 @@ func TestRE2_RescuedOnce(t *testing.T) {
 		}
 		var lost [2]int
 		for i := range lost {
-			var err error
-			if lost[i], err = e.Rescue(t.Context()); err != nil {
+			reply, err := e.Maintain(t.Context(), posthaste.UpkeepRescue)
+			if err != nil {
 				t.Fatal(err)
 			}
+			lost[i] = reply.Rescued
 		}
 		again := claim(t, e, register(t, e), 1, 10)
 		if late := done(t, e, d[1]); lost != [2]int{1, 0} || len(again) != 1 || again[0].MessageID != d[1].MessageID || late != 0 {
@@ -92,8 +93,8 @@ func TestDS7_TwiceInOneCall(t *testing.T) {
 		old  string
 		new  string
 	}{
-		"plainly":     {posthaste.Settlement{Outcome: posthaste.Done}, "if not tag or twice[d] then", "if not tag then"},
-		"with a word": {posthaste.Settlement{Outcome: posthaste.Retried, Error: "x"}, "call('HDEL', RUN, s.d)", "local _"},
+		"plainly":     {posthaste.Settlement{Outcome: posthaste.OutcomeDone}, "if not tag or twice[d] then", "if not tag then"},
+		"with a word": {posthaste.Settlement{Outcome: posthaste.OutcomeRetried, Error: "x"}, "call('HDEL', RUN, s.d)", "local _"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rule(t, func(t *testing.T, e *Engine) string {
@@ -141,11 +142,11 @@ func TestDroppedQueueTakesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := other.QueueDrop(t.Context(), jobs); err != nil {
+		if err := other.DropQueue(t.Context(), jobs); err != nil {
 			t.Fatal(err)
 		}
 		_, err = e.Send(t.Context(), posthaste.Message{Queue: jobs})
-		if posthaste.CodeOf(err) != posthaste.NotFound {
+		if posthaste.CodeOf(err) != posthaste.CodeNotFound {
 			return fmt.Sprintf("sending ended with %v", err)
 		}
 		return ""
@@ -162,11 +163,11 @@ func TestRE2_LostWorkerGetsNothing(t *testing.T) {
 		if err := e.Unregister(t.Context(), w); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.Rescue(t.Context()); err != nil {
+		if _, err := e.Maintain(t.Context(), posthaste.UpkeepRescue); err != nil {
 			t.Fatal(err)
 		}
 		reply, err := e.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: 2, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1})
-		if posthaste.CodeOf(err) != posthaste.WorkerLost {
+		if posthaste.CodeOf(err) != posthaste.CodeWorkerLost {
 			return fmt.Sprintf("it got %d: %v", len(reply.Deliveries), err)
 		}
 		return ""
@@ -201,7 +202,7 @@ func TestMovedMessagesWait(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
 		ids := send(t, e, 3)
-		if told, err := e.Reschedule(t.Context(), "ada", ids[1], time.Now().Add(time.Hour)); err != nil || !told[0].InTime {
+		if told, err := e.Reschedule(posthaste.WithActor(t.Context(), "ada"), ids[1], time.Now().Add(time.Hour)); err != nil || !told[0].InTime {
 			t.Fatalf("moving it: %+v, %v", told, err)
 		}
 		if d := claim(t, e, register(t, e), 1, 3); len(d) != 2 {
@@ -215,7 +216,7 @@ func TestMovedMessagesWait(t *testing.T) {
 // made meanwhile.
 func TestSlowDropAndMake(t *testing.T) {
 	anew := func(t *testing.T, e *Engine) {
-		if err := e.QueueDrop(t.Context(), jobs); err != nil {
+		if err := e.DropQueue(t.Context(), jobs); err != nil {
 			t.Fatal(err)
 		}
 		create(t, e, posthaste.QueueOptions{})
@@ -293,7 +294,7 @@ func TestMadeWhileItIsDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := other.QueueDrop(t.Context(), jobs); err != nil {
+	if err := other.DropQueue(t.Context(), jobs); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.make(t.Context(), q); err != nil {
@@ -303,7 +304,7 @@ func TestMadeWhileItIsDropped(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("left are %v: %v", left, err)
 	}
-	if ids, err := e.Send(t.Context(), posthaste.Message{Queue: jobs}); posthaste.CodeOf(err) != posthaste.NotFound {
+	if ids, err := e.Send(t.Context(), posthaste.Message{Queue: jobs}); posthaste.CodeOf(err) != posthaste.CodeNotFound {
 		t.Errorf("sent as %v: %v", ids, err)
 	}
 }
@@ -331,10 +332,10 @@ func TestPurgeCutShort(t *testing.T) {
 	if d := claim(t, e, w, 1, 2); len(d) != 2 || d[0].MessageID != later[0] {
 		t.Errorf("handed out %+v, want the first that were sent after the purge", d)
 	}
-	if told, err := e.Cancel(t.Context(), "ada", ids[20]); err != nil || !told[0].InTime {
+	if told, err := e.Cancel(posthaste.WithActor(t.Context(), "ada"), ids[20]); err != nil || !told[0].InTime {
 		t.Errorf("cancelling what is being purged: %+v, %v", told, err)
 	}
-	purged, err := e.QueuePurge(t.Context(), "ada", jobs)
+	purged, err := e.PurgeQueue(posthaste.WithActor(t.Context(), "ada"), jobs)
 	if err != nil || purged[0].Messages != 22 {
 		t.Errorf("the next purge took %+v, want the 19 left over and 3: %v", purged, err)
 	}
@@ -354,10 +355,10 @@ func TestPurgeCutShort(t *testing.T) {
 func TestTokenNameIsTakenOnce(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		want := posthaste.Token{Name: "shop", Scopes: []posthaste.Scope{posthaste.ScopeSend}}
-		if _, err := e.TokenAdd(t.Context(), "ada", want); err != nil {
+		if _, err := e.CreateToken(posthaste.WithActor(t.Context(), "ada"), want); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.TokenAdd(t.Context(), "bob", want); posthaste.CodeOf(err) != posthaste.Conflict {
+		if _, err := e.CreateToken(posthaste.WithActor(t.Context(), "bob"), want); posthaste.CodeOf(err) != posthaste.CodeConflict {
 			return fmt.Sprintf("the second was answered %v", err)
 		}
 		return ""
@@ -383,11 +384,11 @@ func TestDU5_LateDoneWithdraws(t *testing.T) {
 				if err := e.Unregister(t.Context(), w); err != nil || len(d) != 4 {
 					t.Fatalf("%d were handed out: %v", len(d), err)
 				}
-				if lost, err := e.Rescue(t.Context()); err != nil || lost != 4 {
-					t.Fatalf("%d were lost: %v", lost, err)
+				if lost, err := e.Maintain(t.Context(), posthaste.UpkeepRescue); err != nil || lost.Rescued != 4 {
+					t.Fatalf("%d were lost: %v", lost.Rescued, err)
 				}
-				results, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d[0].ID, Outcome: posthaste.Done},
-					{Delivery: d[1].ID, Outcome: posthaste.Retried, Error: "x"}, {Delivery: d[2].ID, Outcome: posthaste.Done, Duration: time.Second}, {Delivery: d[3].ID, Outcome: posthaste.Released}})
+				results, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d[0].ID, Outcome: posthaste.OutcomeDone},
+					{Delivery: d[1].ID, Outcome: posthaste.OutcomeRetried, Error: "x"}, {Delivery: d[2].ID, Outcome: posthaste.OutcomeDone, Duration: time.Second}, {Delivery: d[3].ID, Outcome: posthaste.OutcomeReleased}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -408,7 +409,7 @@ func TestDU5_LateDoneWithdraws(t *testing.T) {
 						t.Fatal(err)
 					}
 					s, want := info.Subscriptions[0], []int{1, 2, 1, 2}[i]
-					if s.State != posthaste.StateDone || len(s.Attempts) != want || s.Attempts[0].Outcome != posthaste.Lost {
+					if s.State != posthaste.StateDone || len(s.Attempts) != want || s.Attempts[0].Outcome != posthaste.OutcomeLost {
 						return fmt.Sprintf("message %d is %s after %+v", i, s.State, s.Attempts)
 					}
 				}
@@ -446,8 +447,8 @@ func TestOD1_LateDoneKeepsOrder(t *testing.T) {
 				if err := e.Unregister(t.Context(), w); err != nil || len(d) != 3 {
 					t.Fatalf("%d were handed out: %v", len(d), err)
 				}
-				if lost, err := e.Rescue(t.Context()); err != nil || lost != 3 {
-					t.Fatalf("%d were lost: %v", lost, err)
+				if lost, err := e.Maintain(t.Context(), posthaste.UpkeepRescue); err != nil || lost.Rescued != 3 {
+					t.Fatalf("%d were lost: %v", lost.Rescued, err)
 				}
 				w = register(t, e)
 				var again []posthaste.RawDelivery
@@ -494,7 +495,7 @@ func TestOD1_RescueInStepsKeepsOrder(t *testing.T) {
 		}
 		var settled []int
 		for i := len(d) - 1; i >= 0; i-- {
-			results, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d[i].ID, Outcome: posthaste.Done}})
+			results, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d[i].ID, Outcome: posthaste.OutcomeDone}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -516,7 +517,7 @@ func TestRescheduledDuringAPurge(t *testing.T) {
 		id := send(t, e, 1)[0]
 		later := func(in time.Duration) bool {
 			t.Helper()
-			moved, err := e.Reschedule(t.Context(), "ada", id, time.Now().Add(in))
+			moved, err := e.Reschedule(posthaste.WithActor(t.Context(), "ada"), id, time.Now().Add(in))
 			if err != nil || len(moved) != 1 {
 				t.Fatal(moved, err)
 			}
@@ -549,8 +550,8 @@ func TestMaxLagIsRefused(t *testing.T) {
 	e := open(t, server.URL())
 	create(t, e, posthaste.QueueOptions{})
 	for _, name := range []string{"audit", posthaste.DefaultSubscription} {
-		err := e.QueueSubscribe(t.Context(), "ada", jobs, name, posthaste.SubscriptionOptions{MaxLag: time.Hour})
-		if posthaste.CodeOf(err) != posthaste.Unsupported {
+		err := e.Subscribe(posthaste.WithActor(t.Context(), "ada"), jobs, name, posthaste.SubscriptionOptions{MaxLag: time.Hour})
+		if posthaste.CodeOf(err) != posthaste.CodeUnsupported {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

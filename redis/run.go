@@ -39,7 +39,7 @@ func (e *Engine) retry(ctx context.Context, find func() (*queue, error), do func
 			return nil, nil, err
 		}
 	}
-	return nil, nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "the queue is being changed by other processes", Hint: "try again"}
+	return nil, nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "the queue is being changed by other processes", Hint: "try again"}
 }
 
 // each runs a script for each subscription of a queue and passes the replies to then. The
@@ -54,7 +54,7 @@ func (e *Engine) each(ctx context.Context, s script, name string, args func(*que
 	}
 	for _, sub := range q.subs {
 		reply, now, err := e.on(ctx, s, sub.ref(), args)
-		if posthaste.CodeOf(err) == posthaste.NotFound {
+		if posthaste.CodeOf(err) == posthaste.CodeNotFound {
 			continue // it has ended since
 		}
 		if err == nil {

@@ -38,8 +38,8 @@ func (e *Engine) changeSchedule(ctx context.Context, name string, is func(*sched
 	return nil, scheduleBusy(name)
 }
 
-// SchedulePut implements [posthaste.Scheduling].
-func (e *Engine) SchedulePut(ctx context.Context, p posthaste.Schedule) (next time.Time, err error) {
+// PutSchedule implements [posthaste.ScheduleAdmin].
+func (e *Engine) PutSchedule(ctx context.Context, p posthaste.Schedule) (next time.Time, err error) {
 	for range scheduleTries {
 		q, s, err := e.newScheduled(ctx, &p)
 		if err != nil {
@@ -52,7 +52,7 @@ func (e *Engine) SchedulePut(ctx context.Context, p posthaste.Schedule) (next ti
 		s.Created, s.Changed = now, now
 		var ok bool
 		if s.Next, ok = s.line.Next(s.zone, now.Truncate(time.Second)); !ok {
-			return next, &posthaste.Error{Code: posthaste.Invalid, Field: "spec", Message: "the cron line " + quote.Name(s.Spec) + " never fires",
+			return next, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "spec", Message: "the cron line " + quote.Name(s.Spec) + " never fires",
 				Hint: "no month that it names has such a day"}
 		}
 		if err := e.sendable(s, q); err != nil {
@@ -71,7 +71,7 @@ func (e *Engine) SchedulePut(ctx context.Context, p posthaste.Schedule) (next ti
 		case err != nil:
 			return next, err
 		case said == "ok":
-			return s.Next, nil
+			return s.Next, writeError(e.recordSchedule(ctx, "schedule_put", p.Name))
 		case said == "gone":
 			if _, err := e.registry.read(ctx); err != nil { // the queue was dropped, or created again
 				return next, err
@@ -81,7 +81,7 @@ func (e *Engine) SchedulePut(ctx context.Context, p posthaste.Schedule) (next ti
 			if was.fault == nil {
 				_, _, err = e.tick(ctx, was, now)
 			} else { // without the zone, the tick is unknown
-				err = e.ScheduleDrop(ctx, p.Name)
+				_, err = e.dropSchedule(ctx, p.Name)
 			}
 			if err != nil {
 				return next, err
@@ -166,40 +166,53 @@ func (s *scheduled) goesOn(was *scheduled) {
 	s.Sent, s.Missed, s.Error, s.Paused, s.Created = was.Sent, was.Missed, was.Error, was.Paused, was.Created
 }
 
-// ScheduleDrop implements [posthaste.Scheduling].
-func (e *Engine) ScheduleDrop(ctx context.Context, name string) error {
-	reply, err := scheduleScript.run(ctx, e.client, e.scheduleKeys(), scheduleArgs("drop", name))
-	if err == nil && reply == int64(0) {
+// DropSchedule implements [posthaste.ScheduleAdmin].
+func (e *Engine) DropSchedule(ctx context.Context, name string) error {
+	dropped, err := e.dropSchedule(ctx, name)
+	if err != nil {
+		return writeError(err)
+	}
+	if !dropped {
 		return noSchedule(name)
 	}
-	return writeError(err)
+	return writeError(e.recordSchedule(ctx, "schedule_drop", name))
 }
 
-// SchedulePause implements [posthaste.Scheduling].
-func (e *Engine) SchedulePause(ctx context.Context, name string) error {
-	_, err := e.changeSchedule(ctx, name, (*scheduled).paused, func(s *scheduled, now time.Time) error {
-		s.Paused = now
-		return nil
-	})
-	return err
+// dropSchedule reports whether there was such a schedule.
+func (e *Engine) dropSchedule(ctx context.Context, name string) (bool, error) {
+	reply, err := scheduleScript.run(ctx, e.client, e.scheduleKeys(), scheduleArgs("drop", name))
+	return reply != int64(0), err
 }
 
-// ScheduleResume implements [posthaste.Scheduling].
-func (e *Engine) ScheduleResume(ctx context.Context, name string) (time.Time, error) {
-	ticks := func(s *scheduled) bool { return !s.paused() }
-	s, err := e.changeSchedule(ctx, name, ticks, func(s *scheduled, now time.Time) error {
+func (e *Engine) pauseSchedule(ctx context.Context, name, action string, pause bool) error {
+	changed := false
+	_, err := e.changeSchedule(ctx, name, func(s *scheduled) bool { return s.paused() == pause }, func(s *scheduled, now time.Time) error {
+		changed = true
+		if pause {
+			s.Paused = now
+			return nil
+		}
 		if s.fault == nil {
 			s.Paused, s.Next = time.Time{}, s.line.Resumed(s.zone, s.Next, now)
 		}
 		return s.fault
 	})
-	if err != nil {
-		return time.Time{}, err
+	if err != nil || !changed {
+		return err
 	}
-	return s.Next, nil
+	return writeError(e.recordSchedule(ctx, action, name))
 }
 
-// Schedules implements [posthaste.Scheduling]. It leaves out names without a schedule.
+// recordSchedule records a change of a schedule.
+func (e *Engine) recordSchedule(ctx context.Context, action, name string) error {
+	details, err := json.Marshal(map[string]string{"schedule": name})
+	if err != nil {
+		return err
+	}
+	return e.record(ctx, record{Action: action, Details: details})
+}
+
+// Schedules implements [posthaste.ScheduleAdmin]. It leaves out names without a schedule.
 func (e *Engine) Schedules(ctx context.Context, names ...string) ([]posthaste.ScheduleInfo, error) {
 	args := scheduleArgs("read", "")
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {

@@ -19,7 +19,7 @@ import (
 // put makes a schedule of the queue jobs, whose next tick lies back by ago.
 func put(t *testing.T, e *Engine, name, spec string, catchUp posthaste.CatchUp, ago time.Duration) {
 	t.Helper()
-	_, err := e.SchedulePut(t.Context(), posthaste.Schedule{Name: name, Spec: spec, CatchUp: catchUp, Message: posthaste.Message{Queue: jobs, Payload: 1}})
+	_, err := e.PutSchedule(t.Context(), posthaste.Schedule{Name: name, Spec: spec, CatchUp: catchUp, Message: posthaste.Message{Queue: jobs, Payload: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,9 +53,9 @@ func sent(t *testing.T, e *Engine, queues ...string) (n int64) {
 	return n
 }
 
-func tick(t *testing.T, e *Engine) posthaste.TickReply {
+func tick(t *testing.T, e *Engine) posthaste.MaintainReply {
 	t.Helper()
-	reply, err := e.Tick(t.Context())
+	reply, err := e.Maintain(t.Context(), posthaste.UpkeepTicks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestTickThatWasNotMovedOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		// What somebody does to it meanwhile stays.
-		if err := e.SchedulePause(t.Context(), "s"); err != nil {
+		if err := e.Pause(t.Context(), posthaste.OfSchedule("s")); err != nil {
 			t.Fatal(err)
 		}
 		if n, missed, err := e.tick(t.Context(), s, s.Next.Add(time.Minute)); n != 1 || missed != 0 || err != nil {
@@ -143,12 +143,12 @@ func TestTickThatWasSentIsNotMissed(t *testing.T) {
 func TestTickWhileItsQueueChanges(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
-		if err := e.QueueCreate(t.Context(), "other", posthaste.QueueOptions{}); err != nil {
+		if err := e.CreateQueue(t.Context(), "other", posthaste.QueueOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		put(t, e, "s", "every 24 hours", "", time.Second)
 		slow, _ := scheduledNow(t, e, "s")
-		_, err := e.SchedulePut(t.Context(), posthaste.Schedule{Name: "s", Spec: "every 24 hours", Message: posthaste.Message{Queue: "other", Payload: 1}})
+		_, err := e.PutSchedule(t.Context(), posthaste.Schedule{Name: "s", Spec: "every 24 hours", Message: posthaste.Message{Queue: "other", Payload: 1}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,14 +174,14 @@ func TestScheduleEndsWithItsQueue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := other.QueueDrop(t.Context(), jobs); err != nil {
+		if err := other.DropQueue(t.Context(), jobs); err != nil {
 			t.Fatal(err)
 		}
 		if all, err := e.Schedules(t.Context()); err != nil || len(all) != 0 {
 			return fmt.Sprintf("%+v: %v", all, err)
 		}
-		_, err = e.SchedulePut(t.Context(), posthaste.Schedule{Name: "s", Spec: "every 24 hours", Message: posthaste.Message{Queue: jobs, Payload: 1}})
-		if posthaste.CodeOf(err) != posthaste.NotFound {
+		_, err = e.PutSchedule(t.Context(), posthaste.Schedule{Name: "s", Spec: "every 24 hours", Message: posthaste.Message{Queue: jobs, Payload: 1}})
+		if posthaste.CodeOf(err) != posthaste.CodeNotFound {
 			return fmt.Sprintf("it was put to a queue that is not there: %v", err)
 		}
 		create(t, other, posthaste.QueueOptions{})
@@ -236,7 +236,7 @@ func TestTickThatIsRefused(t *testing.T) {
 	if said, err := e.setSchedule(t.Context(), s, &long, false); err != nil || said != "ok" {
 		t.Fatal(said, err)
 	}
-	if reply := tick(t, e); reply.Sent != 0 || reply.Missed != 1 || reply.TickIn <= 0 {
+	if reply := tick(t, e); reply.TicksSent != 0 || reply.TicksMissed != 1 || reply.TickIn <= 0 {
 		t.Errorf("%+v", reply)
 	}
 	if s, _ = scheduledNow(t, e, "s"); !strings.Contains(s.Error, "max_payload") || s.Missed != 1 {
@@ -272,11 +272,11 @@ func TestDoctorLooksAtSchedules(t *testing.T) {
 		t.Errorf("told: %q", told)
 	}
 	// It keeps nobody else waiting, and can be put anew.
-	if reply := tick(t, e); reply.Sent != 1 || reply.TickIn != 1 {
+	if reply := tick(t, e); reply.TicksSent != 1 || reply.TickIn != 1 {
 		t.Errorf("%+v", reply)
 	}
 	put(t, e, "lost", "every 24 hours", "", 0)
-	if reply := tick(t, e); reply.Sent != 1 {
+	if reply := tick(t, e); reply.TicksSent != 1 {
 		t.Errorf("put anew: %+v", reply)
 	}
 }
@@ -322,8 +322,8 @@ func TestScheduleTakesOrRefusesEveryField(t *testing.T) {
 		}
 		s := posthaste.Schedule{Name: strings.ToLower(field.Name), Spec: "every 24 hours", Message: posthaste.Message{Queue: jobs, Payload: 1}}
 		reflect.ValueOf(&s.Message).Elem().FieldByIndex(field.Index).Set(reflect.ValueOf(value))
-		if _, err := e.SchedulePut(t.Context(), s); err != nil {
-			if posthaste.CodeOf(err) != posthaste.Invalid {
+		if _, err := e.PutSchedule(t.Context(), s); err != nil {
+			if posthaste.CodeOf(err) != posthaste.CodeInvalid {
 				t.Errorf("field %s: %v", field.Name, err)
 			}
 			continue
@@ -340,7 +340,7 @@ func TestEachTickIsOneMessageThroughKills(t *testing.T) {
 	t.Parallel()
 	e := open(t, server.URL())
 	create(t, e, posthaste.QueueOptions{})
-	if err := e.QueuePause(t.Context(), "ada", jobs); err != nil { // so that all are there in the end
+	if err := e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs)); err != nil { // so that all are there in the end
 		t.Fatal(err)
 	}
 	const schedules, behind, kills = 10, 5 * time.Minute, 3
@@ -367,16 +367,16 @@ func TestEachTickIsOneMessageThroughKills(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}
-	until(t, "all is caught up", func() bool { return tick(t, e).Sent == 0 })
+	until(t, "all is caught up", func() bool { return tick(t, e).TicksSent == 0 })
 	expected, told := map[string]time.Time{}, int64(0)
 	for name := range firsts {
-		if err := e.SchedulePause(t.Context(), name); err != nil {
+		if err := e.Pause(t.Context(), posthaste.OfSchedule(name)); err != nil {
 			t.Fatal(err)
 		}
 		s, _ := scheduledNow(t, e, name)
 		expected[name], told = s.LastTick, told+s.Sent
 	}
-	if err := e.QueueResume(t.Context(), "ada", jobs); err != nil {
+	if err := e.Resume(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs)); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]int{}
@@ -416,7 +416,7 @@ func TestTickStartsWithinASecond(t *testing.T) {
 		starts <- start{tick, time.Now()}
 		return err
 	})
-	_, err := e.SchedulePut(t.Context(), posthaste.Schedule{Name: "s", Spec: "every 1 second", CatchUp: posthaste.CatchUpEach, Message: posthaste.Message{Queue: jobs, Payload: 1}})
+	_, err := e.PutSchedule(t.Context(), posthaste.Schedule{Name: "s", Spec: "every 1 second", CatchUp: posthaste.CatchUpEach, Message: posthaste.Message{Queue: jobs, Payload: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -459,7 +459,7 @@ func TestDroppedQueueLeavesNoTicks(t *testing.T) {
 	if n := there(); n != 3 {
 		t.Errorf("%d of three keys are there", n)
 	}
-	if err := e.QueueDrop(t.Context(), jobs); err != nil {
+	if err := e.DropQueue(t.Context(), jobs); err != nil {
 		t.Fatal(err)
 	}
 	if n := there(); n != 0 {

@@ -114,7 +114,7 @@ func dueUpTo(most int) arguments {
 }
 
 // readSchedules reads the schedules that args (scheduleArgs, named, dueUpTo) ask for. in is
-// TickIn as in [posthaste.TickReply].
+// TickIn as in [posthaste.MaintainReply].
 func (e *Engine) readSchedules(ctx context.Context, args arguments) (found []*scheduled, now time.Time, in time.Duration, err error) {
 	reply, err := scheduleScript.run(ctx, e.client, e.scheduleKeys(), args)
 	if err != nil {
@@ -165,9 +165,9 @@ func (e *Engine) setSchedule(ctx context.Context, was, s *scheduled, put bool) (
 const scheduleTries = 1000
 
 func noSchedule(name string) error {
-	return &posthaste.Error{Code: posthaste.NotFound, Field: "name", Message: "schedule " + quote.Name(name) + " does not exist", Hint: "check its name; list the schedules"}
+	return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: "schedule " + quote.Name(name) + " does not exist", Hint: "check its name; list the schedules"}
 }
 
 func scheduleBusy(name string) error {
-	return &posthaste.Error{Code: posthaste.Unavailable, Message: "schedule " + quote.Name(name) + " is being changed by other processes", Hint: "try again"}
+	return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "schedule " + quote.Name(name) + " is being changed by other processes", Hint: "try again"}
 }

@@ -48,7 +48,7 @@ func (e *Engine) search(ctx context.Context, queue string, limit int, before pos
 	var floor posthaste.MessageID // messages below are not among the limit newest
 	for _, name := range names {
 		some, cut, err := e.searchQueue(ctx, name, limit, before, floor, of(name), matches)
-		if err != nil && (queue != "" || posthaste.CodeOf(err) != posthaste.NotFound) { // or it was dropped since
+		if err != nil && (queue != "" || posthaste.CodeOf(err) != posthaste.CodeNotFound) { // or it was dropped since
 			return nil, 0, err
 		}
 		found, cutAt = append(found, some...), max(cutAt, cut)
@@ -163,7 +163,7 @@ func (e *Engine) listed(name, where string) pages {
 			return arguments{{"number", q.numberArg}, {"rules", q.rules}, {"highest", from}, {"most", most}, {"places", where}, {"running", runningMost}}
 		}, func(_ *queue, reply any) error {
 			if reply == "many" {
-				return &posthaste.Error{Code: posthaste.TooLarge, Field: "filter", Message: fmt.Sprintf("more than %d messages of queue %s are in flight, too many to list", runningMost, name),
+				return &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "filter", Message: fmt.Sprintf("more than %d messages of queue %s are in flight, too many to list", runningMost, name),
 					Hint: "search by reference, term or id"}
 			}
 			all, err := list("list", reply, 0)
@@ -192,20 +192,20 @@ func whereOf(s posthaste.State) (string, error) {
 	case posthaste.StateDone, posthaste.StateHandedOut, posthaste.StateDiscarded, posthaste.StateCancelled:
 		return "kp", nil
 	}
-	return "", &posthaste.Error{Code: posthaste.Invalid, Field: "state", Message: "state " + quote.Name(string(s)) + " is none",
+	return "", &posthaste.Error{Code: posthaste.CodeInvalid, Field: "state", Message: "state " + quote.Name(string(s)) + " is none",
 		Hint: "scheduled, ready, running, retrying, done, handed_out, dead, discarded or cancelled"}
 }
 
-// Messages implements [posthaste.Admin]. It looks up references and terms. With any other
+// Messages implements [posthaste.MessageAdmin]. It looks up references and terms. With any other
 // filter it reads up to 10,000 messages of each queue.
-func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (found []posthaste.MessageInfo, cutAt posthaste.MessageID, err error) {
+func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (page posthaste.Page[posthaste.MessageInfo], err error) {
 	limit, err := limited(f.Limit, "messages")
 	if err != nil {
-		return nil, 0, err
+		return page, err
 	}
 	where, err := whereOf(f.State)
 	if err != nil {
-		return nil, 0, err
+		return page, err
 	}
 	all, cutAt, err := e.search(ctx, f.Queue, limit, f.Before, func(name string) pages {
 		if f.Reference != "" || f.Term != "" {
@@ -218,9 +218,9 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (found
 	})
 	for _, t := range all {
 		t.Payload = nil
-		found = append(found, t.MessageInfo)
+		page.Items = append(page.Items, t.MessageInfo)
 	}
-	return found, cutAt, err
+	return posthaste.NewPage(page.Items, limit, cutAt, func(m *posthaste.MessageInfo) posthaste.MessageID { return m.ID }), err
 }
 
 // is reports whether a message is in a state for any of its subscriptions.

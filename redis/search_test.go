@@ -47,12 +47,12 @@ func TestForgottenWordsGo(t *testing.T) {
 					}
 					done(t, e, claim(t, e, w, int64(i+1), 1)...)
 				}
-				found, _, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: jobs, Term: "ada"})
+				found, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: jobs, Term: "ada"})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if words, known := indexed(t, e); len(found) != 10 || words != 20 || known != 10 {
-					return fmt.Sprintf("%d are found, by %d words, %d are known", len(found), words, known)
+				if words, known := indexed(t, e); len(found.Items) != 10 || words != 20 || known != 10 {
+					return fmt.Sprintf("%d are found, by %d words, %d are known", len(found.Items), words, known)
 				}
 				return ""
 			}, p)
@@ -93,12 +93,12 @@ func TestErasedAreSettled(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := claim(t, e, register(t, e), 1, 1)
-		if _, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d[0].ID, Outcome: posthaste.Retried, Error: "x", RetryAfter: time.Hour}}); err != nil {
+		if _, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d[0].ID, Outcome: posthaste.OutcomeRetried, Error: "x", RetryAfter: time.Hour}}); err != nil {
 			t.Fatal(err)
 		}
-		became, _, err := e.Erase(t.Context(), "officer", "ada", 0)
-		if err != nil || len(became) != 1 || !became[0].Pending {
-			return fmt.Sprintf("it became %+v: %v", became, err)
+		became, err := e.Erase(posthaste.WithActor(t.Context(), "officer"), "ada", 0)
+		if err != nil || len(became.Items) != 1 || !became.Items[0].Pending {
+			return fmt.Sprintf("it became %+v: %v", became.Items, err)
 		}
 		return ""
 	}
@@ -112,14 +112,14 @@ func TestErasedAreSettled(t *testing.T) {
 				t.Fatal(err)
 			}
 			d := claim(t, e, register(t, e), 1, 1)
-			if _, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d[0].ID, Outcome: posthaste.Dead, Error: "x"}}); err != nil {
+			if _, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d[0].ID, Outcome: posthaste.OutcomeDead, Error: "x"}}); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := e.Erase(t.Context(), "officer", "ada", 0); err != nil {
+			if _, err := e.Erase(posthaste.WithActor(t.Context(), "officer"), "ada", 0); err != nil {
 				t.Fatal(err)
 			}
-			if were, err := e.Replay(t.Context(), "ada", d[0].MessageID); posthaste.CodeOf(err) != posthaste.NotFound || len(were) > 0 {
-				return fmt.Sprintf("%v were replayed: %v", were, err)
+			if were, err := e.Replay(posthaste.WithActor(t.Context(), "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{d[0].MessageID}}); posthaste.CodeOf(err) != posthaste.CodeNotFound || len(were.Items) > 0 {
+				return fmt.Sprintf("%v were replayed: %v", were.Items, err)
 			}
 			return ""
 		}, patch{&buryScript, "action == 'replay' and st.e", "false"})
@@ -151,7 +151,7 @@ func TestMessagesPageByPage(t *testing.T) {
 		want = append(want, ids...)
 	}
 	w := register(t, e)
-	settlements := []posthaste.Settlement{{Outcome: posthaste.Done}, {Outcome: posthaste.Retried, Error: "x"}, {Outcome: posthaste.Dead, Error: "x"}, {Outcome: posthaste.Released}}
+	settlements := []posthaste.Settlement{{Outcome: posthaste.OutcomeDone}, {Outcome: posthaste.OutcomeRetried, Error: "x"}, {Outcome: posthaste.OutcomeDead, Error: "x"}, {Outcome: posthaste.OutcomeReleased}}
 	for i, d := range claim(t, e, w, 1, 80) {
 		if i%5 == 4 {
 			continue // it stays handed out
@@ -163,7 +163,7 @@ func TestMessagesPageByPage(t *testing.T) {
 		}
 	}
 	for _, id := range want[len(want)-10:] {
-		if _, err := e.Cancel(t.Context(), "ada", id); err != nil {
+		if _, err := e.Cancel(posthaste.WithActor(t.Context(), "ada"), id); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -191,7 +191,7 @@ func TestMessagesPageByPage(t *testing.T) {
 	if got := listAll(t, e, 3, posthaste.MessageFilter{Key: "key1"}, nil); !slices.Equal(got, keyed) {
 		t.Errorf("with the key %v are found, want %v", got, keyed)
 	}
-	if _, _, err := e.Messages(t.Context(), posthaste.MessageFilter{State: "odd"}); posthaste.CodeOf(err) != posthaste.Invalid {
+	if _, err := e.Messages(t.Context(), posthaste.MessageFilter{State: "odd"}); posthaste.CodeOf(err) != posthaste.CodeInvalid {
 		t.Errorf("a state that is none: %v", err)
 	}
 }
@@ -224,7 +224,7 @@ func TestMessagesOfAllQueues(t *testing.T) {
 	var want []posthaste.MessageID
 	for i := range queues {
 		name := fmt.Sprint("queue-", i)
-		if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {
+		if err := e.CreateQueue(t.Context(), name, posthaste.QueueOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -244,14 +244,14 @@ func TestMessagesOfAllQueues(t *testing.T) {
 	f := posthaste.MessageFilter{Limit: 50}
 	for page := 0; page == 0 || len(got) == 50*page; page++ {
 		before := all.n.Load()
-		found, cutAt, err := e.Messages(t.Context(), f)
-		if err != nil || cutAt != 0 {
-			t.Fatal(cutAt, err)
+		found, err := e.Messages(t.Context(), f)
+		if err != nil || found.Next != 0 {
+			t.Fatal(found.Next, err)
 		}
-		if n := all.n.Load() - before; n > queues*50/2 || n == 0 && len(found) > 0 {
+		if n := all.n.Load() - before; n > queues*50/2 || n == 0 && len(found.Items) > 0 {
 			t.Errorf("page %d: it looks at %d messages", page, n)
 		}
-		for _, m := range found {
+		for _, m := range found.Items {
 			got, f.Before = append(got, m.ID), m.ID
 		}
 	}
@@ -265,19 +265,19 @@ func listAll(t *testing.T, e *Engine, limit int, f posthaste.MessageFilter, each
 	t.Helper()
 	f.Queue, f.Limit = jobs, limit
 	for {
-		some, cutAt, err := e.Messages(context.WithoutCancel(t.Context()), f)
-		if err != nil || cutAt != 0 {
-			t.Fatal(cutAt, err)
+		some, err := e.Messages(context.WithoutCancel(t.Context()), f)
+		if err != nil || some.Next != 0 {
+			t.Fatal(some.Next, err)
 		}
-		for _, m := range some {
+		for _, m := range some.Items {
 			ids = append(ids, m.ID)
 			if each != nil {
 				each(m)
 			}
 		}
-		if len(some) < limit {
+		if len(some.Items) < limit {
 			return ids
 		}
-		f.Before = some[len(some)-1].ID
+		f.Before = some.Items[len(some.Items)-1].ID
 	}
 }

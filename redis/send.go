@@ -69,9 +69,9 @@ func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 	return e.sendAll(ctx, sendHead{}, "", messages)
 }
 
-// SendIdempotent implements [posthaste.Engine]. In a cluster, the reply is stored in the
+// SendOnce implements [posthaste.Engine]. In a cluster, the reply is stored in the
 // queue's slot and the digest of the request in another one: see reserve.
-func (e *Engine) SendIdempotent(ctx context.Context, r posthaste.Idempotency, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (e *Engine) sendAll(ctx context.Context, head sendHead, request string, mes
 			return nil, err
 		}
 	}
-	return nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "a queue is being dropped and created again", Hint: "try again"}
+	return nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "a queue is being dropped and created again", Hint: "try again"}
 }
 
 // reserve stores the digest of a request under its key, in a slot of its own, so that another
@@ -113,7 +113,7 @@ func (e *Engine) reserve(ctx context.Context, request string, head sendHead) (ma
 }
 
 func keyReused() error {
-	return &posthaste.Error{Code: posthaste.KeyReused, Field: "Idempotency-Key", Message: "the key was used for another request",
+	return &posthaste.Error{Code: posthaste.CodeKeyReused, Field: "Idempotency-Key", Message: "the key was used for another request",
 		Hint: "use a new key for each request"}
 }
 
@@ -142,7 +142,7 @@ func (e *Engine) send(ctx context.Context, head sendHead, request string, messag
 			return nil, nil, err
 		}
 		if head.of != "" && head.of != q.of() {
-			return nil, nil, &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: fmt.Sprintf("queue %q was dropped", q.name)}
+			return nil, nil, &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q was dropped", q.name)}
 		}
 		if places[q.name] == 0 {
 			queues = append(queues, q)
@@ -265,7 +265,7 @@ func contentOf(m *posthaste.Message, q *queue) (*content, error) {
 		return nil, err
 	}
 	if len(body) > q.options.MaxPayload {
-		return nil, &posthaste.Error{Code: posthaste.TooLarge, Field: "payload",
+		return nil, &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload",
 			Message: fmt.Sprintf("payload of %d bytes is over the queue's limit of %d (max_payload)", len(body), q.options.MaxPayload)}
 	}
 	if posthaste.IsJSON(contentType) {
@@ -278,4 +278,4 @@ func contentOf(m *posthaste.Message, q *queue) (*content, error) {
 }
 
 // errTicked means that another process sent a tick of the schedule first.
-var errTicked error = &posthaste.Error{Code: posthaste.Conflict, Message: "another process sent this tick"}
+var errTicked error = &posthaste.Error{Code: posthaste.CodeConflict, Message: "another process sent this tick"}

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"math/rand/v2"
-	"time"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
@@ -22,7 +21,7 @@ type settlement struct {
 	Jitter   float64  `codec:"j"`
 }
 
-// Settle implements [posthaste.Claims]. It runs one script per queue and 1,000 settlements.
+// Settle implements [posthaste.Engine]. It runs one script per queue and 1,000 settlements.
 func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement) ([]posthaste.SettleResult, error) {
 	results := make([]posthaste.SettleResult, len(settlements))
 	ids := make([]int64, len(settlements))
@@ -35,7 +34,7 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 	}
 	for i := range ids {
 		if q := queues[number(ids[i])]; q != nil && q.once != "" {
-			return nil, &posthaste.Error{Code: posthaste.Conflict, Field: "mode", Message: "queue " + quote.Name(q.name) + " delivers at most once: its deliveries are settled when they are handed out"}
+			return nil, &posthaste.Error{Code: posthaste.CodeConflict, Field: "mode", Message: "queue " + quote.Name(q.name) + " delivers at most once: its deliveries are settled when they are handed out"}
 		}
 	}
 	byQueue := map[*queue][]int{}
@@ -66,7 +65,7 @@ func (e *Engine) settle(ctx context.Context, q *queue, settlements []posthaste.S
 	args := arguments{{"number", q.numberArg}, {"rules", q.rules}, {"plainly", 0}}
 	for _, i := range of {
 		s := &settlements[i]
-		if s.Outcome == posthaste.Done && s.Duration == 0 && len(s.Receipt) == 0 && len(s.Terms) == 0 {
+		if s.Outcome == posthaste.OutcomeDone && s.Duration == 0 && len(s.Receipt) == 0 && len(s.Terms) == 0 {
 			plain = append(plain, i)
 			args = append(args, arg{is: place(int64(s.Delivery))})
 			continue
@@ -74,7 +73,7 @@ func (e *Engine) settle(ctx context.Context, q *queue, settlements []posthaste.S
 		others = append(others, i)
 		one := settlement{Delivery: place(int64(s.Delivery)), Outcome: string(s.Outcome), Receipt: string(s.Receipt), Terms: s.Terms,
 			Duration: float64(s.Duration) / 1e6, Jitter: rand.Float64()}
-		if s.Outcome == posthaste.Retried || s.Outcome == posthaste.Dead {
+		if s.Outcome == posthaste.OutcomeRetried || s.Outcome == posthaste.OutcomeDead {
 			one.Error = posthaste.ErrorText(s.Error)
 		}
 		if s.RetryAfter > 0 {
@@ -111,7 +110,7 @@ func (e *Engine) settle(ctx context.Context, q *queue, settlements []posthaste.S
 	}
 	for n, i := range plain {
 		if was[n] == '1' {
-			results[i].Settled, results[i].Outcome = true, posthaste.Done
+			results[i].Settled, results[i].Outcome = true, posthaste.OutcomeDone
 		}
 	}
 	for n, i := range others {
@@ -126,7 +125,7 @@ func (e *Engine) settle(ctx context.Context, q *queue, settlements []posthaste.S
 
 func checkSettlement(s posthaste.Settlement) error {
 	switch s.Outcome {
-	case posthaste.Done, posthaste.Released, posthaste.Retried, posthaste.Dead:
+	case posthaste.OutcomeDone, posthaste.OutcomeReleased, posthaste.OutcomeRetried, posthaste.OutcomeDead:
 	default:
 		return posthaste.Invalidf("outcome", "a delivery cannot be settled as %q", s.Outcome)
 	}
@@ -141,14 +140,14 @@ func checkSettlement(s posthaste.Settlement) error {
 	return (&posthaste.Message{Queue: "any", Terms: s.Terms}).Check()
 }
 
-// Extend implements [posthaste.Claims].
-func (e *Engine) Extend(ctx context.Context, deliveries []posthaste.DeliveryID, lease time.Duration) ([]posthaste.SettleResult, error) {
-	if err := checkLease(lease); err != nil {
+// Extend implements [posthaste.Engine].
+func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]posthaste.SettleResult, error) {
+	if err := checkLease(req.Lease); err != nil {
 		return nil, err
 	}
-	results := make([]posthaste.SettleResult, len(deliveries))
-	ids := make([]int64, len(deliveries))
-	for i, d := range deliveries {
+	results := make([]posthaste.SettleResult, len(req.Deliveries))
+	ids := make([]int64, len(req.Deliveries))
+	for i, d := range req.Deliveries {
 		ids[i], results[i].Delivery = int64(d), d
 	}
 	queues, err := e.registry.ofIDs(ctx, ids)
@@ -162,7 +161,7 @@ func (e *Engine) Extend(ctx context.Context, deliveries []posthaste.DeliveryID, 
 		}
 	}
 	for q, of := range byQueue {
-		args := arguments{{"lease", max(1, lease.Microseconds())}}
+		args := arguments{{"lease", max(1, req.Lease.Microseconds())}}
 		for _, i := range of {
 			args = append(args, arg{is: place(ids[i])})
 		}
@@ -181,7 +180,7 @@ func (e *Engine) Extend(ctx context.Context, deliveries []posthaste.DeliveryID, 
 	return results, nil
 }
 
-// DeliveryQueues implements [posthaste.Tokens].
+// DeliveryQueues implements [posthaste.TokenStore].
 func (e *Engine) DeliveryQueues(ctx context.Context, deliveries ...posthaste.DeliveryID) ([]string, error) {
 	ids := make([]int64, len(deliveries))
 	for i, d := range deliveries {

@@ -19,7 +19,7 @@ type registered struct {
 }
 
 func workerLost() error {
-	return &posthaste.Error{Code: posthaste.WorkerLost, Message: "the worker was declared lost, or ended", Hint: "register it again"}
+	return &posthaste.Error{Code: posthaste.CodeWorkerLost, Message: "the worker was declared lost, or ended", Hint: "register it again"}
 }
 
 func (e *Engine) workerKeys() []string {
@@ -86,7 +86,7 @@ func (e *Engine) join(ctx context.Context, worker posthaste.WorkerID, ref postha
 // all its leases of subscriptions, no delivery was lost and the worker is registered again.
 func (e *Engine) stands(ctx context.Context, what string, worker posthaste.WorkerID) (standing, error) {
 	s, err := e.beatRegistry(ctx, what, worker, "")
-	if posthaste.CodeOf(err) != posthaste.WorkerLost {
+	if posthaste.CodeOf(err) != posthaste.CodeWorkerLost {
 		return s, err
 	}
 	was, kept, missed := e.keepLeases(ctx, worker)
@@ -147,7 +147,7 @@ func (e *Engine) found(ctx context.Context, worker posthaste.WorkerID, refs iter
 	for ref := range refs {
 		q, err := e.registry.find(ctx, ref)
 		switch {
-		case posthaste.CodeOf(err) == posthaste.NotFound: // it has ended and has no deliveries
+		case posthaste.CodeOf(err) == posthaste.CodeNotFound: // it has ended and has no deliveries
 			e.leases.leave(worker, ref)
 		case err != nil:
 			missed = errors.Join(missed, err)

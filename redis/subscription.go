@@ -16,11 +16,11 @@ import (
 // maxSubscriptions is how many further subscriptions a queue can have: each has a letter.
 const maxSubscriptions = 50
 
-// QueueSubscribe implements [posthaste.Subscriptions]. From the oldest includes all messages
+// Subscribe implements [posthaste.QueueAdmin]. From the oldest includes all messages
 // that a subscription must still deliver, dead letters, and settled messages if the queue
 // retains payloads. MaxLag is not supported: this engine has no ring that a slow subscription
 // could fill.
-func (e *Engine) QueueSubscribe(ctx context.Context, by, name, subscription string, o posthaste.SubscriptionOptions) error {
+func (e *Engine) Subscribe(ctx context.Context, name, subscription string, o posthaste.SubscriptionOptions) error {
 	if err := posthaste.CheckName("subscription", subscription); err != nil {
 		return err
 	}
@@ -37,11 +37,11 @@ func (e *Engine) QueueSubscribe(ctx context.Context, by, name, subscription stri
 	if len(options) > 64<<10 {
 		return posthaste.Invalidf("filter", "the filter is longer than 64 KiB")
 	}
-	conflict := &posthaste.Error{Code: posthaste.Conflict, Field: "subscription", Message: "queue " + quote.Name(name) + " has the subscription " + quote.Name(subscription) + " with other options",
+	conflict := &posthaste.Error{Code: posthaste.CodeConflict, Field: "subscription", Message: "queue " + quote.Name(name) + " has the subscription " + quote.Name(subscription) + " with other options",
 		Hint: "unsubscribe first, or use another name"}
 	if subscription == posthaste.DefaultSubscription {
-		if _, err := e.registry.find(ctx, posthaste.QueueRef{Queue: name}); posthaste.CodeOf(err) == posthaste.NotFound {
-			return &posthaste.Error{Code: posthaste.Conflict, Field: "subscription", Message: "the subscription " + quote.Name(subscription) + " of queue " + quote.Name(name) + " has ended", Hint: "use another name"}
+		if _, err := e.registry.find(ctx, posthaste.QueueRef{Queue: name}); posthaste.CodeOf(err) == posthaste.CodeNotFound {
+			return &posthaste.Error{Code: posthaste.CodeConflict, Field: "subscription", Message: "the subscription " + quote.Name(subscription) + " of queue " + quote.Name(name) + " has ended", Hint: "use another name"}
 		} else if err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func (e *Engine) QueueSubscribe(ctx context.Context, by, name, subscription stri
 		if err != nil {
 			return err
 		}
-		if err := e.record(ctx, record{By: by, Action: "subscribe", Queue: name, Details: details}); err != nil {
+		if err := e.record(ctx, record{Action: "subscribe", Queue: name, Details: details}); err != nil {
 			return writeError(err)
 		}
 	}
@@ -101,7 +101,7 @@ func (e *Engine) subscribe(ctx context.Context, name, subscription, options, bef
 		case "gone":
 			err = e.remake(ctx, q)
 			if err == nil {
-				if _, err = e.registry.queue(ctx, name); posthaste.CodeOf(err) == posthaste.NotFound {
+				if _, err = e.registry.queue(ctx, name); posthaste.CodeOf(err) == posthaste.CodeNotFound {
 					_ = e.strike(ctx, of, is)
 				}
 			}
@@ -114,7 +114,7 @@ func (e *Engine) subscribe(ctx context.Context, name, subscription, options, bef
 			}
 		case "full":
 			_ = e.strike(ctx, of, is)
-			err = &posthaste.Error{Code: posthaste.TooLarge, Field: "subscription", Message: fmt.Sprintf("queue %s has %d further subscriptions, which is the maximum", name, maxSubscriptions), Hint: "unsubscribe one"}
+			err = &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "subscription", Message: fmt.Sprintf("queue %s has %d further subscriptions, which is the maximum", name, maxSubscriptions), Hint: "unsubscribe one"}
 		default:
 			all, fault := list("subscribe", reply, 2)
 			if fault != nil {
@@ -127,7 +127,7 @@ func (e *Engine) subscribe(ctx context.Context, name, subscription, options, bef
 			return false, "", err
 		}
 	}
-	return false, "", &posthaste.Error{Code: posthaste.Unavailable, Message: "queue " + quote.Name(name) + " is being changed by other processes", Hint: "try again"}
+	return false, "", &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "queue " + quote.Name(name) + " is being changed by other processes", Hint: "try again"}
 }
 
 // enroll adds a subscription to the registry, unless it is there, and returns its value.
@@ -139,7 +139,7 @@ func (e *Engine) enroll(ctx context.Context, field string) (string, error) {
 		}
 		switch reply {
 		case "full":
-			return "", &posthaste.Error{Code: posthaste.TooLarge, Field: "subscription", Message: fmt.Sprintf("there are %d queues and subscriptions, which is the maximum", maxQueues), Hint: "drop one"}
+			return "", &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "subscription", Message: fmt.Sprintf("there are %d queues and subscriptions, which is the maximum", maxQueues), Hint: "drop one"}
 		case "exists":
 			is, err := e.client.HGet(ctx, e.keys.queues(), field).Result()
 			if !errors.Is(err, goredis.Nil) {
@@ -149,5 +149,5 @@ func (e *Engine) enroll(ctx context.Context, field string) (string, error) {
 			return str(reply) + " {}", nil
 		}
 	}
-	return "", &posthaste.Error{Code: posthaste.Unavailable, Message: "subscription " + quote.Name(field) + " is being made and ended by other processes", Hint: "try again"}
+	return "", &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "subscription " + quote.Name(field) + " is being made and ended by other processes", Hint: "try again"}
 }

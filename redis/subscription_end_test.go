@@ -35,7 +35,7 @@ func TestShutWhileItEnds(t *testing.T) {
 			dead := send(t, e, 500)
 			var died []posthaste.Settlement
 			for _, d := range receive(t, e, "", 500) {
-				died = append(died, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Dead, Error: "no"})
+				died = append(died, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeDead, Error: "no"})
 			}
 			if _, err := e.Settle(t.Context(), died); err != nil {
 				t.Fatal(err)
@@ -43,7 +43,7 @@ func TestShutWhileItEnds(t *testing.T) {
 			send(t, e, 500)
 			var held []posthaste.Settlement
 			for _, d := range receive(t, e, "", 500) {
-				held = append(held, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Retried, Error: "no"})
+				held = append(held, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeRetried, Error: "no"})
 			}
 			send(t, e, 300)
 			w := register(t, e)
@@ -59,7 +59,7 @@ func TestShutWhileItEnds(t *testing.T) {
 				if reply, err := claimScript.run(t.Context(), o.client, q.keys, arguments{{"number", q.numberArg}, {"rules", q.rules}, {"most", 10}, {"priorities", "0123"}, {"idle", "1"}, {"worker", ""}, {"claim", ""}, {"lease", 1000000}, {"once", ""}}); err != nil || reply != "gone" {
 					return fmt.Sprintf("handed out: %v, %v", reply, err)
 				}
-				if _, err := o.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: 2, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 10}); posthaste.CodeOf(err) != posthaste.NotFound {
+				if _, err := o.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: 2, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 10}); posthaste.CodeOf(err) != posthaste.CodeNotFound {
 					return fmt.Sprintf("claiming: %v", err)
 				}
 			case "settle":
@@ -68,7 +68,7 @@ func TestShutWhileItEnds(t *testing.T) {
 					return fmt.Sprintf("settled: %d, %v", len(results), err)
 				}
 			case "extend":
-				results, err := o.Extend(t.Context(), []posthaste.DeliveryID{held[0].Delivery}, time.Hour)
+				results, err := o.Extend(t.Context(), posthaste.ExtendRequest{Deliveries: []posthaste.DeliveryID{held[0].Delivery}, Lease: time.Hour})
 				if err != nil || results[0].Settled {
 					return fmt.Sprintf("extended: %+v, %v", results, err)
 				}
@@ -79,8 +79,8 @@ func TestShutWhileItEnds(t *testing.T) {
 				if reply, err := rescueScript.run(t.Context(), o.client, q.keys, arguments{{"number", q.numberArg}, {"rules", q.rules}, {"most", rescueMost}}); err != nil || reply != "gone" {
 					return fmt.Sprintf("rescued: %v, %v", reply, err)
 				}
-				if lost, err := o.Rescue(t.Context()); err != nil || lost != 0 {
-					return fmt.Sprintf("rescued: %d, %v", lost, err)
+				if lost, err := o.Maintain(t.Context(), posthaste.UpkeepRescue); err != nil || lost.Rescued != 0 {
+					return fmt.Sprintf("rescued: %d, %v", lost.Rescued, err)
 				}
 			case "beat":
 				reply, err := beatScript.run(t.Context(), o.client, q.keys, arguments{{"number", q.numberArg}, {"worker", w.String()}, {"lease", 1000000}, {"name", ""}, {"begin", ""}})
@@ -88,8 +88,8 @@ func TestShutWhileItEnds(t *testing.T) {
 					return fmt.Sprintf("kept a lease: %v, %v", reply, err)
 				}
 			case "bury":
-				if were, err := o.Replay(t.Context(), "ada", dead...); posthaste.CodeOf(err) != posthaste.NotFound || len(were) != 0 {
-					return fmt.Sprintf("replayed were %d, %v", len(were), err)
+				if were, err := o.Replay(posthaste.WithActor(t.Context(), "ada"), posthaste.DeadLetterFilter{IDs: dead}); posthaste.CodeOf(err) != posthaste.CodeNotFound || len(were.Items) != 0 {
+					return fmt.Sprintf("replayed were %d, %v", len(were.Items), err)
 				}
 			case "withdraw":
 				for _, id := range waits { // of some the contents are still there
@@ -101,7 +101,7 @@ func TestShutWhileItEnds(t *testing.T) {
 					}
 				}
 			}
-			if _, err := e.Maintain(t.Context()); err != nil {
+			if _, err := e.Maintain(t.Context(), posthaste.UpkeepSpace); err != nil {
 				return err.Error()
 			}
 			if got := receive(t, e, second, 1000); len(got) != 500 || done(t, e, got...) != 500 {
@@ -139,7 +139,7 @@ func TestSubscribeCutShort(t *testing.T) {
 	if err := e.client.HSet(t.Context(), msg, "1", "").Err(); err != nil { // nobody can read it
 		t.Fatal(err)
 	}
-	if err := e.QueueSubscribe(t.Context(), "ada", jobs, second, posthaste.SubscriptionOptions{From: posthaste.FromOldest}); err == nil {
+	if err := e.Subscribe(posthaste.WithActor(t.Context(), "ada"), jobs, second, posthaste.SubscriptionOptions{From: posthaste.FromOldest}); err == nil {
 		t.Fatal("it was not cut short")
 	}
 	actions, err := e.Actions(t.Context(), posthaste.ActionFilter{})
@@ -161,10 +161,10 @@ func TestUpkeepOfEnds(t *testing.T) {
 	e := open(t, server.URL())
 	const other = "other"
 	for _, name := range []string{jobs, other} {
-		if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {
+		if err := e.CreateQueue(t.Context(), name, posthaste.QueueOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := e.QueueSubscribe(t.Context(), "ada", name, second, posthaste.SubscriptionOptions{}); err != nil {
+		if err := e.Subscribe(posthaste.WithActor(t.Context(), "ada"), name, second, posthaste.SubscriptionOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -187,7 +187,7 @@ func TestUpkeepOfEnds(t *testing.T) {
 	if _, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1, Lease: time.Microsecond}); err != nil {
 		t.Fatal(err)
 	}
-	if reply, err := e.Maintain(t.Context()); err == nil || reply.Rescued != 1 {
+	if reply, err := e.Maintain(t.Context(), posthaste.UpkeepSpace); err == nil || reply.Rescued != 1 {
 		t.Errorf("%d were rescued, and the error is %v", reply.Rescued, err)
 	}
 	if all, err = e.registry.read(t.Context()); err != nil || len(all[jobs].leaving) != 0 || len(all[other].leaving) != 1 {
@@ -196,7 +196,7 @@ func TestUpkeepOfEnds(t *testing.T) {
 	if err := e.client.Del(t.Context(), e.keys.of(other, "holders")).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Maintain(t.Context()); err != nil {
+	if _, err := e.Maintain(t.Context(), posthaste.UpkeepSpace); err != nil {
 		t.Error(err)
 	}
 	if all, err = e.registry.read(t.Context()); err != nil || len(all[other].leaving) != 0 {
@@ -220,7 +220,7 @@ func TestStrayNumbers(t *testing.T) {
 		}
 		fields := func() int64 { return e.client.HLen(t.Context(), e.keys.queues()).Val() }
 		before := fields()
-		if _, err := e.Maintain(t.Context()); err != nil || fields() != before {
+		if _, err := e.Maintain(t.Context(), posthaste.UpkeepSpace); err != nil || fields() != before {
 			t.Fatalf("what may be on its way was struck: %v", err)
 		}
 		if err := e.strikeStray(t.Context(), all[jobs], 0); err != nil || fields() != before-1 {
@@ -276,7 +276,7 @@ func TestPurgeBesideFilling(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !cut {
-			purged, err := e.QueuePurge(t.Context(), "ada", jobs)
+			purged, err := e.PurgeQueue(posthaste.WithActor(t.Context(), "ada"), jobs)
 			if err != nil || len(purged) != 2 || purged[0].Messages != 5 || purged[1].Messages != 5 {
 				t.Errorf("purged %+v, %v", purged, err)
 			}
@@ -303,11 +303,11 @@ func TestKnowledgeOfOldIsRenewed(t *testing.T) {
 	if n := done(t, o, receive(t, o, "", 2)...); n != 2 {
 		t.Fatal(n)
 	}
-	if err := o.QueueUnsubscribe(t.Context(), "ada", jobs, "default"); err != nil {
+	if err := o.Unsubscribe(posthaste.WithActor(t.Context(), "ada"), jobs, "default"); err != nil {
 		t.Fatal(err)
 	}
-	if found, _, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: jobs, Reference: "r1"}); err != nil || len(found) != 1 {
-		t.Errorf("found by the reference are %d, %v", len(found), err)
+	if found, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: jobs, Reference: "r1"}); err != nil || len(found.Items) != 1 {
+		t.Errorf("found by the reference are %d, %v", len(found.Items), err)
 	}
 
 	subscribe(t, o, "third", posthaste.SubscriptionOptions{})
@@ -315,20 +315,20 @@ func TestKnowledgeOfOldIsRenewed(t *testing.T) {
 	if _, err := e.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: 1, QueueRef: ref, Max: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.QueueUnsubscribe(t.Context(), "ada", jobs, "third"); err != nil {
+	if err := e.Unsubscribe(posthaste.WithActor(t.Context(), "ada"), jobs, "third"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := e.Heartbeat(t.Context(), posthaste.Heartbeat{Worker: w}); err != nil || e.leases.joined[w][ref] {
 		t.Errorf("a lease of what has ended is kept still, %v", err)
 	}
 
-	if err := o.QueueDrop(t.Context(), jobs); err != nil {
+	if err := o.DropQueue(t.Context(), jobs); err != nil {
 		t.Fatal(err)
 	}
 	if err := o.client.HSet(t.Context(), o.keys.queues(), "#next", maxQueues+1).Err(); err != nil { // numbers are given again
 		t.Fatal(err)
 	}
-	if err := o.QueueCreate(t.Context(), "other", posthaste.QueueOptions{}); err != nil {
+	if err := o.CreateQueue(t.Context(), "other", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := o.Send(t.Context(), posthaste.Message{Queue: "other"}); err != nil {
@@ -349,7 +349,7 @@ func TestNumbersGoAround(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		given := func(name string) int64 {
 			t.Helper()
-			if err := e.QueueCreate(t.Context(), name, posthaste.QueueOptions{}); err != nil {
+			if err := e.CreateQueue(t.Context(), name, posthaste.QueueOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			ids, err := e.Send(t.Context(), posthaste.Message{Queue: name})
@@ -360,7 +360,7 @@ func TestNumbersGoAround(t *testing.T) {
 		}
 		drop := func(name string) {
 			t.Helper()
-			if err := e.QueueDrop(t.Context(), name); err != nil {
+			if err := e.DropQueue(t.Context(), name); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -31,7 +31,7 @@ func TestOperatorsKnowAllSubscriptions(t *testing.T) {
 		create(t, e, posthaste.QueueOptions{})
 		id := send(t, e, 1)[0]
 		subscribe(t, another(t, e), second, posthaste.SubscriptionOptions{From: posthaste.FromOldest})
-		told, err := e.Cancel(t.Context(), "ada", id)
+		told, err := e.Cancel(posthaste.WithActor(t.Context(), "ada"), id)
 		if err != nil || len(told) != 2 || !told[1].InTime {
 			return fmt.Sprintf("cancelled: %+v, %v", told, err)
 		}
@@ -52,7 +52,7 @@ func TestClaimsKnowTheSubscription(t *testing.T) {
 		create(t, e, posthaste.QueueOptions{})
 		subscribe(t, e, second, posthaste.SubscriptionOptions{})
 		o := another(t, e)
-		if err := o.QueueUnsubscribe(t.Context(), "ada", jobs, second); err != nil {
+		if err := o.Unsubscribe(posthaste.WithActor(t.Context(), "ada"), jobs, second); err != nil {
 			t.Fatal(err)
 		}
 		subscribe(t, o, second, posthaste.SubscriptionOptions{})
@@ -182,7 +182,7 @@ func TestSlowSubscriber(t *testing.T) {
 			t.Fatal(err)
 		}
 		subscribe(t, e, second, posthaste.SubscriptionOptions{})
-		if err := e.QueueUnsubscribe(t.Context(), "ada", jobs, second); err != nil {
+		if err := e.Unsubscribe(posthaste.WithActor(t.Context(), "ada"), jobs, second); err != nil {
 			t.Fatal(err)
 		}
 		var number, at string
@@ -217,13 +217,13 @@ func TestDropWithNewSubscription(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := e.subscribe(t.Context(), jobs, second, fromOldest, ""); posthaste.CodeOf(err) != posthaste.NotFound && err != nil {
+		if _, _, err := e.subscribe(t.Context(), jobs, second, fromOldest, ""); posthaste.CodeOf(err) != posthaste.CodeNotFound && err != nil {
 			t.Fatal(err)
 		}
 		if reply, err := clearScript.run(t.Context(), e.client, e.keys.queue(jobs, true), arguments{{"created", created}, {"readers", ""}}); err != nil || reply == "ok" {
 			return fmt.Sprintf("its keys are left: %v", err)
 		}
-		if err := e.QueueDrop(t.Context(), jobs); err != nil {
+		if err := e.DropQueue(t.Context(), jobs); err != nil {
 			t.Fatal(err)
 		}
 		left, err := e.client.Keys(t.Context(), "{"+e.keys.prefix+":"+jobs+"}*").Result()
@@ -246,19 +246,19 @@ func TestErasedWhenAllAreThrough(t *testing.T) {
 			t.Fatal(err)
 		}
 		done(t, e, receive(t, e, "", 1)...)
-		if became, _, err := e.Erase(t.Context(), "officer", "ada", 0); err != nil || len(became) != 1 || !became[0].Pending {
-			return fmt.Sprintf("it became %+v: %v", became, err)
+		if became, err := e.Erase(posthaste.WithActor(t.Context(), "officer"), "ada", 0); err != nil || len(became.Items) != 1 || !became.Items[0].Pending {
+			return fmt.Sprintf("it became %+v: %v", became.Items, err)
 		}
 		d := receive(t, e, second, 1)
 		if len(d) != 1 || d[0].Key != "k" {
 			return fmt.Sprintf("the other got %+v", d)
 		}
 		done(t, e, d...)
-		became, _, err := e.Erase(t.Context(), "officer", "ada", 0)
-		if err != nil || len(became) != 1 || became[0].Pending {
-			return fmt.Sprintf("in the end it became %+v: %v", became, err)
+		became, err := e.Erase(posthaste.WithActor(t.Context(), "officer"), "ada", 0)
+		if err != nil || len(became.Items) != 1 || became.Items[0].Pending {
+			return fmt.Sprintf("in the end it became %+v: %v", became.Items, err)
 		}
-		if m, err := e.Message(t.Context(), became[0].MessageID); err != nil || m.Key != "" || len(m.Terms) != 0 || len(m.Subscriptions) != 2 || m.ErasedAt.IsZero() {
+		if m, err := e.Message(t.Context(), became.Items[0].MessageID); err != nil || m.Key != "" || len(m.Terms) != 0 || len(m.Subscriptions) != 2 || m.ErasedAt.IsZero() {
 			return fmt.Sprintf("it is told as %+v: %v", m, err)
 		}
 		return ""
@@ -272,7 +272,7 @@ func TestResumedForAllSubscriptions(t *testing.T) {
 			create(t, e, posthaste.QueueOptions{Limits: limited, Fair: true})
 			subscribe(t, e, second, posthaste.SubscriptionOptions{})
 			if limited == (posthaste.QueueLimits{}) {
-				if err := e.KeyPause(t.Context(), "ada", jobs, "a"); err != nil {
+				if err := e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfKey{Queue: jobs, Key: "a"}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -287,10 +287,10 @@ func TestResumedForAllSubscriptions(t *testing.T) {
 				t.Fatalf("%v came before", had)
 			}
 			if limited == (posthaste.QueueLimits{}) {
-				if err := e.KeyResume(t.Context(), "ada", jobs, "a"); err != nil {
+				if err := e.Resume(posthaste.WithActor(t.Context(), "ada"), posthaste.OfKey{Queue: jobs, Key: "a"}); err != nil {
 					t.Fatal(err)
 				}
-			} else if err := e.QueueLimit(t.Context(), "ada", jobs, posthaste.QueueLimits{KeyConcurrency: 5}); err != nil {
+			} else if err := e.UpdateQueue(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.QueueUpdate{Limits: &posthaste.QueueLimits{KeyConcurrency: 5}}); err != nil {
 				t.Fatal(err)
 			}
 			for _, of := range []string{"", second} {

@@ -14,7 +14,7 @@ const second = "second"
 
 func subscribe(t *testing.T, e *Engine, name string, o posthaste.SubscriptionOptions) {
 	t.Helper()
-	if err := e.QueueSubscribe(t.Context(), "ada", jobs, name, o); err != nil {
+	if err := e.Subscribe(posthaste.WithActor(t.Context(), "ada"), jobs, name, o); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -72,7 +72,7 @@ func TestUnsubscribeDefault(t *testing.T) {
 	}
 	held := receive(t, e, "", 4)
 	o := another(t, e)
-	if err := o.QueueUnsubscribe(t.Context(), "ada", jobs, posthaste.DefaultSubscription); err != nil {
+	if err := o.Unsubscribe(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.DefaultSubscription); err != nil {
 		t.Fatal(err)
 	}
 	if n := done(t, e, held...); n != 0 {
@@ -82,16 +82,16 @@ func TestUnsubscribeDefault(t *testing.T) {
 	if err != nil || later[1] <= later[0] {
 		t.Fatal(later, err)
 	}
-	if _, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1, Lease: time.Minute}); posthaste.CodeOf(err) != posthaste.NotFound {
+	if _, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1, Lease: time.Minute}); posthaste.CodeOf(err) != posthaste.CodeNotFound {
 		t.Errorf("receiving for the one that has ended: %v", err)
 	}
 	for _, id := range []posthaste.MessageID{old[0], ids[1], later[1]} {
-		if _, err := e.Message(t.Context(), id); posthaste.CodeOf(err) != posthaste.NotFound {
+		if _, err := e.Message(t.Context(), id); posthaste.CodeOf(err) != posthaste.CodeNotFound {
 			t.Errorf("message %d, which nobody wants: %v", id, err)
 		}
 	}
-	for name, err := range map[string]error{"the only one": e.QueueUnsubscribe(t.Context(), "ada", jobs, second), "once more": o.QueueSubscribe(t.Context(), "ada", jobs, "default", posthaste.SubscriptionOptions{})} {
-		if posthaste.CodeOf(err) != posthaste.Conflict {
+	for name, err := range map[string]error{"the only one": e.Unsubscribe(posthaste.WithActor(t.Context(), "ada"), jobs, second), "once more": o.Subscribe(posthaste.WithActor(t.Context(), "ada"), jobs, "default", posthaste.SubscriptionOptions{})} {
+		if posthaste.CodeOf(err) != posthaste.CodeConflict {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -105,7 +105,7 @@ func TestUnsubscribeDefault(t *testing.T) {
 	if _, err := e.Send(t.Context(), of("y")); err != nil {
 		t.Fatal(err)
 	}
-	if purged, err := e.QueuePurge(t.Context(), "ada", jobs); err != nil || len(purged) != 2 || purged[0].Messages != 0 || purged[1].Messages != 1 {
+	if purged, err := e.PurgeQueue(posthaste.WithActor(t.Context(), "ada"), jobs); err != nil || len(purged) != 2 || purged[0].Messages != 0 || purged[1].Messages != 1 {
 		t.Errorf("purged %+v, %v", purged, err)
 	}
 	infos, err := e.Queues(t.Context(), jobs)
@@ -123,7 +123,7 @@ func TestUnsubscribeDefault(t *testing.T) {
 func TestUnsubscribeCutShort(t *testing.T) {
 	for name, goOn := range map[string]func(t *testing.T, e *Engine){
 		"upkeep": func(t *testing.T, e *Engine) {
-			if _, err := e.Maintain(t.Context()); err != nil {
+			if _, err := e.Maintain(t.Context(), posthaste.UpkeepSpace); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -150,7 +150,7 @@ func TestUnsubscribeCutShort(t *testing.T) {
 			if err != nil || reply != "more" {
 				t.Fatal(reply, err)
 			}
-			if _, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: s.ref(), Max: 1, Lease: time.Minute}); posthaste.CodeOf(err) != posthaste.NotFound {
+			if _, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: s.ref(), Max: 1, Lease: time.Minute}); posthaste.CodeOf(err) != posthaste.CodeNotFound {
 				t.Errorf("receiving from one that has ended: %v", err)
 			}
 			if done(t, e, held...) != 0 {
@@ -181,34 +181,34 @@ func TestDeadLettersOfSubscriptions(t *testing.T) {
 	ids := send(t, e, 3)
 	for _, of := range []string{"", second} {
 		for _, d := range receive(t, e, of, 3) {
-			if _, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.Dead, Error: "for " + d.Subscription}}); err != nil {
+			if _, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.OutcomeDead, Error: "for " + d.Subscription}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	var before posthaste.MessageID
 	for i := range ids {
-		got, _, err := e.DeadLetters(t.Context(), posthaste.DeadLetterFilter{Queue: jobs, Limit: 2, Before: before})
-		if err != nil || len(got) != 2 || got[0].ID != ids[2-i] || got[1].ID != ids[2-i] || got[0].Error == got[1].Error {
-			t.Fatalf("page %d: %+v, %v", i, got, err)
+		got, err := e.DeadLetters(t.Context(), posthaste.DeadLetterFilter{Queue: jobs, Limit: 2, Before: before})
+		if err != nil || len(got.Items) != 2 || got.Items[0].ID != ids[2-i] || got.Items[1].ID != ids[2-i] || got.Items[0].Error == got.Items[1].Error {
+			t.Fatalf("page %d: %+v, %v", i, got.Items, err)
 		}
-		before = got[1].ID
+		before = got.Items[1].ID
 	}
-	if got, cutAt, err := e.DeadLetters(t.Context(), posthaste.DeadLetterFilter{Queue: jobs, Limit: 3}); err != nil || len(got) != 2 || cutAt != ids[2] {
-		t.Errorf("a message was parted: %+v, %d, %v", got, cutAt, err)
+	if got, err := e.DeadLetters(t.Context(), posthaste.DeadLetterFilter{Queue: jobs, Limit: 3}); err != nil || len(got.Items) != 2 || got.Next != ids[2] {
+		t.Errorf("a message was parted: %+v, %d, %v", got.Items, got.Next, err)
 	}
 	filter := posthaste.DeadLetterFilter{Queue: jobs, Subscription: second}
-	if got, _, err := e.DeadLetters(t.Context(), filter); err != nil || len(got) != 3 || got[0].Subscription != second {
-		t.Errorf("of one there are %+v, %v", got, err)
+	if got, err := e.DeadLetters(t.Context(), filter); err != nil || len(got.Items) != 3 || got.Items[0].Subscription != second {
+		t.Errorf("of one there are %+v, %v", got.Items, err)
 	}
-	if were, _, err := e.ReplayMatching(t.Context(), "ada", filter); err != nil || len(were) != 3 {
-		t.Errorf("replayed were %v, %v", were, err)
+	if were, err := e.Replay(posthaste.WithActor(t.Context(), "ada"), filter); err != nil || len(were.Items) != 3 {
+		t.Errorf("replayed were %v, %v", were.Items, err)
 	}
 	if a, b := infoOf(t, e, posthaste.DefaultSubscription), infoOf(t, e, second); a.Dead != 3 || a.Depth != 0 || b.Dead != 0 || b.Depth != 3 {
 		t.Errorf("then there are %+v and %+v", a, b)
 	}
-	if were, err := e.Discard(t.Context(), "ada", ids...); err != nil || len(were) != 3 {
-		t.Errorf("discarded were %v, %v", were, err)
+	if were, err := e.Discard(posthaste.WithActor(t.Context(), "ada"), posthaste.DeadLetterFilter{IDs: ids}); err != nil || len(were.Items) != 3 {
+		t.Errorf("discarded were %v, %v", were.Items, err)
 	}
 	if got := receive(t, e, second, 10); len(got) != 3 || done(t, e, got...) != 3 {
 		t.Errorf("after the replay came %d", len(got))
@@ -228,22 +228,22 @@ func TestMatchingDeadLettersOfSubscriptions(t *testing.T) {
 	ids := send(t, e, 2)
 	for _, of := range []string{"", second} {
 		for _, d := range receive(t, e, of, 2) {
-			if _, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.Dead, Error: "for " + d.Subscription}}); err != nil {
+			if _, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.OutcomeDead, Error: "for " + d.Subscription}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if were, _, err := e.ReplayMatching(t.Context(), "ada", posthaste.DeadLetterFilter{Queue: jobs, Error: "for second", Before: ids[1]}); err != nil || len(were) != 1 {
-		t.Errorf("replayed were %v, %v", were, err)
+	if were, err := e.Replay(posthaste.WithActor(t.Context(), "ada"), posthaste.DeadLetterFilter{Queue: jobs, Error: "for second", Before: ids[1]}); err != nil || len(were.Items) != 1 {
+		t.Errorf("replayed were %v, %v", were.Items, err)
 	}
 	if a, b := infoOf(t, e, posthaste.DefaultSubscription), infoOf(t, e, second); a.Dead != 2 || a.Depth != 0 || b.Dead != 1 || b.Depth != 1 {
 		t.Errorf("after the replay there are %+v and %+v", a, b)
 	}
-	if were, next, err := e.DiscardMatching(t.Context(), "ada", posthaste.DeadLetterFilter{Queue: jobs, Limit: 1}); err != nil || len(were) != 1 || next != ids[1] {
-		t.Errorf("discarded were %v, next is %d, %v", were, next, err)
+	if were, err := e.Discard(posthaste.WithActor(t.Context(), "ada"), posthaste.DeadLetterFilter{Queue: jobs, Limit: 1}); err != nil || len(were.Items) != 1 || were.Next != ids[1] {
+		t.Errorf("discarded were %v, next is %d, %v", were.Items, were.Next, err)
 	}
-	if were, _, err := e.DiscardMatching(t.Context(), "ada", posthaste.DeadLetterFilter{Error: "for second"}); err != nil || len(were) != 0 {
-		t.Errorf("discarded were %v, %v", were, err)
+	if were, err := e.Discard(posthaste.WithActor(t.Context(), "ada"), posthaste.DeadLetterFilter{Error: "for second"}); err != nil || len(were.Items) != 0 {
+		t.Errorf("discarded were %v, %v", were.Items, err)
 	}
 	if a, b := infoOf(t, e, posthaste.DefaultSubscription), infoOf(t, e, second); a.Dead != 1 || b.Dead != 0 || b.Depth != 1 {
 		t.Errorf("in the end there are %+v and %+v", a, b)
@@ -263,10 +263,10 @@ func TestLimitsAndPausesOfSubscriptions(t *testing.T) {
 			t.Errorf("%q got %d", of, len(held[of]))
 		}
 	}
-	if err := e.QueueLimit(t.Context(), "ada", jobs, posthaste.QueueLimits{}); err != nil {
+	if err := e.UpdateQueue(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.QueueUpdate{Limits: &posthaste.QueueLimits{}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.KeyPause(t.Context(), "ada", jobs, "a"); err != nil {
+	if err := e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfKey{Queue: jobs, Key: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, of := range []string{"", second} {
@@ -278,10 +278,10 @@ func TestLimitsAndPausesOfSubscriptions(t *testing.T) {
 		}
 		held[of] = append(held[of], got...)
 	}
-	if err := e.KeyResume(t.Context(), "ada", jobs, "a"); err != nil {
+	if err := e.Resume(posthaste.WithActor(t.Context(), "ada"), posthaste.OfKey{Queue: jobs, Key: "a"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.QueuePause(t.Context(), "ada", jobs); err != nil {
+	if err := e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs)); err != nil {
 		t.Fatal(err)
 	}
 	for _, of := range []string{"", second} {
@@ -289,7 +289,7 @@ func TestLimitsAndPausesOfSubscriptions(t *testing.T) {
 			t.Errorf("paused, %q got %d", of, len(got))
 		}
 	}
-	if err := e.QueueResume(t.Context(), "ada", jobs); err != nil {
+	if err := e.Resume(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs)); err != nil {
 		t.Fatal(err)
 	}
 	for _, of := range []string{"", second} {
@@ -313,16 +313,16 @@ func TestPurgeAndAtMostOnceOfSubscriptions(t *testing.T) {
 	if a, b := receive(t, e, "", 1), receive(t, e, second, 1); len(a) != 1 || len(b) != 1 || a[0].MessageID != b[0].MessageID || a[0].ID == b[0].ID || string(b[0].Payload) != "1" {
 		t.Fatalf("handed out %+v and %+v", a, b)
 	}
-	purged, err := e.QueuePurge(t.Context(), "ada", jobs)
+	purged, err := e.PurgeQueue(posthaste.WithActor(t.Context(), "ada"), jobs)
 	if err != nil || len(purged) != 2 || purged[0].Messages != 3 || purged[1].Messages != 1 || purged[1].Subscription != second {
 		t.Errorf("purged %+v, %v", purged, err)
 	}
-	found, _, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: jobs, Reference: "x"})
-	if err != nil || len(found) != 2 || len(found[0].Subscriptions) != 2 || found[0].Subscriptions[1].State != posthaste.StateCancelled || found[1].Subscriptions[1].State != posthaste.StateHandedOut {
-		t.Errorf("found %+v, %v", found, err)
+	found, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: jobs, Reference: "x"})
+	if err != nil || len(found.Items) != 2 || len(found.Items[0].Subscriptions) != 2 || found.Items[0].Subscriptions[1].State != posthaste.StateCancelled || found.Items[1].Subscriptions[1].State != posthaste.StateHandedOut {
+		t.Errorf("found %+v, %v", found.Items, err)
 	}
-	if found, _, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: jobs, State: posthaste.StateHandedOut}); err != nil || len(found) != 1 {
-		t.Errorf("found as handed out %+v, %v", found, err)
+	if found, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: jobs, State: posthaste.StateHandedOut}); err != nil || len(found.Items) != 1 {
+		t.Errorf("found as handed out %+v, %v", found.Items, err)
 	}
 	subscribe(t, e, "third", posthaste.SubscriptionOptions{From: posthaste.FromOldest})
 	if got := receive(t, e, "third", 10); len(got) != 0 {
@@ -351,7 +351,7 @@ func TestSubscribeToWhatIsScheduled(t *testing.T) {
 	if err != nil || len(m.Subscriptions) != 2 || m.Subscriptions[1].State != posthaste.StateScheduled || !m.Subscriptions[1].DueAt.Equal(m.Subscriptions[0].DueAt) {
 		t.Errorf("it is told as %+v, %v", m, err)
 	}
-	if told, err := e.Reschedule(t.Context(), "ada", ids[1], time.Now().Add(-time.Minute)); err != nil || len(told) != 2 || !told[1].InTime {
+	if told, err := e.Reschedule(posthaste.WithActor(t.Context(), "ada"), ids[1], time.Now().Add(-time.Minute)); err != nil || len(told) != 2 || !told[1].InTime {
 		t.Errorf("moved: %+v, %v", told, err)
 	}
 	if got := receive(t, e, second, 10); len(got) != 1 || got[0].MessageID != ids[1] {
@@ -373,7 +373,7 @@ func TestWorkersOfSubscriptions(t *testing.T) {
 			}
 			got.handle(d.RawDelivery)
 			return nil
-		}, worker.Subscription(second))
+		}, worker.WithSubscription(second))
 	})
 	for range 4 {
 		send(t, e, 100)

@@ -108,11 +108,11 @@ func (c *crowd) settle(finish bool) string {
 		if !finish && c.rand.IntN(3) > 0 {
 			continue
 		}
-		one, is := posthaste.Settlement{Delivery: id, Outcome: posthaste.Done}, "ended"
+		one, is := posthaste.Settlement{Delivery: id, Outcome: posthaste.OutcomeDone}, "ended"
 		if n := c.rand.IntN(8); !finish && n < 5 {
-			one.Outcome = []posthaste.Outcome{posthaste.Done, posthaste.Retried, posthaste.Released, posthaste.Released, posthaste.Dead}[n]
+			one.Outcome = []posthaste.Outcome{posthaste.OutcomeDone, posthaste.OutcomeRetried, posthaste.OutcomeReleased, posthaste.OutcomeReleased, posthaste.OutcomeDead}[n]
 			one.Duration = time.Microsecond
-			if one.Outcome == posthaste.Retried || one.Outcome == posthaste.Dead {
+			if one.Outcome == posthaste.OutcomeRetried || one.Outcome == posthaste.OutcomeDead {
 				one.Error = "at random"
 			}
 			is = []string{"ended", "", "", "", "dead"}[n]
@@ -136,9 +136,9 @@ func (c *crowd) lose() {
 	i := c.rand.IntN(len(c.workers))
 	c.must(c.e.Unregister(c.t.Context(), c.workers[i]))
 	for lost := 1; lost > 0; {
-		var err error
-		lost, err = c.e.Rescue(c.t.Context())
+		reply, err := c.e.Maintain(c.t.Context(), posthaste.UpkeepRescue)
 		c.must(err)
+		lost = reply.Rescued
 	}
 	for id, h := range c.holds {
 		if h.by == c.workers[i] {
@@ -152,13 +152,13 @@ func (c *crowd) lose() {
 // late makes the subscription that comes later, from the oldest, or ends it.
 func (c *crowd) late() string {
 	if c.state["late"] != nil {
-		c.must(c.e.QueueUnsubscribe(c.t.Context(), "ada", jobs, "late"))
+		c.must(c.e.Unsubscribe(posthaste.WithActor(c.t.Context(), "ada"), jobs, "late"))
 		delete(c.state, "late")
 		for id, h := range c.holds {
 			if h.subscription != "late" {
 				continue
 			}
-			results, err := c.e.Settle(c.t.Context(), []posthaste.Settlement{{Delivery: id, Outcome: posthaste.Done}})
+			results, err := c.e.Settle(c.t.Context(), []posthaste.Settlement{{Delivery: id, Outcome: posthaste.OutcomeDone}})
 			c.must(err)
 			if results[0].Settled {
 				return "a delivery of a subscription that has ended was settled"
@@ -179,14 +179,14 @@ func (c *crowd) late() string {
 			states[id] = ""
 		}
 	}
-	c.must(c.e.QueueSubscribe(c.t.Context(), "ada", jobs, "late", posthaste.SubscriptionOptions{From: posthaste.FromOldest}))
+	c.must(c.e.Subscribe(posthaste.WithActor(c.t.Context(), "ada"), jobs, "late", posthaste.SubscriptionOptions{From: posthaste.FromOldest}))
 	c.state["late"] = states
 	return ""
 }
 
 // cancel takes back a message, which some have and others wait for.
 func (c *crowd) cancel(id posthaste.MessageID) string {
-	told, err := c.e.Cancel(c.t.Context(), "ada", id)
+	told, err := c.e.Cancel(posthaste.WithActor(c.t.Context(), "ada"), id)
 	c.must(err)
 	for _, w := range told {
 		switch is := c.state[w.Subscription][id]; {
@@ -201,7 +201,7 @@ func (c *crowd) cancel(id posthaste.MessageID) string {
 
 // purge takes back all that waits.
 func (c *crowd) purge() string {
-	purged, err := c.e.QueuePurge(c.t.Context(), "ada", jobs)
+	purged, err := c.e.PurgeQueue(posthaste.WithActor(c.t.Context(), "ada"), jobs)
 	c.must(err)
 	if len(purged) != len(c.state) {
 		return fmt.Sprintf("purged are %+v", purged)
@@ -233,12 +233,12 @@ func (c *crowd) bury(id posthaste.MessageID, discard bool) string {
 			states[id], dead = is, true
 		}
 	}
-	were, err := act(c.t.Context(), "ada", id)
-	if posthaste.CodeOf(err) != posthaste.NotFound {
+	were, err := act(posthaste.WithActor(c.t.Context(), "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{id}})
+	if posthaste.CodeOf(err) != posthaste.CodeNotFound {
 		c.must(err)
 	}
-	if dead != (len(were) == 1) {
-		return fmt.Sprintf("message %d is dead (%v), and %d were found", id, dead, len(were))
+	if dead != (len(were.Items) == 1) {
+		return fmt.Sprintf("message %d is dead (%v), and %d were found", id, dead, len(were.Items))
 	}
 	return ""
 }
@@ -252,7 +252,7 @@ func (c *crowd) told(id posthaste.MessageID) string {
 			wanted++
 		}
 	}
-	if wanted == 0 && posthaste.CodeOf(err) == posthaste.NotFound {
+	if wanted == 0 && posthaste.CodeOf(err) == posthaste.CodeNotFound {
 		return ""
 	}
 	c.must(err)
@@ -390,7 +390,7 @@ func crowded(t *testing.T, e *Engine, seed uint64, steps int) (broken string) {
 		state: map[string]map[posthaste.MessageID]string{posthaste.DefaultSubscription: {}, "x": {}}, holds: map[posthaste.DeliveryID]holding{}}
 	c.options.MaxAttempts, c.options.BackoffBase, c.options.BackoffMax = 1000, time.Microsecond, 300*time.Microsecond
 	create(t, e, c.options)
-	c.must(e.QueueSubscribe(t.Context(), "ada", jobs, "x", posthaste.SubscriptionOptions{Filter: posthaste.Filter{Kinds: []string{"x"}}}))
+	c.must(e.Subscribe(posthaste.WithActor(t.Context(), "ada"), jobs, "x", posthaste.SubscriptionOptions{Filter: posthaste.Filter{Kinds: []string{"x"}}}))
 	c.engines = []*Engine{e, another(t, e)}
 	for range 3 {
 		c.workers = append(c.workers, register(t, e))

@@ -74,15 +74,15 @@ func TestOpenRefusesUsers(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		e, err := Open(t.Context(), "redis://app:pw@"+r.Address())
-		said := wantRefused(t, name, e, err, posthaste.Denied)
+		said := wantRefused(t, name, e, err, posthaste.CodeDenied)
 		if !strings.Contains(said.Message, c.names) || strings.Contains(said.Error(), "pw") {
 			t.Errorf("%s: %v does not name %s", name, said, c.names)
 		}
-		lazy, err := Open(t.Context(), "redis://app:pw@"+r.Address(), Lazily())
+		lazy, err := Open(t.Context(), "redis://app:pw@"+r.Address(), WithLazyConnect())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := lazy.QueueCreate(t.Context(), jobs, posthaste.QueueOptions{}); posthaste.CodeOf(err) != posthaste.Denied {
+		if err := lazy.CreateQueue(t.Context(), jobs, posthaste.QueueOptions{}); posthaste.CodeOf(err) != posthaste.CodeDenied {
 			t.Errorf("%s, opened lazily: %v", name, err)
 		}
 		lazy.Close()
@@ -114,7 +114,7 @@ func TestDeniedRingFailsNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			request := posthaste.Idempotency{Scope: "s", Key: "k", Digest: []byte("a"), Window: time.Hour}
-			now, err := o.SendIdempotent(t.Context(), request, posthaste.Message{Queue: jobs})
+			now, err := o.SendOnce(t.Context(), request, posthaste.Message{Queue: jobs})
 			if err != nil {
 				return fmt.Sprintf("request %d: %v", n, err)
 			}
@@ -130,11 +130,11 @@ func TestDeniedRingFailsNothing(t *testing.T) {
 func TestStoppedInAScript(t *testing.T) {
 	t.Parallel()
 	for text, code := range map[string]posthaste.Code{
-		"ERR The user executing the script can't run this command or subcommand script: 12ab, on @user_script:3.": posthaste.OutcomeUnsure,
-		"ERR ACL failure in script: User app has no permissions to run the 'publish' command":                     posthaste.OutcomeUnsure,
-		"WRONGTYPE Operation against a key holding the wrong kind of value script: 12ab, on @user_script:3.":      posthaste.OutcomeUnsure,
-		"NOPERM User app has no permissions to run the 'eval' command":                                            posthaste.Denied,
-		"NOPERM this user may not call 'hset', so nothing was done script: 12ab, on @user_script:3.":              posthaste.Denied,
+		"ERR The user executing the script can't run this command or subcommand script: 12ab, on @user_script:3.": posthaste.CodeOutcomeUnknown,
+		"ERR ACL failure in script: User app has no permissions to run the 'publish' command":                     posthaste.CodeOutcomeUnknown,
+		"WRONGTYPE Operation against a key holding the wrong kind of value script: 12ab, on @user_script:3.":      posthaste.CodeOutcomeUnknown,
+		"NOPERM User app has no permissions to run the 'eval' command":                                            posthaste.CodeDenied,
+		"NOPERM this user may not call 'hset', so nothing was done script: 12ab, on @user_script:3.":              posthaste.CodeDenied,
 	} {
 		err := writeError(proto(text))
 		var said *posthaste.Error
@@ -223,7 +223,7 @@ func TestOpenRefusesOldRedis(t *testing.T) {
 	for _, version := range []string{"6.2.14", "5.0.7", "what"} {
 		s := startStub(t, version)
 		e, err := Open(t.Context(), "redis://"+s.address)
-		if said := wantRefused(t, version, e, err, posthaste.Unsupported); !strings.Contains(said.Message, version) {
+		if said := wantRefused(t, version, e, err, posthaste.CodeUnsupported); !strings.Contains(said.Message, version) {
 			t.Errorf("%v does not tell the version %s", said, version)
 		}
 		s.mu.Lock()
@@ -246,7 +246,7 @@ func TestOtherLayoutIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	e, err := Open(t.Context(), r.URL())
-	wantRefused(t, "another layout", e, err, posthaste.SchemaNew)
+	wantRefused(t, "another layout", e, err, posthaste.CodeSchemaNew)
 	if n, err := c.DBSize(t.Context()).Result(); err != nil || n != 1 {
 		t.Errorf("there are %d keys: %v", n, err)
 	}
@@ -303,7 +303,7 @@ func TestNewRefusesClients(t *testing.T) {
 		"a Ring":         ring,
 	} {
 		e, err := New(t.Context(), client)
-		wantRefused(t, what, e, err, posthaste.Unsupported)
+		wantRefused(t, what, e, err, posthaste.CodeUnsupported)
 		client.Close()
 	}
 }
@@ -365,7 +365,7 @@ func TestSleepOutOfMemory(t *testing.T) {
 	if err := e.client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Send(t.Context(), posthaste.Message{Queue: jobs}); posthaste.CodeOf(err) != posthaste.Unavailable {
+	if _, err := e.Send(t.Context(), posthaste.Message{Queue: jobs}); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 		t.Fatalf("memory is not full: %v", err)
 	}
 	bell, err := e.Doorbell(t.Context())
@@ -384,7 +384,7 @@ func TestSleepOutOfMemory(t *testing.T) {
 		n, err := e.client.Exists(t.Context(), e.keys.of(jobs, "asleep")).Result()
 		return err == nil && n == 1
 	})
-	if err := e.QueueResume(t.Context(), "ada", jobs); err != nil {
+	if err := e.Resume(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs)); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-woken; err != nil {

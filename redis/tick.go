@@ -28,7 +28,7 @@ const (
 	tickPatience = 5 * time.Minute
 )
 
-// Tick implements [posthaste.Scheduling]: up to 100 schedules, and 100 messages or 1,000
+// tickDue sends the messages of due ticks, of up to 100 schedules, and 100 messages or 1,000
 // ticks of each.
 //
 // Schedules and queues are in different slots. The queue's slot records the last tick that
@@ -36,31 +36,32 @@ const (
 // send.lua sends them only if the record is still the same. So only one process sends a tick.
 // A process that is killed after that leaves the schedule with its old next tick; the next
 // process that ticks finds the record and advances the schedule.
-func (e *Engine) Tick(ctx context.Context) (reply posthaste.TickReply, err error) {
+func (e *Engine) tickDue(ctx context.Context, reply *posthaste.MaintainReply) error {
 	due, now, in, err := e.readSchedules(ctx, dueUpTo(ticksMost))
 	if err != nil || len(due) == 0 {
-		return posthaste.TickReply{TickIn: in}, err
+		reply.TickIn = in
+		return err
 	}
 	rested := len(due) == ticksMost
 	if due = e.inTurn(due); rested && len(due) == 0 {
 		if due, now, _, err = e.readSchedules(ctx, dueUpTo(dueMost)); err != nil {
-			return reply, err
+			return err
 		}
 		due = e.inTurn(due)
 	}
 	var failed error
 	for i, began := 0, time.Now(); i < min(len(due), ticksMost) && time.Since(began) < tickTime && ctx.Err() == nil; i++ {
 		sent, missed, err := e.tickSoon(ctx, due[i], now)
-		reply.Sent, reply.Missed = reply.Sent+sent, reply.Missed+missed
+		reply.TicksSent, reply.TicksMissed = reply.TicksSent+sent, reply.TicksMissed+missed
 		failed = errors.Join(failed, err)
 	}
-	if reply.Sent+reply.Missed == 0 && failed != nil {
-		return reply, failed
+	if reply.TicksSent+reply.TicksMissed == 0 && failed != nil {
+		return failed
 	}
 	if _, _, reply.TickIn, err = e.readSchedules(ctx, dueUpTo(0)); err != nil {
 		reply.TickIn = 1 // the counts are returned nevertheless
 	}
-	return reply, nil
+	return nil
 }
 
 // inTurn returns the schedules to try now. It puts those of queues that failed last, and
@@ -124,7 +125,7 @@ func (e *Engine) tick(ctx context.Context, s *scheduled, now time.Time) (sent, m
 	due := s.line.Due(s.zone, s.Next, now, s.CatchUp)
 	q, err := e.registry.queue(ctx, s.queue)
 	if err != nil {
-		return 0, 0, ignore(err, posthaste.NotFound) // a schedule ends with its queue
+		return 0, 0, ignore(err, posthaste.CodeNotFound) // a schedule ends with its queue
 	}
 	last, err := e.lastTick(ctx, s, q.number)
 	if err != nil {
@@ -148,12 +149,12 @@ func (e *Engine) tick(ctx context.Context, s *scheduled, now time.Time) (sent, m
 		switch code := posthaste.CodeOf(err); {
 		case errors.Is(err, errTicked):
 			return 0, 0, nil
-		case code == posthaste.Invalid || code == posthaste.TooLarge:
+		case code == posthaste.CodeInvalid || code == posthaste.CodeTooLarge:
 			counted -= len(ticks)
 			due.Missed += int64(len(ticks))
 			moved.LastTick, moved.LastMessage, moved.LastSent, moved.Error = s.LastTick, s.LastMessage, s.LastSent, err.Error()
 		case err != nil:
-			return 0, 0, ignore(err, posthaste.NotFound)
+			return 0, 0, ignore(err, posthaste.CodeNotFound)
 		default:
 			moved.LastTick, moved.LastMessage = ticks[len(ticks)-1], ids[len(ids)-1]
 		}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -33,9 +34,9 @@ const (
 	tokenQueuesMost = 100
 )
 
-// TokenAdd implements [posthaste.Tokens]. The secret does not leave this process: Redis only
+// CreateToken implements [posthaste.TokenStore]. The secret does not leave this process: Redis only
 // has its SHA-256.
-func (e *Engine) TokenAdd(ctx context.Context, by string, t posthaste.Token) (string, error) {
+func (e *Engine) CreateToken(ctx context.Context, t posthaste.Token) (string, error) {
 	if err := posthaste.CheckName("name", t.Name); err != nil {
 		return "", err
 	}
@@ -57,43 +58,55 @@ func (e *Engine) TokenAdd(ctx context.Context, by string, t posthaste.Token) (st
 		in = max(1, t.ExpiresIn.Microseconds())
 	}
 	reply, err := tokenScript.run(ctx, e.client, []string{e.keys.tokens()}, arguments{{"what", "add"}, {"name", t.Name}, {"expires", at}, {"lasts", in},
-		{"token", packed(token{Hash: string(hash[:]), Scopes: sorted(t.Scopes), Queues: sorted(t.Queues), By: cmp.Or(by, "redis")})}})
+		{"token", packed(token{Hash: string(hash[:]), Scopes: sorted(t.Scopes), Queues: sorted(t.Queues), By: cmp.Or(posthaste.ActorOf(ctx), "redis")})}})
 	if err != nil {
 		return "", writeError(err)
 	}
 	switch reply {
 	case "exists":
-		return "", &posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: fmt.Sprintf("there is a token %q already", t.Name),
+		return "", &posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: fmt.Sprintf("there is a token %q already", t.Name),
 			Hint: "a new secret needs a new name: add it, give it out, then drop the old one"}
 	case "full":
-		return "", &posthaste.Error{Code: posthaste.Unavailable, Field: "name", Message: fmt.Sprintf("there are %d tokens, which is the maximum", tokensMost), Hint: "drop one"}
+		return "", &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "name", Message: fmt.Sprintf("there are %d tokens, which is the maximum", tokensMost), Hint: "drop one"}
 	case "past":
 		return "", posthaste.Invalidf("expires_at", "a token must expire at a time that comes")
 	}
-	return secret, nil
+	return secret, writeError(e.recordToken(ctx, "token_add", t.Name))
 }
 
 func sorted[S ~string](all []S) []S { return slices.Compact(slices.Sorted(slices.Values(all))) }
 
-// TokenDrop implements [posthaste.Tokens].
-func (e *Engine) TokenDrop(ctx context.Context, _, name string) error {
+// RevokeToken implements [posthaste.TokenStore].
+func (e *Engine) RevokeToken(ctx context.Context, name string) error {
 	if err := posthaste.CheckName("name", name); err != nil {
 		return err
 	}
 	reply, err := tokenScript.run(ctx, e.client, []string{e.keys.tokens()}, arguments{{"what", "drop"}, {"name", name}, {"expires", ""}, {"lasts", ""}, {"token", ""}})
 	if err == nil && reply == int64(0) {
-		return &posthaste.Error{Code: posthaste.NotFound, Field: "name", Message: "there is no token " + quote.Name(name), Hint: "list them"}
+		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: "there is no token " + quote.Name(name), Hint: "list them"}
 	}
-	return writeError(err)
+	if err != nil {
+		return writeError(err)
+	}
+	return writeError(e.recordToken(ctx, "token_drop", name))
 }
 
-// Tokens implements [posthaste.Tokens].
+// recordToken records a change of a token, without its secret.
+func (e *Engine) recordToken(ctx context.Context, action, name string) error {
+	details, err := json.Marshal(map[string]string{"token": name})
+	if err != nil {
+		return err
+	}
+	return e.record(ctx, record{Action: action, Details: details})
+}
+
+// Tokens implements [posthaste.TokenStore].
 func (e *Engine) Tokens(ctx context.Context) ([]posthaste.Token, error) {
 	all, _, err := e.tokens(ctx, nil)
 	return all, err
 }
 
-// TokensInForce implements [posthaste.Tokens].
+// TokensInForce implements [posthaste.TokenStore].
 func (e *Engine) TokensInForce(ctx context.Context, used ...string) ([]posthaste.Token, bool, error) {
 	all, ever, err := e.tokens(ctx, used)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
-// QueueUnsubscribe implements [posthaste.Subscriptions]. The subscription hands out no message
+// Unsubscribe implements [posthaste.QueueAdmin]. The subscription hands out no message
 // from the first step on, and lets go of its messages in further steps. If the call is
 // interrupted, upkeep continues it.
-func (e *Engine) QueueUnsubscribe(ctx context.Context, by, name, subscription string) error {
+func (e *Engine) Unsubscribe(ctx context.Context, name, subscription string) error {
 	all, err := e.registry.read(ctx)
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (e *Engine) QueueUnsubscribe(ctx context.Context, by, name, subscription st
 	if err != nil {
 		return err
 	}
-	if err := e.record(ctx, record{By: by, Action: "unsubscribe", Queue: name, Details: details}); err != nil {
+	if err := e.record(ctx, record{Action: "unsubscribe", Queue: name, Details: details}); err != nil {
 		return writeError(err)
 	}
 	if more {
@@ -69,7 +69,7 @@ func (e *Engine) leave(ctx context.Context, s *queue, most int) (more bool, err 
 		case "gone": // its queue was dropped
 			return false, nil
 		case "only":
-			return false, &posthaste.Error{Code: posthaste.Conflict, Field: "subscription", Message: "this is the only subscription of queue " + quote.Name(s.name), Hint: "subscribe another one first, or drop the queue"}
+			return false, &posthaste.Error{Code: posthaste.CodeConflict, Field: "subscription", Message: "this is the only subscription of queue " + quote.Name(s.name), Hint: "subscribe another one first, or drop the queue"}
 		case "none", "":
 			if s.born == nil {
 				return false, nil

@@ -9,12 +9,28 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Maintain implements [posthaste.Engine]. Settling does most of the upkeep. Maintain rescues
-// lost deliveries, forgets messages whose retention has ended, continues interrupted drops of
-// queues and ends of subscriptions, and repairs a part of one subscription, chosen at random.
-func (e *Engine) Maintain(ctx context.Context) (reply posthaste.MaintainReply, err error) {
+// Maintain implements [posthaste.Engine].
+func (e *Engine) Maintain(ctx context.Context, what posthaste.Upkeep) (reply posthaste.MaintainReply, err error) {
+	for _, step := range []struct {
+		kind posthaste.Upkeep
+		do   func(context.Context, *posthaste.MaintainReply) error
+	}{{posthaste.UpkeepRescue, e.rescueLost}, {posthaste.UpkeepTicks, e.tickDue}, {posthaste.UpkeepSpace, e.reclaim}} {
+		if what&step.kind == 0 {
+			continue
+		}
+		if err := step.do(ctx, &reply); err != nil {
+			return reply, err
+		}
+	}
+	return reply, nil
+}
+
+// reclaim rescues lost deliveries, forgets messages whose retention has ended, continues
+// interrupted drops of queues and ends of subscriptions, and repairs a part of one
+// subscription, chosen at random. Settling does the rest of the upkeep.
+func (e *Engine) reclaim(ctx context.Context, reply *posthaste.MaintainReply) error {
 	all, lost, back, err := e.rescue(ctx, "1")
-	reply.Rescued, reply.More, reply.ClockSetBack = lost, lost > 0, back
+	reply.Rescued, reply.More, reply.ClockSetBack = reply.Rescued+lost, lost > 0, back
 	for _, q := range all {
 		more, fault := e.leaveAll(ctx, q, leaveMost)
 		if fault = errors.Join(fault, e.strikeStray(ctx, q, strayFor)); fault != nil {
@@ -30,7 +46,7 @@ func (e *Engine) Maintain(ctx context.Context) (reply posthaste.MaintainReply, e
 		err = errors.Join(err, fault)
 	}
 	reply.More = reply.More || more
-	return reply, err
+	return err
 }
 
 // expireMost bounds one script, like claimMost. Several queues of one script share it.

@@ -18,15 +18,15 @@ func TestRetentionEndsWithoutTraffic(t *testing.T) {
 		create(t, e, posthaste.QueueOptions{Retention: 300 * time.Millisecond, RetainPayload: true})
 		w := register(t, e)
 		ids := send(t, e, 60)
-		if _, err := e.Cancel(t.Context(), "ada", ids[0]); err != nil {
+		if _, err := e.Cancel(posthaste.WithActor(t.Context(), "ada"), ids[0]); err != nil {
 			t.Fatal(err)
 		}
 		got := claim(t, e, w, 1, 59)
-		failed, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: got[0].ID, Outcome: posthaste.Dead, Error: "x"}})
+		failed, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: got[0].ID, Outcome: posthaste.OutcomeDead, Error: "x"}})
 		if err != nil || !failed[0].Settled {
 			t.Fatalf("%+v: %v", failed, err)
 		}
-		if _, err := e.Discard(t.Context(), "ada", got[0].MessageID); err != nil {
+		if _, err := e.Discard(posthaste.WithActor(t.Context(), "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{got[0].MessageID}}); err != nil {
 			t.Fatal(err)
 		}
 		if n := done(t, e, got[1:]...); n != 58 {
@@ -42,23 +42,23 @@ func TestRetentionEndsWithoutTraffic(t *testing.T) {
 				_, err := e.Message(t.Context(), id)
 				if err == nil {
 					shown++
-				} else if posthaste.CodeOf(err) != posthaste.NotFound {
+				} else if posthaste.CodeOf(err) != posthaste.CodeNotFound {
 					t.Fatal(err)
 				}
 			}
-			found, _, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: jobs, Limit: 100})
+			found, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: jobs, Limit: 100})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if shown == 0 && len(found) == 1 && found[0].ID == held {
+			if shown == 0 && len(found.Items) == 1 && found.Items[0].ID == held {
 				break
 			}
 			if looks++; looks > 50 && time.Since(begun) > dueAfter {
-				return fmt.Sprintf("%d are shown, %d listed", shown, len(found))
+				return fmt.Sprintf("%d are shown, %d listed", shown, len(found.Items))
 			}
 		}
 		for begun, rounds := time.Now(), 0; ; time.Sleep(10 * time.Millisecond) {
-			reply, err := e.Maintain(t.Context())
+			reply, err := e.Maintain(t.Context(), posthaste.UpkeepSpace)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,12 +96,12 @@ func TestRetentionIsOverToTheMoment(t *testing.T) {
 		}
 		done(t, e, claim(t, e, w, 1, 1)...)
 		time.Sleep(60 * time.Millisecond) // its time
-		if _, err := e.Message(t.Context(), ids[0]); posthaste.CodeOf(err) != posthaste.NotFound {
+		if _, err := e.Message(t.Context(), ids[0]); posthaste.CodeOf(err) != posthaste.CodeNotFound {
 			return fmt.Sprintf("it is shown: %v", err)
 		}
 		for _, f := range []posthaste.MessageFilter{{Queue: jobs}, {Reference: "r"}, {Term: "ada"}} {
-			if found, _, err := e.Messages(t.Context(), f); err != nil || len(found) != 0 {
-				return fmt.Sprintf("it is listed: %v, %v", found, err)
+			if found, err := e.Messages(t.Context(), f); err != nil || len(found.Items) != 0 {
+				return fmt.Sprintf("it is listed: %v, %v", found.Items, err)
 			}
 		}
 		// It is there all the same, until upkeep, or who erases: nothing of a person stays
@@ -109,7 +109,7 @@ func TestRetentionIsOverToTheMoment(t *testing.T) {
 		if n, err := e.client.HLen(t.Context(), e.keys.of(jobs, "st")).Result(); err != nil || n != 1 {
 			t.Fatalf("%d states are kept: %v", n, err)
 		}
-		if _, _, err := e.Erase(t.Context(), "ada", "ada", 0); err != nil {
+		if _, err := e.Erase(posthaste.WithActor(t.Context(), "ada"), "ada", 0); err != nil {
 			t.Fatal(err)
 		}
 		for _, what := range []string{"st", "msg"} {
@@ -125,14 +125,14 @@ func TestRetentionIsOverToTheMoment(t *testing.T) {
 func TestDropsAreFinished(t *testing.T) {
 	t.Parallel()
 	for what, finish := range map[string]func(e *Engine) error{
-		"by upkeep": func(e *Engine) error { _, err := e.Maintain(t.Context()); return err },
+		"by upkeep": func(e *Engine) error { _, err := e.Maintain(t.Context(), posthaste.UpkeepSpace); return err },
 		"by who makes it anew": func(e *Engine) error {
-			return e.QueueCreate(t.Context(), jobs, posthaste.QueueOptions{MaxAttempts: 7})
+			return e.CreateQueue(t.Context(), jobs, posthaste.QueueOptions{MaxAttempts: 7})
 		},
 	} {
 		e := open(t, server.URL())
 		create(t, e, posthaste.QueueOptions{})
-		if err := e.QueueSubscribe(t.Context(), "ada", jobs, "other", posthaste.SubscriptionOptions{}); err != nil {
+		if err := e.Subscribe(posthaste.WithActor(t.Context(), "ada"), jobs, "other", posthaste.SubscriptionOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		send(t, e, 3)
@@ -207,14 +207,14 @@ func TestLongScriptsAreBounded(t *testing.T) {
 		}
 		total, rounds := 0, 0
 		until(t, "all are lost", func() bool {
-			lost, err := e.Rescue(t.Context())
+			lost, err := e.Maintain(t.Context(), posthaste.UpkeepRescue)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if lost > 0 {
+			if lost.Rescued > 0 {
 				rounds++
 			}
-			total += lost
+			total += lost.Rescued
 			return total >= 2001
 		})
 		if total != 2001 || rounds < 2001/rescueMost {

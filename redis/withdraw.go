@@ -9,29 +9,29 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Cancel implements [posthaste.Withdrawing].
-func (e *Engine) Cancel(ctx context.Context, by string, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
-	return e.withdraw(ctx, by, "cancel", id, 0)
+// Cancel implements [posthaste.MessageAdmin].
+func (e *Engine) Cancel(ctx context.Context, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
+	return e.withdraw(ctx, "cancel", id, 0)
 }
 
-// Reschedule implements [posthaste.Withdrawing].
-func (e *Engine) Reschedule(ctx context.Context, by string, id posthaste.MessageID, at time.Time) ([]posthaste.Withdrawal, error) {
+// Reschedule implements [posthaste.MessageAdmin].
+func (e *Engine) Reschedule(ctx context.Context, id posthaste.MessageID, at time.Time) ([]posthaste.Withdrawal, error) {
 	if at.IsZero() {
 		return nil, posthaste.Invalidf("send_at", "send_at must say when")
 	}
 	if err := posthaste.CheckTime("send_at", at); err != nil {
 		return nil, err
 	}
-	return e.withdraw(ctx, by, "reschedule", id, max(0, micros(at)))
+	return e.withdraw(ctx, "reschedule", id, max(0, micros(at)))
 }
 
-func (e *Engine) withdraw(ctx context.Context, by, action string, id posthaste.MessageID, due int64) ([]posthaste.Withdrawal, error) {
+func (e *Engine) withdraw(ctx context.Context, action string, id posthaste.MessageID, due int64) ([]posthaste.Withdrawal, error) {
 	before, err := e.Message(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if q, err := e.registry.queue(ctx, before.Queue); err == nil && q.options.Ordered && action != "cancel" {
-		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "queue", Message: "a message of an ordered queue cannot be rescheduled: all later ones of its key would wait for it", Hint: "cancel it, and send another"}
+		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "queue", Message: "a message of an ordered queue cannot be rescheduled: all later ones of its key would wait for it", Hint: "cancel it, and send another"}
 	}
 	what := "move"
 	if action == "cancel" {
@@ -47,7 +47,7 @@ func (e *Engine) withdraw(ctx context.Context, by, action string, id posthaste.M
 		return nil
 	})
 	if len(inTime) > 0 {
-		err = errors.Join(err, e.record(ctx, record{By: by, Action: action, Queue: before.Queue, Message: id}))
+		err = errors.Join(err, e.record(ctx, record{Action: action, Queue: before.Queue, Message: id}))
 	}
 	if err != nil {
 		return nil, writeError(err)
@@ -55,7 +55,7 @@ func (e *Engine) withdraw(ctx context.Context, by, action string, id posthaste.M
 	// A cancelled message may be forgotten at once. Read the states of the others again.
 	after := before
 	if action != "cancel" || len(inTime) < len(before.Subscriptions) {
-		if after, err = e.Message(ctx, id); posthaste.CodeOf(err) == posthaste.NotFound && len(inTime) > 0 {
+		if after, err = e.Message(ctx, id); posthaste.CodeOf(err) == posthaste.CodeNotFound && len(inTime) > 0 {
 			after, err = before, nil
 		}
 		if err != nil {
@@ -81,9 +81,9 @@ func (e *Engine) withdraw(ctx context.Context, by, action string, id posthaste.M
 	return all, nil
 }
 
-// QueuePurge implements [posthaste.Withdrawing]. It moves all waiting messages aside in one
+// PurgeQueue implements [posthaste.QueueAdmin]. It moves all waiting messages aside in one
 // step and then cancels them in further ones. If it is interrupted, the next purge continues.
-func (e *Engine) QueuePurge(ctx context.Context, by, name string) (purged []posthaste.Purged, err error) {
+func (e *Engine) PurgeQueue(ctx context.Context, name string) (purged []posthaste.Purged, err error) {
 	var q *queue
 	messages := map[string]int64{}
 	for put := any(nil); ; {
@@ -104,7 +104,7 @@ func (e *Engine) QueuePurge(ctx context.Context, by, name string) (purged []post
 			continue
 		}
 		for _, s := range q.subs { // older messages that it gets are purged, too
-			if err := e.fill(ctx, s.ref()); err != nil && posthaste.CodeOf(err) != posthaste.NotFound {
+			if err := e.fill(ctx, s.ref()); err != nil && posthaste.CodeOf(err) != posthaste.CodeNotFound {
 				return nil, err
 			}
 		}
@@ -114,6 +114,6 @@ func (e *Engine) QueuePurge(ctx context.Context, by, name string) (purged []post
 		purged = append(purged, posthaste.Purged{Subscription: s.subscription, Messages: messages[s.subscription]})
 		sum += messages[s.subscription]
 	}
-	err = e.record(ctx, record{By: by, Action: "purge", Queue: name, Details: fmt.Appendf(nil, `{"messages":%d}`, sum)})
+	err = e.record(ctx, record{Action: "purge", Queue: name, Details: fmt.Appendf(nil, `{"messages":%d}`, sum)})
 	return purged, writeError(err)
 }

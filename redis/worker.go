@@ -11,7 +11,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Register implements [posthaste.Claims].
+// Register implements [posthaste.Engine].
 func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posthaste.WorkerID, error) {
 	if info.Lease <= 0 {
 		return 0, posthaste.Invalidf("lease", "lease must be above zero, got %s", info.Lease)
@@ -30,13 +30,13 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 	return worker, nil
 }
 
-// Heartbeat implements [posthaste.Claims]. If the registry of workers cannot be reached, for
+// Heartbeat implements [posthaste.Engine]. If the registry of workers cannot be reached, for
 // example because its master in a cluster is down, Heartbeat still extends the worker's leases
 // of subscriptions before it returns the error. Otherwise the worker's deliveries would be
 // rescued while it handles them.
 func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (reply posthaste.HeartbeatReply, err error) {
 	s, err := e.beatSoon(ctx, beat.Worker)
-	if posthaste.CodeOf(err) == posthaste.Unavailable {
+	if posthaste.CodeOf(err) == posthaste.CodeUnavailable {
 		_, _, missed := e.keepLeases(ctx, beat.Worker)
 		return reply, errors.Join(err, missed)
 	}
@@ -49,7 +49,7 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (reply
 		return reply, err
 	}
 	for _, ref := range beat.Queues {
-		look := looks[normal(ref)]
+		look := looks[ref.Normal()]
 		reply.Looks = append(reply.Looks, look.LookReply)
 	}
 	for _, l := range looks {
@@ -93,7 +93,7 @@ type look struct {
 func (e *Engine) beatQueues(ctx context.Context, beat posthaste.Heartbeat, s standing) (map[posthaste.QueueRef]look, error) {
 	looks := map[posthaste.QueueRef]look{}
 	for _, ref := range beat.Queues {
-		looks[normal(ref)] = look{LookReply: posthaste.LookReply{NextDue: -1}}
+		looks[ref.Normal()] = look{LookReply: posthaste.LookReply{NextDue: -1}}
 	}
 	_, joined := e.leases.of(beat.Worker)
 	for ref := range joined {
@@ -120,7 +120,7 @@ func (e *Engine) beatQueues(ctx context.Context, beat posthaste.Heartbeat, s sta
 	return looks, nil
 }
 
-// Unregister implements [posthaste.Claims].
+// Unregister implements [posthaste.Engine].
 func (e *Engine) Unregister(ctx context.Context, worker posthaste.WorkerID) error {
 	_, err := workerScript.run(ctx, e.client, e.workerKeys(), arguments{{"what", "remove"}, {"worker", worker.String()}, {"lease", ""}, {"entry", ""}, {"clock", ""}})
 	all, fault := e.registry.reachable(ctx)
@@ -130,7 +130,7 @@ func (e *Engine) Unregister(ctx context.Context, worker posthaste.WorkerID) erro
 	return err
 }
 
-// Workers implements [posthaste.Admin]. It reports overdue workers as lost, until their
+// Workers implements [posthaste.Observer]. It reports overdue workers as lost, until their
 // deliveries have been rescued.
 func (e *Engine) Workers(ctx context.Context) ([]posthaste.WorkerStatus, error) {
 	workers, err := e.registered(ctx)
@@ -182,7 +182,7 @@ func (e *Engine) registered(ctx context.Context) (all []registeredWorker, err er
 	return all, nil
 }
 
-// Vitals implements [posthaste.Admin].
+// Vitals implements [posthaste.Observer].
 func (e *Engine) Vitals(ctx context.Context) (v posthaste.Vitals, err error) {
 	workers, err := e.Workers(ctx)
 	if err != nil {

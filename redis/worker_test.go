@@ -53,7 +53,7 @@ func (h *handledBy) twice() (n int) {
 }
 
 // work runs a worker on e until the test ends.
-func work(t *testing.T, e posthaste.Engine, c worker.Config, handle func(posthaste.RawDelivery) error, further ...func(*worker.Worker)) *handledBy {
+func work(t *testing.T, e posthaste.Store, c worker.Config, handle func(posthaste.RawDelivery) error, further ...func(*worker.Worker)) *handledBy {
 	t.Helper()
 	h := &handledBy{times: map[posthaste.MessageID]int{}}
 	runWorker(t, e, c, append(further, func(w *worker.Worker) {
@@ -69,7 +69,7 @@ func work(t *testing.T, e posthaste.Engine, c worker.Config, handle func(posthas
 }
 
 // runWorker runs a worker of what is given until the test ends.
-func runWorker(t *testing.T, e posthaste.Engine, c worker.Config, handle ...func(*worker.Worker)) {
+func runWorker(t *testing.T, e posthaste.Store, c worker.Config, handle ...func(*worker.Worker)) {
 	t.Helper()
 	c.Logger = slog.New(slog.DiscardHandler)
 	w := worker.New(e, c)
@@ -120,9 +120,9 @@ func TestWorker(t *testing.T) {
 		ids = append(ids, send(t, e, 1)...)
 	}
 	until(t, "all are settled", settledAll(t, e))
-	dead, _, err := e.DeadLetters(t.Context(), posthaste.DeadLetterFilter{Queue: jobs})
-	if err != nil || len(dead) != 1 || string(dead[0].Payload) != "7" || len(dead[0].Attempts) != 3 || h.times[ids[8]] != 2 || h.twice() != 2 {
-		t.Errorf("dead letters %+v, %v; the eighth was handled %d times, %d more than once", dead, err, h.times[ids[8]], h.twice())
+	dead, err := e.DeadLetters(t.Context(), posthaste.DeadLetterFilter{Queue: jobs})
+	if err != nil || len(dead.Items) != 1 || string(dead.Items[0].Payload) != "7" || len(dead.Items[0].Attempts) != 3 || h.times[ids[8]] != 2 || h.twice() != 2 {
+		t.Errorf("dead letters %+v, %v; the eighth was handled %d times, %d more than once", dead.Items, err, h.times[ids[8]], h.twice())
 	}
 }
 

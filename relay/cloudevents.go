@@ -50,7 +50,7 @@ func (c *CloudEvents) mapper(prefix string) (*eventMapper, error) {
 		return nil, posthaste.Invalidf("cloudevents.mode", "cloudevents.mode must be binary or structured, and is %q", c.Mode)
 	}
 	if c.Source == "" {
-		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "cloudevents.source", Message: "cloudevents.source is missing", Hint: "name what sends the events, such as /orders"}
+		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "cloudevents.source", Message: "cloudevents.source is missing", Hint: "name what sends the events, such as /orders"}
 	}
 	for _, t := range []struct {
 		to              **Template
@@ -100,7 +100,7 @@ func (m *eventMapper) apply(d *posthaste.RawDelivery, out *Outgoing, headers map
 			return err
 		}
 		if text == "" && t.required {
-			return posthaste.Permanent(&posthaste.Error{Code: posthaste.Invalid, Field: t.template.field,
+			return posthaste.Permanent(&posthaste.Error{Code: posthaste.CodeInvalid, Field: t.template.field,
 				Message: t.template.field + " came out empty, and a CloudEvent needs it", Hint: "send messages with a kind, or give a template of another text"})
 		}
 		*t.to = text

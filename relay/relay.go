@@ -77,7 +77,7 @@ func NewMapper(m Mapping, prefix string) (*Mapper, error) {
 		return nil, err
 	}
 	if strings.Contains(text, ".Attempt") {
-		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "message_id", Message: "the template message_id names .Attempt: with another id at each attempt receivers could not know the message again",
+		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "message_id", Message: "the template message_id names .Attempt: with another id at each attempt receivers could not know the message again",
 			Hint: "leave it out; from the second attempt on it goes along as header " + HeaderAttempt}
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {

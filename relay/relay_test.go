@@ -101,7 +101,7 @@ func TestMessageIDWithoutTheAttempt(t *testing.T) {
 	for _, text := range []string{"{{.Attempt}}", "{{.MessageID}}-{{$.Attempt}}", "{{with .Kind}}{{$.Attempt}}{{end}}", `{{printf "%s-%d" .MessageID .Attempt}}`} {
 		_, err := NewMapper(Mapping{MessageID: text}, "")
 		var e *posthaste.Error
-		if !errors.As(err, &e) || e.Code != posthaste.Invalid || e.Field != "message_id" || !strings.Contains(e.Hint, HeaderAttempt) {
+		if !errors.As(err, &e) || e.Code != posthaste.CodeInvalid || e.Field != "message_id" || !strings.Contains(e.Hint, HeaderAttempt) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -112,7 +112,7 @@ func TestMessageIDWithoutTheAttempt(t *testing.T) {
 
 func TestCloudEvents(t *testing.T) {
 	for _, c := range []CloudEvents{{}, {Source: "/x", Mode: "both"}, {Source: "{{.X}}"}, {Source: "/x", Type: "{{.X}}"}} {
-		if _, err := NewMapper(Mapping{CloudEvents: &c}, ""); posthaste.CodeOf(err) != posthaste.Invalid {
+		if _, err := NewMapper(Mapping{CloudEvents: &c}, ""); posthaste.CodeOf(err) != posthaste.CodeInvalid {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

@@ -60,7 +60,7 @@ func Compile(field, text string) (*Template, error) {
 		}
 	}
 	if err != nil {
-		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: field, Message: fmt.Sprintf("the template %s cannot be used: %v", field, err),
+		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: field, Message: fmt.Sprintf("the template %s cannot be used: %v", field, err),
 			Hint: "a Go template over " + fieldNames + `, such as orders.{{.Kind}} or {{or (index .Headers "region") "eu"}}`}
 	}
 	t.parsed = parsed
@@ -84,7 +84,7 @@ func (t *Template) Execute(d *posthaste.RawDelivery) (string, error) {
 	err := t.parsed.Execute(&b, &fields{Queue: d.Queue, Subscription: d.Subscription, Kind: d.Kind, Key: d.Key, Reference: d.Reference,
 		MessageID: messageID(d), ContentType: d.ContentType, Attempt: d.Attempt, Headers: d.Headers})
 	if err != nil {
-		return "", posthaste.Permanent(&posthaste.Error{Code: posthaste.Invalid, Field: t.field, Message: fmt.Sprintf("the template %s cannot be used on this message: %v", t.field, err),
+		return "", posthaste.Permanent(&posthaste.Error{Code: posthaste.CodeInvalid, Field: t.field, Message: fmt.Sprintf("the template %s cannot be used on this message: %v", t.field, err),
 			Hint: `give what may be missing a default: {{or (index .Headers "region") "eu"}}`})
 	}
 	return b.String(), nil

@@ -13,7 +13,7 @@ import (
 func TestAtMostOnceIsNotHandedBack(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
-	if err := a.engine.QueueCreate(t.Context(), "once", posthaste.QueueOptions{Mode: posthaste.AtMostOnce}); err != nil {
+	if err := a.engine.CreateQueue(t.Context(), "once", posthaste.QueueOptions{Mode: posthaste.AtMostOnce}); err != nil {
 		t.Fatal(err)
 	}
 	a.call("POST", "/v1/queues/once/messages", `{"payload":1}`).want(t, 201)
@@ -26,5 +26,5 @@ func TestAtMostOnceIsNotHandedBack(t *testing.T) {
 	if !strings.Contains(a.log.String(), "are lost") {
 		t.Errorf("the log tells: %s", a.log)
 	}
-	a.call("POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+got[0].ID.String()+`"}]}`).wantProblem(t, 409, posthaste.Conflict, "mode")
+	a.call("POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+got[0].ID.String()+`"}]}`).wantProblem(t, 409, posthaste.CodeConflict, "mode")
 }

@@ -111,12 +111,12 @@ func unauthorized(reason, message, hint string) error {
 		challenge += `, error="` + reason + `"`
 	}
 	return &httpError{status: http.StatusUnauthorized, challenge: challenge,
-		err: &posthaste.Error{Code: posthaste.Denied, Field: "Authorization", Message: message, Hint: hint}}
+		err: &posthaste.Error{Code: posthaste.CodeDenied, Field: "Authorization", Message: message, Hint: hint}}
 }
 
 func insufficient(scope Scope, message string) error {
 	return &httpError{status: http.StatusForbidden, challenge: `Bearer realm="posthaste", error="insufficient_scope", scope="` + string(scope) + `"`,
-		err: &posthaste.Error{Code: posthaste.Denied, Field: "Authorization", Message: message, Hint: "use a token that has this scope"}}
+		err: &posthaste.Error{Code: posthaste.CodeDenied, Field: "Authorization", Message: message, Hint: "use a token that has this scope"}}
 }
 
 // allowPath checks the queue in the path if the token is limited to some queues.
@@ -140,7 +140,7 @@ func allowQueue(token *posthaste.Token, queue string) error {
 
 func denyQueue(message string) error {
 	return &httpError{status: http.StatusForbidden, challenge: `Bearer realm="posthaste", error="insufficient_scope"`,
-		err: &posthaste.Error{Code: posthaste.Denied, Field: "queue", Message: message, Hint: "use a token that allows it"}}
+		err: &posthaste.Error{Code: posthaste.CodeDenied, Field: "queue", Message: message, Hint: "use a token that allows it"}}
 }
 
 // allowDeliveries checks the queues of the deliveries that a token limited to some queues
@@ -170,7 +170,7 @@ func (s *Server) allowDeliveries(ctx context.Context, token *posthaste.Token, id
 // Only browsers send such requests.
 func checkOrigin(protection *http.CrossOriginProtection, r *http.Request) error {
 	if err := protection.Check(r); err != nil {
-		return &posthaste.Error{Code: posthaste.Denied, Field: "Origin", Message: "the request comes from a page of another site"}
+		return &posthaste.Error{Code: posthaste.CodeDenied, Field: "Origin", Message: "the request comes from a page of another site"}
 	}
 	return nil
 }
@@ -187,7 +187,7 @@ func checkHost(name string) error {
 		return nil
 	}
 	return &posthaste.Error{
-		Code: posthaste.Denied, Field: "Host", Message: "a server without tokens accepts only localhost and IP addresses as the host",
+		Code: posthaste.CodeDenied, Field: "Host", Message: "a server without tokens accepts only localhost and IP addresses as the host",
 		Hint: "use its IP address, or create a token: posthaste token add",
 	}
 }

@@ -93,9 +93,9 @@ func TestUnauthorizedStoresNothing(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, withTokens(t))
 	a.queue("orders")
-	a.call("POST", "/v1/queues/orders/messages", `{"payload":1}`).wantProblem(t, 401, posthaste.Denied, "Authorization")
-	a.call("POST", "/v1/queues/orders/messages", `{"payload":1}`, "Authorization", "Basic c2VuZC1zZWNyZXQ=").wantProblem(t, 401, posthaste.Denied, "Authorization")
-	a.call("POST", "/v1/queues/orders/messages", `{"payload":1}`, "Authorization", "Bearer receive-secret").wantProblem(t, 403, posthaste.Denied, "Authorization")
+	a.call("POST", "/v1/queues/orders/messages", `{"payload":1}`).wantProblem(t, 401, posthaste.CodeDenied, "Authorization")
+	a.call("POST", "/v1/queues/orders/messages", `{"payload":1}`, "Authorization", "Basic c2VuZC1zZWNyZXQ=").wantProblem(t, 401, posthaste.CodeDenied, "Authorization")
+	a.call("POST", "/v1/queues/orders/messages", `{"payload":1}`, "Authorization", "Bearer receive-secret").wantProblem(t, 403, posthaste.CodeDenied, "Authorization")
 	queues, err := a.engine.Queues(t.Context())
 	if err != nil || queues[0].Subscriptions[0].Sent != 0 {
 		t.Fatalf("%+v %v", queues, err)
@@ -106,7 +106,7 @@ func TestUnauthorizedStoresNothing(t *testing.T) {
 func TestTokensAreChecked(t *testing.T) {
 	t.Parallel()
 	for _, secret := range []string{"", "with space", "tab\t", "ümlaut"} {
-		if _, err := NewToken("x", secret, ScopeSend); posthaste.CodeOf(err) != posthaste.Invalid {
+		if _, err := NewToken("x", secret, ScopeSend); posthaste.CodeOf(err) != posthaste.CodeInvalid {
 			t.Errorf("%q: %v", secret, err)
 		}
 	}
@@ -128,7 +128,7 @@ func TestBrowsersOfOtherSites(t *testing.T) {
 	a.queue("orders")
 	a.sendSome(1)
 	for _, headers := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://evil.example"}} {
-		a.call("POST", "/v1/queues/orders/receive", "", headers...).wantProblem(t, 403, posthaste.Denied, "Origin")
+		a.call("POST", "/v1/queues/orders/receive", "", headers...).wantProblem(t, 403, posthaste.CodeDenied, "Origin")
 	}
 	r := a.request(t.Context(), "GET", "/v1/queues", "")
 	for host, want := range map[string]int{"evil.example": 403, "evil.example:8484": 403, "localhost:1": 200, "127.0.0.1": 200, "[::1]:8484": 200, "[::1]": 200} {

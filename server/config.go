@@ -13,7 +13,7 @@ import (
 // Config configures a [Server]. Only Engine is required.
 type Config struct {
 	// Engine stores the messages. The caller closes it after the server.
-	Engine posthaste.Engine
+	Engine posthaste.Store
 	// Client sends messages; the default is Engine. Use a [posthaste.Client] if many small
 	// requests are expected.
 	Client Sender

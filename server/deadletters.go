@@ -21,15 +21,12 @@ func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.operation(r)
 	defer cancel()
-	dead, cutAt, err := s.engine.DeadLetters(ctx, filter)
+	dead, err := s.engine.DeadLetters(ctx, filter)
 	if err != nil {
 		return err
 	}
-	if len(dead) >= filter.Limit {
-		cutAt = dead[len(dead)-1].ID
-	}
-	linkNext(w, r, cutAt)
-	return s.writeJSON(w, http.StatusOK, shown(dead, wire.NewDeadLetter))
+	linkNext(w, r, dead.Next)
+	return s.writeJSON(w, http.StatusOK, shown(dead.Items, wire.NewDeadLetter))
 }
 
 // parseDeadQuery reads the filter of a list: ?id=1&id=2, or deadFields and a page.
@@ -65,34 +62,29 @@ type decided struct {
 	Next     posthaste.MessageID   `json:"next,omitzero"`
 }
 
-// decideDeadLetters replays or discards dead letters by the ids or the filter in the body,
-// and records the caller.
-func (s *Server) decideDeadLetters(these func(context.Context, string, ...posthaste.MessageID) ([]posthaste.MessageID, error),
-	matching func(context.Context, string, posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error)) answer {
+// decideDeadLetters replays or discards the dead letters that the body selects by ids or by
+// a filter.
+func (s *Server) decideDeadLetters(decide func(context.Context, posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error)) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		body, err := readJSON(w, r, false)
 		if err != nil {
 			return err
 		}
-		ids, filter, err := parseChosen(body)
+		filter, err := parseChosen(body)
 		if err != nil {
 			return err
 		}
+		ids := filter.IDs
 		ctx, cancel := s.operation(r)
 		defer cancel()
-		answer := decided{NotFound: []posthaste.MessageID{}}
-		if filter != nil {
-			answer.IDs, answer.Next, err = matching(ctx, caller(r), *filter)
-		} else {
-			answer.IDs, err = these(ctx, caller(r), ids...)
-		}
-		if e, ok := errors.AsType[*posthaste.Error](err); ok && filter == nil && e.Code == posthaste.NotFound {
+		were, err := decide(ctx, filter)
+		if e, ok := errors.AsType[*posthaste.Error](err); ok && len(ids) > 0 && e.Code == posthaste.CodeNotFound {
 			return noDeadLetters(ids, e.Message)
 		}
 		if err != nil {
 			return err
 		}
-		answer.IDs = append([]posthaste.MessageID{}, answer.IDs...)
+		answer := decided{IDs: append([]posthaste.MessageID{}, were.Items...), NotFound: []posthaste.MessageID{}, Next: were.Next}
 		for _, id := range ids {
 			if !slices.Contains(answer.IDs, id) {
 				answer.NotFound = append(answer.NotFound, id)
@@ -110,7 +102,7 @@ func noDeadLetters(ids []posthaste.MessageID, message string) error {
 		texts[i] = id.String()
 	}
 	return &httpError{ids: texts, err: &posthaste.Error{
-		Code: posthaste.NotFound, Field: "ids", Message: message,
+		Code: posthaste.CodeNotFound, Field: "ids", Message: message,
 	}}
 }
 
@@ -118,21 +110,20 @@ func noDeadLetters(ids []posthaste.MessageID, message string) error {
 // {"filter":{…},"limit":100,"before":"9"}. {"all":true} instead of the filter selects every
 // dead letter. A filter without fields or with an empty field is rejected, because it is
 // usually the result of a missing value.
-func parseChosen(body []byte) ([]posthaste.MessageID, *posthaste.DeadLetterFilter, error) {
+func parseChosen(body []byte) (filter posthaste.DeadLetterFilter, err error) {
 	o, err := wire.ParseObject("", body)
 	if err != nil {
-		return nil, nil, err
+		return filter, err
 	}
 	all, fields := o.Bool("all", false), o.Object("filter")
 	if !all && fields == nil {
-		ids := readIDs(o)
-		return ids, nil, o.Finish()
+		return posthaste.DeadLetterFilter{IDs: readIDs(o)}, o.Finish()
 	}
 	if o.Has("ids") {
 		o.Fail("ids", "cannot be combined with filter or all")
 	}
 	o.Raw("ids")
-	filter := posthaste.DeadLetterFilter{All: all}
+	filter.All = all
 	if fields != nil {
 		if all {
 			o.Fail("all", "cannot be combined with filter")
@@ -140,14 +131,14 @@ func parseChosen(body []byte) ([]posthaste.MessageID, *posthaste.DeadLetterFilte
 		fields.Filled()
 		filter = deadFilter(fields.Text, fields.Time)
 		if err := fields.Finish(); err != nil {
-			return nil, nil, err
+			return filter, err
 		}
 		if reflect.DeepEqual(filter, posthaste.DeadLetterFilter{}) {
 			o.Fail("filter", `must select dead letters; use "all": true instead to select every dead letter`)
 		}
 	}
 	filter.Limit, filter.Before = o.Int("limit", 1, maxListed), readBefore(o)
-	return nil, &filter, o.Finish()
+	return filter, o.Finish()
 }
 
 func readIDs(o *wire.Object) (ids []posthaste.MessageID) {

@@ -31,7 +31,7 @@ func TestDeadLettersByFilter(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, d := range got {
-		if _, err := a.engine.Settle(t.Context(), []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.Dead, Error: "no"}}); err != nil {
+		if _, err := a.engine.Settle(t.Context(), []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.OutcomeDead, Error: "no"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,7 +50,7 @@ func TestDeadLettersByFilter(t *testing.T) {
 	if !slices.Equal(answer.IDs, ids[1:2]) {
 		t.Errorf("discarded %+v", answer)
 	}
-	p := a.call("POST", "/v1/dead-letters/discard", `{"ids":["`+ids[1].String()+`"]}`).wantProblem(t, 404, posthaste.NotFound, "ids")
+	p := a.call("POST", "/v1/dead-letters/discard", `{"ids":["`+ids[1].String()+`"]}`).wantProblem(t, 404, posthaste.CodeNotFound, "ids")
 	if !slices.Equal(p.IDs, []string{ids[1].String()}) || !strings.Contains(p.Detail, ids[1].String()) {
 		t.Errorf("discarded again: %+v", p)
 	}

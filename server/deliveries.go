@@ -17,20 +17,20 @@ type settledAll struct {
 
 // ackFields, failFields and releaseFields read the fields of a delivery other than its id.
 func ackFields(o *wire.Object, s *posthaste.Settlement) {
-	s.Outcome = posthaste.Done
+	s.Outcome = posthaste.OutcomeDone
 	s.Receipt = receipt(o)
 	s.Terms = o.Texts("terms")
 }
 
 func failFields(o *wire.Object, s *posthaste.Settlement) {
-	s.Outcome = posthaste.Retried
+	s.Outcome = posthaste.OutcomeRetried
 	s.Error = o.LooseText("error")
 	if strings.TrimSpace(s.Error) == "" {
 		o.Fail("error", "is required: the reason of the failure")
 	}
 	permanent := o.Bool("permanent", false)
 	if permanent {
-		s.Outcome = posthaste.Dead
+		s.Outcome = posthaste.OutcomeDead
 	}
 	if permanent && o.Has("retry_after") {
 		o.Fail("retry_after", "cannot be combined with permanent")
@@ -44,7 +44,7 @@ func failFields(o *wire.Object, s *posthaste.Settlement) {
 }
 
 func releaseFields(o *wire.Object, s *posthaste.Settlement) {
-	s.Outcome = posthaste.Released
+	s.Outcome = posthaste.OutcomeReleased
 	s.RetryAfter = o.Duration("after")
 }
 
@@ -199,7 +199,7 @@ func (s *Server) extend(w http.ResponseWriter, r *http.Request) error {
 		known := slices.DeleteFunc(slices.Clone(group.ids), func(id posthaste.DeliveryID) bool { return unknown[id] })
 		var extended []posthaste.SettleResult
 		if len(known) > 0 {
-			if extended, err = s.engine.Extend(ctx, known, group.lease); err != nil {
+			if extended, err = s.engine.Extend(ctx, posthaste.ExtendRequest{Deliveries: known, Lease: group.lease}); err != nil {
 				return err
 			}
 		}
@@ -245,7 +245,7 @@ func (s *Server) writeSettled(w http.ResponseWriter, results []posthaste.SettleR
 		return &httpError{ids: append(refused, gone...), deliveries: shown, err: refusal}
 	case gone != nil:
 		return &httpError{ids: gone, deliveries: shown, err: &posthaste.Error{
-			Code: posthaste.Conflict, Field: "deliveries",
+			Code: posthaste.CodeConflict, Field: "deliveries",
 			Message: fmt.Sprintf("%d of %d deliveries no longer belonged to the caller: %s", len(gone), len(results), some(gone)),
 			Hint:    "they were settled before, or their lease ended and they were redelivered; the others are settled",
 		}}

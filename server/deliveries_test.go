@@ -22,17 +22,17 @@ func TestDS7SettlingTwiceOverHTTP(t *testing.T) {
 	a.call("POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+first+`"}]}`).want(t, 200)
 
 	p := a.call("POST", "/v1/deliveries/fail", fmt.Sprintf(`{"deliveries":[{"id":"%s","error":"x"},{"id":"%s","error":"y","permanent":true},{"id":"99999","error":"z"}]}`, first, second)).
-		wantProblem(t, 409, posthaste.Conflict, "deliveries")
-	if !slices.Equal(p.IDs, []string{first, "99999"}) || len(p.Deliveries) != 3 || p.Deliveries[0].Settled || !p.Deliveries[1].Settled || p.Deliveries[1].Outcome != posthaste.Dead {
+		wantProblem(t, 409, posthaste.CodeConflict, "deliveries")
+	if !slices.Equal(p.IDs, []string{first, "99999"}) || len(p.Deliveries) != 3 || p.Deliveries[0].Settled || !p.Deliveries[1].Settled || p.Deliveries[1].Outcome != posthaste.OutcomeDead {
 		t.Fatalf("%+v", p)
 	}
 	for _, action := range []string{"ack", "release"} {
-		p := a.call("POST", "/v1/deliveries/"+action, `{"deliveries":[{"id":"`+second+`"}]}`).wantProblem(t, 409, posthaste.Conflict, "deliveries")
+		p := a.call("POST", "/v1/deliveries/"+action, `{"deliveries":[{"id":"`+second+`"}]}`).wantProblem(t, 409, posthaste.CodeConflict, "deliveries")
 		if !slices.Equal(p.IDs, []string{second}) {
 			t.Fatalf("%+v", p)
 		}
 	}
-	p = a.call("POST", "/v1/deliveries/extend", `{"deliveries":[{"id":"`+second+`","lease":"1m"},{"id":"`+third+`","lease":"2m"}]}`).wantProblem(t, 409, posthaste.Conflict, "deliveries")
+	p = a.call("POST", "/v1/deliveries/extend", `{"deliveries":[{"id":"`+second+`","lease":"1m"},{"id":"`+third+`","lease":"2m"}]}`).wantProblem(t, 409, posthaste.CodeConflict, "deliveries")
 	if !slices.Equal(p.IDs, []string{second}) {
 		t.Fatalf("%+v", p)
 	}
@@ -80,7 +80,7 @@ func TestSettlementsAsAsked(t *testing.T) {
 			t.Errorf("%s %s: %s", c.action, c.delivery, got)
 		}
 	}
-	p := a.call("POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"7","error":"refuse"},{"id":"8","error":"x"}]}`).wantProblem(t, 400, posthaste.Invalid, "receipt")
+	p := a.call("POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"7","error":"refuse"},{"id":"8","error":"x"}]}`).wantProblem(t, 400, posthaste.CodeInvalid, "receipt")
 	if !slices.Equal(p.IDs, []string{"7"}) || p.Deliveries[0].Error == "" || !p.Deliveries[1].Settled {
 		t.Errorf("%+v", p)
 	}

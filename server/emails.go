@@ -117,7 +117,7 @@ func (s *Server) showEmail(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	message, err := s.engine.Message(ctx, id)
 	if err == nil && message.Queue != s.emails {
-		err = &posthaste.Error{Code: posthaste.NotFound, Field: "id", Message: "message " + id.String() + " is not an e-mail", Hint: "GET /v1/messages/" + id.String() + " shows it"}
+		err = &posthaste.Error{Code: posthaste.CodeNotFound, Field: "id", Message: "message " + id.String() + " is not an e-mail", Hint: "GET /v1/messages/" + id.String() + " shows it"}
 	}
 	if err != nil {
 		return err
@@ -151,37 +151,39 @@ func (s *Server) listEmails(w http.ResponseWriter, r *http.Request) error {
 	if q.err != nil {
 		return q.err
 	}
-	messages, cutAt, err := s.messagesIn(r, filter, states)
+	messages, err := s.messagesIn(r, filter, states)
 	if err != nil {
 		return err
 	}
-	linkNext(w, r, pageEnd(messages, filter.Limit, cutAt))
-	shown := make([]emailInfo, len(messages))
-	for i, m := range messages {
+	linkNext(w, r, messages.Next)
+	shown := make([]emailInfo, len(messages.Items))
+	for i, m := range messages.Items {
 		shown[i] = newEmailInfo(m)
 	}
 	return s.writeJSON(w, http.StatusOK, shown)
 }
 
-// messagesIn lists the messages in any of the states, newest first, and returns the point
-// where the search was cut off. One status of e-mails can be several states of messages.
-func (s *Server) messagesIn(r *http.Request, filter posthaste.MessageFilter, states []posthaste.State) ([]posthaste.MessageInfo, posthaste.MessageID, error) {
+// messagesIn lists the messages in any of the states, newest first. One status of e-mails can
+// be several states of messages.
+func (s *Server) messagesIn(r *http.Request, filter posthaste.MessageFilter, states []posthaste.State) (page posthaste.Page[posthaste.MessageInfo], err error) {
 	ctx, cancel := s.operation(r)
 	defer cancel()
 	var all []posthaste.MessageInfo
 	var cutAt posthaste.MessageID
 	for _, state := range states {
 		filter.State = state
-		messages, cut, err := s.engine.Messages(ctx, filter)
+		messages, err := s.engine.Messages(ctx, filter)
 		if err != nil {
-			return nil, 0, err
+			return page, err
 		}
-		all, cutAt = append(all, messages...), max(cutAt, cut)
+		all, cutAt = append(all, messages.Items...), max(cutAt, messages.Next)
 	}
-	// Messages before the first cut are on the next page, for which all states are searched.
+	// Messages before the highest end of a page are on the next page, for which all states
+	// are searched.
 	all = slices.DeleteFunc(all, func(m posthaste.MessageInfo) bool { return m.ID < cutAt })
 	slices.SortStableFunc(all, func(a, b posthaste.MessageInfo) int { return cmp.Compare(b.ID, a.ID) })
 	// A message that changed its state between the searches can appear twice.
 	all = slices.CompactFunc(all, func(a, b posthaste.MessageInfo) bool { return a.ID == b.ID })
-	return all[:min(len(all), filter.Limit)], cutAt, nil
+	all = all[:min(len(all), filter.Limit)]
+	return posthaste.NewPage(all, filter.Limit, cutAt, func(m *posthaste.MessageInfo) posthaste.MessageID { return m.ID }), nil
 }

@@ -36,12 +36,12 @@ func (s *Server) erase(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.operation(r)
 	defer cancel()
-	found, next, err := s.engine.Erase(ctx, caller(r), term, before)
+	found, err := s.engine.Erase(ctx, term, before)
 	if err != nil {
 		return err
 	}
-	answer := erased{Erased: []posthaste.MessageID{}, Pending: []posthaste.MessageID{}, Next: next}
-	for _, x := range found {
+	answer := erased{Erased: []posthaste.MessageID{}, Pending: []posthaste.MessageID{}, Next: found.Next}
+	for _, x := range found.Items {
 		if x.Pending {
 			answer.Pending = append(answer.Pending, x.MessageID)
 		} else {

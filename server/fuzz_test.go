@@ -36,7 +36,7 @@ func FuzzParseDeliveries(f *testing.F) {
 		}{both(data, false), both(data, true)} {
 			if fields.err != nil {
 				var e *posthaste.Error
-				if !errors.As(fields.err, &e) || e.Code != posthaste.Invalid || e.Message == "" {
+				if !errors.As(fields.err, &e) || e.Code != posthaste.CodeInvalid || e.Message == "" {
 					t.Fatalf("not clear: %#v", fields.err)
 				}
 				continue
@@ -75,22 +75,22 @@ func FuzzParseIDs(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		ids, filter, err := parseChosen(data)
+		filter, err := parseChosen(data)
 		if err != nil {
-			if posthaste.CodeOf(err) != posthaste.Invalid {
+			if posthaste.CodeOf(err) != posthaste.CodeInvalid {
 				t.Fatalf("not clear: %#v", err)
 			}
 			return
 		}
-		if (len(ids) == 0) == (filter == nil) {
-			t.Fatal("none, or both")
+		if err := filter.CheckChoice(); err != nil {
+			t.Fatalf("%+v: %v", filter, err)
 		}
-		for _, id := range ids {
+		for _, id := range filter.IDs {
 			if id <= 0 {
 				t.Fatal(id)
 			}
 		}
-		if filter != nil && (filter.Limit < 0 || filter.Limit > maxListed || filter.Before < 0 || len(filter.IDs) > 0) {
+		if filter.Limit < 0 || filter.Limit > maxListed || filter.Before < 0 {
 			t.Fatalf("%+v", filter)
 		}
 	})
@@ -106,7 +106,7 @@ func FuzzParseDeadQuery(f *testing.F) {
 		filter, err := parseDeadQuery(&http.Request{URL: &url.URL{RawQuery: query}})
 		if err != nil {
 			var e *posthaste.Error
-			if !errors.As(err, &e) || e.Code != posthaste.Invalid || e.Message == "" {
+			if !errors.As(err, &e) || e.Code != posthaste.CodeInvalid || e.Message == "" {
 				t.Fatalf("not clear: %#v", err)
 			}
 			return
@@ -143,10 +143,10 @@ func FuzzQueries(f *testing.F) {
 	var listed []posthaste.MessageFilter
 	var received []posthaste.ReceiveRequest
 	server, err := New(Config{LookInterval: time.Hour, Engine: &hooked{
-		Engine: memory.Open(),
-		list: func(_ context.Context, filter posthaste.MessageFilter) ([]posthaste.MessageInfo, posthaste.MessageID, error) {
+		Store: memory.Open(),
+		list: func(_ context.Context, filter posthaste.MessageFilter) (page posthaste.Page[posthaste.MessageInfo], err error) {
 			listed = append(listed, filter)
-			return nil, 0, nil
+			return page, nil
 		},
 		receive: func(_ context.Context, r posthaste.ReceiveRequest) (posthaste.ReceiveReply, error) {
 			received = append(received, r)
@@ -168,7 +168,7 @@ func FuzzQueries(f *testing.F) {
 		switch w.Code {
 		case http.StatusBadRequest:
 			var p problem
-			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Code != posthaste.Invalid || p.Detail == "" || p.Field == "" && unreadable == nil && !values.Has("") {
+			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Code != posthaste.CodeInvalid || p.Detail == "" || p.Field == "" && unreadable == nil && !values.Has("") {
 				t.Fatalf("not clear: %s", w.Body)
 			}
 			named := p.Field == ""

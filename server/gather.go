@@ -20,7 +20,7 @@ const maxClaim = 1000
 // While a claim runs, further receivers gather for the next claim. While there are no
 // messages, the goroutine sleeps at the doorbell for all of them.
 type gatherer struct {
-	engine  posthaste.Engine
+	engine  posthaste.Store
 	log     *slog.Logger
 	timeout time.Duration
 	look    time.Duration
@@ -56,7 +56,7 @@ type received struct {
 	err        error
 }
 
-func newGatherer(engine posthaste.Engine, log *slog.Logger, timeout, look time.Duration) *gatherer {
+func newGatherer(engine posthaste.Store, log *slog.Logger, timeout, look time.Duration) *gatherer {
 	if look <= 0 {
 		look = 500 * time.Millisecond
 	}
@@ -95,7 +95,7 @@ func (g *gatherer) join(ctx context.Context, ref posthaste.QueueRef, w *waiter) 
 	g.mu.Lock()
 	if g.closed {
 		g.mu.Unlock()
-		return &posthaste.Error{Code: posthaste.Unavailable, Message: "the server is stopping", Hint: "try again; it may have another address then"}
+		return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "the server is stopping", Hint: "try again; it may have another address then"}
 	}
 	if g.draining {
 		w.expired = true
@@ -337,7 +337,7 @@ func (g *gatherer) release(deliveries []posthaste.RawDelivery) {
 	}
 	settlements := make([]posthaste.Settlement, len(deliveries))
 	for i, d := range deliveries {
-		settlements[i] = posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Released}
+		settlements[i] = posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeReleased}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), g.timeout)
 	defer cancel()
@@ -346,7 +346,7 @@ func (g *gatherer) release(deliveries []posthaste.RawDelivery) {
 		if err == nil {
 			return
 		}
-		if posthaste.CodeOf(err) == posthaste.Conflict {
+		if posthaste.CodeOf(err) == posthaste.CodeConflict {
 			g.log.Error("deliveries of an at-most-once queue could not be sent to their receiver and are lost",
 				"queue", deliveries[0].Queue, "count", len(deliveries), "first", deliveries[0].MessageID, "error", err)
 			return

@@ -23,95 +23,95 @@ import (
 
 // hooked is an engine whose calls a test can watch or replace.
 type hooked struct {
-	posthaste.Engine
+	posthaste.Store
 	send    func(context.Context, ...posthaste.Message) ([]posthaste.MessageID, error)
 	receive func(context.Context, posthaste.ReceiveRequest) (posthaste.ReceiveReply, error)
 	settle  func(context.Context, []posthaste.Settlement) ([]posthaste.SettleResult, error)
 	message func(context.Context, posthaste.MessageID) (posthaste.MessageInfo, error)
-	list    func(context.Context, posthaste.MessageFilter) ([]posthaste.MessageInfo, posthaste.MessageID, error)
+	list    func(context.Context, posthaste.MessageFilter) (posthaste.Page[posthaste.MessageInfo], error)
 	queues  func(context.Context, ...string) ([]posthaste.QueueInfo, error)
 	ready   func(context.Context) error
 	inForce func(context.Context, ...string) ([]posthaste.Token, bool, error)
-	extend  func(context.Context, []posthaste.DeliveryID, time.Duration) ([]posthaste.SettleResult, error)
+	extend  func(context.Context, posthaste.ExtendRequest) ([]posthaste.SettleResult, error)
 	of      func(context.Context, ...posthaste.DeliveryID) ([]string, error)
-	pause   func(ctx context.Context, by, queue, key string) error
+	pause   func(context.Context, posthaste.Pausable) error
 }
 
-func (h *hooked) KeyPause(ctx context.Context, by, queue, key string) error {
+func (h *hooked) Pause(ctx context.Context, what posthaste.Pausable) error {
 	if h.pause != nil {
-		return h.pause(ctx, by, queue, key)
+		return h.pause(ctx, what)
 	}
-	return h.Engine.KeyPause(ctx, by, queue, key)
+	return h.Store.Pause(ctx, what)
 }
 
 func (h *hooked) TokensInForce(ctx context.Context, used ...string) ([]posthaste.Token, bool, error) {
 	if h.inForce != nil {
 		return h.inForce(ctx, used...)
 	}
-	return h.Engine.TokensInForce(ctx, used...)
+	return h.Store.TokensInForce(ctx, used...)
 }
 
 func (h *hooked) Send(ctx context.Context, m ...posthaste.Message) ([]posthaste.MessageID, error) {
 	if h.send != nil {
 		return h.send(ctx, m...)
 	}
-	return h.Engine.Send(ctx, m...)
+	return h.Store.Send(ctx, m...)
 }
 
 func (h *hooked) Receive(ctx context.Context, r posthaste.ReceiveRequest) (posthaste.ReceiveReply, error) {
 	if h.receive != nil {
 		return h.receive(ctx, r)
 	}
-	return h.Engine.Receive(ctx, r)
+	return h.Store.Receive(ctx, r)
 }
 
 func (h *hooked) Settle(ctx context.Context, s []posthaste.Settlement) ([]posthaste.SettleResult, error) {
 	if h.settle != nil {
 		return h.settle(ctx, s)
 	}
-	return h.Engine.Settle(ctx, s)
+	return h.Store.Settle(ctx, s)
 }
 
-func (h *hooked) Extend(ctx context.Context, ids []posthaste.DeliveryID, lease time.Duration) ([]posthaste.SettleResult, error) {
+func (h *hooked) Extend(ctx context.Context, r posthaste.ExtendRequest) ([]posthaste.SettleResult, error) {
 	if h.extend != nil {
-		return h.extend(ctx, ids, lease)
+		return h.extend(ctx, r)
 	}
-	return h.Engine.Extend(ctx, ids, lease)
+	return h.Store.Extend(ctx, r)
 }
 
 func (h *hooked) DeliveryQueues(ctx context.Context, ids ...posthaste.DeliveryID) ([]string, error) {
 	if h.of != nil {
 		return h.of(ctx, ids...)
 	}
-	return h.Engine.DeliveryQueues(ctx, ids...)
+	return h.Store.DeliveryQueues(ctx, ids...)
 }
 
 func (h *hooked) Message(ctx context.Context, id posthaste.MessageID) (posthaste.MessageInfo, error) {
 	if h.message != nil {
 		return h.message(ctx, id)
 	}
-	return h.Engine.Message(ctx, id)
+	return h.Store.Message(ctx, id)
 }
 
-func (h *hooked) Messages(ctx context.Context, f posthaste.MessageFilter) ([]posthaste.MessageInfo, posthaste.MessageID, error) {
+func (h *hooked) Messages(ctx context.Context, f posthaste.MessageFilter) (posthaste.Page[posthaste.MessageInfo], error) {
 	if h.list != nil {
 		return h.list(ctx, f)
 	}
-	return h.Engine.Messages(ctx, f)
+	return h.Store.Messages(ctx, f)
 }
 
 func (h *hooked) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
 	if h.queues != nil {
 		return h.queues(ctx, names...)
 	}
-	return h.Engine.Queues(ctx, names...)
+	return h.Store.Queues(ctx, names...)
 }
 
 func (h *hooked) Ready(ctx context.Context) error {
 	if h.ready != nil {
 		return h.ready(ctx)
 	}
-	return h.Engine.Ready(ctx)
+	return h.Store.Ready(ctx)
 }
 
 // api is a server under test. Every exchange through it is held against
@@ -146,11 +146,11 @@ func (l *logBuffer) String() string {
 }
 
 // newEngine makes the store of a test; redis_test.go has another.
-var newEngine = func(*testing.T) posthaste.Engine { return memory.Open() }
+var newEngine = func(*testing.T) posthaste.Store { return memory.Open() }
 
 func newAPI(t *testing.T, change ...func(*Config, *hooked)) *api {
 	t.Helper()
-	a := &api{t: t, engine: &hooked{Engine: newEngine(t)}, log: &logBuffer{}}
+	a := &api{t: t, engine: &hooked{Store: newEngine(t)}, log: &logBuffer{}}
 	config := Config{
 		Engine: a.engine, Logger: jsonLogger(a.log),
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -179,7 +179,7 @@ func newAPI(t *testing.T, change ...func(*Config, *hooked)) *api {
 
 func (a *api) queue(name string) {
 	a.t.Helper()
-	if err := a.engine.QueueCreate(a.t.Context(), name, posthaste.QueueOptions{}); err != nil {
+	if err := a.engine.CreateQueue(a.t.Context(), name, posthaste.QueueOptions{}); err != nil {
 		a.t.Fatal(err)
 	}
 }

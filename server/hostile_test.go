@@ -117,5 +117,5 @@ func TestAnswersAreKeptFromOtherSites(t *testing.T) {
 			}
 		}
 	}
-	a.call("GET", "/v1/queues/nowhere", "").wantProblem(t, 404, posthaste.NotFound, "queue")
+	a.call("GET", "/v1/queues/nowhere", "").wantProblem(t, 404, posthaste.CodeNotFound, "queue")
 }

@@ -20,7 +20,7 @@ func refuseIdempotencyKey(r *http.Request, route *route) error {
 		return nil
 	}
 	return &posthaste.Error{
-		Code: posthaste.Unsupported, Field: idempotencyHeader,
+		Code: posthaste.CodeUnsupported, Field: idempotencyHeader,
 		Message: "this operation does not support the header Idempotency-Key", Hint: "leave it out; it is for sending messages and e-mails",
 	}
 }

@@ -28,7 +28,7 @@ func TestIdempotencyKey(t *testing.T) {
 			if string(first.body) != string(again.body) {
 				t.Errorf("answered %s, and again %s", first.body, again.body)
 			}
-			a.call("POST", c.path, c.other, key...).wantProblem(t, 422, posthaste.KeyReused, "Idempotency-Key")
+			a.call("POST", c.path, c.other, key...).wantProblem(t, 422, posthaste.CodeKeyReused, "Idempotency-Key")
 			fresh := a.call("POST", c.path, c.body, "Idempotency-Key", "two")
 			fresh.want(t, 201)
 			if string(first.body) == string(fresh.body) {
@@ -57,5 +57,5 @@ func TestIdempotencyKeyOfAMail(t *testing.T) {
 		t.Errorf("answered %s, and again %s", first.body, again.body)
 	}
 	a.call("POST", "/v1/emails", `{"from":"a@example.com","to":["b@example.com"],"text":"y","idempotency_key":"k"}`).
-		wantProblem(t, 422, posthaste.KeyReused, "Idempotency-Key")
+		wantProblem(t, 422, posthaste.CodeKeyReused, "Idempotency-Key")
 }

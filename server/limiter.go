@@ -87,7 +87,7 @@ func (p *places) enter() error {
 		return nil
 	}
 	p.taken.Add(-1)
-	return &posthaste.Error{Code: posthaste.Unavailable, Field: "wait", Message: fmt.Sprintf("%d receivers already wait, which is the limit of this server", p.most),
+	return &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "wait", Message: fmt.Sprintf("%d receivers already wait, which is the limit of this server", p.most),
 		Hint: "try again later, or receive without wait"}
 }
 

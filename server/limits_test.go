@@ -137,7 +137,7 @@ func TestTokensAreLimited(t *testing.T) {
 func TestLimitsAreChecked(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []Limits{{TokenRate: -1}, {AddressRate: -1}, {MaxWaiting: -1}, {TokenRate: 1e10}} {
-		if err := bad.check(); posthaste.CodeOf(err) != posthaste.Invalid {
+		if err := bad.check(); posthaste.CodeOf(err) != posthaste.CodeInvalid {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
@@ -152,7 +152,7 @@ func TestWaitingReceiversAreLimited(t *testing.T) {
 		first, second := a.receiveLater(t.Context(), "wait=5m"), a.receiveLater(t.Context(), "wait=5m")
 		eventually(t, "both wait", func() bool { return a.server.gatherer.waiting("orders") == 2 })
 		got := a.call("POST", "/v1/queues/orders/receive?wait=5m", "")
-		got.wantProblem(t, 503, posthaste.Unavailable, "wait")
+		got.wantProblem(t, 503, posthaste.CodeUnavailable, "wait")
 		if got.header.Get("Retry-After") == "" {
 			t.Error("no Retry-After")
 		}

@@ -17,18 +17,18 @@ import (
 func CheckListen(addr string, hasToken bool) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return &posthaste.Error{Code: posthaste.Invalid, Field: "listen", Message: "the listen address must be host:port, got \"" + addr + "\"", Hint: "for example --listen 127.0.0.1:8484", Cause: err}
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "listen", Message: "the listen address must be host:port, got \"" + addr + "\"", Hint: "for example --listen 127.0.0.1:8484", Cause: err}
 	}
 	if hasToken {
 		return nil
 	}
 	local, err := isLoopback(host)
 	if err != nil {
-		return &posthaste.Error{Code: posthaste.Invalid, Field: "listen", Message: "the host \"" + host + "\" of the listen address cannot be resolved", Hint: "use an IP address, for example --listen 127.0.0.1:8484", Cause: err}
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "listen", Message: "the host \"" + host + "\" of the listen address cannot be resolved", Hint: "use an IP address, for example --listen 127.0.0.1:8484", Cause: err}
 	}
 	if !local {
 		return &posthaste.Error{
-			Code: posthaste.Refused, Field: "listen",
+			Code: posthaste.CodeRefused, Field: "listen",
 			Message: "without a token the server only listens on loopback addresses, and \"" + addr + "\" is reachable from other machines",
 			Hint:    "create a token with `posthaste token add`, set one with --token (POSTHASTE_TOKEN), or use --listen 127.0.0.1:8484",
 		}
@@ -85,7 +85,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, grace time.Du
 	err := httpServer.Shutdown(graceful)
 	if errors.Is(err, context.DeadlineExceeded) {
 		_ = httpServer.Close()
-		err = &posthaste.Error{Code: posthaste.Refused, Message: "some requests were still running after the grace period of " + grace.String() + ", and their connections were closed"}
+		err = &posthaste.Error{Code: posthaste.CodeRefused, Message: "some requests were still running after the grace period of " + grace.String() + ", and their connections were closed"}
 	}
 	<-ended
 	return err

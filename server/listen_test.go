@@ -23,14 +23,14 @@ func TestCheckListen(t *testing.T) {
 		want  posthaste.Code
 	}{
 		{"127.0.0.1:8484", false, ""}, {"127.9.9.9:0", false, ""}, {"[::1]:8484", false, ""}, {"localhost:8484", false, ""},
-		{":8484", false, posthaste.Refused}, {"0.0.0.0:8484", false, posthaste.Refused}, {"[::]:8484", false, posthaste.Refused},
-		{"192.0.2.1:80", false, posthaste.Refused}, {"0.0.0.0:8484", true, ""}, {"8484", true, posthaste.Invalid}, {"", false, posthaste.Invalid},
+		{":8484", false, posthaste.CodeRefused}, {"0.0.0.0:8484", false, posthaste.CodeRefused}, {"[::]:8484", false, posthaste.CodeRefused},
+		{"192.0.2.1:80", false, posthaste.CodeRefused}, {"0.0.0.0:8484", true, ""}, {"8484", true, posthaste.CodeInvalid}, {"", false, posthaste.CodeInvalid},
 	} {
 		err := CheckListen(c.addr, c.token)
 		if posthaste.CodeOf(err) != c.want {
 			t.Errorf("%q, token %v: %v", c.addr, c.token, err)
 		}
-		if c.want == posthaste.Refused && (!strings.Contains(err.Error(), "--token") || !strings.Contains(err.Error(), "--listen")) {
+		if c.want == posthaste.CodeRefused && (!strings.Contains(err.Error(), "--token") || !strings.Contains(err.Error(), "--listen")) {
 			t.Errorf("%q: the message names no flag: %v", c.addr, err)
 		}
 	}
@@ -63,7 +63,7 @@ func servePiped(t *testing.T, grace time.Duration, engine *hooked) *served {
 
 func serveOn(t *testing.T, listener net.Listener, client *http.Client, grace time.Duration, engine *hooked) *served {
 	t.Helper()
-	engine.Engine = memory.Open()
+	engine.Store = memory.Open()
 	server, err := New(Config{Engine: engine, LookInterval: time.Hour})
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestServeStopsGracefully(t *testing.T) {
 		engine.send = func(ctx context.Context, m ...posthaste.Message) ([]posthaste.MessageID, error) {
 			close(sending)
 			<-finish
-			return engine.Engine.Send(ctx, m...)
+			return engine.Store.Send(ctx, m...)
 		}
 		s := servePiped(t, time.Minute, engine)
 		waits := s.receiveLater(t.Context(), "wait=5m")
@@ -133,7 +133,7 @@ func TestServeCutsOffWhatOutlivesTheGrace(t *testing.T) {
 		<-sending
 		s.stop()
 		stopped := time.Now()
-		if err := <-s.ended; posthaste.CodeOf(err) != posthaste.Refused {
+		if err := <-s.ended; posthaste.CodeOf(err) != posthaste.CodeRefused {
 			t.Fatal(err)
 		}
 		if took := time.Since(stopped); took != grace {
@@ -156,10 +156,10 @@ func TestHA5Readiness(t *testing.T) {
 			code   posthaste.Code
 		}{
 			{func(context.Context) error { return nil }, 200, ""},
-			{func(context.Context) error { return &posthaste.Error{Code: posthaste.SchemaOld, Message: "old"} }, 503, posthaste.SchemaOld},
-			{func(context.Context) error { return errors.New("dial tcp: password") }, 503, posthaste.Unavailable},
-			{func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, 503, posthaste.Unavailable},
-			{func(context.Context) error { <-never; return nil }, 503, posthaste.Unavailable},
+			{func(context.Context) error { return &posthaste.Error{Code: posthaste.CodeSchemaOld, Message: "old"} }, 503, posthaste.CodeSchemaOld},
+			{func(context.Context) error { return errors.New("dial tcp: password") }, 503, posthaste.CodeUnavailable},
+			{func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, 503, posthaste.CodeUnavailable},
+			{func(context.Context) error { <-never; return nil }, 503, posthaste.CodeUnavailable},
 			{func(context.Context) error { return nil }, 200, ""},
 		} {
 			ready.Store(&c.ready)

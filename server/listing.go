@@ -35,15 +35,6 @@ func shown[T, Shown any](all []T, show func(T) Shown) []Shown {
 	return list
 }
 
-// pageEnd is the id at which the next page begins: the end of a full page, or the point
-// where the search was cut off. It is 0 if there are no more messages.
-func pageEnd(page []posthaste.MessageInfo, limit int, cutAt posthaste.MessageID) posthaste.MessageID {
-	if len(page) >= limit {
-		return page[len(page)-1].ID
-	}
-	return cutAt
-}
-
 // linkNext adds the header Link if there may be a next page. The link is relative, because
 // a proxy may serve the API under another path.
 func linkNext(w http.ResponseWriter, r *http.Request, next posthaste.MessageID) {

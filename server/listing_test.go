@@ -17,14 +17,18 @@ type cutSearch struct {
 	looks  map[posthaste.State]int
 }
 
-func (c *cutSearch) list(_ context.Context, f posthaste.MessageFilter) (found []posthaste.MessageInfo, cutAt posthaste.MessageID, err error) {
+func (c *cutSearch) list(_ context.Context, f posthaste.MessageFilter) (page posthaste.Page[posthaste.MessageInfo], err error) {
 	looked := 0
+	var found []posthaste.MessageInfo
+	whole := func(cutAt posthaste.MessageID) (posthaste.Page[posthaste.MessageInfo], error) {
+		return posthaste.NewPage(found, f.Limit, cutAt, func(m *posthaste.MessageInfo) posthaste.MessageID { return m.ID }), nil
+	}
 	for id := posthaste.MessageID(len(c.states)); id > 0 && len(found) < f.Limit; id-- {
 		if f.Before != 0 && id >= f.Before {
 			continue
 		}
 		if f.State != "" && looked == c.looks[f.State] {
-			return found, id + 1, nil
+			return whole(id + 1)
 		}
 		looked++
 		if f.State == "" || c.states[id] == f.State {
@@ -32,7 +36,7 @@ func (c *cutSearch) list(_ context.Context, f posthaste.MessageFilter) (found []
 				Subscriptions: []posthaste.MessageState{{Subscription: posthaste.DefaultSubscription, State: c.states[id]}}})
 		}
 	}
-	return found, 0, nil
+	return whole(0)
 }
 
 // Whoever follows the header Link finds each message once, also where searches
@@ -113,7 +117,7 @@ func TestEmptyParametersAreRefused(t *testing.T) {
 				if p.Value.In == "query" {
 					tried++
 					at := strings.ReplaceAll(path, "{queue}", "orders") + "?" + p.Value.Name + "="
-					a.call(method, at, ``).wantProblem(t, 400, posthaste.Invalid, p.Value.Name)
+					a.call(method, at, ``).wantProblem(t, 400, posthaste.CodeInvalid, p.Value.Name)
 				}
 			}
 		}

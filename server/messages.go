@@ -62,7 +62,7 @@ func (s *Server) send(r *http.Request, key string, body []byte, messages ...post
 		return ids, err
 	}
 	digest := sha256.Sum256(body)
-	ids, err := s.engine.SendIdempotent(ctx, posthaste.Idempotency{
+	ids, err := s.engine.SendOnce(ctx, posthaste.Idempotency{
 		Scope: caller(r) + " " + r.URL.Path, Key: key, Digest: digest[:], Window: idempotencyWindow,
 	}, messages...)
 	ended(ids, err)
@@ -97,12 +97,12 @@ func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.operation(r)
 	defer cancel()
-	messages, cutAt, err := s.engine.Messages(ctx, filter)
+	messages, err := s.engine.Messages(ctx, filter)
 	if err != nil {
 		return err
 	}
-	linkNext(w, r, pageEnd(messages, filter.Limit, cutAt))
-	return s.writeJSON(w, http.StatusOK, shown(messages, func(m posthaste.MessageInfo) wire.Message { return wire.NewMessage(m, false) }))
+	linkNext(w, r, messages.Next)
+	return s.writeJSON(w, http.StatusOK, shown(messages.Items, func(m posthaste.MessageInfo) wire.Message { return wire.NewMessage(m, false) }))
 }
 
 func (s *Server) cancelMessage(w http.ResponseWriter, r *http.Request) error {
@@ -125,28 +125,28 @@ func (s *Server) rescheduleMessage(w http.ResponseWriter, r *http.Request) error
 	if err := o.Finish(); err != nil {
 		return err
 	}
-	return s.withdraw(w, r, func(ctx context.Context, by string, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
-		return s.engine.Reschedule(ctx, by, id, at.In(time.UTC))
+	return s.withdraw(w, r, func(ctx context.Context, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
+		return s.engine.Reschedule(ctx, id, at.In(time.UTC))
 	})
 }
 
 // withdraw cancels or reschedules the message in the path and answers with its state in
 // each subscription.
-func (s *Server) withdraw(w http.ResponseWriter, r *http.Request, do func(context.Context, string, posthaste.MessageID) ([]posthaste.Withdrawal, error)) error {
+func (s *Server) withdraw(w http.ResponseWriter, r *http.Request, do func(context.Context, posthaste.MessageID) ([]posthaste.Withdrawal, error)) error {
 	id, err := pathMessageID(r)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := s.operation(r)
 	defer cancel()
-	all, err := do(ctx, caller(r), id)
+	all, err := do(ctx, id)
 	if err != nil {
 		return err
 	}
 	shown := wire.NewWithdrawals(all)
 	if !slices.ContainsFunc(all, func(w posthaste.Withdrawal) bool { return w.InTime }) {
 		return &httpError{withdrawals: shown, err: &posthaste.Error{
-			Code: posthaste.Conflict, Field: "id", Message: fmt.Sprintf("message %s was not changed, because it is no longer waiting: it is %s", id, statesOf(all)),
+			Code: posthaste.CodeConflict, Field: "id", Message: fmt.Sprintf("message %s was not changed, because it is no longer waiting: it is %s", id, statesOf(all)),
 			Hint: "GET /v1/messages/" + id.String() + " shows it",
 		}}
 	}

@@ -97,106 +97,106 @@ func TestBadInputStoresNothing(t *testing.T) {
 		code               posthaste.Code
 		field              string
 	}{
-		"unknown field":         {"POST", messages, `{"payload":1,"prioritee":1}`, nil, 400, posthaste.Invalid, "prioritee"},
-		"field of later":        {"POST", messages, `{"payload":1,"ordered":true}`, nil, 400, posthaste.Unsupported, "ordered"},
-		"priority":              {"POST", messages, `{"payload":1,"priority":4}`, nil, 400, posthaste.Invalid, "priority"},
-		"dedupe_key":            {"POST", messages, `[{"payload":1},{"dedupe_key":7}]`, nil, 400, posthaste.Invalid, "messages[1].dedupe_key"},
-		"dedupe_window of zero": {"POST", messages, `{"payload":1,"dedupe_key":"x","dedupe_window":"0s"}`, nil, 400, posthaste.Invalid, "dedupe_window"},
-		"dedupe_window alone":   {"POST", messages, `{"payload":1,"dedupe_window":"1h"}`, nil, 400, posthaste.Invalid, "dedupe_window"},
-		"twice":                 {"POST", messages, `{"payload":1,"key":"a","key":"b"}`, nil, 400, posthaste.Invalid, "key"},
-		"wrong type":            {"POST", messages, `{"payload":1,"key":1}`, nil, 400, posthaste.Invalid, "key"},
-		"header of wrong type":  {"POST", messages, `{"payload":1,"headers":{"a":null}}`, nil, 400, posthaste.Invalid, "headers.a"},
-		"term of wrong type":    {"POST", messages, `{"payload":1,"terms":["a",1]}`, nil, 400, posthaste.Invalid, "terms[1]"},
-		"bad delay":             {"POST", messages, `{"payload":1,"delay":"1 month"}`, nil, 400, posthaste.Invalid, "delay"},
-		"negative delay":        {"POST", messages, `{"payload":1,"delay":"-1s"}`, nil, 400, posthaste.Invalid, "delay"},
-		"delay as number":       {"POST", messages, `{"payload":1,"delay":5}`, nil, 400, posthaste.Invalid, "delay"},
-		"bad time":              {"POST", messages, `{"payload":1,"send_at":"tomorrow"}`, nil, 400, posthaste.Invalid, "send_at"},
-		"delay and send_at":     {"POST", messages, `{"payload":1,"send_at":"2030-01-01T00:00:00Z","delay":"1s"}`, nil, 400, posthaste.Invalid, "send_at"},
-		"wake as text":          {"POST", messages, `{"payload":1,"wake":"no"}`, nil, 400, posthaste.Invalid, "wake"},
-		"no base64":             {"POST", messages, `{"payload":"!","content_type":"a/b"}`, nil, 400, posthaste.Invalid, "payload"},
-		"object for bytes":      {"POST", messages, `{"payload":{},"content_type":"a/b"}`, nil, 400, posthaste.Invalid, "payload"},
-		"half a surrogate":      {"POST", messages, `{"payload":1,"key":"\ud800"}`, nil, 400, posthaste.Invalid, "key"},
-		"no payload":            {"POST", messages, `{}`, nil, 400, posthaste.Invalid, "payload"},
-		"bytes of nothing":      {"POST", messages, `{"content_type":"a/b"}`, nil, 400, posthaste.Invalid, "payload"},
-		"no second payload":     {"POST", messages, `[{"payload":null},{"key":"k"}]`, nil, 400, posthaste.Invalid, "messages[1].payload"},
-		"number for nobody":     {"POST", messages, `{"payload":[1e400]}`, nil, 400, posthaste.Invalid, ""},
-		"receipt for nobody":    {"POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"7","receipt":[1e131000]}]}`, nil, 400, posthaste.Invalid, ""},
-		"payload of a schedule": {"PUT", "/v1/schedules/beat", `{"queue":"orders","spec":"@daily","payload":-1e999}`, nil, 400, posthaste.Invalid, ""},
-		"empty array":           {"POST", messages, `[]`, nil, 400, posthaste.Invalid, ""},
-		"string":                {"POST", messages, `"x"`, nil, 400, posthaste.Invalid, ""},
-		"too deep":              {"POST", messages, `{"payload":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`, nil, 400, posthaste.Invalid, ""},
-		"parameter":             {"POST", messages + "?wait=1s", `{"payload":1}`, nil, 400, posthaste.Invalid, "wait"},
-		"form":                  {"POST", messages, `a=b`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, posthaste.Invalid, "Content-Type"},
-		"latin-1":               {"POST", messages, `{"payload":1}`, []string{"Content-Type", "application/json; charset=latin1"}, 415, posthaste.Invalid, "Content-Type"},
-		"compressed":            {"POST", messages, `{"payload":1}`, []string{"Content-Encoding", "gzip"}, 415, posthaste.Invalid, "Content-Encoding"},
-		"no body":               {"POST", messages, ``, []string{"Content-Type", "application/json"}, 400, posthaste.Invalid, ""},
-		"key where none is":     {"GET", "/v1/queues", ``, []string{"Idempotency-Key", "x"}, 400, posthaste.Unsupported, "Idempotency-Key"},
-		"key with spaces":       {"POST", messages, `{"payload":1}`, []string{"Idempotency-Key", "a b"}, 400, posthaste.Invalid, "Idempotency-Key"},
-		"long key":              {"POST", messages, `{"payload":1}`, []string{"Idempotency-Key", strings.Repeat("k", 256)}, 413, posthaste.TooLarge, "Idempotency-Key"},
-		"empty key":             {"POST", messages, `{"payload":1}`, []string{"Idempotency-Key", ""}, 400, posthaste.Invalid, "Idempotency-Key"},
-		"two keys of a mail":    {"POST", "/v1/emails", `{"from":"a@b.c","to":["a@b.c"],"text":"x","idempotency_key":"x"}`, []string{"Idempotency-Key", "y"}, 400, posthaste.Invalid, "idempotency_key"},
-		"no recipient":          {"POST", "/v1/emails", `{"from":"a@example.com","text":"x"}`, nil, 400, posthaste.Invalid, "to"},
-		"header injection":      {"POST", "/v1/emails", `{"from":"a@example.com","to":["b@example.com"],"text":"x","subject":"a\r\nBcc: c@example.com"}`, nil, 400, posthaste.Invalid, "subject"},
-		"zero lease":            {"POST", "/v1/queues/orders/receive?lease=0s", ``, nil, 400, posthaste.Invalid, "lease"},
-		"long lease":            {"POST", "/v1/queues/orders/receive?lease=13h", ``, nil, 400, posthaste.Invalid, "lease"},
-		"zero max":              {"POST", "/v1/queues/orders/receive?max=0", ``, nil, 400, posthaste.Invalid, "max"},
-		"long wait":             {"POST", "/v1/queues/orders/receive?wait=6m", ``, nil, 400, posthaste.Invalid, "wait"},
-		"max twice":             {"POST", "/v1/queues/orders/receive?max=1&max=2", ``, nil, 400, posthaste.Invalid, "max"},
-		"body for receive":      {"POST", "/v1/queues/orders/receive", `{"max":1}`, nil, 400, posthaste.Invalid, ""},
-		"unknown queue":         {"POST", "/v1/queues/orders/receive", ``, nil, 404, posthaste.NotFound, "queue"},
-		"queue's unknown":       {"PUT", "/v1/queues/orders", `{"size":1}`, nil, 400, posthaste.Invalid, "size"},
-		"a limit of zero":       {"PUT", "/v1/queues/orders", `{"concurrency":0}`, nil, 400, posthaste.Invalid, "concurrency"},
-		"a rate of nothing":     {"PUT", "/v1/queues/orders/limits", `{"rate_limit":{"per":"1s"}}`, nil, 400, posthaste.Invalid, "rate_limit.limit"},
-		"queue's attempts":      {"PUT", "/v1/queues/orders", `{"max_attempts":0}`, nil, 400, posthaste.Invalid, "max_attempts"},
-		"queue's payload":       {"PUT", "/v1/queues/orders", `{"max_payload":33554433}`, nil, 400, posthaste.Invalid, "max_payload"},
-		"queue's timeout":       {"PUT", "/v1/queues/orders", `{"timeout":"0s"}`, nil, 400, posthaste.Invalid, "timeout"},
-		"queue's backoff":       {"PUT", "/v1/queues/orders", `{"backoff":{"bass":"1s"}}`, nil, 400, posthaste.Invalid, "backoff.bass"},
-		"queue's name":          {"PUT", "/v1/queues/Orders", ``, nil, 400, posthaste.Invalid, "queue"},
-		"message id":            {"GET", "/v1/messages/x", ``, nil, 400, posthaste.Invalid, "id"},
-		"no such message":       {"GET", "/v1/messages/77", ``, nil, 404, posthaste.NotFound, "id"},
-		"state":                 {"GET", "/v1/messages?state=gone", ``, nil, 400, posthaste.Invalid, "state"},
-		"status":                {"GET", "/v1/emails?status=gone", ``, nil, 400, posthaste.Invalid, "status"},
-		"limit":                 {"GET", "/v1/messages?limit=1001", ``, nil, 400, posthaste.Invalid, "limit"},
-		"before":                {"GET", "/v1/dead-letters?before=-1", ``, nil, 400, posthaste.Invalid, "before"},
-		"query":                 {"GET", "/v1/messages?queue=%zz", ``, nil, 400, posthaste.Invalid, ""},
-		"no deliveries":         {"POST", "/v1/deliveries/ack", `{}`, nil, 400, posthaste.Invalid, "deliveries"},
-		"delivery id":           {"POST", "/v1/deliveries/ack", `{"deliveries":[{"id":7}]}`, nil, 400, posthaste.Invalid, "deliveries[0].id"},
-		"delivery twice":        {"POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"7"},{"id":"7"}]}`, nil, 400, posthaste.Invalid, "deliveries[1].id"},
-		"error of blanks":       {"POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"7","error":" \n"}]}`, nil, 400, posthaste.Invalid, "deliveries[0].error"},
-		"time of nothing":       {"POST", messages, `{"payload":1,"send_at":""}`, nil, 400, posthaste.Invalid, "send_at"},
-		"time of a mail":        {"POST", "/v1/emails", `{"from":"a@example.com","to":["b@example.com"],"text":"x","send_at":""}`, nil, 400, posthaste.Invalid, "send_at"},
-		"moved to nothing":      {"POST", "/v1/messages/7/reschedule", `{"send_at":""}`, nil, 400, posthaste.Invalid, "send_at"},
-		"error missing":         {"POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"7"}]}`, nil, 400, posthaste.Invalid, "deliveries[0].error"},
-		"retry of permanent":    {"POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"7","error":"x","permanent":true,"retry_after":"1s"}]}`, nil, 400, posthaste.Invalid, "deliveries[0].retry_after"},
-		"delay of no length":    {"POST", messages, `{"payload":1,"delay":""}`, nil, 400, posthaste.Invalid, "delay"},
-		"retry of no length":    {"POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"7","error":"x","retry_after":""}]}`, nil, 400, posthaste.Invalid, "deliveries[0].retry_after"},
-		"lease missing":         {"POST", "/v1/deliveries/extend", `{"deliveries":[{"id":"7"}]}`, nil, 400, posthaste.Invalid, "deliveries[0].lease"},
-		"lease of zero":         {"POST", "/v1/deliveries/extend", `{"deliveries":[{"id":"7","lease":"0s"}]}`, nil, 400, posthaste.Invalid, "deliveries[0].lease"},
-		"after of release":      {"POST", "/v1/deliveries/release", `{"deliveries":[{"id":"7","after":"-1s"}]}`, nil, 400, posthaste.Invalid, "deliveries[0].after"},
-		"error of release":      {"POST", "/v1/deliveries/release", `{"deliveries":[{"id":"7","error":"x"}]}`, nil, 400, posthaste.Invalid, "deliveries[0].error"},
-		"ids missing":           {"POST", "/v1/dead-letters/replay", `{}`, nil, 400, posthaste.Invalid, "ids"},
-		"ids and filter":        {"POST", "/v1/dead-letters/replay", `{"ids":["1"],"filter":{}}`, nil, 400, posthaste.Invalid, "ids"},
-		"filter of what":        {"POST", "/v1/dead-letters/discard", `{"filter":{"color":"red"}}`, nil, 400, posthaste.Invalid, "filter.color"},
-		"filter of nothing":     {"POST", "/v1/dead-letters/discard", `{"filter":{}}`, nil, 400, posthaste.Invalid, "filter"},
-		"filter of no time":     {"POST", "/v1/dead-letters/discard", `{"filter":{"died_from":"0001-01-01T00:00:00Z"}}`, nil, 400, posthaste.Invalid, "filter"},
-		"filter's empty queue":  {"POST", "/v1/dead-letters/discard", `{"filter":{"queue":""}}`, nil, 400, posthaste.Invalid, "filter.queue"},
-		"filter's null":         {"POST", "/v1/dead-letters/replay", `{"filter":{"queue":null,"key":"k"}}`, nil, 400, posthaste.Invalid, "filter.queue"},
-		"filter and all":        {"POST", "/v1/dead-letters/replay", `{"filter":{"queue":"orders"},"all":true}`, nil, 400, posthaste.Invalid, "all"},
-		"ids and all":           {"POST", "/v1/dead-letters/replay", `{"ids":["1"],"all":true}`, nil, 400, posthaste.Invalid, "ids"},
-		"not all":               {"POST", "/v1/dead-letters/replay", `{"all":false}`, nil, 400, posthaste.Invalid, "ids"},
-		"filter's time":         {"POST", "/v1/dead-letters/discard", `{"filter":{"died_from":"soon"}}`, nil, 400, posthaste.Invalid, "filter.died_from"},
-		"died_before":           {"GET", "/v1/dead-letters?died_before=soon", ``, nil, 400, posthaste.Invalid, "died_before"},
-		"before of nothing":     {"POST", "/v1/dead-letters/replay", `{"all":true,"before":""}`, nil, 400, posthaste.Invalid, "before"},
-		"erase after nothing":   {"POST", "/v1/erase", `{"term":"t","before":""}`, nil, 400, posthaste.Invalid, "before"},
-		"blank recipient":       {"GET", "/v1/emails?recipient=%20", ``, nil, 400, posthaste.Invalid, "recipient"},
-		"erase nothing":         {"POST", "/v1/erase", `{}`, nil, 400, posthaste.Invalid, "term"},
-		"erase from where":      {"POST", "/v1/erase", `{"term":"t","before":"x"}`, nil, 400, posthaste.Invalid, "before"},
-		"retention of nothing":  {"PUT", "/v1/queues/kept", `{"retention":"0s"}`, nil, 400, posthaste.Invalid, "retention"},
-		"action's message":      {"GET", "/v1/actions?message=x", ``, nil, 400, posthaste.Invalid, "message"},
-		"ids as numbers":        {"POST", "/v1/dead-letters/discard", `{"ids":[1]}`, nil, 400, posthaste.Invalid, "ids[0]"},
-		"no dead letter":        {"POST", "/v1/dead-letters/replay", `{"ids":["5"]}`, nil, 404, posthaste.NotFound, "ids"},
-		"nowhere":               {"GET", "/v2", ``, nil, 404, posthaste.NotFound, ""},
-		"method":                {"PATCH", "/v1/queues", ``, nil, 405, posthaste.Invalid, "method"},
+		"unknown field":         {"POST", messages, `{"payload":1,"prioritee":1}`, nil, 400, posthaste.CodeInvalid, "prioritee"},
+		"field of later":        {"POST", messages, `{"payload":1,"ordered":true}`, nil, 400, posthaste.CodeUnsupported, "ordered"},
+		"priority":              {"POST", messages, `{"payload":1,"priority":4}`, nil, 400, posthaste.CodeInvalid, "priority"},
+		"dedupe_key":            {"POST", messages, `[{"payload":1},{"dedupe_key":7}]`, nil, 400, posthaste.CodeInvalid, "messages[1].dedupe_key"},
+		"dedupe_window of zero": {"POST", messages, `{"payload":1,"dedupe_key":"x","dedupe_window":"0s"}`, nil, 400, posthaste.CodeInvalid, "dedupe_window"},
+		"dedupe_window alone":   {"POST", messages, `{"payload":1,"dedupe_window":"1h"}`, nil, 400, posthaste.CodeInvalid, "dedupe_window"},
+		"twice":                 {"POST", messages, `{"payload":1,"key":"a","key":"b"}`, nil, 400, posthaste.CodeInvalid, "key"},
+		"wrong type":            {"POST", messages, `{"payload":1,"key":1}`, nil, 400, posthaste.CodeInvalid, "key"},
+		"header of wrong type":  {"POST", messages, `{"payload":1,"headers":{"a":null}}`, nil, 400, posthaste.CodeInvalid, "headers.a"},
+		"term of wrong type":    {"POST", messages, `{"payload":1,"terms":["a",1]}`, nil, 400, posthaste.CodeInvalid, "terms[1]"},
+		"bad delay":             {"POST", messages, `{"payload":1,"delay":"1 month"}`, nil, 400, posthaste.CodeInvalid, "delay"},
+		"negative delay":        {"POST", messages, `{"payload":1,"delay":"-1s"}`, nil, 400, posthaste.CodeInvalid, "delay"},
+		"delay as number":       {"POST", messages, `{"payload":1,"delay":5}`, nil, 400, posthaste.CodeInvalid, "delay"},
+		"bad time":              {"POST", messages, `{"payload":1,"send_at":"tomorrow"}`, nil, 400, posthaste.CodeInvalid, "send_at"},
+		"delay and send_at":     {"POST", messages, `{"payload":1,"send_at":"2030-01-01T00:00:00Z","delay":"1s"}`, nil, 400, posthaste.CodeInvalid, "send_at"},
+		"wake as text":          {"POST", messages, `{"payload":1,"wake":"no"}`, nil, 400, posthaste.CodeInvalid, "wake"},
+		"no base64":             {"POST", messages, `{"payload":"!","content_type":"a/b"}`, nil, 400, posthaste.CodeInvalid, "payload"},
+		"object for bytes":      {"POST", messages, `{"payload":{},"content_type":"a/b"}`, nil, 400, posthaste.CodeInvalid, "payload"},
+		"half a surrogate":      {"POST", messages, `{"payload":1,"key":"\ud800"}`, nil, 400, posthaste.CodeInvalid, "key"},
+		"no payload":            {"POST", messages, `{}`, nil, 400, posthaste.CodeInvalid, "payload"},
+		"bytes of nothing":      {"POST", messages, `{"content_type":"a/b"}`, nil, 400, posthaste.CodeInvalid, "payload"},
+		"no second payload":     {"POST", messages, `[{"payload":null},{"key":"k"}]`, nil, 400, posthaste.CodeInvalid, "messages[1].payload"},
+		"number for nobody":     {"POST", messages, `{"payload":[1e400]}`, nil, 400, posthaste.CodeInvalid, ""},
+		"receipt for nobody":    {"POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"7","receipt":[1e131000]}]}`, nil, 400, posthaste.CodeInvalid, ""},
+		"payload of a schedule": {"PUT", "/v1/schedules/beat", `{"queue":"orders","spec":"@daily","payload":-1e999}`, nil, 400, posthaste.CodeInvalid, ""},
+		"empty array":           {"POST", messages, `[]`, nil, 400, posthaste.CodeInvalid, ""},
+		"string":                {"POST", messages, `"x"`, nil, 400, posthaste.CodeInvalid, ""},
+		"too deep":              {"POST", messages, `{"payload":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`, nil, 400, posthaste.CodeInvalid, ""},
+		"parameter":             {"POST", messages + "?wait=1s", `{"payload":1}`, nil, 400, posthaste.CodeInvalid, "wait"},
+		"form":                  {"POST", messages, `a=b`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, posthaste.CodeInvalid, "Content-Type"},
+		"latin-1":               {"POST", messages, `{"payload":1}`, []string{"Content-Type", "application/json; charset=latin1"}, 415, posthaste.CodeInvalid, "Content-Type"},
+		"compressed":            {"POST", messages, `{"payload":1}`, []string{"Content-Encoding", "gzip"}, 415, posthaste.CodeInvalid, "Content-Encoding"},
+		"no body":               {"POST", messages, ``, []string{"Content-Type", "application/json"}, 400, posthaste.CodeInvalid, ""},
+		"key where none is":     {"GET", "/v1/queues", ``, []string{"Idempotency-Key", "x"}, 400, posthaste.CodeUnsupported, "Idempotency-Key"},
+		"key with spaces":       {"POST", messages, `{"payload":1}`, []string{"Idempotency-Key", "a b"}, 400, posthaste.CodeInvalid, "Idempotency-Key"},
+		"long key":              {"POST", messages, `{"payload":1}`, []string{"Idempotency-Key", strings.Repeat("k", 256)}, 413, posthaste.CodeTooLarge, "Idempotency-Key"},
+		"empty key":             {"POST", messages, `{"payload":1}`, []string{"Idempotency-Key", ""}, 400, posthaste.CodeInvalid, "Idempotency-Key"},
+		"two keys of a mail":    {"POST", "/v1/emails", `{"from":"a@b.c","to":["a@b.c"],"text":"x","idempotency_key":"x"}`, []string{"Idempotency-Key", "y"}, 400, posthaste.CodeInvalid, "idempotency_key"},
+		"no recipient":          {"POST", "/v1/emails", `{"from":"a@example.com","text":"x"}`, nil, 400, posthaste.CodeInvalid, "to"},
+		"header injection":      {"POST", "/v1/emails", `{"from":"a@example.com","to":["b@example.com"],"text":"x","subject":"a\r\nBcc: c@example.com"}`, nil, 400, posthaste.CodeInvalid, "subject"},
+		"zero lease":            {"POST", "/v1/queues/orders/receive?lease=0s", ``, nil, 400, posthaste.CodeInvalid, "lease"},
+		"long lease":            {"POST", "/v1/queues/orders/receive?lease=13h", ``, nil, 400, posthaste.CodeInvalid, "lease"},
+		"zero max":              {"POST", "/v1/queues/orders/receive?max=0", ``, nil, 400, posthaste.CodeInvalid, "max"},
+		"long wait":             {"POST", "/v1/queues/orders/receive?wait=6m", ``, nil, 400, posthaste.CodeInvalid, "wait"},
+		"max twice":             {"POST", "/v1/queues/orders/receive?max=1&max=2", ``, nil, 400, posthaste.CodeInvalid, "max"},
+		"body for receive":      {"POST", "/v1/queues/orders/receive", `{"max":1}`, nil, 400, posthaste.CodeInvalid, ""},
+		"unknown queue":         {"POST", "/v1/queues/orders/receive", ``, nil, 404, posthaste.CodeNotFound, "queue"},
+		"queue's unknown":       {"PUT", "/v1/queues/orders", `{"size":1}`, nil, 400, posthaste.CodeInvalid, "size"},
+		"a limit of zero":       {"PUT", "/v1/queues/orders", `{"concurrency":0}`, nil, 400, posthaste.CodeInvalid, "concurrency"},
+		"a rate of nothing":     {"PUT", "/v1/queues/orders/limits", `{"rate_limit":{"per":"1s"}}`, nil, 400, posthaste.CodeInvalid, "rate_limit.limit"},
+		"queue's attempts":      {"PUT", "/v1/queues/orders", `{"max_attempts":0}`, nil, 400, posthaste.CodeInvalid, "max_attempts"},
+		"queue's payload":       {"PUT", "/v1/queues/orders", `{"max_payload":33554433}`, nil, 400, posthaste.CodeInvalid, "max_payload"},
+		"queue's timeout":       {"PUT", "/v1/queues/orders", `{"timeout":"0s"}`, nil, 400, posthaste.CodeInvalid, "timeout"},
+		"queue's backoff":       {"PUT", "/v1/queues/orders", `{"backoff":{"bass":"1s"}}`, nil, 400, posthaste.CodeInvalid, "backoff.bass"},
+		"queue's name":          {"PUT", "/v1/queues/Orders", ``, nil, 400, posthaste.CodeInvalid, "queue"},
+		"message id":            {"GET", "/v1/messages/x", ``, nil, 400, posthaste.CodeInvalid, "id"},
+		"no such message":       {"GET", "/v1/messages/77", ``, nil, 404, posthaste.CodeNotFound, "id"},
+		"state":                 {"GET", "/v1/messages?state=gone", ``, nil, 400, posthaste.CodeInvalid, "state"},
+		"status":                {"GET", "/v1/emails?status=gone", ``, nil, 400, posthaste.CodeInvalid, "status"},
+		"limit":                 {"GET", "/v1/messages?limit=1001", ``, nil, 400, posthaste.CodeInvalid, "limit"},
+		"before":                {"GET", "/v1/dead-letters?before=-1", ``, nil, 400, posthaste.CodeInvalid, "before"},
+		"query":                 {"GET", "/v1/messages?queue=%zz", ``, nil, 400, posthaste.CodeInvalid, ""},
+		"no deliveries":         {"POST", "/v1/deliveries/ack", `{}`, nil, 400, posthaste.CodeInvalid, "deliveries"},
+		"delivery id":           {"POST", "/v1/deliveries/ack", `{"deliveries":[{"id":7}]}`, nil, 400, posthaste.CodeInvalid, "deliveries[0].id"},
+		"delivery twice":        {"POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"7"},{"id":"7"}]}`, nil, 400, posthaste.CodeInvalid, "deliveries[1].id"},
+		"error of blanks":       {"POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"7","error":" \n"}]}`, nil, 400, posthaste.CodeInvalid, "deliveries[0].error"},
+		"time of nothing":       {"POST", messages, `{"payload":1,"send_at":""}`, nil, 400, posthaste.CodeInvalid, "send_at"},
+		"time of a mail":        {"POST", "/v1/emails", `{"from":"a@example.com","to":["b@example.com"],"text":"x","send_at":""}`, nil, 400, posthaste.CodeInvalid, "send_at"},
+		"moved to nothing":      {"POST", "/v1/messages/7/reschedule", `{"send_at":""}`, nil, 400, posthaste.CodeInvalid, "send_at"},
+		"error missing":         {"POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"7"}]}`, nil, 400, posthaste.CodeInvalid, "deliveries[0].error"},
+		"retry of permanent":    {"POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"7","error":"x","permanent":true,"retry_after":"1s"}]}`, nil, 400, posthaste.CodeInvalid, "deliveries[0].retry_after"},
+		"delay of no length":    {"POST", messages, `{"payload":1,"delay":""}`, nil, 400, posthaste.CodeInvalid, "delay"},
+		"retry of no length":    {"POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"7","error":"x","retry_after":""}]}`, nil, 400, posthaste.CodeInvalid, "deliveries[0].retry_after"},
+		"lease missing":         {"POST", "/v1/deliveries/extend", `{"deliveries":[{"id":"7"}]}`, nil, 400, posthaste.CodeInvalid, "deliveries[0].lease"},
+		"lease of zero":         {"POST", "/v1/deliveries/extend", `{"deliveries":[{"id":"7","lease":"0s"}]}`, nil, 400, posthaste.CodeInvalid, "deliveries[0].lease"},
+		"after of release":      {"POST", "/v1/deliveries/release", `{"deliveries":[{"id":"7","after":"-1s"}]}`, nil, 400, posthaste.CodeInvalid, "deliveries[0].after"},
+		"error of release":      {"POST", "/v1/deliveries/release", `{"deliveries":[{"id":"7","error":"x"}]}`, nil, 400, posthaste.CodeInvalid, "deliveries[0].error"},
+		"ids missing":           {"POST", "/v1/dead-letters/replay", `{}`, nil, 400, posthaste.CodeInvalid, "ids"},
+		"ids and filter":        {"POST", "/v1/dead-letters/replay", `{"ids":["1"],"filter":{}}`, nil, 400, posthaste.CodeInvalid, "ids"},
+		"filter of what":        {"POST", "/v1/dead-letters/discard", `{"filter":{"color":"red"}}`, nil, 400, posthaste.CodeInvalid, "filter.color"},
+		"filter of nothing":     {"POST", "/v1/dead-letters/discard", `{"filter":{}}`, nil, 400, posthaste.CodeInvalid, "filter"},
+		"filter of no time":     {"POST", "/v1/dead-letters/discard", `{"filter":{"died_from":"0001-01-01T00:00:00Z"}}`, nil, 400, posthaste.CodeInvalid, "filter"},
+		"filter's empty queue":  {"POST", "/v1/dead-letters/discard", `{"filter":{"queue":""}}`, nil, 400, posthaste.CodeInvalid, "filter.queue"},
+		"filter's null":         {"POST", "/v1/dead-letters/replay", `{"filter":{"queue":null,"key":"k"}}`, nil, 400, posthaste.CodeInvalid, "filter.queue"},
+		"filter and all":        {"POST", "/v1/dead-letters/replay", `{"filter":{"queue":"orders"},"all":true}`, nil, 400, posthaste.CodeInvalid, "all"},
+		"ids and all":           {"POST", "/v1/dead-letters/replay", `{"ids":["1"],"all":true}`, nil, 400, posthaste.CodeInvalid, "ids"},
+		"not all":               {"POST", "/v1/dead-letters/replay", `{"all":false}`, nil, 400, posthaste.CodeInvalid, "ids"},
+		"filter's time":         {"POST", "/v1/dead-letters/discard", `{"filter":{"died_from":"soon"}}`, nil, 400, posthaste.CodeInvalid, "filter.died_from"},
+		"died_before":           {"GET", "/v1/dead-letters?died_before=soon", ``, nil, 400, posthaste.CodeInvalid, "died_before"},
+		"before of nothing":     {"POST", "/v1/dead-letters/replay", `{"all":true,"before":""}`, nil, 400, posthaste.CodeInvalid, "before"},
+		"erase after nothing":   {"POST", "/v1/erase", `{"term":"t","before":""}`, nil, 400, posthaste.CodeInvalid, "before"},
+		"blank recipient":       {"GET", "/v1/emails?recipient=%20", ``, nil, 400, posthaste.CodeInvalid, "recipient"},
+		"erase nothing":         {"POST", "/v1/erase", `{}`, nil, 400, posthaste.CodeInvalid, "term"},
+		"erase from where":      {"POST", "/v1/erase", `{"term":"t","before":"x"}`, nil, 400, posthaste.CodeInvalid, "before"},
+		"retention of nothing":  {"PUT", "/v1/queues/kept", `{"retention":"0s"}`, nil, 400, posthaste.CodeInvalid, "retention"},
+		"action's message":      {"GET", "/v1/actions?message=x", ``, nil, 400, posthaste.CodeInvalid, "message"},
+		"ids as numbers":        {"POST", "/v1/dead-letters/discard", `{"ids":[1]}`, nil, 400, posthaste.CodeInvalid, "ids[0]"},
+		"no dead letter":        {"POST", "/v1/dead-letters/replay", `{"ids":["5"]}`, nil, 404, posthaste.CodeNotFound, "ids"},
+		"nowhere":               {"GET", "/v2", ``, nil, 404, posthaste.CodeNotFound, ""},
+		"method":                {"PATCH", "/v1/queues", ``, nil, 405, posthaste.CodeInvalid, "method"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -208,7 +208,7 @@ func TestBadInputStoresNothing(t *testing.T) {
 // What a store does not know, here the one in memory, is refused by its name.
 func TestWhatAStoreDoesNotKnow(t *testing.T) {
 	t.Parallel()
-	newAPI(t).call("PUT", "/v1/queues/orders", `{"concurrency":5}`).wantProblem(t, 400, posthaste.Unsupported, "limits")
+	newAPI(t).call("PUT", "/v1/queues/orders", `{"concurrency":5}`).wantProblem(t, 400, posthaste.CodeUnsupported, "limits")
 }
 
 func TestBrokenJSONTellsWhere(t *testing.T) {
@@ -221,7 +221,7 @@ func TestBrokenJSONTellsWhere(t *testing.T) {
 		"{\"key\":\"\xff\"}": "byte 8",
 		`{}{}`:               "byte 2",
 	} {
-		p := a.call("POST", "/v1/queues/orders/messages", body).wantProblem(t, 400, posthaste.Invalid, "")
+		p := a.call("POST", "/v1/queues/orders/messages", body).wantProblem(t, 400, posthaste.CodeInvalid, "")
 		if !strings.Contains(p.Detail, want) {
 			t.Errorf("%q: %s", body, p.Detail)
 		}
@@ -233,10 +233,10 @@ func TestTooLargeBodies(t *testing.T) {
 	a := newAPI(t)
 	a.queue("orders")
 	a.call("POST", "/v1/queues/orders/messages", `{"payload":"`+strings.Repeat("x", 1<<20)+`"}`).want(t, 413)
-	a.call("POST", "/v1/queues/orders/messages", `{"payload":"`+strings.Repeat("x", maxBody)+`"}`).wantProblem(t, 413, posthaste.TooLarge, "")
+	a.call("POST", "/v1/queues/orders/messages", `{"payload":"`+strings.Repeat("x", maxBody)+`"}`).wantProblem(t, 413, posthaste.CodeTooLarge, "")
 	for _, word := range []string{"key", "kind", "reference", "content_type"} {
 		body := fmt.Sprintf(`{"payload":"AAAA",%q:%q}`, word, strings.Repeat("x", posthaste.MaxWordBytes+1))
-		a.call("POST", "/v1/queues/orders/messages", body).wantProblem(t, 413, posthaste.TooLarge, word)
+		a.call("POST", "/v1/queues/orders/messages", body).wantProblem(t, 413, posthaste.CodeTooLarge, word)
 	}
 	var left []wire.Message
 	a.call("GET", "/v1/messages", "").want(t, 200).into(t, &left)
@@ -257,21 +257,21 @@ func TestProblemOfEveryCode(t *testing.T) {
 		status int
 		code   posthaste.Code
 	}{
-		{&posthaste.Error{Code: posthaste.Invalid}, 400, posthaste.Invalid},
-		{&posthaste.Error{Code: posthaste.NotFound}, 404, posthaste.NotFound},
-		{&posthaste.Error{Code: posthaste.Conflict}, 409, posthaste.Conflict},
-		{&posthaste.Error{Code: posthaste.Refused}, 409, posthaste.Refused},
-		{&posthaste.Error{Code: posthaste.TooLarge}, 413, posthaste.TooLarge},
-		{&posthaste.Error{Code: posthaste.Unsupported}, 501, posthaste.Unsupported},
-		{&posthaste.Error{Code: posthaste.Unsupported, Field: "f"}, 400, posthaste.Unsupported},
-		{&posthaste.Error{Code: posthaste.Unavailable}, 503, posthaste.Unavailable},
-		{&posthaste.Error{Code: posthaste.ReadOnly}, 503, posthaste.ReadOnly},
-		{&posthaste.Error{Code: posthaste.SchemaOld}, 503, posthaste.SchemaOld},
-		{&posthaste.Error{Code: posthaste.SchemaNew}, 503, posthaste.SchemaNew},
-		{&posthaste.Error{Code: posthaste.Denied}, 403, posthaste.Denied},
-		{&posthaste.Error{Code: posthaste.OutcomeUnsure}, 503, posthaste.OutcomeUnsure},
-		{fmt.Errorf("wrapped: %w", &posthaste.Error{Code: posthaste.Unavailable}), 503, posthaste.Unavailable},
-		{context.DeadlineExceeded, 503, posthaste.OutcomeUnsure},
+		{&posthaste.Error{Code: posthaste.CodeInvalid}, 400, posthaste.CodeInvalid},
+		{&posthaste.Error{Code: posthaste.CodeNotFound}, 404, posthaste.CodeNotFound},
+		{&posthaste.Error{Code: posthaste.CodeConflict}, 409, posthaste.CodeConflict},
+		{&posthaste.Error{Code: posthaste.CodeRefused}, 409, posthaste.CodeRefused},
+		{&posthaste.Error{Code: posthaste.CodeTooLarge}, 413, posthaste.CodeTooLarge},
+		{&posthaste.Error{Code: posthaste.CodeUnsupported}, 501, posthaste.CodeUnsupported},
+		{&posthaste.Error{Code: posthaste.CodeUnsupported, Field: "f"}, 400, posthaste.CodeUnsupported},
+		{&posthaste.Error{Code: posthaste.CodeUnavailable}, 503, posthaste.CodeUnavailable},
+		{&posthaste.Error{Code: posthaste.CodeReadOnly}, 503, posthaste.CodeReadOnly},
+		{&posthaste.Error{Code: posthaste.CodeSchemaOld}, 503, posthaste.CodeSchemaOld},
+		{&posthaste.Error{Code: posthaste.CodeSchemaNew}, 503, posthaste.CodeSchemaNew},
+		{&posthaste.Error{Code: posthaste.CodeDenied}, 403, posthaste.CodeDenied},
+		{&posthaste.Error{Code: posthaste.CodeOutcomeUnknown}, 503, posthaste.CodeOutcomeUnknown},
+		{fmt.Errorf("wrapped: %w", &posthaste.Error{Code: posthaste.CodeUnavailable}), 503, posthaste.CodeUnavailable},
+		{context.DeadlineExceeded, 503, posthaste.CodeOutcomeUnknown},
 		{errors.New("password=hunter2"), 500, codeInternal},
 	} {
 		var e *posthaste.Error
@@ -287,7 +287,7 @@ func TestProblemOfEveryCode(t *testing.T) {
 		if (got.header.Get("Retry-After") != "") != (c.status == 503) {
 			t.Errorf("%v: Retry-After %q", c.err, got.header.Get("Retry-After"))
 		}
-		if c.code == posthaste.OutcomeUnsure && !strings.Contains(p.Detail, "may or may not have been stored") {
+		if c.code == posthaste.CodeOutcomeUnknown && !strings.Contains(p.Detail, "may or may not have been stored") {
 			t.Errorf("%v: %s", c.err, p.Detail)
 		}
 		if p.RequestID == "" || p.RequestID != got.header.Get("X-Request-Id") {
@@ -323,16 +323,16 @@ func TestPutQueueTwice(t *testing.T) {
 	if q.Options.Timeout != "1m30s" || q.Options.Backoff.Base != "100ms" || q.Options.MaxPayload != 1<<20 {
 		t.Errorf("%+v", q)
 	}
-	a.call("PUT", "/v1/queues/q", `{"timeout":"1m"}`).wantProblem(t, 409, posthaste.Conflict, "timeout")
+	a.call("PUT", "/v1/queues/q", `{"timeout":"1m"}`).wantProblem(t, 409, posthaste.CodeConflict, "timeout")
 	a.call("DELETE", "/v1/queues/q", ``).want(t, 204)
-	a.call("GET", "/v1/queues/q", ``).wantProblem(t, 404, posthaste.NotFound, "queue")
+	a.call("GET", "/v1/queues/q", ``).wantProblem(t, 404, posthaste.CodeNotFound, "queue")
 }
 
 func TestEmails(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	// So that what was sent is kept, in every store.
-	if err := a.engine.QueueCreate(t.Context(), "emails", posthaste.QueueOptions{Retention: time.Hour, RetainPayload: true}); err != nil {
+	if err := a.engine.CreateQueue(t.Context(), "emails", posthaste.QueueOptions{Retention: time.Hour, RetainPayload: true}); err != nil {
 		t.Fatal(err)
 	}
 	a.queue("orders")
@@ -380,7 +380,7 @@ func TestEmails(t *testing.T) {
 	}
 	var other sentOne
 	a.call("POST", "/v1/queues/orders/messages", `{"payload":1}`).want(t, 201).into(t, &other)
-	a.call("GET", "/v1/emails/"+other.ID.String(), "").wantProblem(t, 404, posthaste.NotFound, "id")
+	a.call("GET", "/v1/emails/"+other.ID.String(), "").wantProblem(t, 404, posthaste.CodeNotFound, "id")
 }
 
 func TestFaultsOfAMailAreAllTold(t *testing.T) {

@@ -58,7 +58,7 @@ func (s *Server) route(mux *http.ServeMux, w *recorder, r *http.Request) {
 	case 0:
 	case http.StatusMethodNotAllowed:
 		s.writeError(w, r, &httpError{status: w.refused, err: &posthaste.Error{
-			Code: posthaste.Invalid, Field: "method", Message: r.URL.Path + " does not support the method " + r.Method, Hint: "use " + w.Header().Get("Allow"),
+			Code: posthaste.CodeInvalid, Field: "method", Message: r.URL.Path + " does not support the method " + r.Method, Hint: "use " + w.Header().Get("Allow"),
 		}})
 	default:
 		s.writeError(w, r, notRouted(r))
@@ -66,7 +66,7 @@ func (s *Server) route(mux *http.ServeMux, w *recorder, r *http.Request) {
 }
 
 func notRouted(r *http.Request) error {
-	return &posthaste.Error{Code: posthaste.NotFound, Message: "no resource at " + r.URL.EscapedPath(), Hint: "/openapi.json describes the API"}
+	return &posthaste.Error{Code: posthaste.CodeNotFound, Message: "no resource at " + r.URL.EscapedPath(), Hint: "/openapi.json describes the API"}
 }
 
 // unclean reports whether the mux would redirect a request that may change something to

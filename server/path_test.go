@@ -14,7 +14,10 @@ func TestEveryKeyCanBePaused(t *testing.T) {
 	t.Parallel()
 	var paused []string
 	a := newAPI(t, func(_ *Config, h *hooked) {
-		h.pause = func(_ context.Context, _, _, key string) error { paused = append(paused, key); return nil }
+		h.pause = func(_ context.Context, what posthaste.Pausable) error {
+			paused = append(paused, what.(posthaste.OfKey).Key)
+			return nil
+		}
 	})
 	a.call("PUT", "/v1/queues/orders", `{}`).want(t, 201)
 	for _, key := range []string{"/", ".", "..", "a/b", "//", "%2F", "%", " ", " a ", "?", "#", "+", "zoë", "\t", `"`, "\u2028", strings.Repeat("k", 255)} {
@@ -29,8 +32,8 @@ func TestEveryKeyCanBePaused(t *testing.T) {
 		}
 	}
 	for _, body := range []string{`{}`, `{"key":""}`, `{"key":null}`, `{"key":7}`} {
-		a.call("POST", "/v1/queues/orders/keys/pause", body).wantProblem(t, 400, posthaste.Invalid, "key")
-		a.call("POST", "/v1/queues/orders/keys/resume", body).wantProblem(t, 400, posthaste.Invalid, "key")
+		a.call("POST", "/v1/queues/orders/keys/pause", body).wantProblem(t, 400, posthaste.CodeInvalid, "key")
+		a.call("POST", "/v1/queues/orders/keys/resume", body).wantProblem(t, 400, posthaste.CodeInvalid, "key")
 	}
 }
 
@@ -48,7 +51,7 @@ func TestNamesInPathsThatNothingCanHave(t *testing.T) {
 			}
 			for _, name := range []string{"a%00b", "a%2Fb", "%FF", "%C3%BC", "%2E", "%2E%2E", "A", "a%20b", "%20", strings.Repeat("a", 64)} {
 				path := strings.NewReplacer(place, name, "{queue}", "orders", "{subscription}", "default", "{schedule}", "beat", "{id}", "1").Replace(r.path)
-				p := a.call(r.method, path, ``).wantProblem(t, 400, posthaste.Invalid, field)
+				p := a.call(r.method, path, ``).wantProblem(t, 400, posthaste.CodeInvalid, field)
 				if p.Hint != "" || strings.Contains(p.Detail, "encoding") {
 					t.Errorf("%s %s: %q, hint %q", r.method, path, p.Detail, p.Hint)
 				}
@@ -84,7 +87,7 @@ func TestTakingBackTooLate(t *testing.T) {
 	}
 	a.call("POST", "/v1/queues/orders/receive", ``).want(t, 200)
 	for _, r := range []reply{later(409), a.call("DELETE", message, ``)} {
-		p := r.wantProblem(t, 409, posthaste.Conflict, "id")
+		p := r.wantProblem(t, 409, posthaste.CodeConflict, "id")
 		if len(p.Subscriptions) != 1 || p.Subscriptions[0].State != posthaste.StateRunning || p.Subscriptions[0].InTime || !strings.Contains(p.Detail, "running in default") {
 			t.Errorf("told %+v", p)
 		}
@@ -112,7 +115,7 @@ func TestTextsThatCannotBeStored(t *testing.T) {
 		{"/v1/queues/orders/subscriptions/x", `{"filter":{"kind":"\u0000"}}`, "filter.kind"},
 		{"/v1/deliveries/ack", `{"deliveries":[{"id":"4096","terms":["\u0000"]}]}`, "deliveries[0].terms[0]"},
 	} {
-		a.call("POST", c[0], c[1]).wantProblem(t, 400, posthaste.Invalid, c[2])
+		a.call("POST", c[0], c[1]).wantProblem(t, 400, posthaste.CodeInvalid, c[2])
 	}
 	a.call("POST", "/v1/queues/orders/messages", `{"payload":1}`).want(t, 201)
 	for _, text := range []string{`\u0000`, `\ud800`, `a\u0000b\udfff`} {

@@ -89,46 +89,46 @@ const retryAfter = 2
 // the caller can leave a field out, 501 if the operation is not supported at all.
 func statusOf(e *posthaste.Error) int {
 	switch e.Code {
-	case posthaste.Invalid:
+	case posthaste.CodeInvalid:
 		return http.StatusBadRequest
-	case posthaste.NotFound:
+	case posthaste.CodeNotFound:
 		return http.StatusNotFound
-	case posthaste.Conflict, posthaste.Refused, posthaste.WorkerLost:
+	case posthaste.CodeConflict, posthaste.CodeRefused, posthaste.CodeWorkerLost:
 		return http.StatusConflict
-	case posthaste.KeyReused:
+	case posthaste.CodeKeyReused:
 		return http.StatusUnprocessableEntity
-	case posthaste.TooLarge:
+	case posthaste.CodeTooLarge:
 		return http.StatusRequestEntityTooLarge
-	case posthaste.Unsupported:
+	case posthaste.CodeUnsupported:
 		if e.Field != "" {
 			return http.StatusBadRequest
 		}
 		return http.StatusNotImplemented
-	case posthaste.Denied:
+	case posthaste.CodeDenied:
 		return http.StatusForbidden
-	case posthaste.Unavailable, posthaste.ReadOnly, posthaste.OutcomeUnsure, posthaste.SchemaOld, posthaste.SchemaNew:
+	case posthaste.CodeUnavailable, posthaste.CodeReadOnly, posthaste.CodeOutcomeUnknown, posthaste.CodeSchemaOld, posthaste.CodeSchemaNew:
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError
 }
 
 var titles = map[posthaste.Code]string{
-	posthaste.Invalid:       "Invalid request",
-	posthaste.NotFound:      "Not found",
-	posthaste.Conflict:      "Conflict with the current state",
-	posthaste.KeyReused:     "Idempotency key used for another request",
-	posthaste.TooLarge:      "Too large",
-	posthaste.Unsupported:   "Not supported",
-	posthaste.Unavailable:   "Store unavailable",
-	posthaste.ReadOnly:      "Store is read-only",
-	posthaste.SchemaOld:     "Store needs a migration",
-	posthaste.SchemaNew:     "Store is newer than this program",
-	posthaste.Denied:        "Not allowed",
-	posthaste.Refused:       "Refused for safety",
-	posthaste.WorkerLost:    "Worker was declared lost",
-	posthaste.OutcomeUnsure: "Outcome unknown",
-	codeTooMany:             "Too many requests",
-	codeInternal:            "Internal server error",
+	posthaste.CodeInvalid:        "Invalid request",
+	posthaste.CodeNotFound:       "Not found",
+	posthaste.CodeConflict:       "Conflict with the current state",
+	posthaste.CodeKeyReused:      "Idempotency key used for another request",
+	posthaste.CodeTooLarge:       "Too large",
+	posthaste.CodeUnsupported:    "Not supported",
+	posthaste.CodeUnavailable:    "Store unavailable",
+	posthaste.CodeReadOnly:       "Store is read-only",
+	posthaste.CodeSchemaOld:      "Store needs a migration",
+	posthaste.CodeSchemaNew:      "Store is newer than this program",
+	posthaste.CodeDenied:         "Not allowed",
+	posthaste.CodeRefused:        "Refused for safety",
+	posthaste.CodeWorkerLost:     "Worker was declared lost",
+	posthaste.CodeOutcomeUnknown: "Outcome unknown",
+	codeTooMany:                  "Too many requests",
+	codeInternal:                 "Internal server error",
 }
 
 // writeError writes err as a problem response. It logs failures of the server and the store.
@@ -189,7 +189,7 @@ const hintUnsure = "check whether it was stored before you send it again"
 func classify(r *http.Request, err error) *posthaste.Error {
 	var e *posthaste.Error
 	if errors.As(err, &e) && e.Code != "" {
-		if e.Code == posthaste.OutcomeUnsure {
+		if e.Code == posthaste.CodeOutcomeUnknown {
 			unsure := *e
 			unsure.Message = "the reply of the store was lost, so the request may or may not have been stored (" + e.Message + ")"
 			if unsure.Hint == "" {
@@ -201,15 +201,15 @@ func classify(r *http.Request, err error) *posthaste.Error {
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
-			return &posthaste.Error{Code: posthaste.Unavailable, Message: "the store did not answer in time", Hint: "try again"}
+			return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "the store did not answer in time", Hint: "try again"}
 		}
 		return &posthaste.Error{
-			Code: posthaste.OutcomeUnsure, Message: "the store did not answer in time, so the request may or may not have been stored", Hint: hintUnsure,
+			Code: posthaste.CodeOutcomeUnknown, Message: "the store did not answer in time, so the request may or may not have been stored", Hint: hintUnsure,
 		}
 	}
 	return &posthaste.Error{Code: codeInternal, Message: "the request failed because of an error in the server", Hint: "the server's log has the details under the request id"}
 }
 
 func bodyTooLarge(limit int64) error {
-	return &posthaste.Error{Code: posthaste.TooLarge, Message: fmt.Sprintf("the body is larger than %d MiB", limit>>20)}
+	return &posthaste.Error{Code: posthaste.CodeTooLarge, Message: fmt.Sprintf("the body is larger than %d MiB", limit>>20)}
 }

@@ -39,7 +39,7 @@ func (s *Server) findQueue(r *http.Request) (posthaste.QueueInfo, error) {
 		}
 	}
 	return posthaste.QueueInfo{}, &posthaste.Error{
-		Code: posthaste.NotFound, Field: "queue", Message: "there is no queue \"" + name + "\"",
+		Code: posthaste.CodeNotFound, Field: "queue", Message: "there is no queue \"" + name + "\"",
 	}
 }
 
@@ -57,9 +57,9 @@ func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
 	}
 	status := http.StatusOK
 	existing, err := s.findQueue(r)
-	if posthaste.CodeOf(err) == posthaste.NotFound {
+	if posthaste.CodeOf(err) == posthaste.CodeNotFound {
 		status, err = http.StatusCreated, s.createQueue(r, options)
-		if posthaste.CodeOf(err) == posthaste.Conflict { // another caller created it in the meantime
+		if posthaste.CodeOf(err) == posthaste.CodeConflict { // another caller created it in the meantime
 			status = http.StatusOK
 			existing, err = s.findQueue(r)
 		}
@@ -70,7 +70,7 @@ func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
 	if status == http.StatusOK {
 		if field := differs(existing.Options, options); field != "" {
 			return &posthaste.Error{
-				Code: posthaste.Conflict, Field: field, Message: "the queue already exists with a different " + field,
+				Code: posthaste.CodeConflict, Field: field, Message: "the queue already exists with a different " + field,
 				Hint: "PUT /v1/queues/" + existing.Name + "/limits changes the limits; changing other options is not supported yet",
 			}
 		}
@@ -81,7 +81,7 @@ func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) createQueue(r *http.Request, options posthaste.QueueOptions) error {
 	ctx, cancel := s.operation(r)
 	defer cancel()
-	return s.engine.QueueCreate(ctx, r.PathValue("queue"), options)
+	return s.engine.CreateQueue(ctx, r.PathValue("queue"), options)
 }
 
 // differs returns the name of the first requested option that differs; "" if there is none.
@@ -135,15 +135,15 @@ func (s *Server) limitQueue(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.operation(r)
 	defer cancel()
-	if err := s.engine.QueueLimit(ctx, caller(r), r.PathValue("queue"), limits); err != nil {
+	if err := s.engine.UpdateQueue(ctx, r.PathValue("queue"), posthaste.QueueUpdate{Limits: &limits}); err != nil {
 		return err
 	}
 	return s.writeQueue(w, r, http.StatusOK)
 }
 
-// decideKey pauses or resumes a key of a queue. The key is in the body, because it may be
+// pauseKey pauses or resumes a key of a queue. The key is in the body, because it may be
 // any text, and a path cannot contain every text ("/", "..").
-func (s *Server) decideKey(decide func(ctx context.Context, by, queue, key string) error) answer {
+func (s *Server) pauseKey(change func(context.Context, posthaste.Pausable) error) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		body, err := readJSON(w, r, false)
 		if err != nil {
@@ -160,32 +160,35 @@ func (s *Server) decideKey(decide func(ctx context.Context, by, queue, key strin
 		if err := o.Finish(); err != nil {
 			return err
 		}
-		return s.decideQueue(func(ctx context.Context, by, queue string) error {
-			return decide(ctx, by, queue, key)
-		})(w, r)
+		return s.pause(w, r, change, posthaste.OfKey{Queue: r.PathValue("queue"), Key: key})
 	}
 }
 
-// decideQueue pauses or resumes a queue and answers with its new state.
-func (s *Server) decideQueue(decide func(ctx context.Context, by, name string) error) answer {
+// pauseQueue pauses or resumes a queue.
+func (s *Server) pauseQueue(change func(context.Context, posthaste.Pausable) error) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		ctx, cancel := s.operation(r)
-		defer cancel()
-		if err := decide(ctx, caller(r), r.PathValue("queue")); err != nil {
-			return err
-		}
-		return s.writeQueue(w, r, http.StatusOK)
+		return s.pause(w, r, change, posthaste.OfQueue(r.PathValue("queue")))
 	}
+}
+
+// pause pauses or resumes a queue or a key and answers with the queue's new state.
+func (s *Server) pause(w http.ResponseWriter, r *http.Request, change func(context.Context, posthaste.Pausable) error, what posthaste.Pausable) error {
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	if err := change(ctx, what); err != nil {
+		return err
+	}
+	return s.writeQueue(w, r, http.StatusOK)
 }
 
 func (s *Server) dropQueue(ctx context.Context, r *http.Request) error {
-	return s.engine.QueueDrop(ctx, r.PathValue("queue"))
+	return s.engine.DropQueue(ctx, r.PathValue("queue"))
 }
 
 func (s *Server) purgeQueue(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := s.operation(r)
 	defer cancel()
-	purged, err := s.engine.QueuePurge(ctx, caller(r), r.PathValue("queue"))
+	purged, err := s.engine.PurgeQueue(ctx, r.PathValue("queue"))
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ const readyTime = 2 * time.Second
 // readiness shares one check of the store among all concurrent callers, because the
 // endpoint needs no token and must not be able to flood the store.
 type readiness struct {
-	engine posthaste.Engine
+	engine posthaste.Store
 	mu     sync.Mutex
 	asking *readyCheck
 }
@@ -64,5 +64,5 @@ func (c *readiness) ask(asked *readyCheck) {
 }
 
 func notReady(cause error) error {
-	return &posthaste.Error{Code: posthaste.Unavailable, Message: "the store does not answer", Hint: "check that it is running and reachable", Cause: cause}
+	return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "the store does not answer", Hint: "check that it is running and reachable", Cause: cause}
 }

@@ -85,7 +85,7 @@ func (a *api) sendSome(n int) {
 	for i := range messages {
 		messages[i] = posthaste.Message{Queue: "orders", Payload: i}
 	}
-	if _, err := a.engine.Engine.Send(a.t.Context(), messages...); err != nil {
+	if _, err := a.engine.Store.Send(a.t.Context(), messages...); err != nil {
 		a.t.Fatal(err)
 	}
 }
@@ -162,7 +162,7 @@ func TestReceiversShareClaims(t *testing.T) {
 					close(held)
 					<-release
 				}
-				return h.Engine.Receive(ctx, r)
+				return h.Store.Receive(ctx, r)
 			}
 		})
 		a.queue("orders")
@@ -202,7 +202,7 @@ func TestReceiveFromSubscriptions(t *testing.T) {
 				if r.Subscription == "audit" { // the engine has one subscription a queue
 					r.QueueRef = posthaste.QueueRef{Queue: "orders-audit"}
 				}
-				return h.Engine.Receive(ctx, r)
+				return h.Store.Receive(ctx, r)
 			}
 		})
 		a.queue("orders")
@@ -214,9 +214,9 @@ func TestReceiveFromSubscriptions(t *testing.T) {
 			}
 			eventually(t, "all wait", func() bool { return a.server.gatherer.tried("orders") == 4 })
 			// One that is unknown is told so, and disturbs nobody.
-			a.call("POST", "/v1/queues/orders/receive?wait=1m&subscription=billing", "").want(t, 404).wantProblem(t, 404, posthaste.NotFound, "subscription")
+			a.call("POST", "/v1/queues/orders/receive?wait=1m&subscription=billing", "").want(t, 404).wantProblem(t, 404, posthaste.CodeNotFound, "subscription")
 			send := func(queue string) {
-				if _, err := a.engine.Engine.Send(t.Context(), posthaste.Message{Queue: queue, Payload: n}, posthaste.Message{Queue: queue, Payload: n}); err != nil {
+				if _, err := a.engine.Store.Send(t.Context(), posthaste.Message{Queue: queue, Payload: n}, posthaste.Message{Queue: queue, Payload: n}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -281,7 +281,7 @@ func TestReceiverThatLeavesStrandsNothing(t *testing.T) {
 	var once sync.Once
 	a := newAPI(t, func(_ *Config, h *hooked) {
 		h.receive = func(ctx context.Context, r posthaste.ReceiveRequest) (posthaste.ReceiveReply, error) {
-			reply, err := h.Engine.Receive(ctx, r)
+			reply, err := h.Store.Receive(ctx, r)
 			once.Do(func() { close(held); <-release })
 			return reply, err
 		}
@@ -361,9 +361,9 @@ func TestHandingBackIsTriedAgain(t *testing.T) {
 		a := newAPI(t, func(_ *Config, h *hooked) {
 			h.settle = func(ctx context.Context, s []posthaste.Settlement) ([]posthaste.SettleResult, error) {
 				if failures--; failures >= 0 {
-					return nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "away"}
+					return nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "away"}
 				}
-				return h.Engine.Settle(ctx, s)
+				return h.Store.Settle(ctx, s)
 			}
 		})
 		a.queue("orders")
@@ -390,7 +390,7 @@ func TestReceiveTellsErrorsToAllWhoWait(t *testing.T) {
 			waits = append(waits, a.receiveLater(t.Context(), "wait=1m"))
 		}
 		eventually(t, "they wait", func() bool { return a.server.gatherer.tried("orders") == 3 })
-		if err := a.engine.QueueDrop(t.Context(), "orders"); err != nil {
+		if err := a.engine.DropQueue(t.Context(), "orders"); err != nil {
 			t.Fatal(err)
 		}
 		a.server.gatherer.bell.Wake("orders")

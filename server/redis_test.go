@@ -20,7 +20,7 @@ var (
 
 func init() {
 	inMemory := newEngine
-	newEngine = func(t *testing.T) posthaste.Engine {
+	newEngine = func(t *testing.T) posthaste.Store {
 		if !strings.HasPrefix(t.Name(), "TestOnRedis/") {
 			return inMemory(t)
 		}

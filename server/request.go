@@ -51,7 +51,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, optional bool) ([]byte, er
 }
 
 func unsupportedMedia(header, message, hint string) error {
-	return &httpError{status: http.StatusUnsupportedMediaType, err: &posthaste.Error{Code: posthaste.Invalid, Field: header, Message: message, Hint: hint}}
+	return &httpError{status: http.StatusUnsupportedMediaType, err: &posthaste.Error{Code: posthaste.CodeInvalid, Field: header, Message: message, Hint: hint}}
 }
 
 // bare is for operations without query parameters.

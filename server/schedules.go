@@ -13,7 +13,7 @@ func (s *Server) allSchedules(ctx context.Context) ([]posthaste.ScheduleInfo, er
 }
 
 func (s *Server) dropSchedule(ctx context.Context, r *http.Request) error {
-	return s.engine.ScheduleDrop(ctx, r.PathValue("schedule"))
+	return s.engine.DropSchedule(ctx, r.PathValue("schedule"))
 }
 
 func (s *Server) showSchedule(w http.ResponseWriter, r *http.Request) error {
@@ -25,7 +25,7 @@ func (s *Server) showSchedule(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if len(schedules) == 0 {
-		return &posthaste.Error{Code: posthaste.NotFound, Field: "schedule", Message: "there is no schedule \"" + name + "\""}
+		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "schedule", Message: "there is no schedule \"" + name + "\""}
 	}
 	return s.writeJSON(w, http.StatusOK, wire.NewSchedule(schedules[0]))
 }
@@ -42,26 +42,20 @@ func (s *Server) putSchedule(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.operation(r)
 	defer cancel()
-	if _, err := s.engine.SchedulePut(ctx, schedule); err != nil {
+	if _, err := s.engine.PutSchedule(ctx, schedule); err != nil {
 		return err
 	}
 	return s.showSchedule(w, r)
 }
 
-func (s *Server) pauseSchedule(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := s.operation(r)
-	defer cancel()
-	if err := s.engine.SchedulePause(ctx, r.PathValue("schedule")); err != nil {
-		return err
+// pauseSchedule pauses or resumes a schedule and answers with it.
+func (s *Server) pauseSchedule(change func(context.Context, posthaste.Pausable) error) answer {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		ctx, cancel := s.operation(r)
+		defer cancel()
+		if err := change(ctx, posthaste.OfSchedule(r.PathValue("schedule"))); err != nil {
+			return err
+		}
+		return s.showSchedule(w, r)
 	}
-	return s.showSchedule(w, r)
-}
-
-func (s *Server) resumeSchedule(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := s.operation(r)
-	defer cancel()
-	if _, err := s.engine.ScheduleResume(ctx, r.PathValue("schedule")); err != nil {
-		return err
-	}
-	return s.showSchedule(w, r)
 }

@@ -15,7 +15,7 @@ import (
 // BenchmarkSendMessages measures what one request costs before the store: an engine that
 // stores nothing answers it.
 func BenchmarkSendMessages(b *testing.B) {
-	engine := &hooked{Engine: memory.Open(), send: func(_ context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+	engine := &hooked{Store: memory.Open(), send: func(_ context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
 		return make([]posthaste.MessageID, len(messages)), nil
 	}}
 	server, err := New(Config{Engine: engine, Client: posthaste.NewClient(engine)})

@@ -16,7 +16,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Sender stores messages. A [posthaste.Engine] is a Sender, and so is a
+// Sender stores messages. A [posthaste.Store] is a Sender, and so is a
 // [posthaste.Client], which gathers concurrent callers into one transaction.
 type Sender interface {
 	// Send stores all messages or none. It returns their ids in order after the commit.
@@ -26,7 +26,7 @@ type Sender interface {
 // Server answers HTTP requests. It is an [http.Handler] and safe for concurrent use. Call
 // [Server.Close] after the last request, or use [Server.Serve], which closes the server.
 type Server struct {
-	engine   posthaste.Engine
+	engine   posthaste.Store
 	client   Sender
 	log      *slog.Logger
 	metrics  http.Handler
@@ -52,5 +52,5 @@ func (s *Server) Close() { s.gatherer.close() }
 
 // operation limits the time of one request's operation on the store.
 func (s *Server) operation(r *http.Request) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(r.Context(), s.timeout)
+	return context.WithTimeout(posthaste.WithActor(r.Context(), caller(r)), s.timeout)
 }

@@ -20,7 +20,7 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.operation(r)
 	defer cancel()
-	if err := s.engine.QueueSubscribe(ctx, caller(r), r.PathValue("queue"), r.PathValue("subscription"), options); err != nil {
+	if err := s.engine.Subscribe(ctx, r.PathValue("queue"), r.PathValue("subscription"), options); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -28,5 +28,5 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) unsubscribe(ctx context.Context, r *http.Request) error {
-	return s.engine.QueueUnsubscribe(ctx, caller(r), r.PathValue("queue"), r.PathValue("subscription"))
+	return s.engine.Unsubscribe(ctx, r.PathValue("queue"), r.PathValue("subscription"))
 }

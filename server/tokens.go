@@ -29,7 +29,7 @@ const (
 // tokens looks up tokens: those of the configuration and those in the store, of which it
 // caches a list.
 type tokens struct {
-	store posthaste.Tokens
+	store posthaste.TokenStore
 	given []posthaste.Token
 	// required reports that a caller needs a token even if the store has none.
 	required bool
@@ -56,7 +56,7 @@ type tokenList struct {
 	by map[[4]byte][]posthaste.Token
 }
 
-func newTokens(store posthaste.Tokens, given []posthaste.Token, required bool) *tokens {
+func newTokens(store posthaste.TokenStore, given []posthaste.Token, required bool) *tokens {
 	return &tokens{store: store, given: given, required: required || len(given) > 0, used: map[string]bool{}}
 }
 
@@ -164,7 +164,7 @@ func (t *tokens) load(used []string, done chan struct{}) {
 	defer cancel()
 	list := &tokenList{at: time.Now(), by: map[[4]byte][]posthaste.Token{}}
 	found, ever, err := t.store.TokensInForce(ctx, used...)
-	if posthaste.CodeOf(err) == posthaste.ReadOnly {
+	if posthaste.CodeOf(err) == posthaste.CodeReadOnly {
 		found, ever, err = t.store.TokensInForce(ctx) // a standby cannot record the times of use
 	}
 	for _, token := range found {
@@ -189,12 +189,12 @@ func cannotCheck(err error) error {
 	var e *posthaste.Error
 	if errors.As(err, &e) {
 		switch e.Code {
-		case posthaste.Unavailable, posthaste.SchemaOld, posthaste.SchemaNew:
+		case posthaste.CodeUnavailable, posthaste.CodeSchemaOld, posthaste.CodeSchemaNew:
 			return err
-		case posthaste.Denied:
-			return &posthaste.Error{Code: posthaste.Unavailable, Message: "the server has no permission to read the tokens in its database",
+		case posthaste.CodeDenied:
+			return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "the server has no permission to read the tokens in its database",
 				Hint: "grant the role posthaste_admin to the server's database user", Cause: err}
 		}
 	}
-	return &posthaste.Error{Code: posthaste.Unavailable, Message: "the tokens could not be read from the store", Hint: "try again", Cause: err}
+	return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "the tokens could not be read from the store", Hint: "try again", Cause: err}
 }

@@ -18,7 +18,7 @@ import (
 
 func (a *api) makeToken(t posthaste.Token) (secret string) {
 	a.t.Helper()
-	secret, err := a.engine.TokenAdd(a.t.Context(), "test", t)
+	secret, err := a.engine.CreateToken(posthaste.WithActor(a.t.Context(), "test"), t)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -46,12 +46,12 @@ func TestStoredTokensOpenAndCloseTheDoor(t *testing.T) {
 		secret := a.makeToken(posthaste.Token{Name: "shop", Scopes: []Scope{ScopeSend}})
 		eventually(t, "tokens are asked for", func() bool { return status("", "GET", "/v1/queues", "") == 401 })
 		eventually(t, "the token is known", func() bool { return status(secret, "POST", "/v1/queues/orders/messages", `{"payload":1}`) == 201 })
-		a.as(secret).call("GET", "/v1/queues", "").wantProblem(t, 403, posthaste.Denied, "Authorization")
+		a.as(secret).call("GET", "/v1/queues", "").wantProblem(t, 403, posthaste.CodeDenied, "Authorization")
 
 		second := a.makeToken(posthaste.Token{Name: "shop-2", Scopes: []Scope{ScopeSend}})
 		eventually(t, "the second token is known", func() bool { return status(second, "POST", "/v1/queues/orders/messages", `{"payload":1}`) == 201 })
 		for _, name := range []string{"shop", "shop-2"} {
-			if err := a.engine.TokenDrop(t.Context(), "test", name); err != nil {
+			if err := a.engine.RevokeToken(posthaste.WithActor(t.Context(), "test"), name); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -70,8 +70,8 @@ func TestRequireTokenWithoutAny(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		a := newAPI(t, func(c *Config, _ *hooked) { c.RequireToken = true })
-		a.call("GET", "/v1/queues", "").wantProblem(t, 401, posthaste.Denied, "Authorization")
-		a.call("GET", "/metrics", "").wantProblem(t, 401, posthaste.Denied, "Authorization")
+		a.call("GET", "/v1/queues", "").wantProblem(t, 401, posthaste.CodeDenied, "Authorization")
+		a.call("GET", "/metrics", "").wantProblem(t, 401, posthaste.CodeDenied, "Authorization")
 		a.call("GET", "/healthz", "").want(t, 200)
 		secret := a.makeToken(posthaste.Token{Name: "ops", Scopes: []Scope{ScopeAdmin}})
 		eventually(t, "the token is known", func() bool { return a.as(secret).call("GET", "/v1/queues", "").status == 200 })
@@ -91,16 +91,16 @@ func TestTokensLimitedToQueues(t *testing.T) {
 		limited := a.as(a.makeToken(posthaste.Token{Name: "limited", Scopes: []Scope{ScopeSend, ScopeReceive}, Queues: []string{"mine"}}))
 		eventually(t, "the token is known", func() bool { return limited.call("POST", "/v1/queues/mine/messages", `{"payload":1}`).status == 201 })
 		for path, body := range map[string]string{"/v1/queues/theirs/messages": `{}`, "/v1/queues/theirs/receive": "", "/v1/emails": someEmail, "/v1/queues/theirs%2F..%2Fmine/receive": ""} {
-			limited.call("POST", path, body).wantProblem(t, 403, posthaste.Denied, "queue")
+			limited.call("POST", path, body).wantProblem(t, 403, posthaste.CodeDenied, "queue")
 		}
-		limited.call("GET", "/metrics", "").wantProblem(t, 403, posthaste.Denied, "queue")
+		limited.call("GET", "/metrics", "").wantProblem(t, 403, posthaste.CodeDenied, "queue")
 
 		var mine, theirs []wire.Delivery
 		limited.call("POST", "/v1/queues/mine/receive?max=10", "").want(t, 200).into(t, &mine)
 		admin.call("POST", "/v1/queues/theirs/receive", "").want(t, 200).into(t, &theirs)
 		both := `{"deliveries":[{"id":"` + mine[0].ID.String() + `"%},{"id":"` + theirs[0].ID.String() + `"%}]}`
 		for action, more := range map[string]string{"ack": "", "fail": `,"error":"x"`, "release": "", "extend": `,"lease":"1m"`} {
-			limited.call("POST", "/v1/deliveries/"+action, strings.ReplaceAll(both, "%", more)).wantProblem(t, 403, posthaste.Denied, "queue")
+			limited.call("POST", "/v1/deliveries/"+action, strings.ReplaceAll(both, "%", more)).wantProblem(t, 403, posthaste.CodeDenied, "queue")
 		}
 		limited.call("POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+mine[0].ID.String()+`"}]}`).want(t, 200)
 		admin.call("POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+theirs[0].ID.String()+`"}]}`).want(t, 200) // nobody touched it
@@ -138,7 +138,7 @@ func TestLimitedTokensAndWhatIsClaimedMeanwhile(t *testing.T) {
 		a := newAPI(t, withTokens(t), func(c *Config, h *hooked) {
 			c.Tracing = seen
 			h.of = func(ctx context.Context, ids ...posthaste.DeliveryID) ([]string, error) {
-				queues, err := h.Engine.DeliveryQueues(ctx, ids...)
+				queues, err := h.Store.DeliveryQueues(ctx, ids...)
 				for i := range queues {
 					if queues[i] == "theirs" {
 						queues[i] = "" // it is claimed only after this look
@@ -150,14 +150,14 @@ func TestLimitedTokensAndWhatIsClaimedMeanwhile(t *testing.T) {
 				for _, one := range settlements {
 					passed = append(passed, one.Delivery)
 				}
-				return h.Engine.Settle(ctx, settlements)
+				return h.Store.Settle(ctx, settlements)
 			}
-			h.extend = func(ctx context.Context, ids []posthaste.DeliveryID, lease time.Duration) ([]posthaste.SettleResult, error) {
-				if len(ids) == 0 {
+			h.extend = func(ctx context.Context, req posthaste.ExtendRequest) ([]posthaste.SettleResult, error) {
+				if len(req.Deliveries) == 0 {
 					t.Error("the engine is called to extend nothing")
 				}
-				passed = append(passed, ids...)
-				return h.Engine.Extend(ctx, ids, lease)
+				passed = append(passed, req.Deliveries...)
+				return h.Store.Extend(ctx, req)
 			}
 		})
 		admin := a.as("admin-secret")
@@ -175,11 +175,11 @@ func TestLimitedTokensAndWhatIsClaimedMeanwhile(t *testing.T) {
 			mine, theirs := receive("mine"), receive("theirs")
 			passed, seen.ids = nil, nil
 			of := func(id posthaste.DeliveryID) string { return `{"id":"` + id.String() + `"` + more + `}` }
-			p := limited.call("POST", "/v1/deliveries/"+action, `{"deliveries":[`+of(theirs)+`,`+of(mine)+`]}`).wantProblem(t, 409, posthaste.Conflict, "deliveries")
+			p := limited.call("POST", "/v1/deliveries/"+action, `{"deliveries":[`+of(theirs)+`,`+of(mine)+`]}`).wantProblem(t, 409, posthaste.CodeConflict, "deliveries")
 			if d := p.Deliveries; !slices.Equal(p.IDs, []string{theirs.String()}) || len(d) != 2 || d[0] != (settled{ID: theirs}) || d[1].ID != mine || !d[1].Settled {
 				t.Errorf("%s: %+v", action, p)
 			}
-			p = limited.call("POST", "/v1/deliveries/"+action, `{"deliveries":[`+of(theirs)+`]}`).wantProblem(t, 409, posthaste.Conflict, "deliveries")
+			p = limited.call("POST", "/v1/deliveries/"+action, `{"deliveries":[`+of(theirs)+`]}`).wantProblem(t, 409, posthaste.CodeConflict, "deliveries")
 			if len(p.Deliveries) != 1 || p.Deliveries[0] != (settled{ID: theirs}) {
 				t.Errorf("%s of theirs alone: %+v", action, p)
 			}
@@ -239,7 +239,7 @@ func TestWaitingEndsWithTheToken(t *testing.T) {
 			waits <- got
 		}()
 		eventually(t, "it waits", func() bool { return a.server.gatherer.tried("orders") == 1 })
-		if err := a.engine.TokenDrop(t.Context(), "test", "reader"); err != nil {
+		if err := a.engine.RevokeToken(posthaste.WithActor(t.Context(), "test"), "reader"); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the drop is known", func() bool { return a.as(secret).call("GET", "/metrics", "").status == 401 })
@@ -256,8 +256,8 @@ func TestWaitingEndsWithTheToken(t *testing.T) {
 
 // tokenAdmin is the rest of the interface, which is not called.
 type tokenAdmin interface {
-	TokenAdd(context.Context, string, posthaste.Token) (string, error)
-	TokenDrop(context.Context, string, string) error
+	CreateToken(context.Context, posthaste.Token) (string, error)
+	RevokeToken(context.Context, string) error
 	Tokens(context.Context) ([]posthaste.Token, error)
 	DeliveryQueues(context.Context, ...posthaste.DeliveryID) ([]string, error)
 }
@@ -359,11 +359,11 @@ func TestTokenListsAreNeverOld(t *testing.T) {
 		inForce = []posthaste.Token{tokenOf("third")}
 		time.Sleep(time.Second)
 		want("before the store went away", "third", true)
-		fault = &posthaste.Error{Code: posthaste.Unavailable, Message: "away"}
+		fault = &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "away"}
 		time.Sleep(keepAtMost - time.Second)
 		want("within the bound", "third", true)
 		time.Sleep(2 * time.Second)
-		if _, err := find("third", false); posthaste.CodeOf(err) != posthaste.Unavailable {
+		if _, err := find("third", false); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 			t.Errorf("past the bound: %v", err)
 		}
 		if good, err := find("third", true); !good || err != nil {
@@ -376,14 +376,14 @@ func TestTokenListsAreNeverOld(t *testing.T) {
 		if n := store.asked.Load() - asked; n > 1 {
 			t.Errorf("a store that is away was asked %d times by a hundred requests", n)
 		}
-		fault = &posthaste.Error{Code: posthaste.Denied, Message: "permission denied"}
+		fault = &posthaste.Error{Code: posthaste.CodeDenied, Message: "permission denied"}
 		time.Sleep(time.Second)
-		if _, err := find("third", false); posthaste.CodeOf(err) != posthaste.Unavailable || !strings.Contains(err.Error(), "posthaste_admin") {
+		if _, err := find("third", false); posthaste.CodeOf(err) != posthaste.CodeUnavailable || !strings.Contains(err.Error(), "posthaste_admin") {
 			t.Errorf("without the right to read them: %v", err)
 		}
 		fault = errors.New("dial tcp: password=geheim")
 		time.Sleep(time.Second)
-		if _, err := find("third", false); posthaste.CodeOf(err) != posthaste.Unavailable || strings.Contains(err.Error(), "geheim") {
+		if _, err := find("third", false); posthaste.CodeOf(err) != posthaste.CodeUnavailable || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("an error of the inside: %v", err)
 		}
 		fault = nil
@@ -397,7 +397,7 @@ func TestTokensOnAStandby(t *testing.T) {
 	t.Parallel()
 	store := &tokenStore{answer: func(used []string) ([]posthaste.Token, bool, error) {
 		if len(used) > 0 {
-			return nil, false, &posthaste.Error{Code: posthaste.ReadOnly, Message: "read only"}
+			return nil, false, &posthaste.Error{Code: posthaste.CodeReadOnly, Message: "read only"}
 		}
 		return []posthaste.Token{tokenOf("good")}, true, nil
 	}}
@@ -414,12 +414,12 @@ func TestMetricsWhileTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	away := func(c *Config, h *hooked) {
 		h.inForce = func(context.Context, ...string) ([]posthaste.Token, bool, error) {
-			return nil, false, &posthaste.Error{Code: posthaste.Unavailable, Message: "away"}
+			return nil, false, &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "away"}
 		}
 	}
 	a := newAPI(t, away)
 	a.call("GET", "/metrics", "").want(t, 200)
-	a.call("GET", "/v1/queues", "").wantProblem(t, 503, posthaste.Unavailable, "")
+	a.call("GET", "/v1/queues", "").wantProblem(t, 503, posthaste.CodeUnavailable, "")
 	b := newAPI(t, away, func(c *Config, _ *hooked) { c.RequireToken = true })
 	b.call("GET", "/metrics", "").want(t, 401)
 	b.as("some").call("GET", "/metrics", "").want(t, 503)
@@ -447,7 +447,7 @@ func FuzzBearer(f *testing.F) {
 			return
 		}
 		var e *httpError
-		if !errors.As(fault, &e) || e.status != http.StatusUnauthorized || !strings.HasPrefix(e.challenge, "Bearer realm=") || posthaste.CodeOf(fault) != posthaste.Denied {
+		if !errors.As(fault, &e) || e.status != http.StatusUnauthorized || !strings.HasPrefix(e.challenge, "Bearer realm=") || posthaste.CodeOf(fault) != posthaste.CodeDenied {
 			t.Fatalf("not clear: %#v", fault)
 		}
 		if len(header) > 30 && (strings.Contains(fault.Error(), header) || strings.Contains(e.challenge, header)) {

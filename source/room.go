@@ -56,7 +56,7 @@ func (r *room) wait(ctx context.Context, patience time.Duration, tell func(error
 			if ctx.Err() != nil {
 				return 0, ctx.Err()
 			}
-			if err == nil || posthaste.CodeOf(err) == posthaste.Denied { // who may only send
+			if err == nil || posthaste.CodeOf(err) == posthaste.CodeDenied { // who may only send
 				r.doubted = false
 				return math.MaxInt, nil
 			}
@@ -73,7 +73,7 @@ func (r *room) wait(ctx context.Context, patience time.Duration, tell func(error
 		if err == nil && r.free() < least {
 			// Counting is part of upkeep, which workers do about once a second. Who may
 			// not ask for it waits for them.
-			if _, err = r.ledger.Maintain(ctx); err == nil || posthaste.CodeOf(err) == posthaste.Denied {
+			if _, err = r.ledger.Maintain(ctx, posthaste.UpkeepSpace); err == nil || posthaste.CodeOf(err) == posthaste.CodeDenied {
 				err = r.look(ctx)
 			}
 		}
@@ -96,7 +96,7 @@ func (r *room) wait(ctx context.Context, patience time.Duration, tell func(error
 // looked at.
 func (r *room) reached(ctx context.Context) bool {
 	_, err := r.ledger.Queues(ctx, r.queue)
-	return ctx.Err() == nil && (err == nil || posthaste.CodeOf(err) == posthaste.Denied)
+	return ctx.Err() == nil && (err == nil || posthaste.CodeOf(err) == posthaste.CodeDenied)
 }
 
 // look reads the counts.
@@ -106,7 +106,7 @@ func (r *room) look(ctx context.Context) error {
 		return err
 	}
 	if len(found) == 0 {
-		return &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: fmt.Sprintf("there is no queue %q any more", r.queue),
+		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("there is no queue %q any more", r.queue),
 			Hint: "create it again, or stop the source"}
 	}
 	first := r.looked.IsZero()

@@ -74,7 +74,7 @@ type Config struct {
 type Ledger interface {
 	Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error)
 	Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error)
-	Maintain(ctx context.Context) (posthaste.MaintainReply, error)
+	Maintain(ctx context.Context, what posthaste.Upkeep) (posthaste.MaintainReply, error)
 }
 
 // Broker is the broker of a source. If its sessions reopen their connections, it needs a
@@ -189,14 +189,14 @@ func (s *Source) Away() bool {
 // field if the configuration is wrong, Unavailable if one of them does not answer.
 func (s *Source) Check(ctx context.Context) error {
 	found, err := s.ledger.Queues(ctx, s.Queue)
-	if posthaste.CodeOf(err) == posthaste.Denied && s.MaxWaiting < 0 {
+	if posthaste.CodeOf(err) == posthaste.CodeDenied && s.MaxWaiting < 0 {
 		return s.broker.Check(ctx) // the role may only send
 	}
 	if err != nil {
 		return err
 	}
 	if len(found) == 0 {
-		return &posthaste.Error{Code: posthaste.Invalid, Field: "queue", Message: fmt.Sprintf("there is no queue %q to take messages into", s.Queue),
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "queue", Message: fmt.Sprintf("there is no queue %q to take messages into", s.Queue),
 			Hint: "create it, as by posthaste queue create " + s.Queue}
 	}
 	return s.broker.Check(ctx)
@@ -208,7 +208,7 @@ func (s *Source) Check(ctx context.Context) error {
 // broker's order. Several sources with the same configuration share the work.
 func (s *Source) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
-		return &posthaste.Error{Code: posthaste.Conflict, Message: "the source runs already", Hint: "make another one to take in more at the same time"}
+		return &posthaste.Error{Code: posthaste.CodeConflict, Message: "the source runs already", Hint: "make another one to take in more at the same time"}
 	}
 	defer s.running.Store(false)
 	work, done := s.grace(ctx)
@@ -301,7 +301,7 @@ func (s *Source) told(err error) {
 		s.Logger.Info("messages are taken in again")
 	default:
 		level := slog.LevelWarn
-		if posthaste.CodeOf(err) == posthaste.NotFound || posthaste.CodeOf(err) == posthaste.Denied {
+		if posthaste.CodeOf(err) == posthaste.CodeNotFound || posthaste.CodeOf(err) == posthaste.CodeDenied {
 			level = slog.LevelError // because it needs an operator
 		}
 		s.Logger.Log(context.Background(), level, "no messages can be taken in: they stay in the broker, and it is tried again", "error", err)
@@ -323,5 +323,5 @@ func refused(err error) bool {
 	if !errors.As(err, &e) {
 		return false
 	}
-	return e.Code == posthaste.Invalid || e.Code == posthaste.TooLarge || e.Code == posthaste.Unsupported
+	return e.Code == posthaste.CodeInvalid || e.Code == posthaste.CodeTooLarge || e.Code == posthaste.CodeUnsupported
 }

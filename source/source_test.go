@@ -111,7 +111,7 @@ func (l *ledger) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 		_, _ = l.Engine.Send(ctx, messages...)
 	}
 	l.failed <- struct{}{}
-	return nil, &posthaste.Error{Code: posthaste.OutcomeUnsure, Message: "the answer was lost"}
+	return nil, &posthaste.Error{Code: posthaste.CodeOutcomeUnknown, Message: "the answer was lost"}
 }
 
 // A store that can be reached and takes nothing, as one that is read-only, full or
@@ -123,7 +123,7 @@ func TestHeldWhileTheStoreTakesNothing(t *testing.T) {
 	for _, reached := range []bool{true, false} {
 		p := &place{kept: []string{"1", "2", "3"}}
 		l := &refusing{ledger: &ledger{Engine: memory.Open(), failed: make(chan struct{}, 1000)}, reached: reached}
-		if err := l.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+		if err := l.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		s, err := New(l, Config{Queue: "orders", MaxWaiting: -1}, p)
@@ -174,7 +174,7 @@ func TestHeldWhileTheStoreTakesNothing(t *testing.T) {
 func TestPatienceBeginsWhenTheStoreIsGone(t *testing.T) {
 	t.Parallel()
 	l := &refusing{ledger: &ledger{Engine: memory.Open(), failed: make(chan struct{}, 1000)}, reached: true}
-	if err := l.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+	if err := l.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := New(l, Config{Queue: "orders", MaxWaiting: -1}, &place{})
@@ -211,7 +211,7 @@ func TestHeldBeyondTheSession(t *testing.T) {
 		return m, nil
 	}}
 	l := &refusing{ledger: &ledger{Engine: memory.Open(), failed: make(chan struct{}, 1000), lost: true}, reached: true}
-	if err := l.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+	if err := l.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := New(l, Config{Queue: "orders", MaxWaiting: -1}, p)
@@ -260,7 +260,7 @@ func (l *refusing) Queues(ctx context.Context, names ...string) ([]posthaste.Que
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.asked++; !l.reached && !l.steady {
-		return nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "away"}
+		return nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "away"}
 	}
 	return l.Engine.Queues(ctx, names...)
 }
@@ -288,7 +288,7 @@ func TestAcknowledgedAfterTheCommit(t *testing.T) {
 			p.kept = append(p.kept, fmt.Sprint(i))
 		}
 		l := &ledger{Engine: memory.Open(), failed: make(chan struct{}, 1000)}
-		if err := l.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+		if err := l.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		told := &events{}
@@ -348,7 +348,7 @@ func TestKnownMessagesAreTold(t *testing.T) {
 		p.kept = append(p.kept, fmt.Sprint("/shop ", i), fmt.Sprint("/store ", i))
 	}
 	l := memory.Open()
-	if err := l.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+	if err := l.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	told, said := &events{}, &lines{}
@@ -450,7 +450,7 @@ func TestRoomBetweenCounts(t *testing.T) {
 // given back: then nothing is read until the store and the queue are there.
 func TestStoreIsAwaitedWhereAnyNumberMayWait(t *testing.T) {
 	t.Parallel()
-	for _, code := range []posthaste.Code{posthaste.Unavailable, posthaste.NotFound} {
+	for _, code := range []posthaste.Code{posthaste.CodeUnavailable, posthaste.CodeNotFound} {
 		away := &awayFor{times: 3, code: code}
 		r := room{queue: "q", most: -1, ledger: away}
 		told := 0
@@ -469,7 +469,7 @@ func TestStoreIsAwaitedWhereAnyNumberMayWait(t *testing.T) {
 			t.Errorf("%s, out of patience: %d, %v", code, n, err)
 		}
 	}
-	denied := &awayFor{times: 1000, code: posthaste.Denied}
+	denied := &awayFor{times: 1000, code: posthaste.CodeDenied}
 	r := room{queue: "q", most: -1, ledger: denied, doubted: true}
 	if n, err := r.wait(t.Context(), time.Minute, func(error) {}); n != math.MaxInt || err != nil {
 		t.Errorf("who may only send: %d, %v", n, err)
@@ -487,7 +487,7 @@ func (a *awayFor) Queues(context.Context, ...string) ([]posthaste.QueueInfo, err
 	switch a.asked++; {
 	case a.asked > a.times:
 		return []posthaste.QueueInfo{{}}, nil
-	case a.code == posthaste.NotFound:
+	case a.code == posthaste.CodeNotFound:
 		return nil, nil
 	}
 	return nil, &posthaste.Error{Code: a.code, Message: "away"}
@@ -502,6 +502,6 @@ func (c counts) Send(context.Context, ...posthaste.Message) ([]posthaste.Message
 func (c counts) Queues(context.Context, ...string) ([]posthaste.QueueInfo, error) {
 	return []posthaste.QueueInfo{*c.info}, nil
 }
-func (c counts) Maintain(context.Context) (posthaste.MaintainReply, error) {
+func (c counts) Maintain(context.Context, posthaste.Upkeep) (posthaste.MaintainReply, error) {
 	return posthaste.MaintainReply{}, nil
 }

@@ -141,7 +141,7 @@ func (s *Source) unpacked(ctx context.Context, m posthaste.Message) (messages []
 		}
 	}()
 	if messages, err = s.Unpack(ctx, m); err != nil {
-		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "payload", Message: "unpacking it: " + err.Error(), Cause: err}
+		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "payload", Message: "unpacking it: " + err.Error(), Cause: err}
 	}
 	return messages, nil
 }

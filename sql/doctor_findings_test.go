@@ -89,7 +89,7 @@ func TestDoctorFindings(t *testing.T) {
 		{"execute on function posthaste.send(text, jsonb, jsonb)", "posthaste_sender", "send"},
 		{"execute on function posthaste.receive(text, integer, interval, jsonb)", "posthaste_receiver", "receive"},
 		{"execute on function posthaste.maintain()", "posthaste_receiver", "do upkeep"},
-		{"execute on function posthaste.create_queue(text, jsonb)", "posthaste_admin", "make queues"},
+		{"execute on function posthaste.create_queue(text, jsonb, text)", "posthaste_admin", "make queues"},
 		{"usage on schema posthaste", "posthaste_sender", "send"},
 	} {
 		s.exec(`revoke ` + taken[0] + ` from ` + taken[1])

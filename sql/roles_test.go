@@ -136,9 +136,9 @@ func TestMigratingTakesBackRights(t *testing.T) {
 		may            bool
 	}{
 		{"posthaste_admin", "truncate_slot(int, bigint[], boolean)", false},
-		{"posthaste_sender", "drop_queue(text)", false},
-		{"posthaste_admin", "drop_queue(text)", true},
-		{"pg_monitor", "drop_queue(text)", true},
+		{"posthaste_sender", "drop_queue(text, text)", false},
+		{"posthaste_admin", "drop_queue(text, text)", true},
+		{"pg_monitor", "drop_queue(text, text)", true},
 	} {
 		if got := get[bool](s, `select has_function_privilege($1, $2::regprocedure, 'execute')`, c.role, "posthaste."+c.function); got != c.may {
 			t.Errorf("%s may execute %s: %v, want %v", c.role, c.function, got, c.may)

@@ -142,10 +142,10 @@ func TestFT1_OtherEncodingsAreRefused(t *testing.T) {
 			}
 			defer conn.Close(context.Background())
 			err = postgres.Migrate(t.Context(), conn, postgres.MigrateOptions{})
-			if posthaste.CodeOf(err) != posthaste.Unsupported || !strings.Contains(err.Error(), encoding) {
+			if posthaste.CodeOf(err) != posthaste.CodeUnsupported || !strings.Contains(err.Error(), encoding) {
 				t.Errorf("migrating: %v", err)
 			}
-			if _, err := postgres.Open(t.Context(), where); posthaste.CodeOf(err) != posthaste.Unsupported {
+			if _, err := postgres.Open(t.Context(), where); posthaste.CodeOf(err) != posthaste.CodeUnsupported {
 				t.Errorf("opening: %v", err)
 			}
 		})

@@ -14,7 +14,7 @@ import (
 type deaths struct{ n atomic.Int64 }
 
 func (d *deaths) Event(_ context.Context, e posthaste.Event) {
-	if e.Kind == posthaste.EventSettled && e.Outcome == posthaste.Dead {
+	if e.Kind == posthaste.EventSettled && e.Outcome == posthaste.OutcomeDead {
 		d.n.Add(1)
 		fmt.Printf("message %s is dead after %d attempts: %v\n", e.Message, e.Attempt, e.Err)
 	}
@@ -26,8 +26,8 @@ func Example() {
 	all := telemetry.Multi(telemetry.NewPrometheus(), &dead)
 
 	// An event that a worker reports:
-	all.Event(context.Background(), posthaste.Event{Kind: posthaste.EventSettled, Queue: "orders", Outcome: posthaste.Done, Count: 7})
-	all.Event(context.Background(), posthaste.Event{Kind: posthaste.EventSettled, Queue: "orders", Outcome: posthaste.Dead,
+	all.Event(context.Background(), posthaste.Event{Kind: posthaste.EventSettled, Queue: "orders", Outcome: posthaste.OutcomeDone, Count: 7})
+	all.Event(context.Background(), posthaste.Event{Kind: posthaste.EventSettled, Queue: "orders", Outcome: posthaste.OutcomeDead,
 		Count: 1, Message: 42, Attempt: 3, Err: fmt.Errorf("no such card")})
 	fmt.Println(dead.n.Load())
 	// Output:

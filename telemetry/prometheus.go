@@ -14,7 +14,7 @@ import (
 // [prometheus.Collector] for a registry. Safe for concurrent use.
 //
 // The metrics are those of this process. Counts of the whole store (depth, oldest age) are
-// returned by Queues of posthaste.Engine.
+// returned by Queues of posthaste.Store.
 type Prometheus struct {
 	claimed, settled, duplicates, woken, errors *prometheus.CounterVec
 	rescued, lost, clock, ticked, missed        prometheus.Counter
@@ -78,7 +78,7 @@ func (p *Prometheus) Expect(reads ...posthaste.QueueRef) {
 		for _, vec := range []*prometheus.CounterVec{p.claimed, p.duplicates, p.woken, p.batches} {
 			vec.WithLabelValues(ref.Queue, ref.Subscription)
 		}
-		for _, outcome := range []posthaste.Outcome{posthaste.Done, posthaste.Retried, posthaste.Dead, posthaste.Released, posthaste.Failed, posthaste.Lost} {
+		for _, outcome := range []posthaste.Outcome{posthaste.OutcomeDone, posthaste.OutcomeRetried, posthaste.OutcomeDead, posthaste.OutcomeReleased, posthaste.OutcomeFailed, posthaste.OutcomeLost} {
 			p.settled.WithLabelValues(ref.Queue, ref.Subscription, string(outcome))
 		}
 		p.errors.WithLabelValues("claim " + ref.Queue)
@@ -112,7 +112,7 @@ func (p *Prometheus) Event(_ context.Context, e posthaste.Event) {
 		p.claimed.WithLabelValues(e.Queue, e.Subscription).Add(count)
 	case posthaste.EventSettled:
 		p.settled.WithLabelValues(e.Queue, e.Subscription, string(e.Outcome)).Add(count)
-		if e.Outcome != posthaste.Released && e.Outcome != posthaste.Lost || e.Duration > 0 { // otherwise no handler ran
+		if e.Outcome != posthaste.OutcomeReleased && e.Outcome != posthaste.OutcomeLost || e.Duration > 0 { // otherwise no handler ran
 			p.durations.observe([3]string{e.Queue, e.Subscription, string(e.Outcome)}, e.Duration.Seconds(), uint64(count))
 		}
 	case posthaste.EventBatch:

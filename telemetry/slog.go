@@ -64,10 +64,10 @@ func (t slogTelemetry) Event(ctx context.Context, e posthaste.Event) {
 
 func levelOf(e posthaste.Event) slog.Level {
 	switch {
-	case e.Outcome == posthaste.Dead, e.Outcome == posthaste.Failed:
+	case e.Outcome == posthaste.OutcomeDead, e.Outcome == posthaste.OutcomeFailed:
 		return slog.LevelError
 	case e.Kind == posthaste.EventDuplicate, e.Kind == posthaste.EventLost, e.Kind == posthaste.EventClock, e.Kind == posthaste.EventError,
-		e.Outcome == posthaste.Retried, e.Outcome == posthaste.Lost:
+		e.Outcome == posthaste.OutcomeRetried, e.Outcome == posthaste.OutcomeLost:
 		return slog.LevelWarn
 	case e.Kind == posthaste.EventRescued:
 		return slog.LevelInfo

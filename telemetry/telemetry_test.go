@@ -24,10 +24,10 @@ import (
 
 var events = []posthaste.Event{
 	{Kind: posthaste.EventClaimed, Queue: "q", Subscription: "default", Count: 7},
-	{Kind: posthaste.EventSettled, Queue: "q", Subscription: "default", Outcome: posthaste.Done, Count: 5, Duration: 3 * time.Millisecond},
-	{Kind: posthaste.EventSettled, Queue: "q", Subscription: "default", Outcome: posthaste.Dead, Count: 1, Duration: 2 * time.Second,
+	{Kind: posthaste.EventSettled, Queue: "q", Subscription: "default", Outcome: posthaste.OutcomeDone, Count: 5, Duration: 3 * time.Millisecond},
+	{Kind: posthaste.EventSettled, Queue: "q", Subscription: "default", Outcome: posthaste.OutcomeDead, Count: 1, Duration: 2 * time.Second,
 		Message: 12, Delivery: 34, Attempt: 3, Err: errors.New("no such user")},
-	{Kind: posthaste.EventSettled, Queue: "q", Subscription: "default", Outcome: posthaste.Released, Count: 1},
+	{Kind: posthaste.EventSettled, Queue: "q", Subscription: "default", Outcome: posthaste.OutcomeReleased, Count: 1},
 	{Kind: posthaste.EventDuplicate, Queue: "q", Subscription: "default", Message: 13},
 	{Kind: posthaste.EventRescued, Count: 4},
 	{Kind: posthaste.EventWoken, Queue: "q", Subscription: "default"},

@@ -149,16 +149,16 @@ func (a *acknowledger) closedBefore(batch []outcome) []outcome {
 			continue
 		}
 		a.held.settled(o.seg, 1)
-		became := posthaste.Done
+		became := posthaste.OutcomeDone
 		if o.cause != nil {
-			became = posthaste.Failed
+			became = posthaste.OutcomeFailed
 			if o.Error == "" { // the handler snoozed it, which an at-most-once queue cannot do
 				o.Error = errorText(o.cause)
 			}
 			o.Outcome = became
 		}
 		a.tally.settled(o, became)
-		o.batch.settled(a.report, became == posthaste.Done)
+		o.batch.settled(a.report, became == posthaste.OutcomeDone)
 	}
 	return rest
 }
@@ -196,7 +196,7 @@ func (a *acknowledger) call(ctx context.Context, batch []outcome) (results []pos
 	a.settlements = a.settlements[:0]
 	for i := range batch {
 		s := batch[i].Settlement
-		if s.Outcome == posthaste.Done && !batch[i].refusable() {
+		if s.Outcome == posthaste.OutcomeDone && !batch[i].refusable() {
 			s.Duration = 0 // the store keeps one bit for a plain success
 		}
 		a.settlements = append(a.settlements, s)
@@ -226,7 +226,7 @@ func (a *acknowledger) answered(ctx context.Context, batch []outcome, results []
 			a.held.restart(o.seg, o.key)
 		}
 		if results[i].Err == nil || last {
-			o.batch.settled(a.report, results[i].Err == nil && o.Outcome == posthaste.Done)
+			o.batch.settled(a.report, results[i].Err == nil && o.Outcome == posthaste.OutcomeDone)
 		}
 		switch r := &results[i]; {
 		case r.Err != nil && !last:
@@ -243,7 +243,7 @@ func (a *acknowledger) answered(ctx context.Context, batch []outcome, results []
 			// An earlier try took effect, and its answer was lost.
 			o.traced(began, o.Outcome, nil)
 			a.tally.settled(o, o.Outcome)
-		case o.Outcome == posthaste.Released && o.cause == nil, o.Outcome == posthaste.Done && o.seg.route.single:
+		case o.Outcome == posthaste.OutcomeReleased && o.cause == nil, o.Outcome == posthaste.OutcomeDone && o.seg.route.single:
 			// It did not start here, or the handler settled it itself.
 		default:
 			o.traced(began, "", nil)
@@ -277,7 +277,7 @@ func (a *acknowledger) stripped(o *outcome, cause error) outcome {
 		append(o.attrs(), slog.Any("error", cause))...)
 	m := *o
 	m.Receipt, m.Terms = nil, nil
-	if m.Outcome != posthaste.Done && m.Outcome != posthaste.Released {
+	if m.Outcome != posthaste.OutcomeDone && m.Outcome != posthaste.OutcomeReleased {
 		m.Error = posthaste.ErrorText("(the store refused the original outcome: " + errorText(cause) + ") " + m.Error)
 	}
 	return m

@@ -15,7 +15,7 @@ import (
 func TestAtMostOnceIsNotSettled(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
 		f.create("once", posthaste.QueueOptions{Mode: posthaste.AtMostOnce})
-		engine := &faults{Engine: f.memory}
+		engine := &faults{Store: f.memory}
 		engine.set(func(call string) error {
 			if call == "settle" {
 				f.Error("something was settled")
@@ -38,7 +38,7 @@ func TestAtMostOnceIsNotSettled(t *testing.T) {
 			})
 		})
 		f.now("all are handled", func() bool {
-			return f.seen.told(posthaste.EventSettled, posthaste.Done) == 15 && f.seen.told(posthaste.EventSettled, posthaste.Failed) == 45
+			return f.seen.told(posthaste.EventSettled, posthaste.OutcomeDone) == 15 && f.seen.told(posthaste.EventSettled, posthaste.OutcomeFailed) == 45
 		})
 		l.stop()
 		f.eachOnce(ids)
@@ -68,7 +68,7 @@ func TestAtMostOnceAtTheEnd(t *testing.T) {
 						}
 						<-leave
 						return f.seen.handle(ctx, d)
-					}, worker.Concurrency(1))
+					}, worker.WithConcurrency(1))
 				})
 				<-entered
 				f.nowState(posthaste.StateHandedOut, ids...)
@@ -87,7 +87,7 @@ func TestAtMostOnceAtTheEnd(t *testing.T) {
 				if t := f.elapsed(); t != config.Grace {
 					f.Errorf("it stopped after %s, want the grace time", t)
 				}
-				lost, failed := f.seen.told(posthaste.EventSettled, posthaste.Lost), f.seen.told(posthaste.EventSettled, posthaste.Failed)
+				lost, failed := f.seen.told(posthaste.EventSettled, posthaste.OutcomeLost), f.seen.told(posthaste.EventSettled, posthaste.OutcomeFailed)
 				if lost != 9 || failed != 1 {
 					f.Errorf("told of %d lost and %d failed messages, want 9 and the one that ran", lost, failed)
 				}
@@ -108,7 +108,7 @@ func TestAtMostOnceOfALostWorker(t *testing.T) {
 				entered <- struct{}{}
 				<-leave
 				return f.seen.handle(ctx, d)
-			}, worker.Concurrency(1))
+			}, worker.WithConcurrency(1))
 		})
 		<-entered
 		f.nowState(posthaste.StateHandedOut, ids...)
@@ -127,8 +127,8 @@ func TestAtMostOnceOfALostWorker(t *testing.T) {
 func TestAtMostOnceRefusesHandlersThatSettle(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{Mode: posthaste.AtMostOnce}, func(f *fixture) {
 		w := worker.New(f.memory, worker.Config{})
-		worker.HandleRaw(w, queue, f.seen.handle, worker.Transactional())
-		if err := w.Run(f.ctx); posthaste.CodeOf(err) != posthaste.Invalid {
+		worker.HandleRaw(w, queue, f.seen.handle, worker.WithOwnTransaction())
+		if err := w.Run(f.ctx); posthaste.CodeOf(err) != posthaste.CodeInvalid {
 			f.Errorf("it ran, and ended with %v", err)
 		}
 	})

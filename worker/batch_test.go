@@ -68,7 +68,7 @@ func TestBatchHandlerAnswersEach(t *testing.T) {
 					}
 				}
 				return errs
-			}, worker.BatchSize(50), worker.Concurrency(1))
+			}, worker.WithBatchSize(50), worker.WithConcurrency(1))
 		})
 		f.after(2 * time.Millisecond) // the longest backoffs of two retries
 		for i, id := range ids {
@@ -114,7 +114,7 @@ func TestBatchesGatherWhileACallRuns(t *testing.T) {
 				got.note(batch)
 				<-release
 				return nil
-			}, worker.Concurrency(1))
+			}, worker.WithConcurrency(1))
 		})
 		ids := f.send(queue, 1)
 		f.now("the first call runs", func() bool { return got.calls() == 1 })
@@ -160,7 +160,7 @@ func TestBatchHandlerBreaks(t *testing.T) {
 					var options []worker.Option
 					var failures atomic.Int32
 					if around {
-						options = append(options, worker.Middleware(func(next posthaste.Handler) posthaste.Handler {
+						options = append(options, worker.WithMiddleware(func(next posthaste.Handler) posthaste.Handler {
 							return func(ctx context.Context, d posthaste.RawDelivery) error {
 								err := next(ctx, d)
 								if err != nil {
@@ -216,7 +216,7 @@ func TestBatchHandlerThatIgnoresItsContext(t *testing.T) {
 					returned.Store(true)
 				}
 				return nil
-			}, worker.Concurrency(1))
+			}, worker.WithConcurrency(1))
 		})
 		// The overrun ends after 2.1 s. The pool looks for such handlers each 500 ms.
 		f.after(2500*time.Millisecond - 1)
@@ -302,7 +302,7 @@ func TestMiddlewareAroundBatches(t *testing.T) {
 					}
 				}
 				return errs
-			}, worker.Middleware(inner))
+			}, worker.WithMiddleware(inner))
 		})
 		f.untilState(posthaste.StateDone, ids...)
 		mu.Lock()
@@ -343,7 +343,7 @@ func TestMiddlewareOfOneQueue(t *testing.T) {
 			}
 		}
 		f.run(f.memory, worker.Config{Middleware: []func(posthaste.Handler) posthaste.Handler{say("all")}}, func(w *worker.Worker) {
-			worker.HandleRaw(w, queue, f.seen.handle, worker.Middleware(say("first"), say("second")))
+			worker.HandleRaw(w, queue, f.seen.handle, worker.WithMiddleware(say("first"), say("second")))
 			worker.HandleRaw(w, "other", f.seen.handle)
 		})
 		f.nowState(posthaste.StateDone, append(f.send(queue, 1), f.send("other", 1)...)...)
@@ -441,7 +441,7 @@ func TestCodecs(t *testing.T) {
 		}
 		w := worker.New(f.memory, worker.Config{Codecs: []posthaste.Codec{nil}})
 		worker.HandleRaw(w, queue, f.seen.handle)
-		if err := w.Run(f.ctx); posthaste.CodeOf(err) != posthaste.Invalid {
+		if err := w.Run(f.ctx); posthaste.CodeOf(err) != posthaste.CodeInvalid {
 			f.Errorf("a codec that is nil: %v", err)
 		}
 	})
@@ -461,7 +461,7 @@ func TestBatchesAreTold(t *testing.T) {
 				}
 				time.Sleep(time.Millisecond)
 				return errs
-			}, worker.BatchSize(30))
+			}, worker.WithBatchSize(30))
 		})
 		f.until("all batches are told", func() bool { return f.seen.told(posthaste.EventBatch, "") >= len(sent) })
 		f.seen.mu.Lock()

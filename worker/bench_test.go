@@ -16,7 +16,7 @@ import (
 // stubEngine hands out n prepared messages and settles whatever it is given,
 // at next to no cost, so that a benchmark shows what the runtime itself costs.
 type stubEngine struct {
-	posthaste.Engine
+	posthaste.Store
 	batch   []posthaste.RawDelivery
 	left    atomic.Int64
 	settled atomic.Int64
@@ -33,7 +33,7 @@ func newStubEngine(n int) *stubEngine {
 	for i := range 4096 {
 		e.batch = append(e.batch, posthaste.RawDelivery{ID: posthaste.DeliveryID(i + 1), MessageID: posthaste.MessageID(i + 1),
 			Queue: "q", Subscription: "default", Attempt: 1, Payload: payload, Timeout: 30 * time.Second})
-		e.results = append(e.results, posthaste.SettleResult{Settled: true, Outcome: posthaste.Done})
+		e.results = append(e.results, posthaste.SettleResult{Settled: true, Outcome: posthaste.OutcomeDone})
 	}
 	return e
 }
@@ -62,10 +62,9 @@ func (e *stubEngine) Unregister(context.Context, posthaste.WorkerID) error { ret
 func (e *stubEngine) Heartbeat(context.Context, posthaste.Heartbeat) (posthaste.HeartbeatReply, error) {
 	return posthaste.HeartbeatReply{}, nil
 }
-func (e *stubEngine) Maintain(context.Context) (posthaste.MaintainReply, error) {
+func (e *stubEngine) Maintain(context.Context, posthaste.Upkeep) (posthaste.MaintainReply, error) {
 	return posthaste.MaintainReply{}, nil
 }
-func (e *stubEngine) Rescue(context.Context) (int, error) { return 0, nil }
 func (e *stubEngine) Unsettled(context.Context, posthaste.WorkerID, int64) ([]posthaste.DeliveryID, error) {
 	return nil, nil
 }

@@ -108,22 +108,22 @@ type Option func(*route)
 // Config.Concurrency, and 4 for a batch handler.
 // With 1, messages that were not retried are handled one after the other, in the order in
 // which they were claimed.
-func Concurrency(n int) Option { return func(r *route) { r.concurrency = n } }
+func WithConcurrency(n int) Option { return func(r *route) { r.concurrency = n } }
 
 // Subscription names the subscription to read.
 // The default is [posthaste.DefaultSubscription].
-func Subscription(name string) Option { return func(r *route) { r.ref.Subscription = name } }
+func WithSubscription(name string) Option { return func(r *route) { r.ref.Subscription = name } }
 
 // BatchSize is the maximum of messages that a sink or batch handler gets in one call
 // (default 100; 1 to [posthaste.MaxPlaces]). It is not allowed for handlers of single
 // messages.
-func BatchSize(n int) Option {
+func WithBatchSize(n int) Option {
 	return func(r *route) { r.batch, r.sized = int64(n), true }
 }
 
 // Middleware wraps this handler only, inside Config.Middleware, the first one outermost. It
 // is not allowed for sinks.
-func Middleware(around ...func(posthaste.Handler) posthaste.Handler) Option {
+func WithMiddleware(around ...func(posthaste.Handler) posthaste.Handler) Option {
 	return func(r *route) { r.middleware = append(r.middleware, around...) }
 }
 
@@ -131,4 +131,4 @@ func Middleware(around ...func(posthaste.Handler) posthaste.Handler) Option {
 // so that its effects and the settlement commit together. If the handler returns nil without
 // having settled the delivery, the worker acknowledges it as usual; an error fails the
 // attempt as usual.
-func Transactional() Option { return func(r *route) { r.single = true } }
+func WithOwnTransaction() Option { return func(r *route) { r.single = true } }

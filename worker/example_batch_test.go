@@ -16,7 +16,7 @@ func ExampleHandleBatch() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	engine := posthastetest.Memory()
-	must(engine.QueueCreate(ctx, "orders", posthaste.QueueOptions{}))
+	must(engine.CreateQueue(ctx, "orders", posthaste.QueueOptions{}))
 	_, err := engine.Send(ctx,
 		posthaste.Message{Queue: "orders", Payload: 1},
 		posthaste.Message{Queue: "orders", Payload: -2},
@@ -36,12 +36,12 @@ func ExampleHandleBatch() {
 			}
 		}
 		return errs
-	}, worker.BatchSize(500))
+	}, worker.WithBatchSize(500))
 	must(w.Run(ctx))
 
-	letters, _, err := engine.DeadLetters(context.Background(), posthaste.DeadLetterFilter{Queue: "orders"})
+	letters, err := engine.DeadLetters(context.Background(), posthaste.DeadLetterFilter{Queue: "orders"})
 	must(err)
-	fmt.Println(len(letters), "dead letters")
+	fmt.Println(len(letters.Items), "dead letters")
 	// Output:
 	// 3 messages
 	// 2 dead letters

@@ -16,7 +16,7 @@ func Example_errors() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	engine := posthastetest.Memory()
-	must(engine.QueueCreate(ctx, "orders", posthaste.QueueOptions{}))
+	must(engine.CreateQueue(ctx, "orders", posthaste.QueueOptions{}))
 	var messages []posthaste.Message
 	for _, item := range []string{"pen", "sofa", "ice", "eggs"} {
 		messages = append(messages, posthaste.Message{Queue: "orders", Payload: item})
@@ -38,7 +38,7 @@ func Example_errors() {
 			return posthaste.Snooze(10 * time.Minute)
 		}
 		return nil
-	}, worker.Concurrency(1)) // in order, for this example
+	}, worker.WithConcurrency(1)) // in order, for this example
 	must(w.Run(ctx))
 
 	for i, id := range ids {

@@ -23,12 +23,12 @@ func tenant(next posthaste.Handler) posthaste.Handler {
 
 type tenantKey struct{}
 
-// Middleware is what every handler would do, or every handler of one queue.
-func ExampleMiddleware() {
+// WithMiddleware is what every handler would do, or every handler of one queue.
+func ExampleWithMiddleware() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	engine := posthastetest.Memory()
-	must(engine.QueueCreate(ctx, "orders", posthaste.QueueOptions{}))
+	must(engine.CreateQueue(ctx, "orders", posthaste.QueueOptions{}))
 	_, err := engine.Send(ctx, posthaste.Message{Queue: "orders", Headers: map[string]string{"tenant": "Ada"}})
 	must(err)
 
@@ -46,7 +46,7 @@ func ExampleMiddleware() {
 		defer stop()
 		fmt.Println("an order of", ctx.Value(tenantKey{}))
 		return nil
-	}, worker.Middleware(around("for orders"), tenant))
+	}, worker.WithMiddleware(around("for orders"), tenant))
 	must(w.Run(ctx))
 	// Output:
 	// before, for all queues

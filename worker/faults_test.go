@@ -36,7 +36,7 @@ func TestAnswersThatGetLost(t *testing.T) {
 		if n := f.seen.told(posthaste.EventDuplicate, ""); n != 0 {
 			f.Errorf("%d duplicates were told", n)
 		}
-		if n := f.seen.told(posthaste.EventSettled, posthaste.Done); n != len(ids) {
+		if n := f.seen.told(posthaste.EventSettled, posthaste.OutcomeDone); n != len(ids) {
 			f.Errorf("%d successes were told, want %d", n, len(ids))
 		}
 		if f.seen.told(posthaste.EventError, "") == 0 {
@@ -272,12 +272,12 @@ func TestRescuesWhenALeaseEnds(t *testing.T) {
 
 // blind answers heartbeats after the first as a store that could not look.
 type blind struct {
-	posthaste.Engine
+	posthaste.Store
 	beats atomic.Int32
 }
 
 func (e *blind) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posthaste.HeartbeatReply, error) {
-	reply, err := e.Engine.Heartbeat(ctx, beat)
+	reply, err := e.Store.Heartbeat(ctx, beat)
 	if err == nil && e.beats.Add(1) > 1 {
 		reply = posthaste.HeartbeatReply{Blind: true}
 	}
@@ -294,7 +294,7 @@ func TestBlindHeartbeatsForgetNothing(t *testing.T) {
 		_, err = f.memory.Claim(f.ctx, posthaste.ClaimRequest{Worker: gone, Number: 1, QueueRef: posthaste.QueueRef{Queue: queue}, Max: 3})
 		f.must(err)
 		f.schedule("every 2 seconds")
-		e := &blind{Engine: f.memory}
+		e := &blind{Store: f.memory}
 		f.run(e, worker.Config{Lease: 10 * time.Minute, Heartbeat: 100 * time.Millisecond}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
 		f.after(2*time.Second - 1)
 		if n := f.seen.told(posthaste.EventTicked, ""); n != 0 {
@@ -331,7 +331,7 @@ func TestLateHeartbeatStartsNothing(t *testing.T) {
 				started.Add(1)
 				<-step
 				return nil
-			}, worker.Concurrency(1))
+			}, worker.WithConcurrency(1))
 		})
 		f.now("one runs", func() bool { return started.Load() == 1 })
 		cut.Store(true)
@@ -417,12 +417,12 @@ func (f *fixture) sendSuspect() []posthaste.MessageID {
 // claimedAlone answers a claim of a message that has to run alone when the worker gives
 // up waiting for it.
 type claimedAlone struct {
-	posthaste.Engine
+	posthaste.Store
 	claimed chan struct{}
 }
 
 func (e *claimedAlone) Claim(ctx context.Context, r posthaste.ClaimRequest) (posthaste.ClaimReply, error) {
-	reply, err := e.Engine.Claim(ctx, r)
+	reply, err := e.Store.Claim(ctx, r)
 	if err == nil && len(reply.Deliveries) > 0 && reply.Deliveries[0].Alone {
 		close(e.claimed)
 		<-ctx.Done()

@@ -113,7 +113,7 @@ func (f *fetcher) drained(found claimed) bool {
 
 // recover waits after a claim that failed.
 func (f *fetcher) recover(ctx context.Context, err error) {
-	if posthaste.CodeOf(err) == posthaste.WorkerLost {
+	if posthaste.CodeOf(err) == posthaste.CodeWorkerLost {
 		// The next claim waits for a new registration, after the heartbeat has ended this one.
 		pause(ctx, 20*time.Millisecond)
 		return
@@ -260,14 +260,14 @@ func (f *fetcher) claim(ctx, calls context.Context, limit int, idle bool) (claim
 			found := f.keep(req, reply)
 			found.paused = paused
 			return found, nil
-		case posthaste.CodeOf(err) == posthaste.WorkerLost:
+		case posthaste.CodeOf(err) == posthaste.CodeWorkerLost:
 			f.held.finish(req.Number, nil)
 			f.heart.lost(worker)
 			return claimed{}, err
 		case !uncertain(err):
 			f.held.finish(req.Number, nil)
 			var refused *posthaste.Error
-			if errors.As(err, &refused) && refused.Code == posthaste.Invalid && refused.Field == "number" {
+			if errors.As(err, &refused) && refused.Code == posthaste.CodeInvalid && refused.Field == "number" {
 				// The store has already closed a higher number, of another fetcher. This
 				// claim got nothing, and a new number is enough.
 				req.Number = f.held.begin()
@@ -285,9 +285,9 @@ func (f *fetcher) claim(ctx, calls context.Context, limit int, idle bool) (claim
 // logLost logs that the attempt before this one was lost. The worker that had it may have
 // been killed before it could log anything.
 func (f *fetcher) logLost(d *posthaste.RawDelivery) {
-	if n := len(d.Story); n > 0 && d.Story[n-1].Outcome == posthaste.Lost {
+	if n := len(d.Story); n > 0 && d.Story[n-1].Outcome == posthaste.OutcomeLost {
 		f.report.log.Warn("the previous attempt was lost with the worker that had it", slog.String("queue", f.route.ref.Queue), slog.Any("message", d.MessageID),
-			slog.Any("delivery", d.ID), slog.Int("attempt", d.Attempt), slog.String("outcome", string(posthaste.Lost)), slog.String("holder", d.Story[n-1].Worker),
+			slog.Any("delivery", d.ID), slog.Int("attempt", d.Attempt), slog.String("outcome", string(posthaste.OutcomeLost)), slog.String("holder", d.Story[n-1].Worker),
 			slog.String("error", d.Story[n-1].Error))
 	}
 }

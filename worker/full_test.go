@@ -13,7 +13,7 @@ import (
 // places is an engine whose queue hands out so many at once, and tells nobody of a place
 // that becomes free.
 type places struct {
-	posthaste.Engine
+	posthaste.Store
 	most int
 
 	mu   sync.Mutex
@@ -27,14 +27,14 @@ func (p *places) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 		return posthaste.ClaimReply{NextDue: time.Hour, Limits: true, AtLimit: true, FreedBySettle: true}, nil
 	}
 	req.Max = min(req.Max, p.most-p.used)
-	reply, err := p.Engine.Claim(ctx, req)
+	reply, err := p.Store.Claim(ctx, req)
 	p.used += len(reply.Deliveries)
 	reply.Limits = true
 	return reply, err
 }
 
 func (p *places) Settle(ctx context.Context, settlements []posthaste.Settlement) ([]posthaste.SettleResult, error) {
-	results, err := p.Engine.Settle(ctx, settlements)
+	results, err := p.Store.Settle(ctx, settlements)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.used -= len(results)
@@ -47,7 +47,7 @@ func TestOwnSettleWakesAtALimit(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
 		const messages, most, takes = 60, 3, 10 * time.Millisecond
 		ids := f.send(queue, messages)
-		f.run(&places{Engine: f.memory, most: most}, worker.Config{Concurrency: 20}, func(w *worker.Worker) {
+		f.run(&places{Store: f.memory, most: most}, worker.Config{Concurrency: 20}, func(w *worker.Worker) {
 			worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
 				time.Sleep(takes)
 				return f.seen.handle(ctx, d)

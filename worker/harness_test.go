@@ -39,7 +39,7 @@ func inBubble(t *testing.T, o posthaste.QueueOptions, test func(f *fixture)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := memory.Open()
-		f := &fixture{T: t, memory: m, faults: &faults{Engine: m}, seen: &recorder{}, ctx: t.Context(), began: time.Now()}
+		f := &fixture{T: t, memory: m, faults: &faults{Store: m}, seen: &recorder{}, ctx: t.Context(), began: time.Now()}
 		f.create(queue, o)
 		test(f)
 	})
@@ -54,7 +54,7 @@ func (f *fixture) must(err error) {
 
 func (f *fixture) create(name string, o posthaste.QueueOptions) {
 	f.Helper()
-	f.must(f.memory.QueueCreate(f.ctx, name, o))
+	f.must(f.memory.CreateQueue(f.ctx, name, o))
 }
 
 func (f *fixture) send(name string, n int) []posthaste.MessageID {
@@ -77,7 +77,7 @@ type life struct {
 }
 
 // run starts a worker and stops it with the test.
-func (f *fixture) run(engine posthaste.Engine, c worker.Config, register func(w *worker.Worker)) *life {
+func (f *fixture) run(engine posthaste.Store, c worker.Config, register func(w *worker.Worker)) *life {
 	f.Helper()
 	if c.Logger == nil {
 		c.Logger = slog.New(f.seen)
@@ -258,15 +258,15 @@ func (r *recorder) logged(key string) (value string) {
 
 // faults is an engine whose calls fail before or after they had their effect.
 type faults struct {
-	posthaste.Engine
+	posthaste.Store
 	mu     sync.Mutex
 	before func(call string) error
 	after  func(call string) error
 }
 
 var (
-	errAway = &posthaste.Error{Code: posthaste.Unavailable, Message: "the store is away"}
-	errLost = &posthaste.Error{Code: posthaste.OutcomeUnsure, Message: "the answer was lost"}
+	errAway = &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "the store is away"}
+	errLost = &posthaste.Error{Code: posthaste.CodeOutcomeUnknown, Message: "the answer was lost"}
 )
 
 func (f *faults) set(before, after func(call string) error) {
@@ -293,7 +293,7 @@ func (f *faults) around(ctx context.Context, call string, do func() error) error
 
 func (f *faults) Claim(ctx context.Context, req posthaste.ClaimRequest) (reply posthaste.ClaimReply, err error) {
 	err = f.around(ctx, "claim", func() (err error) {
-		reply, err = f.Engine.Claim(ctx, req)
+		reply, err = f.Store.Claim(ctx, req)
 		return err
 	})
 	if errors.Is(err, errSwallow) {
@@ -310,7 +310,7 @@ var errSwallow = errors.New("swallow the answer")
 
 func (f *faults) Settle(ctx context.Context, s []posthaste.Settlement) (results []posthaste.SettleResult, err error) {
 	err = f.around(ctx, "settle", func() (err error) {
-		results, err = f.Engine.Settle(ctx, s)
+		results, err = f.Store.Settle(ctx, s)
 		return err
 	})
 	return results, err
@@ -318,7 +318,7 @@ func (f *faults) Settle(ctx context.Context, s []posthaste.Settlement) (results 
 
 func (f *faults) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (reply posthaste.HeartbeatReply, err error) {
 	err = f.around(ctx, "heartbeat", func() (err error) {
-		reply, err = f.Engine.Heartbeat(ctx, beat)
+		reply, err = f.Store.Heartbeat(ctx, beat)
 		return err
 	})
 	return reply, err
@@ -326,7 +326,7 @@ func (f *faults) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (reply
 
 func (f *faults) Register(ctx context.Context, info posthaste.WorkerInfo) (id posthaste.WorkerID, err error) {
 	err = f.around(ctx, "register", func() (err error) {
-		id, err = f.Engine.Register(ctx, info)
+		id, err = f.Store.Register(ctx, info)
 		return err
 	})
 	return id, err
@@ -334,20 +334,23 @@ func (f *faults) Register(ctx context.Context, info posthaste.WorkerInfo) (id po
 
 func (f *faults) Unsettled(ctx context.Context, w posthaste.WorkerID, upTo int64) (ids []posthaste.DeliveryID, err error) {
 	err = f.around(ctx, "unsettled", func() (err error) {
-		ids, err = f.Engine.Unsettled(ctx, w, upTo)
+		ids, err = f.Store.Unsettled(ctx, w, upTo)
 		return err
 	})
 	return ids, err
 }
 
-func (f *faults) Rescue(ctx context.Context) (n int, err error) {
+func (f *faults) Maintain(ctx context.Context, what posthaste.Upkeep) (reply posthaste.MaintainReply, err error) {
+	if what != posthaste.UpkeepRescue {
+		return f.Store.Maintain(ctx, what)
+	}
 	err = f.around(ctx, "rescue", func() (err error) {
-		n, err = f.Engine.Rescue(ctx)
+		reply, err = f.Store.Maintain(ctx, what)
 		return err
 	})
-	return n, err
+	return reply, err
 }
 
 func (f *faults) Unregister(ctx context.Context, w posthaste.WorkerID) error {
-	return f.around(ctx, "unregister", func() error { return f.Engine.Unregister(ctx, w) })
+	return f.around(ctx, "unregister", func() error { return f.Store.Unregister(ctx, w) })
 }

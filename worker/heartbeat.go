@@ -85,7 +85,7 @@ func (h *heartbeat) try(ctx context.Context) bool {
 	})
 	answered := time.Now()
 	switch {
-	case posthaste.CodeOf(err) == posthaste.WorkerLost:
+	case posthaste.CodeOf(err) == posthaste.CodeWorkerLost:
 		h.renew(ctx, worker)
 	case err != nil:
 		h.reconcile.poke()

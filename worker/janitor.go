@@ -35,7 +35,7 @@ func (j *janitor) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		var reply posthaste.MaintainReply
 		err := bounded(ctx, maintainTimeout, func(ctx context.Context) (err error) {
-			reply, err = j.engine.Maintain(ctx)
+			reply, err = j.engine.Maintain(ctx, posthaste.UpkeepSpace)
 			return err
 		})
 		if err != nil {

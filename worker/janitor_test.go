@@ -12,11 +12,14 @@ import (
 // clocked is a store of which the first of three rounds of upkeep finds that
 // its clock was set back, and hands out anew what was lost.
 type clocked struct {
-	posthaste.Engine
+	posthaste.Store
 	rounds atomic.Int32
 }
 
-func (c *clocked) Maintain(context.Context) (posthaste.MaintainReply, error) {
+func (c *clocked) Maintain(ctx context.Context, what posthaste.Upkeep) (posthaste.MaintainReply, error) {
+	if what != posthaste.UpkeepSpace {
+		return c.Store.Maintain(ctx, what)
+	}
 	n := c.rounds.Add(1)
 	return posthaste.MaintainReply{More: n < 3, ClockSetBack: n == 1, Rescued: map[int32]int{1: 2}[n]}, nil
 }
@@ -25,7 +28,7 @@ func (c *clocked) Maintain(context.Context) (posthaste.MaintainReply, error) {
 // rescued before the rescuer came to it.
 func TestUpkeepTellsWhatItFinds(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
-		c := &clocked{Engine: f.memory}
+		c := &clocked{Store: f.memory}
 		f.run(c, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
 		f.now("upkeep went three rounds", func() bool { return c.rounds.Load() == 3 })
 		if n := f.seen.told(posthaste.EventClock, ""); n != 1 {

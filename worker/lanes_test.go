@@ -15,7 +15,7 @@ import (
 // laned hands out one message per claim, as a store whose lanes hold one each, and its
 // doorbell polls: it pauses before each look.
 type laned struct {
-	posthaste.Engine
+	posthaste.Store
 	ordered bool
 	claims  atomic.Int64
 }
@@ -25,7 +25,7 @@ const pollPause = 5 * time.Millisecond
 func (e *laned) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthaste.ClaimReply, error) {
 	e.claims.Add(1)
 	req.Max = 1
-	reply, err := e.Engine.Claim(ctx, req)
+	reply, err := e.Store.Claim(ctx, req)
 	reply.InOrder = e.ordered
 	return reply, err
 }
@@ -65,7 +65,7 @@ func TestNoPauseBetweenLanes(t *testing.T) {
 	}{{messages, false, 1}, {messages, true, 1}, {1, false, messages}} {
 		t.Run(fmt.Sprintf("%d lanes, ordered %v", c.lanes, c.ordered), func(t *testing.T) {
 			inBubble(t, posthaste.QueueOptions{Lanes: c.lanes}, func(f *fixture) {
-				engine := &laned{Engine: f.memory, ordered: c.ordered}
+				engine := &laned{Store: f.memory, ordered: c.ordered}
 				f.run(engine, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
 				for round := range 3 {
 					f.after(time.Second)

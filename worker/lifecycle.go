@@ -60,7 +60,7 @@ func (b *backoff) failed(ctx context.Context, err error) bool {
 		return false
 	}
 	b.report.tell(posthaste.Event{Kind: posthaste.EventError, Task: b.task, Err: err})
-	wait := min(50*time.Millisecond<<min(b.tries, 10), 2*time.Second)
+	wait := min(50*time.Millisecond<<min(b.tries, 10), time.Second)
 	wait = wait/2 + rand.N(wait)
 	b.tries++
 	if time.Since(b.logged) > 30*time.Second {
@@ -95,19 +95,19 @@ func pause(ctx context.Context, d time.Duration) bool {
 // succeed when it is retried.
 func uncertain(err error) bool {
 	switch posthaste.CodeOf(err) {
-	case "", posthaste.OutcomeUnsure, posthaste.Unavailable, posthaste.ReadOnly:
+	case "", posthaste.CodeOutcomeUnknown, posthaste.CodeUnavailable, posthaste.CodeReadOnly:
 		return true
 	}
 	return false
 }
 
 // hopeless reports whether retrying cannot help, so that a worker that meets err at its
-// start returns it. posthaste.Refused is not among these codes: it means that the database
+// start returns it. posthaste.CodeRefused is not among these codes: it means that the database
 // is a copy, and the worker waits until an operator has decided about it.
 func hopeless(err error) bool {
 	switch posthaste.CodeOf(err) {
-	case posthaste.Invalid, posthaste.NotFound, posthaste.Unsupported, posthaste.SchemaOld, posthaste.SchemaNew,
-		posthaste.Denied:
+	case posthaste.CodeInvalid, posthaste.CodeNotFound, posthaste.CodeUnsupported, posthaste.CodeSchemaOld, posthaste.CodeSchemaNew,
+		posthaste.CodeDenied:
 		return true
 	}
 	return false

@@ -17,7 +17,7 @@ import (
 // inOrder is an engine whose queue is ordered as far as a worker can tell. Its first
 // Settle waits, so that more gathers than the next can take at once.
 type inOrder struct {
-	posthaste.Engine
+	posthaste.Store
 	waits chan struct{}
 
 	mu      sync.Mutex
@@ -27,7 +27,7 @@ type inOrder struct {
 }
 
 func (e *inOrder) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthaste.ClaimReply, error) {
-	reply, err := e.Engine.Claim(ctx, req)
+	reply, err := e.Store.Claim(ctx, req)
 	reply.InOrder = true
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -42,7 +42,7 @@ func (e *inOrder) Settle(ctx context.Context, s []posthaste.Settlement) ([]posth
 	case <-e.waits:
 	case <-ctx.Done():
 	}
-	results, err := e.Engine.Settle(ctx, s)
+	results, err := e.Store.Settle(ctx, s)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.calls++
@@ -97,7 +97,7 @@ func (saying) Close() error { return nil }
 func settledInOrder(t *testing.T, register func(w *worker.Worker, handled *atomic.Int64)) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
 		const keys, each = 100, 90
-		e := &inOrder{Engine: f.memory, waits: make(chan struct{}), claimed: map[string][]posthaste.DeliveryID{}, settled: map[posthaste.DeliveryID]int{}}
+		e := &inOrder{Store: f.memory, waits: make(chan struct{}), claimed: map[string][]posthaste.DeliveryID{}, settled: map[posthaste.DeliveryID]int{}}
 		messages := make([]posthaste.Message, keys*each)
 		for i := range messages {
 			messages[i] = posthaste.Message{Queue: queue, Payload: i, Key: strconv.Itoa(i % keys)}
@@ -134,7 +134,7 @@ func settledInOrder(t *testing.T, register func(w *worker.Worker, handled *atomi
 func TestGivenUpWhileItReturns(t *testing.T) {
 	const n = 2000
 	inBubble(t, posthaste.QueueOptions{Timeout: time.Millisecond, MaxAttempts: 1}, func(f *fixture) {
-		e := &inOrder{Engine: f.memory, waits: make(chan struct{}), claimed: map[string][]posthaste.DeliveryID{}, settled: map[posthaste.DeliveryID]int{}}
+		e := &inOrder{Store: f.memory, waits: make(chan struct{}), claimed: map[string][]posthaste.DeliveryID{}, settled: map[posthaste.DeliveryID]int{}}
 		close(e.waits)
 		f.run(e, worker.Config{Overrun: time.Millisecond, Tracing: freeing{}}, func(w *worker.Worker) {
 			worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
@@ -142,7 +142,7 @@ func TestGivenUpWhileItReturns(t *testing.T) {
 					<-ctx.Value(freed{}).(free).given
 				}
 				return nil
-			}, worker.Concurrency(100))
+			}, worker.WithConcurrency(100))
 		})
 		for i := range n {
 			kind := ""

@@ -38,7 +38,7 @@ func TestKeyStaysClosedUntilWhatCameEarlyIsHandedBack(t *testing.T) {
 		t.Fatalf("%d and %d were released, want both: the second would run before the first", len(early), len(next))
 	}
 	for _, o := range append(early, next...) {
-		if o.Outcome != posthaste.Released || o.key != "k" || !o.closes {
+		if o.Outcome != posthaste.OutcomeReleased || o.key != "k" || !o.closes {
 			t.Errorf("released as %+v", o)
 		}
 		h.restart(o.seg, o.key) // the store knows
@@ -82,7 +82,7 @@ func TestKeyStaysClosedUntilThoseBehindAreHandedBack(t *testing.T) {
 		t.Fatal("a message that was sent after those that are released runs before them")
 	}
 	for _, o := range append(behind, early...) {
-		if o.Outcome != posthaste.Released || o.key != "k" || !o.closes {
+		if o.Outcome != posthaste.OutcomeReleased || o.key != "k" || !o.closes {
 			t.Errorf("released as %+v", o)
 		}
 		h.restart(o.seg, o.key)

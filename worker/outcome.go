@@ -80,25 +80,25 @@ func judge(d *posthaste.RawDelivery, seg *segment, err error, took time.Duration
 	o := outcome{seg: seg, message: d.MessageID, attempt: d.Attempt, once: d.AtMostOnce}
 	o.Delivery, o.Duration = d.ID, took
 	if err == nil {
-		o.Outcome = posthaste.Done
+		o.Outcome = posthaste.OutcomeDone
 		return o
 	}
 	if err == errNotStarted { //nolint:errorlint // it is never wrapped
-		o.Outcome = posthaste.Released
+		o.Outcome = posthaste.OutcomeReleased
 		return o
 	}
 	o.cause = err
 	if after, ok := posthaste.SnoozeDelay(err); ok && !posthaste.IsPermanent(err) {
-		o.Outcome, o.RetryAfter = posthaste.Released, after
+		o.Outcome, o.RetryAfter = posthaste.OutcomeReleased, after
 		return o
 	}
-	o.Outcome = posthaste.Retried
+	o.Outcome = posthaste.OutcomeRetried
 	o.Error = errorText(err)
 	if d.Timeout > 0 && took >= d.Timeout && errors.Is(err, context.DeadlineExceeded) {
 		o.Error = posthaste.ErrorText(fmt.Sprintf("timed out after %s: %s", d.Timeout, o.Error))
 	}
 	if posthaste.IsPermanent(err) {
-		o.Outcome = posthaste.Dead
+		o.Outcome = posthaste.OutcomeDead
 	} else if after, ok := posthaste.RetryDelay(err); ok {
 		o.RetryAfter = max(after, time.Millisecond)
 	}
@@ -108,7 +108,7 @@ func judge(d *posthaste.RawDelivery, seg *segment, err error, took time.Duration
 // released returns the outcome that hands back a message that has not started.
 func released(seg *segment, d *posthaste.RawDelivery) outcome {
 	o := outcome{seg: seg, message: d.MessageID, attempt: d.Attempt}
-	o.Delivery, o.Outcome = d.ID, posthaste.Released
+	o.Delivery, o.Outcome = d.ID, posthaste.OutcomeReleased
 	return o
 }
 

@@ -54,10 +54,10 @@ func (rt *runtime) checkQueues(ctx context.Context) error {
 		}
 		for ref := range missing {
 			if there[ref.Queue] {
-				return &posthaste.Error{Code: posthaste.NotFound, Field: "subscription",
+				return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "subscription",
 					Message: fmt.Sprintf("queue %q has no subscription %q", ref.Queue, ref.Subscription), Hint: "create it before you start its worker"}
 			}
-			return &posthaste.Error{Code: posthaste.NotFound, Field: "queue",
+			return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue",
 				Message: fmt.Sprintf("queue %q not found", ref.Queue), Hint: "create it before you start its worker"}
 		}
 		return nil
@@ -72,7 +72,7 @@ func (rt *runtime) learnOptions(info posthaste.QueueInfo) error {
 		}
 		once := info.Options.Mode == posthaste.AtMostOnce
 		if once && r.single {
-			return &posthaste.Error{Code: posthaste.Invalid, Field: "mode",
+			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "mode",
 				Message: fmt.Sprintf("queue %q is at-most-once and cannot have a handler with the option Transactional", info.Name),
 				Hint:    "register the handler without Transactional: a claim already settles messages of an at-most-once queue"}
 		}

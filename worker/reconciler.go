@@ -54,7 +54,7 @@ func (r *reconciler) run(ctx context.Context) {
 			continue
 		}
 		err := r.compare(ctx, worker, upTo, known)
-		if posthaste.CodeOf(err) == posthaste.WorkerLost {
+		if posthaste.CodeOf(err) == posthaste.CodeWorkerLost {
 			continue // the registration holds nothing any more; the heartbeat registers again
 		}
 		if err != nil {
@@ -80,7 +80,7 @@ func (r *reconciler) compare(ctx context.Context, worker posthaste.WorkerID, upT
 		var release []posthaste.Settlement
 		for _, id := range ids {
 			if _, ok := known[id]; !ok {
-				release = append(release, posthaste.Settlement{Delivery: id, Outcome: posthaste.Released})
+				release = append(release, posthaste.Settlement{Delivery: id, Outcome: posthaste.OutcomeReleased})
 			}
 		}
 		if len(release) == 0 {

@@ -32,9 +32,9 @@ func newRescuer(engine posthaste.Engine, report *reporter) *rescuer {
 
 func (r *rescuer) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		var lost int
+		var reply posthaste.MaintainReply
 		err := bounded(ctx, rescueTimeout, func(ctx context.Context) (err error) {
-			lost, err = r.engine.Rescue(ctx)
+			reply, err = r.engine.Maintain(ctx, posthaste.UpkeepRescue)
 			return err
 		})
 		if err != nil {
@@ -42,8 +42,8 @@ func (r *rescuer) run(ctx context.Context) {
 			continue
 		}
 		r.retry.worked()
-		r.report.rescued(lost)
-		if lost > 0 {
+		r.report.rescued(reply.Rescued)
+		if reply.Rescued > 0 {
 			continue // there may be more
 		}
 		r.due.wait(ctx)

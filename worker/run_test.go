@@ -90,7 +90,7 @@ func TestErrorTexts(t *testing.T) {
 			t.Errorf("error %q became %q", err, text)
 		}
 	}
-	if o := judge(d, nil, posthaste.RetryAfter(errors.New("x"), 0), 0); o.RetryAfter <= 0 || o.Outcome != posthaste.Retried {
+	if o := judge(d, nil, posthaste.RetryAfter(errors.New("x"), 0), 0); o.RetryAfter <= 0 || o.Outcome != posthaste.OutcomeRetried {
 		t.Errorf("retry at once became %+v", o)
 	}
 	if o := judge(d, nil, context.DeadlineExceeded, 2*time.Second); !strings.Contains(o.Error, "timed out after 1s") {

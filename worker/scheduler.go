@@ -41,9 +41,9 @@ func (s *scheduler) next(from time.Time, in time.Duration) {
 func (s *scheduler) run(ctx context.Context) {
 	wait := firstTickWait
 	for s.tick.wait(ctx) {
-		var reply posthaste.TickReply
+		var reply posthaste.MaintainReply
 		err := bounded(ctx, tickTimeout, func(ctx context.Context) (err error) {
-			reply, err = s.engine.Tick(ctx)
+			reply, err = s.engine.Maintain(ctx, posthaste.UpkeepTicks)
 			return err
 		})
 		if err != nil {
@@ -52,9 +52,9 @@ func (s *scheduler) run(ctx context.Context) {
 			continue
 		}
 		s.retry.worked()
-		if reply.Sent+reply.Missed > 0 {
-			s.report.tell(posthaste.Event{Kind: posthaste.EventTicked, Count: reply.Sent, Missed: reply.Missed})
-			s.report.log.Debug("schedules ticked", slog.Int("sent", reply.Sent), slog.Int("missed", reply.Missed))
+		if reply.TicksSent+reply.TicksMissed > 0 {
+			s.report.tell(posthaste.Event{Kind: posthaste.EventTicked, Count: reply.TicksSent, Missed: reply.TicksMissed})
+			s.report.log.Debug("schedules ticked", slog.Int("sent", reply.TicksSent), slog.Int("missed", reply.TicksMissed))
 			wait = firstTickWait
 		} else if reply.TickIn > 0 && reply.TickIn < firstTickWait {
 			reply.TickIn = wait

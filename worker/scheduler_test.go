@@ -14,14 +14,17 @@ import (
 // ticked is an engine whose calls of Tick are watched, and answered by answer
 // where that is set.
 type ticked struct {
-	posthaste.Engine
+	posthaste.Store
 	mu     sync.Mutex
 	at     []time.Time
 	beats  int
-	answer func(call int) (posthaste.TickReply, error, bool)
+	answer func(call int) (posthaste.MaintainReply, error, bool)
 }
 
-func (e *ticked) Tick(ctx context.Context) (posthaste.TickReply, error) {
+func (e *ticked) Maintain(ctx context.Context, what posthaste.Upkeep) (posthaste.MaintainReply, error) {
+	if what != posthaste.UpkeepTicks {
+		return e.Store.Maintain(ctx, what)
+	}
 	e.mu.Lock()
 	e.at = append(e.at, time.Now())
 	call := len(e.at)
@@ -31,11 +34,11 @@ func (e *ticked) Tick(ctx context.Context) (posthaste.TickReply, error) {
 			return reply, err
 		}
 	}
-	return e.Engine.Tick(ctx)
+	return e.Store.Maintain(ctx, posthaste.UpkeepTicks)
 }
 
 func (e *ticked) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posthaste.HeartbeatReply, error) {
-	reply, err := e.Engine.Heartbeat(ctx, beat)
+	reply, err := e.Store.Heartbeat(ctx, beat)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.beats++
@@ -50,7 +53,7 @@ func (e *ticked) calls() (ticks []time.Time, beats int) {
 
 func (f *fixture) schedule(spec string) {
 	f.Helper()
-	_, err := f.memory.SchedulePut(f.ctx, posthaste.Schedule{Name: "s", Spec: spec, CatchUp: posthaste.CatchUpEach, Message: posthaste.Message{Queue: queue, Payload: 1}})
+	_, err := f.memory.PutSchedule(f.ctx, posthaste.Schedule{Name: "s", Spec: spec, CatchUp: posthaste.CatchUpEach, Message: posthaste.Message{Queue: queue, Payload: 1}})
 	f.must(err)
 }
 
@@ -58,7 +61,7 @@ func (f *fixture) schedule(spec string) {
 // nothing while there is none.
 func TestWorkerWakesForTicks(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
-		e := &ticked{Engine: f.memory}
+		e := &ticked{Store: f.memory}
 		// No heartbeat is sent at the time of a tick.
 		f.run(e, worker.Config{Heartbeat: 70 * time.Millisecond}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
 		f.after(500 * time.Millisecond)
@@ -84,7 +87,9 @@ func TestWorkerWakesForTicks(t *testing.T) {
 // A tick that fails is tried again.
 func TestTickThatFailsIsTriedAgain(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
-		e := &ticked{Engine: f.memory, answer: func(call int) (posthaste.TickReply, error, bool) { return posthaste.TickReply{}, errAway, call <= 2 }}
+		e := &ticked{Store: f.memory, answer: func(call int) (posthaste.MaintainReply, error, bool) {
+			return posthaste.MaintainReply{}, errAway, call <= 2
+		}}
 		f.schedule("every 1 second")
 		f.run(e, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
 		f.after(time.Second)
@@ -102,8 +107,8 @@ func TestTickThatFailsIsTriedAgain(t *testing.T) {
 // A tick that somebody else has just now is asked for in growing intervals.
 func TestTickOfSomebodyElseIsNotAskedForAllTheTime(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
-		e := &ticked{Engine: f.memory, answer: func(call int) (posthaste.TickReply, error, bool) {
-			return posthaste.TickReply{TickIn: 1}, nil, call <= 6
+		e := &ticked{Store: f.memory, answer: func(call int) (posthaste.MaintainReply, error, bool) {
+			return posthaste.MaintainReply{TickIn: 1}, nil, call <= 6
 		}}
 		f.schedule("every 1 second")
 		f.run(e, worker.Config{Heartbeat: 30 * time.Second, Lease: 2 * time.Minute}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })

@@ -8,7 +8,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-var errStopped = &posthaste.Error{Code: posthaste.Unavailable, Message: "the worker is stopping"}
+var errStopped = &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "the worker is stopping"}
 
 // shutdown stops all parts in the order that [Worker.Run] promises.
 func (rt *runtime) shutdown(ctx context.Context) {
@@ -97,7 +97,7 @@ func (rt *runtime) reportUnstarted() {
 		rt.report.log.Error("stopped before messages of an at-most-once queue could start: they are lost",
 			slog.String("queue", r.ref.Queue), slog.Int("deliveries", len(items)), slog.Any("first", items[0].MessageID))
 		rt.report.tell(posthaste.Event{Kind: posthaste.EventSettled, Queue: r.ref.Queue, Subscription: r.ref.Subscription,
-			Outcome: posthaste.Lost, Count: len(items)})
+			Outcome: posthaste.OutcomeLost, Count: len(items)})
 	}
 }
 
@@ -118,7 +118,7 @@ func (rt *runtime) leave(ctx context.Context) {
 	if left > 0 {
 		// The heartbeat of another worker would lead to a rescue, but later.
 		err = bounded(ctx, callTimeout/2, func(ctx context.Context) error {
-			_, err := rt.engine.Rescue(ctx)
+			_, err := rt.engine.Maintain(ctx, posthaste.UpkeepRescue)
 			return err
 		})
 		if err != nil {

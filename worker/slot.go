@@ -164,7 +164,7 @@ func (p *pool) putPart(s *slot, r *run, from part, n int, took time.Duration, re
 			o.trace = r.traces[n]
 		}
 		n++
-		if o.cause != nil && stopped && o.Outcome != posthaste.Released && !o.once {
+		if o.cause != nil && stopped && o.Outcome != posthaste.OutcomeReleased && !o.once {
 			continue // interrupted, not failed: it is redelivered to another worker
 		}
 		o.Receipt, o.Terms = answer.Receipt, answer.Terms
@@ -188,7 +188,7 @@ func (p *pool) putPart(s *slot, r *run, from part, n int, took time.Duration, re
 // putInOrder puts the outcome of a message of an ordered key, for advance.
 func (p *pool) putInOrder(s *slot, o *outcome, key string) {
 	o.key = key
-	if o.Outcome == posthaste.Done {
+	if o.Outcome == posthaste.OutcomeDone {
 		s.ends = append(s.ends, end{o.seg, key})
 	} else {
 		// Before o is on record, because the answer to that opens the key again.

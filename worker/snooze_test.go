@@ -64,7 +64,7 @@ func TestSnooze(t *testing.T) {
 				if comes[ids[2]] != 5 {
 					f.Errorf("it came %d times, want 5", comes[ids[2]])
 				}
-				if n := f.seen.told(posthaste.EventSettled, posthaste.Retried); n != 0 {
+				if n := f.seen.told(posthaste.EventSettled, posthaste.OutcomeRetried); n != 0 {
 					f.Errorf("%d failures were told", n)
 				}
 			})

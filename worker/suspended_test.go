@@ -33,7 +33,7 @@ func TestLostWorkerComparesWithoutTrouble(t *testing.T) {
 			switch {
 			case call == "unsettled":
 				compared.Add(1)
-				return &posthaste.Error{Code: posthaste.WorkerLost, Message: "lost"}
+				return &posthaste.Error{Code: posthaste.CodeWorkerLost, Message: "lost"}
 			case call == "claim" && claims.Add(1) == 2:
 				return errAway // so that it compares
 			}
@@ -70,12 +70,12 @@ func suspended(f *fixture, noticed, batch bool) {
 	l := f.run(f.faults, worker.Config{Lease: lease}, func(w *worker.Worker) {
 		worker.SetWall(w, func(t time.Time) int64 { return t.UnixNano() + asleep.Load() })
 		if !batch {
-			worker.HandleRaw(w, queue, handle, worker.Concurrency(1))
+			worker.HandleRaw(w, queue, handle, worker.WithConcurrency(1))
 			return
 		}
 		worker.HandleBatch(w, queue, func(ctx context.Context, batch []posthaste.Delivery[int]) []error {
 			return []error{handle(ctx, batch[0].RawDelivery)}
-		}, worker.Concurrency(1), worker.BatchSize(1))
+		}, worker.WithConcurrency(1), worker.WithBatchSize(1))
 	})
 	f.now("one runs", func() bool { return started.Load() == 1 })
 	step <- struct{}{}
@@ -91,7 +91,7 @@ func suspended(f *fixture, noticed, batch bool) {
 		workers, err := f.memory.Workers(f.ctx)
 		f.must(err)
 		f.must(f.memory.Unregister(f.ctx, workers[0].ID))
-		_, err = f.memory.Rescue(f.ctx)
+		_, err = f.memory.Maintain(f.ctx, posthaste.UpkeepRescue)
 		f.must(err)
 	}
 	cut.Store(false)

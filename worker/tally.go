@@ -30,7 +30,7 @@ type tallyGroup struct {
 // settled notes one settled outcome. It reports all but plain successes at once.
 func (t *tally) settled(o *outcome, became posthaste.Outcome) {
 	log := t.report.log
-	if o.Outcome == posthaste.Done {
+	if o.Outcome == posthaste.OutcomeDone {
 		if t.report.debug {
 			log.Debug("done", append(o.attrs(), slog.Duration("took", o.Duration))...)
 		}
@@ -42,7 +42,7 @@ func (t *tally) settled(o *outcome, became posthaste.Outcome) {
 	if became == "" {
 		became = o.Outcome
 	}
-	if o.Outcome == posthaste.Released {
+	if o.Outcome == posthaste.OutcomeReleased {
 		if t.report.debug {
 			log.Debug("released", o.attrs()...)
 		}
@@ -72,7 +72,7 @@ func (t *tally) flush() {
 	for key, g := range t.groups {
 		if g.count > 0 {
 			t.report.tell(posthaste.Event{Kind: posthaste.EventSettled, Queue: key.route.ref.Queue, Subscription: key.route.ref.Subscription,
-				Outcome: posthaste.Done, Count: g.count, Duration: g.total / time.Duration(g.count)})
+				Outcome: posthaste.OutcomeDone, Count: g.count, Duration: g.total / time.Duration(g.count)})
 			*g = tallyGroup{}
 		}
 	}
@@ -86,9 +86,9 @@ func logFailure(log *slog.Logger, o *outcome, became posthaste.Outcome) {
 		attrs = append(attrs, slog.String("stack", string(panicked.stack)))
 	}
 	switch became {
-	case posthaste.Dead:
+	case posthaste.OutcomeDead:
 		log.Error("a message failed and was dead-lettered", attrs...)
-	case posthaste.Failed:
+	case posthaste.OutcomeFailed:
 		log.Error("a message of an at-most-once queue failed; it is not retried", attrs...)
 	default:
 		log.Warn("an attempt failed and will be retried", attrs...)

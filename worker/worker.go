@@ -127,7 +127,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	if !w.running.CompareAndSwap(false, true) {
-		return &posthaste.Error{Code: posthaste.Conflict, Message: "Run was already called on this worker", Hint: "create another worker with New"}
+		return &posthaste.Error{Code: posthaste.CodeConflict, Message: "Run was already called on this worker", Hint: "create another worker with New"}
 	}
 	for _, r := range w.routes {
 		r.wrap(slices.Concat(w.config.Middleware, r.middleware))

@@ -37,7 +37,7 @@ func TestHandlesWhatWaitsAndWhatComes(t *testing.T) {
 		if t := f.elapsed(); t != 0 {
 			f.Errorf("it took %s, want no message to wait for a timer", t)
 		}
-		if n := f.seen.told(posthaste.EventSettled, posthaste.Done); n != len(ids) {
+		if n := f.seen.told(posthaste.EventSettled, posthaste.OutcomeDone); n != len(ids) {
 			f.Errorf("%d successes were reported, want %d", n, len(ids))
 		}
 		if n := f.seen.told(posthaste.EventClaimed, ""); n != len(ids) {
@@ -85,7 +85,7 @@ func TestOneReaderKeepsOrder(t *testing.T) {
 				defer mu.Unlock()
 				order = append(order, d.MessageID)
 				return nil
-			}, worker.Concurrency(1))
+			}, worker.WithConcurrency(1))
 		})
 		f.nowState(posthaste.StateDone, ids...)
 		if fmt.Sprint(order) != fmt.Sprint(ids) {
@@ -175,7 +175,7 @@ func TestFailuresRetriesAndDeadLetters(t *testing.T) {
 					goruntime.Goexit()
 					return nil
 				}
-			}, worker.Concurrency(1))
+			}, worker.WithConcurrency(1))
 			worker.HandleRaw(w, "later", func(context.Context, posthaste.RawDelivery) error {
 				return posthaste.RetryAfter(errors.New("busy"), time.Hour)
 			})
@@ -202,7 +202,7 @@ func TestFailuresRetriesAndDeadLetters(t *testing.T) {
 		if in := f.state(later[0]).DueAt.Sub(f.began); in != time.Hour {
 			f.Errorf("retried in %s, want an hour", in)
 		}
-		if dead, retried := f.seen.told(posthaste.EventSettled, posthaste.Dead), f.seen.told(posthaste.EventSettled, posthaste.Retried); dead != 4 || retried != 7 {
+		if dead, retried := f.seen.told(posthaste.EventSettled, posthaste.OutcomeDead), f.seen.told(posthaste.EventSettled, posthaste.OutcomeRetried); dead != 4 || retried != 7 {
 			f.Errorf("%d dead and %d retried were reported, want 4 and 7", dead, retried)
 		}
 	})
@@ -227,7 +227,7 @@ func TestTimeouts(t *testing.T) {
 					return nil
 				}
 				return f.seen.handle(ctx, d)
-			}, worker.Concurrency(1))
+			}, worker.WithConcurrency(1))
 		})
 		ids := f.send(queue, 5)
 		f.after(200*time.Millisecond - 1)
@@ -342,7 +342,7 @@ func TestHA3_GraceEnds(t *testing.T) {
 		}
 		for _, id := range ids { // they are redelivered, and their attempts are lost
 			s := f.state(id)
-			if s.State != posthaste.StateRetrying || s.Attempts[0].Outcome != posthaste.Lost {
+			if s.State != posthaste.StateRetrying || s.Attempts[0].Outcome != posthaste.OutcomeLost {
 				f.Errorf("message %d is %+v, want it redelivered", id, s)
 			}
 		}
@@ -354,7 +354,7 @@ func TestSinkGetsBatches(t *testing.T) {
 		sink := &testSink{}
 		ids := f.send(queue, 400)
 		f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
-			worker.HandleSink(w, queue, sink, worker.BatchSize(50), worker.Concurrency(2))
+			worker.HandleSink(w, queue, sink, worker.WithBatchSize(50), worker.WithConcurrency(2))
 		})
 		f.after(2 * time.Millisecond) // longer than the backoffs of two retries
 		for i, id := range ids {
@@ -407,7 +407,7 @@ func TestWrongConfigurationIsToldAtOnce(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
 		w := worker.New(f.memory, worker.Config{Concurrency: -1, Batch: 5000, Lease: time.Millisecond})
 		worker.HandleRaw(w, "UPPER", nil)
-		worker.HandleRaw(w, queue, f.seen.handle, worker.Concurrency(-5))
+		worker.HandleRaw(w, queue, f.seen.handle, worker.WithConcurrency(-5))
 		err := w.Run(f.ctx)
 		for _, field := range []string{"Concurrency", "Batch", "Lease", "queue", "handler"} {
 			found := false
@@ -419,10 +419,10 @@ func TestWrongConfigurationIsToldAtOnce(t *testing.T) {
 			}
 		}
 		w = worker.New(f.memory, worker.Config{})
-		worker.HandleRaw(w, queue, f.seen.handle, worker.BatchSize(10))
-		worker.HandleRaw(w, queue, f.seen.handle, worker.Middleware(nil))
-		worker.HandleSink(w, "sinks", &testSink{}, worker.Middleware(func(h posthaste.Handler) posthaste.Handler { return h }))
-		worker.HandleBatch[int](w, "batches", nil, worker.BatchSize(5000))
+		worker.HandleRaw(w, queue, f.seen.handle, worker.WithBatchSize(10))
+		worker.HandleRaw(w, queue, f.seen.handle, worker.WithMiddleware(nil))
+		worker.HandleSink(w, "sinks", &testSink{}, worker.WithMiddleware(func(h posthaste.Handler) posthaste.Handler { return h }))
+		worker.HandleBatch[int](w, "batches", nil, worker.WithBatchSize(5000))
 		err = w.Run(f.ctx)
 		for _, fault := range []string{"BatchSize/not allowed", "Middleware/is nil", "Middleware/has a sink", "handler/is nil", "BatchSize/1 to 4096", "queue/two handlers"} {
 			field, text, _ := strings.Cut(fault, "/")
@@ -431,17 +431,17 @@ func TestWrongConfigurationIsToldAtOnce(t *testing.T) {
 			}
 		}
 		w = worker.New(f.memory, worker.Config{})
-		worker.HandleRaw(w, queue, f.seen.handle, worker.Subscription("nobody"))
-		if err := w.Run(f.ctx); posthaste.CodeOf(err) != posthaste.NotFound || !strings.Contains(err.Error(), "subscription") {
+		worker.HandleRaw(w, queue, f.seen.handle, worker.WithSubscription("nobody"))
+		if err := w.Run(f.ctx); posthaste.CodeOf(err) != posthaste.CodeNotFound || !strings.Contains(err.Error(), "subscription") {
 			f.Errorf("unknown subscription: %v", err)
 		}
 		w = worker.New(f.memory, worker.Config{})
 		worker.HandleRaw(w, "nobody", f.seen.handle)
-		if err := w.Run(f.ctx); posthaste.CodeOf(err) != posthaste.NotFound {
+		if err := w.Run(f.ctx); posthaste.CodeOf(err) != posthaste.CodeNotFound {
 			f.Errorf("unknown queue: %v", err)
 		}
 		l := f.run(f.memory, worker.Config{}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
-		if err := l.worker.Run(f.ctx); posthaste.CodeOf(err) != posthaste.Conflict {
+		if err := l.worker.Run(f.ctx); posthaste.CodeOf(err) != posthaste.CodeConflict {
 			f.Errorf("a second Run: %v", err)
 		}
 	})

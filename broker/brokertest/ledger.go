@@ -13,7 +13,7 @@ import (
 )
 
 // Postgres returns an empty ledger in a database of the test's own.
-func Postgres(t *testing.T) posthaste.Engine {
+func Postgres(t *testing.T) posthaste.Store {
 	t.Helper()
 	e, err := postgres.Open(t.Context(), testpg.New(t))
 	if err != nil {
@@ -24,7 +24,7 @@ func Postgres(t *testing.T) posthaste.Engine {
 }
 
 // Redis returns an empty ledger on a Redis server of the test's own.
-func Redis(t *testing.T) posthaste.Engine {
+func Redis(t *testing.T) posthaste.Store {
 	t.Helper()
 	server, err := devbroker.StartRedis(t.Context(), t.TempDir())
 	if err != nil {

@@ -55,7 +55,7 @@ const (
 // have, even if the broker fails. A message that the broker has twice was in flight at a
 // fault, has a failed attempt on record, and has the same message id. In an ordered queue,
 // the order of keys is kept. engine returns an empty ledger.
-func RunRelay(t *testing.T, engine func(t *testing.T) posthaste.Engine, b RelayFixture) {
+func RunRelay(t *testing.T, engine func(t *testing.T) posthaste.Store, b RelayFixture) {
 	for _, test := range []struct {
 		name    string
 		ordered bool
@@ -73,7 +73,7 @@ func RunRelay(t *testing.T, engine func(t *testing.T) posthaste.Engine, b RelayF
 			r := &relaying{T: t, engine: engine(t), place: b.Place(t), payloads: map[posthaste.MessageID]int{}}
 			// A broker deduplicates what a client repeats within one attempt.
 			options := posthaste.QueueOptions{Ordered: test.ordered, MaxAttempts: 1000, BackoffBase: time.Millisecond, BackoffMax: 100 * time.Millisecond, Timeout: 2 * time.Minute}
-			if err := r.engine.QueueCreate(t.Context(), relayed, options); err != nil {
+			if err := r.engine.CreateQueue(t.Context(), relayed, options); err != nil {
 				t.Fatal(err)
 			}
 			r.ahead.Store(2000)
@@ -99,7 +99,7 @@ const relayed = "outbox"
 // relaying is a relay under test.
 type relaying struct {
 	*testing.T
-	engine posthaste.Engine
+	engine posthaste.Store
 	place  Place
 	cuts   bool
 	ahead  atomic.Int64 // how many messages may wait
@@ -113,7 +113,7 @@ func (r *relaying) relay() {
 	r.Helper()
 	sink := r.place.Sink(r.T)
 	w := worker.New(r.engine, worker.Config{Logger: slog.New(slog.DiscardHandler)})
-	worker.HandleSink(w, relayed, sink, worker.BatchSize(relayBatch), worker.Concurrency(relayConcurrency))
+	worker.HandleSink(w, relayed, sink, worker.WithBatchSize(relayBatch), worker.WithConcurrency(relayConcurrency))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
@@ -178,7 +178,7 @@ func (r *relaying) sent() int {
 
 // done returns the number of messages settled as done.
 func (r *relaying) done() int {
-	_, err := r.engine.Maintain(context.Background()) // updates the counters
+	_, err := r.engine.Maintain(context.Background(), posthaste.UpkeepSpace) // updates the counters
 	found, err2 := r.engine.Queues(context.Background(), relayed)
 	if err != nil || err2 != nil || len(found) != 1 {
 		r.Errorf("the queue cannot be counted: %v, %v", err, err2)
@@ -269,7 +269,7 @@ func (r *relaying) compare(faults int, once, ordered bool) {
 		}
 		failed := 0
 		for _, a := range m.Subscriptions[0].Attempts {
-			if a.Outcome == posthaste.Retried && a.Error != "" {
+			if a.Outcome == posthaste.OutcomeRetried && a.Error != "" {
 				failed++
 			}
 		}

@@ -41,7 +41,7 @@ type SourceFixture struct {
 }
 
 // RunSource runs the tests of a source. engine returns an empty ledger.
-func RunSource(t *testing.T, engine func(t *testing.T) posthaste.Engine, fixture func(t *testing.T) SourceFixture) {
+func RunSource(t *testing.T, engine func(t *testing.T) posthaste.Store, fixture func(t *testing.T) SourceFixture) {
 	for _, test := range []struct {
 		name string
 		run  func(b *bench)
@@ -52,8 +52,8 @@ func RunSource(t *testing.T, engine func(t *testing.T) posthaste.Engine, fixture
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			e := engine(t)
-			b := &bench{T: t, SourceFixture: fixture(t), ledger: &ledger{Engine: e}}
-			b.must(e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{MaxPayload: 100_000}))
+			b := &bench{T: t, SourceFixture: fixture(t), ledger: &ledger{Store: e}}
+			b.must(e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{MaxPayload: 100_000}))
 			test.run(b)
 		})
 	}
@@ -62,11 +62,11 @@ func RunSource(t *testing.T, engine func(t *testing.T) posthaste.Engine, fixture
 // RunSourceKilled tests a source whose broker is killed twice, each time after a commit and
 // before its acknowledgement. No message is lost or in the ledger twice. The fixture is of
 // a broker of the test's own, which kill crashes and start starts again with its data.
-func RunSourceKilled(t *testing.T, engine func(t *testing.T) posthaste.Engine, fixture SourceFixture, kill, start func()) {
+func RunSourceKilled(t *testing.T, engine func(t *testing.T) posthaste.Store, fixture SourceFixture, kill, start func()) {
 	const n = 3000
 	e := engine(t)
-	b := &bench{T: t, SourceFixture: fixture, ledger: &ledger{Engine: e}}
-	b.must(e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}))
+	b := &bench{T: t, SourceFixture: fixture, ledger: &ledger{Store: e}}
+	b.must(e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}))
 	b.Publish(b.T, messages(0, n)...)
 	killed := make(chan struct{}, 1)
 	var starting sync.Mutex // because a source reads before start returns
@@ -116,7 +116,7 @@ type bench struct {
 
 // ledger is an engine with faults.
 type ledger struct {
-	posthaste.Engine
+	posthaste.Store
 	sends, looks, sent atomic.Int64
 	mu                 sync.Mutex
 	away               bool
@@ -139,9 +139,9 @@ func (l *ledger) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 	}
 	l.mu.Unlock()
 	if away {
-		return nil, &posthaste.Error{Code: posthaste.Unavailable, Message: "it is away"}
+		return nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "it is away"}
 	}
-	ids, err := l.Engine.Send(ctx, messages...)
+	ids, err := l.Store.Send(ctx, messages...)
 	if err == nil {
 		l.sent.Add(int64(len(messages)))
 		if after != nil {
@@ -154,7 +154,7 @@ func (l *ledger) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 // Queues implements [source.Ledger].
 func (l *ledger) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
 	l.looks.Add(1)
-	return l.Engine.Queues(ctx, names...)
+	return l.Store.Queues(ctx, names...)
 }
 
 func (b *bench) must(err error) {
@@ -201,7 +201,7 @@ func (b *bench) taken(n int) (all []posthaste.RawDelivery) {
 		b.must(err)
 		var settle []posthaste.Settlement
 		for _, d := range r.Deliveries {
-			settle = append(settle, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Done})
+			settle = append(settle, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeDone})
 		}
 		if len(settle) > 0 {
 			_, err = b.ledger.Settle(b.Context(), settle)

@@ -67,7 +67,7 @@ func (s *Sink) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.target.DialTimeout)
 	defer cancel()
 	_, err = describeTopic(ctx, p.client, topic)
-	invalid := &posthaste.Error{Code: posthaste.Invalid, Field: "topic", Message: fmt.Sprintf("kafka at %s: topic %q: %v", s.target.address, topic, err), Cause: err}
+	invalid := &posthaste.Error{Code: posthaste.CodeInvalid, Field: "topic", Message: fmt.Sprintf("kafka at %s: topic %q: %v", s.target.address, topic, err), Cause: err}
 	switch {
 	case err == nil:
 		return nil

@@ -178,7 +178,7 @@ func (s *Sink) answered(r *kgo.Record, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
-		return posthaste.Permanent(&posthaste.Error{Code: posthaste.TooLarge, Field: "payload", Cause: err,
+		return posthaste.Permanent(&posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload", Cause: err,
 			Message: fmt.Sprintf("kafka at %s: %v: the payload has %d bytes, the relay takes records of %d (max_message_bytes), and topic %q may take less (max.message.bytes)",
 				s.target.address, err, len(r.Value), s.target.MaxMessageBytes, r.Topic)})
 	case errors.Is(err, kerr.UnknownTopicOrPartition):

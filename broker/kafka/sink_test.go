@@ -353,7 +353,7 @@ func TestTooLarge(t *testing.T) {
 	for i, r := range deliver(t, s, batch...) {
 		n := i + 1
 		if tooLarge := n >= 7 && n <= 9; tooLarge != posthaste.IsPermanent(r.Err) || tooLarge == (r.Err == nil) ||
-			tooLarge && (posthaste.CodeOf(r.Err) != posthaste.TooLarge || !strings.Contains(r.Err.Error(), "MESSAGE_TOO_LARGE")) {
+			tooLarge && (posthaste.CodeOf(r.Err) != posthaste.CodeTooLarge || !strings.Contains(r.Err.Error(), "MESSAGE_TOO_LARGE")) {
 			t.Errorf("message %d: %v", n, r.Err)
 		}
 		want := 1
@@ -517,13 +517,13 @@ func TestSinkCheck(t *testing.T) {
 		{"as it is", "", "", nil},
 		{"user", "", "", as(devbroker.KafkaUser+":"+devbroker.KafkaPassword, "plain")},
 		{"user by SCRAM", "", "", as("scrambled:s%20e:cret", "")},
-		{"password", "url", posthaste.Invalid, as(devbroker.KafkaUser+":wrong", "plain")},
-		{"password by SCRAM", "url", posthaste.Invalid, as("scrambled:wrong", "")},
-		{"mechanism", "mechanism", posthaste.Invalid, as("scrambled:wrong", "scram-sha-256")},
-		{"topic", "topic", posthaste.Invalid, func(c *SinkConfig) { c.Topic = "nowhere" }},
+		{"password", "url", posthaste.CodeInvalid, as(devbroker.KafkaUser+":wrong", "plain")},
+		{"password by SCRAM", "url", posthaste.CodeInvalid, as("scrambled:wrong", "")},
+		{"mechanism", "mechanism", posthaste.CodeInvalid, as("scrambled:wrong", "scram-sha-256")},
+		{"topic", "topic", posthaste.CodeInvalid, func(c *SinkConfig) { c.Topic = "nowhere" }},
 		{"topic by template", "", "", func(c *SinkConfig) { c.Topic = "{{.Kind}}" }},
-		{"away", "", posthaste.Unavailable, func(c *SinkConfig) { c.URL, c.dial = "kafka://127.0.0.1:1", nil }},
-		{"no TLS", "", posthaste.Unavailable, func(c *SinkConfig) {
+		{"away", "", posthaste.CodeUnavailable, func(c *SinkConfig) { c.URL, c.dial = "kafka://127.0.0.1:1", nil }},
+		{"no TLS", "", posthaste.CodeUnavailable, func(c *SinkConfig) {
 			c.URL, c.dial, c.DialTimeout = URL(strings.Replace(broker.URL(), "kafka:", "kafkas:", 1)), nil, time.Second
 		}},
 	} {
@@ -575,7 +575,7 @@ func TestSinkConfig(t *testing.T) {
 		}
 	}
 	for _, topic := range []string{"a b", "..", strings.Repeat("x", 250)} {
-		if _, err := NewSink(SinkConfig{URL: "kafka://x", Topic: topic}); posthaste.CodeOf(err) != posthaste.Invalid {
+		if _, err := NewSink(SinkConfig{URL: "kafka://x", Topic: topic}); posthaste.CodeOf(err) != posthaste.CodeInvalid {
 			t.Errorf("%q: %v", topic, err)
 		}
 	}

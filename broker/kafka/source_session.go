@@ -77,7 +77,7 @@ func (b *sourceBroker) Check(ctx context.Context) error {
 	}
 	var f *fault
 	if errors.As(err, &f) {
-		return &posthaste.Error{Code: posthaste.Invalid, Field: f.field, Message: err.Error(), Hint: f.hint, Cause: err}
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: f.field, Message: err.Error(), Hint: f.hint, Cause: err}
 	}
 	return atStart(err)
 }

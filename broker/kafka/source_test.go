@@ -187,7 +187,7 @@ func TestSourceOnRedis(t *testing.T) {
 
 func TestSource(t *testing.T) { testSource(t, brokertest.Postgres) }
 
-func testSource(t *testing.T, ledger func(*testing.T) posthaste.Engine) {
+func testSource(t *testing.T, ledger func(*testing.T) posthaste.Store) {
 	brokertest.RunSource(t, ledger, func(t *testing.T) brokertest.SourceFixture {
 		p := newPlace(t, 1)
 		return brokertest.SourceFixture{
@@ -333,7 +333,7 @@ func TestShared(t *testing.T) {
 	t.Parallel()
 	const n = 400
 	p, e := newPlace(t, 4), brokertest.Postgres(t)
-	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+	if err := e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	start := func() (stop func()) {
@@ -423,7 +423,7 @@ func TestBrokerKilled(t *testing.T) {
 func TestSourceCheck(t *testing.T) {
 	t.Parallel()
 	p, e := newPlace(t, 1), brokertest.Postgres(t)
-	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+	if err := e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
@@ -432,13 +432,13 @@ func TestSourceCheck(t *testing.T) {
 		change      func(*SourceConfig)
 	}{
 		{"as it is", "", "", nil},
-		{"password", "url", posthaste.Invalid, func(c *SourceConfig) {
+		{"password", "url", posthaste.CodeInvalid, func(c *SourceConfig) {
 			c.URL, c.Mechanism, c.dial = URL("kafka://me:wrong@"+broker.LoginAddress()), "plain", nil
 		}},
-		{"no topic", "topic", posthaste.Invalid, func(c *SourceConfig) { c.Topic = "nowhere" }},
-		{"refused by nobody", "refused", posthaste.Invalid, func(c *SourceConfig) { c.Refused = "nobody" }},
-		{"queue", "queue", posthaste.Invalid, func(c *SourceConfig) { c.Queue = "nowhere" }},
-		{"away", "", posthaste.Unavailable, func(c *SourceConfig) { c.URL, c.dial, c.DialTimeout = "kafka://127.0.0.1:1", nil, time.Second }},
+		{"no topic", "topic", posthaste.CodeInvalid, func(c *SourceConfig) { c.Topic = "nowhere" }},
+		{"refused by nobody", "refused", posthaste.CodeInvalid, func(c *SourceConfig) { c.Refused = "nobody" }},
+		{"queue", "queue", posthaste.CodeInvalid, func(c *SourceConfig) { c.Queue = "nowhere" }},
+		{"away", "", posthaste.CodeUnavailable, func(c *SourceConfig) { c.URL, c.dial, c.DialTimeout = "kafka://127.0.0.1:1", nil, time.Second }},
 	} {
 		configtest.Check(t, test.name, p.source(t, e, source.Config{Queue: "orders"}, test.change), test.code, test.field, "wrong")
 	}
@@ -447,7 +447,7 @@ func TestSourceCheck(t *testing.T) {
 func TestSourceTLS(t *testing.T) {
 	t.Parallel()
 	p, e := newPlace(t, 1), brokertest.Postgres(t)
-	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+	if err := e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	configtest.TLS(t, certificates.Trust(), func(host string, trust *tls.Config) *source.Source {

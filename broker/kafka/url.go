@@ -54,7 +54,7 @@ type reach struct {
 func (b *reach) options() (options []kgo.Opt, address string, err error) {
 	u, err := b.URL.parse()
 	if err != nil {
-		return nil, "", &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "the brokers' URL cannot be used: " + err.Error(),
+		return nil, "", &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: "the brokers' URL cannot be used: " + err.Error(),
 			Hint: "kafka://user:password@host:9092,host2:9092 or kafkas://, with special characters percent-encoded, such as / as %2F"}
 	}
 	if options, err = b.login(u); err != nil {
@@ -143,7 +143,7 @@ func hosts(u *url.URL) []string {
 func atStart(err error) error {
 	var authority *tls.CertificateVerificationError
 	var plain tls.RecordHeaderError
-	e := &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: err.Error(), Cause: err}
+	e := &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: err.Error(), Cause: err}
 	switch {
 	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.IllegalSaslState):
 		e.Hint = "check user and password in the URL, percent-encoded, and that the user exists in the cluster"
@@ -154,7 +154,7 @@ func atStart(err error) error {
 	case errors.As(err, &plain):
 		e.Hint = "use kafkas:// with a listener that has TLS, and kafka:// with one that has not"
 	default:
-		return &posthaste.Error{Code: posthaste.Unavailable, Message: err.Error(), Cause: err, Hint: "start the brokers, or check hosts, ports and whether they have TLS in the URL"}
+		return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: err.Error(), Cause: err, Hint: "start the brokers, or check hosts, ports and whether they have TLS in the URL"}
 	}
 	return e
 }

@@ -57,7 +57,7 @@ func (s *Sink) Check(ctx context.Context) error {
 	}
 	defer l.Close()
 	invalid := func(field string, err error, hint string) error {
-		return &posthaste.Error{Code: posthaste.Invalid, Field: field, Message: fmt.Sprintf("nats at %s: %v", s.target.reach.address, err), Hint: hint, Cause: err}
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: field, Message: fmt.Sprintf("nats at %s: %v", s.target.reach.address, err), Hint: hint, Cause: err}
 	}
 	stream := s.target.Stream
 	if stream != "" {
@@ -119,7 +119,7 @@ func (l *link) ask(ctx context.Context, subject string, request func(context.Con
 func (s *Sink) atStart(err error) error {
 	e := s.target.reach.atStart(err)
 	if errors.Is(err, natsgo.ErrPermissionViolation) {
-		e.Code, e.Field, e.Hint = posthaste.Invalid, "inbox_prefix", "let the user subscribe to inbox_prefix (default _INBOX.>), for acks come there"
+		e.Code, e.Field, e.Hint = posthaste.CodeInvalid, "inbox_prefix", "let the user subscribe to inbox_prefix (default _INBOX.>), for acks come there"
 	}
 	return e
 }

@@ -231,7 +231,7 @@ func (s *Sink) send(ctx context.Context, l *link, jobs []job, results []posthast
 		l.leave(j.msg.Subject, j.flight)
 		switch {
 		case errors.Is(err, natsgo.ErrMaxPayload):
-			results[j.place].Err = posthaste.Permanent(&posthaste.Error{Code: posthaste.TooLarge, Field: "payload",
+			results[j.place].Err = posthaste.Permanent(&posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload",
 				Message: fmt.Sprintf("%v: payload and headers have %d bytes, and nats at %s takes at most %d (max_payload)", err, size(j.msg), s.target.reach.address, l.conn.MaxPayload())})
 		case errors.Is(err, natsgo.ErrBadSubject):
 			results[j.place].Err = posthaste.Permanent(posthaste.Invalidf("subject", "nothing can be published to subject %q: %v", j.msg.Subject, err))
@@ -302,7 +302,7 @@ func (s *Sink) refused(ctx context.Context, j *job, err error) error {
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		return fmt.Errorf("nats at %s: no responders: no stream takes subject %q, or its leader is away; add a stream with this subject", s.target.reach.address, j.msg.Subject)
 	case errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamMessageExceedsMaximum:
-		return posthaste.Permanent(&posthaste.Error{Code: posthaste.TooLarge, Field: "payload", Cause: err,
+		return posthaste.Permanent(&posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload", Cause: err,
 			Message: fmt.Sprintf("nats at %s: %s (%d): payload and headers have %d bytes", s.target.reach.address, api.Description, api.ErrorCode, size(j.msg))})
 	case errors.As(err, &api):
 		return fmt.Errorf("nats at %s refused the message: %s (%d)", s.target.reach.address, api.Description, api.ErrorCode)

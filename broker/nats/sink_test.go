@@ -518,15 +518,15 @@ func TestSinkCheck(t *testing.T) {
 	}{
 		{"as it is", "", "", nil},
 		{"with its stream", "", "", func(c *SinkConfig) { c.Stream = o.name }},
-		{"password", "url", posthaste.Invalid, as("all:wrong")},
+		{"password", "url", posthaste.CodeInvalid, as("all:wrong")},
 		{"one who may not ask", "", "", as("little:secret")},
-		{"one who hears no acks", "inbox_prefix", posthaste.Invalid, as("deaf:secret")},
-		{"stream", "stream", posthaste.Invalid, func(c *SinkConfig) { c.Stream = "nowhere" }},
-		{"subject", "subject", posthaste.Invalid, func(c *SinkConfig) { c.Subject = "nobody" }},
-		{"subject of another", "subject", posthaste.Invalid, func(c *SinkConfig) { c.Stream = other.name }},
-		{"no JetStream", "url", posthaste.Invalid, func(c *SinkConfig) { c.URL = URL(plain.URL()) }},
-		{"no TLS", "url", posthaste.Invalid, func(c *SinkConfig) { c.URL = URL(strings.Replace(broker.URL(), "nats:", "tls:", 1)) }},
-		{"away", "", posthaste.Unavailable, func(c *SinkConfig) { c.URL = "nats://127.0.0.1:1" }},
+		{"one who hears no acks", "inbox_prefix", posthaste.CodeInvalid, as("deaf:secret")},
+		{"stream", "stream", posthaste.CodeInvalid, func(c *SinkConfig) { c.Stream = "nowhere" }},
+		{"subject", "subject", posthaste.CodeInvalid, func(c *SinkConfig) { c.Subject = "nobody" }},
+		{"subject of another", "subject", posthaste.CodeInvalid, func(c *SinkConfig) { c.Stream = other.name }},
+		{"no JetStream", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL(plain.URL()) }},
+		{"no TLS", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL(strings.Replace(broker.URL(), "nats:", "tls:", 1)) }},
+		{"away", "", posthaste.CodeUnavailable, func(c *SinkConfig) { c.URL = "nats://127.0.0.1:1" }},
 		{"subject by template", "", "", func(c *SinkConfig) { c.Subject = "{{.Kind}}" }},
 	} {
 		configtest.Check(t, test.name, o.sink(test.change), test.code, test.field, "wrong")
@@ -599,7 +599,7 @@ func TestSinkConfig(t *testing.T) {
 			t.Errorf("%q: %v", url, err)
 		}
 	}
-	if _, err := NewSink(SinkConfig{URL: "nats://x", Subject: "a b"}); posthaste.CodeOf(err) != posthaste.Invalid {
+	if _, err := NewSink(SinkConfig{URL: "nats://x", Subject: "a b"}); posthaste.CodeOf(err) != posthaste.CodeInvalid {
 		t.Error(err)
 	}
 }

@@ -56,7 +56,7 @@ func (b *sourceBroker) Check(ctx context.Context) error {
 	e := b.reach.atStart(err)
 	var f *fault
 	if errors.As(err, &f) {
-		e.Code, e.Field, e.Hint = posthaste.Invalid, f.field, f.hint
+		e.Code, e.Field, e.Hint = posthaste.CodeInvalid, f.field, f.hint
 	}
 	return e
 }

@@ -129,7 +129,7 @@ func TestSourceOnRedis(t *testing.T) {
 
 func TestSource(t *testing.T) { testSource(t, brokertest.Postgres) }
 
-func testSource(t *testing.T, ledger func(*testing.T) posthaste.Engine) {
+func testSource(t *testing.T, ledger func(*testing.T) posthaste.Store) {
 	brokertest.RunSource(t, ledger, func(t *testing.T) brokertest.SourceFixture {
 		p := newPlace(t)
 		return brokertest.SourceFixture{
@@ -181,7 +181,7 @@ func TestForeignMessage(t *testing.T) {
 func TestRefusedWithoutRoom(t *testing.T) {
 	t.Parallel()
 	p, e := newPlace(t), brokertest.Postgres(t)
-	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{MaxPayload: 1000}); err != nil {
+	if err := e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{MaxPayload: 1000}); err != nil {
 		t.Fatal(err)
 	}
 	full := &natsgo.Msg{Subject: p.name + ".in", Header: natsgo.Header{natsgo.MsgIdHdr: {"m-1"}}}
@@ -360,7 +360,7 @@ func TestBrokerKilled(t *testing.T) {
 func TestSourceCheck(t *testing.T) {
 	t.Parallel()
 	p, e := newPlace(t), brokertest.Postgres(t)
-	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+	if err := e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := p.js.CreateConsumer(t.Context(), p.name, jetstream.ConsumerConfig{Durable: "giving-up", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 5}); err != nil {
@@ -375,14 +375,14 @@ func TestSourceCheck(t *testing.T) {
 		change      func(*SourceConfig)
 	}{
 		{"as it is", "", "", nil},
-		{"password", "url", posthaste.Invalid, func(c *SourceConfig) { c.URL = URL("nats://all:wrong@" + broker.Address()) }},
-		{"no stream", "stream", posthaste.Invalid, func(c *SourceConfig) { c.Stream = "nowhere" }},
-		{"another consumer", "consumer", posthaste.Invalid, func(c *SourceConfig) { c.Consumer = "silent" }},
-		{"a consumer that gives up", "consumer", posthaste.Invalid, func(c *SourceConfig) { c.Consumer = "giving-up" }},
-		{"refused by nobody", "refused", posthaste.Invalid, func(c *SourceConfig) { c.Refused = "nobody.takes.this" }},
-		{"refused into itself", "refused", posthaste.Invalid, func(c *SourceConfig) { c.Refused = p.name + ".refused" }},
-		{"queue", "queue", posthaste.Invalid, func(c *SourceConfig) { c.Queue = "nowhere" }},
-		{"away", "", posthaste.Unavailable, func(c *SourceConfig) { c.URL = "nats://127.0.0.1:1" }},
+		{"password", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL("nats://all:wrong@" + broker.Address()) }},
+		{"no stream", "stream", posthaste.CodeInvalid, func(c *SourceConfig) { c.Stream = "nowhere" }},
+		{"another consumer", "consumer", posthaste.CodeInvalid, func(c *SourceConfig) { c.Consumer = "silent" }},
+		{"a consumer that gives up", "consumer", posthaste.CodeInvalid, func(c *SourceConfig) { c.Consumer = "giving-up" }},
+		{"refused by nobody", "refused", posthaste.CodeInvalid, func(c *SourceConfig) { c.Refused = "nobody.takes.this" }},
+		{"refused into itself", "refused", posthaste.CodeInvalid, func(c *SourceConfig) { c.Refused = p.name + ".refused" }},
+		{"queue", "queue", posthaste.CodeInvalid, func(c *SourceConfig) { c.Queue = "nowhere" }},
+		{"away", "", posthaste.CodeUnavailable, func(c *SourceConfig) { c.URL = "nats://127.0.0.1:1" }},
 	} {
 		configtest.Check(t, test.name, p.source(t, e, source.Config{Queue: "orders"}, test.change), test.code, test.field, "wrong")
 	}
@@ -412,7 +412,7 @@ func TestSourceTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := brokertest.Postgres(t)
-	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+	if err := e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	configtest.TLS(t, certificates.Trust(), func(host string, trust *tls.Config) *source.Source {

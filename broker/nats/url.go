@@ -40,12 +40,12 @@ type reach struct {
 // belong to a password that is not encoded.
 func (r *reach) check() (err error) {
 	if r.address, err = r.URL.addresses(); err != nil {
-		return &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "the server's URL cannot be used: " + err.Error(),
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: "the server's URL cannot be used: " + err.Error(),
 			Hint: "nats://user:password@host:4222 or tls://, with special characters percent-encoded, such as / as %2F; several separated by commas"}
 	}
 	if r.Credentials != "" {
 		if _, err := os.Stat(r.Credentials); err != nil {
-			return &posthaste.Error{Code: posthaste.Invalid, Field: "credentials", Message: "the credentials cannot be read: " + err.Error(), Cause: err, Hint: "give the path of the user's .creds file"}
+			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "credentials", Message: "the credentials cannot be read: " + err.Error(), Cause: err, Hint: "give the path of the user's .creds file"}
 		}
 	}
 	if r.TLS != nil || strings.HasPrefix(string(r.URL), "tls:") {
@@ -97,7 +97,7 @@ func (u URL) addresses() (string, error) {
 // configuration is at fault, Unavailable otherwise.
 func (r *reach) atStart(err error) *posthaste.Error {
 	var authority *tls.CertificateVerificationError
-	e := &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: err.Error(), Cause: err}
+	e := &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: err.Error(), Cause: err}
 	switch {
 	case errors.Is(err, natsgo.ErrAuthorization), errors.Is(err, natsgo.ErrAuthExpired), errors.Is(err, natsgo.ErrAuthRevoked),
 		errors.Is(err, natsgo.ErrAccountAuthExpired), errors.Is(err, natsgo.ErrNkeysNotSupported):
@@ -109,7 +109,7 @@ func (r *reach) atStart(err error) *posthaste.Error {
 	case errors.Is(err, natsgo.ErrSecureConnWanted), errors.Is(err, natsgo.ErrSecureConnRequired):
 		e.Hint = "use tls:// with a server that has TLS, and nats:// with one that has not"
 	default:
-		e.Code, e.Field, e.Hint = posthaste.Unavailable, "", "start the server, or check host and port in its URL"
+		e.Code, e.Field, e.Hint = posthaste.CodeUnavailable, "", "start the server, or check host and port in its URL"
 	}
 	return e
 }

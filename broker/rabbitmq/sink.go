@@ -67,7 +67,7 @@ func (s *Sink) Check(ctx context.Context) error {
 	}
 	if exchange != "" {
 		if err := l.hasExchange(exchange); err != nil {
-			return &posthaste.Error{Code: posthaste.Invalid, Field: "exchange", Message: fmt.Sprintf("rabbitmq at %s: %s", s.target.reach.address, words(err)),
+			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "exchange", Message: fmt.Sprintf("rabbitmq at %s: %s", s.target.reach.address, words(err)),
 				Hint: "declare the exchange and bind a queue to it, or name one that is there"}
 		}
 		return nil
@@ -81,7 +81,7 @@ func (s *Sink) Check(ctx context.Context) error {
 		_, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 	}
 	if code(err) == amqp.NotFound {
-		return &posthaste.Error{Code: posthaste.Invalid, Field: "routing_key", Message: fmt.Sprintf("rabbitmq at %s: %s", s.target.reach.address, words(err)),
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "routing_key", Message: fmt.Sprintf("rabbitmq at %s: %s", s.target.reach.address, words(err)),
 			Hint: "declare the queue, let the relay make it (declare: quorum), or name an exchange"}
 	}
 	return nil
@@ -90,8 +90,8 @@ func (s *Sink) Check(ctx context.Context) error {
 // atStart classifies an error of connecting, as [reach.atStart].
 func (s *Sink) atStart(err error) error {
 	e := s.target.reach.atStart(err)
-	if e.Code == posthaste.Unavailable && s.target.declare != "" && code(err) != 0 {
-		return &posthaste.Error{Code: posthaste.Invalid, Field: "declare", Message: e.Message, Cause: err,
+	if e.Code == posthaste.CodeUnavailable && s.target.declare != "" && code(err) != 0 {
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "declare", Message: e.Message, Cause: err,
 			Hint: "declare the queue yourself, or give the user the permission to configure it"}
 	}
 	return e

@@ -99,7 +99,7 @@ func parseSink(c SinkConfig) (*target, error) {
 	case "classic", "quorum":
 		queue, static := t.routingKey.Static()
 		if exchange, ok := t.exchange.Static(); !static || !ok || exchange != "" {
-			return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "declare", Message: "declare needs the default exchange and a routing_key without templates: that is the queue it makes",
+			return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "declare", Message: "declare needs the default exchange and a routing_key without templates: that is the queue it makes",
 				Hint: "leave exchange out and give routing_key the queue's name, or declare exchange, queue and binding yourself"}
 		}
 		t.declare = queue

@@ -12,7 +12,7 @@ import (
 
 // again is the attempt after one that failed with r.
 func again(d posthaste.RawDelivery, r posthaste.SinkResult) posthaste.RawDelivery {
-	d.Story = append(d.Story[:len(d.Story):len(d.Story)], posthaste.Attempt{Attempt: d.Attempt, Outcome: posthaste.Retried, Error: r.Err.Error(), Receipt: r.Receipt})
+	d.Story = append(d.Story[:len(d.Story):len(d.Story)], posthaste.Attempt{Attempt: d.Attempt, Outcome: posthaste.OutcomeRetried, Error: r.Err.Error(), Receipt: r.Receipt})
 	d.Attempt++
 	return d
 }

@@ -554,11 +554,11 @@ func TestSinkCheck(t *testing.T) {
 		change      func(*SinkConfig)
 	}{
 		{"as it is", "", "", nil},
-		{"password", "url", posthaste.Invalid, at("guest:wrong", "/")},
-		{"vhost", "url", posthaste.Invalid, at("guest:guest", "/nowhere")},
-		{"exchange", "exchange", posthaste.Invalid, func(c *SinkConfig) { c.Exchange = "nowhere" }},
-		{"queue", "routing_key", posthaste.Invalid, func(c *SinkConfig) { c.RoutingKey = "nobody" }},
-		{"away", "", posthaste.Unavailable, func(c *SinkConfig) { c.URL = "amqp://127.0.0.1:1/" }},
+		{"password", "url", posthaste.CodeInvalid, at("guest:wrong", "/")},
+		{"vhost", "url", posthaste.CodeInvalid, at("guest:guest", "/nowhere")},
+		{"exchange", "exchange", posthaste.CodeInvalid, func(c *SinkConfig) { c.Exchange = "nowhere" }},
+		{"queue", "routing_key", posthaste.CodeInvalid, func(c *SinkConfig) { c.RoutingKey = "nobody" }},
+		{"away", "", posthaste.CodeUnavailable, func(c *SinkConfig) { c.URL = "amqp://127.0.0.1:1/" }},
 		{"exchange by template", "", "", func(c *SinkConfig) { c.Exchange = "{{.Kind}}" }},
 	} {
 		configtest.Check(t, test.name, o.sink(test.change), test.code, test.field, "wrong")

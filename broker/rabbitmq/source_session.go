@@ -35,12 +35,12 @@ func (b *sourceBroker) Check(ctx context.Context) error {
 			return err
 		}
 		if _, err = ch.QueueDeclarePassive(b.FromQueue, true, false, false, false, nil); code(err) != 0 {
-			faults = &posthaste.Error{Code: posthaste.Invalid, Field: "from_queue", Message: b.reach.said(err).Error(), Hint: "declare the queue, or name one that is there and that the user may read"}
+			faults = &posthaste.Error{Code: posthaste.CodeInvalid, Field: "from_queue", Message: b.reach.said(err).Error(), Hint: "declare the queue, or name one that is there and that the user may read"}
 			return nil
 		}
 		if err == nil {
 			if err = declareQueue(c.conn, b.Refused, ""); code(err) != 0 {
-				faults = &posthaste.Error{Code: posthaste.Invalid, Field: "refused", Message: b.reach.said(err).Error(),
+				faults = &posthaste.Error{Code: posthaste.CodeInvalid, Field: "refused", Message: b.reach.said(err).Error(),
 					Hint: "declare the queue yourself, give the user the permission to configure it, or name another with refused"}
 				return nil
 			}

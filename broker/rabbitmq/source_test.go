@@ -136,7 +136,7 @@ func TestSourceFromQuorumQueue(t *testing.T) {
 	testSource(t, brokertest.Postgres, amqp.Table{"x-queue-type": "quorum"})
 }
 
-func testSource(t *testing.T, ledger func(*testing.T) posthaste.Engine, args amqp.Table) {
+func testSource(t *testing.T, ledger func(*testing.T) posthaste.Store, args amqp.Table) {
 	brokertest.RunSource(t, ledger, func(t *testing.T) brokertest.SourceFixture {
 		p := placeOf(t, broker, args)
 		return brokertest.SourceFixture{
@@ -223,7 +223,7 @@ func TestForeignMessage(t *testing.T) {
 	if fmt.Sprint(m.Headers) != fmt.Sprint(want) {
 		t.Errorf("headers %v", m.Headers)
 	}
-	if a := arrival(amqp.Delivery{ContentType: "application/cloudevents+json", Body: []byte("no")}); posthaste.CodeOf(a.Err) != posthaste.Invalid {
+	if a := arrival(amqp.Delivery{ContentType: "application/cloudevents+json", Body: []byte("no")}); posthaste.CodeOf(a.Err) != posthaste.CodeInvalid {
 		t.Errorf("no event: %v", a.Err)
 	}
 }
@@ -266,7 +266,7 @@ func TestNP5_BrokerKilled(t *testing.T) {
 func TestSourceCheck(t *testing.T) {
 	t.Parallel()
 	p, e := newPlace(t), brokertest.Postgres(t)
-	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+	if err := e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	at := func(user, path string) func(*SourceConfig) {
@@ -278,12 +278,12 @@ func TestSourceCheck(t *testing.T) {
 		change      func(*SourceConfig)
 	}{
 		{"as it is", "", "", nil},
-		{"password", "url", posthaste.Invalid, at("guest:wrong", "/")},
-		{"vhost", "url", posthaste.Invalid, at("guest:guest", "/nowhere")},
-		{"queue of the broker", "from_queue", posthaste.Invalid, func(c *SourceConfig) { c.FromQueue = "nowhere" }},
-		{"queue of the ledger", "queue", posthaste.Invalid, func(c *SourceConfig) { c.Queue = "nowhere" }},
-		{"refused", "refused", posthaste.Invalid, func(c *SourceConfig) { c.Refused = "amq.refused" }},
-		{"away", "", posthaste.Unavailable, func(c *SourceConfig) { c.URL = "amqp://127.0.0.1:1/" }},
+		{"password", "url", posthaste.CodeInvalid, at("guest:wrong", "/")},
+		{"vhost", "url", posthaste.CodeInvalid, at("guest:guest", "/nowhere")},
+		{"queue of the broker", "from_queue", posthaste.CodeInvalid, func(c *SourceConfig) { c.FromQueue = "nowhere" }},
+		{"queue of the ledger", "queue", posthaste.CodeInvalid, func(c *SourceConfig) { c.Queue = "nowhere" }},
+		{"refused", "refused", posthaste.CodeInvalid, func(c *SourceConfig) { c.Refused = "amq.refused" }},
+		{"away", "", posthaste.CodeUnavailable, func(c *SourceConfig) { c.URL = "amqp://127.0.0.1:1/" }},
 	} {
 		configtest.Check(t, test.name, p.source(t, e, source.Config{Queue: "orders"}, test.change), test.code, test.field, "wrong")
 	}
@@ -292,7 +292,7 @@ func TestSourceCheck(t *testing.T) {
 func TestSourceTLS(t *testing.T) {
 	t.Parallel()
 	p, e := newPlace(t), brokertest.Postgres(t)
-	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+	if err := e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	configtest.TLS(t, certificates.Trust(), func(host string, trust *tls.Config) *source.Source {

@@ -43,7 +43,7 @@ func (r *reach) check() error {
 		if scheme, _, _ := strings.Cut(string(r.URL), "://"); scheme != "amqp" && scheme != "amqps" {
 			what = "the broker's URL must begin with amqp:// or amqps://"
 		}
-		return &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: what,
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: what,
 			Hint: "amqp://user:password@host:5672/vhost or amqps://, with special characters percent-encoded, such as / as %2F and @ as %40"}
 	}
 	r.address = net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port))
@@ -120,7 +120,7 @@ func (r *reach) dial(ctx context.Context, wrap func(net.Conn) net.Conn, open fun
 // configuration is at fault, Unavailable otherwise.
 func (r *reach) atStart(err error) *posthaste.Error {
 	var authority *tls.CertificateVerificationError
-	e := &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: err.Error(), Cause: err}
+	e := &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: err.Error(), Cause: err}
 	switch {
 	case errors.Is(err, amqp.ErrCredentials):
 		e.Hint = "check user and password in the URL, percent-encoded, and that the user exists in the broker"
@@ -129,7 +129,7 @@ func (r *reach) atStart(err error) *posthaste.Error {
 	case errors.As(err, &authority):
 		e.Hint = "let the certificate be for the name in the URL, and by an authority that this machine trusts"
 	default:
-		return &posthaste.Error{Code: posthaste.Unavailable, Message: err.Error(), Cause: err, Hint: "start the broker, or check host and port in its URL"}
+		return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: err.Error(), Cause: err, Hint: "start the broker, or check host and port in its URL"}
 	}
 	return e
 }

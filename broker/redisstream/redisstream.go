@@ -85,7 +85,7 @@ type URL string
 // invalidURL returns the error of a URL. cause never holds a part of the URL, because any
 // part may belong to a password that is not encoded.
 func invalidURL(cause error) error {
-	return &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: "the server's URL cannot be used: " + cause.Error(),
+	return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: "the server's URL cannot be used: " + cause.Error(),
 		Hint: "redis://user:password@host:6379/0 or rediss://, with special characters percent-encoded, such as / as %2F"}
 }
 

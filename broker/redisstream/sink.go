@@ -71,10 +71,10 @@ func (s *Sink) Check(ctx context.Context) error {
 		return s.atStart(fmt.Errorf("redis at %s: %w", l.address, err))
 	}
 	invalid := func(field, what, hint string) error {
-		return &posthaste.Error{Code: posthaste.Invalid, Field: field, Message: fmt.Sprintf("redis at %s: %s", l.address, what), Hint: hint}
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: field, Message: fmt.Sprintf("redis at %s: %s", l.address, what), Hint: hint}
 	}
 	if role := replies[0].list; len(role) == 3 && role[0].text == "master" && len(role[2].list) < s.target.Replicas {
-		return &posthaste.Error{Code: posthaste.Unavailable, Hint: "start the replicas, or ask for fewer (replicas)",
+		return &posthaste.Error{Code: posthaste.CodeUnavailable, Hint: "start the replicas, or ask for fewer (replicas)",
 			Message: fmt.Sprintf("redis at %s has %d replicas, and %d are asked for", l.address, len(role[2].list), s.target.Replicas)}
 	} else if len(role) > 0 && role[0].text == "slave" {
 		return invalid("url", "this is a replica, which takes no messages", "name the primary")
@@ -101,10 +101,10 @@ func (s *Sink) atStart(err error) error {
 	var authority *tls.CertificateVerificationError
 	var plain tls.RecordHeaderError
 	var said fault
-	e := &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: err.Error(), Cause: err}
+	e := &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: err.Error(), Cause: err}
 	switch {
 	case errors.As(err, &said) && (strings.HasPrefix(string(said), "LOADING") || strings.Contains(string(said), "max number of clients")):
-		return &posthaste.Error{Code: posthaste.Unavailable, Message: err.Error(), Cause: err, Hint: "wait until the server has loaded its data and has room for connections"}
+		return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: err.Error(), Cause: err, Hint: "wait until the server has loaded its data and has room for connections"}
 	case errors.Is(err, errAlone):
 		e.Hint = "name one server, the primary; or let the user run CLUSTER SLOTS (ACL: +cluster|slots)"
 	case errors.As(err, &said) && (strings.Contains(string(said), "DB index") || strings.Contains(string(said), "SELECT")):
@@ -116,7 +116,7 @@ func (s *Sink) atStart(err error) error {
 	case errors.Is(err, errProtocol), errors.As(err, &plain):
 		e.Hint = "name a Redis server; use rediss:// with one that has TLS, and redis:// with one that has not"
 	default:
-		return &posthaste.Error{Code: posthaste.Unavailable, Message: err.Error(), Cause: err, Hint: "start the server, or check host and port in its URL"}
+		return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: err.Error(), Cause: err, Hint: "start the server, or check host and port in its URL"}
 	}
 	return e
 }

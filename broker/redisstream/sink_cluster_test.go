@@ -138,14 +138,14 @@ func TestSinkCluster(t *testing.T) {
 		{"as it is", "", "", func(*SinkConfig) {}},
 		{"the first is away", "", "", func(c *SinkConfig) { c.URL = URL(strings.Replace(string(c.URL), "://", "://127.0.0.1:1,", 1)) }},
 		{"its replicas", "", "", func(c *SinkConfig) { c.Replicas = 1 }},
-		{"more replicas", "", posthaste.Unavailable, func(c *SinkConfig) { c.Replicas = 2 }},
-		{"stream", "stream", posthaste.Invalid, func(c *SinkConfig) { c.Existing = true }},
-		{"no stream", "stream", posthaste.Invalid, func(c *SinkConfig) { c.Stream = "text" }},
-		{"database", "url", posthaste.Invalid, func(c *SinkConfig) { c.URL += "/1" }},
-		{"password", "url", posthaste.Invalid, func(c *SinkConfig) { c.URL = URL(as("me:wrong")) }},
-		{"one who may not ask", "url", posthaste.Invalid, func(c *SinkConfig) { c.URL = URL(as("little:s")) }},
-		{"servers that are no cluster", "url", posthaste.Invalid, func(c *SinkConfig) { c.URL = URL("redis://" + broker.Address() + "," + broker.Address()) }},
-		{"away", "", posthaste.Unavailable, func(c *SinkConfig) { c.URL = "redis://127.0.0.1:1,127.0.0.1:2" }},
+		{"more replicas", "", posthaste.CodeUnavailable, func(c *SinkConfig) { c.Replicas = 2 }},
+		{"stream", "stream", posthaste.CodeInvalid, func(c *SinkConfig) { c.Existing = true }},
+		{"no stream", "stream", posthaste.CodeInvalid, func(c *SinkConfig) { c.Stream = "text" }},
+		{"database", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL += "/1" }},
+		{"password", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL(as("me:wrong")) }},
+		{"one who may not ask", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL(as("little:s")) }},
+		{"servers that are no cluster", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL("redis://" + broker.Address() + "," + broker.Address()) }},
+		{"away", "", posthaste.CodeUnavailable, func(c *SinkConfig) { c.URL = "redis://127.0.0.1:1,127.0.0.1:2" }},
 	} {
 		configtest.Check(t, test.name, with(test.change), test.code, test.field, "wrong")
 	}
@@ -156,7 +156,7 @@ func TestSinkCluster(t *testing.T) {
 		if r := deliver(t, s, delivery(1)); r[0].Err != nil {
 			moved = r[0].Err
 			wantRetried(t, r[0], "MOVED")
-			configtest.Check(t, "one who may not ask, of one server", s, posthaste.Invalid, "url", ":s@")
+			configtest.Check(t, "one who may not ask, of one server", s, posthaste.CodeInvalid, "url", ":s@")
 		}
 	}
 	if moved == nil {

@@ -227,7 +227,7 @@ func (s *Sink) fitting(l *link, jobs []job, results []posthaste.SinkResult) []jo
 	kept := jobs[:0]
 	for i := range jobs {
 		if jobs[i].largest > l.limit {
-			results[jobs[i].place].Err = posthaste.Permanent(&posthaste.Error{Code: posthaste.TooLarge, Field: "payload",
+			results[jobs[i].place].Err = posthaste.Permanent(&posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload",
 				Message: fmt.Sprintf("redis at %s takes at most %d bytes in one field (proto-max-bulk-len), and the message has one of %d", l.address, l.limit, jobs[i].largest)})
 			continue
 		}
@@ -249,7 +249,7 @@ func (s *Sink) added(l *link, j *job, r reply) error {
 	case strings.HasPrefix(string(r.fault), "READONLY"):
 		l.Retire() // because another server may have this address now
 	case strings.Contains(string(r.fault), "too large to be stored"):
-		return posthaste.Permanent(&posthaste.Error{Code: posthaste.TooLarge, Field: "payload", Message: fmt.Sprintf("redis at %s: %v", l.address, r.fault), Cause: r.fault})
+		return posthaste.Permanent(&posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload", Message: fmt.Sprintf("redis at %s: %v", l.address, r.fault), Cause: r.fault})
 	}
 	return fmt.Errorf("redis at %s refused the message for stream %q: %w", l.address, j.stream, r.fault)
 }

@@ -257,7 +257,7 @@ func TestServerRefuses(t *testing.T) {
 	fits := delivery(6)
 	fits.Payload = bytes.Repeat([]byte("x"), 1<<20)
 	got := deliver(t, s, delivery(4), big, fits, delivery(7))
-	if got[0].Err != nil || got[2].Err != nil || got[3].Err != nil || !posthaste.IsPermanent(got[1].Err) || posthaste.CodeOf(got[1].Err) != posthaste.TooLarge {
+	if got[0].Err != nil || got[2].Err != nil || got[3].Err != nil || !posthaste.IsPermanent(got[1].Err) || posthaste.CodeOf(got[1].Err) != posthaste.CodeTooLarge {
 		t.Errorf("got %v", got)
 	}
 	if n, err := client.XLen(t.Context(), "orders").Result(); n != 3 || err != nil {
@@ -292,7 +292,7 @@ func TestReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.Check(t.Context()); posthaste.CodeOf(err) != posthaste.Unavailable {
+	if err := s.Check(t.Context()); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 		t.Errorf("Check without a replica: %v", err)
 	}
 	for _, r := range deliver(t, s, delivery(1), delivery(2)) {
@@ -321,7 +321,7 @@ func TestReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer on.Close()
-	if err := on.Check(t.Context()); posthaste.CodeOf(err) != posthaste.Invalid || !strings.Contains(err.Error(), "replica") {
+	if err := on.Check(t.Context()); posthaste.CodeOf(err) != posthaste.CodeInvalid || !strings.Contains(err.Error(), "replica") {
 		t.Errorf("Check of a replica: %v", err)
 	}
 }
@@ -457,12 +457,12 @@ func TestSinkCheck(t *testing.T) {
 		{"as it is", "", "", nil},
 		{"with a password", "", "", func(c *SinkConfig) { c.URL = URL("redis://:secret@" + locked.Address() + "/3") }},
 		{"one who may not ask", "", "", func(c *SinkConfig) { c.URL = URL("redis://" + o.name + ":s%20e@" + broker.Address()) }},
-		{"without a password", "url", posthaste.Invalid, func(c *SinkConfig) { c.URL = URL(locked.URL()) }},
-		{"password", "url", posthaste.Invalid, func(c *SinkConfig) { c.URL = URL("redis://:wrong@" + locked.Address()) }},
-		{"database", "url", posthaste.Invalid, func(c *SinkConfig) { c.URL = URL(broker.URL() + "/99") }},
-		{"stream", "stream", posthaste.Invalid, func(c *SinkConfig) { c.Existing = true }},
-		{"no stream", "stream", posthaste.Invalid, func(c *SinkConfig) { c.Stream += "-text" }},
-		{"away", "", posthaste.Unavailable, func(c *SinkConfig) { c.URL = "redis://127.0.0.1:1" }},
+		{"without a password", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL(locked.URL()) }},
+		{"password", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL("redis://:wrong@" + locked.Address()) }},
+		{"database", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL(broker.URL() + "/99") }},
+		{"stream", "stream", posthaste.CodeInvalid, func(c *SinkConfig) { c.Existing = true }},
+		{"no stream", "stream", posthaste.CodeInvalid, func(c *SinkConfig) { c.Stream += "-text" }},
+		{"away", "", posthaste.CodeUnavailable, func(c *SinkConfig) { c.URL = "redis://127.0.0.1:1" }},
 		{"stream by template", "", "", func(c *SinkConfig) { c.Stream = "{{.Kind}}" }},
 	} {
 		configtest.Check(t, test.name, o.sink(test.change), test.code, test.field, ":wrong")

@@ -25,7 +25,7 @@ type reef struct {
 	*testing.T
 	*devbroker.RedisCluster
 	client *goredis.ClusterClient
-	ledger posthaste.Engine
+	ledger posthaste.Store
 	stream string
 }
 
@@ -44,7 +44,7 @@ func newReef(t *testing.T, replicas int) *reef {
 	}
 	r := &reef{T: t, RedisCluster: c, client: goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addresses}), ledger: brokertest.Postgres(t), stream: "in"}
 	t.Cleanup(func() { r.client.Close() })
-	r.must(r.ledger.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{MaxPayload: 1000}))
+	r.must(r.ledger.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{MaxPayload: 1000}))
 	r.must(r.client.XGroupCreateMkStream(t.Context(), r.stream, "posthaste", "0").Err())
 	return r
 }
@@ -119,7 +119,7 @@ func (r *reef) until(what string, met func() bool) {
 // sent returns the number of messages in the ledger.
 func (r *reef) sent() int {
 	r.Helper()
-	_, err := r.ledger.Maintain(r.Context()) // counts
+	_, err := r.ledger.Maintain(r.Context(), posthaste.UpkeepSpace) // counts
 	r.must(err)
 	found, err := r.ledger.Queues(r.Context(), "orders")
 	r.must(err)
@@ -196,16 +196,16 @@ func TestSourceCluster(t *testing.T) {
 		change      func(*SourceConfig)
 	}{
 		{"the first is away", "", "", func(c *SourceConfig) { c.URL = URL(strings.Replace(string(c.URL), "://", "://127.0.0.1:1,", 1)) }},
-		{"database", "url", posthaste.Invalid, func(c *SourceConfig) { c.URL += "/1" }},
-		{"password", "url", posthaste.Invalid, func(c *SourceConfig) { c.URL = URL(as("me:wrong", string(c.URL))) }},
-		{"password, and one is away", "url", posthaste.Invalid, func(c *SourceConfig) {
+		{"database", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL += "/1" }},
+		{"password", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL(as("me:wrong", string(c.URL))) }},
+		{"password, and one is away", "url", posthaste.CodeInvalid, func(c *SourceConfig) {
 			c.URL = URL(as("me:wrong", strings.Replace(string(c.URL), "://", "://127.0.0.1:1,", 1)))
 		}},
-		{"one who may not ask", "url", posthaste.Invalid, func(c *SourceConfig) { c.URL = URL(as("little:s", string(c.URL))) }},
-		{"one who may not ask, of another server", "url", posthaste.Invalid, func(c *SourceConfig) { c.URL = URL(as("little:s", other.URL())) }},
-		{"servers that are no cluster", "url", posthaste.Invalid, func(c *SourceConfig) { c.URL = URL("redis://" + broker.Address() + "," + broker.Address()) }},
-		{"no stream", "stream", posthaste.Invalid, func(c *SourceConfig) { c.Stream = "nowhere" }},
-		{"away", "", posthaste.Unavailable, func(c *SourceConfig) { c.URL = "redis://127.0.0.1:1,127.0.0.1:2" }},
+		{"one who may not ask", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL(as("little:s", string(c.URL))) }},
+		{"one who may not ask, of another server", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL(as("little:s", other.URL())) }},
+		{"servers that are no cluster", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL("redis://" + broker.Address() + "," + broker.Address()) }},
+		{"no stream", "stream", posthaste.CodeInvalid, func(c *SourceConfig) { c.Stream = "nowhere" }},
+		{"away", "", posthaste.CodeUnavailable, func(c *SourceConfig) { c.URL = "redis://127.0.0.1:1,127.0.0.1:2" }},
 	} {
 		configtest.Check(t, test.name, r.source(test.change), test.code, test.field, "wrong")
 	}
@@ -213,13 +213,13 @@ func TestSourceCluster(t *testing.T) {
 
 // striking is a ledger that does something once between a commit and its answer.
 type striking struct {
-	posthaste.Engine
+	posthaste.Store
 	once   sync.Once
 	strike func()
 }
 
 func (e *striking) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
-	ids, err := e.Engine.Send(ctx, messages...)
+	ids, err := e.Store.Send(ctx, messages...)
 	if err == nil {
 		e.once.Do(e.strike)
 	}
@@ -235,7 +235,7 @@ func TestSourceMasterFailsOver(t *testing.T) {
 	r.publish(0, n, 10, 1)
 	dead, struck := r.Owner(t.Context(), r.stream), make(chan struct{})
 	r.Failover(t.Context(), false) // not before it was seen that the master is away
-	r.ledger = &striking{Engine: r.ledger, strike: func() {
+	r.ledger = &striking{Store: r.ledger, strike: func() {
 		dead.Kill()
 		close(struck)
 	}}
@@ -265,7 +265,7 @@ func TestSourceSlotMoves(t *testing.T) {
 		to = r.Nodes[1]
 	}
 	moved := make(chan error, 1)
-	r.ledger = &striking{Engine: r.ledger, strike: func() { moved <- r.Move(t.Context(), r.stream, from, to, func() {}) }}
+	r.ledger = &striking{Store: r.ledger, strike: func() { moved <- r.Move(t.Context(), r.stream, from, to, func() {}) }}
 	r.run(r.source(nil))
 	r.must(<-moved)
 	r.publish(n, n+100, 10, 0)

@@ -82,7 +82,7 @@ func (b *sourceBroker) Check(ctx context.Context) error {
 	case err != nil:
 		return b.atStart(err)
 	case kind != "stream":
-		return &posthaste.Error{Code: posthaste.Invalid, Field: "stream", Message: b.said(fmt.Errorf("%q is no stream: its type is %s", b.Stream, kind)).Error(),
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "stream", Message: b.said(fmt.Errorf("%q is no stream: its type is %s", b.Stream, kind)).Error(),
 			Hint: "name a stream that is there, or make it: XGROUP CREATE " + b.Stream + " " + b.Group + " 0 MKSTREAM"}
 	}
 	if err := b.join(ctx, client); err != nil {
@@ -95,7 +95,7 @@ func (b *sourceBroker) Check(ctx context.Context) error {
 // fault, Unavailable otherwise.
 func (b *sourceBroker) atStart(err error) error {
 	var authority *tls.CertificateVerificationError
-	e := &posthaste.Error{Code: posthaste.Invalid, Field: "url", Message: b.said(err).Error(), Cause: err}
+	e := &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: b.said(err).Error(), Cause: err}
 	text := err.Error()
 	switch {
 	case strings.HasPrefix(text, "WRONGPASS"), strings.HasPrefix(text, "NOAUTH"), strings.HasPrefix(text, "NOPERM"), strings.Contains(text, "AUTH"):
@@ -109,7 +109,7 @@ func (b *sourceBroker) atStart(err error) error {
 	case errors.As(err, &authority):
 		e.Hint = "let the certificate be for the name in the URL, and by an authority that this machine trusts"
 	default:
-		return &posthaste.Error{Code: posthaste.Unavailable, Message: e.Message, Cause: err, Hint: "start the server, or check host and port in its URL"}
+		return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: e.Message, Cause: err, Hint: "start the server, or check host and port in its URL"}
 	}
 	return e
 }

@@ -114,7 +114,7 @@ func TestSourceOnRedis(t *testing.T) { testSource(t, brokertest.Redis) }
 
 func TestSource(t *testing.T) { testSource(t, brokertest.Postgres) }
 
-func testSource(t *testing.T, ledger func(*testing.T) posthaste.Engine) {
+func testSource(t *testing.T, ledger func(*testing.T) posthaste.Store) {
 	brokertest.RunSource(t, ledger, func(t *testing.T) brokertest.SourceFixture {
 		p := newPlace(t)
 		return brokertest.SourceFixture{
@@ -232,7 +232,7 @@ func TestBrokerKilled(t *testing.T) {
 func TestSourceCheck(t *testing.T) {
 	t.Parallel()
 	p, e := newPlace(t), brokertest.Postgres(t)
-	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+	if err := e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.client.Set(t.Context(), p.name+"-text", "x", 0).Err(); err != nil {
@@ -245,12 +245,12 @@ func TestSourceCheck(t *testing.T) {
 	}{
 		{"as it is", "", "", nil},
 		{"a group of its own", "", "", func(c *SourceConfig) { c.Group = "another" }},
-		{"password", "url", posthaste.Invalid, func(c *SourceConfig) { c.URL = URL("redis://me:wrong@" + broker.Address()) }},
-		{"database", "url", posthaste.Invalid, func(c *SourceConfig) { c.URL = URL("redis://" + broker.Address() + "/99") }},
-		{"no stream", "stream", posthaste.Invalid, func(c *SourceConfig) { c.Stream = "nowhere" }},
-		{"another type", "stream", posthaste.Invalid, func(c *SourceConfig) { c.Stream += "-text" }},
-		{"queue", "queue", posthaste.Invalid, func(c *SourceConfig) { c.Queue = "nowhere" }},
-		{"away", "", posthaste.Unavailable, func(c *SourceConfig) { c.URL = "redis://127.0.0.1:1" }},
+		{"password", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL("redis://me:wrong@" + broker.Address()) }},
+		{"database", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL("redis://" + broker.Address() + "/99") }},
+		{"no stream", "stream", posthaste.CodeInvalid, func(c *SourceConfig) { c.Stream = "nowhere" }},
+		{"another type", "stream", posthaste.CodeInvalid, func(c *SourceConfig) { c.Stream += "-text" }},
+		{"queue", "queue", posthaste.CodeInvalid, func(c *SourceConfig) { c.Queue = "nowhere" }},
+		{"away", "", posthaste.CodeUnavailable, func(c *SourceConfig) { c.URL = "redis://127.0.0.1:1" }},
 	} {
 		configtest.Check(t, test.name, p.source(t, e, source.Config{Queue: "orders"}, test.change), test.code, test.field, "me:wrong")
 	}
@@ -259,7 +259,7 @@ func TestSourceCheck(t *testing.T) {
 func TestSourceTLS(t *testing.T) {
 	t.Parallel()
 	p, e := newPlace(t), brokertest.Postgres(t)
-	if err := e.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+	if err := e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	configtest.TLS(t, certificates.Trust(), func(host string, trust *tls.Config) *source.Source {

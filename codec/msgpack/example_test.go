@@ -21,7 +21,7 @@ func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	engine := posthastetest.Memory()
-	check(engine.QueueCreate(ctx, "orders", posthaste.QueueOptions{}))
+	check(engine.CreateQueue(ctx, "orders", posthaste.QueueOptions{}))
 	_, err := posthaste.NewClient(engine).Send(ctx,
 		posthaste.Message{Queue: "orders", Payload: order{7, "Ada"}, Codec: msgpack.Codec},
 		posthaste.Message{Queue: "orders", Payload: order{8, "Ben"}}) // JSON
@@ -34,7 +34,7 @@ func Example() {
 			stop()
 		}
 		return nil
-	}, worker.Concurrency(1))
+	}, worker.WithConcurrency(1))
 	check(w.Run(ctx))
 	// Output:
 	// order 7 of Ada came as application/msgpack

@@ -185,11 +185,11 @@ func TestHostilePayloads(t *testing.T) { // not parallel: it measures memory
 func TestWithoutTheCodec(t *testing.T) {
 	t.Parallel()
 	d := posthaste.RawDelivery{Payload: []byte{0x80}, ContentType: ContentType}
-	if err := posthaste.Decode(d, new(order)); posthaste.CodeOf(err) != posthaste.Unsupported || !strings.Contains(err.Error(), "Codecs") {
+	if err := posthaste.Decode(d, new(order)); posthaste.CodeOf(err) != posthaste.CodeUnsupported || !strings.Contains(err.Error(), "Codecs") {
 		t.Errorf("without the codec: %v", err)
 	}
 	d.ContentType = "application/cbor"
-	if err := posthaste.Decode(d, new(order), Codec); posthaste.CodeOf(err) != posthaste.Unsupported {
+	if err := posthaste.Decode(d, new(order), Codec); posthaste.CodeOf(err) != posthaste.CodeUnsupported {
 		t.Errorf("another content type: %v", err)
 	}
 }

@@ -44,7 +44,7 @@ func TestRoundTrip(t *testing.T) {
 func TestWhatIsNoMessage(t *testing.T) {
 	t.Parallel()
 	m := posthaste.Message{Queue: "q", Payload: 7, Codec: Codec}
-	if _, _, err := m.Body(); posthaste.CodeOf(err) != posthaste.Invalid || !strings.Contains(err.Error(), "not a generated message") {
+	if _, _, err := m.Body(); posthaste.CodeOf(err) != posthaste.CodeInvalid || !strings.Contains(err.Error(), "not a generated message") {
 		t.Errorf("an integer was encoded: %v", err)
 	}
 	for _, into := range []any{new(int), new(*int), new(any), 7, nil} {

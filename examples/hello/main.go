@@ -26,7 +26,7 @@ func main() {
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
 	check(err)
 	engine := postgres.New(pool)
-	check(engine.QueueCreate(ctx, "orders", posthaste.QueueOptions{}))
+	check(engine.CreateQueue(ctx, "orders", posthaste.QueueOptions{}))
 
 	// The message is sent if the transaction commits, and never if it rolls back.
 	check(pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {

@@ -71,7 +71,7 @@ func main() {
 }
 
 // prepare creates the inbox, both queues and the broker's queue.
-func prepare(ctx context.Context, engine posthaste.Engine, pool *pgxpool.Pool, broker string) error {
+func prepare(ctx context.Context, engine posthaste.Store, pool *pgxpool.Pool, broker string) error {
 	if _, err := pool.Exec(ctx, inbox.Schema()); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func prepare(ctx context.Context, engine posthaste.Engine, pool *pgxpool.Pool, b
 		// Ten attempts for each message. Settled messages can be found for 90 days.
 		sending: {MaxAttempts: 10, Retention: 90 * 24 * time.Hour, RetainPayload: true},
 	} {
-		if err := engine.QueueCreate(ctx, queue, o); err != nil && posthaste.CodeOf(err) != posthaste.Conflict {
+		if err := engine.CreateQueue(ctx, queue, o); err != nil && posthaste.CodeOf(err) != posthaste.CodeConflict {
 			return err
 		}
 	}
@@ -98,7 +98,7 @@ func prepare(ctx context.Context, engine posthaste.Engine, pool *pgxpool.Pool, b
 }
 
 // plan is the application's part. An application usually does this in its own transaction.
-func plan(ctx context.Context, engine posthaste.Engine, at time.Time) error {
+func plan(ctx context.Context, engine posthaste.Store, at time.Time) error {
 	var due []posthaste.Message
 	for i := range 25 {
 		due = append(due, posthaste.Message{Queue: notifications, SendAt: at, Reference: fmt.Sprint("appointment-", i),
@@ -109,20 +109,20 @@ func plan(ctx context.Context, engine posthaste.Engine, at time.Time) error {
 }
 
 // publish relays due notifications to the broker, ten in one message, with confirms.
-func publish(ctx context.Context, engine posthaste.Engine, broker string) error {
+func publish(ctx context.Context, engine posthaste.Store, broker string) error {
 	to, err := rabbitmq.NewSink(rabbitmq.SinkConfig{URL: rabbitmq.URL(broker), RoutingKey: notifications})
 	if err != nil {
 		return err
 	}
 	defer to.Close()
 	w := worker.New(engine, worker.Config{})
-	worker.HandleSink(w, notifications, chunks.Sink(to), worker.BatchSize(relay.DefaultBatch))
+	worker.HandleSink(w, notifications, chunks.Sink(to), worker.WithBatchSize(relay.DefaultBatch))
 	return w.Run(ctx)
 }
 
 // consume splits the chunks and handles each notification once: its id and the changes that
 // the handler makes in tx commit together. Run any number of consumers.
-func consume(ctx context.Context, engine posthaste.Engine, pool *pgxpool.Pool, broker string, sent func()) error {
+func consume(ctx context.Context, engine posthaste.Store, pool *pgxpool.Pool, broker string, sent func()) error {
 	from, err := rabbitmq.NewSource(engine, rabbitmq.SourceConfig{URL: rabbitmq.URL(broker), FromQueue: notifications,
 		Config: source.Config{Queue: sending, Unpack: chunks.Unpack}})
 	if err != nil {
@@ -139,7 +139,7 @@ func consume(ctx context.Context, engine posthaste.Engine, pool *pgxpool.Pool, b
 			sent()
 		}
 		return nil
-	}), worker.Concurrency(int(pool.Config().MaxConns))) // each handler has its own transaction
+	}), worker.WithConcurrency(int(pool.Config().MaxConns))) // each handler has its own transaction
 	var beside sync.WaitGroup
 	var failed error
 	beside.Go(func() { failed = from.Run(ctx) })
@@ -150,7 +150,7 @@ func consume(ctx context.Context, engine posthaste.Engine, pool *pgxpool.Pool, b
 }
 
 // demo runs all parts in one process until 25 notifications are sent.
-func demo(ctx context.Context, engine posthaste.Engine, pool *pgxpool.Pool, broker string) error {
+func demo(ctx context.Context, engine posthaste.Store, pool *pgxpool.Pool, broker string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	if err := plan(ctx, engine, time.Now().Add(time.Second)); err != nil {

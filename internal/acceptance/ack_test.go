@@ -89,12 +89,12 @@ func TestDS4_AckInTheCallersTransaction(t *testing.T) {
 			refused := begin()
 			_, err = refused.send(s.ctx, posthaste.Message{Queue: q, Payload: 1, Kind: strings.Repeat("k", 1000)})
 			var e *posthaste.Error
-			if !errors.As(err, &e) || e.Code != posthaste.TooLarge && e.Code != posthaste.Invalid || e.Field != "kind" || strings.Contains(e.Message, "pq: ") {
+			if !errors.As(err, &e) || e.Code != posthaste.CodeTooLarge && e.Code != posthaste.CodeInvalid || e.Field != "kind" || strings.Contains(e.Message, "pq: ") {
 				t.Errorf("a kind that is too long: %#v; want the field named", err)
 			}
 			s.must(refused.end(s.ctx, false))
 			refused = begin()
-			if _, err = refused.send(s.ctx, posthaste.Message{Queue: "none", Payload: 1}); posthaste.CodeOf(err) != posthaste.NotFound {
+			if _, err = refused.send(s.ctx, posthaste.Message{Queue: "none", Payload: 1}); posthaste.CodeOf(err) != posthaste.CodeNotFound {
 				t.Errorf("a queue that is not there: %#v", err)
 			}
 			s.must(refused.end(s.ctx, false))
@@ -103,7 +103,7 @@ func TestDS4_AckInTheCallersTransaction(t *testing.T) {
 			if late == mine {
 				t.Fatal("it was not handed out again")
 			}
-			if err := work(late, true); posthaste.CodeOf(err) != posthaste.Conflict {
+			if err := work(late, true); posthaste.CodeOf(err) != posthaste.CodeConflict {
 				t.Errorf("acknowledging another worker's delivery: %v; want a conflict", err)
 			}
 			stands(posthaste.StateRunning, 0)

@@ -28,7 +28,7 @@ type answer struct {
 }
 
 // serve serves the HTTP API on a free port until the test ends.
-func (s *stage) serve(engine posthaste.Engine, change ...func(*server.Config)) *api {
+func (s *stage) serve(engine posthaste.Store, change ...func(*server.Config)) *api {
 	s.Helper()
 	config := server.Config{Engine: engine, Client: posthaste.NewClient(engine), Logger: s.log}
 	for _, c := range change {

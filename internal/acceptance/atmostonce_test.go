@@ -19,8 +19,8 @@ import (
 func TestDS6_OrderedIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	err := s.engine.QueueCreate(s.ctx, "both", posthaste.QueueOptions{Ordered: true, Mode: posthaste.AtMostOnce})
-	if posthaste.CodeOf(err) != posthaste.Invalid || !strings.Contains(err.Error(), "at most once") {
+	err := s.engine.CreateQueue(s.ctx, "both", posthaste.QueueOptions{Ordered: true, Mode: posthaste.AtMostOnce})
+	if posthaste.CodeOf(err) != posthaste.CodeInvalid || !strings.Contains(err.Error(), "at most once") {
 		t.Errorf("Go was answered by %v", err)
 	}
 	if !s.redis() {
@@ -93,8 +93,8 @@ func atMostOnce(t *testing.T, fair bool) {
 	}
 	// Rescue finds nothing, even if called repeatedly.
 	for range 3 {
-		if lost, err := s.engine.Rescue(s.ctx); err != nil || lost != 0 {
-			t.Errorf("%d were rescued, %v", lost, err)
+		if lost, err := s.engine.Maintain(s.ctx, posthaste.UpkeepRescue); err != nil || lost.Rescued != 0 {
+			t.Errorf("%d were rescued, %v", lost.Rescued, err)
 		}
 	}
 	s.until("all that live workers got is handled", func() bool {

@@ -42,9 +42,9 @@ func (s *stage) runs() map[posthaste.MessageID]int {
 
 func (s *stage) letters(queue string) []posthaste.DeadLetter {
 	s.Helper()
-	letters, _, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: queue})
+	letters, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: queue})
 	s.must(err)
-	return letters
+	return letters.Items
 }
 
 // max_attempts = n means n attempts: with a handler that always fails, a message runs n times,
@@ -79,23 +79,23 @@ func TestDS5_MaxAttempts(t *testing.T) {
 				}
 				s.must(history.Merge(history.Attempts(s.history(), n)))
 
-				replayed, err := s.engine.Replay(s.ctx, "a test", ids[0])
+				replayed, err := s.engine.Replay(posthaste.WithActor(s.ctx, "a test"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{ids[0]}})
 				s.must(err)
-				if !slices.Equal(replayed, ids[:1]) {
-					t.Errorf("replayed %v", replayed)
+				if !slices.Equal(replayed.Items, ids[:1]) {
+					t.Errorf("replayed %v", replayed.Items)
 				}
 				s.until("the replayed one is dead again", func() bool { return s.runs()[ids[0]] > n && len(s.letters(q)) == len(ids) })
 				if runs := s.runs()[ids[0]]; runs != 2*n {
 					t.Errorf("the replayed message ran %d times in all instead of %d", runs, 2*n)
 				}
-				discarded, err := s.engine.Discard(s.ctx, "a test", ids...)
+				discarded, err := s.engine.Discard(posthaste.WithActor(s.ctx, "a test"), posthaste.DeadLetterFilter{IDs: ids})
 				s.must(err)
-				slices.Sort(discarded)
-				if !slices.Equal(discarded, ids) || len(s.letters(q)) != 0 {
-					t.Errorf("discarded %v, left %d", discarded, len(s.letters(q)))
+				slices.Sort(discarded.Items)
+				if !slices.Equal(discarded.Items, ids) || len(s.letters(q)) != 0 {
+					t.Errorf("discarded %v, left %d", discarded.Items, len(s.letters(q)))
 				}
-				if again, err := s.engine.Replay(s.ctx, "a test", ids...); len(again) > 0 || posthaste.CodeOf(err) != posthaste.NotFound {
-					t.Errorf("discarded ones were replayed: %v, %v", again, err)
+				if again, err := s.engine.Replay(posthaste.WithActor(s.ctx, "a test"), posthaste.DeadLetterFilter{IDs: ids}); len(again.Items) > 0 || posthaste.CodeOf(err) != posthaste.CodeNotFound {
+					t.Errorf("discarded ones were replayed: %v, %v", again.Items, err)
 				}
 			})
 		}
@@ -211,10 +211,10 @@ func TestDS7_SettledIsSettled(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, k kind) {
 		outcomes := map[posthaste.Outcome]posthaste.Settlement{
-			posthaste.Done:     {Outcome: posthaste.Done},
-			posthaste.Retried:  {Outcome: posthaste.Retried, Error: "x", RetryAfter: time.Hour},
-			posthaste.Dead:     {Outcome: posthaste.Dead, Error: "x"},
-			posthaste.Released: {Outcome: posthaste.Released},
+			posthaste.OutcomeDone:     {Outcome: posthaste.OutcomeDone},
+			posthaste.OutcomeRetried:  {Outcome: posthaste.OutcomeRetried, Error: "x", RetryAfter: time.Hour},
+			posthaste.OutcomeDead:     {Outcome: posthaste.OutcomeDead, Error: "x"},
+			posthaste.OutcomeReleased: {Outcome: posthaste.OutcomeReleased},
 		}
 		for first, settlement := range outcomes {
 			t.Run(string(first), func(t *testing.T) {
@@ -325,10 +325,10 @@ func TestTR3_WholeStory(t *testing.T) {
 		t.Errorf("the message is reported as %+v", m)
 	}
 	want := []posthaste.Attempt{
-		{Attempt: 1, Outcome: posthaste.Lost},
-		{Attempt: 2, Outcome: posthaste.Retried, Worker: "the sink", Error: "no route", Receipt: json.RawMessage(`{"answer": 2}`)},
-		{Attempt: 3, Outcome: posthaste.Retried, Worker: "the sink", Error: "no answer"},
-		{Attempt: 4, Outcome: posthaste.Done, Worker: "the sink", Receipt: json.RawMessage(`{"answer": 4}`)},
+		{Attempt: 1, Outcome: posthaste.OutcomeLost},
+		{Attempt: 2, Outcome: posthaste.OutcomeRetried, Worker: "the sink", Error: "no route", Receipt: json.RawMessage(`{"answer": 2}`)},
+		{Attempt: 3, Outcome: posthaste.OutcomeRetried, Worker: "the sink", Error: "no answer"},
+		{Attempt: 4, Outcome: posthaste.OutcomeDone, Worker: "the sink", Receipt: json.RawMessage(`{"answer": 4}`)},
 	}
 	attempts := m.Subscriptions[0].Attempts
 	if len(attempts) != len(want) {
@@ -338,7 +338,7 @@ func TestTR3_WholeStory(t *testing.T) {
 	for i, a := range attempts {
 		w := want[i]
 		if a.Attempt != w.Attempt || a.Outcome != w.Outcome || a.Worker != w.Worker || !equalJSON(a.Receipt, w.Receipt) ||
-			(w.Error != "" && a.Error != w.Error) || (a.Outcome == posthaste.Lost && a.Error == "") {
+			(w.Error != "" && a.Error != w.Error) || (a.Outcome == posthaste.OutcomeLost && a.Error == "") {
 			t.Errorf("attempt %d is reported as %+v", i+1, a)
 		}
 		if a.ClaimedAt.Before(last) || a.EndedAt.Before(a.ClaimedAt) || a.EndedAt.After(after) || (a.Worker != "" && a.DurationMS <= 0) {

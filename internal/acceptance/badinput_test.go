@@ -39,17 +39,17 @@ func TestBadInputIsRefusedEverywhere(t *testing.T) {
 
 	long, huge := strings.Repeat("k", 256), strings.Repeat("k", 1<<20)
 	create := func(o posthaste.QueueOptions) func() error {
-		return func() error { return s.engine.QueueCreate(s.ctx, "new", o) }
+		return func() error { return s.engine.CreateQueue(s.ctx, "new", o) }
 	}
 	send := func(m posthaste.Message) func() error {
 		return func() error { _, err := s.client.Send(s.ctx, m); return err }
 	}
 	subscribe := func(name string, o posthaste.SubscriptionOptions) func() error {
-		return func() error { return s.engine.QueueSubscribe(s.ctx, "ada", "jobs", name, o) }
+		return func() error { return s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), "jobs", name, o) }
 	}
 	schedule := func(x posthaste.Schedule) func() error {
 		x.Name, x.Message = "new", posthaste.Message{Queue: "jobs", Payload: 1}
-		return func() error { _, err := s.engine.SchedulePut(s.ctx, x); return err }
+		return func() error { _, err := s.engine.PutSchedule(s.ctx, x); return err }
 	}
 	const none = 1 << 40
 	for _, c := range []struct {
@@ -61,78 +61,87 @@ func TestBadInputIsRefusedEverywhere(t *testing.T) {
 		method, path string
 		body         string
 	}{
-		{what: "at most once, tried three times", field: "max_attempts", code: posthaste.Invalid,
+		{what: "at most once, tried three times", field: "max_attempts", code: posthaste.CodeInvalid,
 			sql: `select posthaste.create_queue('new', '{"mode": "at_most_once", "max_attempts": 3}')`,
 			do:  create(posthaste.QueueOptions{Mode: posthaste.AtMostOnce, MaxAttempts: 3}), method: "PUT", path: "/v1/queues/new", body: `{"mode": "at_most_once", "max_attempts": 3}`},
-		{what: "a payload kept without a retention", field: "retain_payload", code: posthaste.Invalid,
+		{what: "a payload kept without a retention", field: "retain_payload", code: posthaste.CodeInvalid,
 			sql: `select posthaste.create_queue('new', '{"retain_payload": true}')`,
 			do:  create(posthaste.QueueOptions{RetainPayload: true}), method: "PUT", path: "/v1/queues/new", body: `{"retain_payload": true}`},
-		{what: "a key that stops where nothing is in order", field: "on_dead", code: posthaste.Invalid,
+		{what: "a key that stops where nothing is in order", field: "on_dead", code: posthaste.CodeInvalid,
 			sql: `select posthaste.create_queue('new', '{"on_dead": "stop"}')`,
 			do:  create(posthaste.QueueOptions{StopOnDead: true}), method: "PUT", path: "/v1/queues/new", body: `{"on_dead": "stop"}`},
-		{what: "order, and several of a key at a time", field: "key_concurrency", code: posthaste.Invalid,
+		{what: "order, and several of a key at a time", field: "key_concurrency", code: posthaste.CodeInvalid,
 			sql: `select posthaste.create_queue('new', '{"ordered": true, "key_concurrency": 2}')`,
 			do:  create(posthaste.QueueOptions{Ordered: true, Limits: posthaste.QueueLimits{KeyConcurrency: 2}}), method: "PUT", path: "/v1/queues/new", body: `{"ordered": true, "key_concurrency": 2}`},
-		{what: "a limit that lets nothing through", field: "concurrency", code: posthaste.Invalid,
+		{what: "a limit that lets nothing through", field: "concurrency", code: posthaste.CodeInvalid,
 			sql: `select posthaste.create_queue('new', '{"concurrency": 0}')`,
 			do:  create(posthaste.QueueOptions{Limits: posthaste.QueueLimits{Concurrency: -1}}), method: "PUT", path: "/v1/queues/new", body: `{"concurrency": 0}`},
-		{what: "a backoff above its bound", field: "backoff", code: posthaste.Invalid,
+		{what: "a backoff above its bound", field: "backoff", code: posthaste.CodeInvalid,
 			sql: `select posthaste.create_queue('new', '{"backoff": {"base": "2 hours"}}')`,
 			do:  create(posthaste.QueueOptions{BackoffBase: 2 * time.Hour}), method: "PUT", path: "/v1/queues/new", body: `{"backoff": {"base": "2h"}}`},
-		{what: "a timeout of years", field: "timeout", code: posthaste.Invalid,
+		{what: "a timeout of years", field: "timeout", code: posthaste.CodeInvalid,
 			sql: `select posthaste.create_queue('new', '{"timeout": "366 days"}')`,
 			do:  create(posthaste.QueueOptions{Timeout: 366 * 24 * time.Hour}), method: "PUT", path: "/v1/queues/new", body: `{"timeout": "366 days"}`},
-		{what: "other options than it has", field: "name", code: posthaste.Conflict,
+		{what: "other options than it has", field: "name", code: posthaste.CodeConflict,
 			sql: `select posthaste.create_queue('jobs', '{"max_attempts": 2}')`,
-			do:  func() error { return s.engine.QueueCreate(s.ctx, "jobs", posthaste.QueueOptions{MaxAttempts: 2}) }, method: "PUT", path: "/v1/queues/jobs", body: `{"max_attempts": 2}`},
-		{what: "a key of 256 bytes", field: "key", code: posthaste.TooLarge,
+			do:  func() error { return s.engine.CreateQueue(s.ctx, "jobs", posthaste.QueueOptions{MaxAttempts: 2}) }, method: "PUT", path: "/v1/queues/jobs", body: `{"max_attempts": 2}`},
+		{what: "a key of 256 bytes", field: "key", code: posthaste.CodeTooLarge,
 			sql: `select posthaste.send('jobs', '1', jsonb_build_object('key', $1::text))`, args: []any{long},
 			do: send(posthaste.Message{Queue: "jobs", Payload: 1, Key: long}), method: "POST", path: "/v1/queues/jobs/messages", body: `{"payload": 1, "key": "` + long + `"}`},
-		{what: "a key of 1 MiB", field: "key", code: posthaste.TooLarge,
+		{what: "a key of 1 MiB", field: "key", code: posthaste.CodeTooLarge,
 			sql: `select posthaste.send('jobs', '1', jsonb_build_object('key', $1::text))`, args: []any{huge},
 			do: send(posthaste.Message{Queue: "jobs", Payload: 1, Key: huge}), method: "POST", path: "/v1/queues/jobs/messages", body: `{"payload": 1, "key": "` + huge + `"}`},
-		{what: "an ordered message of no key", field: "key", code: posthaste.Invalid,
+		{what: "an ordered message of no key", field: "key", code: posthaste.CodeInvalid,
 			sql: `select posthaste.send('steps', '1')`,
 			do:  send(posthaste.Message{Queue: "steps", Payload: 1}), method: "POST", path: "/v1/queues/steps/messages", body: `{"payload": 1}`},
-		{what: "a priority that there is not", field: "priority", code: posthaste.Invalid,
+		{what: "a priority that there is not", field: "priority", code: posthaste.CodeInvalid,
 			sql: `select posthaste.send('jobs', '1', '{"priority": 4}')`,
 			do:  send(posthaste.Message{Queue: "jobs", Payload: 1, Priority: 4}), method: "POST", path: "/v1/queues/jobs/messages", body: `{"payload": 1, "priority": 4}`},
-		{what: "a line that never ticks", field: "spec", code: posthaste.Invalid,
+		{what: "a line that never ticks", field: "spec", code: posthaste.CodeInvalid,
 			sql: `select posthaste.schedule_put('new', 'jobs', '0 0 31 2 *', '1')`,
 			do:  schedule(posthaste.Schedule{Spec: "0 0 31 2 *"}), method: "PUT", path: "/v1/schedules/new", body: `{"queue": "jobs", "spec": "0 0 31 2 *", "payload": 1}`},
-		{what: "a zone that there is not", field: "time_zone", code: posthaste.Invalid,
+		{what: "a zone that there is not", field: "time_zone", code: posthaste.CodeInvalid,
 			sql: `select posthaste.schedule_put('new', 'jobs', '@daily', '1', '{"time_zone": "Europe/Nowhere"}')`,
 			do:  schedule(posthaste.Schedule{Spec: "@daily", TimeZone: "Europe/Nowhere"}), method: "PUT", path: "/v1/schedules/new", body: `{"queue": "jobs", "spec": "@daily", "time_zone": "Europe/Nowhere", "payload": 1}`},
-		{what: "an invalid filter", field: "filter", code: posthaste.Invalid,
+		{what: "an invalid filter", field: "filter", code: posthaste.CodeInvalid,
 			sql: `select posthaste.subscribe('jobs', 'new', '{"filter": {"headers": {}}}')`,
 			do:  subscribe("new", posthaste.SubscriptionOptions{Filter: posthaste.Filter{Headers: map[string][]string{"region": {}}}}), method: "POST", path: "/v1/queues/jobs/subscriptions/new", body: `{"filter": {}}`},
-		{what: "a filter by a kind that is empty", field: "filter", code: posthaste.Invalid,
+		{what: "a filter by a kind that is empty", field: "filter", code: posthaste.CodeInvalid,
 			sql: `select posthaste.subscribe('jobs', 'new', '{"filter": {"kind": ""}}')`,
 			do:  subscribe("new", posthaste.SubscriptionOptions{Filter: posthaste.Filter{Kinds: []string{""}}}), method: "POST", path: "/v1/queues/jobs/subscriptions/new", body: `{"filter": {"kind": ""}}`},
-		{what: "the oldest, and scheduled messages", field: "scheduled", code: posthaste.Invalid,
+		{what: "the oldest, and scheduled messages", field: "scheduled", code: posthaste.CodeInvalid,
 			sql: `select posthaste.subscribe('jobs', 'new', '{"from": "oldest", "scheduled": true}')`,
 			do:  subscribe("new", posthaste.SubscriptionOptions{From: posthaste.FromOldest, Scheduled: true}), method: "POST", path: "/v1/queues/jobs/subscriptions/new", body: `{"from": "oldest", "scheduled": true}`},
-		{what: "another filter than it has", field: "subscription", code: posthaste.Conflict,
+		{what: "another filter than it has", field: "subscription", code: posthaste.CodeConflict,
 			sql: `select posthaste.subscribe('jobs', 'audit', '{}')`,
 			do:  subscribe("audit", posthaste.SubscriptionOptions{}), method: "POST", path: "/v1/queues/jobs/subscriptions/audit", body: `{}`},
-		{what: "a queue that there is not", field: "queue", code: posthaste.NotFound,
+		{what: "a queue that there is not", field: "queue", code: posthaste.CodeNotFound,
 			sql: `select posthaste.send('none', '1')`,
 			do:  send(posthaste.Message{Queue: "none", Payload: 1}), method: "POST", path: "/v1/queues/none/messages", body: `{"payload": 1}`},
-		{what: "cancelling an unknown message", field: "id", code: posthaste.NotFound,
+		{what: "cancelling an unknown message", field: "id", code: posthaste.CodeNotFound,
 			sql: `select posthaste.cancel($1)`, args: []any{none},
-			do:     func() error { _, err := s.engine.Cancel(s.ctx, "ada", none); return err },
+			do:     func() error { _, err := s.engine.Cancel(posthaste.WithActor(s.ctx, "ada"), none); return err },
 			method: "DELETE", path: fmt.Sprintf("/v1/messages/%d", none)},
-		{what: "moving an unknown message", field: "id", code: posthaste.NotFound,
+		{what: "moving an unknown message", field: "id", code: posthaste.CodeNotFound,
 			sql: `select posthaste.reschedule($1, now())`, args: []any{none},
-			do:     func() error { _, err := s.engine.Reschedule(s.ctx, "ada", none, time.Now()); return err },
+			do: func() error {
+				_, err := s.engine.Reschedule(posthaste.WithActor(s.ctx, "ada"), none, time.Now())
+				return err
+			},
 			method: "POST", path: fmt.Sprintf("/v1/messages/%d/reschedule", none), body: `{"send_at": "2030-01-31T12:00:00Z"}`},
-		{what: "replaying a replayed message", field: "message_ids", code: posthaste.NotFound,
+		{what: "replaying a replayed message", field: "message_ids", code: posthaste.CodeNotFound,
 			sql: `select posthaste.replay(array[$1::bigint])`, args: []any{replayed},
-			do:     func() error { _, err := s.engine.Replay(s.ctx, "ada", posthaste.MessageID(replayed)); return err },
+			do: func() error {
+				_, err := s.engine.Replay(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{posthaste.MessageID(replayed)}})
+				return err
+			},
 			method: "POST", path: "/v1/dead-letters/replay", body: fmt.Sprintf(`{"ids": ["%d"]}`, replayed)},
-		{what: "discarding a replayed message", field: "message_ids", code: posthaste.NotFound,
+		{what: "discarding a replayed message", field: "message_ids", code: posthaste.CodeNotFound,
 			sql: `select posthaste.discard(array[$1::bigint])`, args: []any{replayed},
-			do:     func() error { _, err := s.engine.Discard(s.ctx, "ada", posthaste.MessageID(replayed)); return err },
+			do: func() error {
+				_, err := s.engine.Discard(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{posthaste.MessageID(replayed)}})
+				return err
+			},
 			method: "POST", path: "/v1/dead-letters/discard", body: fmt.Sprintf(`{"ids": ["%d"]}`, replayed)},
 	} {
 		t.Run(strings.ReplaceAll(c.what, " ", "_"), func(t *testing.T) {
@@ -141,7 +150,7 @@ func TestBadInputIsRefusedEverywhere(t *testing.T) {
 			var before, after string
 			s.must(conn.QueryRow(s.ctx, kept).Scan(&before))
 			_, err := conn.Exec(s.ctx, c.sql, c.args...)
-			codes := map[posthaste.Code]string{posthaste.Invalid: "PH400", posthaste.NotFound: "PH404", posthaste.Conflict: "PH409", posthaste.TooLarge: "PH413"}
+			codes := map[posthaste.Code]string{posthaste.CodeInvalid: "PH400", posthaste.CodeNotFound: "PH404", posthaste.CodeConflict: "PH409", posthaste.CodeTooLarge: "PH413"}
 			var pg *pgconn.PgError
 			switch {
 			case !errors.As(err, &pg):
@@ -158,7 +167,7 @@ func TestBadInputIsRefusedEverywhere(t *testing.T) {
 				Detail, Hint string
 				Errors       []struct{ Field string }
 			}
-			if err := json.Unmarshal(got.body, &told); err != nil || got.status != map[posthaste.Code]int{posthaste.Invalid: 400, posthaste.NotFound: 404, posthaste.Conflict: 409, posthaste.TooLarge: 413}[c.code] || told.Detail == "" || len(got.body) > 1000 {
+			if err := json.Unmarshal(got.body, &told); err != nil || got.status != map[posthaste.Code]int{posthaste.CodeInvalid: 400, posthaste.CodeNotFound: 404, posthaste.CodeConflict: 409, posthaste.CodeTooLarge: 413}[c.code] || told.Detail == "" || len(got.body) > 1000 {
 				t.Errorf("HTTP: %d %.500s", got.status, got.body)
 			}
 			if regexp.MustCompile(`posthaste\.|\bselect\b|\bview\b`).MatchString(told.Hint) {

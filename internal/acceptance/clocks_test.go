@@ -44,7 +44,7 @@ func offRole(ctx context.Context, t task, ready func()) error {
 			return err
 		}
 	}
-	if _, err := engine.SchedulePut(ctx, posthaste.Schedule{Name: "often", Spec: "every 1 second", Message: posthaste.Message{Queue: offTicks, Payload: 0}}); err != nil {
+	if _, err := engine.PutSchedule(ctx, posthaste.Schedule{Name: "often", Spec: "every 1 second", Message: posthaste.Message{Queue: offTicks, Payload: 0}}); err != nil {
 		return err
 	}
 	w := worker.New(engine, worker.Config{Name: fmt.Sprint(time.Now().Unix()), Lease: offLease})
@@ -70,7 +70,7 @@ func TestDU5_ClientsClocksDecideNothing(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
 			for _, queue := range []string{offOurs, offTicks, offTheirs} {
-				s.must(s.engine.QueueCreate(s.ctx, queue, s.keeping(posthaste.QueueOptions{})))
+				s.must(s.engine.CreateQueue(s.ctx, queue, s.keeping(posthaste.QueueOptions{})))
 			}
 			theirs := s.send(offTheirs, 1)[0]
 			s.spawn(task{Role: "off", Program: builtOff(t, off)})
@@ -82,7 +82,7 @@ func TestDU5_ClientsClocksDecideNothing(t *testing.T) {
 				return state.State == posthaste.StateDone
 			})
 			a := state.Attempts
-			if len(a) < 2 || a[0].Outcome != posthaste.Retried {
+			if len(a) < 2 || a[0].Outcome != posthaste.OutcomeRetried {
 				t.Fatalf("its story tells %+v", a)
 			}
 			if wait := a[1].ClaimedAt.Sub(a[0].EndedAt); wait < offDelay || wait > 10*time.Minute {

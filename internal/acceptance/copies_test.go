@@ -21,7 +21,7 @@ import (
 type refusals struct{ atomic.Int64 }
 
 func (r *refusals) Event(_ context.Context, e posthaste.Event) {
-	if e.Kind == posthaste.EventError && posthaste.CodeOf(e.Err) == posthaste.Refused {
+	if e.Kind == posthaste.EventError && posthaste.CodeOf(e.Err) == posthaste.CodeRefused {
 		r.Add(1)
 	}
 }
@@ -42,7 +42,7 @@ func TestPhysicalCopyDeliversNothing(t *testing.T) {
 		return engine
 	}
 	// works starts a worker, which ends with the test.
-	works := func(engine posthaste.Engine, config worker.Config) (handled chan posthaste.MessageID) {
+	works := func(engine posthaste.Store, config worker.Config) (handled chan posthaste.MessageID) {
 		t.Helper()
 		handled = make(chan posthaste.MessageID, 10)
 		w := worker.New(engine, config)
@@ -99,7 +99,7 @@ func TestPhysicalCopyDeliversNothing(t *testing.T) {
 	c := openBooks(t, copied.URL())
 	waiting := send(c)
 	staging := open(copied, "staging")
-	refused := func(err error) bool { return posthaste.CodeOf(err) == posthaste.Refused }
+	refused := func(err error) bool { return posthaste.CodeOf(err) == posthaste.CodeRefused }
 	if err := staging.Ready(t.Context()); !refused(err) {
 		t.Errorf("a copy is ready: %v", err)
 	}

@@ -85,7 +85,7 @@ func (c *crew) end() (ids []posthaste.MessageID, events []history.Event, slow st
 		code, _, _ := strings.Cut(e.Note, ": ")
 		switch {
 		case e.Kind != trouble:
-		case code == string(posthaste.Unavailable) || code == string(posthaste.OutcomeUnsure):
+		case code == string(posthaste.CodeUnavailable) || code == string(posthaste.CodeOutcomeUnknown):
 			slow = fmt.Sprintf("%s met an error: %s", e.Process, e.Note)
 		default:
 			c.Errorf("%s met an error: %s", e.Process, e.Note)

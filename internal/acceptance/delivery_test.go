@@ -216,7 +216,7 @@ func TestDS3_FirstInFirstOut(t *testing.T) {
 			ids = append(ids, send(1)...)
 		}
 		r := s.recorder()
-		s.work(q, r, worker.Config{}, nothing, worker.Concurrency(many))
+		s.work(q, r, worker.Config{}, nothing, worker.WithConcurrency(many))
 		for range 100 {
 			ids = append(ids, send(1)...)
 		}

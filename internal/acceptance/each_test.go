@@ -21,7 +21,7 @@ func TestDS8_EachSubscriptionGetsEachMessageOnce(t *testing.T) {
 		half := size(500, 50_000)
 		k.QueueOptions = s.keeping(k.QueueOptions)
 		q := s.queueOf(k)
-		s.must(s.engine.QueueSubscribe(s.ctx, "test", q, "second", posthaste.SubscriptionOptions{}))
+		s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "test"), q, "second", posthaste.SubscriptionOptions{}))
 		var mu sync.Mutex
 		times := map[string]map[posthaste.MessageID]int{}
 		total := func(name string) int { mu.Lock(); defer mu.Unlock(); return len(times[name]) }
@@ -36,7 +36,7 @@ func TestDS8_EachSubscriptionGetsEachMessageOnce(t *testing.T) {
 					}
 					times[name][d.MessageID]++
 					return nil
-				}, worker.Subscription(name))
+				}, worker.WithSubscription(name))
 				s.run(w)
 			}
 		}
@@ -47,7 +47,7 @@ func TestDS8_EachSubscriptionGetsEachMessageOnce(t *testing.T) {
 			return total(posthaste.DefaultSubscription) == half && total("second") == half
 		})
 		s.settled(q)
-		s.must(s.engine.QueueSubscribe(s.ctx, "test", q, "third", posthaste.SubscriptionOptions{From: posthaste.FromOldest}))
+		s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "test"), q, "third", posthaste.SubscriptionOptions{From: posthaste.FromOldest}))
 		start("third")
 		ids = append(ids, s.send(q, half)...)
 		for _, name := range []string{posthaste.DefaultSubscription, "second", "third"} {

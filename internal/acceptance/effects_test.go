@@ -52,7 +52,7 @@ func effectsRole(ctx context.Context, t task, ready func()) error {
 			time.Sleep(t.Work)
 			return postgres.In(tx).Ack(ctx, d.ID)
 		})
-	}, worker.Transactional())
+	}, worker.WithOwnTransaction())
 	go func() {
 		<-w.Started()
 		ready()
@@ -268,16 +268,16 @@ func TestDU4_KilledBeforeTheSettle(t *testing.T) {
 		if !w.killed() {
 			t.Fatalf("%s ended by itself: %v", w.name, w.err)
 		}
-		running, _, err := s.engine.Messages(s.ctx, posthaste.MessageFilter{Queue: q, State: posthaste.StateRunning, Limit: messages})
+		running, err := s.engine.Messages(s.ctx, posthaste.MessageFilter{Queue: q, State: posthaste.StateRunning, Limit: messages})
 		s.must(err)
 		inFlight := map[posthaste.MessageID]bool{}
-		for _, m := range running {
+		for _, m := range running.Items {
 			inFlight[m.ID] = true
 		}
 		// Its lease would last for minutes; end it now.
 		s.lose(w)
 		s.until("its messages are rescued", func() bool {
-			_, err := s.engine.Rescue(s.ctx)
+			_, err := s.engine.Maintain(s.ctx, posthaste.UpkeepRescue)
 			s.must(err)
 			return s.count(q, posthaste.StateRunning) == 0
 		})
@@ -298,7 +298,7 @@ func TestDU4_KilledBeforeTheSettle(t *testing.T) {
 			case n == 2:
 				twice++
 				a := s.state(id).Attempts
-				if !inFlight[id] || len(a) != 2 || a[0].Outcome != posthaste.Lost || a[0].Worker != w.name || a[1].Outcome != posthaste.Done || a[1].Worker != other.name {
+				if !inFlight[id] || len(a) != 2 || a[0].Outcome != posthaste.OutcomeLost || a[0].Worker != w.name || a[1].Outcome != posthaste.OutcomeDone || a[1].Worker != other.name {
 					t.Errorf("message %s was handled twice (in flight at the kill: %t), and its story tells %+v", id, inFlight[id], a)
 				}
 			}

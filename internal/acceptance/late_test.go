@@ -28,16 +28,16 @@ func TestDU5_LateAckWithdraws(t *testing.T) {
 	if len(history.IDs(s.history(), history.Handled)) > 0 {
 		t.Fatal("it was not stopped in the middle of its 3 s")
 	}
-	s.must(s.engine.QueuePause(s.ctx, "test", q)) // no worker takes the new attempt
+	s.must(s.engine.Pause(posthaste.WithActor(s.ctx, "test"), posthaste.OfQueue(q))) // no worker takes the new attempt
 	s.lose(late)
 	s.until("its message is rescued", func() bool {
-		_, err := s.engine.Rescue(s.ctx)
+		_, err := s.engine.Maintain(s.ctx, posthaste.UpkeepRescue)
 		s.must(err)
 		return s.state(id).State == posthaste.StateRetrying
 	})
 	s.must(late.cmd.Process.Signal(syscall.SIGCONT))
 	s.until("its late ack has ended the message", func() bool { return s.state(id).State == posthaste.StateDone })
-	s.must(s.engine.QueueResume(s.ctx, "test", q))
+	s.must(s.engine.Resume(posthaste.WithActor(s.ctx, "test"), posthaste.OfQueue(q)))
 	other := s.recorder()
 	s.work(q, other, worker.Config{}, nothing)
 	after := s.send(q, 1)[0]
@@ -45,7 +45,7 @@ func TestDU5_LateAckWithdraws(t *testing.T) {
 	s.settled(q)
 	events := s.history()
 	s.must(history.Merge(history.EveryOne([]posthaste.MessageID{id, after}, events), history.Once(events)))
-	if a := s.state(id).Attempts; len(a) != 1 || a[0].Outcome != posthaste.Lost || a[0].Worker != late.name {
+	if a := s.state(id).Attempts; len(a) != 1 || a[0].Outcome != posthaste.OutcomeLost || a[0].Worker != late.name {
 		t.Errorf("its story tells %+v", a)
 	}
 }
@@ -74,14 +74,14 @@ func TestDU5_LateAckIsRefused(t *testing.T) {
 		delivery posthaste.DeliveryID
 		settled  bool
 	}{{first, false}, {second, true}, {first, false}, {second, false}} {
-		results, err := s.engine.Settle(s.ctx, []posthaste.Settlement{{Delivery: c.delivery, Outcome: posthaste.Done}})
+		results, err := s.engine.Settle(s.ctx, []posthaste.Settlement{{Delivery: c.delivery, Outcome: posthaste.OutcomeDone}})
 		s.must(err)
 		if results[0].Settled != c.settled {
 			t.Errorf("delivery %s of %s and %s was settled: %t", c.delivery, first, second, results[0].Settled)
 		}
 	}
 	state := s.state(id)
-	if a := state.Attempts; state.State != posthaste.StateDone || len(a) != 2 || a[0].Outcome != posthaste.Lost || a[1].Outcome != posthaste.Done {
+	if a := state.Attempts; state.State != posthaste.StateDone || len(a) != 2 || a[0].Outcome != posthaste.OutcomeLost || a[1].Outcome != posthaste.OutcomeDone {
 		t.Errorf("it is %s, and its story tells %+v", state.State, a)
 	}
 }

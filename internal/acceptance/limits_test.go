@@ -93,7 +93,7 @@ func TestEM3_MailsAtARate(t *testing.T) {
 	t.Parallel()
 	p := newPost(t, time.Minute)
 	limits := posthaste.QueueLimits{RateLimit: posthaste.Rate{Limit: 50, Burst: 25}}
-	p.must(p.engine.QueueLimit(p.ctx, "ada", email.Queue, limits))
+	p.must(p.engine.UpdateQueue(posthaste.WithActor(p.ctx, "ada"), email.Queue, posthaste.QueueUpdate{Limits: &limits}))
 	sink, err := smtp.New(smtp.Config{URL: "smtp://" + p.server.Addr() + "?tls=none"})
 	p.must(err)
 	t.Cleanup(func() { _ = sink.Close() })
@@ -226,7 +226,7 @@ func TestWaitingForAPlaceIsNoPolling(t *testing.T) {
 	default:
 	}
 	// It looks again by itself after 3 s or more.
-	_, err = s.engine.Settle(s.ctx, []posthaste.Settlement{{Delivery: held[0].ID, Outcome: posthaste.Done}})
+	_, err = s.engine.Settle(s.ctx, []posthaste.Settlement{{Delivery: held[0].ID, Outcome: posthaste.OutcomeDone}})
 	s.must(err)
 	select {
 	case <-handled:

@@ -32,7 +32,7 @@ func TestHA4_ConnectionsAreBounded(t *testing.T) {
 		query := u.Query()
 		query.Set("application_name", name)
 		u.RawQuery = query.Encode()
-		options := []postgres.Option{postgres.Logger(s.log)}
+		options := []postgres.Option{postgres.WithLogger(s.log)}
 		if c.pool > 0 {
 			options = append(options, postgres.WithPoolSize(c.pool))
 		}

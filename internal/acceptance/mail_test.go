@@ -34,7 +34,7 @@ func newPost(t *testing.T, timeout time.Duration) *post {
 	t.Helper()
 	s := newStage(t)
 	s.failing()
-	s.must(s.engine.QueueCreate(s.ctx, email.Queue, s.keeping(posthaste.QueueOptions{MaxAttempts: 6, MaxPayload: 32 << 20,
+	s.must(s.engine.CreateQueue(s.ctx, email.Queue, s.keeping(posthaste.QueueOptions{MaxAttempts: 6, MaxPayload: 32 << 20,
 		BackoffBase: time.Millisecond, BackoffMax: 10 * time.Millisecond})))
 	server, err := catcher.Start(catcher.Config{MaxMails: 10_000})
 	s.must(err)
@@ -138,8 +138,8 @@ func TestEM1_BadMailsAreRefused(t *testing.T) {
 	if n := p.server.Stats().Transactions; n > 0 {
 		t.Errorf("%d mails were begun", n)
 	}
-	if all, _, err := p.engine.Messages(p.ctx, posthaste.MessageFilter{Queue: email.Queue, Limit: 1000}); err != nil || len(all) != len(fields) {
-		t.Errorf("%d messages are stored, %v", len(all), err)
+	if all, err := p.engine.Messages(p.ctx, posthaste.MessageFilter{Queue: email.Queue, Limit: 1000}); err != nil || len(all.Items) != len(fields) {
+		t.Errorf("%d messages are stored, %v", len(all.Items), err)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestEM2_FailsTwiceThenAccepts(t *testing.T) {
 		t.Errorf("it is %s after %d attempts: %+v", f.Status, len(f.Attempts), f.Attempts)
 	}
 	for i, a := range f.Attempts[:min(2, len(f.Attempts))] {
-		if a.Outcome != posthaste.Retried || !strings.Contains(a.Error, "451 ") || !strings.Contains(a.Error, "injected at end") {
+		if a.Outcome != posthaste.OutcomeRetried || !strings.Contains(a.Error, "451 ") || !strings.Contains(a.Error, "injected at end") {
 			t.Errorf("attempt %d ended as %s: %q", i+1, a.Outcome, a.Error)
 		}
 	}
@@ -264,7 +264,7 @@ func TestEM2_HeldBackMailIsDatedWhenDue(t *testing.T) {
 		bySQL(`jsonb_build_object('send_at', '`+due.UTC().Format(time.RFC3339Nano)+`')`),
 		bySQL(`'{"delay": "6 seconds"}'`))
 	// The first one is moved while it waits.
-	_, err = p.engine.Reschedule(p.ctx, "ada", ids[0], due.Add(hold))
+	_, err = p.engine.Reschedule(posthaste.WithActor(p.ctx, "ada"), ids[0], due.Add(hold))
 	p.must(err)
 	dates := map[posthaste.MessageID]time.Time{}
 	for _, id := range ids {

@@ -148,9 +148,9 @@ func TestEM4_SQLMailsAreFoundByRecipient(t *testing.T) {
 		}
 	}
 	var erased []posthaste.MessageID
-	rows, _, err := p.engine.Erase(t.Context(), "privacy", "ada@example.com", 0)
+	rows, err := p.engine.Erase(posthaste.WithActor(t.Context(), "privacy"), "ada@example.com", 0)
 	p.must(err)
-	for _, r := range rows {
+	for _, r := range rows.Items {
 		if r.Pending {
 			t.Errorf("mail %d is pending", r.MessageID)
 		}
@@ -177,7 +177,7 @@ func TestEM5_StoryIsFoundAmongMany(t *testing.T) {
 		}
 	}
 	s := newStage(t)
-	s.must(s.engine.QueueCreate(s.ctx, email.Queue, posthaste.QueueOptions{Retention: 90 * 24 * time.Hour}))
+	s.must(s.engine.CreateQueue(s.ctx, email.Queue, posthaste.QueueOptions{Retention: 90 * 24 * time.Hour}))
 	conn := s.conn()
 	exec := func(sql string, args ...any) {
 		t.Helper()
@@ -215,14 +215,14 @@ func TestEM5_StoryIsFoundAmongMany(t *testing.T) {
 		pages := 1 << 60
 		for range 21 {
 			began := time.Now()
-			found, _, err := s.engine.Messages(t.Context(), c.filter)
+			found, err := s.engine.Messages(t.Context(), c.filter)
 			times = append(times, time.Since(began))
-			if err != nil || len(found) != 1 || found[0].Reference == "" && c.filter.Reference != "" || len(found[0].Subscriptions) != 1 {
-				t.Fatalf("by %s: %+v, %v", c.what, found, err)
+			if err != nil || len(found.Items) != 1 || found.Items[0].Reference == "" && c.filter.Reference != "" || len(found.Items[0].Subscriptions) != 1 {
+				t.Fatalf("by %s: %+v, %v", c.what, found.Items, err)
 			}
 			// The whole story: mails in the ring have no attempt yet.
-			attempts := found[0].Subscriptions[0].Attempts
-			if c.attempts != len(attempts) || c.attempts > 0 && (attempts[0].Outcome != posthaste.Done || attempts[0].Worker != "w" || len(attempts[0].Receipt) == 0) {
+			attempts := found.Items[0].Subscriptions[0].Attempts
+			if c.attempts != len(attempts) || c.attempts > 0 && (attempts[0].Outcome != posthaste.OutcomeDone || attempts[0].Worker != "w" || len(attempts[0].Receipt) == 0) {
 				t.Fatalf("by %s: the story is %+v, want %d attempts", c.what, attempts, c.attempts)
 			}
 		}

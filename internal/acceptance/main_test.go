@@ -181,7 +181,7 @@ func (c *child) byStatus() bool {
 }
 
 // tools returns what every role needs.
-func tools(ctx context.Context, t task) (posthaste.Engine, *history.Recorder, error) {
+func tools(ctx context.Context, t task) (posthaste.Store, *history.Recorder, error) {
 	engine, err := openStore(ctx, t.URL)
 	if err != nil {
 		return nil, nil, err

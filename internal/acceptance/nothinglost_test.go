@@ -60,7 +60,7 @@ func TestLP2_WithoutWakeUps(t *testing.T) {
 		s := newStage(t)
 		q := s.queue(posthaste.QueueOptions{})
 		proxy := testdb.NewProxy(t, s.url)
-		engine, err := postgres.Open(s.ctx, proxy.URL, postgres.Logger(s.log))
+		engine, err := postgres.Open(s.ctx, proxy.URL, postgres.WithLogger(s.log))
 		s.must(err)
 		t.Cleanup(engine.Close)
 		const beat = time.Second
@@ -90,7 +90,7 @@ func TestLP2_WithoutWakeUps(t *testing.T) {
 
 // handledWithin repeatedly sends to an idle worker, and requires each message to be handled
 // within a time. before is called before each send.
-func handledWithin(s *stage, q string, most time.Duration, m posthaste.Message, engine posthaste.Engine, c worker.Config, before func(n int)) {
+func handledWithin(s *stage, q string, most time.Duration, m posthaste.Message, engine posthaste.Store, c worker.Config, before func(n int)) {
 	r := s.recorder()
 	c.Logger = s.log
 	c.Middleware = append(c.Middleware, recording(r))
@@ -228,7 +228,7 @@ func TestLP4_StoreKilled(t *testing.T) {
 					mu.Lock()
 					ids = append(ids, sent...)
 					mu.Unlock()
-				case posthaste.CodeOf(err) == posthaste.OutcomeUnsure:
+				case posthaste.CodeOf(err) == posthaste.CodeOutcomeUnknown:
 					unsure.Add(1)
 				default:
 					again.Add(1)
@@ -306,10 +306,10 @@ func TestLP7_PoisonKillsTheProcess(t *testing.T) {
 	s.settled(q)
 	stop()
 	supervisors.Wait()
-	letters, _, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: q})
+	letters, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: q})
 	s.must(err)
 	var dead []posthaste.MessageID
-	for _, l := range letters {
+	for _, l := range letters.Items {
 		dead = append(dead, l.ID)
 		if l.Error == "" {
 			t.Errorf("dead letter %s has no error", l.ID)

@@ -69,7 +69,7 @@ func TestDU1_ManyReceivers(t *testing.T) {
 				for i, d := range got {
 					r.Record(history.Event{Kind: history.Started, ID: d.MessageID, Attempt: d.Attempt})
 					r.Record(history.Event{Kind: history.Handled, ID: d.MessageID, Attempt: d.Attempt})
-					settle[i] = posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Done}
+					settle[i] = posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeDone}
 				}
 				results, err := s.engine.Settle(s.ctx, settle)
 				if err != nil {
@@ -185,8 +185,8 @@ func TestDU3_RescuersTogether(t *testing.T) {
 	if len(held) != messages {
 		t.Fatalf("received %d", len(held))
 	}
-	engines := []posthaste.Engine{s.open(), s.open(), s.open(), s.open()}
-	_, err := s.engine.Extend(s.ctx, held, 50*time.Millisecond)
+	engines := []posthaste.Store{s.open(), s.open(), s.open(), s.open()}
+	_, err := s.engine.Extend(s.ctx, posthaste.ExtendRequest{Deliveries: held, Lease: 50 * time.Millisecond})
 	s.must(err)
 	s.until("all leases are over", func() bool {
 		if s.redis() {
@@ -207,13 +207,13 @@ func TestDU3_RescuersTogether(t *testing.T) {
 		together.Go(func() {
 			<-start
 			for lost.Load() < int64(messages) {
-				n, err := engines[i].Rescue(s.ctx)
+				n, err := engines[i].Maintain(s.ctx, posthaste.UpkeepRescue)
 				if err != nil {
 					s.Error(err)
 					return
 				}
-				lost.Add(int64(n))
-				if n == 0 { // another rescuer is active
+				lost.Add(int64(n.Rescued))
+				if n.Rescued == 0 { // another rescuer is active
 					time.Sleep(time.Millisecond)
 				}
 			}
@@ -222,9 +222,9 @@ func TestDU3_RescuersTogether(t *testing.T) {
 	close(start)
 	together.Wait()
 	for _, e := range engines {
-		n, err := e.Rescue(s.ctx)
+		n, err := e.Maintain(s.ctx, posthaste.UpkeepRescue)
 		s.must(err)
-		lost.Add(int64(n))
+		lost.Add(int64(n.Rescued))
 	}
 	if lost.Load() != int64(messages) {
 		t.Errorf("%d deliveries were rescued", lost.Load())

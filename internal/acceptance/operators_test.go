@@ -111,7 +111,7 @@ func TestOperatorsOverHTTP(t *testing.T) {
 	ask(204, "DELETE", "/v1/queues/orders/subscriptions/audit", "", nil)
 	s.until("it has ended", func() bool {
 		var left wire.Queue
-		_, err := s.engine.Maintain(s.ctx)
+		_, err := s.engine.Maintain(s.ctx, posthaste.UpkeepSpace)
 		s.must(err)
 		ask(200, "GET", "/v1/queues/orders", "", &left)
 		return len(left.Subscriptions) == 1

@@ -160,7 +160,7 @@ func TestOrderedQueue_DeadStopsItsKey(t *testing.T) {
 	mu.Lock()
 	broken = false
 	mu.Unlock()
-	_, err = s.engine.Replay(s.ctx, "test", ids[0])
+	_, err = s.engine.Replay(posthaste.WithActor(s.ctx, "test"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{ids[0]}})
 	s.must(err)
 	s.until("its key went on, with the dead one first", func() bool { return count("a") == 3 })
 	s.settled(q)

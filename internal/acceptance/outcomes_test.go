@@ -101,7 +101,7 @@ func TestTR2_EveryOutcomeIsSeen(t *testing.T) {
 		case "released":
 			return posthaste.Snooze(snooze)
 		case "twice": // as if another worker had settled it in the meantime
-			_, err := s.engine.Settle(ctx, []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.Done}})
+			_, err := s.engine.Settle(ctx, []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.OutcomeDone}})
 			return errors.Join(errors.New("too late"), err)
 		}
 		return nil
@@ -178,7 +178,7 @@ func (s *stage) recordOf(id posthaste.MessageID, outcome string) (n int, textles
 		return n, one[int](s, conn, fmt.Sprintf(`select count(*)::int from posthaste.outcomes where message_id = %s and coalesce(error, '') = ''`, id)) > 0
 	}
 	state := s.state(id)
-	if outcome == string(posthaste.Released) {
+	if outcome == string(posthaste.OutcomeReleased) {
 		// A release is not an attempt. The record contains when the message is due again.
 		if len(state.Attempts) == 0 && time.Until(state.DueAt) > snooze/2 {
 			n = 1
@@ -189,7 +189,7 @@ func (s *stage) recordOf(id posthaste.MessageID, outcome string) (n int, textles
 		if string(a.Outcome) == outcome {
 			n++
 		}
-		textless = textless || a.Outcome != "" && a.Outcome != posthaste.Done && a.Error == "" // "": it runs
+		textless = textless || a.Outcome != "" && a.Outcome != posthaste.OutcomeDone && a.Error == "" // "": it runs
 	}
 	return n, textless
 }

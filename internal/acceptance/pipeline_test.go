@@ -36,7 +36,7 @@ func (m *mailbox) publish(queue string, w worker.Config) (stop func()) {
 	m.Cleanup(func() { sink.Close() })
 	w.Logger = m.log
 	run := worker.New(m.open(), w)
-	worker.HandleSink(run, queue, chunks.Sink(sink), worker.BatchSize(100), worker.Concurrency(1))
+	worker.HandleSink(run, queue, chunks.Sink(sink), worker.WithBatchSize(100), worker.WithConcurrency(1))
 	return m.stage.run(run)
 }
 

@@ -52,7 +52,7 @@ func startRedis(t *testing.T) *devbroker.Redis {
 func isRedis(url string) bool { return strings.HasPrefix(url, "redis://") }
 
 // openStore opens the engine for a URL. options are those of PostgreSQL.
-func openStore(ctx context.Context, url string, options ...postgres.Option) (posthaste.Engine, error) {
+func openStore(ctx context.Context, url string, options ...postgres.Option) (posthaste.Store, error) {
 	if isRedis(url) {
 		return redis.Open(ctx, url)
 	}

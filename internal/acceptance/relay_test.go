@@ -119,7 +119,7 @@ func (l *lines) says(text string) bool {
 // done counts the queue's messages that are done.
 func (m *mailbox) done(queue string) int64 {
 	m.Helper()
-	_, err := m.engine.Maintain(m.ctx) // updates the counts, too
+	_, err := m.engine.Maintain(m.ctx, posthaste.UpkeepSpace) // updates the counts, too
 	m.must(err)
 	infos, err := m.engine.Queues(m.ctx, queue)
 	m.must(err)
@@ -178,7 +178,7 @@ func relayRole(ctx context.Context, t task, ready func()) error {
 	}
 	defer sink.Close()
 	w := worker.New(engine, worker.Config{Name: t.Name, Lease: t.Lease})
-	worker.HandleSink(w, t.Queue, sink, worker.BatchSize(t.Count), worker.Concurrency(t.Concurrency))
+	worker.HandleSink(w, t.Queue, sink, worker.WithBatchSize(t.Count), worker.WithConcurrency(t.Concurrency))
 	go func() {
 		<-w.Started()
 		ready()
@@ -228,7 +228,7 @@ func TestOR3_RelaysShare(t *testing.T) {
 	queue := s.queue(posthaste.QueueOptions{Lanes: 5})
 	n := size(20_000, 2_000_000)
 	for range 5 {
-		m.relay(queue, rabbitmq.SinkConfig{}, worker.Config{}, worker.BatchSize(500), worker.Concurrency(2))
+		m.relay(queue, rabbitmq.SinkConfig{}, worker.Config{}, worker.WithBatchSize(500), worker.WithConcurrency(2))
 	}
 	for sent := 0; sent < n; sent += 10_000 {
 		s.send(queue, 10_000)
@@ -258,7 +258,7 @@ func TestOR4_BrokerTrouble(t *testing.T) {
 		m := s.mailbox(broker, amqp.Table{"x-max-length": 5, "x-overflow": "reject-publish"})
 		queue := s.queue(posthaste.QueueOptions{MaxAttempts: 2, BackoffBase: time.Millisecond, BackoffMax: time.Millisecond})
 		ids := s.send(queue, 30)
-		stop := m.relay(queue, rabbitmq.SinkConfig{}, worker.Config{}, worker.BatchSize(1), worker.Concurrency(1))
+		stop := m.relay(queue, rabbitmq.SinkConfig{}, worker.Config{}, worker.WithBatchSize(1), worker.WithConcurrency(1))
 		s.settled(queue)
 		stop()
 		came := counted(m.read())
@@ -293,7 +293,7 @@ func TestOR4_BrokerTrouble(t *testing.T) {
 		m := s.mailbox(broker, nil)
 		queue := s.queue(posthaste.QueueOptions{BackoffBase: time.Millisecond, BackoffMax: 100 * time.Millisecond})
 		n := size(1000, 100_000)
-		m.relay(queue, rabbitmq.SinkConfig{Connections: 1}, worker.Config{}, worker.BatchSize(50))
+		m.relay(queue, rabbitmq.SinkConfig{Connections: 1}, worker.Config{}, worker.WithBatchSize(50))
 		ids := s.send(queue, n/3)
 		// The queue's declaration must be on disk before a crash.
 		s.must(broker.Sync(s.ctx))
@@ -323,7 +323,7 @@ func TestOR4_BrokerTrouble(t *testing.T) {
 			queue := s.queue(posthaste.QueueOptions{BackoffBase: time.Millisecond, BackoffMax: 100 * time.Millisecond})
 			n := size(1000, 30_000)
 			said := &lines{}
-			m.relay(queue, rabbitmq.SinkConfig{Connections: 1, Logger: slog.New(slog.NewTextHandler(said, nil))}, worker.Config{}, worker.BatchSize(50))
+			m.relay(queue, rabbitmq.SinkConfig{Connections: 1, Logger: slog.New(slog.NewTextHandler(said, nil))}, worker.Config{}, worker.WithBatchSize(50))
 			s.settledAll(queue, s.send(queue, 10))
 			_, err := broker.Control(s.ctx, control[0]...)
 			s.must(err)
@@ -526,7 +526,7 @@ func TestOR5_CutBeforeTheConfirm(t *testing.T) {
 	s.must(err)
 	t.Cleanup(proxy.Close)
 	queue := s.queue(posthaste.QueueOptions{BackoffBase: time.Millisecond, BackoffMax: time.Millisecond})
-	m.relay(queue, rabbitmq.SinkConfig{URL: rabbitmq.URL("amqp://guest:guest@" + proxy.Address() + "/"), Connections: 1}, worker.Config{}, worker.BatchSize(10), worker.Concurrency(1))
+	m.relay(queue, rabbitmq.SinkConfig{URL: rabbitmq.URL("amqp://guest:guest@" + proxy.Address() + "/"), Connections: 1}, worker.Config{}, worker.WithBatchSize(10), worker.WithConcurrency(1))
 	cuts := 0
 	var ids []posthaste.MessageID
 	for range 20 {

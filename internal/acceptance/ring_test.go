@@ -37,7 +37,7 @@ const slots = 16
 func (s *stage) turn(ctx context.Context, g *ring) error {
 	engine, conn := s.engine, s.conn()
 	for ; ctx.Err() == nil; time.Sleep(2 * time.Millisecond) { // leaves the processors to the load
-		_, err := engine.Maintain(context.WithoutCancel(ctx))
+		_, err := engine.Maintain(context.WithoutCancel(ctx), posthaste.UpkeepSpace)
 		if errors.Is(err, context.DeadlineExceeded) { // it did not get through in time
 			continue
 		}

@@ -383,7 +383,7 @@ func TestDS9_AboveTheLimit(t *testing.T) {
 	q := s.queue(posthaste.QueueOptions{})
 	tooMuch := bytes.Repeat([]byte("x"), limit+1)
 	_, err := s.client.Send(s.ctx, posthaste.Message{Queue: q, Payload: tooMuch})
-	if posthaste.CodeOf(err) != posthaste.TooLarge {
+	if posthaste.CodeOf(err) != posthaste.CodeTooLarge {
 		t.Errorf("Go was answered by %v", err)
 	}
 	if !s.redis() {

@@ -25,7 +25,7 @@ func TestEachTickIsOneMessageThroughKills(t *testing.T) {
 	schedules, behind, kills := size(5, 40), size(200, 2000), size(2, 20)
 	pool := s.pool()
 	for i := range schedules {
-		_, err := s.engine.SchedulePut(s.ctx, posthaste.Schedule{Name: fmt.Sprintf("s%d", i), Spec: "every 1 second", CatchUp: posthaste.CatchUpEach,
+		_, err := s.engine.PutSchedule(s.ctx, posthaste.Schedule{Name: fmt.Sprintf("s%d", i), Spec: "every 1 second", CatchUp: posthaste.CatchUpEach,
 			Message: posthaste.Message{Queue: q, Payload: i}})
 		s.must(err)
 	}
@@ -46,7 +46,7 @@ func TestEachTickIsOneMessageThroughKills(t *testing.T) {
 		return one[bool](s, pool, `select bool_and(last_tick > clock_timestamp() - interval '30 seconds') from posthaste.schedules`)
 	})
 	for i := range schedules {
-		s.must(s.engine.SchedulePause(s.ctx, fmt.Sprintf("s%d", i)))
+		s.must(s.engine.Pause(s.ctx, posthaste.OfSchedule(fmt.Sprintf("s%d", i))))
 	}
 	total := sent()
 	if missed := one[int](s, pool, `select sum(missed)::int from posthaste.schedules`); missed != 0 {
@@ -78,9 +78,12 @@ func TestEachTickIsOneMessageThroughKills(t *testing.T) {
 }
 
 // unkempt is an engine without upkeep. It still sends ticks, but later.
-type unkempt struct{ posthaste.Engine }
+type unkempt struct{ posthaste.Store }
 
-func (unkempt) Maintain(ctx context.Context) (posthaste.MaintainReply, error) {
+func (u unkempt) Maintain(ctx context.Context, what posthaste.Upkeep) (posthaste.MaintainReply, error) {
+	if what != posthaste.UpkeepSpace {
+		return u.Store.Maintain(ctx, what)
+	}
 	return posthaste.MaintainReply{}, ctx.Err()
 }
 
@@ -112,14 +115,14 @@ func TestTickStartsWithinASecond(t *testing.T) {
 	})
 	stalled := s.stalls()
 	s.run(w)
-	_, err := s.engine.SchedulePut(s.ctx, posthaste.Schedule{Name: "s", Spec: "every 2 seconds", CatchUp: posthaste.CatchUpEach, Message: posthaste.Message{Queue: q}})
+	_, err := s.engine.PutSchedule(s.ctx, posthaste.Schedule{Name: "s", Spec: "every 2 seconds", CatchUp: posthaste.CatchUpEach, Message: posthaste.Message{Queue: q}})
 	s.must(err)
 	select {
 	case <-enough:
 	case <-s.ctx.Done():
 		t.Fatal("the ticks did not come")
 	}
-	s.must(s.engine.SchedulePause(s.ctx, "s"))
+	s.must(s.engine.Pause(s.ctx, posthaste.OfSchedule("s")))
 	mu.Lock()
 	defer mu.Unlock()
 	stood := stalled()

@@ -65,7 +65,7 @@ func TestNP5_BrokerRestarted(t *testing.T) {
 		return q.Messages
 	}
 	s.send(out, n)
-	stop := m.relay(out, rabbitmq.SinkConfig{}, worker.Config{}, worker.BatchSize(100))
+	stop := m.relay(out, rabbitmq.SinkConfig{}, worker.Config{}, worker.WithBatchSize(100))
 	s.until("a part is published", func() bool { return queued() > n/10 })
 	restart()
 	s.settled(out)

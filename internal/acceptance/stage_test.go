@@ -34,7 +34,7 @@ type stage struct {
 	*testing.T
 	ctx    context.Context
 	url    string
-	engine posthaste.Engine
+	engine posthaste.Store
 	client *posthaste.Client
 	dir    string // of the histories
 	log    *slog.Logger
@@ -76,9 +76,9 @@ func (s *stage) must(err error) {
 func (s *stage) name(what string) string { return fmt.Sprintf("%s-%d", what, s.names.Add(1)) }
 
 // open opens another engine, as another process would.
-func (s *stage) open(options ...postgres.Option) posthaste.Engine {
+func (s *stage) open(options ...postgres.Option) posthaste.Store {
 	s.Helper()
-	e, err := openStore(s.ctx, s.url, append(options, postgres.Logger(s.log))...)
+	e, err := openStore(s.ctx, s.url, append(options, postgres.WithLogger(s.log))...)
 	s.must(err)
 	s.Cleanup(e.Close)
 	return e
@@ -130,7 +130,7 @@ func one[T any](s *stage, q querier, sql string, args ...any) (value T) {
 func (s *stage) queue(o posthaste.QueueOptions) string {
 	s.Helper()
 	name := s.name("q")
-	s.must(s.engine.QueueCreate(s.ctx, name, o))
+	s.must(s.engine.CreateQueue(s.ctx, name, o))
 	if o.Ordered {
 		s.keyed.Store(name, true)
 	}
@@ -178,7 +178,7 @@ func (s *stage) queueOf(k kind) string {
 func (s *stage) beside(queue string) {
 	s.Helper()
 	const name = "beside"
-	s.must(s.engine.QueueSubscribe(s.ctx, "test", queue, name, posthaste.SubscriptionOptions{}))
+	s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "test"), queue, name, posthaste.SubscriptionOptions{}))
 	var mu sync.Mutex
 	times := map[posthaste.MessageID]int{}
 	w := worker.New(s.open(), worker.Config{Logger: s.log})
@@ -187,7 +187,7 @@ func (s *stage) beside(queue string) {
 		defer mu.Unlock()
 		times[d.MessageID]++
 		return nil
-	}, worker.Subscription(name))
+	}, worker.WithSubscription(name))
 	s.Cleanup(func() { // after the worker's end
 		for id, n := range times {
 			if n != 1 {
@@ -372,7 +372,7 @@ func (s *stage) settled(queue string) {
 	s.Helper()
 	begun := time.Now() // PostgreSQL runs on this machine and uses the same clock
 	s.until("everything in "+queue+" is settled", func() bool {
-		_, err := s.engine.Maintain(s.ctx) // updates the counts, too
+		_, err := s.engine.Maintain(s.ctx, posthaste.UpkeepSpace) // updates the counts, too
 		s.must(err)
 		infos, err := s.engine.Queues(s.ctx, queue)
 		s.must(err)
@@ -389,9 +389,9 @@ func (s *stage) settled(queue string) {
 // count counts the queue's messages in a state, up to 1,000.
 func (s *stage) count(queue string, state posthaste.State) int {
 	s.Helper()
-	found, _, err := s.engine.Messages(s.ctx, posthaste.MessageFilter{Queue: queue, State: state, Limit: 1000})
+	found, err := s.engine.Messages(s.ctx, posthaste.MessageFilter{Queue: queue, State: state, Limit: 1000})
 	s.must(err)
-	return len(found)
+	return len(found.Items)
 }
 
 // asleep waits until a worker sleeps on the queue's bell: it found nothing and waits to be

@@ -73,7 +73,7 @@ func (s *stage) startedLate(events []history.Event, process string, woken []waki
 		}
 		looked++
 		all := s.state(e.ID).Attempts
-		j := slices.IndexFunc(all, func(a posthaste.Attempt) bool { return a.Attempt == e.Attempt && a.Outcome == posthaste.Lost })
+		j := slices.IndexFunc(all, func(a posthaste.Attempt) bool { return a.Attempt == e.Attempt && a.Outcome == posthaste.OutcomeLost })
 		if j >= 0 && all[j].ClaimedAt.Before(woken[i].wall) {
 			s.Errorf("attempt %d of message %s, which was lost while the process was stopped, was started %s after it was woken", e.Attempt, e.ID, e.At-woken[i].at)
 		}

@@ -20,7 +20,7 @@ func TestSubscriptionsOfOneQueueInOneWorker(t *testing.T) {
 	s.failing() // one of them does
 	q := s.queue(posthaste.QueueOptions{MaxAttempts: 2, BackoffBase: 1, BackoffMax: 1})
 	for _, name := range []string{"audit", "mail"} {
-		s.must(s.engine.QueueSubscribe(s.ctx, "ada", q, name, posthaste.SubscriptionOptions{}))
+		s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), q, name, posthaste.SubscriptionOptions{}))
 	}
 	var mu sync.Mutex
 	got := map[string]int{}
@@ -35,7 +35,7 @@ func TestSubscriptionsOfOneQueueInOneWorker(t *testing.T) {
 	}
 	w := worker.New(s.open(), worker.Config{Logger: s.log})
 	for _, name := range []string{posthaste.DefaultSubscription, "audit", "mail"} {
-		worker.HandleRaw(w, q, handle, worker.Subscription(name))
+		worker.HandleRaw(w, q, handle, worker.WithSubscription(name))
 	}
 	s.run(w)
 	const each = 500

@@ -216,7 +216,7 @@ func TestTR1_BatchesKeepTheirTraces(t *testing.T) {
 			errs := make([]error, len(batch))
 			errs[1] = errors.New("the second is bad")
 			return errs
-		}, worker.Concurrency(1))
+		}, worker.WithConcurrency(1))
 	})
 	var links []trace.SpanID
 	for i, sender := range senders {

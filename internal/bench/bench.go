@@ -201,8 +201,8 @@ func find(name string) scenario {
 
 // Run runs one scenario and returns what it measured. A measurement that must
 // not be trusted is no error: Result.Valid is false and Reason says why. Errors
-// are those of a run that could not take place: [posthaste.Invalid] for wrong
-// options (each fault named), [posthaste.Unavailable] and [posthaste.Denied] from the server. What
+// are those of a run that could not take place: [posthaste.CodeInvalid] for wrong
+// options (each fault named), [posthaste.CodeUnavailable] and [posthaste.CodeDenied] from the server. What
 // was made on the server is dropped also when ctx ends. One Run at a time in a
 // process, for it measures the process.
 func Run(ctx context.Context, scenario string, o Options) (*Result, error) {

@@ -23,36 +23,36 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 		code     posthaste.Code
 		fields   []string
 	}{
-		{"flight", Options{}, posthaste.Invalid, []string{`"flight"`, "flow, single, latency"}},
-		{"", Options{}, posthaste.Invalid, []string{"there is no bench scenario"}},
-		{"relay", Options{QueueType: "stream"}, posthaste.Invalid, []string{"queue type", "quorum"}},
-		{"redis", Options{DatabaseURL: "postgres://x/y"}, posthaste.Invalid, []string{"measures on Redis"}},
-		{"flow", Options{RedisURL: "redis://x"}, posthaste.Invalid, []string{"measures on PostgreSQL"}},
-		{"flow", Options{Engine: "mysql"}, posthaste.Invalid, []string{"postgres or redis"}},
-		{"pinned", Options{Engine: "redis"}, posthaste.Invalid, []string{"bench pinned is of PostgreSQL alone", "flow, single, latency, senders, ordered, redis, idle"}},
-		{"redis", Options{Engine: "postgres"}, posthaste.Invalid, []string{"of Redis alone"}},
-		{"pinned", Options{Steady: true}, posthaste.Invalid, []string{"only bench flow has a steady form, not pinned"}},
-		{"flow", Options{Steady: true, Engine: "redis"}, posthaste.Invalid, []string{"only PostgreSQL has slots", "excludes engine redis"}},
-		{"pinned", Options{Keyed: "yes"}, posthaste.Invalid, []string{"keyed must be limits or ordered, got"}},
-		{"flow", Options{Keyed: "limits"}, posthaste.Invalid, []string{"only bench pinned has a keyed form, not flow"}},
-		{"single", Options{Queues: 20}, posthaste.Invalid, []string{"only bench transactional and senders take a number of queues, not single"}},
-		{"senders", Options{Queues: 1001, Workers: 9}, posthaste.Invalid, []string{"queues must be 1 to 1000", "workers must be 1 to 8, got 9"}},
-		{"single", Options{Workers: 2}, posthaste.Invalid, []string{"only bench transactional and senders take a number of worker processes, not single"}},
-		{"transactional", Options{Queues: 1001}, posthaste.Invalid, []string{"queues must be 1 to 1000, got 1001"}},
-		{"transactional", Options{Engine: "redis"}, posthaste.Invalid, []string{"bench transactional is of PostgreSQL alone"}},
-		{"latency", Options{Engine: "redis", OpenSender: true}, posthaste.Invalid, []string{"transaction"}},
-		{"latency", Options{Engine: "redis", DatabaseURL: "postgres://x/y"}, posthaste.Invalid, []string{"measures on Redis"}},
-		{"redis", Options{RedisURL: "redis://:geheim@%zz"}, posthaste.Invalid, []string{"no URL of a Redis"}},
-		{"relay", Options{Broker: "mqtt://a:geheim@b"}, posthaste.Invalid, []string{"broker", "kafka://"}},
-		{"relay", Options{Broker: "kafka", QueueType: "quorum"}, posthaste.Invalid, []string{"types of queues", "Kafka"}},
-		{"pipeline", Options{Broker: "redis://localhost"}, posthaste.Invalid, []string{"amqp://"}},
-		{"pipeline", Options{Handler: time.Minute, Consumers: 99}, posthaste.Invalid, []string{"handler", "consumers"}},
-		{"flow", Options{Duration: time.Millisecond, Batch: -1}, posthaste.Invalid, []string{"duration", "batch"}},
-		{"flow", Options{Duration: 2 * time.Hour}, posthaste.Invalid, []string{"duration"}},
-		{"backlog", Options{Waiting: 10_000_001}, posthaste.Invalid, []string{"waiting"}},
-		{"latency", Options{Rate: -3}, posthaste.Invalid, []string{"rate"}},
-		{"flow", Options{DatabaseURL: "postgres://x/y", DataDir: "/z"}, posthaste.Invalid, []string{"excludes"}},
-		{"flow", Options{DatabaseURL: "postgres://%zz:geheim@/"}, posthaste.Invalid, []string{"database URL"}},
+		{"flight", Options{}, posthaste.CodeInvalid, []string{`"flight"`, "flow, single, latency"}},
+		{"", Options{}, posthaste.CodeInvalid, []string{"there is no bench scenario"}},
+		{"relay", Options{QueueType: "stream"}, posthaste.CodeInvalid, []string{"queue type", "quorum"}},
+		{"redis", Options{DatabaseURL: "postgres://x/y"}, posthaste.CodeInvalid, []string{"measures on Redis"}},
+		{"flow", Options{RedisURL: "redis://x"}, posthaste.CodeInvalid, []string{"measures on PostgreSQL"}},
+		{"flow", Options{Engine: "mysql"}, posthaste.CodeInvalid, []string{"postgres or redis"}},
+		{"pinned", Options{Engine: "redis"}, posthaste.CodeInvalid, []string{"bench pinned is of PostgreSQL alone", "flow, single, latency, senders, ordered, redis, idle"}},
+		{"redis", Options{Engine: "postgres"}, posthaste.CodeInvalid, []string{"of Redis alone"}},
+		{"pinned", Options{Steady: true}, posthaste.CodeInvalid, []string{"only bench flow has a steady form, not pinned"}},
+		{"flow", Options{Steady: true, Engine: "redis"}, posthaste.CodeInvalid, []string{"only PostgreSQL has slots", "excludes engine redis"}},
+		{"pinned", Options{Keyed: "yes"}, posthaste.CodeInvalid, []string{"keyed must be limits or ordered, got"}},
+		{"flow", Options{Keyed: "limits"}, posthaste.CodeInvalid, []string{"only bench pinned has a keyed form, not flow"}},
+		{"single", Options{Queues: 20}, posthaste.CodeInvalid, []string{"only bench transactional and senders take a number of queues, not single"}},
+		{"senders", Options{Queues: 1001, Workers: 9}, posthaste.CodeInvalid, []string{"queues must be 1 to 1000", "workers must be 1 to 8, got 9"}},
+		{"single", Options{Workers: 2}, posthaste.CodeInvalid, []string{"only bench transactional and senders take a number of worker processes, not single"}},
+		{"transactional", Options{Queues: 1001}, posthaste.CodeInvalid, []string{"queues must be 1 to 1000, got 1001"}},
+		{"transactional", Options{Engine: "redis"}, posthaste.CodeInvalid, []string{"bench transactional is of PostgreSQL alone"}},
+		{"latency", Options{Engine: "redis", OpenSender: true}, posthaste.CodeInvalid, []string{"transaction"}},
+		{"latency", Options{Engine: "redis", DatabaseURL: "postgres://x/y"}, posthaste.CodeInvalid, []string{"measures on Redis"}},
+		{"redis", Options{RedisURL: "redis://:geheim@%zz"}, posthaste.CodeInvalid, []string{"no URL of a Redis"}},
+		{"relay", Options{Broker: "mqtt://a:geheim@b"}, posthaste.CodeInvalid, []string{"broker", "kafka://"}},
+		{"relay", Options{Broker: "kafka", QueueType: "quorum"}, posthaste.CodeInvalid, []string{"types of queues", "Kafka"}},
+		{"pipeline", Options{Broker: "redis://localhost"}, posthaste.CodeInvalid, []string{"amqp://"}},
+		{"pipeline", Options{Handler: time.Minute, Consumers: 99}, posthaste.CodeInvalid, []string{"handler", "consumers"}},
+		{"flow", Options{Duration: time.Millisecond, Batch: -1}, posthaste.CodeInvalid, []string{"duration", "batch"}},
+		{"flow", Options{Duration: 2 * time.Hour}, posthaste.CodeInvalid, []string{"duration"}},
+		{"backlog", Options{Waiting: 10_000_001}, posthaste.CodeInvalid, []string{"waiting"}},
+		{"latency", Options{Rate: -3}, posthaste.CodeInvalid, []string{"rate"}},
+		{"flow", Options{DatabaseURL: "postgres://x/y", DataDir: "/z"}, posthaste.CodeInvalid, []string{"excludes"}},
+		{"flow", Options{DatabaseURL: "postgres://%zz:geheim@/"}, posthaste.CodeInvalid, []string{"database URL"}},
 	} {
 		_, err := Run(t.Context(), c.scenario, c.options)
 		if posthaste.CodeOf(err) != c.code {
@@ -78,7 +78,7 @@ func TestNoBrokerIsUnavailable(t *testing.T) {
 	for broker, word := range map[string]string{"redis": "apt-get install redis-server", "kafka": "Java", "nats": "go install github.com/nats-io/nats-server/v2@v"} {
 		o := Options{Broker: broker, DatabaseURL: testpg.Superuser(t), Duration: time.Second}
 		_, err := Run(t.Context(), "relay", o)
-		if posthaste.CodeOf(err) != posthaste.Unavailable || !strings.Contains(err.Error(), word) {
+		if posthaste.CodeOf(err) != posthaste.CodeUnavailable || !strings.Contains(err.Error(), word) {
 			t.Errorf("%s: %v", broker, err)
 		}
 	}
@@ -93,7 +93,7 @@ func TestNoServerIsUnavailable(t *testing.T) {
 	at := l.Addr().String()
 	l.Close()
 	_, err = Run(t.Context(), "flow", Options{DatabaseURL: "postgres://somebody:geheim@" + at + "/x?sslmode=disable"})
-	if posthaste.CodeOf(err) != posthaste.Unavailable || strings.Contains(err.Error(), "geheim") {
+	if posthaste.CodeOf(err) != posthaste.CodeUnavailable || strings.Contains(err.Error(), "geheim") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -68,5 +68,5 @@ func notUsed(cause error) error {
 	if errors.As(cause, &u) {
 		cause = u.Err // without the URL, which may hold a password
 	}
-	return &posthaste.Error{Code: posthaste.Unavailable, Field: "broker", Message: "the broker cannot be used: " + cause.Error(), Hint: "check --broker", Cause: cause}
+	return &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "broker", Message: "the broker cannot be used: " + cause.Error(), Hint: "check --broker", Cause: cause}
 }

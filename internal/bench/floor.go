@@ -55,7 +55,7 @@ func openFloor(ctx context.Context, url string) (f *floor, err error) {
 		return nil, err
 	}
 	defer engine.Close()
-	if err := engine.QueueCreate(ctx, "floor", posthaste.QueueOptions{}); err != nil {
+	if err := engine.CreateQueue(ctx, "floor", posthaste.QueueOptions{}); err != nil {
 		return nil, err
 	}
 	var queue int32

@@ -90,8 +90,8 @@ func timedTraffic(ctx context.Context, r *run, url string) (*traffic, *timedClai
 	if err != nil {
 		return nil, nil, errors.Join(err, conn.Close(ctx))
 	}
-	timed := &timedClaims{Engine: t.engine, conn: conn}
-	t.settled.Engine = timed
+	timed := &timedClaims{Store: t.engine, conn: conn}
+	t.settled.Store = timed
 	if err := t.work(ctx); err != nil {
 		return nil, nil, errors.Join(err, t.stop(), conn.Close(ctx))
 	}
@@ -136,7 +136,7 @@ func fillRing(ctx context.Context, r *run, t *traffic, conn *pgx.Conn) error {
 			if err := set(1); err != nil {
 				return err
 			}
-			if _, err := t.engine.Maintain(ctx); err != nil {
+			if _, err := t.engine.Maintain(ctx, posthaste.UpkeepSpace); err != nil {
 				return err
 			}
 		}
@@ -153,7 +153,7 @@ type span struct{ begun, ended time.Duration }
 // timedClaims is an engine whose claims are timed, and whose rounds of upkeep are
 // watched for truncations.
 type timedClaims struct {
-	posthaste.Engine
+	posthaste.Store
 	conn *pgx.Conn // what tells of truncations; only Maintain uses it
 
 	mu          sync.Mutex
@@ -164,10 +164,10 @@ type timedClaims struct {
 	fault       error
 }
 
-// Claim implements [posthaste.Claims]. One that hands out nothing is not counted.
+// Claim implements [posthaste.Engine]. One that hands out nothing is not counted.
 func (c *timedClaims) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthaste.ClaimReply, error) {
 	begun := time.Since(epoch)
-	reply, err := c.Engine.Claim(ctx, req)
+	reply, err := c.Store.Claim(ctx, req)
 	if len(reply.Deliveries) > 0 {
 		c.mu.Lock()
 		c.claims = append(c.claims, span{begun, time.Since(epoch)})
@@ -177,9 +177,12 @@ func (c *timedClaims) Claim(ctx context.Context, req posthaste.ClaimRequest) (po
 }
 
 // Maintain implements [posthaste.Engine]. A table that was truncated has another file.
-func (c *timedClaims) Maintain(ctx context.Context) (posthaste.MaintainReply, error) {
+func (c *timedClaims) Maintain(ctx context.Context, what posthaste.Upkeep) (posthaste.MaintainReply, error) {
+	if what != posthaste.UpkeepSpace {
+		return c.Store.Maintain(ctx, what)
+	}
 	begun := time.Since(epoch)
-	reply, err := c.Engine.Maintain(ctx)
+	reply, err := c.Store.Maintain(ctx, what)
 	round := span{begun, time.Since(epoch)}
 	var files string
 	fault := c.conn.QueryRow(ctx, `

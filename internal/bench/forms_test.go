@@ -19,6 +19,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
@@ -244,7 +245,7 @@ func TestTruncationsAreSeen(t *testing.T) {
 	// The flow goes on, as senders and the worker open the next slots.
 	for begun := time.Now(); err == nil && len(timed.result().WorstOfEach) == 0 && time.Since(begun) < patient; {
 		if _, err = traffic.batches(ctx, time.Millisecond, 100, outstanding(100), false); err == nil {
-			_, err = timed.Maintain(ctx)
+			_, err = timed.Maintain(ctx, posthaste.UpkeepSpace)
 		}
 	}
 	if err := errors.Join(err, timed.failure(), traffic.stop()); err != nil {

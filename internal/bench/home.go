@@ -35,11 +35,11 @@ func (r *run) meter() cpumeter.Meter {
 	return r.server.meter
 }
 
-func (h home) open(ctx context.Context, log *slog.Logger) (posthaste.Engine, error) {
+func (h home) open(ctx context.Context, log *slog.Logger) (posthaste.Store, error) {
 	if h.Prefix != "" {
 		return redis.Open(ctx, h.URL, redis.WithPrefix(h.Prefix))
 	}
-	return postgres.Open(ctx, h.URL, postgres.Logger(log))
+	return postgres.Open(ctx, h.URL, postgres.WithLogger(log))
 }
 
 // withApplicationName is the same database, whose sessions bear a name.

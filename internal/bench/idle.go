@@ -33,7 +33,7 @@ func idle(ctx context.Context, r *run) (err error) {
 	for i := range queues {
 		queues[i] = fmt.Sprintf("idle-%d", i+1)
 		if err == nil {
-			err = engine.QueueCreate(ctx, queues[i], posthaste.QueueOptions{})
+			err = engine.CreateQueue(ctx, queues[i], posthaste.QueueOptions{})
 		}
 	}
 	engine.Close()

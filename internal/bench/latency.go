@@ -43,7 +43,7 @@ func latency(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	defer engine.Close()
-	if err := engine.QueueCreate(ctx, "latency", posthaste.QueueOptions{}); err != nil {
+	if err := engine.CreateQueue(ctx, "latency", posthaste.QueueOptions{}); err != nil {
 		return err
 	}
 	if r.o.OpenSender {

@@ -108,7 +108,7 @@ func pinnedTraffic(ctx context.Context, r *run, at home) (*traffic, error) {
 	t.keys, t.copies = keysInTurn(pinnedKeys), pinnedSubscriptions
 	for i := range pinnedSubscriptions - 1 {
 		name := fmt.Sprint("reader-", i+2)
-		if err := t.engine.QueueSubscribe(ctx, "bench", t.queue, name, posthaste.SubscriptionOptions{}); err != nil {
+		if err := t.engine.Subscribe(posthaste.WithActor(ctx, "bench"), t.queue, name, posthaste.SubscriptionOptions{}); err != nil {
 			return nil, errors.Join(err, t.stop())
 		}
 		t.also = append(t.also, posthaste.QueueRef{Queue: t.queue, Subscription: name})

@@ -78,7 +78,7 @@ func pipeline(ctx context.Context, r *run) (err error) {
 	}
 	defer t.engine.Close()
 	// The log of what was sent: by reference, for a month.
-	if err := t.engine.QueueCreate(ctx, pipelineSending, posthaste.QueueOptions{Retention: 30 * 24 * time.Hour, RetainPayload: true}); err != nil {
+	if err := t.engine.CreateQueue(ctx, pipelineSending, posthaste.QueueOptions{Retention: 30 * 24 * time.Hour, RetainPayload: true}); err != nil {
 		return err
 	}
 	p := &pipelined{run: r, traffic: t, sending: watchSettled(t.engine), broker: broker, inbox: store}
@@ -110,7 +110,7 @@ func pipeline(ctx context.Context, r *run) (err error) {
 func pipelineQueue(broker string) (drop func(), err error) {
 	conn, err := amqp.Dial(broker)
 	if err != nil {
-		return nil, &posthaste.Error{Code: posthaste.Unavailable, Field: "broker", Message: "the broker cannot be used", Hint: "check --broker", Cause: err}
+		return nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "broker", Message: "the broker cannot be used", Hint: "check --broker", Cause: err}
 	}
 	ch, err := conn.Channel()
 	if err == nil {
@@ -222,10 +222,10 @@ func (p *pipelined) start(ctx context.Context, url string) (stop func() error, e
 	}
 	closers = append(closers, func() { to.Close() })
 	w := worker.New(p.settled, worker.Config{Logger: log})
-	worker.HandleSink(w, pipelineDue, pipelineChunks.Sink(to), worker.BatchSize(relay.DefaultBatch), worker.Concurrency(relay.DefaultConcurrency))
+	worker.HandleSink(w, pipelineDue, pipelineChunks.Sink(to), worker.WithBatchSize(relay.DefaultBatch), worker.WithConcurrency(relay.DefaultConcurrency))
 	goes(w.Run)
 	for range p.o.Consumers {
-		engine, err := postgres.Open(ctx, url, postgres.Logger(p.o.Log))
+		engine, err := postgres.Open(ctx, url, postgres.WithLogger(p.o.Log))
 		if err != nil {
 			return nil, errors.Join(err, stop())
 		}
@@ -255,13 +255,13 @@ func (p *pipelined) start(ctx context.Context, url string) (stop func() error, e
 
 // settledInto counts what one of several engines settles.
 type settledInto struct {
-	posthaste.Engine
+	posthaste.Store
 	into *settled
 }
 
-// Settle implements [posthaste.Claims].
+// Settle implements [posthaste.Engine].
 func (s *settledInto) Settle(ctx context.Context, settlements []posthaste.Settlement) ([]posthaste.SettleResult, error) {
-	results, err := s.Engine.Settle(ctx, settlements)
+	results, err := s.Store.Settle(ctx, settlements)
 	s.into.add(results)
 	return results, err
 }
@@ -290,12 +290,12 @@ func (p *pipelined) inspect(ctx context.Context, n int) error {
 		p.invalid("%d notifications of %d were handled", handled, n)
 	}
 	for _, i := range []int{0, n / 2, n - 1} {
-		found, _, err := p.engine.Messages(ctx, posthaste.MessageFilter{Queue: pipelineSending, Reference: fmt.Sprint("appointment-", i)})
+		found, err := p.engine.Messages(ctx, posthaste.MessageFilter{Queue: pipelineSending, Reference: fmt.Sprint("appointment-", i)})
 		if err != nil {
 			return err
 		}
-		if len(found) != 1 || found[0].Subscriptions[0].State != posthaste.StateDone {
-			p.invalid("the log has notification %d %d times", i, len(found))
+		if len(found.Items) != 1 || found.Items[0].Subscriptions[0].State != posthaste.StateDone {
+			p.invalid("the log has notification %d %d times", i, len(found.Items))
 		}
 	}
 	return nil

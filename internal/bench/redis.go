@@ -41,7 +41,7 @@ func redisFlow(ctx context.Context, r *run) error {
 	var ways []*way
 	for _, mode := range []posthaste.Mode{posthaste.AtLeastOnce, posthaste.AtMostOnce} {
 		q := &redisQueue{run: r, name: "redis-" + string(mode), once: mode == posthaste.AtMostOnce}
-		if err := r.redis.engine.QueueCreate(ctx, q.name, posthaste.QueueOptions{Mode: mode}); err != nil {
+		if err := r.redis.engine.CreateQueue(ctx, q.name, posthaste.QueueOptions{Mode: mode}); err != nil {
 			return err
 		}
 		ways = append(ways, &way{name: string(mode), fill: q.fill, empty: q.empty})

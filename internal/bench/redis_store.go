@@ -51,7 +51,7 @@ func openRedis(ctx context.Context, r *run) (_ *redisStore, err error) {
 			return nil, err
 		}
 		if s.url, s.stop, err = startBroker(ctx, "redis", s.dir); err != nil {
-			return nil, &posthaste.Error{Code: posthaste.Unavailable, Field: "redis_url", Message: err.Error(), Hint: "install it, or name a Redis with --redis-url"}
+			return nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "redis_url", Message: err.Error(), Hint: "install it, or name a Redis with --redis-url"}
 		}
 		syncs, err := measureFsync(s.dir, 300*time.Millisecond)
 		if err != nil {

@@ -95,7 +95,7 @@ func relayed(ctx context.Context, r *run) (err error) {
 	defer sink.Close()
 	watch := &stopwatch{}
 	w := worker.New(t.settled, worker.Config{Logger: quiet(r.o.Log)})
-	worker.HandleSink(w, t.queue, timedSink{sink, watch}, worker.BatchSize(relay.DefaultBatch), worker.Concurrency(relay.DefaultConcurrency))
+	worker.HandleSink(w, t.queue, timedSink{sink, watch}, worker.WithBatchSize(relay.DefaultBatch), worker.WithConcurrency(relay.DefaultConcurrency))
 	own := cost{meter: r.server.meter}
 	end := own.span()
 	began := time.Since(epoch)
@@ -155,7 +155,7 @@ func (r *run) startOwn(ctx context.Context, kind *brokers.Kind) (url string, sto
 	url, end, err := startBroker(ctx, kind.Word, dir)
 	if err != nil {
 		os.RemoveAll(dir)
-		return "", nil, &posthaste.Error{Code: posthaste.Unavailable, Field: "broker", Message: err.Error(), Hint: "install it (" + kind.Install + "), or name a broker with --broker", Cause: err}
+		return "", nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "broker", Message: err.Error(), Hint: "install it (" + kind.Install + "), or name a broker with --broker", Cause: err}
 	}
 	return url, func() {
 		end()

@@ -297,11 +297,11 @@ func TestScenariosOnRedis(t *testing.T) {
 
 func TestRedisThatIsNotThereIsUnavailable(t *testing.T) {
 	_, err := Run(t.Context(), "redis", Options{RedisURL: "redis://:geheim@127.0.0.1:1/0"})
-	if posthaste.CodeOf(err) != posthaste.Unavailable || strings.Contains(err.Error(), "geheim") {
+	if posthaste.CodeOf(err) != posthaste.CodeUnavailable || strings.Contains(err.Error(), "geheim") {
 		t.Errorf("it does not answer: %v", err)
 	}
 	t.Setenv("PATH", t.TempDir())
-	if _, err := Run(t.Context(), "redis", Options{}); posthaste.CodeOf(err) != posthaste.Unavailable || !strings.Contains(err.Error(), "not installed") {
+	if _, err := Run(t.Context(), "redis", Options{}); posthaste.CodeOf(err) != posthaste.CodeUnavailable || !strings.Contains(err.Error(), "not installed") {
 		t.Errorf("none is installed: %v", err)
 	}
 }

@@ -35,7 +35,7 @@ const (
 type sending struct {
 	run        *run
 	at         home // of the senders, whose sessions bear a name
-	engine     posthaste.Engine
+	engine     posthaste.Store
 	plain      *plain // the connections, and the table that payloads are inserted into; nil on Redis
 	crew       *crew
 	server     *child   // the HTTP server, if there is one
@@ -82,7 +82,7 @@ func openSending(ctx context.Context, r *run, purpose string) (s *sending, err e
 		for i := range r.o.Queues {
 			name := fmt.Sprint(strings.ReplaceAll(kind, " ", "-"), "-", i)
 			s.queues[kind] = append(s.queues[kind], name)
-			if err := s.engine.QueueCreate(ctx, name, posthaste.QueueOptions{}); err != nil {
+			if err := s.engine.CreateQueue(ctx, name, posthaste.QueueOptions{}); err != nil {
 				return s, err
 			}
 		}
@@ -106,7 +106,7 @@ func (s *sending) openSenders(ctx context.Context, at home) (err error) {
 	if s.contention, err = openContention(ctx, at.URL, senders); err != nil {
 		return err
 	}
-	if s.engine, err = postgres.Open(ctx, s.at.URL, postgres.Logger(s.run.o.Log), postgres.WithPoolSize(singles)); err != nil {
+	if s.engine, err = postgres.Open(ctx, s.at.URL, postgres.WithLogger(s.run.o.Log), postgres.WithPoolSize(singles)); err != nil {
 		return err
 	}
 	s.plain, err = openPlain(ctx, s.at.URL)

@@ -164,7 +164,7 @@ func (s *server) create(ctx context.Context, purpose, how string) (name string, 
 	defer conn.Close(context.WithoutCancel(ctx))
 	name = "posthaste_bench_" + purpose + "_" + s.token
 	if _, err := conn.Exec(ctx, "create database "+pgx.Identifier{name}.Sanitize()+how); err != nil {
-		return "", &posthaste.Error{Code: posthaste.Denied, Field: "database_url", Cause: err,
+		return "", &posthaste.Error{Code: posthaste.CodeDenied, Field: "database_url", Cause: err,
 			Message: "bench makes databases of its own and drops them at the end, but cannot make one: " + err.Error(),
 			Hint:    "use a role that may create databases"}
 	}

@@ -30,7 +30,7 @@ var payload = json.RawMessage(`{"text":"` + string(bytes.Repeat([]byte("x"), pay
 
 // settled counts what a worker has settled as done, once that is committed.
 type settled struct {
-	posthaste.Engine
+	posthaste.Store
 	count   atomic.Int64
 	last    atomic.Int64 // when, on the process's monotonic clock
 	changed chan struct{}
@@ -38,13 +38,13 @@ type settled struct {
 
 var epoch = time.Now()
 
-func watchSettled(engine posthaste.Engine) *settled {
-	return &settled{Engine: engine, changed: make(chan struct{}, 1)}
+func watchSettled(engine posthaste.Store) *settled {
+	return &settled{Store: engine, changed: make(chan struct{}, 1)}
 }
 
-// Settle implements [posthaste.Claims].
+// Settle implements [posthaste.Engine].
 func (s *settled) Settle(ctx context.Context, settlements []posthaste.Settlement) ([]posthaste.SettleResult, error) {
-	results, err := s.Engine.Settle(ctx, settlements)
+	results, err := s.Store.Settle(ctx, settlements)
 	s.add(results)
 	return results, err
 }
@@ -53,7 +53,7 @@ func (s *settled) Settle(ctx context.Context, settlements []posthaste.Settlement
 func (s *settled) add(results []posthaste.SettleResult) {
 	n := int64(0)
 	for i := range results {
-		if results[i].Settled && results[i].Outcome == posthaste.Done {
+		if results[i].Settled && results[i].Outcome == posthaste.OutcomeDone {
 			n++
 		}
 	}
@@ -77,7 +77,7 @@ type traffic struct {
 	run     *run
 	queue   string
 	keys    []string // of its messages, in turn; none without
-	engine  posthaste.Engine
+	engine  posthaste.Store
 	client  sends
 	settled *settled
 	// What the worker reads beside the queue's default subscription.
@@ -104,7 +104,7 @@ func newTraffic(ctx context.Context, r *run, at home, queue string, o posthaste.
 	if err != nil {
 		return nil, err
 	}
-	if err := engine.QueueCreate(ctx, queue, o); err != nil {
+	if err := engine.CreateQueue(ctx, queue, o); err != nil {
 		engine.Close()
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (t *traffic) work(ctx context.Context) error {
 		worker.Handle(w, ref.Queue, func(context.Context, posthaste.Delivery[json.RawMessage]) error {
 			t.handled.Add(1)
 			return nil
-		}, worker.Subscription(ref.Subscription))
+		}, worker.WithSubscription(ref.Subscription))
 	}
 	ctx, t.cancel = context.WithCancel(ctx)
 	go func() { t.ended <- w.Run(ctx) }()

@@ -52,7 +52,7 @@ const scheduled = "rig"
 
 // schedule creates the schedule, which catches up all missed ticks.
 func (r *rig) schedule(ctx context.Context) error {
-	first, err := r.engine.SchedulePut(ctx, posthaste.Schedule{Name: scheduled, Spec: "every 1 second", CatchUp: posthaste.CatchUpEach,
+	first, err := r.engine.PutSchedule(ctx, posthaste.Schedule{Name: scheduled, Spec: "every 1 second", CatchUp: posthaste.CatchUpEach,
 		Message: posthaste.Message{Queue: Ticks, Payload: newContent(scheduled, 0)}})
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (r *rig) unschedule(ctx context.Context) {
 	defer cancel()
 	for ; ctx.Err() == nil; hold(ctx, 50*time.Millisecond) {
 		at := time.Now()
-		err := r.engine.SchedulePause(ctx, scheduled)
+		err := r.engine.Pause(ctx, posthaste.OfSchedule(scheduled))
 		if err == nil {
 			r.record.Record(history.Event{Kind: Rests, Note: at.Format(time.RFC3339Nano)})
 			return
@@ -85,7 +85,7 @@ func (r *rig) drain(ctx context.Context) bool {
 	var where string
 	for {
 		begun := time.Now()
-		_, err := r.engine.Maintain(ctx) // updates the counts, too
+		_, err := r.engine.Maintain(ctx, posthaste.UpkeepSpace) // updates the counts, too
 		if err == nil {
 			err = r.replay(ctx)
 		}
@@ -119,15 +119,15 @@ func (r *rig) drain(ctx context.Context) bool {
 
 // replay replays all dead letters, as an operator does.
 func (r *rig) replay(ctx context.Context) error {
-	dead, _, err := r.engine.DeadLetters(ctx, posthaste.DeadLetterFilter{Queue: Plain, Limit: 1000})
-	if err != nil || len(dead) == 0 {
+	dead, err := r.engine.DeadLetters(ctx, posthaste.DeadLetterFilter{Queue: Plain, Limit: 1000})
+	if err != nil || len(dead.Items) == 0 {
 		return err
 	}
-	ids := make([]posthaste.MessageID, len(dead))
-	for i := range dead {
-		ids[i] = dead[i].ID
+	ids := make([]posthaste.MessageID, len(dead.Items))
+	for i := range dead.Items {
+		ids[i] = dead.Items[i].ID
 	}
-	_, err = r.engine.Replay(ctx, "rig", ids...)
+	_, err = r.engine.Replay(posthaste.WithActor(ctx, "rig"), posthaste.DeadLetterFilter{IDs: ids})
 	return err
 }
 

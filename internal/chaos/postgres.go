@@ -67,7 +67,7 @@ func (s *postgresStore) tellsEnd(sent []byte) bool {
 	return bytes.Contains(sent, []byte("Z\x00\x00\x00\x05I"))
 }
 
-func (s *postgresStore) start(ctx context.Context) (posthaste.Engine, error) {
+func (s *postgresStore) start(ctx context.Context) (posthaste.Store, error) {
 	pg := s.Postgres
 	pg.DataDir = filepath.Join(s.Dir, "data")
 	if err := s.makeSmall(pg.DataDir); err != nil {
@@ -88,7 +88,7 @@ func (s *postgresStore) start(ctx context.Context) (posthaste.Engine, error) {
 	if err := s.sql(ctx, effectsTable, "update posthaste.settings set slot_rows = 4096", s.Sabotage); err != nil {
 		return nil, err
 	}
-	return postgres.Open(ctx, s.server.URL(), postgres.WithPoolSize(4), postgres.Logger(s.Log))
+	return postgres.Open(ctx, s.server.URL(), postgres.WithPoolSize(4), postgres.WithLogger(s.Log))
 }
 
 func (s *postgresStore) stop(ctx context.Context) error {

@@ -132,11 +132,11 @@ func workerRole(ctx context.Context, t task, r *history.Recorder) error {
 				return err
 			}
 			defer pool.Close()
-			worker.HandleRaw(w, queue, effects(pool, t.Name, r), worker.Transactional())
+			worker.HandleRaw(w, queue, effects(pool, t.Name, r), worker.WithOwnTransaction())
 		case Mails, Relayed: // for the shipped worker, and the shipped relay
 		default:
 			for _, s := range subscriptions(queue) {
-				worker.HandleRaw(w, queue, plain, worker.Subscription(cmp.Or(s, posthaste.DefaultSubscription)))
+				worker.HandleRaw(w, queue, plain, worker.WithSubscription(cmp.Or(s, posthaste.DefaultSubscription)))
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func (s *redisStore) urlAt(address, _ string) (string, error) { return "redis://
 // has run, or that a bell has rung.
 func (s *redisStore) tellsEnd(sent []byte) bool { return len(sent) > 0 }
 
-func (s *redisStore) start(ctx context.Context) (posthaste.Engine, error) {
+func (s *redisStore) start(ctx context.Context) (posthaste.Store, error) {
 	dir := filepath.Join(s.Dir, "data")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err

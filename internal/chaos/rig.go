@@ -107,9 +107,9 @@ type rig struct {
 	can    map[Fault]strike
 	left   map[Fault]history.Event // faults left out of the run, and why
 	proxy  *proxy
-	engine posthaste.Engine // directly to the store
-	api    string           // the HTTP server's address
-	broker *broker          // target of the relays; nil without that queue
+	engine posthaste.Store // directly to the store
+	api    string          // the HTTP server's address
+	broker *broker         // target of the relays; nil without that queue
 
 	mu          sync.Mutex
 	places      []*running                   // the current processes, by place
@@ -174,14 +174,14 @@ func (r *rig) prepare(ctx context.Context) error {
 			o.MaxAttempts, o.BackoffBase, o.BackoffMax = 1000, 100*time.Millisecond, time.Second
 		}
 		// Migrations have created the queue of mails.
-		if err := r.engine.QueueCreate(ctx, queue, o); err != nil && (queue != Mails || posthaste.CodeOf(err) != posthaste.Conflict) {
+		if err := r.engine.CreateQueue(ctx, queue, o); err != nil && (queue != Mails || posthaste.CodeOf(err) != posthaste.CodeConflict) {
 			return err
 		}
 		for _, s := range subscriptions(queue) {
 			if s == "" {
 				continue
 			}
-			if err := r.engine.QueueSubscribe(ctx, "rig", queue, s, posthaste.SubscriptionOptions{}); err != nil {
+			if err := r.engine.Subscribe(posthaste.WithActor(ctx, "rig"), queue, s, posthaste.SubscriptionOptions{}); err != nil {
 				return err
 			}
 		}

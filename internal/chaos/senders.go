@@ -79,7 +79,7 @@ func answer(ids []posthaste.MessageID, err error) history.Event {
 	switch {
 	case err == nil:
 		return history.Event{Kind: history.Sent, IDs: ids}
-	case posthaste.CodeOf(err) == posthaste.OutcomeUnsure:
+	case posthaste.CodeOf(err) == posthaste.CodeOutcomeUnknown:
 		return history.Event{Kind: Unsure, Note: err.Error()}
 	default:
 		return history.Event{Kind: Refused, Note: err.Error()}
@@ -167,7 +167,7 @@ func post(ctx context.Context, client *http.Client, server string, d plan) histo
 		return history.Event{Kind: Unsure, Note: err.Error()}
 	case status == http.StatusCreated:
 		return history.Event{Kind: history.Sent, IDs: reply.IDs}
-	case reply.Code != "" && reply.Code != posthaste.OutcomeUnsure && reply.Code != "internal":
+	case reply.Code != "" && reply.Code != posthaste.CodeOutcomeUnknown && reply.Code != "internal":
 		return history.Event{Kind: Refused, Note: string(reply.Code)}
 	default:
 		return history.Event{Kind: Unsure, Note: fmt.Sprintf("%d %s", status, body)}

@@ -29,7 +29,7 @@ type store interface {
 	// strikes returns the faults that only this engine has.
 	strikes() map[Fault]strike
 	// start starts the server, and opens an engine directly to it.
-	start(ctx context.Context) (posthaste.Engine, error)
+	start(ctx context.Context) (posthaste.Store, error)
 	// address returns the server's address, "host:port".
 	address() string
 	// variable is the environment variable that names the server to the shipped program.
@@ -56,9 +56,9 @@ func (r *rig) newStore() (store, error) {
 }
 
 // open opens a child's engine, whose server may be unavailable.
-func (t task) open(ctx context.Context, log *slog.Logger) (posthaste.Engine, error) {
+func (t task) open(ctx context.Context, log *slog.Logger) (posthaste.Store, error) {
 	if t.Engine == OnRedis {
-		return redis.Open(ctx, t.URL, redis.Lazily())
+		return redis.Open(ctx, t.URL, redis.WithLazyConnect())
 	}
-	return postgres.Open(ctx, t.URL, postgres.Logger(log), postgres.Lazily())
+	return postgres.Open(ctx, t.URL, postgres.WithLogger(log), postgres.WithLazyConnect())
 }

@@ -31,7 +31,7 @@ func newActionLs(a *app) *cobra.Command {
 				return err
 			}
 			f.Before = int64(id)
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error { return a.actions(ctx, e, f) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.actions(ctx, e, f) })
 		},
 	}
 	flags := cmd.Flags()
@@ -44,7 +44,7 @@ func newActionLs(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) actions(ctx context.Context, e posthaste.Engine, f posthaste.ActionFilter) error {
+func (a *app) actions(ctx context.Context, e posthaste.Store, f posthaste.ActionFilter) error {
 	actions, err := e.Actions(ctx, f)
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (a *app) actions(ctx context.Context, e posthaste.Engine, f posthaste.Actio
 	for i, x := range actions {
 		shown[i] = wire.NewAction(x)
 	}
-	next := nextPage(len(actions), f.Limit, func() posthaste.MessageID { return posthaste.MessageID(actions[len(actions)-1].ID) }, 0)
+	next := posthaste.NewPage(actions, f.Limit, 0, func(x *posthaste.Action) posthaste.MessageID { return posthaste.MessageID(x.ID) }).Next
 	return a.printPage(page{"actions", shown, "no action is on record", next}, len(actions), func(w io.Writer) {
 		table(w, "ID AT BY ACTION QUEUE MESSAGE DETAILS", func(row func(...any)) {
 			for _, x := range actions {

@@ -111,7 +111,7 @@ func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
 	group := &cobra.Command{
 		Use: use, Short: short, Args: groupArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return &posthaste.Error{Code: posthaste.Invalid, Message: "say what to do: " + strings.Join(names(cmd), ", "),
+			return &posthaste.Error{Code: posthaste.CodeInvalid, Message: "say what to do: " + strings.Join(names(cmd), ", "),
 				Hint: cmd.CommandPath() + " --help tells more"}
 		},
 	}
@@ -125,7 +125,7 @@ func groupArgs(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	cmd.SuggestionsMinimumDistance = 2
-	e := &posthaste.Error{Code: posthaste.Invalid, Message: cmd.CommandPath() + " has no command \"" + args[0] + "\"",
+	e := &posthaste.Error{Code: posthaste.CodeInvalid, Message: cmd.CommandPath() + " has no command \"" + args[0] + "\"",
 		Hint: "it has " + strings.Join(names(cmd), ", ")}
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		e.Hint = "do you mean " + strings.Join(near, " or ") + "?"
@@ -168,5 +168,5 @@ func between(least, most int, what string) cobra.PositionalArgs {
 }
 
 func wrongArgs(cmd *cobra.Command, what string) error {
-	return &posthaste.Error{Code: posthaste.Invalid, Message: cmd.CommandPath() + " takes " + what, Hint: "usage: " + cmd.UseLine()}
+	return &posthaste.Error{Code: posthaste.CodeInvalid, Message: cmd.CommandPath() + " takes " + what, Hint: "usage: " + cmd.UseLine()}
 }

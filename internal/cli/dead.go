@@ -20,8 +20,8 @@ import (
 func newDead(a *app) *cobra.Command {
 	return newGroup("dead", "Look at dead letters, send them once more or discard them",
 		newDeadLs(a), newDeadShow(a),
-		newDecide(a, burial{"replay", "Send dead letters once more, under their old ids", "replayed", posthaste.Engine.Replay, posthaste.Engine.ReplayMatching}),
-		newDecide(a, burial{"discard", "Remove dead letters for good", "discarded", posthaste.Engine.Discard, posthaste.Engine.DiscardMatching}))
+		newDecide(a, burial{"replay", "Send dead letters once more, under their old ids", "replayed", posthaste.Store.Replay}),
+		newDecide(a, burial{"discard", "Remove dead letters for good", "discarded", posthaste.Store.Discard}))
 }
 
 // deadFlags are what dead letters are chosen by.
@@ -48,7 +48,7 @@ func newDeadLs(a *app) *cobra.Command {
 			if err := paging(f.Limit, before, &f.Before); err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error { return a.deadLetters(ctx, e, f) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.deadLetters(ctx, e, f) })
 		},
 	}
 	flags := cmd.Flags()
@@ -60,19 +60,18 @@ func newDeadLs(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) deadLetters(ctx context.Context, e posthaste.Engine, f posthaste.DeadLetterFilter) error {
-	dead, cutAt, err := e.DeadLetters(ctx, f)
+func (a *app) deadLetters(ctx context.Context, e posthaste.Store, f posthaste.DeadLetterFilter) error {
+	dead, err := e.DeadLetters(ctx, f)
 	if err != nil {
 		return err
 	}
-	shown := make([]wire.DeadLetter, len(dead))
-	for i, d := range dead {
+	shown := make([]wire.DeadLetter, len(dead.Items))
+	for i, d := range dead.Items {
 		shown[i] = wire.NewDeadLetter(d)
 	}
-	next := nextPage(len(dead), f.Limit, func() posthaste.MessageID { return dead[len(dead)-1].ID }, cutAt)
-	return a.printPage(page{"dead_letters", shown, "there are no dead letters", next}, len(dead), func(w io.Writer) {
+	return a.printPage(page{"dead_letters", shown, "there are no dead letters", dead.Next}, len(dead.Items), func(w io.Writer) {
 		table(w, "ID QUEUE DIED ATTEMPTS REFERENCE ERROR", func(row func(...any)) {
-			for _, d := range dead {
+			for _, d := range dead.Items {
 				row(d.ID, d.Queue, clock(d.DiedAt), len(d.Attempts), d.Reference, d.Error)
 			}
 		})
@@ -89,22 +88,22 @@ func newDeadShow(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error { return a.deadLetter(ctx, e, ids[0]) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.deadLetter(ctx, e, ids[0]) })
 		},
 	}
 	db.flag(cmd)
 	return cmd
 }
 
-func (a *app) deadLetter(ctx context.Context, e posthaste.Engine, id posthaste.MessageID) error {
-	dead, _, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{id}})
+func (a *app) deadLetter(ctx context.Context, e posthaste.Store, id posthaste.MessageID) error {
+	dead, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{id}})
 	if err != nil {
 		return err
 	}
-	if len(dead) == 0 {
+	if len(dead.Items) == 0 {
 		return noDeadLetter(ctx, e, []posthaste.MessageID{id})
 	}
-	d := dead[0]
+	d := dead.Items[0]
 	return a.print(wire.NewDeadLetter(d), func(w io.Writer) {
 		fields(w, "message", d.ID, "queue", d.Queue, "subscription", d.Subscription, "key", d.Key, "kind", d.Kind, "reference", d.Reference,
 			"terms", strings.Join(d.Terms, " "), "headers", headerText(d.Headers), "type", d.ContentType,
@@ -118,8 +117,7 @@ func (a *app) deadLetter(ctx context.Context, e posthaste.Engine, id posthaste.M
 // burial is what can be done with dead letters.
 type burial struct {
 	verb, short, done string
-	these             func(posthaste.Engine, context.Context, string, ...posthaste.MessageID) ([]posthaste.MessageID, error)
-	matching          func(posthaste.Engine, context.Context, string, posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error)
+	decide            func(posthaste.Store, context.Context, posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error)
 }
 
 // newDecide makes replay and discard. Each is recorded with who asked.
@@ -135,7 +133,7 @@ can be repeated: it goes on with what is left.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			filtered := !reflect.DeepEqual(f, posthaste.DeadLetterFilter{})
 			if filtered == (len(args) > 0) {
-				return &posthaste.Error{Code: posthaste.Invalid, Field: "id", Message: "say which dead letters: ids, or flags such as --queue",
+				return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "id", Message: "say which dead letters: ids, or flags such as --queue",
 					Hint: "--all means every one; ids and flags exclude each other"}
 			}
 			ids, err := messageIDs(args)
@@ -144,15 +142,15 @@ can be repeated: it goes on with what is left.`,
 			}
 			slices.Sort(ids)
 			ids = slices.Compact(ids)
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
 				if filtered {
 					return a.decideMatching(ctx, e, b, f)
 				}
-				were, err := b.these(e, ctx, caller(), ids...)
-				if err != nil && posthaste.CodeOf(err) != posthaste.NotFound { // none of them was, as decided tells
+				were, err := b.decide(e, ctx, posthaste.DeadLetterFilter{IDs: ids})
+				if err != nil && posthaste.CodeOf(err) != posthaste.CodeNotFound { // none of them was, as decided tells
 					return err
 				}
-				return a.decided(ctx, e, b.done, ids, were)
+				return a.decided(ctx, e, b.done, ids, were.Items)
 			})
 		},
 	}
@@ -166,15 +164,16 @@ can be repeated: it goes on with what is left.`,
 
 // decideMatching does it batch by batch, and tells how far it came also where
 // it fails.
-func (a *app) decideMatching(ctx context.Context, e posthaste.Engine, b burial, f posthaste.DeadLetterFilter) error {
+func (a *app) decideMatching(ctx context.Context, e posthaste.Store, b burial, f posthaste.DeadLetterFilter) error {
 	bar := newCountBar(a.stderr, b.done)
 	count := 0
 	var err error
 	for f.Limit = 1000; ; {
-		var were []posthaste.MessageID
-		were, f.Before, err = b.matching(e, ctx, caller(), f)
-		count += len(were)
-		bar.add(len(were))
+		var were posthaste.Page[posthaste.MessageID]
+		were, err = b.decide(e, ctx, f)
+		f.Before = were.Next
+		count += len(were.Items)
+		bar.add(len(were.Items))
 		if err != nil || f.Before == 0 {
 			break
 		}
@@ -189,7 +188,7 @@ func (a *app) decideMatching(ctx context.Context, e posthaste.Engine, b burial, 
 
 // decided shows which ids were dead letters. That some were none is a failure,
 // though the others are done.
-func (a *app) decided(ctx context.Context, e posthaste.Engine, done string, asked, were []posthaste.MessageID) error {
+func (a *app) decided(ctx context.Context, e posthaste.Store, done string, asked, were []posthaste.MessageID) error {
 	missing := slices.DeleteFunc(slices.Clone(asked), func(id posthaste.MessageID) bool { return slices.Contains(were, id) })
 	shown := struct {
 		IDs      []posthaste.MessageID `json:"ids"`
@@ -208,7 +207,7 @@ func (a *app) decided(ctx context.Context, e posthaste.Engine, done string, aske
 
 // noDeadLetter says of which messages there is no dead letter to deal with, and
 // of the first ones why, where that is on record.
-func noDeadLetter(ctx context.Context, e posthaste.Engine, ids []posthaste.MessageID) error {
+func noDeadLetter(ctx context.Context, e posthaste.Store, ids []posthaste.MessageID) error {
 	var texts []string
 	for i, id := range ids {
 		text := id.String()
@@ -227,7 +226,7 @@ func noDeadLetter(ctx context.Context, e posthaste.Engine, ids []posthaste.Messa
 	if len(texts) > 1 {
 		what = "these messages are no dead letters: " + strings.Join(texts, ", ")
 	}
-	return &posthaste.Error{Code: posthaste.NotFound, Field: "id", Message: what}
+	return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "id", Message: what}
 }
 
 // caller names who decides, for the record.

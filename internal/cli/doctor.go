@@ -26,14 +26,14 @@ The exit code is 1 where something needs a person now (a fault), and 0 where
 there are only warnings.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error { return a.doctor(ctx, e) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.doctor(ctx, e) })
 		},
 	}
 	db.flag(cmd)
 	return cmd
 }
 
-func (a *app) doctor(ctx context.Context, e posthaste.Engine) error {
+func (a *app) doctor(ctx context.Context, e posthaste.Store) error {
 	found, err := e.Doctor(ctx)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (a *app) doctor(ctx context.Context, e posthaste.Engine) error {
 		}
 	}
 	if faults > 0 {
-		return &posthaste.Error{Code: posthaste.Refused, Message: fmt.Sprintf("the doctor found %d faults", faults), Hint: "see above"}
+		return &posthaste.Error{Code: posthaste.CodeRefused, Message: fmt.Sprintf("the doctor found %d faults", faults), Hint: "see above"}
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 
 // ailing is a store whose doctor finds these.
 type ailing struct {
-	posthaste.Engine
+	posthaste.Store
 	found []posthaste.Finding
 }
 
@@ -31,7 +31,7 @@ func TestDoctorFailsForFaults(t *testing.T) {
 	}{
 		{nil, "all is well\n", ""},
 		{[]posthaste.Finding{warning}, "warning (behind): one waits\n  run a worker\n", ""},
-		{[]posthaste.Finding{fault, warning}, "fault (settings): fsync is off\n  turn it on\nwarning (behind): one waits\n  run a worker\n", posthaste.Refused},
+		{[]posthaste.Finding{fault, warning}, "fault (settings): fsync is off\n  turn it on\nwarning (behind): one waits\n  run a worker\n", posthaste.CodeRefused},
 	} {
 		for _, asJSON := range []bool{false, true} {
 			var stdout bytes.Buffer

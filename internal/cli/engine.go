@@ -48,7 +48,7 @@ func (d *database) sqlFlag(cmd *cobra.Command, why string) {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		onlyRedis := d.url == "" && (d.redisURL != "" || d.engine == onRedis)
 		if typed(d.flags, "redis-url") || typed(d.flags, "engine") && d.engine == onRedis || onlyRedis {
-			return &posthaste.Error{Code: posthaste.Unsupported, Field: "redis-url", Message: cmd.CommandPath() + " needs PostgreSQL: " + why, Hint: "name a database with --database-url"}
+			return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "redis-url", Message: cmd.CommandPath() + " needs PostgreSQL: " + why, Hint: "name a database with --database-url"}
 		}
 		if d.url != "" && !typed(d.flags, "engine") {
 			d.engine, d.redisURL = onPostgres, "" // variables that are for other commands
@@ -88,29 +88,29 @@ func (d *database) check() error {
 			means, flag = onPostgres, "database-url"
 		}
 		if typed(d.flags, "engine") && d.engine != means {
-			return &posthaste.Error{Code: posthaste.Invalid, Field: "engine", Message: "--engine " + d.engine + " contradicts --" + flag,
+			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "engine", Message: "--engine " + d.engine + " contradicts --" + flag,
 				Hint: "leave out the one that is not meant, or give the URL that --engine needs"}
 		}
 		d.engine = means
 	}
 	database, redis := d.url != "", d.redisURL != ""
 	if database && redis && d.engine == "" {
-		return &posthaste.Error{Code: posthaste.Invalid, Field: "engine", Message: "both a database and a Redis are given",
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "engine", Message: "both a database and a Redis are given",
 			Hint: "say which with --engine postgres or --engine redis (POSTHASTE_ENGINE), or leave one of them out"}
 	}
 	switch {
 	case d.engine == onRedis && !redis:
-		return &posthaste.Error{Code: posthaste.Invalid, Field: "redis-url", Message: "no Redis is given", Hint: "give one with --redis-url or REDIS_URL"}
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "redis-url", Message: "no Redis is given", Hint: "give one with --redis-url or REDIS_URL"}
 	case redis && d.engine != onPostgres:
 		d.engine = onRedis
 	case database:
 		d.engine = onPostgres
 	default:
-		return &posthaste.Error{Code: posthaste.Invalid, Field: "database-url", Message: "no database is given",
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "database-url", Message: "no database is given",
 			Hint: "give one with --database-url or DATABASE_URL, or a Redis with --redis-url or REDIS_URL; `posthaste up` brings its own and prints its URL"}
 	}
 	if d.engine == onRedis && d.polling {
-		return &posthaste.Error{Code: posthaste.Unsupported, Field: "polling-only", Message: "--polling-only is for poolers before PostgreSQL, and a Redis is given", Hint: "leave it out"}
+		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "polling-only", Message: "--polling-only is for poolers before PostgreSQL, and a Redis is given", Hint: "leave it out"}
 	}
 	return nil
 }
@@ -123,24 +123,24 @@ func checkEngine(name string) error {
 }
 
 // open connects for one command.
-func (d *database) open(ctx context.Context, log *slog.Logger) (posthaste.Engine, error) {
+func (d *database) open(ctx context.Context, log *slog.Logger) (posthaste.Store, error) {
 	if err := d.check(); err != nil {
 		return nil, err
 	}
 	if d.engine == onRedis {
 		return openRedis(ctx, d.redisURL)
 	}
-	return postgres.Open(ctx, d.url, d.options(postgres.Logger(log), postgres.WithPoolSize(2))...)
+	return postgres.Open(ctx, d.url, d.options(postgres.WithLogger(log), postgres.WithPoolSize(2))...)
 }
 
 // with runs f on an engine that is closed afterwards.
-func (d *database) with(cmd *cobra.Command, log *slog.Logger, f func(ctx context.Context, e posthaste.Engine) error) error {
+func (d *database) with(cmd *cobra.Command, log *slog.Logger, f func(ctx context.Context, e posthaste.Store) error) error {
 	engine, err := d.open(cmd.Context(), log)
 	if err != nil {
 		return err
 	}
 	defer engine.Close()
-	return f(cmd.Context(), engine)
+	return f(posthaste.WithActor(cmd.Context(), caller()), engine)
 }
 
 // retryOpen is how often a database that is away is tried: often enough for
@@ -148,18 +148,18 @@ func (d *database) with(cmd *cobra.Command, log *slog.Logger, f func(ctx context
 const retryOpen = time.Second
 
 // openLazily is open for a program that runs for long: the database may be away.
-func (d *database) openLazily(ctx context.Context, log *slog.Logger) (posthaste.Engine, error) {
+func (d *database) openLazily(ctx context.Context, log *slog.Logger) (posthaste.Store, error) {
 	if err := d.check(); err != nil {
 		return nil, err
 	}
 	if d.engine == onRedis {
-		return openRedis(ctx, d.redisURL, redis.Lazily())
+		return openRedis(ctx, d.redisURL, redis.WithLazyConnect())
 	}
-	return postgres.Open(ctx, d.url, d.options(postgres.Logger(log), postgres.Lazily())...)
+	return postgres.Open(ctx, d.url, d.options(postgres.WithLogger(log), postgres.WithLazyConnect())...)
 }
 
 // openRedis names the flag where the URL is none.
-func openRedis(ctx context.Context, url string, options ...redis.Option) (posthaste.Engine, error) {
+func openRedis(ctx context.Context, url string, options ...redis.Option) (posthaste.Store, error) {
 	engine, err := redis.Open(ctx, url, options...)
 	if err == nil {
 		return engine, nil
@@ -174,7 +174,7 @@ func openRedis(ctx context.Context, url string, options ...redis.Option) (postha
 // wait connects for a program that runs for long, and waits for a database
 // that cannot be reached. Anything else that is wrong is an error at once. It
 // logs once that it waits and once that it is over.
-func (d *database) wait(ctx context.Context, log *slog.Logger) (posthaste.Engine, error) {
+func (d *database) wait(ctx context.Context, log *slog.Logger) (posthaste.Store, error) {
 	engine, err := d.openLazily(ctx, log)
 	if err != nil {
 		return nil, err
@@ -189,7 +189,7 @@ func (d *database) wait(ctx context.Context, log *slog.Logger) (posthaste.Engine
 // untilReady waits for a database that cannot be reached, or is a copy and waits for a
 // person's word. Anything else that is wrong is an error at once; but once it waits, it waits for whoever mends the
 // database, too. It logs each reason once, and once that it is over.
-func untilReady(ctx context.Context, engine posthaste.Engine, log *slog.Logger) error {
+func untilReady(ctx context.Context, engine posthaste.Store, log *slog.Logger) error {
 	for last := posthaste.Code(""); ; {
 		err := engine.Ready(ctx)
 		if err == nil {
@@ -199,7 +199,7 @@ func untilReady(ctx context.Context, engine posthaste.Engine, log *slog.Logger) 
 			return nil
 		}
 		code := posthaste.CodeOf(err)
-		if ctx.Err() != nil || last == "" && code != posthaste.Unavailable && code != posthaste.Refused {
+		if ctx.Err() != nil || last == "" && code != posthaste.CodeUnavailable && code != posthaste.CodeRefused {
 			return err
 		}
 		if code != last {
@@ -225,7 +225,7 @@ func waitToRetry(ctx context.Context) error {
 // watched logs when the store stops or starts to be ready, as far as somebody
 // asks.
 type watched struct {
-	posthaste.Engine
+	posthaste.Store
 	log *slog.Logger
 
 	mu   sync.Mutex
@@ -234,7 +234,7 @@ type watched struct {
 
 // Ready implements [posthaste.Engine].
 func (w *watched) Ready(ctx context.Context) error {
-	err := w.Engine.Ready(ctx)
+	err := w.Store.Ready(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if away := err != nil; away != w.away {
@@ -260,7 +260,7 @@ func install(ctx context.Context, url string, options postgres.MigrateOptions) e
 	if err != nil {
 		return err
 	}
-	engine, err := postgres.Open(ctx, url, postgres.Logger(options.Log), postgres.WithPoolSize(1), postgres.WithPollingOnly())
+	engine, err := postgres.Open(ctx, url, postgres.WithLogger(options.Log), postgres.WithPoolSize(1), postgres.WithPollingOnly())
 	if err != nil {
 		return err
 	}
@@ -269,10 +269,10 @@ func install(ctx context.Context, url string, options postgres.MigrateOptions) e
 }
 
 // makeEmails makes the queue of e-mails, if it is not there.
-func makeEmails(ctx context.Context, engine posthaste.Engine, o posthaste.QueueOptions) error {
+func makeEmails(ctx context.Context, engine posthaste.Store, o posthaste.QueueOptions) error {
 	o.MaxPayload = posthaste.MaxPayloadBytes
-	err := engine.QueueCreate(ctx, email.Queue, o)
-	if posthaste.CodeOf(err) == posthaste.Conflict {
+	err := engine.CreateQueue(ctx, email.Queue, o)
+	if posthaste.CodeOf(err) == posthaste.CodeConflict {
 		return nil // somebody made it with options of their own
 	}
 	return err
@@ -285,13 +285,13 @@ const emailsKept = 24 * time.Hour
 // prepare makes what `migrate up` makes on PostgreSQL: on Redis there is nothing to
 // install but the queue of e-mails. A program that runs waits, so it is repeated where
 // Redis is away, and where the answer was lost: made again the same is no error.
-func (d *database) prepare(ctx context.Context, engine posthaste.Engine) error {
+func (d *database) prepare(ctx context.Context, engine posthaste.Store) error {
 	if err := d.check(); err != nil || d.engine != onRedis {
 		return err
 	}
 	for {
 		err := makeEmails(ctx, engine, posthaste.QueueOptions{Retention: emailsKept})
-		if code := posthaste.CodeOf(err); code != posthaste.Unavailable && code != posthaste.OutcomeUnsure {
+		if code := posthaste.CodeOf(err); code != posthaste.CodeUnavailable && code != posthaste.CodeOutcomeUnknown {
 			return err
 		}
 		if err := waitToRetry(ctx); err != nil {

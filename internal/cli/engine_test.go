@@ -19,11 +19,11 @@ import (
 
 // failing is a store in which making a queue ends with one error after the other.
 type failing struct {
-	posthaste.Engine
+	posthaste.Store
 	codes []posthaste.Code
 }
 
-func (f *failing) QueueCreate(context.Context, string, posthaste.QueueOptions) error {
+func (f *failing) CreateQueue(context.Context, string, posthaste.QueueOptions) error {
 	if len(f.codes) == 0 {
 		return nil
 	}
@@ -37,8 +37,8 @@ func (f *failing) QueueCreate(context.Context, string, posthaste.QueueOptions) e
 func TestPrepareWaits(t *testing.T) {
 	t.Parallel()
 	for want, codes := range map[posthaste.Code][]posthaste.Code{
-		"":               {posthaste.OutcomeUnsure, posthaste.Unavailable, posthaste.Conflict},
-		posthaste.Denied: {posthaste.Denied, posthaste.Conflict},
+		"":                   {posthaste.CodeOutcomeUnknown, posthaste.CodeUnavailable, posthaste.CodeConflict},
+		posthaste.CodeDenied: {posthaste.CodeDenied, posthaste.CodeConflict},
 	} {
 		db := database{redisURL: "redis://127.0.0.1:1", engine: onRedis}
 		if err := db.prepare(t.Context(), &failing{memory.Open(), codes}); posthaste.CodeOf(err) != want {
@@ -62,7 +62,7 @@ func TestRedisOnATakenPort(t *testing.T) {
 	_, port, _ := strings.Cut(other.Address(), ":")
 	n, _ := strconv.Atoi(port)
 	r := &localRedis{path: "redis-server", home: home, log: log, port: n}
-	if err := r.Restart(t.Context()); posthaste.CodeOf(err) != posthaste.Unavailable || !strings.Contains(err.Error(), "did not start") {
+	if err := r.Restart(t.Context()); posthaste.CodeOf(err) != posthaste.CodeUnavailable || !strings.Contains(err.Error(), "did not start") {
 		t.Errorf("on the port of another: %v", err)
 	}
 }

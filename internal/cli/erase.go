@@ -21,7 +21,7 @@ stays, with its queue, kind, states and times. What is still to be delivered is
 left as it is and told: erase again when it is settled.`,
 		Args: exactly(1, "a term"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error { return a.erase(ctx, e, args[0]) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.erase(ctx, e, args[0]) })
 		},
 	}
 	db.flag(cmd)
@@ -30,7 +30,7 @@ left as it is and told: erase again when it is settled.`,
 
 // erase goes on until there is nothing more, and tells how far it came also
 // where it fails.
-func (a *app) erase(ctx context.Context, e posthaste.Engine, term string) error {
+func (a *app) erase(ctx context.Context, e posthaste.Store, term string) error {
 	bar := newCountBar(a.stderr, "erased")
 	shown := struct {
 		Erased  int                   `json:"erased"`
@@ -39,16 +39,17 @@ func (a *app) erase(ctx context.Context, e posthaste.Engine, term string) error 
 	var before posthaste.MessageID
 	var err error
 	for {
-		var found []posthaste.Erasure
-		found, before, err = e.Erase(ctx, caller(), term, before)
-		for _, x := range found {
+		var found posthaste.Page[posthaste.Erasure]
+		found, err = e.Erase(ctx, term, before)
+		before = found.Next
+		for _, x := range found.Items {
 			if x.Pending {
 				shown.Pending = append(shown.Pending, x.MessageID)
 			} else {
 				shown.Erased++
 			}
 		}
-		bar.add(len(found))
+		bar.add(len(found.Items))
 		if err != nil || before == 0 {
 			break
 		}

@@ -70,9 +70,9 @@ func (a *app) exitCode(err error) int {
 		return e.code
 	}
 	switch posthaste.CodeOf(err) {
-	case posthaste.Unavailable:
+	case posthaste.CodeUnavailable:
 		return exitUnreachable
-	case posthaste.Invalid, posthaste.TooLarge, posthaste.Unsupported:
+	case posthaste.CodeInvalid, posthaste.CodeTooLarge, posthaste.CodeUnsupported:
 		return exitUsage
 	}
 	if !a.begun {

@@ -46,12 +46,12 @@ docs/moving-in.md.`,
 			}
 			redis, err := goredis.ParseURL(from)
 			if err != nil {
-				return &posthaste.Error{Code: posthaste.Invalid, Field: "from", Message: "--from is no URL of a Redis", Hint: "it looks like redis://user:password@host:6379/0"} // the cause could hold the password
+				return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "from", Message: "--from is no URL of a Redis", Hint: "it looks like redis://user:password@host:6379/0"} // the cause could hold the password
 			}
 			redis.ContextTimeoutEnabled = true // one server, as Sidekiq needs: no other can take its place behind the client's back
 			client := goredis.NewClient(redis)
 			defer client.Close()
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error { return a.importSidekiq(ctx, client, e, o) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.importSidekiq(ctx, client, e, o) })
 		},
 	}
 	flags := cmd.Flags()
@@ -69,7 +69,7 @@ docs/moving-in.md.`,
 	return cmd
 }
 
-func (a *app) importSidekiq(ctx context.Context, from *goredis.Client, to posthaste.Engine, o sidekiq.Options) error {
+func (a *app) importSidekiq(ctx context.Context, from *goredis.Client, to posthaste.Store, o sidekiq.Options) error {
 	bar := newCountBar(a.stderr, "taken over")
 	o.Progress = bar.add
 	report, err := sidekiq.Import(ctx, from, to, o)

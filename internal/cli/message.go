@@ -40,7 +40,7 @@ older id.`,
 			if err := paging(f.Limit, before, &f.Before); err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error { return a.messages(ctx, e, f) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.messages(ctx, e, f) })
 		},
 	}
 	flags := cmd.Flags()
@@ -100,27 +100,18 @@ func (a *app) printPage(p page, rows int, text func(w io.Writer)) error {
 	})
 }
 
-// nextPage is where a listing goes on: behind a full page, or where the search was cut.
-func nextPage(rows, limit int, last func() posthaste.MessageID, cutAt posthaste.MessageID) posthaste.MessageID {
-	if rows >= limit {
-		return last()
-	}
-	return cutAt
-}
-
-func (a *app) messages(ctx context.Context, e posthaste.Engine, f posthaste.MessageFilter) error {
-	messages, cutAt, err := e.Messages(ctx, f)
+func (a *app) messages(ctx context.Context, e posthaste.Store, f posthaste.MessageFilter) error {
+	messages, err := e.Messages(ctx, f)
 	if err != nil {
 		return err
 	}
-	shown := make([]wire.Message, len(messages))
-	for i, m := range messages {
+	shown := make([]wire.Message, len(messages.Items))
+	for i, m := range messages.Items {
 		shown[i] = wire.NewMessage(m, false)
 	}
-	next := nextPage(len(messages), f.Limit, func() posthaste.MessageID { return messages[len(messages)-1].ID }, cutAt)
-	return a.printPage(page{"messages", shown, "no message is like that", next}, len(messages), func(w io.Writer) {
+	return a.printPage(page{"messages", shown, "no message is like that", messages.Next}, len(messages.Items), func(w io.Writer) {
 		table(w, "ID QUEUE STATE ATTEMPTS CREATED REFERENCE KIND KEY", func(row func(...any)) {
-			for _, m := range messages {
+			for _, m := range messages.Items {
 				for _, s := range m.Subscriptions {
 					row(m.ID, m.Queue, stateText(s), len(s.Attempts), clock(m.CreatedAt), m.Reference, m.Kind, m.Key)
 				}
@@ -147,14 +138,14 @@ func newMessageShow(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error { return a.message(ctx, e, ids[0]) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.message(ctx, e, ids[0]) })
 		},
 	}
 	db.flag(cmd)
 	return cmd
 }
 
-func (a *app) message(ctx context.Context, e posthaste.Engine, id posthaste.MessageID) error {
+func (a *app) message(ctx context.Context, e posthaste.Store, id posthaste.MessageID) error {
 	m, err := e.Message(ctx, id)
 	if err != nil {
 		return err

@@ -11,13 +11,13 @@ import (
 )
 
 // cut is a store whose searches by state find nothing and stop at message 4711.
-type cut struct{ posthaste.Engine }
+type cut struct{ posthaste.Store }
 
-func (cut) Messages(_ context.Context, f posthaste.MessageFilter) ([]posthaste.MessageInfo, posthaste.MessageID, error) {
+func (cut) Messages(_ context.Context, f posthaste.MessageFilter) (posthaste.Page[posthaste.MessageInfo], error) {
 	if f.State != "" {
-		return nil, 4711, nil
+		return posthaste.Page[posthaste.MessageInfo]{Next: 4711}, nil
 	}
-	return nil, 0, nil
+	return posthaste.Page[posthaste.MessageInfo]{}, nil
 }
 
 // A search that was cut says so in its result and on stderr; others say nothing.

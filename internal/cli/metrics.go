@@ -19,7 +19,7 @@ import (
 
 // newMetrics makes what counts the events of this process, and what shows
 // them, together with the counters of the queues and of the process itself.
-func newMetrics(engine posthaste.Engine, log *slog.Logger) (*telemetry.Prometheus, http.Handler) {
+func newMetrics(engine posthaste.Store, log *slog.Logger) (*telemetry.Prometheus, http.Handler) {
 	events := telemetry.NewPrometheus()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(events, &storeMetrics{engine}, collectors.NewGoCollector(),
@@ -32,7 +32,7 @@ func newMetrics(engine posthaste.Engine, log *slog.Logger) (*telemetry.Prometheu
 }
 
 // storeMetrics asks the store for its queues and for how it is at every scrape.
-type storeMetrics struct{ engine posthaste.Engine }
+type storeMetrics struct{ engine posthaste.Store }
 
 // scrapeTimeout bounds these questions together, and upTimeout the first of them: a scraper
 // waits 10 s, as a rule.
@@ -126,7 +126,7 @@ func (m *storeMetrics) up(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, upTimeout)
 	defer cancel()
 	err := m.engine.Ready(ctx)
-	return err == nil || ctx.Err() == nil && posthaste.CodeOf(err) != posthaste.Unavailable
+	return err == nil || ctx.Err() == nil && posthaste.CodeOf(err) != posthaste.CodeUnavailable
 }
 
 func truth(is bool) float64 {

@@ -249,7 +249,7 @@ func TestTR2_MetricsOnRedis(t *testing.T) {
 // relayMetrics is the page of a process that relays to a Redis and takes in from it, once
 // it has done both. Before, it shows its counters at zero, and once the Redis is gone that
 // it cannot be used.
-func relayMetrics(t *testing.T, storeFlag, store string, engine posthaste.Engine) (page string) {
+func relayMetrics(t *testing.T, storeFlag, store string, engine posthaste.Store) (page string) {
 	t.Helper()
 	server, err := devbroker.StartRedis(t.Context(), t.TempDir())
 	if err != nil {
@@ -262,7 +262,7 @@ func relayMetrics(t *testing.T, storeFlag, store string, engine posthaste.Engine
 		t.Fatal(err)
 	}
 	for _, queue := range []string{"out", "in"} {
-		if err := engine.QueueCreate(t.Context(), queue, posthaste.QueueOptions{}); err != nil {
+		if err := engine.CreateQueue(t.Context(), queue, posthaste.QueueOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -341,10 +341,10 @@ func TestSlowestSubscriptionIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer engine.Close()
-	if err := engine.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+	if err := engine.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := engine.QueueSubscribe(t.Context(), "ada", "orders", "slow", posthaste.SubscriptionOptions{}); err != nil {
+	if err := engine.Subscribe(posthaste.WithActor(t.Context(), "ada"), "orders", "slow", posthaste.SubscriptionOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	conn, err := pgx.Connect(t.Context(), url)
@@ -367,11 +367,11 @@ func TestSlowestSubscriptionIsShown(t *testing.T) {
 			return err
 		}
 		for _, d := range reply.Deliveries {
-			if _, err := engine.Settle(t.Context(), []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.Done}}); err != nil {
+			if _, err := engine.Settle(t.Context(), []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.OutcomeDone}}); err != nil {
 				return err
 			}
 		}
-		if _, err := engine.Maintain(t.Context()); err != nil {
+		if _, err := engine.Maintain(t.Context(), posthaste.UpkeepSpace); err != nil {
 			return err
 		}
 		page, err := scrape("http://" + address + "/metrics")

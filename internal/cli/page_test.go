@@ -11,14 +11,14 @@ import (
 )
 
 // cutStore is a store whose searches stop before they found anything.
-type cutStore struct{ posthaste.Engine }
+type cutStore struct{ posthaste.Store }
 
-func (cutStore) Messages(context.Context, posthaste.MessageFilter) ([]posthaste.MessageInfo, posthaste.MessageID, error) {
-	return nil, 4711, nil
+func (cutStore) Messages(context.Context, posthaste.MessageFilter) (posthaste.Page[posthaste.MessageInfo], error) {
+	return posthaste.Page[posthaste.MessageInfo]{Next: 4711}, nil
 }
 
-func (cutStore) DeadLetters(context.Context, posthaste.DeadLetterFilter) ([]posthaste.DeadLetter, posthaste.MessageID, error) {
-	return nil, 4711, nil
+func (cutStore) DeadLetters(context.Context, posthaste.DeadLetterFilter) (posthaste.Page[posthaste.DeadLetter], error) {
+	return posthaste.Page[posthaste.DeadLetter]{Next: 4711}, nil
 }
 
 // A search that was cut short does not say that there is nothing, neither to people nor in
@@ -26,16 +26,16 @@ func (cutStore) DeadLetters(context.Context, posthaste.DeadLetterFilter) ([]post
 func TestSearchesThatWereCutSaySo(t *testing.T) {
 	t.Parallel()
 	whole := memory.Open()
-	for what, list := range map[string]func(*app, posthaste.Engine) error{
-		"dead_letters": func(a *app, e posthaste.Engine) error {
+	for what, list := range map[string]func(*app, posthaste.Store) error{
+		"dead_letters": func(a *app, e posthaste.Store) error {
 			return a.deadLetters(t.Context(), e, posthaste.DeadLetterFilter{Limit: 100})
 		},
-		"messages": func(a *app, e posthaste.Engine) error {
+		"messages": func(a *app, e posthaste.Store) error {
 			return a.messages(t.Context(), e, posthaste.MessageFilter{Limit: 100})
 		},
 	} {
 		for _, asJSON := range []bool{false, true} {
-			said := func(e posthaste.Engine) string {
+			said := func(e posthaste.Store) string {
 				var out, errs bytes.Buffer
 				if err := list(&app{stdout: &out, stderr: &errs, json: asJSON}, e); err != nil {
 					t.Fatal(err)

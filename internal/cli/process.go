@@ -96,7 +96,7 @@ func listenOn(flag, address string) (net.Listener, error) {
 }
 
 func portError(flag, address string, err error) error {
-	e := &posthaste.Error{Code: posthaste.Conflict, Field: flag, Message: fmt.Sprintf("cannot listen on %s: %v", address, err),
+	e := &posthaste.Error{Code: posthaste.CodeConflict, Field: flag, Message: fmt.Sprintf("cannot listen on %s: %v", address, err),
 		Hint: "choose another address with --" + flag, Cause: err}
 	var reason syscall.Errno
 	if errors.As(err, &reason) {

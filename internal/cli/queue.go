@@ -17,10 +17,10 @@ import (
 func newQueue(a *app) *cobra.Command {
 	return newGroup("queue", "Look at queues, make and drop them",
 		newQueueLs(a), newQueueCreate(a), newQueueDrop(a), newQueueSubscribe(a), newQueueUnsubscribe(a), newQueuePurge(a), newQueueLimit(a),
-		newQueueDecide(a, "pause", "Hand nothing out of a queue until it is resumed", "paused", posthaste.Engine.QueuePause),
-		newQueueDecide(a, "resume", "Hand out again of a queue that was paused", "resumed", posthaste.Engine.QueueResume),
-		newKeyDecide(a, "pause-key", "Hand nothing of a key out of a queue until it is resumed", "paused", posthaste.Engine.KeyPause),
-		newKeyDecide(a, "resume-key", "Hand out again of a key that was paused", "resumed", posthaste.Engine.KeyResume))
+		newQueuePause(a, "pause", "Hand nothing out of a queue until it is resumed", "paused", posthaste.Store.Pause),
+		newQueuePause(a, "resume", "Hand out again of a queue that was paused", "resumed", posthaste.Store.Resume),
+		newKeyPause(a, "pause-key", "Hand nothing of a key out of a queue until it is resumed", "paused", posthaste.Store.Pause),
+		newKeyPause(a, "resume-key", "Hand out again of a key that was paused", "resumed", posthaste.Store.Resume))
 }
 
 func newQueueLs(a *app) *cobra.Command {
@@ -29,14 +29,14 @@ func newQueueLs(a *app) *cobra.Command {
 		Use: "ls [QUEUE...]", Short: "List queues with their counters",
 		Args: between(0, -1, "names of queues"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error { return a.queues(ctx, e, args) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.queues(ctx, e, args) })
 		},
 	}
 	db.flag(cmd)
 	return cmd
 }
 
-func (a *app) queues(ctx context.Context, e posthaste.Engine, names []string) error {
+func (a *app) queues(ctx context.Context, e posthaste.Store, names []string) error {
 	if len(names) == 0 {
 		names = nil // all of them
 	}
@@ -51,7 +51,7 @@ func (a *app) queues(ctx context.Context, e posthaste.Engine, names []string) er
 	}
 	for _, name := range names {
 		if !found[name] {
-			return &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: fmt.Sprintf("there is no queue %q", name)}
+			return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("there is no queue %q", name)}
 		}
 	}
 	return a.print(shown, func(w io.Writer) {
@@ -93,8 +93,8 @@ cannot be changed yet.`,
 			if err := explicitZero(cmd, "max-attempts", "backoff-base", "backoff-max", "timeout", "max-payload", "lanes", "retention", "concurrency", "key-concurrency"); err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
-				if err := e.QueueCreate(ctx, name, o); err != nil {
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
+				if err := e.CreateQueue(ctx, name, o); err != nil {
 					return err
 				}
 				return a.made(ctx, e, name)
@@ -140,8 +140,8 @@ named end; without any flag all do.`,
 			if err := explicitZero(cmd, "concurrency", "key-concurrency"); err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
-				if err := e.QueueLimit(ctx, caller(), args[0], l); err != nil {
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
+				if err := e.UpdateQueue(ctx, args[0], posthaste.QueueUpdate{Limits: &l}); err != nil {
 					return err
 				}
 				return a.made(ctx, e, args[0])
@@ -155,13 +155,13 @@ named end; without any flag all do.`,
 }
 
 // made shows a queue as it is now.
-func (a *app) made(ctx context.Context, e posthaste.Engine, name string) error {
+func (a *app) made(ctx context.Context, e posthaste.Store, name string) error {
 	queues, err := e.Queues(ctx, name)
 	if err != nil {
 		return err
 	}
 	if len(queues) == 0 {
-		return &posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: fmt.Sprintf("queue %q was made, and dropped by somebody at once", name)}
+		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q was made, and dropped by somebody at once", name)}
 	}
 	shown := wire.NewQueue(queues[0])
 	return a.print(shown, func(w io.Writer) {
@@ -189,15 +189,15 @@ func yes(is bool) string {
 	return ""
 }
 
-// newQueueDecide is a command that pauses or resumes.
-func newQueueDecide(a *app, verb, short, done string, decide func(posthaste.Engine, context.Context, string, string) error) *cobra.Command {
+// newQueuePause is a command that pauses or resumes a queue.
+func newQueuePause(a *app, verb, short, done string, change pauseFunc) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
 		Use: verb + " QUEUE", Short: short,
 		Args: exactly(1, "the queue's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
-				if err := decide(e, ctx, caller(), args[0]); err != nil {
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
+				if err := change(e, ctx, posthaste.OfQueue(args[0])); err != nil {
 					return err
 				}
 				return a.print(map[string]string{done: args[0]}, func(w io.Writer) { fmt.Fprintf(w, "queue %s is %s\n", args[0], done) })
@@ -208,15 +208,18 @@ func newQueueDecide(a *app, verb, short, done string, decide func(posthaste.Engi
 	return cmd
 }
 
-// newKeyDecide is a command that pauses or resumes a key of a queue.
-func newKeyDecide(a *app, verb, short, done string, decide func(posthaste.Engine, context.Context, string, string, string) error) *cobra.Command {
+// pauseFunc is [posthaste.Store.Pause] or [posthaste.Store.Resume].
+type pauseFunc func(posthaste.Store, context.Context, posthaste.Pausable) error
+
+// newKeyPause is a command that pauses or resumes a key of a queue.
+func newKeyPause(a *app, verb, short, done string, change pauseFunc) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
 		Use: verb + " QUEUE KEY", Short: short,
 		Args: exactly(2, "the queue's name and the key"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
-				if err := decide(e, ctx, caller(), args[0], args[1]); err != nil {
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
+				if err := change(e, ctx, posthaste.OfKey{Queue: args[0], Key: args[1]}); err != nil {
 					return err
 				}
 				return a.print(map[string]string{"queue": args[0], done: args[1]}, func(w io.Writer) {
@@ -235,8 +238,8 @@ func newQueueDrop(a *app) *cobra.Command {
 		Use: "drop QUEUE", Short: "Drop a queue with all its messages",
 		Args: exactly(1, "the queue's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
-				if err := e.QueueDrop(ctx, args[0]); err != nil {
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
+				if err := e.DropQueue(ctx, args[0]); err != nil {
 					return err
 				}
 				return a.print(map[string]string{"dropped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "queue %s is dropped\n", args[0]) })

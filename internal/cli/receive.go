@@ -44,7 +44,7 @@ Nothing received is no failure: nothing is printed then.`,
 			if r.max < 1 || r.max > 1000 {
 				return posthaste.Invalidf("max", "--max must be 1 to 1000, and is %d", r.max)
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error { return a.receive(ctx, e, args[0], r) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.receive(ctx, e, args[0], r) })
 		},
 	}
 	flags := cmd.Flags()
@@ -59,7 +59,7 @@ Nothing received is no failure: nothing is printed then.`,
 	return cmd
 }
 
-func (a *app) receive(ctx context.Context, e posthaste.Engine, queue string, r receiving) error {
+func (a *app) receive(ctx context.Context, e posthaste.Store, queue string, r receiving) error {
 	if err := posthaste.CheckName("queue", queue); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (a *app) receive(ctx context.Context, e posthaste.Engine, queue string, r r
 
 // receiveLater waits at the doorbell until something was received or the time
 // is over.
-func receiveLater(ctx context.Context, e posthaste.Engine, request posthaste.ReceiveRequest, wait time.Duration) ([]posthaste.RawDelivery, error) {
+func receiveLater(ctx context.Context, e posthaste.Store, request posthaste.ReceiveRequest, wait time.Duration) ([]posthaste.RawDelivery, error) {
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	bell, err := e.Doorbell(ctx)
@@ -148,17 +148,17 @@ func settleAs(outcome posthaste.Outcome, got []posthaste.RawDelivery) []posthast
 	return settlements
 }
 
-func acknowledge(ctx context.Context, e posthaste.Engine, got []posthaste.RawDelivery) error {
+func acknowledge(ctx context.Context, e posthaste.Store, got []posthaste.RawDelivery) error {
 	if len(got) == 0 {
 		return nil
 	}
-	results, err := e.Settle(ctx, settleAs(posthaste.Done, got))
+	results, err := e.Settle(ctx, settleAs(posthaste.OutcomeDone, got))
 	if err != nil {
 		return fmt.Errorf("received, and not acknowledged: %w", err)
 	}
 	for _, r := range results {
 		if !r.Settled {
-			return &posthaste.Error{Code: posthaste.Conflict, Field: "lease", Cause: r.Err,
+			return &posthaste.Error{Code: posthaste.CodeConflict, Field: "lease", Cause: r.Err,
 				Message: fmt.Sprintf("delivery %s was no longer ours when it was acknowledged: it comes again", r.Delivery),
 				Hint:    "receive with a longer --lease"}
 		}
@@ -167,10 +167,10 @@ func acknowledge(ctx context.Context, e posthaste.Engine, got []posthaste.RawDel
 }
 
 // handBack releases what could not be shown, so that it comes again at once.
-func handBack(ctx context.Context, e posthaste.Engine, got []posthaste.RawDelivery) error {
+func handBack(ctx context.Context, e posthaste.Store, got []posthaste.RawDelivery) error {
 	if len(got) == 0 {
 		return nil
 	}
-	_, err := e.Settle(ctx, settleAs(posthaste.Released, got))
+	_, err := e.Settle(ctx, settleAs(posthaste.OutcomeReleased, got))
 	return err
 }

@@ -72,11 +72,11 @@ type relaying struct {
 func (r *relaying) read() ([]relayConfig, []sourceConfig, error) {
 	switch {
 	case r.config != "" && (len(r.queues) > 0 || len(r.set) > 0):
-		return nil, nil, &posthaste.Error{Code: posthaste.Invalid, Field: "config", Message: "--config excludes --queue and --set", Hint: "write into the file what they would say"}
+		return nil, nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "config", Message: "--config excludes --queue and --set", Hint: "write into the file what they would say"}
 	case r.config != "":
 		return readRelays(r.config, r.broker)
 	case len(r.queues) == 0:
-		return nil, nil, &posthaste.Error{Code: posthaste.Invalid, Field: "queue", Message: "no queue is given", Hint: "name one with --queue and a broker with --broker, or a file of relays with --config"}
+		return nil, nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "queue", Message: "no queue is given", Hint: "name one with --queue and a broker with --broker, or a file of relays with --config"}
 	}
 	relays, err := setRelays(r.queues, r.broker, r.set)
 	return relays, nil, err
@@ -114,7 +114,7 @@ func (r *openRelay) check(ctx context.Context, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
 	err := r.sink.Check(ctx)
-	if posthaste.CodeOf(err) == posthaste.Unavailable {
+	if posthaste.CodeOf(err) == posthaste.CodeUnavailable {
 		log.Warn("the broker cannot be reached yet; messages wait for it", "queue", r.Queue, "error", err)
 		return nil
 	}
@@ -124,15 +124,15 @@ func (r *openRelay) check(ctx context.Context, log *slog.Logger) error {
 // checkQueue rejects queues that cannot be relayed: an at-most-once queue settles a message
 // before the broker has it, and a chunk of an ordered queue would hold messages of many keys.
 // The worker reports a missing queue or a missing permission.
-func (r *openRelay) checkQueue(ctx context.Context, engine posthaste.Engine) error {
+func (r *openRelay) checkQueue(ctx context.Context, engine posthaste.Store) error {
 	found, err := engine.Queues(ctx, r.Queue)
-	for posthaste.CodeOf(err) == posthaste.Unavailable { // it was available a moment ago
+	for posthaste.CodeOf(err) == posthaste.CodeUnavailable { // it was available a moment ago
 		if waitToRetry(ctx) != nil {
 			return err
 		}
 		found, err = engine.Queues(ctx, r.Queue)
 	}
-	if posthaste.CodeOf(err) == posthaste.Denied {
+	if posthaste.CodeOf(err) == posthaste.CodeDenied {
 		return nil
 	}
 	if err != nil || len(found) != 1 {
@@ -154,9 +154,9 @@ func (r *openRelay) handle(run *worker.Worker, parts workerParts) {
 	if chunks, _ := r.chunks(); chunks != nil { // readRelay has checked it
 		sink = chunks.Sink(r.sink)
 	}
-	options := []worker.Option{worker.BatchSize(r.Batch), worker.Concurrency(r.Concurrency)}
+	options := []worker.Option{worker.WithBatchSize(r.Batch), worker.WithConcurrency(r.Concurrency)}
 	if r.Subscription != "" {
-		options = append(options, worker.Subscription(r.Subscription))
+		options = append(options, worker.WithSubscription(r.Subscription))
 	}
 	worker.HandleSink(run, r.Queue, sink, options...)
 	parts.broker(r.Queue, r.sink.Broker(), r.sink.Away)
@@ -225,7 +225,7 @@ func (l batchLog) Event(ctx context.Context, e posthaste.Event) {
 
 // workerParts are the parts of a program's worker.
 type workerParts struct {
-	engine  posthaste.Engine
+	engine  posthaste.Store
 	log     *slog.Logger
 	metrics *telemetry.Prometheus // nil if metrics are not served
 	follows posthaste.Tracing

@@ -50,7 +50,7 @@ type place func(field string) string
 func readRelays(file, broker string) (relays []relayConfig, sources []sourceConfig, err error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return nil, nil, &posthaste.Error{Code: posthaste.Invalid, Field: "config", Message: "the configuration cannot be read: " + err.Error()}
+		return nil, nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "config", Message: "the configuration cannot be read: " + err.Error()}
 	}
 	var document, second yaml.Node
 	documents := yaml.NewDecoder(bytes.NewReader(raw))
@@ -61,10 +61,10 @@ func readRelays(file, broker string) (relays []relayConfig, sources []sourceConf
 		more = err == nil
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, nil, &posthaste.Error{Code: posthaste.Invalid, Field: "config", Message: file + ": " + strings.TrimPrefix(err.Error(), "yaml: ")}
+		return nil, nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "config", Message: file + ": " + strings.TrimPrefix(err.Error(), "yaml: ")}
 	}
 	at := func(node *yaml.Node, field, message, hint string) error {
-		return &posthaste.Error{Code: posthaste.Invalid, Field: field, Message: fmt.Sprintf("%s:%d: %s", file, max(1, node.Line), message), Hint: hint}
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: field, Message: fmt.Sprintf("%s:%d: %s", file, max(1, node.Line), message), Hint: hint}
 	}
 	if more {
 		return nil, nil, at(&second, "config", "a second document begins, and a file of relays is one", "leave out the line ---, and put all relays into one list")
@@ -123,7 +123,7 @@ func setRelays(queues []string, broker string, set []string) ([]relayConfig, err
 		for _, s := range set {
 			key, value, ok := strings.Cut(s, "=")
 			if !ok || key == "" {
-				return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "set", Message: fmt.Sprintf("--set takes key=value, and not %q", s), Hint: "for example --set exchange=orders"}
+				return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "set", Message: fmt.Sprintf("--set takes key=value, and not %q", s), Hint: "for example --set exchange=orders"}
 			}
 			group, name, nested := strings.Cut(key, ".")
 			if !nested {
@@ -212,13 +212,13 @@ func (p place) broker(text string) (string, *brokers.Kind, error) {
 
 // fault returns an error with the place of a field.
 func (p place) fault(field, message, hint string) error {
-	return &posthaste.Error{Code: posthaste.Invalid, Field: field, Message: p(field) + ": " + message, Hint: hint}
+	return &posthaste.Error{Code: posthaste.CodeInvalid, Field: field, Message: p(field) + ": " + message, Hint: hint}
 }
 
 // placed adds the place to an error of a sink or source that names a field.
 func (p place) placed(err error) error {
 	var e *posthaste.Error
-	if !errors.As(err, &e) || e.Code != posthaste.Invalid {
+	if !errors.As(err, &e) || e.Code != posthaste.CodeInvalid {
 		return err
 	}
 	field := e.Field

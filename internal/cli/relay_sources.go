@@ -128,7 +128,7 @@ func openSources(ctx context.Context, run *worker.Worker, w workerParts, configs
 		err = s.Check(looking)
 		cancel()
 		switch {
-		case posthaste.CodeOf(err) == posthaste.Unavailable:
+		case posthaste.CodeOf(err) == posthaste.CodeUnavailable:
 			w.log.Warn("the broker cannot be reached yet; it is tried again", "queue", c.Queue, "error", err)
 		case err != nil:
 			return nil, c.placed(err)

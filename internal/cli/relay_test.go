@@ -53,14 +53,14 @@ func TestOR2_RelayOnRedis(t *testing.T) {
 }
 
 // relays tests relays and sources of a store, which the flag names.
-func relays(t *testing.T, storeFlag, store string, engine posthaste.Engine) {
+func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 	broker, err := devbroker.StartRabbitMQ(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(broker.Stop)
 	dir := workDir(t)
-	if err := engine.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+	if err := engine.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	const count = 200
@@ -111,7 +111,7 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Engine) {
 
 	// What is settled when it is handed out would be lost where the broker does not take it.
 	t.Run("at most once", func(t *testing.T) {
-		if err := engine.QueueCreate(t.Context(), "once", posthaste.QueueOptions{Mode: posthaste.AtMostOnce}); err != nil {
+		if err := engine.CreateQueue(t.Context(), "once", posthaste.QueueOptions{Mode: posthaste.AtMostOnce}); err != nil {
 			t.Fatal(err)
 		}
 		send("once")
@@ -167,7 +167,7 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Engine) {
 
 	// What one relays another takes in, in one process, and in one that does nothing else.
 	t.Run("source", func(t *testing.T) {
-		if err := engine.QueueCreate(t.Context(), "taken", posthaste.QueueOptions{}); err != nil {
+		if err := engine.CreateQueue(t.Context(), "taken", posthaste.QueueOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		files := map[string]string{
@@ -225,7 +225,7 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Engine) {
 	// Several messages are one of the broker, and each arrives by itself.
 	t.Run("chunks", func(t *testing.T) {
 		for name, o := range map[string]posthaste.QueueOptions{"apart": {}, "lined": {Ordered: true}} {
-			if err := engine.QueueCreate(t.Context(), name, o); err != nil {
+			if err := engine.CreateQueue(t.Context(), name, o); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -307,7 +307,7 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Engine) {
 			_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "shop", Subjects: []string{"shop.>"}})
 		}
 		if err == nil {
-			err = engine.QueueCreate(t.Context(), "around", posthaste.QueueOptions{})
+			err = engine.CreateQueue(t.Context(), "around", posthaste.QueueOptions{})
 		}
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, "nats.yaml"), []byte("broker: "+server.URL()+"\nrelays:\n  - {queue: orders, subject: \"shop.{{.Kind}}\"}\nsources:\n  - {queue: around, stream: shop}\n"), 0o600)
@@ -355,8 +355,8 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Engine) {
 		defer func() { engine.Close(); engine = ours }()
 		send("outbox")
 		eventually(t, "all is at the broker", waiting("outbox"))
-		if err = engine.QueueDrop(t.Context(), "outbox"); err == nil {
-			err = engine.QueueCreate(t.Context(), "outbox", posthaste.QueueOptions{Mode: posthaste.AtMostOnce})
+		if err = engine.DropQueue(t.Context(), "outbox"); err == nil {
+			err = engine.CreateQueue(t.Context(), "outbox", posthaste.QueueOptions{Mode: posthaste.AtMostOnce})
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -27,7 +27,7 @@ func TestWrongAtTheBroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(engine.Close)
-	if err := engine.QueueCreate(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+	if err := engine.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	redis0, err := devbroker.StartRedis(t.Context(), t.TempDir(), "--requirepass", "right")

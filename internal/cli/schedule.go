@@ -15,13 +15,8 @@ import (
 func newSchedule(a *app) *cobra.Command {
 	return newGroup("schedule", "Send messages at times of their own, by cron lines or intervals",
 		newScheduleLs(a), newSchedulePut(a), newScheduleDrop(a),
-		newSchedulePause(a, "pause", "Stop a schedule until it is resumed", func(ctx context.Context, e posthaste.Engine, name string) error {
-			return e.SchedulePause(ctx, name)
-		}),
-		newSchedulePause(a, "resume", "Let a paused schedule go on", func(ctx context.Context, e posthaste.Engine, name string) error {
-			_, err := e.ScheduleResume(ctx, name)
-			return err
-		}))
+		newSchedulePause(a, "pause", "Stop a schedule until it is resumed", posthaste.Store.Pause),
+		newSchedulePause(a, "resume", "Let a paused schedule go on", posthaste.Store.Resume))
 }
 
 func newScheduleLs(a *app) *cobra.Command {
@@ -30,14 +25,14 @@ func newScheduleLs(a *app) *cobra.Command {
 		Use: "ls [NAME...]", Short: "List schedules with their next ticks",
 		Args: between(0, -1, "names of schedules"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error { return a.schedules(ctx, e, args) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.schedules(ctx, e, args) })
 		},
 	}
 	db.flag(cmd)
 	return cmd
 }
 
-func (a *app) schedules(ctx context.Context, e posthaste.Engine, names []string) error {
+func (a *app) schedules(ctx context.Context, e posthaste.Store, names []string) error {
 	schedules, err := e.Schedules(ctx, names...)
 	if err != nil {
 		return err
@@ -49,7 +44,7 @@ func (a *app) schedules(ctx context.Context, e posthaste.Engine, names []string)
 	}
 	for _, name := range names {
 		if !found[name] {
-			return &posthaste.Error{Code: posthaste.NotFound, Field: "name", Message: fmt.Sprintf("there is no schedule %q", name)}
+			return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: fmt.Sprintf("there is no schedule %q", name)}
 		}
 	}
 	return a.print(shown, func(w io.Writer) {
@@ -98,8 +93,8 @@ the same SPEC and zone its next tick stays where it is.`,
 			if err := s.Check(); err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
-				if _, err := e.SchedulePut(ctx, s); err != nil {
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
+				if _, err := e.PutSchedule(ctx, s); err != nil {
 					return err
 				}
 				return a.schedule(ctx, e, s.Name)
@@ -122,13 +117,13 @@ the same SPEC and zone its next tick stays where it is.`,
 }
 
 // schedule shows one schedule as it is now.
-func (a *app) schedule(ctx context.Context, e posthaste.Engine, name string) error {
+func (a *app) schedule(ctx context.Context, e posthaste.Store, name string) error {
 	schedules, err := e.Schedules(ctx, name)
 	if err != nil {
 		return err
 	}
 	if len(schedules) == 0 {
-		return &posthaste.Error{Code: posthaste.NotFound, Field: "name", Message: fmt.Sprintf("somebody dropped schedule %q at once", name)}
+		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: fmt.Sprintf("somebody dropped schedule %q at once", name)}
 	}
 	s := wire.NewSchedule(schedules[0])
 	return a.print(s, func(w io.Writer) {
@@ -146,8 +141,8 @@ func newScheduleDrop(a *app) *cobra.Command {
 		Use: "drop NAME", Short: "End a schedule; what it has sent stays",
 		Args: exactly(1, "the schedule's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
-				if err := e.ScheduleDrop(ctx, args[0]); err != nil {
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
+				if err := e.DropSchedule(ctx, args[0]); err != nil {
 					return err
 				}
 				return a.print(map[string]string{"dropped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "schedule %s is dropped\n", args[0]) })
@@ -159,14 +154,14 @@ func newScheduleDrop(a *app) *cobra.Command {
 }
 
 // newSchedulePause makes pause and resume.
-func newSchedulePause(a *app, verb, short string, do func(context.Context, posthaste.Engine, string) error) *cobra.Command {
+func newSchedulePause(a *app, verb, short string, change pauseFunc) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
 		Use: verb + " NAME", Short: short,
 		Args: exactly(1, "the schedule's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
-				if err := do(ctx, e, args[0]); err != nil {
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
+				if err := change(e, ctx, posthaste.OfSchedule(args[0])); err != nil {
 					return err
 				}
 				return a.schedule(ctx, e, args[0])

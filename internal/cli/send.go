@@ -49,7 +49,7 @@ dedupe_window or wake.`,
 			if err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error { return a.send(ctx, e, messages, single) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.send(ctx, e, messages, single) })
 		},
 	}
 	flags := cmd.Flags()
@@ -155,7 +155,7 @@ func (a *app) readInput(name string) ([]byte, error) {
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "messages", Message: err.Error(), Hint: "name a file that can be read, or - for the standard input", Cause: err}
+			return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "messages", Message: err.Error(), Hint: "name a file that can be read, or - for the standard input", Cause: err}
 		}
 		defer f.Close()
 		in = f
@@ -167,12 +167,12 @@ func (a *app) readInput(name string) ([]byte, error) {
 		return nil, fmt.Errorf("the input cannot be read: %w", err)
 	}
 	if len(data) > maxInput {
-		return nil, &posthaste.Error{Code: posthaste.TooLarge, Field: "payload", Message: fmt.Sprintf("the input has more than %d bytes", maxInput)}
+		return nil, &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload", Message: fmt.Sprintf("the input has more than %d bytes", maxInput)}
 	}
 	return data, nil
 }
 
-func (a *app) send(ctx context.Context, e posthaste.Engine, messages []posthaste.Message, single bool) error {
+func (a *app) send(ctx context.Context, e posthaste.Store, messages []posthaste.Message, single bool) error {
 	ids, err := posthaste.NewClient(e).Send(ctx, messages...)
 	if err != nil {
 		return err

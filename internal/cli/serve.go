@@ -44,7 +44,7 @@ func (s *serving) given() ([]posthaste.Token, error) {
 // nobody has a token, nil where the address allows it.
 func (s *serving) exposed(given []posthaste.Token) (exposed, err error) {
 	err = server.CheckListen(s.listen, len(given) > 0)
-	if posthaste.CodeOf(err) == posthaste.Refused {
+	if posthaste.CodeOf(err) == posthaste.CodeRefused {
 		return misuse(err), nil
 	}
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *serving) exposed(given []posthaste.Token) (exposed, err error) {
 }
 
 // someToken returns refusal unless the database has a token in force.
-func someToken(ctx context.Context, store posthaste.Engine, refusal error) error {
+func someToken(ctx context.Context, store posthaste.Store, refusal error) error {
 	if refusal == nil {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (a *app) serve(ctx context.Context, db database, serve serving, work workin
 		return err
 	}
 	defer listener.Close()
-	api, metrics, err := a.newAPI(&watched{Engine: store, log: a.log}, serve, given, nil, follows)
+	api, metrics, err := a.newAPI(&watched{Store: store, log: a.log}, serve, given, nil, follows)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (a *app) serve(ctx context.Context, db database, serve serving, work workin
 
 // newAPI makes the server on an engine, with metrics of what runs in this
 // process beside it.
-func (a *app) newAPI(engine posthaste.Engine, s serving, given []posthaste.Token, mount map[string]http.Handler, follows posthaste.Tracing) (*server.Server, *telemetry.Prometheus, error) {
+func (a *app) newAPI(engine posthaste.Store, s serving, given []posthaste.Token, mount map[string]http.Handler, follows posthaste.Tracing) (*server.Server, *telemetry.Prometheus, error) {
 	events, metrics := newMetrics(engine, a.log)
 	exposed, err := s.exposed(nil)
 	if err != nil {

@@ -71,7 +71,7 @@ func makeEmails(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 	defer engine.Close()
-	if err := engine.QueueCreate(context.Background(), email.Queue, posthaste.QueueOptions{MaxPayload: posthaste.MaxPayloadBytes}); err != nil {
+	if err := engine.CreateQueue(context.Background(), email.Queue, posthaste.QueueOptions{MaxPayload: posthaste.MaxPayloadBytes}); err != nil {
 		t.Fatal(err)
 	}
 }

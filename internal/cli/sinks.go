@@ -27,7 +27,7 @@ type working struct {
 var sinks = map[string]func(w *working) (posthaste.Sink, error){
 	email.Queue: func(w *working) (posthaste.Sink, error) {
 		if w.smtpURL == "" {
-			return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "smtp-url", Message: "no mail server is given for the queue " + email.Queue,
+			return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "smtp-url", Message: "no mail server is given for the queue " + email.Queue,
 				Hint: "give one with --smtp-url or SMTP_URL, such as smtp://user:password@mail.example.com:587"}
 		}
 		sink, err := smtp.New(smtp.Config{URL: w.smtpURL, Connections: w.concurrency})
@@ -59,7 +59,7 @@ func (w *working) check() error {
 			return err
 		}
 		if sinks[queue] == nil {
-			return &posthaste.Error{Code: posthaste.Unsupported, Field: "queue",
+			return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "queue",
 				Message: fmt.Sprintf("there is no built-in sink for queue %q: there is one for %s", queue, strings.Join(sinkQueues(), ", ")),
 				Hint:    "handle its messages in a program of your own, with the Go package worker, by HTTP or by SQL"}
 		}
@@ -112,7 +112,7 @@ func (w *working) worker(parts workerParts, made map[string]posthaste.Sink) *wor
 	run := worker.New(parts.engine, w.workerConfig(parts))
 	for queue, sink := range made {
 		// One message a call: a slow one delays only itself.
-		worker.HandleSink(run, queue, sink, worker.BatchSize(1), worker.Concurrency(w.concurrency))
+		worker.HandleSink(run, queue, sink, worker.WithBatchSize(1), worker.WithConcurrency(w.concurrency))
 	}
 	parts.expect(run)
 	return run

@@ -13,7 +13,7 @@ import (
 
 // troubled is a store that answers some questions too late, or none.
 type troubled struct {
-	posthaste.Engine
+	posthaste.Store
 	slow, away bool
 }
 
@@ -22,7 +22,7 @@ func (e troubled) Ready(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	return e.Engine.Ready(ctx)
+	return e.Store.Ready(ctx)
 }
 
 func (e troubled) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
@@ -30,7 +30,7 @@ func (e troubled) Queues(ctx context.Context, names ...string) ([]posthaste.Queu
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return e.Engine.Queues(ctx, names...)
+	return e.Store.Queues(ctx, names...)
 }
 
 // A store that is slow is told as slow, and not as down.

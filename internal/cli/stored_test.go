@@ -69,7 +69,7 @@ func TestFT2_WhatIsStoredIsShown(t *testing.T) {
 // stored makes up messages, sends them by every entrance, and reads them by every reader.
 type stored struct {
 	*testing.T
-	engine posthaste.Engine
+	engine posthaste.Store
 	conn   *pgx.Conn // nil on Redis
 	server *httptest.Server
 	cli    *app
@@ -81,7 +81,7 @@ type stored struct {
 	viewed bool
 }
 
-func newStored(t *testing.T, engine posthaste.Engine, conn *pgx.Conn) *stored {
+func newStored(t *testing.T, engine posthaste.Store, conn *pgx.Conn) *stored {
 	seed := uint64(2) // the same on each change
 	if testrun.Night() {
 		seed = uint64(time.Now().UnixNano())
@@ -99,7 +99,7 @@ func newStored(t *testing.T, engine posthaste.Engine, conn *pgx.Conn) *stored {
 	s.server = httptest.NewServer(api)
 	t.Cleanup(func() { s.server.Close(); api.Close() })
 	s.must(makeEmails(t.Context(), engine, posthaste.QueueOptions{}))
-	s.must(engine.QueueCreate(t.Context(), "jobs", posthaste.QueueOptions{MaxAttempts: 1}))
+	s.must(engine.CreateQueue(t.Context(), "jobs", posthaste.QueueOptions{MaxAttempts: 1}))
 	return s
 }
 
@@ -141,7 +141,7 @@ func (s *stored) sendOne() {
 	switch {
 	case err == nil:
 		s.taken++
-	case !errors.As(err, &e) || e.Code != posthaste.Invalid && e.Code != posthaste.TooLarge && e.Code != posthaste.Unsupported:
+	case !errors.As(err, &e) || e.Code != posthaste.CodeInvalid && e.Code != posthaste.CodeTooLarge && e.Code != posthaste.CodeUnsupported:
 		s.Errorf("%s is refused with %v", s.what, err)
 	case !utf8.ValidString(e.Message) || strings.Contains(e.Message, "invalid byte sequence") || strings.Contains(e.Message, "SQLSTATE"):
 		s.Errorf("%s is refused with words of others: %v", s.what, err)
@@ -332,9 +332,9 @@ func (s *stored) sendSQL(f map[string]any) error {
 	}
 	switch {
 	case strings.HasPrefix(pg.Code, "PH4"), strings.HasPrefix(pg.Code, "PH5"):
-		return &posthaste.Error{Code: posthaste.Invalid, Field: pg.ColumnName, Message: pg.Message}
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: pg.ColumnName, Message: pg.Message}
 	case pg.Code[:2] == "22" || pg.Code == "54001": // the caller's own cast: no JSON, or too deep
-		return &posthaste.Error{Code: posthaste.Invalid, Message: "the cast failed"}
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Message: "the cast failed"}
 	}
 	return err
 }
@@ -346,7 +346,7 @@ func (s *stored) settle() {
 		s.must(err)
 		var all []posthaste.Settlement
 		for i, d := range reply.Deliveries {
-			settlement := posthaste.Settlement{Delivery: d.ID, Outcome: pick(s.r, posthaste.Done, posthaste.Dead), Error: s.text(4000)}
+			settlement := posthaste.Settlement{Delivery: d.ID, Outcome: pick(s.r, posthaste.OutcomeDone, posthaste.OutcomeDead), Error: s.text(4000)}
 			if s.r.IntN(2) == 0 {
 				settlement.Receipt = json.RawMessage(pick(s.r, `{"code":250}`, "1e308", s.payload()))
 			}
@@ -362,7 +362,7 @@ func (s *stored) settle() {
 // readAll reads what was sent since by every reader, and each must show it.
 func (s *stored) readAll() {
 	s.what = "reading"
-	_, err := s.engine.Maintain(s.Context())
+	_, err := s.engine.Maintain(s.Context(), posthaste.UpkeepSpace)
 	s.must(err)
 	for _, path := range []string{"/v1/queues", "/v1/queues/jobs", "/v1/messages?limit=1000", "/v1/messages?queue=jobs&limit=1000", "/v1/messages?state=dead&limit=1000", "/v1/dead-letters?limit=1000",
 		"/v1/emails?limit=1000", "/v1/actions", "/v1/schedules", "/v1/workers", "/v1/doctor"} {

@@ -41,8 +41,8 @@ options cannot be changed.`,
 				}
 				o.Filter.Headers[name] = append(o.Filter.Headers[name], value)
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
-				if err := e.QueueSubscribe(ctx, caller(), args[0], args[1], o); err != nil {
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
+				if err := e.Subscribe(ctx, args[0], args[1], o); err != nil {
 					return err
 				}
 				return a.print(map[string]string{"subscribed": args[1]}, func(w io.Writer) {
@@ -69,8 +69,8 @@ func newQueueUnsubscribe(a *app) *cobra.Command {
 		Use: "unsubscribe QUEUE SUBSCRIPTION", Short: "End a subscription with its retries and dead letters",
 		Args: exactly(2, "the queue's name and the subscription's"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
-				if err := e.QueueUnsubscribe(ctx, caller(), args[0], args[1]); err != nil {
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
+				if err := e.Unsubscribe(ctx, args[0], args[1]); err != nil {
 					return err
 				}
 				return a.print(map[string]string{"unsubscribed": args[1]}, func(w io.Writer) {
@@ -89,8 +89,8 @@ func newQueuePurge(a *app) *cobra.Command {
 		Use: "purge QUEUE", Short: "Take back all messages that wait; what is handed out runs on",
 		Args: exactly(1, "the queue's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
-				purged, err := e.QueuePurge(ctx, caller(), args[0])
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
+				purged, err := e.PurgeQueue(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -115,8 +115,8 @@ func newMessageCancel(a *app) *cobra.Command {
 		Long: "Take a message back where it was not handed out yet. The exit code is 1 if that\nis nowhere.",
 		Args: exactly(1, "a message id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withdraw(cmd, &db, args, func(ctx context.Context, e posthaste.Engine, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
-				return e.Cancel(ctx, caller(), id)
+			return a.withdraw(cmd, &db, args, func(ctx context.Context, e posthaste.Store, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
+				return e.Cancel(ctx, id)
 			})
 		},
 	}
@@ -136,8 +136,8 @@ func newMessageReschedule(a *app) *cobra.Command {
 			if err != nil {
 				return posthaste.Invalidf("send_at", "the time %s", err)
 			}
-			return a.withdraw(cmd, &db, args[:1], func(ctx context.Context, e posthaste.Engine, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
-				return e.Reschedule(ctx, caller(), id, at)
+			return a.withdraw(cmd, &db, args[:1], func(ctx context.Context, e posthaste.Store, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
+				return e.Reschedule(ctx, id, at)
 			})
 		},
 	}
@@ -146,12 +146,12 @@ func newMessageReschedule(a *app) *cobra.Command {
 }
 
 // withdraw takes a message back, and ends with code 1 where no subscription was in time.
-func (a *app) withdraw(cmd *cobra.Command, db *database, args []string, do func(context.Context, posthaste.Engine, posthaste.MessageID) ([]posthaste.Withdrawal, error)) error {
+func (a *app) withdraw(cmd *cobra.Command, db *database, args []string, do func(context.Context, posthaste.Store, posthaste.MessageID) ([]posthaste.Withdrawal, error)) error {
 	ids, err := messageIDs(args)
 	if err != nil {
 		return err
 	}
-	return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
+	return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
 		all, err := do(ctx, e, ids[0])
 		if err != nil {
 			return err

@@ -41,7 +41,7 @@ drop the old one. Once a token was made, all servers on this database ask for on
 			if err := checkToken(&t, expiresAt); err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error { return a.tokenAdd(ctx, e, t) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.tokenAdd(ctx, e, t) })
 		},
 	}
 	flags := cmd.Flags()
@@ -72,8 +72,8 @@ func checkToken(t *posthaste.Token, expiresAt string) error {
 	return t.Check()
 }
 
-func (a *app) tokenAdd(ctx context.Context, e posthaste.Engine, t posthaste.Token) error {
-	secret, err := e.TokenAdd(ctx, caller(), t)
+func (a *app) tokenAdd(ctx context.Context, e posthaste.Store, t posthaste.Token) error {
+	secret, err := e.CreateToken(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func newTokenLs(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) tokens(ctx context.Context, e posthaste.Engine) error {
+func (a *app) tokens(ctx context.Context, e posthaste.Store) error {
 	tokens, err := e.Tokens(ctx)
 	if err != nil {
 		return err
@@ -138,8 +138,8 @@ func newTokenDrop(a *app) *cobra.Command {
 		Use: "drop NAME", Short: "Drop a token: servers refuse it within seconds",
 		Args: exactly(1, "the token's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Engine) error {
-				if err := e.TokenDrop(ctx, caller(), args[0]); err != nil {
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
+				if err := e.RevokeToken(ctx, args[0]); err != nil {
 					return err
 				}
 				return a.print(map[string]string{"dropped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "token %s is dropped\n", args[0]) })

@@ -34,7 +34,7 @@ func traced() (bool, error) {
 	case "none":
 		return false, nil
 	default:
-		return false, &posthaste.Error{Code: posthaste.Unsupported, Field: "OTEL_TRACES_EXPORTER",
+		return false, &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "OTEL_TRACES_EXPORTER",
 			Message: fmt.Sprintf("OTEL_TRACES_EXPORTER=%s is not supported: traces are sent by otlp, or not at all (none)", exporter)}
 	}
 	endpoint := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
@@ -44,7 +44,7 @@ func traced() (bool, error) {
 	switch protocol := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")); protocol {
 	case "", "http/protobuf":
 	default:
-		return false, &posthaste.Error{Code: posthaste.Unsupported, Field: "OTEL_EXPORTER_OTLP_PROTOCOL",
+		return false, &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "OTEL_EXPORTER_OTLP_PROTOCOL",
 			Message: fmt.Sprintf("OTEL_EXPORTER_OTLP_PROTOCOL=%s is not supported: traces are sent by http/protobuf", protocol),
 			Hint:    "leave it out, and name the port that takes OTLP over HTTP, as a rule 4318"}
 	}

@@ -119,7 +119,7 @@ type running struct {
 	listener net.Listener
 	mails    *catcher.Catcher
 	database localStore
-	engine   posthaste.Engine
+	engine   posthaste.Store
 	sinks    map[string]posthaste.Sink
 	relays   []openRelay
 	undo     []func()
@@ -235,7 +235,7 @@ func (a *app) startOnPostgres(ctx context.Context, u *up, home *home, r *running
 	if err := install(ctx, pg.URL(), postgres.MigrateOptions{Log: a.quietly()}); err != nil {
 		return err
 	}
-	engine, err := postgres.Open(ctx, pg.URL(), postgres.Logger(a.log))
+	engine, err := postgres.Open(ctx, pg.URL(), postgres.WithLogger(a.log))
 	if err != nil {
 		return err
 	}
@@ -284,7 +284,7 @@ func (a *app) startRelay(ctx context.Context, u *up, r *running) error {
 	if u.broker == "" {
 		return nil
 	}
-	if err := r.engine.QueueCreate(ctx, relayQueue, posthaste.QueueOptions{}); err != nil && posthaste.CodeOf(err) != posthaste.Conflict {
+	if err := r.engine.CreateQueue(ctx, relayQueue, posthaste.QueueOptions{}); err != nil && posthaste.CodeOf(err) != posthaste.CodeConflict {
 		return err
 	}
 	relays, closeSinks, err := openRelays(u.relays, a.log)

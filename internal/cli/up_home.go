@@ -77,9 +77,9 @@ func openHome(dir string) (*home, error) {
 }
 
 func dataError(what string, err error) error {
-	code := posthaste.Invalid
+	code := posthaste.CodeInvalid
 	if errors.Is(err, fs.ErrPermission) {
-		code = posthaste.Denied
+		code = posthaste.CodeDenied
 	}
 	return &posthaste.Error{Code: code, Field: "data", Message: "the data directory " + what + ": " + err.Error(),
 		Hint: "name another with --data", Cause: err}
@@ -87,7 +87,7 @@ func dataError(what string, err error) error {
 
 // taken tells of the up that holds the lock.
 func (h *home) taken() error {
-	e := &posthaste.Error{Code: posthaste.Conflict, Field: "data", Message: "`posthaste up` already runs on " + h.dir,
+	e := &posthaste.Error{Code: posthaste.CodeConflict, Field: "data", Message: "`posthaste up` already runs on " + h.dir,
 		Hint: "stop that one first, or use another directory with --data and other ports"}
 	var s state
 	if raw, err := os.ReadFile(h.path(lockName)); err == nil && json.Unmarshal(raw, &s) == nil && s.PID != 0 {

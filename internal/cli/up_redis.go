@@ -55,7 +55,7 @@ func (p *redisProcess) kill() {
 func startRedis(ctx context.Context, home *home, port int) (*localRedis, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
-		return nil, &posthaste.Error{Code: posthaste.Unavailable, Field: "engine", Message: "no redis-server is installed on this machine",
+		return nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "engine", Message: "no redis-server is installed on this machine",
 			Hint: "install one of version 7.0 or newer (Debian: apt-get install redis-server), or leave out --engine redis: up brings PostgreSQL itself"}
 	}
 	if err := stopLeftRedis(ctx, home); err != nil {
@@ -122,7 +122,7 @@ func (r *localRedis) Restart(ctx context.Context) error {
 	for !serves(ctx, client, p.cmd.Process.Pid) { // also while it loads its data
 		select {
 		case <-p.ended:
-			return &posthaste.Error{Code: posthaste.Unavailable, Field: "engine", Message: "Redis did not start: " + r.lastWords(), Hint: "its log is " + r.log.Name()}
+			return &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "engine", Message: "Redis did not start: " + r.lastWords(), Hint: "its log is " + r.log.Name()}
 		case <-ctx.Done():
 			p.kill()
 			return ctx.Err()
@@ -196,7 +196,7 @@ func stopLeftRedis(ctx context.Context, home *home) error {
 			err = client.Shutdown(ctx).Err() // it answers by hanging up
 		}
 		if time.Now().After(limit) {
-			return &posthaste.Error{Code: posthaste.Unavailable, Field: "engine", Cause: err,
+			return &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "engine", Cause: err,
 				Message: fmt.Sprintf("the Redis that an earlier up may have left behind on port %d does not end: %v", port, err),
 				Hint:    "stop what listens there; if that is no Redis of this directory, remove " + home.path(redisPortFile)}
 		}

@@ -38,7 +38,7 @@ once with exit code 130 or 143; what it held runs elsewhere.`,
 
 func (a *app) work(ctx context.Context, db database, work working, metricsListen string) error {
 	if len(work.queues) == 0 {
-		return &posthaste.Error{Code: posthaste.Invalid, Field: "queue", Message: "no queue is given", Hint: "name one with --queue, for example --queue emails"}
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "queue", Message: "no queue is given", Hint: "name one with --queue, for example --queue emails"}
 	}
 	if err := work.check(); err != nil {
 		return err

@@ -53,7 +53,7 @@ func TestHA3_WorkerWithLongJobs(t *testing.T) {
 	}
 	defer engine.Close()
 	// Nothing but the grace ends what runs.
-	err = engine.QueueCreate(t.Context(), email.Queue, posthaste.QueueOptions{MaxPayload: posthaste.MaxPayloadBytes, Timeout: time.Hour})
+	err = engine.CreateQueue(t.Context(), email.Queue, posthaste.QueueOptions{MaxPayload: posthaste.MaxPayloadBytes, Timeout: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func TLS[C interface{ Check(context.Context) error }](t testing.TB, right *tls.C
 		"another authority":        at("localhost", &tls.Config{RootCAs: x509.NewCertPool()}),
 		"another name":             at("127.0.0.1", right),
 	} {
-		Check(t, name, with, posthaste.Invalid, "url", "secret")
+		Check(t, name, with, posthaste.CodeInvalid, "url", "secret")
 		if err := with.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -65,7 +65,7 @@ func NoPartOfAPassword(t testing.TB, refused func(password string) error) {
 	for _, password := range []string{"hun/ter2", "hun#ter2", "hun?ter2", "31/ter2", "31#ter2", "31?ter2", "hun%ter2", "hun ter2", "hun\x7fter2"} {
 		err := refused(password)
 		var e *posthaste.Error
-		if !errors.As(err, &e) || e.Code != posthaste.Invalid || e.Field != "url" || !strings.Contains(e.Hint, "percent-encoded") {
+		if !errors.As(err, &e) || e.Code != posthaste.CodeInvalid || e.Field != "url" || !strings.Contains(e.Hint, "percent-encoded") {
 			t.Errorf("%q: %v", password, err)
 		} else if text := e.Error() + e.Hint; strings.Contains(text, "hun") || strings.Contains(text, "ter2") || strings.Contains(text, "31") || e.Cause != nil {
 			t.Errorf("%q: %s", password, text)

@@ -48,7 +48,7 @@ func TestZonesAreNamedByAPlace(t *testing.T) {
 		"Local": false, "CET": false, "EST5EDT": false, "Europe/Nowhere": false, "Etc/GMT+15": false, "../Europe/Berlin": false, "Europe/../etc": false, "right/Europe/Berlin": false, "Europe/": false} {
 		if _, err := Zone(name); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)
-		} else if err != nil && posthaste.CodeOf(err) != posthaste.Invalid {
+		} else if err != nil && posthaste.CodeOf(err) != posthaste.CodeInvalid {
 			t.Errorf("%q is refused with %v", name, err)
 		}
 	}
@@ -121,7 +121,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, spec string) {
 		s, err := Parse(spec)
 		if err != nil {
-			if posthaste.CodeOf(err) != posthaste.Invalid {
+			if posthaste.CodeOf(err) != posthaste.CodeInvalid {
 				t.Errorf("%q ended with %v", spec, err)
 			}
 			return

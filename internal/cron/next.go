@@ -15,7 +15,7 @@ var (
 )
 
 // Zone finds a time zone by its name in the time zone database; "" is UTC. Abbreviations are
-// rejected, because they have no daylight saving time. The error is [posthaste.Invalid] with
+// rejected, because they have no daylight saving time. The error is [posthaste.CodeInvalid] with
 // the field time_zone.
 func Zone(name string) (*time.Location, error) {
 	if name == "" || strings.EqualFold(name, "UTC") {
@@ -27,7 +27,7 @@ func Zone(name string) (*time.Location, error) {
 			return zone, nil
 		}
 	}
-	return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "time_zone", Message: fmt.Sprintf("there is no time zone '%s'", name),
+	return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "time_zone", Message: fmt.Sprintf("there is no time zone '%s'", name),
 		Hint: "UTC, or a name with a place in it as the database of time zones writes it, such as Europe/Berlin"}
 }
 

@@ -30,13 +30,13 @@ const (
 )
 
 func invalid(hint, format string, args ...any) error {
-	return &posthaste.Error{Code: posthaste.Invalid, Field: "spec", Message: fmt.Sprintf(format, args...), Hint: hint}
+	return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "spec", Message: fmt.Sprintf(format, args...), Hint: hint}
 }
 
 func blank(r rune) bool { return r == ' ' || r == '\t' }
 
 // Parse parses a cron line of five fields, @hourly, @daily, @midnight, @weekly, @monthly,
-// @yearly or @annually, or "every" and a duration. Its errors are [posthaste.Invalid] with the
+// @yearly or @annually, or "every" and a duration. Its errors are [posthaste.CodeInvalid] with the
 // field spec.
 func Parse(spec string) (s Spec, err error) {
 	text := strings.ToLower(strings.Trim(spec, " \t"))

@@ -68,7 +68,7 @@ func (a archive) fetch(ctx context.Context, c Config) error {
 		if ctx.Err() != nil || posthaste.CodeOf(err) != "" {
 			return err
 		}
-		return &posthaste.Error{Code: posthaste.Unavailable, Cause: err,
+		return &posthaste.Error{Code: posthaste.CodeUnavailable, Cause: err,
 			Message: fmt.Sprintf("PostgreSQL %s cannot be fetched: %v", a.release, err),
 			Hint:    "it is needed once; let this machine reach the Maven repository, name a mirror in POSTHASTE_MAVEN_REPOSITORY, or use PostgreSQL binaries of your own"}
 	}
@@ -105,7 +105,7 @@ func (a archive) download(ctx context.Context, url, want string, progress func(s
 		return err
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); got != want {
-		return &posthaste.Error{Code: posthaste.Refused, Message: fmt.Sprintf("the content of %s is not as expected: its SHA-256 is %s and should be %s", url, got, want),
+		return &posthaste.Error{Code: posthaste.CodeRefused, Message: fmt.Sprintf("the content of %s is not as expected: its SHA-256 is %s and should be %s", url, got, want),
 			Hint: "the download was tampered with or the repository is broken; try again or use another repository"}
 	}
 	if err := f.Close(); err != nil {

@@ -129,7 +129,7 @@ func TestFetchRefusesWhatHasAnotherChecksum(t *testing.T) {
 	for _, platform := range []string{"linux-amd64", "test"} {
 		a := archive{file: filepath.Join(t.TempDir(), "a.jar"), platform: platform, release: "18.3.0"}
 		err := a.fetch(t.Context(), Config{Repository: repo, Progress: func(string, int64, int64) {}})
-		if posthaste.CodeOf(err) != posthaste.Refused {
+		if posthaste.CodeOf(err) != posthaste.CodeRefused {
 			t.Errorf("%s: %v", platform, err)
 		}
 		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(a.file), "*")); len(left) > 0 {
@@ -149,7 +149,7 @@ func TestFetchWithoutANetwork(t *testing.T) {
 		a := archive{file: filepath.Join(t.TempDir(), "a.jar"), platform: "linux-amd64", release: "18.3.0"}
 		err := a.fetch(t.Context(), Config{Repository: repo, Progress: func(string, int64, int64) {}})
 		var e *posthaste.Error
-		if !asError(err, &e) || e.Code != posthaste.Unavailable || e.Hint == "" {
+		if !asError(err, &e) || e.Code != posthaste.CodeUnavailable || e.Hint == "" {
 			t.Errorf("got: %v", err)
 		}
 	}

@@ -71,7 +71,7 @@ func findBinaries(ctx context.Context, c Config, who *syscall.Credential) (binar
 	}
 	release := releases[c.Version]
 	if release == "" {
-		return binaries{}, &posthaste.Error{Code: posthaste.Unsupported, Field: "version",
+		return binaries{}, &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "version",
 			Message: fmt.Sprintf("the cluster was created by PostgreSQL %s, and only 14 and 18 can be fetched", c.Version),
 			Hint:    "set BinDir to binaries of that version"}
 	}
@@ -121,7 +121,7 @@ func ownBinaries(ctx context.Context, c Config, who *syscall.Credential) (binari
 		b.version, err = b.askVersion(ctx, "/", who)
 	}
 	if err != nil {
-		return b, &posthaste.Error{Code: posthaste.Invalid, Field: "bin_dir", Cause: err,
+		return b, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "bin_dir", Cause: err,
 			Message: fmt.Sprintf("PostgreSQL's programs in %s cannot be run: %v", dir, err),
 			Hint:    "name the directory that holds initdb and postgres"}
 	}

@@ -165,7 +165,7 @@ func (s *Server) prepare(ctx context.Context) error {
 		return err
 	}
 	if version != "" && s.binaries.major() != version {
-		return &posthaste.Error{Code: posthaste.Conflict, Field: "version",
+		return &posthaste.Error{Code: posthaste.CodeConflict, Field: "version",
 			Message: fmt.Sprintf("the cluster in %s was created by PostgreSQL %s and cannot be used by %s", s.place.cluster(), version, s.binaries.version),
 			Hint:    "use that version, or another data directory"}
 	}
@@ -182,7 +182,7 @@ func (s *Server) Restart(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return &posthaste.Error{Code: posthaste.NotFound, Message: "the ephemeral cluster was removed when it was stopped"}
+		return &posthaste.Error{Code: posthaste.CodeNotFound, Message: "the ephemeral cluster was removed when it was stopped"}
 	}
 	if err := s.place.lock(); err != nil {
 		return err
@@ -336,7 +336,7 @@ func (s *Server) createDatabase(ctx context.Context) error {
 	}
 	conn, err := pgx.Connect(ctx, s.url("postgres"))
 	if err != nil {
-		return &posthaste.Error{Code: posthaste.Denied, Message: "PostgreSQL started but rejects the configured user or password",
+		return &posthaste.Error{Code: posthaste.CodeDenied, Message: "PostgreSQL started but rejects the configured user or password",
 			Hint: "a cluster keeps the user and password it was created with", Cause: err}
 	}
 	defer conn.Close(ctx)
@@ -377,7 +377,7 @@ func portFree(port int) error {
 	if err == nil {
 		return l.Close()
 	}
-	e := &posthaste.Error{Code: posthaste.Conflict, Field: "port", Cause: err,
+	e := &posthaste.Error{Code: posthaste.CodeConflict, Field: "port", Cause: err,
 		Message: fmt.Sprintf("PostgreSQL cannot listen on 127.0.0.1:%d: %v", port, err)}
 	if errors.Is(err, syscall.EADDRINUSE) {
 		e.Message = fmt.Sprintf("port %d on 127.0.0.1, wanted for PostgreSQL, is taken by another program", port)

@@ -493,10 +493,10 @@ func TestSecondStartIsRefused(t *testing.T) {
 	c := Config{DataDir: dir(t)}
 	s := start(t, c)
 	_, err := Start(t.Context(), c)
-	if posthaste.CodeOf(err) != posthaste.Conflict || !strings.Contains(err.Error(), strconv.Itoa(os.Getpid())) {
+	if posthaste.CodeOf(err) != posthaste.CodeConflict || !strings.Contains(err.Error(), strconv.Itoa(os.Getpid())) {
 		t.Errorf("the second start: %v", err)
 	}
-	if err := Remove(t.Context(), c.DataDir); posthaste.CodeOf(err) != posthaste.Conflict {
+	if err := Remove(t.Context(), c.DataDir); posthaste.CodeOf(err) != posthaste.CodeConflict {
 		t.Errorf("removing it in use: %v", err)
 	}
 	if ask(t, s.URL(), "select 1::text") != "1" {
@@ -504,7 +504,7 @@ func TestSecondStartIsRefused(t *testing.T) {
 	}
 	_, o := startOwner(t, Config{DataDir: dir(t)}, nil)
 	_, err = Start(t.Context(), Config{DataDir: filepath.Dir(o.DataDir)})
-	if posthaste.CodeOf(err) != posthaste.Conflict {
+	if posthaste.CodeOf(err) != posthaste.CodeConflict {
 		t.Errorf("a start beside another process: %v", err)
 	}
 }
@@ -519,7 +519,7 @@ func TestPortThatIsTaken(t *testing.T) {
 	port := l.Addr().(*net.TCPAddr).Port
 	c := Config{DataDir: dir(t), Port: port}
 	_, err = Start(t.Context(), c)
-	if posthaste.CodeOf(err) != posthaste.Conflict || !strings.Contains(err.Error(), strconv.Itoa(port)) {
+	if posthaste.CodeOf(err) != posthaste.CodeConflict || !strings.Contains(err.Error(), strconv.Itoa(port)) {
 		t.Fatalf("got: %v", err)
 	}
 	l.Close()
@@ -542,7 +542,7 @@ func TestEphemeralLeavesNothing(t *testing.T) {
 			t.Errorf("%s is still there", path)
 		}
 	}
-	if err := s.Restart(t.Context()); posthaste.CodeOf(err) != posthaste.NotFound {
+	if err := s.Restart(t.Context()); posthaste.CodeOf(err) != posthaste.CodeNotFound {
 		t.Errorf("restarting a removed cluster: %v", err)
 	}
 	// Also if its owner is killed.
@@ -605,7 +605,7 @@ func TestWrongConfig(t *testing.T) {
 	} {
 		_, err := Start(t.Context(), c)
 		var e *posthaste.Error
-		if !asError(err, &e) || e.Code != posthaste.Invalid || e.Field != field {
+		if !asError(err, &e) || e.Code != posthaste.CodeInvalid || e.Field != field {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
@@ -613,13 +613,13 @@ func TestWrongConfig(t *testing.T) {
 	if err := s.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(t.Context(), Config{DataDir: data, Version: "18"}); posthaste.CodeOf(err) != posthaste.Conflict {
+	if _, err := Start(t.Context(), Config{DataDir: data, Version: "18"}); posthaste.CodeOf(err) != posthaste.CodeConflict {
 		t.Errorf("a cluster of 14 started by 18: %v", err)
 	}
 	if again := start(t, Config{DataDir: data}); again.binaries.major() != "14" {
 		t.Errorf("without a version, the cluster of 14 was started by %s", again.Version())
 	}
-	if _, err := Start(t.Context(), Config{DataDir: dir(t), Settings: map[string]string{"no_such_setting": "1"}}); posthaste.CodeOf(err) != posthaste.Unavailable {
+	if _, err := Start(t.Context(), Config{DataDir: dir(t), Settings: map[string]string{"no_such_setting": "1"}}); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 		t.Errorf("an unknown setting: %v", err)
 	}
 }

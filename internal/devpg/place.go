@@ -54,7 +54,7 @@ func openPlace(dataDir string) (*place, error) {
 		mode = 0o711 // so that the user that PostgreSQL runs as can enter it
 	}
 	if err := os.MkdirAll(dataDir, mode); err != nil {
-		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: "data_dir", Message: "the data directory cannot be made: " + err.Error(), Cause: err}
+		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "data_dir", Message: "the data directory cannot be made: " + err.Error(), Cause: err}
 	}
 	// PostgreSQL's processes are recognized by their working directory, which the system
 	// reports without symbolic links.
@@ -82,14 +82,14 @@ func (p *place) readNote() error {
 		err = json.Unmarshal(raw, &n)
 	}
 	if err != nil {
-		return &posthaste.Error{Code: posthaste.Invalid, Field: "data_dir", Message: "the note on where the cluster lies cannot be read: " + err.Error(), Cause: err}
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "data_dir", Message: "the note on where the cluster lies cannot be read: " + err.Error(), Cause: err}
 	}
 	if n.Home == "" {
 		return nil
 	}
 	p.home = n.Home
 	if _, err := os.Stat(p.cluster()); err != nil {
-		return &posthaste.Error{Code: posthaste.NotFound, Field: "data_dir", Cause: err,
+		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "data_dir", Cause: err,
 			Message: fmt.Sprintf("%s says that its PostgreSQL cluster is in %s, but it is not there", p.dataDir, p.cluster()),
 			Hint:    "restore it, or start over with an empty data directory"}
 	}
@@ -105,7 +105,7 @@ func (p *place) version() (string, error) {
 		return "", nil
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return "", &posthaste.Error{Code: posthaste.Denied, Field: "data_dir", Cause: err,
+		return "", &posthaste.Error{Code: posthaste.CodeDenied, Field: "data_dir", Cause: err,
 			Message: fmt.Sprintf("the PostgreSQL cluster in %s belongs to another user", p.cluster()),
 			Hint:    "start as that user or as root, or use another data directory"}
 	}
@@ -135,7 +135,7 @@ func (p *place) owner() (*syscall.Credential, error) {
 			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 		}
 	}
-	return nil, &posthaste.Error{Code: posthaste.Refused,
+	return nil, &posthaste.Error{Code: posthaste.CodeRefused,
 		Message: "PostgreSQL refuses to run as root, and there is no user \"posthaste\" or \"nobody\" to run it as",
 		Hint:    "create a user posthaste, or start as an ordinary user"}
 }
@@ -209,7 +209,7 @@ func homeElsewhere(ctx context.Context, b binaries, who *syscall.Credential, eph
 		}
 		errs = append(errs, err)
 	}
-	return "", &posthaste.Error{Code: posthaste.Refused, Field: "data_dir", Cause: errors.Join(errs...),
+	return "", &posthaste.Error{Code: posthaste.CodeRefused, Field: "data_dir", Cause: errors.Join(errs...),
 		Message: fmt.Sprintf("no directory for the cluster can be reached by user %d, as which PostgreSQL must run: %v", who.Uid, errors.Join(errs...)),
 		Hint:    "use a data directory whose parents all users can enter"}
 }
@@ -252,7 +252,7 @@ const lockPatience = time.Second
 func (p *place) lockIn(dir string) error {
 	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
-		return &posthaste.Error{Code: posthaste.Denied, Field: "data_dir", Message: "the data directory cannot be locked: " + err.Error(), Cause: err}
+		return &posthaste.Error{Code: posthaste.CodeDenied, Field: "data_dir", Message: "the data directory cannot be locked: " + err.Error(), Cause: err}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
 	defer cancel()
@@ -263,7 +263,7 @@ func (p *place) lockIn(dir string) error {
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return fmt.Errorf("the data directory %s cannot be locked: %w", dir, err)
 		}
-		return &posthaste.Error{Code: posthaste.Conflict, Field: "data_dir",
+		return &posthaste.Error{Code: posthaste.CodeConflict, Field: "data_dir",
 			Message: fmt.Sprintf("the PostgreSQL cluster of %s is in use by process %s", p.dataDir, strings.TrimSpace(string(holder[:n]))),
 			Hint:    "stop that process or use another data directory"}
 	}
@@ -301,14 +301,14 @@ func (p *place) paths() []string {
 }
 
 // Remove removes the cluster of dataDir wherever it is, and stops processes that an earlier
-// process left running. A cluster in use by another live process is a [posthaste.Conflict]. If
+// process left running. A cluster in use by another live process is a [posthaste.CodeConflict]. If
 // there is no cluster, it does nothing. Other files in dataDir stay.
 func Remove(ctx context.Context, dataDir string) error {
 	if _, err := os.Stat(dataDir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	p, err := openPlace(dataDir)
-	if posthaste.CodeOf(err) == posthaste.NotFound { // only the note is left
+	if posthaste.CodeOf(err) == posthaste.CodeNotFound { // only the note is left
 		return os.Remove(filepath.Join(dataDir, noteName))
 	}
 	if err != nil {

@@ -91,7 +91,7 @@ func nameless(uid int, err error) error {
 	if _, unknown := user.LookupId(strconv.Itoa(uid)); unknown == nil {
 		return err
 	}
-	return &posthaste.Error{Code: posthaste.Refused, Cause: err, Message: err.Error(),
+	return &posthaste.Error{Code: posthaste.CodeRefused, Cause: err, Message: err.Error(),
 		Hint: fmt.Sprintf("user id %d has no name on this system, and PostgreSQL needs one: add a line such as `posthaste:x:%d:%d::/:/sbin/nologin` to /etc/passwd, "+
 			"start as a user with a name, or as root, which runs PostgreSQL as another user", uid, uid, os.Getegid())}
 }
@@ -171,7 +171,7 @@ func (d *daemon) waitReady(ctx context.Context) error {
 	for {
 		select {
 		case <-d.done:
-			return &posthaste.Error{Code: posthaste.Unavailable, Message: "PostgreSQL ended while it was starting: " + d.log.lastLines()}
+			return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "PostgreSQL ended while it was starting: " + d.log.lastLines()}
 		case <-ctx.Done():
 			return fmt.Errorf("PostgreSQL was still starting: %w", ctx.Err())
 		case <-tick.C:
@@ -231,7 +231,7 @@ func killAll(ctx context.Context, dir string, postmaster int) error {
 		}
 		for _, pid := range pids {
 			if err := syscall.Kill(pid, syscall.SIGKILL); errors.Is(err, syscall.EPERM) {
-				return &posthaste.Error{Code: posthaste.Denied, Cause: err,
+				return &posthaste.Error{Code: posthaste.CodeDenied, Cause: err,
 					Message: fmt.Sprintf("PostgreSQL of %s, process %d, belongs to another user and cannot be stopped", dir, pid),
 					Hint:    "stop it as that user or as root"}
 			}

@@ -25,11 +25,11 @@ func Check(field string, data []byte) error {
 		if field != "payload" { // which alone has a content type
 			return posthaste.Invalidf(field, "%s is not valid JSON in UTF-8", field)
 		}
-		return &posthaste.Error{Code: posthaste.Invalid, Field: field, Message: field + " is not valid JSON in UTF-8, though its content type says so",
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: field, Message: field + " is not valid JSON in UTF-8, though its content type says so",
 			Hint: "give another content type, such as " + posthaste.ContentTypeBytes}
 	}
 	if what := BadEscape(data); what != "" {
-		return &posthaste.Error{Code: posthaste.Invalid, Field: field, Message: field + " holds " + what + ", which cannot be stored as JSON",
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: field, Message: field + " holds " + what + ", which cannot be stored as JSON",
 			Hint: "send it with another content type, such as " + posthaste.ContentTypeBytes}
 	}
 	if fault := Readable(data); fault != "" {

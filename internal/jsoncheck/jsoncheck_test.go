@@ -23,7 +23,7 @@ func TestWhatMayBeStored(t *testing.T) {
 		if (err == nil) != good {
 			t.Errorf("%.60s: %v", text, err)
 		}
-		if err != nil && (posthaste.CodeOf(err) != posthaste.Invalid || !strings.HasPrefix(err.Error(), "payload ")) {
+		if err != nil && (posthaste.CodeOf(err) != posthaste.CodeInvalid || !strings.HasPrefix(err.Error(), "payload ")) {
 			t.Errorf("%.60s: %v", text, err)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
-// QueueCreate implements [posthaste.Admin].
-func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.QueueOptions) error {
+// CreateQueue implements [posthaste.QueueAdmin].
+func (e *Engine) CreateQueue(ctx context.Context, name string, o posthaste.QueueOptions) error {
 	if err := posthaste.CheckName("name", name); err != nil {
 		return err
 	}
@@ -20,7 +20,7 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 		return unlimited("limits")
 	}
 	if o.Ordered || o.StopOnDead {
-		return &posthaste.Error{Code: posthaste.Unsupported, Field: "ordered", Message: "the engine in memory has no ordered queues",
+		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "ordered", Message: "the engine in memory has no ordered queues",
 			Hint: "test these on a database: posthastetest.Database"}
 	}
 	if o.Mode == posthaste.AtMostOnce && (o.MaxAttempts != 0 || o.BackoffBase != 0 || o.BackoffMax != 0) {
@@ -55,15 +55,16 @@ func (e *Engine) QueueCreate(ctx context.Context, name string, o posthaste.Queue
 	if q := e.queues[name]; q != nil && q.options == o {
 		return nil
 	} else if q != nil {
-		return &posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: "queue " + quote.Name(name) + " exists with other options"}
+		return &posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: "queue " + quote.Name(name) + " exists with other options"}
 	}
 	e.queues[name] = &queue{name: name, options: o, createdAt: time.Now(), once: map[string]*message{},
 		info: posthaste.SubscriptionInfo{Name: posthaste.DefaultSubscription}}
+	e.record(ctx, posthaste.Action{Action: "create", Queue: name})
 	return ctx.Err()
 }
 
-// QueueDrop implements [posthaste.Admin].
-func (e *Engine) QueueDrop(ctx context.Context, name string) error {
+// DropQueue implements [posthaste.QueueAdmin].
+func (e *Engine) DropQueue(ctx context.Context, name string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if _, err := e.queue(name); err != nil {
@@ -72,28 +73,41 @@ func (e *Engine) QueueDrop(ctx context.Context, name string) error {
 	delete(e.queues, name)
 	maps.DeleteFunc(e.schedules, func(_ string, s *schedule) bool { return s.Message.Queue == name })
 	maps.DeleteFunc(e.messages, func(_ posthaste.MessageID, m *message) bool { return m.Queue == name })
+	e.record(ctx, posthaste.Action{Action: "drop", Queue: name})
 	return ctx.Err()
 }
 
-// QueuePause implements [posthaste.Admin].
-func (e *Engine) QueuePause(ctx context.Context, by, name string) error {
-	return e.decideQueue(ctx, by, name, "pause", func(q *queue) bool {
-		changed := q.pausedAt.IsZero()
-		q.pausedAt = cmpTime(q.pausedAt, time.Now())
-		return changed
-	})
+// Pause implements [posthaste.QueueAdmin].
+func (e *Engine) Pause(ctx context.Context, what posthaste.Pausable) error {
+	switch x := what.(type) {
+	case posthaste.OfQueue:
+		return e.decideQueue(ctx, string(x), "pause", func(q *queue) bool {
+			changed := q.pausedAt.IsZero()
+			q.pausedAt = cmpTime(q.pausedAt, time.Now())
+			return changed
+		})
+	case posthaste.OfSchedule:
+		return e.pauseSchedule(ctx, string(x), "schedule_pause", true)
+	}
+	return unlimited("key")
 }
 
-// QueueResume implements [posthaste.Admin].
-func (e *Engine) QueueResume(ctx context.Context, by, name string) error {
-	return e.decideQueue(ctx, by, name, "resume", func(q *queue) bool {
-		changed := !q.pausedAt.IsZero()
-		q.pausedAt = time.Time{}
-		for b := range e.bells {
-			b.Wake(name)
-		}
-		return changed
-	})
+// Resume implements [posthaste.QueueAdmin].
+func (e *Engine) Resume(ctx context.Context, what posthaste.Pausable) error {
+	switch x := what.(type) {
+	case posthaste.OfQueue:
+		return e.decideQueue(ctx, string(x), "resume", func(q *queue) bool {
+			changed := !q.pausedAt.IsZero()
+			q.pausedAt = time.Time{}
+			for b := range e.bells {
+				b.Wake(q.name)
+			}
+			return changed
+		})
+	case posthaste.OfSchedule:
+		return e.pauseSchedule(ctx, string(x), "schedule_resume", false)
+	}
+	return unlimited("key")
 }
 
 func cmpTime(t, or time.Time) time.Time {
@@ -103,7 +117,7 @@ func cmpTime(t, or time.Time) time.Time {
 	return t
 }
 
-func (e *Engine) decideQueue(ctx context.Context, by, name, action string, act func(*queue) bool) error {
+func (e *Engine) decideQueue(ctx context.Context, name, action string, act func(*queue) bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	q, err := e.queue(name)
@@ -111,12 +125,12 @@ func (e *Engine) decideQueue(ctx context.Context, by, name, action string, act f
 		return err
 	}
 	if act(q) {
-		e.record(posthaste.Action{By: by, Action: action, Queue: name})
+		e.record(ctx, posthaste.Action{Action: action, Queue: name})
 	}
 	return ctx.Err()
 }
 
-// Queues implements [posthaste.Admin].
+// Queues implements [posthaste.Engine].
 func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -143,7 +157,7 @@ func (m *message) info() posthaste.MessageInfo {
 			DueAt: m.dueAt, Attempts: slices.Clone(m.attempts)}}}
 }
 
-// Message implements [posthaste.Admin].
+// Message implements [posthaste.MessageAdmin].
 func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste.MessageInfo, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -169,30 +183,29 @@ func (e *Engine) newest(before posthaste.MessageID, limit int, match func(*messa
 	return found, nil
 }
 
-// Messages implements [posthaste.Admin].
-func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) ([]posthaste.MessageInfo, posthaste.MessageID, error) {
+// Messages implements [posthaste.MessageAdmin].
+func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (page posthaste.Page[posthaste.MessageInfo], err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if f.Queue != "" {
 		if _, err := e.queue(f.Queue); err != nil {
-			return nil, 0, err
+			return page, err
 		}
 	}
 	if f.State != "" && !slices.Contains(posthaste.States(), f.State) {
-		return nil, 0, posthaste.Invalidf("state", "state %s is none", quote.Name(string(f.State)))
+		return page, posthaste.Invalidf("state", "state %s is none", quote.Name(string(f.State)))
 	}
 	found, err := e.newest(f.Before, f.Limit, func(m *message) bool {
 		return (f.Queue == "" || f.Queue == m.Queue) && (f.Reference == "" || f.Reference == m.Reference) &&
 			(f.Key == "" || f.Key == m.Key) && (f.Term == "" || slices.Contains(m.Terms, f.Term)) && (f.State == "" || f.State == m.info().Subscriptions[0].State)
 	})
-	var infos []posthaste.MessageInfo
 	for _, m := range found {
-		infos = append(infos, m.info())
+		page.Items = append(page.Items, m.info())
 	}
-	return infos, 0, firstError(err, ctx.Err())
+	return posthaste.NewPage(page.Items, cmp.Or(f.Limit, 100), 0, func(m *posthaste.MessageInfo) posthaste.MessageID { return m.ID }), firstError(err, ctx.Err())
 }
 
-// Workers implements [posthaste.Admin].
+// Workers implements [posthaste.Observer].
 func (e *Engine) Workers(ctx context.Context) ([]posthaste.WorkerStatus, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

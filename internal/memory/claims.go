@@ -18,7 +18,7 @@ type worker struct {
 	open   map[int64]int         // number of unsettled deliveries of each claim
 }
 
-// Register implements [posthaste.Claims].
+// Register implements [posthaste.Engine].
 func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posthaste.WorkerID, error) {
 	if info.Lease <= 0 {
 		return 0, posthaste.Invalidf("lease", "lease must be above zero, got %s", info.Lease)
@@ -36,12 +36,12 @@ func (e *Engine) worker(id posthaste.WorkerID) (*worker, error) {
 	if w := e.workers[id]; w != nil && w.LostAt.IsZero() {
 		return w, nil
 	}
-	return nil, &posthaste.Error{Code: posthaste.WorkerLost, Message: "the worker was declared lost"}
+	return nil, &posthaste.Error{Code: posthaste.CodeWorkerLost, Message: "the worker was declared lost"}
 }
 
 func (w *worker) overdue(now time.Time) bool { return w.HeartbeatAt.Add(w.lease).Before(now) }
 
-// Heartbeat implements [posthaste.Claims].
+// Heartbeat implements [posthaste.Engine].
 func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posthaste.HeartbeatReply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -82,7 +82,7 @@ func (q *queue) nextDue(now time.Time) time.Duration {
 	return max(0, q.due[0].dueAt.Sub(now))
 }
 
-// Unregister implements [posthaste.Claims].
+// Unregister implements [posthaste.Engine].
 func (e *Engine) Unregister(ctx context.Context, id posthaste.WorkerID) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -110,21 +110,19 @@ func (e *Engine) lose(d *delivery) int {
 	if d.settled {
 		return 0
 	}
-	e.end(d, posthaste.Settlement{Outcome: posthaste.Lost, Error: "its holder is gone"})
+	e.end(d, posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"})
 	return 1
 }
 
-// Rescue implements [posthaste.Engine].
-func (e *Engine) Rescue(ctx context.Context) (lost int, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// rescue makes deliveries of lost workers and expired leases available again. e.mu is held.
+func (e *Engine) rescue() (lost int) {
 	now := time.Now()
 	for _, w := range e.workers {
 		if w.overdue(now) {
 			lost += e.declareLost(w)
 		}
 	}
-	return lost + e.rescueTimed(nil, now), ctx.Err()
+	return lost + e.rescueTimed(nil, now)
 }
 
 func (e *Engine) rescueTimed(q *queue, now time.Time) (lost int) {
@@ -137,7 +135,7 @@ func (e *Engine) rescueTimed(q *queue, now time.Time) (lost int) {
 	return lost
 }
 
-// Claim implements [posthaste.Claims].
+// Claim implements [posthaste.Engine].
 func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthaste.ClaimReply, error) {
 	reply := posthaste.ClaimReply{NextDue: -1}
 	if err := ctx.Err(); err != nil {
@@ -263,7 +261,7 @@ func (d *delivery) close() bool {
 	d.q.info.InFlight--
 	d.m.state = posthaste.StateHandedOut
 	if a := d.attemptRow(); a != nil {
-		a.Outcome, a.EndedAt = posthaste.HandedOut, d.claimedAt
+		a.Outcome, a.EndedAt = posthaste.OutcomeHandedOut, d.claimedAt
 	}
 	return true
 }
@@ -283,7 +281,7 @@ func (e *Engine) describe(d *delivery) posthaste.RawDelivery {
 	}
 }
 
-// Unsettled implements [posthaste.Claims].
+// Unsettled implements [posthaste.Engine].
 func (e *Engine) Unsettled(ctx context.Context, id posthaste.WorkerID, upTo int64) ([]posthaste.DeliveryID, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -302,7 +300,7 @@ func (e *Engine) Unsettled(ctx context.Context, id posthaste.WorkerID, upTo int6
 	return ids, ctx.Err()
 }
 
-// Receive implements [posthaste.Claims].
+// Receive implements [posthaste.Engine].
 func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (posthaste.ReceiveReply, error) {
 	if req.Max < 1 || req.Max > 1000 {
 		return posthaste.ReceiveReply{}, posthaste.Invalidf("max", "max must be 1 to 1000, and is %d", req.Max)
@@ -341,18 +339,18 @@ func firstError(a, b error) error {
 	return b
 }
 
-// Extend implements [posthaste.Claims].
-func (e *Engine) Extend(ctx context.Context, ids []posthaste.DeliveryID, lease time.Duration) ([]posthaste.SettleResult, error) {
-	if lease <= 0 || lease > 12*time.Hour {
-		return nil, posthaste.Invalidf("lease", "lease must be above zero and at most 12h, got %s", lease)
+// Extend implements [posthaste.Engine].
+func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]posthaste.SettleResult, error) {
+	if req.Lease <= 0 || req.Lease > 12*time.Hour {
+		return nil, posthaste.Invalidf("lease", "lease must be above zero and at most 12h, got %s", req.Lease)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	results := make([]posthaste.SettleResult, len(ids))
-	for i, id := range ids {
+	results := make([]posthaste.SettleResult, len(req.Deliveries))
+	for i, id := range req.Deliveries {
 		results[i].Delivery = id
 		if d := e.delivery(id); d != nil && d.worker == 0 && !d.settled {
-			d.until = time.Now().Add(lease)
+			d.until = time.Now().Add(req.Lease)
 			results[i].Settled = true
 		}
 	}
@@ -366,7 +364,7 @@ func (e *Engine) delivery(id posthaste.DeliveryID) *delivery {
 	return e.deliveries[id-1]
 }
 
-// Settle implements [posthaste.Claims].
+// Settle implements [posthaste.Engine].
 func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement) ([]posthaste.SettleResult, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -375,7 +373,7 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 	defer e.mu.Unlock()
 	for _, s := range settlements {
 		if d := e.delivery(s.Delivery); d != nil && d.q.options.Mode == posthaste.AtMostOnce {
-			return nil, &posthaste.Error{Code: posthaste.Conflict, Field: "mode", Message: "the queue hands out at most once: settling is refused"}
+			return nil, &posthaste.Error{Code: posthaste.CodeConflict, Field: "mode", Message: "the queue hands out at most once: settling is refused"}
 		}
 	}
 	results := make([]posthaste.SettleResult, len(settlements))
@@ -399,7 +397,7 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 
 func checkSettlement(s posthaste.Settlement) error {
 	switch s.Outcome {
-	case posthaste.Done, posthaste.Released, posthaste.Retried, posthaste.Dead:
+	case posthaste.OutcomeDone, posthaste.OutcomeReleased, posthaste.OutcomeRetried, posthaste.OutcomeDead:
 	default:
 		return posthaste.Invalidf("outcome", "a delivery cannot be settled as %q", s.Outcome)
 	}
@@ -420,9 +418,9 @@ func checkSettlement(s posthaste.Settlement) error {
 // comesAgain counts a delivery whose message is redelivered.
 func (q *queue) comesAgain(outcome posthaste.Outcome) {
 	switch outcome {
-	case posthaste.Lost:
+	case posthaste.OutcomeLost:
 		q.info.Lost++
-	case posthaste.Retried:
+	case posthaste.OutcomeRetried:
 		q.info.Retried++
 	}
 }
@@ -440,14 +438,14 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 	next.dueAt = now
 	o := d.q.options
 	switch outcome = s.Outcome; outcome {
-	case posthaste.Done:
+	case posthaste.OutcomeDone:
 		d.q.info.Done++
-	case posthaste.Lost:
+	case posthaste.OutcomeLost:
 		if next.losses++; d.alone {
 			next.lostsAlone++
 		}
 		next.attempt++
-	case posthaste.Retried:
+	case posthaste.OutcomeRetried:
 		next.failures++
 		next.attempt++
 		wait := min(o.BackoffMax, o.BackoffBase<<min(d.failures, 30))
@@ -455,27 +453,27 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 		if s.RetryAfter > 0 {
 			next.dueAt = now.Add(s.RetryAfter)
 		}
-	case posthaste.Released:
+	case posthaste.OutcomeReleased:
 		next.dueAt = now.Add(s.RetryAfter)
 	}
-	if (outcome == posthaste.Retried || outcome == posthaste.Lost) && next.failures+next.lostsAlone >= o.MaxAttempts {
-		outcome = posthaste.Dead
+	if (outcome == posthaste.OutcomeRetried || outcome == posthaste.OutcomeLost) && next.failures+next.lostsAlone >= o.MaxAttempts {
+		outcome = posthaste.OutcomeDead
 	}
 	if a := d.attemptRow(); a != nil {
 		a.Outcome, a.EndedAt, a.Receipt = outcome, now, s.Receipt
-		if s.Outcome != posthaste.Done && s.Outcome != posthaste.Released {
+		if s.Outcome != posthaste.OutcomeDone && s.Outcome != posthaste.OutcomeReleased {
 			a.Error = posthaste.ErrorText(s.Error)
 		}
 		a.DurationMS = float64(s.Duration) / 1e6
-		if outcome != posthaste.Released {
+		if outcome != posthaste.OutcomeReleased {
 			next.story = append(slices.Clip(d.story), *a)
 		}
 	}
 	switch outcome {
-	case posthaste.Done:
+	case posthaste.OutcomeDone:
 		d.m.state = posthaste.StateDone
 		return outcome, time.Time{}
-	case posthaste.Dead:
+	case posthaste.OutcomeDead:
 		d.m.state, d.m.diedAt = posthaste.StateDead, now
 		d.q.info.Dead++
 		return outcome, time.Time{}

@@ -40,8 +40,8 @@ func (e *Engine) dead(f posthaste.DeadLetterFilter) ([]*message, error) {
 	return e.newest(f.Before, f.Limit, func(m *message) bool { return m.deadMatches(f) })
 }
 
-// DeadLetters implements [posthaste.Admin].
-func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) ([]posthaste.DeadLetter, posthaste.MessageID, error) {
+// DeadLetters implements [posthaste.MessageAdmin].
+func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) (posthaste.Page[posthaste.DeadLetter], error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	found, err := e.dead(f)
@@ -52,7 +52,7 @@ func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) 
 			Payload: m.body, CreatedAt: m.createdAt, DiedAt: m.diedAt, Error: m.attempts[len(m.attempts)-1].Error,
 			Attempts: slices.Clone(m.attempts), ErasedAt: m.erasedAt})
 	}
-	return dead, 0, firstError(err, ctx.Err())
+	return posthaste.NewPage(dead, cmp.Or(f.Limit, 100), 0, func(d *posthaste.DeadLetter) posthaste.MessageID { return d.ID }), firstError(err, ctx.Err())
 }
 
 // replay and discard are the actions on a dead letter.
@@ -64,98 +64,72 @@ func (e *Engine) replay(q *queue, m *message) {
 
 func (e *Engine) discard(_ *queue, m *message) { m.state = posthaste.StateDiscarded }
 
-// Replay implements [posthaste.Admin].
-func (e *Engine) Replay(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
-	return e.buryThese(ctx, by, "replay", ids, e.replay)
+// Replay implements [posthaste.MessageAdmin].
+func (e *Engine) Replay(ctx context.Context, f posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error) {
+	return e.bury(ctx, "replay", f, e.replay)
 }
 
-// Discard implements [posthaste.Admin].
-func (e *Engine) Discard(ctx context.Context, by string, ids ...posthaste.MessageID) ([]posthaste.MessageID, error) {
-	return e.buryThese(ctx, by, "discard", ids, e.discard)
+// Discard implements [posthaste.MessageAdmin].
+func (e *Engine) Discard(ctx context.Context, f posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error) {
+	return e.bury(ctx, "discard", f, e.discard)
 }
 
-// ReplayMatching implements [posthaste.Admin].
-func (e *Engine) ReplayMatching(ctx context.Context, by string, f posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error) {
-	return e.buryMatching(ctx, by, "replay", f, e.replay)
-}
-
-// DiscardMatching implements [posthaste.Admin].
-func (e *Engine) DiscardMatching(ctx context.Context, by string, f posthaste.DeadLetterFilter) ([]posthaste.MessageID, posthaste.MessageID, error) {
-	return e.buryMatching(ctx, by, "discard", f, e.discard)
-}
-
-// bury removes a dead letter from the list, runs act with it and records the action.
-func (e *Engine) bury(by, action string, m *message, act func(*queue, *message)) {
-	q := e.queues[m.Queue]
-	q.info.Dead--
-	act(q, m)
-	e.record(posthaste.Action{By: by, Action: action, Queue: m.Queue, MessageID: m.id, Details: json.RawMessage(`{"subscription":0}`)})
-}
-
-// record records an operator's action.
-func (e *Engine) record(a posthaste.Action) {
-	a.ID, a.At, a.By = int64(len(e.actions)+1), time.Now(), cmp.Or(a.By, "memory")
-	e.actions = append(e.actions, a)
-}
-
-func (e *Engine) buryThese(ctx context.Context, by, action string, ids []posthaste.MessageID, act func(*queue, *message)) (were []posthaste.MessageID, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, id := range ids {
-		if m := e.messages[id]; m != nil && m.state == posthaste.StateDead && (action == "discard" || m.erasedAt.IsZero()) {
-			e.bury(by, action, m, act)
-			were = append(were, id)
-		}
-	}
-	if len(ids) > 0 && len(were) == 0 {
-		return nil, &posthaste.Error{Code: posthaste.NotFound, Field: "message_ids", Hint: "DeadLetters lists them",
-			Message: fmt.Sprintf("no dead letter to act on: message %d", ids[0])}
-	}
-	return were, ctx.Err()
-}
-
-func (e *Engine) buryMatching(ctx context.Context, by, action string, f posthaste.DeadLetterFilter, act func(*queue, *message)) (were []posthaste.MessageID, next posthaste.MessageID, err error) {
+// bury removes dead letters from the list, runs act with each and records the actions.
+func (e *Engine) bury(ctx context.Context, action string, f posthaste.DeadLetterFilter, act func(*queue, *message)) (page posthaste.Page[posthaste.MessageID], err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := f.CheckChoice(); err != nil {
-		return nil, 0, err
+		return page, err
 	}
+	f.Limit = cmp.Or(f.Limit, max(100, len(f.IDs)))
 	found, err := e.dead(f)
 	for _, m := range found {
 		if action == "replay" && !m.erasedAt.IsZero() {
 			continue
 		}
-		e.bury(by, action, m, act)
-		were = append(were, m.id)
+		q := e.queues[m.Queue]
+		q.info.Dead--
+		act(q, m)
+		e.record(ctx, posthaste.Action{Action: action, Queue: m.Queue, MessageID: m.id, Details: json.RawMessage(`{"subscription":0}`)})
+		page.Items = append(page.Items, m.id)
 	}
-	if len(found) == cmp.Or(f.Limit, 100) {
-		next = found[len(found)-1].id
+	switch {
+	case err == nil && len(f.IDs) > 0 && len(page.Items) == 0:
+		err = &posthaste.Error{Code: posthaste.CodeNotFound, Field: "message_ids", Hint: "DeadLetters lists them",
+			Message: fmt.Sprintf("no dead letter to act on: message %d", f.IDs[0])}
+	case len(f.IDs) == 0 && len(found) == f.Limit:
+		page.Next = found[len(found)-1].id
 	}
-	slices.Sort(were)
-	return were, next, firstError(err, ctx.Err())
+	slices.Sort(page.Items)
+	return page, firstError(err, ctx.Err())
 }
 
-// Erase implements [posthaste.Admin].
-func (e *Engine) Erase(ctx context.Context, by, term string, before posthaste.MessageID) (found []posthaste.Erasure, next posthaste.MessageID, err error) {
+// record records an action of the context's actor. e.mu is held.
+func (e *Engine) record(ctx context.Context, a posthaste.Action) {
+	a.ID, a.At, a.By = int64(len(e.actions)+1), time.Now(), cmp.Or(posthaste.ActorOf(ctx), "memory")
+	e.actions = append(e.actions, a)
+}
+
+// Erase implements [posthaste.MessageAdmin].
+func (e *Engine) Erase(ctx context.Context, term string, before posthaste.MessageID) (page posthaste.Page[posthaste.Erasure], err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if term == "" {
-		return nil, 0, posthaste.Invalidf("term", "term must say whose messages are to be erased")
+		return page, posthaste.Invalidf("term", "term must say whose messages are to be erased")
 	}
 	of, err := e.newest(before, 1000, func(m *message) bool { return slices.Contains(m.Terms, term) })
 	for _, m := range of {
 		pending := !slices.Contains([]posthaste.State{posthaste.StateDone, posthaste.StateHandedOut, posthaste.StateDead, posthaste.StateDiscarded, posthaste.StateCancelled}, m.state)
-		found = append(found, posthaste.Erasure{MessageID: m.id, Queue: m.Queue, Pending: pending})
+		page.Items = append(page.Items, posthaste.Erasure{MessageID: m.id, Queue: m.Queue, Pending: pending})
 		if !pending {
 			m.erase()
-			e.actions = append(e.actions, posthaste.Action{ID: int64(len(e.actions) + 1), At: m.erasedAt, By: cmp.Or(by, "memory"), Action: "erase",
-				Queue: m.Queue, MessageID: m.id, Details: json.RawMessage(fmt.Sprintf(`{"term_sha256":"%x"}`, sha256.Sum256([]byte(term))))})
+			e.record(ctx, posthaste.Action{Action: "erase", Queue: m.Queue, MessageID: m.id, Details: json.RawMessage(fmt.Sprintf(`{"term_sha256":"%x"}`, sha256.Sum256([]byte(term))))})
 		}
 	}
 	if len(of) == 1000 {
-		next = of[len(of)-1].id
+		page.Next = of[len(of)-1].id
 	}
-	return found, next, firstError(err, ctx.Err())
+	return page, firstError(err, ctx.Err())
 }
 
 // erase keeps only the fact and the times.
@@ -170,7 +144,7 @@ func (m *message) erase() {
 	}
 }
 
-// Actions implements [posthaste.Admin].
+// Actions implements [posthaste.Observer].
 func (e *Engine) Actions(ctx context.Context, f posthaste.ActionFilter) (all []posthaste.Action, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

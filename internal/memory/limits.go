@@ -8,19 +8,13 @@ import (
 
 // unlimited returns the error for features that this engine lacks.
 func unlimited(field string) error {
-	return &posthaste.Error{Code: posthaste.Unsupported, Field: field, Message: "the engine in memory has no limits and does not look at keys"}
+	return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: field, Message: "the engine in memory has no limits and does not look at keys"}
 }
 
-// QueueLimit implements [posthaste.Admin].
-func (e *Engine) QueueLimit(_ context.Context, _, _ string, limits posthaste.QueueLimits) error {
-	if limits == (posthaste.QueueLimits{}) {
+// UpdateQueue implements [posthaste.QueueAdmin].
+func (e *Engine) UpdateQueue(_ context.Context, _ string, update posthaste.QueueUpdate) error {
+	if update.Limits == nil || *update.Limits == (posthaste.QueueLimits{}) {
 		return nil
 	}
 	return unlimited("limits")
 }
-
-// KeyPause implements [posthaste.Admin].
-func (e *Engine) KeyPause(context.Context, string, string, string) error { return unlimited("key") }
-
-// KeyResume implements [posthaste.Admin].
-func (e *Engine) KeyResume(context.Context, string, string, string) error { return unlimited("key") }

@@ -104,7 +104,7 @@ func (d *dueEntries) Pop() any {
 }
 
 func notFound(field, format string, args ...any) error {
-	return &posthaste.Error{Code: posthaste.NotFound, Field: field, Message: fmt.Sprintf(format, args...)}
+	return &posthaste.Error{Code: posthaste.CodeNotFound, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
 func (e *Engine) queue(name string) (*queue, error) {
@@ -129,8 +129,8 @@ type request struct {
 	until  time.Time
 }
 
-// SendIdempotent implements [posthaste.Engine].
-func (e *Engine) SendIdempotent(ctx context.Context, r posthaste.Idempotency, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+// SendOnce implements [posthaste.Engine].
+func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (e *Engine) SendIdempotent(ctx context.Context, r posthaste.Idempotency, me
 	now := time.Now()
 	if before, ok := e.requests[[2]string{r.Scope, r.Key}]; ok && now.Before(before.until) {
 		if !bytes.Equal(before.digest, r.Digest) {
-			return nil, &posthaste.Error{Code: posthaste.KeyReused, Field: "Idempotency-Key", Message: "the key was used for another request"}
+			return nil, &posthaste.Error{Code: posthaste.CodeKeyReused, Field: "Idempotency-Key", Message: "the key was used for another request"}
 		}
 		return slices.Clone(before.ids), nil
 	}
@@ -209,7 +209,7 @@ func (e *Engine) check(sent *posthaste.Message, now time.Time) (*message, error)
 		return nil, err
 	}
 	if len(m.body) > q.options.MaxPayload {
-		return nil, &posthaste.Error{Code: posthaste.TooLarge, Field: "payload",
+		return nil, &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload",
 			Message: fmt.Sprintf("payload of %d bytes is over the queue's limit of %d (max_payload)", len(m.body), q.options.MaxPayload)}
 	}
 	if posthaste.IsJSON(m.contentType) {
@@ -246,11 +246,19 @@ func (e *Engine) append(q *queue, n *entry, ring bool) {
 }
 
 // Maintain implements [posthaste.Engine].
-func (e *Engine) Maintain(ctx context.Context) (posthaste.MaintainReply, error) {
+func (e *Engine) Maintain(ctx context.Context, what posthaste.Upkeep) (reply posthaste.MaintainReply, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.flowed = false
-	return posthaste.MaintainReply{}, ctx.Err()
+	if what&posthaste.UpkeepRescue != 0 {
+		reply.Rescued = e.rescue()
+	}
+	if what&posthaste.UpkeepTicks != 0 {
+		e.tick(&reply)
+	}
+	if what&posthaste.UpkeepSpace != 0 {
+		e.flowed = false
+	}
+	return reply, ctx.Err()
 }
 
 // Ready implements [posthaste.Engine].

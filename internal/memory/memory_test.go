@@ -10,5 +10,5 @@ import (
 
 func TestEngine(t *testing.T) {
 	t.Parallel()
-	enginetest.RunWith(t, enginetest.Capabilities{NoSubscriptions: true, NoLimits: true, NoOrder: true}, func(*testing.T) posthaste.Engine { return memory.Open() })
+	enginetest.RunWith(t, enginetest.Capabilities{NoSubscriptions: true, NoLimits: true, NoOrder: true}, func(*testing.T) posthaste.Store { return memory.Open() })
 }

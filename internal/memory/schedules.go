@@ -3,7 +3,9 @@ package memory
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -28,8 +30,8 @@ func (s *schedule) info() posthaste.ScheduleInfo {
 	return info
 }
 
-// SchedulePut implements [posthaste.Scheduling].
-func (e *Engine) SchedulePut(ctx context.Context, s posthaste.Schedule) (time.Time, error) {
+// PutSchedule implements [posthaste.ScheduleAdmin].
+func (e *Engine) PutSchedule(ctx context.Context, s posthaste.Schedule) (time.Time, error) {
 	line, err := cron.Parse(s.Spec)
 	var zone *time.Location
 	if err == nil {
@@ -67,6 +69,9 @@ func (e *Engine) SchedulePut(ctx context.Context, s posthaste.Schedule) (time.Ti
 			put.nextAt = old.nextAt
 		}
 	}
+	if old := e.schedules[s.Name]; old == nil || !reflect.DeepEqual(old.Schedule, s) {
+		e.recordSchedule(ctx, "schedule_put", s.Name)
+	}
 	e.schedules[s.Name] = put
 	return put.nextAt, ctx.Err()
 }
@@ -79,42 +84,42 @@ func (e *Engine) scheduled(name string) (*schedule, error) {
 	return nil, notFound("name", "schedule %s does not exist", quote.Name(name))
 }
 
-// ScheduleDrop implements [posthaste.Scheduling].
-func (e *Engine) ScheduleDrop(ctx context.Context, name string) error {
+// DropSchedule implements [posthaste.ScheduleAdmin].
+func (e *Engine) DropSchedule(ctx context.Context, name string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	_, err := e.scheduled(name)
+	if _, err := e.scheduled(name); err != nil {
+		return err
+	}
 	delete(e.schedules, name)
-	return firstError(err, ctx.Err())
+	e.recordSchedule(ctx, "schedule_drop", name)
+	return ctx.Err()
 }
 
-// SchedulePause implements [posthaste.Scheduling].
-func (e *Engine) SchedulePause(ctx context.Context, name string) error {
+// pauseSchedule pauses or resumes a schedule.
+func (e *Engine) pauseSchedule(ctx context.Context, name, action string, pause bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s, err := e.scheduled(name)
-	if err == nil && s.PausedAt.IsZero() {
+	if err != nil || s.PausedAt.IsZero() != pause {
+		return firstError(err, ctx.Err())
+	}
+	if pause {
 		s.PausedAt = time.Now()
+	} else {
+		s.PausedAt, s.nextAt = time.Time{}, s.line.Resumed(s.zone, s.nextAt, time.Now())
 	}
-	return firstError(err, ctx.Err())
+	e.recordSchedule(ctx, action, name)
+	return ctx.Err()
 }
 
-// ScheduleResume implements [posthaste.Scheduling].
-func (e *Engine) ScheduleResume(ctx context.Context, name string) (time.Time, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	s, err := e.scheduled(name)
-	if err != nil {
-		return time.Time{}, err
-	}
-	if !s.PausedAt.IsZero() {
-		s.nextAt = s.line.Resumed(s.zone, s.nextAt, time.Now())
-	}
-	s.PausedAt = time.Time{}
-	return s.nextAt, ctx.Err()
+// recordSchedule records a change of a schedule. e.mu is held.
+func (e *Engine) recordSchedule(ctx context.Context, action, name string) {
+	details, _ := json.Marshal(map[string]string{"schedule": name}) // strings always encode
+	e.record(ctx, posthaste.Action{Action: action, Details: details})
 }
 
-// Schedules implements [posthaste.Scheduling].
+// Schedules implements [posthaste.ScheduleAdmin].
 func (e *Engine) Schedules(ctx context.Context, names ...string) ([]posthaste.ScheduleInfo, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -127,10 +132,8 @@ func (e *Engine) Schedules(ctx context.Context, names ...string) ([]posthaste.Sc
 	return infos, ctx.Err()
 }
 
-// Tick implements [posthaste.Scheduling].
-func (e *Engine) Tick(ctx context.Context) (reply posthaste.TickReply, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// tick sends the messages of due ticks. e.mu is held.
+func (e *Engine) tick(reply *posthaste.MaintainReply) {
 	now := time.Now()
 	for _, s := range e.schedules {
 		if !s.PausedAt.IsZero() || s.nextAt.After(now) {
@@ -141,16 +144,15 @@ func (e *Engine) Tick(ctx context.Context) (reply posthaste.TickReply, err error
 		for _, tick := range due.Ticks {
 			if e.sendTick(s, tick, now) {
 				s.Sent++
-				reply.Sent++
+				reply.TicksSent++
 			} else {
 				due.Missed++
 			}
 		}
 		s.Missed += due.Missed
-		reply.Missed += int(due.Missed)
+		reply.TicksMissed += int(due.Missed)
 	}
 	reply.TickIn = e.tickIn(now)
-	return reply, ctx.Err()
 }
 
 // sendTick sends the message of a tick, and reports whether its queue accepted it.

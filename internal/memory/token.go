@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -12,8 +13,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
-// TokenAdd implements [posthaste.Tokens].
-func (e *Engine) TokenAdd(ctx context.Context, by string, token posthaste.Token) (secret string, err error) {
+// CreateToken implements [posthaste.TokenStore].
+func (e *Engine) CreateToken(ctx context.Context, token posthaste.Token) (secret string, err error) {
 	if err := posthaste.CheckName("name", token.Name); err != nil {
 		return "", err
 	}
@@ -30,11 +31,12 @@ func (e *Engine) TokenAdd(ctx context.Context, by string, token posthaste.Token)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.token(token.Name) != nil {
-		return "", &posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: "there is a token " + token.Name + " already"}
+		return "", &posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: "there is a token " + token.Name + " already"}
 	}
 	secret = "ph_" + rand.Text() + rand.Text()
-	token.Hash, token.CreatedAt, token.CreatedBy = sha256.Sum256([]byte(secret)), now, by
+	token.Hash, token.CreatedAt, token.CreatedBy = sha256.Sum256([]byte(secret)), now, posthaste.ActorOf(ctx)
 	e.tokens, e.tokenMade = append(e.tokens, &token), true
+	e.recordToken(ctx, "token_add", token.Name)
 	return secret, ctx.Err()
 }
 
@@ -47,18 +49,25 @@ func (e *Engine) token(name string) *posthaste.Token {
 	return nil
 }
 
-// TokenDrop implements [posthaste.Tokens].
-func (e *Engine) TokenDrop(ctx context.Context, by, name string) error {
+// RevokeToken implements [posthaste.TokenStore].
+func (e *Engine) RevokeToken(ctx context.Context, name string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.token(name) == nil {
 		return notFound("name", "there is no token %s", quote.Name(name))
 	}
 	e.tokens = slices.DeleteFunc(e.tokens, func(t *posthaste.Token) bool { return t.Name == name })
+	e.recordToken(ctx, "token_drop", name)
 	return ctx.Err()
 }
 
-// Tokens implements [posthaste.Tokens].
+// recordToken records a change of a token. e.mu is held.
+func (e *Engine) recordToken(ctx context.Context, action, name string) {
+	details, _ := json.Marshal(map[string]string{"token": name}) // strings always encode
+	e.record(ctx, posthaste.Action{Action: action, Details: details})
+}
+
+// Tokens implements [posthaste.TokenStore].
 func (e *Engine) Tokens(ctx context.Context) ([]posthaste.Token, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -72,7 +81,7 @@ func (e *Engine) Tokens(ctx context.Context) ([]posthaste.Token, error) {
 	return all, ctx.Err()
 }
 
-// TokensInForce implements [posthaste.Tokens].
+// TokensInForce implements [posthaste.TokenStore].
 func (e *Engine) TokensInForce(ctx context.Context, used ...string) ([]posthaste.Token, bool, error) {
 	e.mu.Lock()
 	for _, name := range used {
@@ -86,7 +95,7 @@ func (e *Engine) TokensInForce(ctx context.Context, used ...string) ([]posthaste
 	return slices.DeleteFunc(tokens, func(t posthaste.Token) bool { return t.Expired }), made, err
 }
 
-// DeliveryQueues implements [posthaste.Tokens].
+// DeliveryQueues implements [posthaste.TokenStore].
 func (e *Engine) DeliveryQueues(ctx context.Context, deliveries ...posthaste.DeliveryID) ([]string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"cmp"
 	"container/heap"
 	"context"
 	"slices"
@@ -10,26 +9,26 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// QueueSubscribe implements [posthaste.Subscriptions]. The engine in memory has only the
+// Subscribe implements [posthaste.QueueAdmin]. The engine in memory has only the
 // subscription that every queue is created with.
-func (e *Engine) QueueSubscribe(_ context.Context, _, queue, subscription string, _ posthaste.SubscriptionOptions) error {
+func (e *Engine) Subscribe(_ context.Context, queue, subscription string, _ posthaste.SubscriptionOptions) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, err := e.subscribed(posthaste.QueueRef{Queue: queue, Subscription: subscription}); posthaste.CodeOf(err) == posthaste.NotFound && e.queues[queue] != nil {
-		return &posthaste.Error{Code: posthaste.Unsupported, Field: "subscription", Message: "the engine in memory has one subscription a queue"}
+	if _, err := e.subscribed(posthaste.QueueRef{Queue: queue, Subscription: subscription}); posthaste.CodeOf(err) == posthaste.CodeNotFound && e.queues[queue] != nil {
+		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "subscription", Message: "the engine in memory has one subscription a queue"}
 	} else {
 		return err
 	}
 }
 
-// QueueUnsubscribe implements [posthaste.Subscriptions].
-func (e *Engine) QueueUnsubscribe(_ context.Context, _, queue, subscription string) error {
+// Unsubscribe implements [posthaste.QueueAdmin].
+func (e *Engine) Unsubscribe(_ context.Context, queue, subscription string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if _, err := e.subscribed(posthaste.QueueRef{Queue: queue, Subscription: subscription}); err != nil {
 		return err
 	}
-	return &posthaste.Error{Code: posthaste.Conflict, Field: "subscription", Message: "a queue has at least one subscription"}
+	return &posthaste.Error{Code: posthaste.CodeConflict, Field: "subscription", Message: "a queue has at least one subscription"}
 }
 
 // withdraw removes the entry of a waiting message from its queue.
@@ -51,20 +50,20 @@ func (e *Engine) withdraw(m *message) *entry {
 	return nil
 }
 
-// Cancel implements [posthaste.Withdrawing].
-func (e *Engine) Cancel(ctx context.Context, by string, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
-	return e.change(ctx, by, "cancel", id, func(m *message, _ *entry) { m.state, m.dueAt = posthaste.StateCancelled, time.Time{} })
+// Cancel implements [posthaste.MessageAdmin].
+func (e *Engine) Cancel(ctx context.Context, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
+	return e.change(ctx, "cancel", id, func(m *message, _ *entry) { m.state, m.dueAt = posthaste.StateCancelled, time.Time{} })
 }
 
-// Reschedule implements [posthaste.Withdrawing].
-func (e *Engine) Reschedule(ctx context.Context, by string, id posthaste.MessageID, at time.Time) ([]posthaste.Withdrawal, error) {
+// Reschedule implements [posthaste.MessageAdmin].
+func (e *Engine) Reschedule(ctx context.Context, id posthaste.MessageID, at time.Time) ([]posthaste.Withdrawal, error) {
 	if at.IsZero() {
 		return nil, posthaste.Invalidf("send_at", "send_at must be a time that comes")
 	}
 	if err := posthaste.CheckTime("send_at", at); err != nil {
 		return nil, err
 	}
-	return e.change(ctx, by, "reschedule", id, func(m *message, n *entry) {
+	return e.change(ctx, "reschedule", id, func(m *message, n *entry) {
 		if now := time.Now(); at.Before(now) {
 			at = now // otherwise it would count as waiting since then
 		}
@@ -77,7 +76,7 @@ func (e *Engine) Reschedule(ctx context.Context, by string, id posthaste.Message
 }
 
 // change withdraws the waiting entry of a message and calls do with it.
-func (e *Engine) change(ctx context.Context, by, action string, id posthaste.MessageID, do func(*message, *entry)) ([]posthaste.Withdrawal, error) {
+func (e *Engine) change(ctx context.Context, action string, id posthaste.MessageID, do func(*message, *entry)) ([]posthaste.Withdrawal, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	m := e.messages[id]
@@ -88,14 +87,14 @@ func (e *Engine) change(ctx context.Context, by, action string, id posthaste.Mes
 	if n := e.withdraw(m); n != nil {
 		do(m, n)
 		inTime = true
-		e.actions = append(e.actions, posthaste.Action{ID: int64(len(e.actions) + 1), At: time.Now(), By: cmp.Or(by, "memory"), Action: action, Queue: m.Queue, MessageID: id})
+		e.record(ctx, posthaste.Action{Action: action, Queue: m.Queue, MessageID: id})
 	}
 	state := m.info().Subscriptions[0].State
 	return []posthaste.Withdrawal{{Subscription: posthaste.DefaultSubscription, InTime: inTime || action == "cancel" && state == posthaste.StateCancelled, State: state}}, ctx.Err()
 }
 
-// QueuePurge implements [posthaste.Withdrawing].
-func (e *Engine) QueuePurge(ctx context.Context, by, queue string) ([]posthaste.Purged, error) {
+// PurgeQueue implements [posthaste.QueueAdmin].
+func (e *Engine) PurgeQueue(ctx context.Context, queue string) ([]posthaste.Purged, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	q, err := e.queue(queue)
@@ -113,16 +112,22 @@ func (e *Engine) QueuePurge(ctx context.Context, by, queue string) ([]posthaste.
 		each.m.state, each.m.dueAt = posthaste.StateCancelled, time.Time{}
 	}
 	q.due, q.info.Depth = nil, 0
-	e.actions = append(e.actions, posthaste.Action{ID: int64(len(e.actions) + 1), At: time.Now(), By: cmp.Or(by, "memory"), Action: "purge", Queue: queue})
+	e.record(ctx, posthaste.Action{Action: "purge", Queue: queue})
 	return []posthaste.Purged{{Subscription: posthaste.DefaultSubscription, Messages: n}}, ctx.Err()
 }
 
-// Vitals implements [posthaste.Admin].
+// Vitals implements [posthaste.Observer].
 func (e *Engine) Vitals(ctx context.Context) (posthaste.Vitals, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return posthaste.Vitals{Workers: len(e.workers), Doorbells: len(e.bells)}, ctx.Err()
 }
 
-// Doctor implements [posthaste.Admin].
+// Capabilities implements [posthaste.Observer].
+func (e *Engine) Capabilities() posthaste.Capabilities {
+	return posthaste.Capabilities{AtMostOnce: true, SendAcross: true, Idempotency: true, Attempts: true, Search: true, Withdrawal: true,
+		Schedules: true, Tokens: true}
+}
+
+// Doctor implements [posthaste.Observer].
 func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) { return nil, ctx.Err() }

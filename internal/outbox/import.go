@@ -139,7 +139,7 @@ func (i *importer) batch(ctx context.Context, waiting bool) (int, error) {
 		sent = len(done)
 		tag, err := tx.Exec(ctx, fmt.Sprintf("%s where %s = any($1::text[]::%s[]) and %s", i.mark, i.id, i.idType, i.pending), done)
 		if err == nil && tag.RowsAffected() != int64(sent) {
-			return &posthaste.Error{Code: posthaste.Conflict, Field: "id",
+			return &posthaste.Error{Code: posthaste.CodeConflict, Field: "id",
 				Message: fmt.Sprintf("%d rows of %s were to be marked as sent and %d were, so this batch was not imported", sent, i.Name(), tag.RowsAffected()),
 				Hint:    "the id must be unique, and no trigger of the table may prevent rows from being marked"}
 		}
@@ -153,7 +153,7 @@ func (i *importer) batch(ctx context.Context, waiting bool) (int, error) {
 	}
 	i.report.Refused = append(i.report.Refused, refused...)
 	if len(i.report.Refused) >= maxRefused {
-		return 0, &posthaste.Error{Code: posthaste.Refused, Message: fmt.Sprintf("%d rows were rejected, the last with: %s", len(i.report.Refused), i.report.Refused[len(i.refused)-1].Error),
+		return 0, &posthaste.Error{Code: posthaste.CodeRefused, Message: fmt.Sprintf("%d rows were rejected, the last with: %s", len(i.report.Refused), i.report.Refused[len(i.refused)-1].Error),
 			Hint: "check that the columns are the right ones, and exclude other rows with --where"}
 	}
 	if !i.DryRun {
@@ -179,7 +179,7 @@ func (i *importer) send(ctx context.Context, tx pgx.Tx, ids []string) error {
 			return err
 		}
 		if len(sent) != len(ids) {
-			return &posthaste.Error{Code: posthaste.Conflict, Field: "id", Message: fmt.Sprintf("%d rows were locked and %d of them found, so this batch was not imported", len(ids), len(sent)),
+			return &posthaste.Error{Code: posthaste.CodeConflict, Field: "id", Message: fmt.Sprintf("%d rows were locked and %d of them found, so this batch was not imported", len(ids), len(sent)),
 				Hint: "the id must be unique among the rows of " + i.Name() + " apart"}
 		}
 		for _, id := range sent {

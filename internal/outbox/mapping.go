@@ -54,7 +54,7 @@ type Mapping struct {
 func (m Mapping) check() error {
 	var faults []error
 	say := func(field, message, hint string) {
-		faults = append(faults, &posthaste.Error{Code: posthaste.Invalid, Field: field, Message: message, Hint: hint})
+		faults = append(faults, &posthaste.Error{Code: posthaste.CodeInvalid, Field: field, Message: message, Hint: hint})
 	}
 	for _, x := range []struct{ field, value, hint string }{
 		{"table", m.Table, "name the outbox table: --table public.outbox"},
@@ -94,5 +94,5 @@ func literal(s string) string {
 func identifier(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }
 
 func invalid(field, hint, format string, args ...any) error {
-	return &posthaste.Error{Code: posthaste.Invalid, Field: field, Message: fmt.Sprintf(format, args...), Hint: hint}
+	return &posthaste.Error{Code: posthaste.CodeInvalid, Field: field, Message: fmt.Sprintf(format, args...), Hint: hint}
 }

@@ -213,7 +213,7 @@ func (h *handover) takeOver(taken *atomic.Int64) error {
 			}})
 			return err
 		}()
-		if err == nil || posthaste.CodeOf(err) != posthaste.Unavailable {
+		if err == nil || posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 			return err
 		}
 	}
@@ -332,7 +332,7 @@ func TestImportRefusesWhatItCannotMark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = table.Import(ctx, Options{}); posthaste.CodeOf(err) != posthaste.Conflict {
+	if _, err = table.Import(ctx, Options{}); posthaste.CodeOf(err) != posthaste.CodeConflict {
 		t.Errorf("error %v, want a conflict", err)
 	}
 	if n := query[int](t, ctx, conn, "select count(*)::int from posthaste.messages")[0]; n != 0 {
@@ -619,27 +619,27 @@ func TestRefusals(t *testing.T) {
 		code   posthaste.Code
 		says   string
 	}{
-		"no table":       {func(m *Mapping) { m.Table = "" }, "table", posthaste.Invalid, "--table is missing"},
-		"unknown table":  {func(m *Mapping) { m.Table = "nonsense; drop table outbox" }, "table", posthaste.Invalid, "not found"},
-		"view":           {func(m *Mapping) { m.Table = "seen" }, "table", posthaste.Invalid, "is not a table"},
-		"unknown column": {func(m *Mapping) { m.Key = "customer" }, "key", posthaste.Invalid, "it has id, topic, body, sent, due, due_tz"},
-		"payload":        {func(m *Mapping) { m.Payload = "id" }, "payload", posthaste.Invalid, "of type bigint"},
-		"headers":        {func(m *Mapping) { m.Headers = "topic" }, "headers", posthaste.Invalid, "of type text"},
-		"sent":           {func(m *Mapping) { m.Sent = "topic" }, "sent", posthaste.Invalid, "--sent-value"},
-		"sent value":     {func(m *Mapping) { m.SentValue = "perhaps" }, "sent-value", posthaste.Invalid, "perhaps"},
-		"neither":        {func(m *Mapping) { m.Sent = "" }, "sent", posthaste.Invalid, "--delete"},
-		"two queues":     {func(m *Mapping) { m.QueueColumn = "topic" }, "queue", posthaste.Invalid, "either"},
-		"unknown queue":  {func(m *Mapping) { m.Queue = "nowhere" }, "queue", posthaste.NotFound, "posthaste queue create nowhere"},
-		"a row's queue":  {func(m *Mapping) { m.Queue, m.QueueColumn = "", "topic" }, "queue", posthaste.NotFound, "posthaste queue create nowhere"},
-		"where":          {func(m *Mapping) { m.Where = "sent = 7" }, "where", posthaste.Invalid, "boolean = integer"},
-		"two statements": {func(m *Mapping) { m.Where = "true); drop table outbox; select (true" }, "where", posthaste.Invalid, ""},
-		"time, no zone":  {func(m *Mapping) { m.SendAt = "due" }, "send-at", posthaste.Invalid, "--send-at-zone Europe/Berlin"},
-		"no time":        {func(m *Mapping) { m.SendAt = "topic" }, "send-at", posthaste.Invalid, "of type text"},
-		"two zones":      {func(m *Mapping) { m.SendAt, m.SendAtZone = "due_tz", "UTC" }, "send-at-zone", posthaste.Invalid, "leave it out"},
-		"unknown zone":   {func(m *Mapping) { m.SendAt, m.SendAtZone = "due", "Europe/Berlim" }, "send-at-zone", posthaste.Invalid, "pg_timezone_names"},
-		"abbreviation":   {func(m *Mapping) { m.SendAt, m.SendAtZone = "due", "CET+3" }, "send-at-zone", posthaste.Invalid, "pg_timezone_names"},
-		"zone of what":   {func(m *Mapping) { m.SendAtZone = "UTC" }, "send-at-zone", posthaste.Invalid, "requires --send-at"},
-		"not unique":     {func(m *Mapping) { m.ID = "topic" }, "id", posthaste.Invalid, "unique index"},
+		"no table":       {func(m *Mapping) { m.Table = "" }, "table", posthaste.CodeInvalid, "--table is missing"},
+		"unknown table":  {func(m *Mapping) { m.Table = "nonsense; drop table outbox" }, "table", posthaste.CodeInvalid, "not found"},
+		"view":           {func(m *Mapping) { m.Table = "seen" }, "table", posthaste.CodeInvalid, "is not a table"},
+		"unknown column": {func(m *Mapping) { m.Key = "customer" }, "key", posthaste.CodeInvalid, "it has id, topic, body, sent, due, due_tz"},
+		"payload":        {func(m *Mapping) { m.Payload = "id" }, "payload", posthaste.CodeInvalid, "of type bigint"},
+		"headers":        {func(m *Mapping) { m.Headers = "topic" }, "headers", posthaste.CodeInvalid, "of type text"},
+		"sent":           {func(m *Mapping) { m.Sent = "topic" }, "sent", posthaste.CodeInvalid, "--sent-value"},
+		"sent value":     {func(m *Mapping) { m.SentValue = "perhaps" }, "sent-value", posthaste.CodeInvalid, "perhaps"},
+		"neither":        {func(m *Mapping) { m.Sent = "" }, "sent", posthaste.CodeInvalid, "--delete"},
+		"two queues":     {func(m *Mapping) { m.QueueColumn = "topic" }, "queue", posthaste.CodeInvalid, "either"},
+		"unknown queue":  {func(m *Mapping) { m.Queue = "nowhere" }, "queue", posthaste.CodeNotFound, "posthaste queue create nowhere"},
+		"a row's queue":  {func(m *Mapping) { m.Queue, m.QueueColumn = "", "topic" }, "queue", posthaste.CodeNotFound, "posthaste queue create nowhere"},
+		"where":          {func(m *Mapping) { m.Where = "sent = 7" }, "where", posthaste.CodeInvalid, "boolean = integer"},
+		"two statements": {func(m *Mapping) { m.Where = "true); drop table outbox; select (true" }, "where", posthaste.CodeInvalid, ""},
+		"time, no zone":  {func(m *Mapping) { m.SendAt = "due" }, "send-at", posthaste.CodeInvalid, "--send-at-zone Europe/Berlin"},
+		"no time":        {func(m *Mapping) { m.SendAt = "topic" }, "send-at", posthaste.CodeInvalid, "of type text"},
+		"two zones":      {func(m *Mapping) { m.SendAt, m.SendAtZone = "due_tz", "UTC" }, "send-at-zone", posthaste.CodeInvalid, "leave it out"},
+		"unknown zone":   {func(m *Mapping) { m.SendAt, m.SendAtZone = "due", "Europe/Berlim" }, "send-at-zone", posthaste.CodeInvalid, "pg_timezone_names"},
+		"abbreviation":   {func(m *Mapping) { m.SendAt, m.SendAtZone = "due", "CET+3" }, "send-at-zone", posthaste.CodeInvalid, "pg_timezone_names"},
+		"zone of what":   {func(m *Mapping) { m.SendAtZone = "UTC" }, "send-at-zone", posthaste.CodeInvalid, "requires --send-at"},
+		"not unique":     {func(m *Mapping) { m.ID = "topic" }, "id", posthaste.CodeInvalid, "unique index"},
 	} {
 		m := plainMapping()
 		c.change(&m)
@@ -662,7 +662,7 @@ func TestRefusals(t *testing.T) {
 	for _, grant := range []string{"grant select, update on outbox to " + role, "grant posthaste_sender to " + role} {
 		_, err := Open(ctx, conn, plainMapping())
 		var e *posthaste.Error
-		if !errors.As(err, &e) || e.Code != posthaste.Denied || !strings.Contains(e.Hint, "grant") {
+		if !errors.As(err, &e) || e.Code != posthaste.CodeDenied || !strings.Contains(e.Hint, "grant") {
 			t.Errorf("before %s: %v", grant, err)
 		}
 		exec(t, ctx, conn, "reset role")
@@ -673,7 +673,7 @@ func TestRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err = table.InstallTrigger(ctx, 0); posthaste.CodeOf(err) != posthaste.Denied {
+	if err = table.InstallTrigger(ctx, 0); posthaste.CodeOf(err) != posthaste.CodeDenied {
 		t.Errorf("a trigger on another's table: %v", err)
 	}
 }

@@ -306,10 +306,10 @@ func (t *Table) checkRights(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !read || !mark:
-		return &posthaste.Error{Code: posthaste.Denied, Message: fmt.Sprintf("this user may not read and %s rows of %s", right, t.Name()),
+		return &posthaste.Error{Code: posthaste.CodeDenied, Message: fmt.Sprintf("this user may not read and %s rows of %s", right, t.Name()),
 			Hint: fmt.Sprintf("grant select, %s on %s to this user", right, t.sql)}
 	case !send:
-		return &posthaste.Error{Code: posthaste.Denied, Message: "this user may not send",
+		return &posthaste.Error{Code: posthaste.CodeDenied, Message: "this user may not send",
 			Hint: "grant the role posthaste_sender to this user; if the schema is not there yet, run `posthaste migrate up`"}
 	}
 	return nil
@@ -341,7 +341,7 @@ func (t *Table) checkQueues(ctx context.Context) error {
 		}
 		if code := ledgerCode(pg); code != "" {
 			hint := pg.Hint
-			if code == posthaste.NotFound {
+			if code == posthaste.CodeNotFound {
 				hint = fmt.Sprintf("create it first: posthaste queue create %s", queue)
 			}
 			return &posthaste.Error{Code: code, Field: "queue", Message: fmt.Sprintf("queue %q: %s", queue, pg.Message), Hint: hint, Cause: err}
@@ -370,11 +370,11 @@ func (t *Table) inTx(ctx context.Context, f func(pgx.Tx) error, commit bool) err
 func ledgerCode(pg *pgconn.PgError) posthaste.Code {
 	switch pg.Code {
 	case "PH400":
-		return posthaste.Invalid
+		return posthaste.CodeInvalid
 	case "PH404":
-		return posthaste.NotFound
+		return posthaste.CodeNotFound
 	case "PH413":
-		return posthaste.TooLarge
+		return posthaste.CodeTooLarge
 	}
 	return ""
 }
@@ -390,15 +390,15 @@ func explain(err error) error {
 		e := &posthaste.Error{Code: ledgerCode(pg), Message: pg.Message, Hint: pg.Hint, Cause: err}
 		switch {
 		case pg.Code == "42501":
-			e.Code, e.Hint = posthaste.Denied, "grant it to this user, or run this as the table's owner"
+			e.Code, e.Hint = posthaste.CodeDenied, "grant it to this user, or run this as the table's owner"
 		case pg.Code == "25006":
-			e.Code, e.Hint = posthaste.ReadOnly, "the database is a standby or set to read only: use the primary's address"
+			e.Code, e.Hint = posthaste.CodeReadOnly, "the database is a standby or set to read only: use the primary's address"
 		case pg.Code == "55P03", pg.Code == "40P01", pg.Code == "40001", strings.HasPrefix(pg.Code, "57"), strings.HasPrefix(pg.Code, "08"), strings.HasPrefix(pg.Code, "53"):
-			e.Code, e.Hint = posthaste.Unavailable, again
+			e.Code, e.Hint = posthaste.CodeUnavailable, again
 		}
 		return e
 	}
-	return &posthaste.Error{Code: posthaste.Unavailable, Message: "the database connection was lost: " + strings.Join(strings.Fields(err.Error()), " "), Hint: again, Cause: err}
+	return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "the database connection was lost: " + strings.Join(strings.Fields(err.Error()), " "), Hint: again, Cause: err}
 }
 
 const again = "run it again: imported rows are not imported twice"

@@ -109,7 +109,7 @@ func (t *Table) alter(ctx context.Context, patience time.Duration, statements []
 			return explain(err)
 		}
 		if time.Now().After(deadline) {
-			return &posthaste.Error{Code: posthaste.Unavailable, Message: "a transaction that has written to " + t.Name() + " stays open, so nothing was changed",
+			return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "a transaction that has written to " + t.Name() + " stays open, so nothing was changed",
 				Hint: "find it in pg_stat_activity, and run this again or with a longer --wait"}
 		}
 		select {

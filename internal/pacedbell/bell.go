@@ -49,7 +49,7 @@ func (b *bell) Sleep(ctx context.Context, queue string, look func(context.Contex
 	b.mu.Lock()
 	if b.sleeps[queue] != nil {
 		b.mu.Unlock()
-		return &posthaste.Error{Code: posthaste.Refused, Message: fmt.Sprintf("queue %q already has a Sleep on this doorbell", queue)}
+		return &posthaste.Error{Code: posthaste.CodeRefused, Message: fmt.Sprintf("queue %q already has a Sleep on this doorbell", queue)}
 	}
 	if b.over() {
 		b.mu.Unlock()

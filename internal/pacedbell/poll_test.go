@@ -339,7 +339,7 @@ func TestSecondSleepIsRefused(t *testing.T) {
 			looked = true
 			return posthaste.LookReply{Found: true}, nil
 		})
-		if posthaste.CodeOf(err) != posthaste.Refused || looked {
+		if posthaste.CodeOf(err) != posthaste.CodeRefused || looked {
 			t.Errorf("a second sleep on a queue: %v, looked %v", err, looked)
 		}
 		bell.Close()

@@ -23,7 +23,7 @@ const (
 // perhaps no other process runs.
 func (i *importer) look(ctx context.Context) (posthaste.QueueInfo, error) {
 	for range 10 { // with More the round may not have reached the counting
-		if reply, err := i.to.Maintain(ctx); err != nil {
+		if reply, err := i.to.Maintain(ctx, posthaste.UpkeepSpace); err != nil {
 			return posthaste.QueueInfo{}, err
 		} else if !reply.More {
 			break
@@ -34,7 +34,7 @@ func (i *importer) look(ctx context.Context) (posthaste.QueueInfo, error) {
 		return posthaste.QueueInfo{}, err
 	}
 	if len(found) == 0 {
-		return posthaste.QueueInfo{}, &posthaste.Error{Code: posthaste.NotFound, Field: "dead", Message: fmt.Sprintf("queue %q for the dead jobs does not exist", i.Dead),
+		return posthaste.QueueInfo{}, &posthaste.Error{Code: posthaste.CodeNotFound, Field: "dead", Message: fmt.Sprintf("queue %q for the dead jobs does not exist", i.Dead),
 			Hint: "create it, only for these: posthaste queue create " + i.Dead}
 	}
 	return found[0], nil
@@ -49,7 +49,7 @@ func (i *importer) mayBury(ctx context.Context) error {
 	}
 	const another = "give --dead a queue that nothing else is sent to or received from"
 	refused := func(hint, why string) error {
-		return &posthaste.Error{Code: posthaste.Refused, Field: "dead", Message: "queue " + i.Dead + " cannot take the dead jobs: " + why, Hint: hint}
+		return &posthaste.Error{Code: posthaste.CodeRefused, Field: "dead", Message: "queue " + i.Dead + " cannot take the dead jobs: " + why, Hint: hint}
 	}
 	switch subs := q.Subscriptions; {
 	case q.Options.Mode == posthaste.AtMostOnce:
@@ -66,20 +66,17 @@ func (i *importer) mayBury(ctx context.Context) error {
 	// Jobs of an interrupted import may wait there, but no other messages.
 	for _, state := range []posthaste.State{posthaste.StateReady, posthaste.StateRunning, posthaste.StateRetrying, posthaste.StateScheduled} {
 		for f := (posthaste.MessageFilter{Queue: i.Dead, State: state, Limit: 1000}); ; {
-			some, cut, err := i.to.Messages(ctx, f)
+			some, err := i.to.Messages(ctx, f)
 			if err != nil {
 				return err
 			}
-			for _, m := range some {
+			for _, m := range some.Items {
 				if m.Headers[headerSet] != "dead" {
 					return refused(another, fmt.Sprintf("message %d waits in it, which was not a dead job", m.ID))
 				}
 			}
-			if f.Before = cut; cut == 0 {
-				if len(some) < f.Limit {
-					break
-				}
-				f.Before = some[len(some)-1].ID
+			if f.Before = some.Next; some.Next == 0 {
+				break
 			}
 		}
 	}
@@ -123,9 +120,9 @@ func (i *importer) bury(ctx context.Context) error {
 		}
 		if time.Now().After(end) {
 			if left == 0 {
-				return &posthaste.Error{Code: posthaste.Unavailable, Message: "whether all dead jobs became dead letters of queue " + i.Dead + " is not known: it was not counted meanwhile", Hint: "run it again"}
+				return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "whether all dead jobs became dead letters of queue " + i.Dead + " is not known: it was not counted meanwhile", Hint: "run it again"}
 			}
-			return &posthaste.Error{Code: posthaste.Refused, Field: "dead", Message: fmt.Sprintf("%d of the dead jobs sent to queue %s are not dead letters, and wait there to be handed out", left, i.Dead),
+			return &posthaste.Error{Code: posthaste.CodeRefused, Field: "dead", Message: fmt.Sprintf("%d of the dead jobs sent to queue %s are not dead letters, and wait there to be handed out", left, i.Dead),
 				Hint: "make sure that no other consumer receives from it and that it is not paused or limited, and run the import again"}
 		}
 		select {
@@ -144,9 +141,9 @@ func (i *importer) settle(ctx context.Context, deliveries []posthaste.RawDeliver
 	var all []posthaste.Settlement
 	foreign := false
 	for _, d := range deliveries {
-		s := posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Dead, Error: cmp.Or(d.Headers[headerError], "it was dead when it was imported")}
+		s := posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeDead, Error: cmp.Or(d.Headers[headerError], "it was dead when it was imported")}
 		if d.Headers[headerSet] != "dead" {
-			foreign, s = true, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.Released}
+			foreign, s = true, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeReleased}
 		}
 		all = append(all, s)
 	}
@@ -155,12 +152,12 @@ func (i *importer) settle(ctx context.Context, deliveries []posthaste.RawDeliver
 		return 0, err
 	}
 	for _, r := range results {
-		if r.Settled && r.Outcome == posthaste.Dead {
+		if r.Settled && r.Outcome == posthaste.OutcomeDead {
 			buried++
 		}
 	}
 	if foreign {
-		err = &posthaste.Error{Code: posthaste.Refused, Field: "dead", Message: "queue " + i.Dead + " has messages that were not dead jobs",
+		err = &posthaste.Error{Code: posthaste.CodeRefused, Field: "dead", Message: "queue " + i.Dead + " has messages that were not dead jobs",
 			Hint: "give --dead a queue that nothing else is sent to, and run it again"}
 	}
 	return buried, err

@@ -15,13 +15,13 @@ import (
 )
 
 // onPostgres returns an engine on a new PostgreSQL database, and a client of the jobs' Redis.
-func onPostgres(t *testing.T, queues ...string) (posthaste.Engine, *goredis.Client) {
+func onPostgres(t *testing.T, queues ...string) (posthaste.Store, *goredis.Client) {
 	t.Helper()
 	return with(t, must[*postgres.Engine](t)(postgres.Open(t.Context(), testpg.New(t))), queues...)
 }
 
 // dying sends a dead job like an import that is killed before it settles it.
-func dying(t *testing.T, e posthaste.Engine, lease time.Duration) {
+func dying(t *testing.T, e posthaste.Store, lease time.Duration) {
 	t.Helper()
 	m := must[posthaste.Message](t)(message(`{"class":"A","args":[],"jid":"1","error_class":"E","error_message":"gone"}`, where{set: "dead"}, 0, false))
 	m.Queue = "morgue"
@@ -39,9 +39,9 @@ func TestImportBuriesWhatAKilledOneHeld(t *testing.T) {
 	e, client := onPostgres(t, "morgue")
 	dying(t, e, 2*time.Second)
 	r := must[Report](t)(Import(t.Context(), client, e, Options{Namespace: "held", Dead: "morgue"}))
-	dead, _, err := e.DeadLetters(t.Context(), posthaste.DeadLetterFilter{Queue: "morgue"})
-	if err != nil || len(dead) != 1 || dead[0].Error != "E: gone" || r.Dead != 1 {
-		t.Errorf("%+v; dead letters %+v, %v", r, dead, err)
+	dead, err := e.DeadLetters(t.Context(), posthaste.DeadLetterFilter{Queue: "morgue"})
+	if err != nil || len(dead.Items) != 1 || dead.Items[0].Error != "E: gone" || r.Dead != 1 {
+		t.Errorf("%+v; dead letters %+v, %v", r, dead.Items, err)
 	}
 }
 
@@ -51,7 +51,7 @@ func TestImportTellsWhatItCouldNotBury(t *testing.T) {
 	e, client := onPostgres(t, "morgue")
 	dying(t, e, time.Hour)
 	_, err := Import(t.Context(), client, e, Options{Namespace: "unburied", Dead: "morgue", patience: 3 * time.Second})
-	if posthaste.CodeOf(err) != posthaste.Refused || !strings.HasPrefix(err.Error(), "1 of the dead jobs") {
+	if posthaste.CodeOf(err) != posthaste.CodeRefused || !strings.HasPrefix(err.Error(), "1 of the dead jobs") {
 		t.Errorf("%v", err)
 	}
 }
@@ -65,13 +65,13 @@ func TestImportRefusesQueuesForDeadJobs(t *testing.T) {
 	must[int64](t)(client.SAdd(ctx, "unfit:queues", "all").Result())
 	must[int64](t)(client.LPush(ctx, "unfit:queue:all", `{"class":"A","args":[],"jid":"1"}`).Result())
 	must[int64](t)(client.ZAdd(ctx, "unfit:dead", goredis.Z{Score: 1, Member: `{"class":"A","args":[],"jid":"2"}`}).Result())
-	for name, e := range map[string]posthaste.Engine{"postgres": pg, "redis": onRedis} {
+	for name, e := range map[string]posthaste.Store{"postgres": pg, "redis": onRedis} {
 		for queue, o := range map[string]posthaste.QueueOptions{"once": {Mode: posthaste.AtMostOnce}, "paused": {}, "limited": {Limits: posthaste.QueueLimits{Concurrency: 1}}, "used": {}, "later": {}} {
-			if err := e.QueueCreate(ctx, queue, o); err != nil {
+			if err := e.CreateQueue(ctx, queue, o); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := e.QueuePause(ctx, "", "paused"); err != nil {
+		if err := e.Pause(ctx, posthaste.OfQueue("paused")); err != nil {
 			t.Fatal(err)
 		}
 		must[[]posthaste.MessageID](t)(e.Send(ctx, posthaste.Message{Queue: "used", Payload: []byte("1")}, posthaste.Message{Queue: "later", Payload: []byte("1"), SendAt: time.Now().Add(time.Hour)}))
@@ -94,7 +94,7 @@ func TestImportCountsDuplicates(t *testing.T) {
 	ctx := t.Context()
 	pg, client := onPostgres(t, "all", "morgue")
 	onRedis, _ := open(t, "twice", "all", "morgue")
-	for name, e := range map[string]posthaste.Engine{"twicepg": pg, "twice": onRedis} {
+	for name, e := range map[string]posthaste.Store{"twicepg": pg, "twice": onRedis} {
 		must[int64](t)(client.SAdd(ctx, name+":queues", "all", "morgue").Result())
 		one, none := `{"class":"A","args":[],"jid":"1"}`, `{"class":"A","args":[7]}`
 		must[int64](t)(client.LPush(ctx, name+":queue:all", one, none, none, one, `{"class":"A","args":[],"jid":"2","attempt":"1","name":3}`).Result())

@@ -18,7 +18,7 @@ func FuzzMessage(f *testing.F) {
 		for _, set := range []string{"queue", "schedule", "retry", "dead"} {
 			m, err := message(text, where{key: "k", set: set}, score, jiggler)
 			if err != nil {
-				if posthaste.CodeOf(err) != posthaste.Invalid {
+				if posthaste.CodeOf(err) != posthaste.CodeInvalid {
 					t.Fatalf("%q: %v", text, err)
 				}
 				continue

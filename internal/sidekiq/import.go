@@ -70,7 +70,7 @@ const maxRefused = 1000
 type importer struct {
 	Options
 	from   goredis.UniversalClient
-	to     posthaste.Engine
+	to     posthaste.Store
 	report *Report
 	sent   map[posthaste.MessageID]struct{} // by this import
 }
@@ -78,7 +78,7 @@ type importer struct {
 // Import imports all jobs, oldest first: it sends a batch, and removes the sent jobs from
 // Redis. It may be killed at any time and run again within a week, because sent jobs are
 // recognized by their jid. The report is valid even with an error.
-func Import(ctx context.Context, from goredis.UniversalClient, to posthaste.Engine, o Options) (Report, error) {
+func Import(ctx context.Context, from goredis.UniversalClient, to posthaste.Store, o Options) (Report, error) {
 	o.Batch, o.patience = cmp.Or(o.Batch, 500), cmp.Or(o.patience, 6*buryLease)
 	r := Report{Pending: map[string]int64{}, Refused: []Refusal{}, DryRun: o.DryRun}
 	i := &importer{Options: o, from: from, to: to, report: &r, sent: map[posthaste.MessageID]struct{}{}}
@@ -238,7 +238,7 @@ func (i *importer) take(ctx context.Context, w where) error {
 			}
 		}
 		if len(i.report.Refused) >= maxRefused {
-			return &posthaste.Error{Code: posthaste.Refused, Message: fmt.Sprintf("%d jobs were rejected, the last with: %s", len(i.report.Refused), i.report.Refused[len(i.report.Refused)-1].Error),
+			return &posthaste.Error{Code: posthaste.CodeRefused, Message: fmt.Sprintf("%d jobs were rejected, the last with: %s", len(i.report.Refused), i.report.Refused[len(i.report.Refused)-1].Error),
 				Hint: "check that their queues exist and accept payloads of that size, then run it again"}
 		}
 	}
@@ -299,7 +299,7 @@ func (i *importer) send(ctx context.Context, w where, messages []posthaste.Messa
 // refusal reports whether a job itself, or its queue, is at fault.
 func refusal(err error) bool {
 	code := posthaste.CodeOf(err)
-	return code == posthaste.Invalid || code == posthaste.TooLarge || code == posthaste.NotFound
+	return code == posthaste.CodeInvalid || code == posthaste.CodeTooLarge || code == posthaste.CodeNotFound
 }
 
 func (i *importer) refuse(w where, jid string, err error) {
@@ -330,6 +330,6 @@ func unreachable(err error) error {
 	if err == nil || errors.As(err, &said) && !strings.HasPrefix(err.Error(), "LOADING") || errors.Is(err, context.Canceled) {
 		return err
 	}
-	return &posthaste.Error{Code: posthaste.Unavailable, Field: "from", Message: "the Redis with the jobs cannot be read: " + err.Error(),
+	return &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "from", Message: "the Redis with the jobs cannot be read: " + err.Error(),
 		Hint: "check that it runs and that --from is right, then run it again: sent jobs are not sent twice", Cause: err}
 }

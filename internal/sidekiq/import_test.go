@@ -70,14 +70,14 @@ func importOnce(url, to, namespace string) error {
 }
 
 // connect opens the engine at a URL, a Redis or a PostgreSQL.
-func connect(ctx context.Context, url string) (posthaste.Engine, error) {
+func connect(ctx context.Context, url string) (posthaste.Store, error) {
 	if strings.HasPrefix(url, "redis:") {
 		return redis.Open(ctx, url, redis.WithPrefix(prefix))
 	}
 	return postgres.Open(ctx, url)
 }
 
-func open(t *testing.T, prefix string, queues ...string) (posthaste.Engine, *goredis.Client) {
+func open(t *testing.T, prefix string, queues ...string) (posthaste.Store, *goredis.Client) {
 	t.Helper()
 	e, err := redis.Open(t.Context(), server.URL(), redis.WithPrefix(prefix))
 	if err != nil {
@@ -87,11 +87,11 @@ func open(t *testing.T, prefix string, queues ...string) (posthaste.Engine, *gor
 }
 
 // with creates queues and a client of the jobs' Redis.
-func with(t *testing.T, e posthaste.Engine, queues ...string) (posthaste.Engine, *goredis.Client) {
+func with(t *testing.T, e posthaste.Store, queues ...string) (posthaste.Store, *goredis.Client) {
 	t.Helper()
 	t.Cleanup(e.Close)
 	for _, q := range queues {
-		if err := e.QueueCreate(t.Context(), q, posthaste.QueueOptions{MaxPayload: 1000}); err != nil {
+		if err := e.CreateQueue(t.Context(), q, posthaste.QueueOptions{MaxPayload: 1000}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,22 +111,22 @@ func must[T any](t *testing.T) func(T, error) T {
 }
 
 // jids returns the jids of a queue's messages, in order, and how often each came.
-func jids(t *testing.T, e posthaste.Engine, queue string) (all []string, times map[string]int) {
+func jids(t *testing.T, e posthaste.Store, queue string) (all []string, times map[string]int) {
 	t.Helper()
 	times = map[string]int{}
 	for before := posthaste.MessageID(0); ; {
-		some, _, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: queue, Before: before, Limit: 1000})
+		some, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: queue, Before: before, Limit: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range some {
+		for _, m := range some.Items {
 			all = append(all, m.Headers["jid"])
 			times[m.Headers["jid"]]++
 		}
-		if len(some) < 1000 {
+		if len(some.Items) < 1000 {
 			return all, times
 		}
-		before = some[len(some)-1].ID
+		before = some.Items[len(some.Items)-1].ID
 	}
 }
 
@@ -212,9 +212,9 @@ func killedImport(t *testing.T, namespace, url string) {
 			t.Errorf("%s has %d messages of %d jobs, want %d", queue, len(all), len(times), want)
 		}
 	}
-	dead, _, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{Queue: "morgue", Limit: 1000})
-	if err != nil || len(dead) != n/10 || dead[0].Error != "RuntimeError: it broke for good" || dead[0].Headers["import-queue"] != "mailers" {
-		t.Errorf("%d dead letters: %+v, %v", len(dead), dead, err)
+	dead, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{Queue: "morgue", Limit: 1000})
+	if err != nil || len(dead.Items) != n/10 || dead.Items[0].Error != "RuntimeError: it broke for good" || dead.Items[0].Headers["import-queue"] != "mailers" {
+		t.Errorf("%d dead letters: %+v, %v", len(dead.Items), dead.Items, err)
 	}
 	reply := must[posthaste.ReceiveReply](t)(e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "jobs"}, Max: 1, Lease: time.Minute}))
 	if len(reply.Deliveries) != 1 || string(reply.Deliveries[0].Payload) != `["bob",0]` || reply.Deliveries[0].Kind != "HardJob" {
@@ -224,10 +224,10 @@ func killedImport(t *testing.T, namespace, url string) {
 	if len(mail.Deliveries) != 1 || mail.Deliveries[0].Kind != "ActionMailer::MailDeliveryJob" {
 		t.Errorf("the oldest mail is %+v", mail.Deliveries)
 	}
-	found, _, err := e.Messages(ctx, posthaste.MessageFilter{Queue: "jobs", Reference: "d" + fmt.Sprintf("%024x", 7)})
-	if err != nil || len(found) != 1 || found[0].Headers["retry-count"] != "3" || found[0].Headers["error"] != "RuntimeError: it broke" ||
-		found[0].Subscriptions[0].State != posthaste.StateScheduled || time.Until(found[0].Subscriptions[0].DueAt) < 30*time.Minute {
-		t.Errorf("a retry is %+v, %v", found, err)
+	found, err := e.Messages(ctx, posthaste.MessageFilter{Queue: "jobs", Reference: "d" + fmt.Sprintf("%024x", 7)})
+	if err != nil || len(found.Items) != 1 || found.Items[0].Headers["retry-count"] != "3" || found.Items[0].Headers["error"] != "RuntimeError: it broke" ||
+		found.Items[0].Subscriptions[0].State != posthaste.StateScheduled || time.Until(found.Items[0].Subscriptions[0].DueAt) < 30*time.Minute {
+		t.Errorf("a retry is %+v, %v", found.Items, err)
 	}
 }
 
@@ -291,8 +291,8 @@ func TestImportJiggler(t *testing.T) {
 			t.Errorf("%s has %v, want %s", queue, all, want)
 		}
 	}
-	found, _, err := e.Messages(ctx, posthaste.MessageFilter{Reference: "4"})
-	if err != nil || len(found) != 1 || found[0].Kind != "MyJob" || found[0].Headers["retry-count"] != "2" {
-		t.Errorf("a retry is %+v, %v", found, err)
+	found, err := e.Messages(ctx, posthaste.MessageFilter{Reference: "4"})
+	if err != nil || len(found.Items) != 1 || found.Items[0].Kind != "MyJob" || found.Items[0].Headers["retry-count"] != "2" {
+		t.Errorf("a retry is %+v, %v", found.Items, err)
 	}
 }

@@ -24,21 +24,21 @@ var hints = []struct {
 	about string // part of the message, if a field has several errors
 	words [2]string
 }{
-	{posthaste.NotFound, "queue", "", [...]string{"create it with PUT /v1/queues/{name}; GET /v1/queues lists all", "create it with: posthaste queue create {name}"}},
-	{posthaste.NotFound, "schedule", "", [...]string{"create it with PUT /v1/schedules/{name}; GET /v1/schedules lists all", "list all with: posthaste schedule ls"}},
-	{posthaste.NotFound, "name", "schedule", [...]string{"create it with PUT /v1/schedules/{name}; GET /v1/schedules lists all", "list all with: posthaste schedule ls"}},
-	{posthaste.NotFound, "name", "token", [...]string{"", "list all with: posthaste token ls"}},
-	{posthaste.NotFound, "ids", "dead letter", [...]string{noDeadLetterHTTP, noDeadLetterCLI}},
-	{posthaste.NotFound, "message_ids", "dead letter", [...]string{noDeadLetterHTTP, noDeadLetterCLI}},
-	{posthaste.NotFound, "id", "dead letter", [...]string{noDeadLetterHTTP, noDeadLetterCLI}},
-	{posthaste.Conflict, "name", "other options", [...]string{"GET /v1/queues/{name} shows its options; PUT /v1/queues/{name}/limits changes its limits",
+	{posthaste.CodeNotFound, "queue", "", [...]string{"create it with PUT /v1/queues/{name}; GET /v1/queues lists all", "create it with: posthaste queue create {name}"}},
+	{posthaste.CodeNotFound, "schedule", "", [...]string{"create it with PUT /v1/schedules/{name}; GET /v1/schedules lists all", "list all with: posthaste schedule ls"}},
+	{posthaste.CodeNotFound, "name", "schedule", [...]string{"create it with PUT /v1/schedules/{name}; GET /v1/schedules lists all", "list all with: posthaste schedule ls"}},
+	{posthaste.CodeNotFound, "name", "token", [...]string{"", "list all with: posthaste token ls"}},
+	{posthaste.CodeNotFound, "ids", "dead letter", [...]string{noDeadLetterHTTP, noDeadLetterCLI}},
+	{posthaste.CodeNotFound, "message_ids", "dead letter", [...]string{noDeadLetterHTTP, noDeadLetterCLI}},
+	{posthaste.CodeNotFound, "id", "dead letter", [...]string{noDeadLetterHTTP, noDeadLetterCLI}},
+	{posthaste.CodeConflict, "name", "other options", [...]string{"GET /v1/queues/{name} shows its options; PUT /v1/queues/{name}/limits changes its limits",
 		"show its options with: posthaste queue ls {name} --json; change its limits with: posthaste queue limit {name}"}},
-	{posthaste.Unsupported, "queue", "look at keys", [...]string{noKeysHTTP, noKeysCLI}},
-	{posthaste.Unsupported, "key", "look at keys", [...]string{noKeysHTTP, noKeysCLI}},
-	{posthaste.Invalid, "filter", "which dead letters", [...]string{`{"all": true} without a filter selects every dead letter`, "--all selects every dead letter"}},
-	{posthaste.Invalid, "expires_in", "token can expire", [...]string{"", tokenEndCLI}},
-	{posthaste.Invalid, "expires_at", "token can expire", [...]string{"", tokenEndCLI}},
-	{posthaste.Invalid, "time_zone", "", [...]string{timeZone, timeZone}},
+	{posthaste.CodeUnsupported, "queue", "look at keys", [...]string{noKeysHTTP, noKeysCLI}},
+	{posthaste.CodeUnsupported, "key", "look at keys", [...]string{noKeysHTTP, noKeysCLI}},
+	{posthaste.CodeInvalid, "filter", "which dead letters", [...]string{`{"all": true} without a filter selects every dead letter`, "--all selects every dead letter"}},
+	{posthaste.CodeInvalid, "expires_in", "token can expire", [...]string{"", tokenEndCLI}},
+	{posthaste.CodeInvalid, "expires_at", "token can expire", [...]string{"", tokenEndCLI}},
+	{posthaste.CodeInvalid, "time_zone", "", [...]string{timeZone, timeZone}},
 }
 
 const (

@@ -15,23 +15,23 @@ func TestHint(t *testing.T) {
 		e         posthaste.Error
 		http, cli string
 	}{
-		{posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: "queue 'a.b' does not exist", Hint: "SQL"},
+		{posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: "queue 'a.b' does not exist", Hint: "SQL"},
 			"create it with PUT /v1/queues/a.b; GET /v1/queues lists all", "create it with: posthaste queue create a.b"},
-		{posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: "queue 'a/b' does not exist"}, notAName, notAName},
-		{posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: "queue 'a''b' does not exist"}, notAName, notAName},
-		{posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: "queue 'a\"b' does not exist"}, notAName, notAName},
-		{posthaste.Error{Code: posthaste.NotFound, Field: "queue", Message: "queue '..' does not exist"}, notAName, notAName},
-		{posthaste.Error{Code: posthaste.NotFound, Field: "name", Message: "schedule 'A' does not exist"}, notAName, "list all with: posthaste schedule ls"},
-		{posthaste.Error{Code: posthaste.NotFound, Field: "relays[1].queue", Message: `there is no queue "a"`},
+		{posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: "queue 'a/b' does not exist"}, notAName, notAName},
+		{posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: "queue 'a''b' does not exist"}, notAName, notAName},
+		{posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: "queue 'a\"b' does not exist"}, notAName, notAName},
+		{posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: "queue '..' does not exist"}, notAName, notAName},
+		{posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: "schedule 'A' does not exist"}, notAName, "list all with: posthaste schedule ls"},
+		{posthaste.Error{Code: posthaste.CodeNotFound, Field: "relays[1].queue", Message: `there is no queue "a"`},
 			"create it with PUT /v1/queues/a; GET /v1/queues lists all", "create it with: posthaste queue create a"},
-		{posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: "queue 'a' exists with other options"},
+		{posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: "queue 'a' exists with other options"},
 			"GET /v1/queues/a shows its options; PUT /v1/queues/a/limits changes its limits", "show its options with: posthaste queue ls a --json; change its limits with: posthaste queue limit a"},
-		{posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: "exists with other options"},
+		{posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: "exists with other options"},
 			"GET /v1/queues/NAME shows its options; PUT /v1/queues/NAME/limits changes its limits", "show its options with: posthaste queue ls NAME --json; change its limits with: posthaste queue limit NAME"},
-		{posthaste.Error{Code: posthaste.Conflict, Field: "name", Message: "there is a token \"a\" already", Hint: "a new secret needs a new name"},
+		{posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: "there is a token \"a\" already", Hint: "a new secret needs a new name"},
 			"a new secret needs a new name", "a new secret needs a new name"},
-		{posthaste.Error{Code: posthaste.NotFound, Field: "name", Message: "there is no token 'a'", Hint: "list them"}, "list them", "list all with: posthaste token ls"},
-		{posthaste.Error{Code: posthaste.Invalid, Field: "payload", Message: "no", Hint: "send JSON"}, "send JSON", "send JSON"},
+		{posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: "there is no token 'a'", Hint: "list them"}, "list them", "list all with: posthaste token ls"},
+		{posthaste.Error{Code: posthaste.CodeInvalid, Field: "payload", Message: "no", Hint: "send JSON"}, "send JSON", "send JSON"},
 	} {
 		if http, cli := Hint(&c.e, HTTP), Hint(&c.e, CLI); http != c.http || cli != c.cli {
 			t.Errorf("%s %s: %q and %q, want %q and %q", c.e.Code, c.e.Field, http, cli, c.http, c.cli)
@@ -50,7 +50,7 @@ func TestHintsForAllThatSpeakSQL(t *testing.T) {
 	}
 	raise := regexp.MustCompile(`(?s)raise exception using ([^;]*);`)
 	speaks := regexp.MustCompile(`(?s)(posthaste\.|select |view |pg_timezone|pause_queue|send_many|to_jsonb|"all"|expires_at '')`)
-	codes := map[string]posthaste.Code{"PH400": posthaste.Invalid, "PH404": posthaste.NotFound, "PH409": posthaste.Conflict, "PH501": posthaste.Unsupported, "PH503": posthaste.Refused}
+	codes := map[string]posthaste.Code{"PH400": posthaste.CodeInvalid, "PH404": posthaste.CodeNotFound, "PH409": posthaste.CodeConflict, "PH501": posthaste.CodeUnsupported, "PH503": posthaste.CodeRefused}
 	first := func(in, pattern string) string {
 		if found := regexp.MustCompile(pattern).FindStringSubmatch(in); found != nil {
 			return found[1]

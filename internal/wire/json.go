@@ -396,7 +396,7 @@ func (o *Object) Finish(later ...string) error {
 		at := o.at(name)
 		for _, known := range later {
 			if name == known {
-				return &posthaste.Error{Code: posthaste.Unsupported, Field: at, Message: at + " is not supported yet", Hint: "leave it out"}
+				return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: at, Message: at + " is not supported yet", Hint: "leave it out"}
 			}
 		}
 		return posthaste.Invalidf(at, "%s is unknown", strconv.Quote(at))

@@ -43,7 +43,7 @@ func TestTextsAreNotAltered(t *testing.T) {
 		}
 	}
 	for _, text := range []string{`"\u0000"`, `"\ud800"`, `"\udc00\ud800"`, `"\ud800\ud800"`, `"\ud800x"`, `"\ufffd\udfff"`} {
-		if err := ParseOptions([]byte(`{"key":`+text+`}`), &posthaste.Message{}); posthaste.CodeOf(err) != posthaste.Invalid {
+		if err := ParseOptions([]byte(`{"key":`+text+`}`), &posthaste.Message{}); posthaste.CodeOf(err) != posthaste.CodeInvalid {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -221,7 +221,7 @@ func FuzzParseSchedule(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := ParseSchedule("name", data)
 		if err != nil {
-			if posthaste.CodeOf(err) != posthaste.TooLarge {
+			if posthaste.CodeOf(err) != posthaste.CodeTooLarge {
 				mustBeClear(t, err)
 			}
 			return
@@ -253,7 +253,7 @@ func FuzzParseDuration(f *testing.F) {
 func mustBeClear(t *testing.T, err error) {
 	t.Helper()
 	var e *posthaste.Error
-	if !errors.As(err, &e) || e.Code != posthaste.Invalid && e.Code != posthaste.Unsupported || e.Message == "" {
+	if !errors.As(err, &e) || e.Code != posthaste.CodeInvalid && e.Code != posthaste.CodeUnsupported || e.Message == "" {
 		t.Fatalf("not clear: %#v", err)
 	}
 }

@@ -134,7 +134,7 @@ func wantRetry(t *testing.T, r posthaste.SinkResult) {
 // next is the attempt after one that ended with r.
 func next(d posthaste.RawDelivery, r posthaste.SinkResult) posthaste.RawDelivery {
 	d.Story = append(append([]posthaste.Attempt(nil), d.Story...), posthaste.Attempt{
-		Attempt: d.Attempt, Outcome: posthaste.Retried, Error: r.Err.Error(), Receipt: r.Receipt,
+		Attempt: d.Attempt, Outcome: posthaste.OutcomeRetried, Error: r.Err.Error(), Receipt: r.Receipt,
 	})
 	d.Attempt++
 	return d

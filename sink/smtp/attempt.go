@@ -35,7 +35,7 @@ type attempt struct {
 // else is left or the mail was dead: then a person replayed it and wants
 // them tried once more.
 func (a *attempt) pending(story []posthaste.Attempt) []string {
-	replayed := len(story) > 0 && story[len(story)-1].Outcome == posthaste.Dead
+	replayed := len(story) > 0 && story[len(story)-1].Outcome == posthaste.OutcomeDead
 	var open, refused []string
 	for _, r := range a.all {
 		switch a.receipt.Recipients[r].Status {

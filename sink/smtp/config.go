@@ -103,7 +103,7 @@ const urlField = "smtp_url"
 func parse(cfg Config) (*target, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil || login.Misread(cfg.URL) {
-		return nil, &posthaste.Error{Code: posthaste.Invalid, Field: urlField, Message: urlField + " cannot be read",
+		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: urlField, Message: urlField + " cannot be read",
 			Hint: "smtp://user:password@host:port, with special characters in user and password percent-encoded, such as / as %2F"}
 	}
 	t := &target{Config: cfg, host: u.Hostname()}
@@ -136,7 +136,7 @@ func parse(cfg Config) (*target, error) {
 		return nil, err
 	}
 	if t.user != "" && t.security == unencrypted && !isLoopbackName(t.host) {
-		return nil, &posthaste.Error{Code: posthaste.Refused, Field: urlField,
+		return nil, &posthaste.Error{Code: posthaste.CodeRefused, Field: urlField,
 			Message: urlField + " has a password that tls=none would send unencrypted",
 			Hint:    "leave out tls=none, or the password"}
 	}

@@ -55,7 +55,7 @@ func TestConfigRefuses(t *testing.T) {
 		"smtp://ada:s3cret@mail.example.com?tls=none",
 	} {
 		_, err := New(Config{URL: url})
-		if code := posthaste.CodeOf(err); code != posthaste.Invalid && code != posthaste.Refused {
+		if code := posthaste.CodeOf(err); code != posthaste.CodeInvalid && code != posthaste.CodeRefused {
 			t.Errorf("%q: %v", url, err)
 			continue
 		}

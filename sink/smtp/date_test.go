@@ -30,7 +30,7 @@ func TestDate(t *testing.T) {
 	sent := time.Now().Add(-60 * 24 * time.Hour).Truncate(time.Second)
 	due := sent.Add(30 * 24 * time.Hour)
 	lost := func(first time.Time) []posthaste.Attempt {
-		return []posthaste.Attempt{{Attempt: 1, Outcome: posthaste.Lost, ClaimedAt: first}}
+		return []posthaste.Attempt{{Attempt: 1, Outcome: posthaste.OutcomeLost, ClaimedAt: first}}
 	}
 	for name, c := range map[string]struct {
 		sendAt, dueAt time.Time // of the mail, and of the attempt
@@ -77,7 +77,7 @@ func TestDateStays(t *testing.T) {
 	c.Inject(catcher.Fault{Stage: catcher.StageEnd, Code: 550, Kept: true, Times: 1})
 	d := delivery(t, simple())
 	d.DueAt = created.Add(30 * 24 * time.Hour)
-	for _, outcome := range []posthaste.Outcome{posthaste.Retried, posthaste.Retried, posthaste.Dead} {
+	for _, outcome := range []posthaste.Outcome{posthaste.OutcomeRetried, posthaste.OutcomeRetried, posthaste.OutcomeDead} {
 		r, _ := attemptOnce(t, s, d)
 		if r.Err == nil {
 			t.Fatal("the server accepted the mail")
@@ -86,7 +86,7 @@ func TestDateStays(t *testing.T) {
 		d.DueAt = d.DueAt.Add(time.Hour)
 	}
 	// A worker that died leaves no receipt.
-	d.Story = append(d.Story, posthaste.Attempt{Attempt: d.Attempt, Outcome: posthaste.Lost, ClaimedAt: d.DueAt})
+	d.Story = append(d.Story, posthaste.Attempt{Attempt: d.Attempt, Outcome: posthaste.OutcomeLost, ClaimedAt: d.DueAt})
 	d.Attempt++
 	r, _ := attemptOnce(t, s, d)
 	wantOK(t, r)

@@ -165,7 +165,7 @@ func TestEM2_FailsTwiceThenAccepts(t *testing.T) {
 					if a := receipt.Recipients["bob@example.com"]; a.Status != email.Deferred || a.Text == "" || a.Attempt != d.Attempt {
 						t.Errorf("receipt %+v", receipt)
 					}
-					d = after(d, r, posthaste.Retried)
+					d = after(d, r, posthaste.OutcomeRetried)
 				}
 				r, receipt := attemptOnce(t, s, d)
 				wantOK(t, r)
@@ -195,7 +195,7 @@ func TestEM2_SameBytesOnEveryAttempt(t *testing.T) {
 	for range 2 {
 		r, _ := attemptOnce(t, s, d)
 		wantRetry(t, r)
-		d = after(d, r, posthaste.Retried)
+		d = after(d, r, posthaste.OutcomeRetried)
 	}
 	r, _ := attemptOnce(t, s, d)
 	wantOK(t, r)
@@ -260,7 +260,7 @@ func TestEM2_HangIsCut(t *testing.T) {
 			if a.Status != email.Deferred || a.Unsure != (stage == catcher.StageEnd) {
 				t.Errorf("answer %+v", a)
 			}
-			r, _ = attemptOnce(t, s, after(d, r, posthaste.Retried))
+			r, _ = attemptOnce(t, s, after(d, r, posthaste.OutcomeRetried))
 			wantOK(t, r)
 		})
 	}
@@ -279,7 +279,7 @@ func TestEM2_AnswerLost(t *testing.T) {
 	if got := statuses(receipt); got != "bob@example.com=deferred/0/1?" {
 		t.Errorf("receipt %s", got)
 	}
-	r, receipt = attemptOnce(t, s, after(d, r, posthaste.Retried))
+	r, receipt = attemptOnce(t, s, after(d, r, posthaste.OutcomeRetried))
 	wantOK(t, r)
 	if got := statuses(receipt); got != "bob@example.com=accepted/250/2?" {
 		t.Errorf("receipt %s", got)
@@ -306,12 +306,12 @@ func TestEM2_PartlyRefused(t *testing.T) {
 	if got, want := statuses(receipt), "bob@example.com=accepted/250/1 gone@example.com=refused/550/1 hidden@example.com=accepted/250/1 slow@example.com=deferred/450/1"; got != want {
 		t.Errorf("receipt %s\nwant    %s", got, want)
 	}
-	d = after(d, r, posthaste.Retried)
+	d = after(d, r, posthaste.OutcomeRetried)
 	r, _ = attemptOnce(t, s, d)
 	wantRetry(t, r, "slow@example.com: 450")
 	// An attempt that left no receipt does not hide those before it.
-	d = after(d, r, posthaste.Retried)
-	d.Story = append(d.Story, posthaste.Attempt{Attempt: 3, Outcome: posthaste.Lost})
+	d = after(d, r, posthaste.OutcomeRetried)
+	d.Story = append(d.Story, posthaste.Attempt{Attempt: 3, Outcome: posthaste.OutcomeLost})
 	d.Attempt++
 	r, receipt = attemptOnce(t, s, d)
 	wantPermanent(t, r, "gone@example.com: 550", "no such user", "accepted for 3 of 4")
@@ -330,11 +330,11 @@ func TestEM2_PartlyRefused(t *testing.T) {
 	}
 
 	// A replayed dead letter tries the refused one once more, and only that.
-	d = after(d, r, posthaste.Dead)
+	d = after(d, r, posthaste.OutcomeDead)
 	r, _ = attemptOnce(t, s, d)
 	wantPermanent(t, r, "gone@example.com: 550")
 	gone.Remove()
-	d = after(d, r, posthaste.Dead)
+	d = after(d, r, posthaste.OutcomeDead)
 	d.Attempt = 1 // whether a replay counts anew is not for the sink to know
 	r, receipt = attemptOnce(t, s, d)
 	wantOK(t, r)
@@ -346,7 +346,7 @@ func TestEM2_PartlyRefused(t *testing.T) {
 		t.Errorf("receipt %s", statuses(receipt))
 	}
 	// And whatever is asked again after that mails nobody.
-	d.Story = append(d.Story, posthaste.Attempt{Outcome: posthaste.Lost, Receipt: r.Receipt})
+	d.Story = append(d.Story, posthaste.Attempt{Outcome: posthaste.OutcomeLost, Receipt: r.Receipt})
 	r, _ = attemptOnce(t, s, d)
 	wantOK(t, r)
 	if got := mailed(c); !maps.Equal(got, once) {
@@ -368,7 +368,7 @@ func TestEM2_RefusedAfterTheDot(t *testing.T) {
 	if got := statuses(receipt); got != "bob@example.com=deferred/451/1 gone@example.com=refused/550/1" {
 		t.Errorf("receipt %s", got)
 	}
-	r, _ = attemptOnce(t, s, after(d, r, posthaste.Retried))
+	r, _ = attemptOnce(t, s, after(d, r, posthaste.OutcomeRetried))
 	wantPermanent(t, r, "gone@example.com")
 	if got := mailed(c); !maps.Equal(got, map[string]int{"bob@example.com": 1}) {
 		t.Errorf("mailed %v", got)
@@ -386,7 +386,7 @@ func TestEM2_DeadWithDeferred(t *testing.T) {
 	d := delivery(t, simple("bob@example.com", "gone@example.com", "slow@example.com"))
 	r, _ := attemptOnce(t, s, d)
 	wantRetry(t, r)
-	r, _ = attemptOnce(t, s, after(d, r, posthaste.Dead))
+	r, _ = attemptOnce(t, s, after(d, r, posthaste.OutcomeDead))
 	wantOK(t, r)
 	if got := mailed(c); !maps.Equal(got, map[string]int{"bob@example.com": 1, "gone@example.com": 1, "slow@example.com": 1}) {
 		t.Errorf("mailed %v", got)

@@ -38,7 +38,7 @@ func FuzzURL(f *testing.F) {
 		got, err := parse(Config{URL: before + secret + after})
 		if err != nil {
 			var e *posthaste.Error
-			if !errors.As(err, &e) || e.Code != posthaste.Invalid && e.Code != posthaste.Refused || e.Field != urlField || e.Message == "" {
+			if !errors.As(err, &e) || e.Code != posthaste.CodeInvalid && e.Code != posthaste.CodeRefused || e.Field != urlField || e.Message == "" {
 				t.Fatalf("not clear: %v", err)
 			}
 			// What stands behind a "?" may be a parameter's name.

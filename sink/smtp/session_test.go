@@ -268,7 +268,7 @@ func TestDroppedBetweenTransactions(t *testing.T) {
 	if got := statuses(receipt); got != "a@example.com=accepted/250/1 b@example.com=deferred/0/1 c@example.com=deferred/0/1" {
 		t.Errorf("receipt %s", got)
 	}
-	r, _ = attemptOnce(t, s, after(d, r, posthaste.Retried))
+	r, _ = attemptOnce(t, s, after(d, r, posthaste.OutcomeRetried))
 	wantOK(t, r)
 	if got := mailed(c); !maps.Equal(got, map[string]int{"a@example.com": 1, "b@example.com": 1, "c@example.com": 1}) {
 		t.Errorf("mailed %v", got)

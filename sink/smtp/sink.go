@@ -142,7 +142,7 @@ func read(d *posthaste.RawDelivery) (*email.Email, error) {
 	// messages with keys: there it may have been moved, too.
 	early := time.Until(e.SendAt) > clockTolerance
 	if early && d.DueAt.IsZero() && d.Key == "" && d.Attempt == 1 && len(d.Story) == 0 {
-		return e, &posthaste.Error{Code: posthaste.Invalid, Field: "send_at",
+		return e, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "send_at",
 			Message: "send_at is in the mail, but the message was not held back for it",
 			Hint:    "give it to posthaste.send as an option as well: posthaste.send('emails', …, '{\"send_at\": …}')"}
 	}

@@ -24,7 +24,7 @@ func Example() {
 	traces := tracing.New(provider)
 
 	engine := posthastetest.Memory()
-	if err := engine.QueueCreate(ctx, "orders", posthaste.QueueOptions{}); err != nil {
+	if err := engine.CreateQueue(ctx, "orders", posthaste.QueueOptions{}); err != nil {
 		panic(err)
 	}
 

@@ -11,8 +11,9 @@
 -- and limits (none): concurrency and key_concurrency, rate_limit and key_rate_limit
 -- as posthaste.queue_limits reads them.
 -- Errors: PH400 with the field, PH409 if it exists with other options, PH501.
--- Inserts: queue_settings, subscriptions.
-create or replace function posthaste.create_queue(name text, options jsonb default '{}')
+-- Inserts: queue_settings, subscriptions, action_records. by is recorded if the call
+-- creates the queue.
+create or replace function posthaste.create_queue(name text, options jsonb default '{}', by text default session_user)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -102,4 +103,5 @@ begin
     q.fair, q.concurrency, q.rate, q.burst, q.key_concurrency, q.key_rate, q.key_burst) returning id into v_id;
   insert into posthaste.subscriptions (queue_id, number, name, since) values (v_id, 0, 'default', posthaste.first_snapshot());
   insert into posthaste.counters (queue_id, subscription) values (v_id, 0);
+  insert into posthaste.action_records (by, action, queue_id) values (coalesce(create_queue.by, session_user), 'create', v_id);
 end $$;

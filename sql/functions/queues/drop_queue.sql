@@ -5,9 +5,9 @@
 -- the queue's settings; of one that looks at keys, the readers.
 -- Updates: queue_settings, subscriptions. Deletes: dead_letter_entries, counters,
 -- lease_cursors, held_claims, schedule_settings, history_cursors, history_aside,
--- parked, keys, lane_wishes, limit_states, ahead, ahead_keys.
+-- parked, keys, lane_wishes, limit_states, ahead, ahead_keys. Inserts: action_records.
 -- What the history has of it is shown no more, and goes when it expires.
-create or replace function posthaste.drop_queue(name text)
+create or replace function posthaste.drop_queue(name text, by text default session_user)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -21,6 +21,7 @@ begin
     raise exception using errcode = 'PH404', column = 'queue', message = format('queue %L does not exist', drop_queue.name);
   end if;
   perform posthaste.lock_queue(v_id, 'settings');
+  insert into posthaste.action_records (by, action, queue_id) values (coalesce(drop_queue.by, session_user), 'drop', v_id);
   update posthaste.queue_settings q set dropped_at = clock_timestamp() where q.id = v_id;
   -- Before the rest: upkeep may have a schedule, and come to the rest with it.
   delete from posthaste.schedule_settings where queue_id = v_id;

@@ -1,6 +1,7 @@
 -- posthaste.schedule_drop: ends a schedule. What it has sent stays.
--- Errors: PH404. Locks: the schedule. Deletes: schedule_settings.
-create or replace function posthaste.schedule_drop(name text)
+-- Errors: PH404. Locks: the schedule. Deletes: schedule_settings. Inserts:
+-- action_records.
+create or replace function posthaste.schedule_drop(name text, by text default session_user)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
@@ -9,4 +10,5 @@ begin
     raise exception using errcode = 'PH404', column = 'name', message = format('schedule %L does not exist', schedule_drop.name),
       hint = 'the view posthaste.schedules lists them';
   end if;
+  insert into posthaste.action_records (by, action, details) values (coalesce(schedule_drop.by, session_user), 'schedule_drop', jsonb_build_object('schedule', schedule_drop.name));
 end $$;

@@ -12,7 +12,8 @@
 -- Returns: the next tick. Errors: PH400 PH404 PH413 PH501 with the field; nothing
 -- is changed then. 40001 in REPEATABLE READ and SERIALIZABLE if the queue changed since the snapshot.
 -- Locks: the queue's key, shared; the schedule. Inserts, updates: schedule_settings.
-create or replace function posthaste.schedule_put(name text, queue text, spec text, payload jsonb default '{}', options jsonb default '{}')
+-- Inserts: action_records, if it changes anything.
+create or replace function posthaste.schedule_put(name text, queue text, spec text, payload jsonb default '{}', options jsonb default '{}', by text default session_user)
 returns timestamptz language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -65,5 +66,8 @@ begin
                         then x.next_at else excluded.next_at end
    where (x.queue_id, x.spec, x.time_zone, x.catch_up, x.payload, x.options)
          is distinct from (excluded.queue_id, excluded.spec, excluded.time_zone, excluded.catch_up, excluded.payload, excluded.options);
+  if found then
+    insert into posthaste.action_records (by, action, details) values (coalesce(schedule_put.by, session_user), 'schedule_put', jsonb_build_object('schedule', schedule_put.name));
+  end if;
   return (select x.next_at from posthaste.schedule_settings x where x.name = s.name);
 end $$;

@@ -5,7 +5,7 @@
 -- or expires_in.
 -- Returns: the secret, which is stored nowhere: only its hash is.
 -- Errors: PH400 with the field, PH409 if the name is taken, PH503 if there are
--- 1,000 tokens. Inserts: issued_tokens.
+-- 1,000 tokens. Inserts: issued_tokens, action_records.
 create or replace function posthaste.token_add(name text, scopes text[], options jsonb default '{}', by text default session_user)
 returns text language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -62,5 +62,6 @@ begin
     raise exception using errcode = 'PH409', column = 'name', message = format('there is a token %L already', token_add.name),
       hint = 'a new secret needs a new name: add it, give it out, then drop the old one';
   end if;
+  insert into posthaste.action_records (by, action, details) values (coalesce(token_add.by, session_user), 'token_add', jsonb_build_object('token', token_add.name));
   return v_secret;
 end $$;

@@ -1,6 +1,6 @@
 -- posthaste.token_drop: drops a token. Servers refuse it within seconds.
 -- Arguments: its name; by: who asked, for the record. Errors: PH404.
--- Updates: issued_tokens.
+-- Updates: issued_tokens. Inserts: action_records.
 create or replace function posthaste.token_drop(name text, by text default session_user)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -10,4 +10,5 @@ begin
     raise exception using errcode = 'PH404', column = 'name', message = format('there is no token %L', token_drop.name),
       hint = 'the view posthaste.tokens lists them';
   end if;
+  insert into posthaste.action_records (by, action, details) values (coalesce(token_drop.by, session_user), 'token_drop', jsonb_build_object('token', token_drop.name));
 end $$;

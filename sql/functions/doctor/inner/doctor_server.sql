@@ -23,7 +23,7 @@ begin
       join (values ('posthaste_sender', 'send', 'posthaste.send(text, jsonb, jsonb)'),
                    ('posthaste_receiver', 'receive', 'posthaste.receive(text, integer, interval, jsonb)'),
                    ('posthaste_receiver', 'do upkeep', 'posthaste.maintain()'),
-                   ('posthaste_admin', 'make queues', 'posthaste.create_queue(text, jsonb)')) x (role, what, call) on x.role = r.rolname
+                   ('posthaste_admin', 'make queues', 'posthaste.create_queue(text, jsonb, text)')) x (role, what, call) on x.role = r.rolname
      where not has_schema_privilege(r.rolname, 'posthaste', 'usage') or not has_function_privilege(r.rolname, x.call, 'execute')
      order by 3;
   -- Readers never go back in time, so until the clock has caught up nothing new falls due.
