@@ -26,6 +26,11 @@ func TestWhoeverIsNotNamedIsTheSessionsUser(t *testing.T) {
 	a.check(err)
 	t.Cleanup(pool.Close)
 	e := postgres.New(pool)
+	a.check(e.CreateQueue(a.ctx, "r", posthaste.QueueOptions{}))
+	_, err = e.PutSchedule(a.ctx, posthaste.Schedule{Name: "s", Spec: "@daily", Message: posthaste.Message{Queue: "r"}})
+	a.check(err)
+	a.check(e.DropSchedule(a.ctx, "s"))
+	a.check(e.DropQueue(a.ctx, "r"))
 	a.check(e.UpdateQueue(a.ctx, "q", posthaste.QueueUpdate{Limits: &posthaste.QueueLimits{Concurrency: 5}}))
 	a.check(e.Pause(a.ctx, posthaste.OfQueue("q")))
 	a.check(e.Resume(a.ctx, posthaste.OfQueue("q")))
@@ -42,7 +47,7 @@ func TestWhoeverIsNotNamedIsTheSessionsUser(t *testing.T) {
 	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	a.check(err)
 	var want []string
-	for _, what := range []string{"limit", "pause", "resume", "pause_key", "resume_key", "added", "dropped"} {
+	for _, what := range []string{"create", "create", "schedule_put", "schedule_drop", "drop", "limit", "pause", "resume", "pause_key", "resume_key", "token_add", "token_drop", "added", "dropped"} {
 		want = append(want, what+" by the session")
 	}
 	if !slices.Equal(got, want) {

@@ -143,7 +143,7 @@ func TestSubscribeCutShort(t *testing.T) {
 		t.Fatal("it was not cut short")
 	}
 	actions, err := e.Actions(t.Context(), posthaste.ActionFilter{})
-	if err != nil || len(actions) != 1 || actions[0].Action != "subscribe" || actions[0].By != "ada" {
+	if err != nil || len(actions) != 2 || actions[0].Action != "subscribe" || actions[0].By != "ada" {
 		t.Errorf("noted are %+v, %v", actions, err)
 	}
 	if err := e.client.HDel(t.Context(), msg, "1").Err(); err != nil {

@@ -965,7 +965,7 @@ function copy_claim(c claims, q queue_settings) returns void language plpgsql vo
 function copy_withdrawn(p_slot integer, p_max integer) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function count_kept(u subscriptions) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function count_up() returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
-function create_queue(name text, options jsonb DEFAULT '{}'::jsonb) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function create_queue(name text, options jsonb DEFAULT '{}'::jsonb, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function cron_field(p_text text, p_what text, p_low integer, p_high integer, p_names text[]) returns bigint language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function cron_wall(c cron, p_from timestamp without time zone) returns timestamp without time zone language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function cursor_of(p_reader bigint, l live) returns claims language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off
@@ -989,7 +989,7 @@ function doctor_settings() returns TABLE("check" text, level text, message text,
 function doctor_stranded() returns TABLE("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function doctor_workers() returns TABLE("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function doze_key(queue_id integer) returns bigint language sql immutable parallel safe cost 100
-function drop_queue(name text) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function drop_queue(name text, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function due_idle(p_queue integer, p_lane integer, w claims, t timestamp with time zone, l live, OUT idle boolean, OUT next_due timestamp with time zone) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function due_is_for(s subscriptions, p_lane integer, p_xid xid8, p_pos bigint, p_due timestamp with time zone) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function due_slice(p_queue integer, p_subscription integer, p_lane integer, INOUT w claims, p_max integer, p_alone boolean, l live, OUT walked integer, OUT wants_idle boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
@@ -1133,11 +1133,11 @@ function resume_queue(name text, by text DEFAULT SESSION_USER) returns boolean l
 function ring(queue_id integer) returns void language sql volatile cost 100
 function ring_seen(OUT last bigint, OUT readers bigint[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function rotate() returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function schedule_drop(name text) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function schedule_drop(name text, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function schedule_next(spec text, time_zone text DEFAULT 'UTC'::text, after timestamp with time zone DEFAULT clock_timestamp()) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
-function schedule_pause(name text) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
-function schedule_put(name text, queue text, spec text, payload jsonb DEFAULT '{}'::jsonb, options jsonb DEFAULT '{}'::jsonb) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
-function schedule_resume(name text) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function schedule_pause(name text, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function schedule_put(name text, queue text, spec text, payload jsonb DEFAULT '{}'::jsonb, options jsonb DEFAULT '{}'::jsonb, by text DEFAULT SESSION_USER) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function schedule_resume(name text, by text DEFAULT SESSION_USER) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function schedule_spec(p_spec text, OUT cron cron, OUT every interval) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function send(queue text, payload jsonb, options jsonb DEFAULT '{}'::jsonb) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function send_bytes(queue text, payload bytea, options jsonb DEFAULT '{}'::jsonb) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
@@ -1208,14 +1208,14 @@ grant EXECUTE on function bell_key(integer) to posthaste_receiver
 grant EXECUTE on function cancel(bigint,text) to posthaste_admin
 grant EXECUTE on function claim(bigint,bigint,text,text,integer,boolean,boolean,boolean,boolean,integer) to posthaste_admin
 grant EXECUTE on function claim(bigint,bigint,text,text,integer,boolean,boolean,boolean,boolean,integer) to posthaste_receiver
-grant EXECUTE on function create_queue(text,jsonb) to posthaste_admin
+grant EXECUTE on function create_queue(text,jsonb,text) to posthaste_admin
 grant EXECUTE on function cron_wall(cron,timestamp without time zone) to posthaste_admin
 grant EXECUTE on function delivery_queues(bigint[]) to posthaste_admin
 grant EXECUTE on function discard(bigint[],text,jsonb,bigint,integer) to posthaste_admin
 grant EXECUTE on function doctor() to posthaste_admin
 grant EXECUTE on function doze_key(integer) to posthaste_admin
 grant EXECUTE on function doze_key(integer) to posthaste_receiver
-grant EXECUTE on function drop_queue(text) to posthaste_admin
+grant EXECUTE on function drop_queue(text,text) to posthaste_admin
 grant EXECUTE on function erase(text,text,bigint,integer) to posthaste_admin
 grant EXECUTE on function extend(bigint[],interval,jsonb) to posthaste_admin
 grant EXECUTE on function extend(bigint[],interval,jsonb) to posthaste_receiver
@@ -1261,11 +1261,11 @@ grant EXECUTE on function rescue_in(bigint) to posthaste_admin
 grant EXECUTE on function rescue_in(bigint) to posthaste_receiver
 grant EXECUTE on function resume_key(text,text,text) to posthaste_admin
 grant EXECUTE on function resume_queue(text,text) to posthaste_admin
-grant EXECUTE on function schedule_drop(text) to posthaste_admin
+grant EXECUTE on function schedule_drop(text,text) to posthaste_admin
 grant EXECUTE on function schedule_next(text,text,timestamp with time zone) to posthaste_admin
-grant EXECUTE on function schedule_pause(text) to posthaste_admin
-grant EXECUTE on function schedule_put(text,text,text,jsonb,jsonb) to posthaste_admin
-grant EXECUTE on function schedule_resume(text) to posthaste_admin
+grant EXECUTE on function schedule_pause(text,text) to posthaste_admin
+grant EXECUTE on function schedule_put(text,text,text,jsonb,jsonb,text) to posthaste_admin
+grant EXECUTE on function schedule_resume(text,text) to posthaste_admin
 grant EXECUTE on function send(text,jsonb,jsonb) to posthaste_admin
 grant EXECUTE on function send(text,jsonb,jsonb) to posthaste_sender
 grant EXECUTE on function send_bytes(text,bytea,jsonb) to posthaste_admin
