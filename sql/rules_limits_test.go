@@ -510,7 +510,7 @@ func TestRulePausedKeysWait(t *testing.T) {
 			}
 			s.ack(g...)
 		}
-		if got := list[string](s, `select by || ' ' || action || ' ' || (details ->> 'key') from posthaste.actions order by id`); !slices.Equal(got, []string{"ada pause_key a", "bob resume_key a"}) {
+		if got := list[string](s, `select by || ' ' || action || ' ' || (details ->> 'key') from posthaste.actions where action <> 'create' order by id`); !slices.Equal(got, []string{"ada pause_key a", "bob resume_key a"}) {
 			return fmt.Sprintf("recorded are %v", got)
 		}
 		if n := get[int](s, `select count(*)::int from posthaste.keys`); n != 0 {

@@ -153,7 +153,7 @@ func TestRulePausedQueueHandsOutNothing(t *testing.T) {
 		if got := ascending(s.receive()); !slices.Equal(got, sent) {
 			t.Fatalf("received %v after it was resumed, want %v", got, sent)
 		}
-		if got := list[string](s, `select by || ' ' || action from posthaste.actions order by id`); !slices.Equal(got, []string{"ada pause", "ada resume"}) {
+		if got := list[string](s, `select by || ' ' || action from posthaste.actions where action <> 'create' order by id`); !slices.Equal(got, []string{"ada pause", "ada resume"}) {
 			t.Errorf("on record are %v", got)
 		}
 		return ""

@@ -42,7 +42,7 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 		{"transactional", Options{Engine: "redis"}, posthaste.CodeInvalid, []string{"bench transactional is of PostgreSQL alone"}},
 		{"latency", Options{Engine: "redis", OpenSender: true}, posthaste.CodeInvalid, []string{"transaction"}},
 		{"latency", Options{Engine: "redis", DatabaseURL: "postgres://x/y"}, posthaste.CodeInvalid, []string{"measures on Redis"}},
-		{"redis", Options{RedisURL: "redis://:geheim@%zz"}, posthaste.CodeInvalid, []string{"no URL of a Redis"}},
+		{"redis", Options{RedisURL: "redis://:geheim@%zz"}, posthaste.CodeInvalid, []string{"not the URL of a Redis server"}},
 		{"relay", Options{Broker: "mqtt://a:geheim@b"}, posthaste.CodeInvalid, []string{"broker", "kafka://"}},
 		{"relay", Options{Broker: "kafka", QueueType: "quorum"}, posthaste.CodeInvalid, []string{"types of queues", "Kafka"}},
 		{"pipeline", Options{Broker: "redis://localhost"}, posthaste.CodeInvalid, []string{"amqp://"}},

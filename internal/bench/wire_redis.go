@@ -21,7 +21,7 @@ import (
 func openRedisWire(at string) (*wire, error) {
 	o, err := goredis.ParseURL(at)
 	if err != nil {
-		return nil, posthaste.Invalidf("redis_url", "this is no URL of a Redis")
+		return nil, posthaste.Invalidf("redis_url", "this is not the URL of a Redis server")
 	}
 	w := &wire{connect: func() (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

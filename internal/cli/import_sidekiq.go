@@ -46,7 +46,7 @@ docs/moving-in.md.`,
 			}
 			redis, err := goredis.ParseURL(from)
 			if err != nil {
-				return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "from", Message: "--from is no URL of a Redis", Hint: "it looks like redis://user:password@host:6379/0"} // the cause could hold the password
+				return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "from", Message: "--from is not the URL of a Redis server", Hint: "it looks like redis://user:password@host:6379/0"} // the cause could hold the password
 			}
 			redis.ContextTimeoutEnabled = true // one server, as Sidekiq needs: no other can take its place behind the client's back
 			client := goredis.NewClient(redis)

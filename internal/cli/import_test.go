@@ -99,7 +99,7 @@ func TestImportOutbox(t *testing.T) {
 	}
 	for what, wrong := range map[string][]string{
 		"it has id, body, sent_at": args("--key", "customer"),
-		"no table":                 args("--table", "outbocks"),
+		"not found":                args("--table", "outbocks"),
 		"--batch must be":          args("--batch", "0"),
 		"--trigger must be":        args("--trigger", "perhaps"),
 		"exclude each other":       args("--trigger", "print", "--dry-run"),
