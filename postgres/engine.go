@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -142,4 +143,50 @@ func (e *Engine) probe(ctx context.Context, refs []posthaste.QueueRef) ([]bool, 
 		return nil
 	}, bound{statement: &probeStatement, params: [][]byte{arrayParam(pgtype.TextOID, queues), arrayParam(pgtype.TextOID, subscriptions)}})
 	return ready[:min(len(ready), len(refs))], readError(err)
+}
+
+// searchPage runs a statement whose search may stop early, and returns its rows and the id at
+// which it stopped, or 0. Both statements run in one transaction, because the setting with the
+// id lasts that long.
+func searchPage[T any](ctx context.Context, e *Engine, explain func(error) error, scan pgx.RowToFunc[T], sql string, args ...any) (posthaste.Page[T], error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var batch pgx.Batch
+	batch.Queue(sql, args...)
+	batch.Queue("select coalesce(nullif(current_setting('posthaste.list_before', true), '')::bigint, 0)")
+	answers := e.pool.SendBatch(ctx, &batch)
+	rows, err := answers.Query()
+	if err != nil {
+		_ = answers.Close()
+		return posthaste.Page[T]{}, explain(err)
+	}
+	var page posthaste.Page[T]
+	page.Items, err = pgx.CollectRows(rows, scan)
+	if err == nil {
+		err = answers.QueryRow().Scan((*int64)(&page.Next))
+	}
+	// The rows are valid only if the transaction committed.
+	if closed := answers.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return posthaste.Page[T]{}, explain(err)
+	}
+	return page, nil
+}
+
+// changed runs a function that writes, and returns its rows.
+func changed[T any](ctx context.Context, e *Engine, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	// The rows are valid only if the statement ended without an error.
+	rows, err := e.pool.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, writeError(err)
+	}
+	all, err := pgx.CollectRows(rows, scan)
+	if err != nil {
+		return nil, writeError(err)
+	}
+	return all, nil
 }

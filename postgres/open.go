@@ -121,10 +121,3 @@ func urlError() error {
 	return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "database_url", Message: "the database URL cannot be read",
 		Hint: "write it as postgres://user:password@host:5432/database?sslmode=require, and percent-encode special characters of the password"}
 }
-
-// closeConn closes conn. It waits at most a second, because the server may be gone.
-func closeConn(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = conn.Close(ctx)
-}

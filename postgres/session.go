@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -103,4 +104,11 @@ func checkIsolation(ctx context.Context, q querier) error {
 	return &posthaste.Error{Code: posthaste.CodeUnsupported,
 		Message: fmt.Sprintf("default_transaction_isolation is %s, but messages can only be received in READ COMMITTED", strings.ToUpper(isolation)),
 		Hint:    "run: alter role … set default_transaction_isolation = 'read committed'; programs that do not run with --polling-only set it themselves"}
+}
+
+// closeConn closes conn. It waits at most a second, because the server may be gone.
+func closeConn(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx)
 }
