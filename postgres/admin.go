@@ -4,7 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,45 +19,7 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, o posthaste.Queue
 	if err := posthaste.CheckName("name", name); err != nil {
 		return err
 	}
-	options := map[string]any{}
-	number := func(name string, n int) {
-		if n != 0 {
-			options[name] = n
-		}
-	}
-	duration := func(into map[string]any, name string, d time.Duration) {
-		if d != 0 {
-			into[name] = interval(d)
-		}
-	}
-	number("max_attempts", o.MaxAttempts)
-	number("max_payload", o.MaxPayload)
-	number("lanes", o.Lanes)
-	if o.Mode != "" {
-		options["mode"] = o.Mode
-	}
-	duration(options, "timeout", o.Timeout)
-	duration(options, "retention", o.Retention)
-	if o.RetainPayload {
-		options["retain_payload"] = true
-	}
-	if o.Ordered {
-		options["ordered"] = true
-	}
-	if o.StopOnDead {
-		options["on_dead"] = "stop"
-	}
-	if o.Fair {
-		options["fair"] = true
-	}
-	maps.Copy(options, limitOptions(o.Limits))
-	backoff := map[string]any{}
-	duration(backoff, "base", o.BackoffBase)
-	duration(backoff, "max", o.BackoffMax)
-	if len(backoff) > 0 {
-		options["backoff"] = backoff
-	}
-	text, err := json.Marshal(options)
+	text, err := json.Marshal(o.Object(interval))
 	if err != nil {
 		return err
 	}
@@ -67,36 +30,12 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, o posthaste.Queue
 // more than 2^31 microseconds.
 func interval(d time.Duration) string { return fmt.Sprintf("%.6f seconds", d.Seconds()) }
 
-// limitOptions returns limits as options of create_queue and limit_queue.
-func limitOptions(l posthaste.QueueLimits) map[string]any {
-	options := map[string]any{}
-	for name, n := range map[string]int{"concurrency": l.Concurrency, "key_concurrency": l.KeyConcurrency} {
-		if n != 0 {
-			options[name] = n
-		}
-	}
-	for name, r := range map[string]posthaste.Rate{"rate_limit": l.RateLimit, "key_rate_limit": l.KeyRateLimit} {
-		if r.IsZero() {
-			continue
-		}
-		rate := map[string]any{"limit": r.Limit}
-		if r.Per != 0 {
-			rate["per"] = interval(r.Per)
-		}
-		if r.Burst != 0 {
-			rate["burst"] = r.Burst
-		}
-		options[name] = rate
-	}
-	return options
-}
-
 // UpdateQueue implements [posthaste.QueueAdmin].
 func (e *Engine) UpdateQueue(ctx context.Context, name string, update posthaste.QueueUpdate) error {
 	if update.Limits == nil {
 		return nil
 	}
-	text, err := json.Marshal(limitOptions(*update.Limits))
+	text, err := json.Marshal(posthaste.QueueOptions{Limits: *update.Limits}.Object(interval))
 	if err != nil {
 		return err
 	}
@@ -145,15 +84,66 @@ func (e *Engine) repeatable(ctx context.Context, sql string, args ...any) error 
 	return readError(err)
 }
 
-const queuesSQL = `select queue, subscription, depth, in_flight, dead, sent, done, retried, lost, sent_per_second, done_per_second,
-  coalesce(extract(epoch from oldest_age), 0)::float8, max_attempts, extract(epoch from backoff_base)::float8,
-  extract(epoch from backoff_max)::float8, extract(epoch from timeout)::float8, max_payload, lanes, mode, paused_at, created_at, counted_at,
-  coalesce(extract(epoch from retention), 0)::float8, retain_payload, ordered, on_dead = 'stop', fair,
-  coalesce(concurrency, 0), coalesce(key_concurrency, 0),
-  coalesce((rate_limit ->> 'limit')::int, 0), coalesce(extract(epoch from (rate_limit ->> 'per')::interval), 0)::float8, coalesce((rate_limit ->> 'burst')::int, 0),
-  coalesce((key_rate_limit ->> 'limit')::int, 0), coalesce(extract(epoch from (key_rate_limit ->> 'per')::interval), 0)::float8, coalesce((key_rate_limit ->> 'burst')::int, 0), paused_keys,
-  coalesce(filter, '{}'), coalesce(extract(epoch from max_lag), 0)::float8, withdrawn
+// queuesSQL reads the view posthaste.queues, with the options as one object in which durations
+// are seconds.
+var queuesSQL = `select queue, subscription, depth, in_flight, dead, sent, done, retried, lost, sent_per_second, done_per_second,
+  coalesce(extract(epoch from oldest_age), 0)::float8, paused_at, created_at, counted_at, paused_keys,
+  coalesce(filter, '{}'), coalesce(extract(epoch from max_lag), 0)::float8, withdrawn, ` + optionsSQL() + `
   from posthaste.queues where $1::text[] is null or queue = any ($1) order by queue, subscription`
+
+// optionsSQL returns an expression over posthaste.queues, whose columns have the names of the
+// options with "_" in place of ".".
+func optionsSQL() string {
+	var parts []string
+	for _, option := range posthaste.QueueOptionTable() {
+		column := strings.ReplaceAll(option.Name, ".", "_")
+		value := column
+		switch option.Field(&posthaste.QueueOptions{}).(type) {
+		case *time.Duration:
+			value = "extract(epoch from " + column + ")"
+		case *posthaste.Rate:
+			value = column + " || jsonb_build_object('per', extract(epoch from (" + column + " ->> 'per')::interval))"
+		}
+		parts = append(parts, "'"+option.Name+"', "+value)
+	}
+	return "jsonb_build_object(" + strings.Join(parts, ", ") + ")"
+}
+
+// scanOptions reads the result of optionsSQL.
+func scanOptions(values map[string]json.RawMessage) (o posthaste.QueueOptions, err error) {
+	for _, option := range posthaste.QueueOptionTable() {
+		raw := values[option.Name]
+		if len(raw) == 0 || string(raw) == "null" {
+			continue
+		}
+		var fault error
+		switch field := option.Field(&o).(type) {
+		case *time.Duration:
+			var s float64
+			fault = json.Unmarshal(raw, &s)
+			*field = seconds(s)
+		case *posthaste.Rate:
+			var rate struct {
+				Limit, Burst int
+				Per          float64
+			}
+			fault = json.Unmarshal(raw, &rate)
+			*field = posthaste.Rate{Limit: rate.Limit, Per: seconds(rate.Per), Burst: rate.Burst}
+		case *bool:
+			if option.Values == nil {
+				fault = json.Unmarshal(raw, field)
+			} else {
+				*field = string(raw) == strconv.Quote(option.Values[1])
+			}
+		default:
+			fault = json.Unmarshal(raw, field)
+		}
+		if fault != nil {
+			return o, fmt.Errorf("option %s of a queue is %s: %w", option.Name, raw, fault)
+		}
+	}
+	return o, nil
+}
 
 // Queues implements [posthaste.Engine] with the view posthaste.queues. It ignores unknown names.
 func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
@@ -161,26 +151,23 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 		names = nil // null means all
 	}
 	var infos []posthaste.QueueInfo
-	err := e.query(ctx, func(rows pgx.Rows) error {
+	err := e.query(ctx, func(rows pgx.Rows) (err error) {
 		var q posthaste.QueueInfo
 		var s posthaste.SubscriptionInfo
-		var oldest, base, most, timeout, retention, per, keyPer, lag float64
+		var oldest, lag float64
 		var filter struct {
 			Kind    []string
 			Headers map[string][]string
 		}
-		limits := &q.Options.Limits
 		var paused *time.Time
-		if err := rows.Scan(&q.Name, &s.Name, &s.Depth, &s.InFlight, &s.Dead, &s.Sent, &s.Done, &s.Retried, &s.Lost,
-			&s.SentPerSecond, &s.DonePerSecond, &oldest, &q.Options.MaxAttempts, &base, &most, &timeout,
-			&q.Options.MaxPayload, &q.Options.Lanes, &q.Options.Mode, &paused, &q.CreatedAt, &s.CountedAt, &retention, &q.Options.RetainPayload,
-			&q.Options.Ordered, &q.Options.StopOnDead, &q.Options.Fair, &limits.Concurrency, &limits.KeyConcurrency,
-			&limits.RateLimit.Limit, &per, &limits.RateLimit.Burst, &limits.KeyRateLimit.Limit, &keyPer, &limits.KeyRateLimit.Burst, &q.PausedKeys, &filter, &lag, &s.Withdrawn); err != nil {
+		var options map[string]json.RawMessage
+		if err := rows.Scan(&q.Name, &s.Name, &s.Depth, &s.InFlight, &s.Dead, &s.Sent, &s.Done, &s.Retried, &s.Lost, &s.SentPerSecond, &s.DonePerSecond,
+			&oldest, &paused, &q.CreatedAt, &s.CountedAt, &q.PausedKeys, &filter, &lag, &s.Withdrawn, &options); err != nil {
 			return err
 		}
-		q.Options.BackoffBase, q.Options.BackoffMax, q.Options.Timeout = seconds(base), seconds(most), seconds(timeout)
-		q.Options.Retention = seconds(retention)
-		limits.RateLimit.Per, limits.KeyRateLimit.Per = seconds(per), seconds(keyPer)
+		if q.Options, err = scanOptions(options); err != nil {
+			return err
+		}
 		if paused != nil {
 			q.PausedAt = paused.UTC()
 		}

@@ -18,10 +18,10 @@ func (e *Engine) UpdateQueue(ctx context.Context, name string, update posthaste.
 	if err != nil {
 		return err
 	}
-	l, err := limitsOf(q.options, wanted)
-	if err != nil {
+	if err := wanted.CheckFor(q.options); err != nil {
 		return err
 	}
+	l := limitsOf(wanted)
 	if q.looks == 0 && (l.KeyConcurrency > 0 || l.KeyRate != nil) {
 		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "limits", Message: "queue " + quote.Name(name) + " was made to not look at keys, and cannot get limits for each", Hint: "make another queue"}
 	}

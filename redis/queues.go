@@ -20,7 +20,7 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, o posthaste.Queue
 	if err := posthaste.CheckName("name", name); err != nil {
 		return err
 	}
-	if err := checkOptions(&o); err != nil {
+	if err := o.Complete(); err != nil {
 		return err
 	}
 	options, err := json.Marshal(o)
@@ -42,11 +42,8 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, o posthaste.Queue
 				return err
 			}
 		default:
-			if q, err := e.registry.newQueue(name, have); err == nil {
-				// Limits may have changed since, and only the requested ones must be equal.
-				if o.Limits = orLimits(o.Limits, q.options.Limits); q.options == o {
-					return nil
-				}
+			if q, err := e.registry.newQueue(name, have); err == nil && q.options.Conflict(o) == "" {
+				return nil
 			}
 			return &posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: "queue " + quote.Name(name) + " exists with other options", Hint: "drop it first, or use its options"}
 		}

@@ -53,11 +53,7 @@ func (r *registry) newQueue(name, value string) (*queue, error) {
 	if o.Mode == posthaste.AtMostOnce {
 		q.once = "1"
 	}
-	made, err := limitsOf(o, o.Limits)
-	if err != nil {
-		return nil, fmt.Errorf("read queue %s: %w", name, err)
-	}
-	q.limits = made.packed()
+	q.limits = limitsOf(o.Limits).packed()
 	q.rules = r.rulesOf(q)
 	return q, nil
 }

@@ -320,7 +320,7 @@ func TestPutQueueTwice(t *testing.T) {
 	a.call("PUT", "/v1/queues/q", `{"timeout":"90s","backoff":{"base":"100ms"}}`).want(t, 201)
 	var q wire.Queue
 	a.call("PUT", "/v1/queues/q", `{"timeout":"1m30s","max_attempts":20}`).want(t, 200).into(t, &q)
-	if q.Options.Timeout != "1m30s" || q.Options.Backoff.Base != "100ms" || q.Options.MaxPayload != 1<<20 {
+	if q.Options["timeout"] != "1m30s" || q.Options["backoff"].(map[string]any)["base"] != "100ms" || q.Options["max_payload"] != float64(1<<20) {
 		t.Errorf("%+v", q)
 	}
 	a.call("PUT", "/v1/queues/q", `{"timeout":"1m"}`).wantProblem(t, 409, posthaste.CodeConflict, "timeout")

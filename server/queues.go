@@ -86,39 +86,10 @@ func (s *Server) createQueue(r *http.Request, options posthaste.QueueOptions) er
 
 // differs returns the name of the first requested option that differs; "" if there is none.
 func differs(is, asked posthaste.QueueOptions) string {
-	switch {
-	case asked.MaxAttempts != 0 && asked.MaxAttempts != is.MaxAttempts:
-		return "max_attempts"
-	case asked.BackoffBase != 0 && asked.BackoffBase != is.BackoffBase:
-		return "backoff.base"
-	case asked.BackoffMax != 0 && asked.BackoffMax != is.BackoffMax:
-		return "backoff.max"
-	case asked.Timeout != 0 && asked.Timeout != is.Timeout:
-		return "timeout"
-	case asked.MaxPayload != 0 && asked.MaxPayload != is.MaxPayload:
-		return "max_payload"
-	case asked.Lanes != 0 && asked.Lanes != is.Lanes:
-		return "lanes"
-	case asked.Mode != "" && asked.Mode != is.Mode:
-		return "mode"
-	case asked.Retention != 0 && asked.Retention != is.Retention:
-		return "retention"
-	case asked.RetainPayload && !is.RetainPayload:
-		return "retain_payload"
-	case asked.Ordered && !is.Ordered:
-		return "ordered"
-	case asked.StopOnDead && !is.StopOnDead:
-		return "on_dead"
-	case asked.Fair && !is.Fair:
-		return "fair"
-	case asked.Limits.Concurrency != 0 && asked.Limits.Concurrency != is.Limits.Concurrency:
-		return "concurrency"
-	case !asked.Limits.RateLimit.IsZero() && !is.Limits.RateLimit.Is(asked.Limits.RateLimit):
-		return "rate_limit"
-	case asked.Limits.KeyConcurrency != 0 && asked.Limits.KeyConcurrency != is.Limits.KeyConcurrency:
-		return "key_concurrency"
-	case !asked.Limits.KeyRateLimit.IsZero() && !is.Limits.KeyRateLimit.Is(asked.Limits.KeyRateLimit):
-		return "key_rate_limit"
+	for _, option := range posthaste.QueueOptionTable() {
+		if !option.Meets(is, asked) {
+			return option.Name
+		}
 	}
 	return ""
 }

@@ -63,7 +63,7 @@ func TestImportSidekiq(t *testing.T) {
 		"--layout must be": args("--layout", "resque"),
 		"--map must be":    args("--map", "default"),
 		"--batch must be":  args("--batch", "0"),
-		"is not the URL":        {"import", "sidekiq", "--database-url", url, "--from", "localhost"},
+		"is not the URL":   {"import", "sidekiq", "--database-url", url, "--from", "localhost"},
 	} {
 		if _, stderr, code := run(t, dir, wrong...); code != 2 || !strings.Contains(stderr, what) {
 			t.Errorf("%q: %d\n%s", what, code, stderr)

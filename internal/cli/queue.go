@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
@@ -90,7 +88,7 @@ cannot be changed yet.`,
 			if err := posthaste.CheckName("name", name); err != nil {
 				return err
 			}
-			if err := explicitZero(cmd, "max-attempts", "backoff-base", "backoff-max", "timeout", "max-payload", "lanes", "retention", "concurrency", "key-concurrency"); err != nil {
+			if err := positiveOptions(cmd, false); err != nil {
 				return err
 			}
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
@@ -104,44 +102,24 @@ cannot be changed yet.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	db.flag(cmd)
-	flags.IntVar(&o.MaxAttempts, "max-attempts", 0, "how often a message is tried, 1 to 1000 (default 20)")
-	flags.Var(duration{&o.BackoffBase}, "backoff-base", "the wait before the first retry, doubled each time (default 1s)")
-	flags.Var(duration{&o.BackoffMax}, "backoff-max", "the longest wait between attempts (default 1h)")
-	flags.Var(duration{&o.Timeout}, "timeout", "how long one attempt may take (default 30s)")
-	flags.Var(size{&o.MaxPayload}, "max-payload", "the largest payload, at most 32MiB (default 1MiB)")
-	flags.IntVar(&o.Lanes, "lanes", 0, "lanes that share the load of very many senders (default 1)")
-	flags.StringVar((*string)(&o.Mode), "mode", "", "at_least_once or at_most_once (default at_least_once)")
-	flags.Var(duration{&o.Retention}, "retention", "how long settled messages can be looked up beyond the ring (default: no longer)")
-	flags.BoolVar(&o.RetainPayload, "retain-payload", false, "keep payloads as long as the retention, too")
-	flags.BoolVar(&o.Ordered, "ordered", false, "keep the messages of each key strictly in order")
-	flags.BoolVar(&o.StopOnDead, "stop-on-dead", false, "a dead message stops its key of an ordered queue until it is replayed or discarded")
-	flags.BoolVar(&o.Fair, "fair", false, "let keys take turns, however much waits of one")
-	limitFlags(flags, &o.Limits)
+	optionFlags(flags, &o, false)
 	return cmd
-}
-
-// limitFlags are the flags of a queue's limits.
-func limitFlags(flags *pflag.FlagSet, l *posthaste.QueueLimits) {
-	flags.IntVar(&l.Concurrency, "concurrency", 0, "how many messages may be handed out at a time (default no bound)")
-	flags.Var(rate{&l.RateLimit}, "rate-limit", "how many in how long, such as 50/s, 100/m or \"50/s burst 100\" (default no bound)")
-	flags.IntVar(&l.KeyConcurrency, "key-concurrency", 0, "how many of each key at a time (default no bound)")
-	flags.Var(rate{&l.KeyRateLimit}, "key-rate-limit", "how many of each key in how long (default no bound)")
 }
 
 func newQueueLimit(a *app) *cobra.Command {
 	var db database
-	var l posthaste.QueueLimits
+	var o posthaste.QueueOptions
 	cmd := &cobra.Command{
 		Use: "limit QUEUE", Short: "Give a queue limits, and take away those not named",
 		Long: `Give a queue exactly the limits named, from the next claim on. Those that are not
 named end; without any flag all do.`,
 		Args: exactly(1, "the queue's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := explicitZero(cmd, "concurrency", "key-concurrency"); err != nil {
+			if err := positiveOptions(cmd, true); err != nil {
 				return err
 			}
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				if err := e.UpdateQueue(ctx, args[0], posthaste.QueueUpdate{Limits: &l}); err != nil {
+				if err := e.UpdateQueue(ctx, args[0], posthaste.QueueUpdate{Limits: &o.Limits}); err != nil {
 					return err
 				}
 				return a.made(ctx, e, args[0])
@@ -150,7 +128,7 @@ named end; without any flag all do.`,
 	}
 	cmd.Flags().SortFlags = false
 	db.flag(cmd)
-	limitFlags(cmd.Flags(), &l)
+	optionFlags(cmd.Flags(), &o, true)
 	return cmd
 }
 
@@ -165,28 +143,9 @@ func (a *app) made(ctx context.Context, e posthaste.Store, name string) error {
 	}
 	shown := wire.NewQueue(queues[0])
 	return a.print(shown, func(w io.Writer) {
-		o := shown.Options
-		fields(w, "queue", shown.Name, "max attempts", o.MaxAttempts, "backoff", o.Backoff.Base+" to "+o.Backoff.Max,
-			"timeout", o.Timeout, "max payload", fmt.Sprintf("%d bytes", o.MaxPayload), "lanes", o.Lanes, "mode", o.Mode, "retention", o.Retention,
-			"ordered", yes(o.Ordered), "fair", yes(o.Fair), "concurrency", number(o.Concurrency), "rate limit", queues[0].Options.Limits.RateLimit,
-			"key concurrency", number(o.KeyConcurrency), "key rate limit", queues[0].Options.Limits.KeyRateLimit,
-			"paused keys", strings.Join(queues[0].PausedKeys, ", "))
+		all := append([]any{"queue", shown.Name}, optionFields(queues[0].Options)...)
+		fields(w, append(all, "paused keys", strings.Join(queues[0].PausedKeys, ", "))...)
 	})
-}
-
-// number is n as a field shows it, nothing for 0.
-func number(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.Itoa(n)
-}
-
-func yes(is bool) string {
-	if is {
-		return "yes"
-	}
-	return ""
 }
 
 // newQueuePause is a command that pauses or resumes a queue.

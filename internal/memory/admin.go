@@ -23,36 +23,12 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, o posthaste.Queue
 		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "ordered", Message: "the engine in memory has no ordered queues",
 			Hint: "test these on a database: posthastetest.Database"}
 	}
-	if o.Mode == posthaste.AtMostOnce && (o.MaxAttempts != 0 || o.BackoffBase != 0 || o.BackoffMax != 0) {
-		return posthaste.Invalidf("max_attempts", "a queue that hands out at most once never tries again")
-	}
-	o.Mode = cmp.Or(o.Mode, posthaste.AtLeastOnce)
-	o.MaxAttempts = cmp.Or(o.MaxAttempts, 20)
-	o.BackoffBase = cmp.Or(o.BackoffBase, time.Second)
-	o.BackoffMax = cmp.Or(o.BackoffMax, time.Hour)
-	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
-	o.MaxPayload = cmp.Or(o.MaxPayload, 1<<20)
-	o.Lanes = cmp.Or(o.Lanes, 1)
-	for _, c := range []struct {
-		field string
-		ok    bool
-	}{
-		{"max_attempts", o.MaxAttempts >= 1 && o.MaxAttempts <= 1000},
-		{"backoff", o.BackoffBase > 0 && o.BackoffMax >= o.BackoffBase && o.BackoffMax <= 365*24*time.Hour},
-		{"timeout", o.Timeout > 0 && o.Timeout <= 365*24*time.Hour},
-		{"max_payload", o.MaxPayload > 0 && o.MaxPayload <= posthaste.MaxPayloadBytes},
-		{"lanes", o.Lanes >= 1 && o.Lanes <= 64},
-		{"mode", o.Mode == posthaste.AtLeastOnce || o.Mode == posthaste.AtMostOnce},
-		{"retention", o.Retention >= 0 && o.Retention <= 36500*24*time.Hour},
-		{"retain_payload", !o.RetainPayload || o.Retention > 0},
-	} {
-		if !c.ok {
-			return posthaste.Invalidf(c.field, "%s is out of its range", c.field)
-		}
+	if err := o.Complete(); err != nil {
+		return err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if q := e.queues[name]; q != nil && q.options == o {
+	if q := e.queues[name]; q != nil && q.options.Conflict(o) == "" {
 		return nil
 	} else if q != nil {
 		return &posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: "queue " + quote.Name(name) + " exists with other options"}

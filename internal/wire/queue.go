@@ -2,69 +2,91 @@ package wire
 
 import (
 	"bytes"
+	"strings"
+	"time"
 
 	"github.com/posthaste-mq/posthaste"
 )
 
-// ParseQueueOptions reads the options of a queue: max_attempts, backoff with base and max,
-// timeout, max_payload (bytes), lanes, mode, retention and retain_payload, ordered, on_dead,
-// fair, and those of [ParseQueueLimits]. Empty input means {}.
+// ParseQueueOptions reads the options of a queue by the names of [posthaste.QueueOptionTable].
+// Empty input means {}.
 func ParseQueueOptions(data []byte) (posthaste.QueueOptions, error) {
-	var q posthaste.QueueOptions
 	if len(bytes.TrimSpace(data)) == 0 {
-		return q, nil
+		return posthaste.QueueOptions{}, nil
 	}
-	o, err := ParseObject("", data)
-	if err != nil {
-		return q, err
-	}
-	q.MaxAttempts = o.Int("max_attempts", 1, 1000)
-	q.Timeout = o.positiveDuration("timeout")
-	q.MaxPayload = o.Int("max_payload", 1, posthaste.MaxPayloadBytes)
-	q.Lanes = o.Int("lanes", 1, 64)
-	switch q.Mode = posthaste.Mode(o.Text("mode")); q.Mode {
-	case "", posthaste.AtLeastOnce, posthaste.AtMostOnce:
-	default:
-		o.Fail("mode", "must be %s or %s, got %q", posthaste.AtLeastOnce, posthaste.AtMostOnce, q.Mode)
-	}
-	q.Retention = o.positiveDuration("retention")
-	q.RetainPayload = o.Bool("retain_payload", false)
-	q.Ordered = o.Bool("ordered", false)
-	switch on := o.Text("on_dead"); on {
-	case "", "continue":
-	case "stop":
-		q.StopOnDead = true
-	default:
-		o.Fail("on_dead", "must be continue or stop, got %q", on)
-	}
-	q.Fair = o.Bool("fair", false)
-	q.Limits = queueLimits(o)
-	if backoff := o.Object("backoff"); backoff != nil {
-		q.BackoffBase = backoff.positiveDuration("base")
-		q.BackoffMax = backoff.positiveDuration("max")
-		o.keep(backoff.Finish())
-	}
-	return q, o.Finish()
+	return parseOptions(data, func(posthaste.QueueOption) bool { return true })
 }
 
-// ParseQueueLimits reads the limits of a queue: concurrency and key_concurrency, rate_limit
-// and key_rate_limit with limit, per and burst.
+// ParseQueueLimits reads those options of a queue that are limits.
 func ParseQueueLimits(data []byte) (posthaste.QueueLimits, error) {
+	options, err := parseOptions(data, func(o posthaste.QueueOption) bool { return o.Limit })
+	return options.Limits, err
+}
+
+func parseOptions(data []byte, wanted func(posthaste.QueueOption) bool) (options posthaste.QueueOptions, err error) {
 	o, err := ParseObject("", data)
 	if err != nil {
-		return posthaste.QueueLimits{}, err
+		return options, err
 	}
-	return queueLimits(o), o.Finish()
+	children := map[string]*Object{}
+	for _, option := range posthaste.QueueOptionTable() {
+		if !wanted(option) {
+			continue
+		}
+		from, name := o, option.Name
+		if parent, child, nested := strings.Cut(name, "."); nested {
+			if _, taken := children[parent]; !taken {
+				children[parent] = o.Object(parent)
+			}
+			if from, name = children[parent], child; from == nil {
+				continue
+			}
+		}
+		from.option(name, option, option.Field(&options))
+	}
+	for _, child := range children {
+		if child != nil {
+			o.keep(child.Finish())
+		}
+	}
+	return options, o.Finish()
 }
 
-func queueLimits(o *Object) posthaste.QueueLimits {
-	return posthaste.QueueLimits{
-		Concurrency: o.Int("concurrency", 1, 100_000), RateLimit: rate(o, "rate_limit"),
-		KeyConcurrency: o.Int("key_concurrency", 1, 100_000), KeyRateLimit: rate(o, "key_rate_limit"),
+// option takes the option of a queue into its field.
+func (o *Object) option(name string, option posthaste.QueueOption, field any) {
+	switch field := field.(type) {
+	case *int:
+		*field = o.Int(name, int(option.Min), int(option.Max))
+	case *time.Duration:
+		*field = o.positiveDuration(name)
+	case *posthaste.Mode:
+		*field = posthaste.Mode(o.oneOf(name, option.Values))
+	case *bool:
+		if option.Values != nil {
+			*field = o.oneOf(name, option.Values) == option.Values[1]
+		} else {
+			*field = o.Bool(name, false)
+		}
+	case *posthaste.Rate:
+		*field = o.rate(name)
 	}
 }
 
-func rate(o *Object, name string) (r posthaste.Rate) {
+// oneOf takes a text that must be one of values; "" if absent.
+func (o *Object) oneOf(name string, values []string) string {
+	text := o.Text(name)
+	for _, value := range values {
+		if text == value {
+			return text
+		}
+	}
+	if text != "" {
+		o.Fail(name, "must be %s, got %q", strings.Join(values, " or "), text)
+	}
+	return ""
+}
+
+func (o *Object) rate(name string) (r posthaste.Rate) {
 	given := o.Object(name)
 	if given == nil {
 		return r

@@ -141,49 +141,15 @@ func NewAction(a posthaste.Action) Action {
 
 // Queue is a queue with its counters.
 type Queue struct {
-	Name      string       `json:"name"`
-	Options   QueueOptions `json:"options"`
-	CreatedAt time.Time    `json:"created_at"`
+	Name string `json:"name"`
+	// Options are those that are set, by the names of [posthaste.QueueOptionTable].
+	Options   map[string]any `json:"options"`
+	CreatedAt time.Time      `json:"created_at"`
 	// PausedAt is the time of the pause; absent unless the queue is paused.
 	PausedAt time.Time `json:"paused_at,omitzero"`
 	// PausedKeys are the first 100 paused keys.
 	PausedKeys    []string            `json:"paused_keys,omitempty"`
 	Subscriptions []SubscriptionCount `json:"subscriptions"`
-}
-
-// QueueOptions are the options of a queue, in the format of [ParseQueueOptions].
-type QueueOptions struct {
-	MaxAttempts int            `json:"max_attempts"`
-	Backoff     Backoff        `json:"backoff"`
-	Timeout     string         `json:"timeout"`
-	MaxPayload  int            `json:"max_payload"`
-	Lanes       int            `json:"lanes"`
-	Mode        posthaste.Mode `json:"mode"`
-	// Retention is absent if it is not set.
-	Retention     string `json:"retention,omitempty"`
-	RetainPayload bool   `json:"retain_payload,omitempty"`
-	// The remaining fields are absent if they are not set.
-	Ordered        bool   `json:"ordered,omitempty"`
-	OnDead         string `json:"on_dead,omitempty"`
-	Fair           bool   `json:"fair,omitempty"`
-	Concurrency    int    `json:"concurrency,omitempty"`
-	RateLimit      *Rate  `json:"rate_limit,omitempty"`
-	KeyConcurrency int    `json:"key_concurrency,omitempty"`
-	KeyRateLimit   *Rate  `json:"key_rate_limit,omitempty"`
-}
-
-// Rate is a rate limit: Limit deliveries per period, with bursts of Burst.
-type Rate struct {
-	Limit int    `json:"limit"`
-	Per   string `json:"per"`
-	Burst int    `json:"burst"`
-}
-
-func newRate(r posthaste.Rate) *Rate {
-	if r.IsZero() {
-		return nil
-	}
-	return &Rate{Limit: r.Limit, Per: r.Per.String(), Burst: r.Burst}
 }
 
 // Backoff is the shortest and the longest wait between attempts.
@@ -222,20 +188,7 @@ type Filter struct {
 func NewQueue(q posthaste.QueueInfo) Queue {
 	shown := Queue{
 		Name: q.Name, CreatedAt: q.CreatedAt, PausedAt: q.PausedAt, PausedKeys: q.PausedKeys, Subscriptions: make([]SubscriptionCount, len(q.Subscriptions)),
-		Options: QueueOptions{
-			MaxAttempts: q.Options.MaxAttempts, Timeout: q.Options.Timeout.String(), MaxPayload: q.Options.MaxPayload, Lanes: q.Options.Lanes, Mode: q.Options.Mode,
-			RetainPayload: q.Options.RetainPayload,
-			Ordered:       q.Options.Ordered, Fair: q.Options.Fair,
-			Concurrency: q.Options.Limits.Concurrency, RateLimit: newRate(q.Options.Limits.RateLimit),
-			KeyConcurrency: q.Options.Limits.KeyConcurrency, KeyRateLimit: newRate(q.Options.Limits.KeyRateLimit),
-			Backoff: Backoff{Base: q.Options.BackoffBase.String(), Max: q.Options.BackoffMax.String()},
-		},
-	}
-	if q.Options.Retention > 0 {
-		shown.Options.Retention = q.Options.Retention.String()
-	}
-	if q.Options.StopOnDead {
-		shown.Options.OnDead = "stop"
+		Options: q.Options.Object(time.Duration.String),
 	}
 	for i, s := range q.Subscriptions {
 		shown.Subscriptions[i] = SubscriptionCount{

@@ -1,0 +1,279 @@
+package posthaste
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// QueueOption describes one option of a queue. The HTTP API, the command line, the engines and
+// the tests of the documentation read these descriptions, so that a new option is added to
+// [QueueOptions] and to [QueueOptionTable] only, besides its behavior.
+type QueueOption struct {
+	// Name is the option's name in SQL and over HTTP. "backoff.base" is the field base of
+	// the object backoff.
+	Name string
+	// Usage says in a few words what the option does, as the help of its flag.
+	Usage string
+	// Default is the value of an option that is not given, with the type of the option's
+	// field, or nil if there is none.
+	Default any
+	// Min and Max bound a number. Max bounds a duration in nanoseconds, which is above zero.
+	Min, Max int64
+	// Bytes says that a number is a size in bytes.
+	Bytes bool
+	// Values are the allowed values of a text, the default first.
+	Values []string
+	// Limit says that [QueueAdmin.UpdateQueue] can change it, as a part of [QueueLimits].
+	Limit bool
+
+	field func(*QueueOptions) any
+}
+
+const day = 24 * time.Hour
+
+// QueueOptionTable returns the descriptions of all options of a queue, in display order.
+func QueueOptionTable() []QueueOption { return queueOptions }
+
+var queueOptions = []QueueOption{
+	{Name: "max_attempts", Usage: "how often a message is tried", Default: 20, Min: 1, Max: 1000,
+		field: func(o *QueueOptions) any { return &o.MaxAttempts }},
+	{Name: "backoff.base", Usage: "the upper bound of the wait before the second attempt, doubled by each further one", Default: time.Second, Max: int64(365 * day),
+		field: func(o *QueueOptions) any { return &o.BackoffBase }},
+	{Name: "backoff.max", Usage: "the upper bound of all waits between attempts", Default: time.Hour, Max: int64(365 * day),
+		field: func(o *QueueOptions) any { return &o.BackoffMax }},
+	{Name: "timeout", Usage: "how long one attempt may take", Default: 30 * time.Second, Max: int64(365 * day),
+		field: func(o *QueueOptions) any { return &o.Timeout }},
+	{Name: "max_payload", Usage: "the maximum size of a payload", Default: 1 << 20, Min: 1, Max: MaxPayloadBytes, Bytes: true,
+		field: func(o *QueueOptions) any { return &o.MaxPayload }},
+	{Name: "lanes", Usage: "how many receivers can read in parallel", Default: 1, Min: 1, Max: 64,
+		field: func(o *QueueOptions) any { return &o.Lanes }},
+	{Name: "mode", Usage: "the delivery guarantee", Default: AtLeastOnce, Values: []string{string(AtLeastOnce), string(AtMostOnce)},
+		field: func(o *QueueOptions) any { return &o.Mode }},
+	{Name: "retention", Usage: "how long settled messages can be looked up after their space was reclaimed", Max: int64(36500 * day),
+		field: func(o *QueueOptions) any { return &o.Retention }},
+	{Name: "retain_payload", Usage: "retain payloads as well", field: func(o *QueueOptions) any { return &o.RetainPayload }},
+	{Name: "ordered", Usage: "deliver the messages of each key strictly first in, first out", field: func(o *QueueOptions) any { return &o.Ordered }},
+	{Name: "on_dead", Usage: "whether a dead message stops its key of an ordered queue", Values: []string{"continue", "stop"},
+		field: func(o *QueueOptions) any { return &o.StopOnDead }},
+	{Name: "fair", Usage: "let the keys take turns", field: func(o *QueueOptions) any { return &o.Fair }},
+	{Name: "concurrency", Usage: "the maximum number of messages that are handed out and not settled", Min: 1, Max: 100_000, Limit: true,
+		field: func(o *QueueOptions) any { return &o.Limits.Concurrency }},
+	{Name: "rate_limit", Usage: "the maximum number of messages handed out in a period", Limit: true,
+		field: func(o *QueueOptions) any { return &o.Limits.RateLimit }},
+	{Name: "key_concurrency", Usage: "the same as concurrency for each key", Min: 1, Max: 100_000, Limit: true,
+		field: func(o *QueueOptions) any { return &o.Limits.KeyConcurrency }},
+	{Name: "key_rate_limit", Usage: "the same as rate_limit for each key", Limit: true,
+		field: func(o *QueueOptions) any { return &o.Limits.KeyRateLimit }},
+}
+
+// Field returns a pointer to the option's field: *int, *bool, *[time.Duration], *[Mode] or
+// *[Rate]. A *bool with Values is false for the first of them and true for the second.
+func (q *QueueOption) Field(o *QueueOptions) any { return q.field(o) }
+
+// IsZero reports whether the option is not set in o.
+func (q *QueueOption) IsZero(o QueueOptions) bool {
+	switch field := q.field(&o).(type) {
+	case *int:
+		return *field == 0
+	case *bool:
+		return !*field
+	case *time.Duration:
+		return *field == 0
+	case *Mode:
+		return *field == ""
+	case *Rate:
+		return field.IsZero()
+	}
+	return true
+}
+
+// Meets reports whether a queue with the options has can serve as one for which wanted was
+// requested: they are equal in this option, or wanted does not set it.
+func (q *QueueOption) Meets(has, wanted QueueOptions) bool {
+	if q.IsZero(wanted) {
+		return true
+	}
+	if rate, ok := q.field(&has).(*Rate); ok {
+		return rate.Is(*q.field(&wanted).(*Rate))
+	}
+	return q.Value(has, nil) == q.Value(wanted, nil)
+}
+
+// Value returns the option's value as a value of JSON. It formats durations, also that of a
+// rate, with duration; if that is nil, they stay as they are.
+func (q *QueueOption) Value(o QueueOptions, duration func(time.Duration) string) any {
+	format := func(d time.Duration) any {
+		if duration == nil {
+			return d
+		}
+		return duration(d)
+	}
+	switch field := q.field(&o).(type) {
+	case *int:
+		return *field
+	case *bool:
+		if q.Values != nil {
+			return q.Values[map[bool]int{true: 1}[*field]]
+		}
+		return *field
+	case *time.Duration:
+		return format(*field)
+	case *Mode:
+		return string(*field)
+	case *Rate:
+		rate := map[string]any{"limit": field.Limit}
+		if field.Per != 0 {
+			rate["per"] = format(field.Per)
+		}
+		if field.Burst != 0 {
+			rate["burst"] = field.Burst
+		}
+		return rate
+	}
+	return nil
+}
+
+// Object returns the options that are set, as the object that SQL and HTTP use.
+func (o QueueOptions) Object(duration func(time.Duration) string) map[string]any {
+	object := map[string]any{}
+	for _, q := range queueOptions {
+		if q.IsZero(o) {
+			continue
+		}
+		into, name := object, q.Name
+		if parent, child, nested := strings.Cut(q.Name, "."); nested {
+			if object[parent] == nil {
+				object[parent] = map[string]any{}
+			}
+			into, name = object[parent].(map[string]any), child
+		}
+		into[name] = q.Value(o, duration)
+	}
+	return object
+}
+
+// setDefault sets the option in o if it is not set and has a default.
+func (q *QueueOption) setDefault(o *QueueOptions) {
+	if q.Default == nil || !q.IsZero(*o) {
+		return
+	}
+	switch field := q.field(o).(type) {
+	case *int:
+		*field = q.Default.(int)
+	case *time.Duration:
+		*field = q.Default.(time.Duration)
+	case *Mode:
+		*field = q.Default.(Mode)
+	}
+}
+
+// check returns an error if the option is outside of its bounds.
+func (q *QueueOption) check(o *QueueOptions) error {
+	if q.IsZero(*o) {
+		return nil
+	}
+	field, _, _ := strings.Cut(q.Name, ".")
+	switch v := q.field(o).(type) {
+	case *int:
+		if int64(*v) < q.Min || int64(*v) > q.Max {
+			return Invalidf(field, "%s must be %d to %d, got %d", q.Name, q.Min, q.Max, *v)
+		}
+	case *time.Duration:
+		if *v < 0 || int64(*v) > q.Max {
+			return Invalidf(field, "%s must be above zero and at most %d days, got %s", q.Name, time.Duration(q.Max)/day, *v)
+		}
+	case *Mode:
+		if !slices.Contains(q.Values, string(*v)) {
+			return Invalidf(field, "%s must be %s, got %q", q.Name, strings.Join(q.Values, " or "), string(*v))
+		}
+	case *Rate:
+		return v.check(q.Name)
+	}
+	return nil
+}
+
+func (r Rate) check(field string) error {
+	switch {
+	case r.Limit < 1 || r.Limit > 1e9:
+		return Invalidf(field, "%s: limit must be 1 to 1,000,000,000, got %d", field, r.Limit)
+	case r.per() < time.Millisecond || r.per() > 366*day:
+		return Invalidf(field, "%s: per must be 1 millisecond to 366 days, got %s", field, r.Per)
+	case r.Burst < 0 || r.Burst > 1e6:
+		return Invalidf(field, "%s: burst must be 1 to 1,000,000, got %d", field, r.Burst)
+	}
+	return nil
+}
+
+// Complete checks the options of a new queue and sets those that are not given to their
+// defaults. The errors are [CodeInvalid] with the option's name.
+func (o *QueueOptions) Complete() error {
+	if o.Mode == AtMostOnce && (o.MaxAttempts != 0 || o.BackoffBase != 0 || o.BackoffMax != 0) {
+		return Invalidf("max_attempts", "a queue that hands out at most once never tries again")
+	}
+	for i := range queueOptions {
+		queueOptions[i].setDefault(o)
+		if err := queueOptions[i].check(o); err != nil {
+			return err
+		}
+	}
+	switch l := &o.Limits; {
+	case o.BackoffMax < o.BackoffBase:
+		return Invalidf("backoff", "backoff.max (%s) must not be below backoff.base (%s)", o.BackoffMax, o.BackoffBase)
+	case o.RetainPayload && o.Retention == 0:
+		return Invalidf("retain_payload", "retain_payload needs a retention")
+	case o.StopOnDead && !o.Ordered:
+		return Invalidf("on_dead", "a dead message can stop its key in ordered queues: in others no message waits for another")
+	case o.Ordered && o.Fair:
+		return Invalidf("fair", "ordered and fair exclude each other: keys of an ordered queue take turns anyway")
+	case o.Ordered && o.Mode == AtMostOnce:
+		return Invalidf("mode", "a queue that hands out at most once cannot be ordered: it never learns when a message has ended, so it cannot start the next of its key then")
+	default:
+		return l.check(*o)
+	}
+}
+
+// check returns an error if limits contradict each other or the queue's other options.
+func (l *QueueLimits) check(o QueueOptions) error {
+	once := o.Mode == AtMostOnce
+	switch {
+	case o.Ordered && l.KeyConcurrency > 0:
+		return Invalidf("key_concurrency", "ordered and key_concurrency exclude each other: of an ordered key one message runs at a time")
+	case once && l.Concurrency > 0:
+		return Invalidf("concurrency", "a queue that hands out at most once has no concurrency: what it handed out is settled with that; rate_limit bounds it")
+	case once && l.KeyConcurrency > 0:
+		return Invalidf("mode", "a queue that hands out at most once cannot have a key_concurrency: it never learns when a message has ended")
+	case l.Concurrency > 0 && l.KeyConcurrency > l.Concurrency:
+		return Invalidf("key_concurrency", "key_concurrency (%d) is above concurrency (%d), so that it bounds nothing", l.KeyConcurrency, l.Concurrency)
+	case !l.RateLimit.IsZero() && l.KeyRateLimit.perSecond() > l.RateLimit.perSecond():
+		return Invalidf("key_rate_limit", "key_rate_limit (%s) is above rate_limit (%s), so that it bounds nothing", l.KeyRateLimit, l.RateLimit)
+	}
+	return nil
+}
+
+// CheckFor returns an error if the limits are outside of their bounds, contradict each other
+// or the queue's other options.
+func (l QueueLimits) CheckFor(o QueueOptions) error {
+	o.Limits = l
+	for i := range queueOptions {
+		if q := &queueOptions[i]; q.Limit {
+			if err := q.check(&o); err != nil {
+				return err
+			}
+		}
+	}
+	return l.check(o)
+}
+
+// Conflict returns the name of the first option in which a queue that has these options differs
+// from wanted, which is complete, or "". Limits that wanted does not set may have any value,
+// because they can be changed after a queue was created.
+func (o QueueOptions) Conflict(wanted QueueOptions) string {
+	for i := range queueOptions {
+		q := &queueOptions[i]
+		if q.Limit && !q.Meets(o, wanted) || !q.Limit && q.Value(o, nil) != q.Value(wanted, nil) {
+			return q.Name
+		}
+	}
+	return ""
+}
