@@ -53,7 +53,7 @@ func kindOf(broker string) (kind *brokers.Kind, own bool, err error) {
 		scheme = brokers.All[0].Word
 	}
 	for _, k := range brokers.All {
-		if !isURL && scheme == k.Word || isURL && slices.Contains(k.Schemes, scheme) {
+		if k.Word != "" && (!isURL && scheme == k.Word || isURL && slices.Contains(k.Schemes, scheme)) {
 			return k, !isURL, nil
 		}
 	}

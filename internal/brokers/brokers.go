@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/broker/amqp1"
 	"github.com/posthaste-mq/posthaste/broker/kafka"
 	"github.com/posthaste-mq/posthaste/broker/nats"
 	"github.com/posthaste-mq/posthaste/broker/rabbitmq"
@@ -19,17 +20,18 @@ import (
 
 // Kind is a kind of broker.
 type Kind struct {
-	// Name is the name in messages and documents. Word is the name on the command line.
-	Name, Word string
+	// Name is the name in messages and documents.
+	Name string
 	// Schemes are the schemes of its URLs. The first one is the usual one.
 	Schemes []string
-	// Install says how to install it for tests and benchmarks.
-	Install string
+	// Word is the name on the command line of the benchmarks, and Install says how to
+	// install it for them. Both are empty if they do not measure at it.
+	Word, Install string
 	// Sink returns an empty configuration of a sink for the broker at a URL, and a
 	// function that opens the sink once the configuration is filled in.
 	Sink func(url string) (config any, open OpenSink)
 	// Source is the same for a source. Its configuration includes the fields of
-	// [source.Config], which OpenSource replaces.
+	// [source.Config], which OpenSource replaces. Nil if no source reads from it.
 	Source func(url string) (config any, open OpenSource)
 	// Easy returns the settings with which a relay of a queue works without any setup at
 	// the broker. Nil if none are needed.
@@ -114,11 +116,18 @@ var (
 			}
 		},
 	}
+	AMQP1 = &Kind{
+		Name: "AMQP 1.0", Schemes: []string{"amqp1", "amqp1s"},
+		Sink: func(url string) (any, OpenSink) {
+			c := &amqp1.SinkConfig{URL: amqp1.URL(url)}
+			return c, func(log *slog.Logger) (Sink, error) { c.Logger = log; return opened(amqp1.NewSink(*c)) }
+		},
+	}
 )
 
 // All are all kinds, in the order of the documents. The first one is the default of the
 // benchmarks.
-var All = []*Kind{RabbitMQ, Kafka, NATS, Redis}
+var All = []*Kind{RabbitMQ, Kafka, NATS, Redis, AMQP1}
 
 // opened turns the result of a constructor into a [Sink], without a nil pointer in it.
 func opened[S Sink](sink S, err error) (Sink, error) {
@@ -147,11 +156,13 @@ func Schemes() (all []string) {
 	return all
 }
 
-// List returns a text of each kind as "a, b or c".
+// List returns a text of each kind that the benchmarks measure, as "a, b or c".
 func List(text func(k *Kind) string) string {
-	texts := make([]string, len(All))
-	for i, k := range All {
-		texts[i] = text(k)
+	var texts []string
+	for _, k := range All {
+		if k.Word != "" {
+			texts = append(texts, text(k))
+		}
 	}
 	last := len(texts) - 1
 	return strings.Join(texts[:last], ", ") + " or " + texts[last]

@@ -50,6 +50,9 @@ func readSource(node *yaml.Node, broker string, place place) (sourceConfig, erro
 	if c.Broker, kind, err = c.broker(c.Broker); err != nil {
 		return c, err
 	}
+	if kind.Source == nil {
+		return c, c.fault("broker", "no source reads from "+kind.Name, "name another broker, or leave this source out")
+	}
 	options, open := kind.Source(c.Broker)
 	if u := unknownKey(node, reflect.TypeOf(c.sourceTarget), reflect.TypeOf(options)); u != nil {
 		return c, c.fault(u.key(), u.message()+" of a source from "+kind.Name, u.hint())

@@ -40,8 +40,8 @@ type RabbitMQ struct {
 const sbin = "/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin"
 
 // StartRabbitMQ starts a broker whose data lies below dir, and waits until it
-// takes connections. further are lines for rabbitmq.conf. It fails with
-// [ErrNotInstalled] where there is none.
+// takes connections, of AMQP 0-9-1 and AMQP 1.0. further are lines for
+// rabbitmq.conf. It fails with [ErrNotInstalled] where there is none.
 func StartRabbitMQ(ctx context.Context, dir string, further ...string) (*RabbitMQ, error) {
 	found, _ := filepath.Glob(sbin)
 	if len(found) == 0 {
@@ -69,7 +69,7 @@ func StartRabbitMQ(ctx context.Context, dir string, further ...string) (*RabbitM
 	for _, line := range conf {
 		fmt.Fprintln(&text, line)
 	}
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, "rabbitmq.conf"), text.Bytes(), 0o600), os.WriteFile(filepath.Join(dir, "plugins"), []byte("[].\n"), 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "rabbitmq.conf"), text.Bytes(), 0o600), os.WriteFile(filepath.Join(dir, "plugins"), []byte("[rabbitmq_amqp1_0].\n"), 0o600)); err != nil {
 		return nil, err
 	}
 	r.names = r.command(ctx, "epmd", "-port", strconv.Itoa(r.epmd), "-address", "127.0.0.1")
