@@ -131,11 +131,6 @@ func phrase(name, s string) string {
 	return quoted(s)
 }
 
-// quoted writes s as a quoted string.
-func quoted(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
-}
-
 // nameWords matches adjacent encoded words of RFC 2047.
 var nameWords = regexp.MustCompile(`=\?[^? ]+\?[BbQq]\?[^?]*\?=( *=\?[^? ]+\?[BbQq]\?[^?]*\?=)*`)
 
@@ -317,21 +312,4 @@ func isLabel(s string) bool {
 		}
 	}
 	return true
-}
-
-func isASCII(s string) bool {
-	for i := 0; i < len(s); i++ {
-		if s[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
-}
-
-// hasControl reports whether s contains a control character. Line breaks are the important
-// ones: with them an attacker could add headers.
-func hasControl(s string) bool {
-	return strings.ContainsFunc(s, func(r rune) bool {
-		return unicode.IsControl(r) || r == '\u2028' || r == '\u2029'
-	})
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	posthaste "github.com/posthaste-mq/posthaste"
 )
@@ -71,4 +72,22 @@ func fault(code posthaste.Code, field, format string, args ...any) *posthaste.Er
 		text = field + " " + text
 	}
 	return &posthaste.Error{Code: code, Field: field, Message: text}
+}
+
+// index returns the name of a list item.
+func index(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
+
+// headerField returns the field name of a header for an error. Unusual names are quoted and
+// truncated, because they are untrusted input.
+func headerField(name string) string { return "headers." + shown(name) }
+
+// shown makes an untrusted name safe for an error text.
+func shown(name string) string {
+	if len(name) > MaxHeaderNameBytes {
+		name = strings.ToValidUTF8(name[:MaxHeaderNameBytes], "") + "…"
+	}
+	if hasControl(name) || !utf8.ValidString(name) {
+		return strings.Trim(fmt.Sprintf("%q", name), `"`)
+	}
+	return name
 }

@@ -147,30 +147,3 @@ func phraseList(name, s string) (string, error) {
 	}
 	return strings.Join(list, ", "), nil
 }
-
-// splitOutside splits s at separators outside quotes, comments and angle brackets.
-func splitOutside(s string, separator byte) (items []string) {
-	var within byte
-	from := 0
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		switch {
-		case within == '"' && c == '\\':
-			i++
-		case within != 0:
-			if c == within {
-				within = 0
-			}
-		case c == '"':
-			within = '"'
-		case c == '<':
-			within = '>'
-		case c == '(':
-			within = ')'
-		case c == separator:
-			items = append(items, s[from:i])
-			from = i + 1
-		}
-	}
-	return append(items, s[from:])
-}

@@ -2,6 +2,7 @@ package email
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -15,91 +16,88 @@ func good() *Email {
 	return &Email{From: "ada@example.com", To: []string{"bob@example.com"}, Subject: "Hello", Text: "Hi"}
 }
 
+// invalidMail is a change that makes a valid mail invalid, and the fault that it causes.
+type invalidMail struct {
+	field string
+	code  posthaste.Code
+	spoil func(*Email)
+}
+
+var invalidMails = map[string]invalidMail{
+	"no sender":           {"from", posthaste.CodeInvalid, func(e *Email) { e.From = "" }},
+	"no recipients":       {"to", posthaste.CodeInvalid, func(e *Email) { e.To = nil }},
+	"too many recipients": {"to", posthaste.CodeInvalid, func(e *Email) { e.Bcc = addresses(MaxRecipients) }},
+	"bad fourth":          {"to[3]", posthaste.CodeInvalid, func(e *Email) { e.To = append(addresses(3), "no-address") }},
+	"bad cc":              {"cc[0]", posthaste.CodeInvalid, func(e *Email) { e.Cc = []string{"a@b@c"} }},
+	"bad bcc":             {"bcc[1]", posthaste.CodeInvalid, func(e *Email) { e.Bcc = []string{"a@b", ""} }},
+	"bad reply":           {"reply_to", posthaste.CodeInvalid, func(e *Email) { e.ReplyTo = "x" }},
+	"injection in from":   {"from", posthaste.CodeInvalid, func(e *Email) { e.From = "Ada\r\nBcc: eve@example.com <ada@example.com>" }},
+	"injection in to":     {"to[0]", posthaste.CodeInvalid, func(e *Email) { e.To[0] = "bob@example.com\r\nX: y" }},
+	"injection, subject":  {"subject", posthaste.CodeInvalid, func(e *Email) { e.Subject = "Hi\r\nBcc: eve@example.com" }},
+	"LF in subject":       {"subject", posthaste.CodeInvalid, func(e *Email) { e.Subject = "Hi\nthere" }},
+	"CR in subject":       {"subject", posthaste.CodeInvalid, func(e *Email) { e.Subject = "Hi\rthere" }},
+	"NEL in subject":      {"subject", posthaste.CodeInvalid, func(e *Email) { e.Subject = "Hi\u0085there" }},
+	"long subject":        {"subject", posthaste.CodeInvalid, func(e *Email) { e.Subject = strings.Repeat("s", MaxSubjectBytes+1) }},
+	"subject no UTF-8":    {"subject", posthaste.CodeInvalid, func(e *Email) { e.Subject = "\xff" }},
+	"no body":             {"text", posthaste.CodeInvalid, func(e *Email) { e.Text = "" }},
+	"NUL in text":         {"text", posthaste.CodeInvalid, func(e *Email) { e.Text = "a\x00b" }},
+	"NUL in html":         {"html", posthaste.CodeInvalid, func(e *Email) { e.HTML = "a\x00b" }},
+	"header injection":    {"headers.X-Foo", posthaste.CodeInvalid, func(e *Email) { e.Headers = header("X-Foo", "a\r\nBcc: eve@example.com") }},
+	"header name":         {"headers.X Foo", posthaste.CodeInvalid, func(e *Email) { e.Headers = header("X Foo", "a") }},
+	"header name, colon":  {"headers.X:Foo", posthaste.CodeInvalid, func(e *Email) { e.Headers = header("X:Foo", "a") }},
+	"header name, CRLF":   {`headers.X\r\nBcc`, posthaste.CodeInvalid, func(e *Email) { e.Headers = header("X\r\nBcc", "a") }},
+	"header name, empty":  {"headers.", posthaste.CodeInvalid, func(e *Email) { e.Headers = header("", "a") }},
+	"header value":        {"headers.X-Foo", posthaste.CodeInvalid, func(e *Email) { e.Headers = header("X-Foo", strings.Repeat("v", MaxHeaderValueBytes+1)) }},
+	"header twice":        {"headers.x-foo", posthaste.CodeInvalid, func(e *Email) { e.Headers = map[string]string{"X-Foo": "a", "x-foo": "b"} }},
+	"too many headers": {"headers", posthaste.CodeInvalid, func(e *Email) {
+		e.Headers = map[string]string{}
+		for i := range MaxHeaders + 1 {
+			e.Headers[fmt.Sprintf("X-%d", i)] = "v"
+		}
+	}},
+	"file without name":       {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) { e.Attachments = []Attachment{{Content: []byte("x")}} }},
+	"file name, path":         {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) { e.Attachments = file("../../etc/passwd") }},
+	"file name, folder":       {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) { e.Attachments = file("reports/2026.pdf") }},
+	"file name, root":         {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) { e.Attachments = file("/") }},
+	"file name, Windows path": {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) { e.Attachments = file(`C:\boot.ini`) }},
+	"file name, parent":       {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) { e.Attachments = file("..") }},
+	"file name, this folder":  {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) { e.Attachments = file(".") }},
+	"file name, blank":        {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) { e.Attachments = file(" ") }},
+	"file name, blank at end": {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) { e.Attachments = file("a.txt\u00a0") }},
+	"file name, CRLF":         {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) { e.Attachments = []Attachment{{Filename: "a\r\nb", Content: []byte("x")}} }},
+	"file name, long": {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) {
+		e.Attachments = []Attachment{{Filename: strings.Repeat("n", MaxFilenameBytes+1), Content: []byte("x")}}
+	}},
+	"file without content": {"attachments[0].content", posthaste.CodeInvalid, func(e *Email) { e.Attachments = []Attachment{{Filename: "a"}} }},
+	"content type": {"attachments[0].content_type", posthaste.CodeInvalid, func(e *Email) {
+		e.Attachments = []Attachment{{Filename: "a", ContentType: "pdf", Content: []byte("x")}}
+	}},
+	"content type, CRLF": {"attachments[0].content_type", posthaste.CodeInvalid, func(e *Email) {
+		e.Attachments = []Attachment{{Filename: "a", ContentType: "a/b\r\nX: y", Content: []byte("x")}}
+	}},
+	"content type, mail": {"attachments[0].content_type", posthaste.CodeInvalid, func(e *Email) {
+		e.Attachments = []Attachment{{Filename: "a", ContentType: "message/rfc822", Content: []byte("x")}}
+	}},
+	"reference, long": {"reference", posthaste.CodeInvalid, func(e *Email) { e.Reference = strings.Repeat("r", posthaste.MaxWordBytes+1) }},
+	"send_at":         {"send_at", posthaste.CodeInvalid, func(e *Email) { e.SendAt = time.Date(1066, 1, 1, 0, 0, 0, 0, time.UTC) }},
+	"idempotency_key": {"idempotency_key", posthaste.CodeUnsupported, func(e *Email) { e.IdempotencyKey = "k" }},
+	"too large, file": {"attachments", posthaste.CodeTooLarge, func(e *Email) { e.Attachments = []Attachment{{Filename: "a", Content: make([]byte, MaxSize)}} }},
+	"too large, text": {"text", posthaste.CodeTooLarge, func(e *Email) { e.Text = strings.Repeat("é", MaxSize/5) }},
+	"too large, html": {"html", posthaste.CodeTooLarge, func(e *Email) { e.HTML = strings.Repeat("h", MaxSize+1) }},
+}
+
 // TestEM1_Refused: a fault is reported with the field's name.
 func TestEM1_Refused(t *testing.T) {
 	t.Parallel()
 	if err := good().Validate(); err != nil {
 		t.Fatal(err)
 	}
-	cases := map[string]struct {
-		field string
-		code  posthaste.Code
-		spoil func(*Email)
-	}{
-		"no sender":           {"from", posthaste.CodeInvalid, func(e *Email) { e.From = "" }},
-		"no recipients":       {"to", posthaste.CodeInvalid, func(e *Email) { e.To = nil }},
-		"too many recipients": {"to", posthaste.CodeInvalid, func(e *Email) { e.Bcc = addresses(MaxRecipients) }},
-		"bad fourth":          {"to[3]", posthaste.CodeInvalid, func(e *Email) { e.To = append(addresses(3), "no-address") }},
-		"bad cc":              {"cc[0]", posthaste.CodeInvalid, func(e *Email) { e.Cc = []string{"a@b@c"} }},
-		"bad bcc":             {"bcc[1]", posthaste.CodeInvalid, func(e *Email) { e.Bcc = []string{"a@b", ""} }},
-		"bad reply":           {"reply_to", posthaste.CodeInvalid, func(e *Email) { e.ReplyTo = "x" }},
-		"injection in from":   {"from", posthaste.CodeInvalid, func(e *Email) { e.From = "Ada\r\nBcc: eve@example.com <ada@example.com>" }},
-		"injection in to":     {"to[0]", posthaste.CodeInvalid, func(e *Email) { e.To[0] = "bob@example.com\r\nX: y" }},
-		"injection, subject":  {"subject", posthaste.CodeInvalid, func(e *Email) { e.Subject = "Hi\r\nBcc: eve@example.com" }},
-		"LF in subject":       {"subject", posthaste.CodeInvalid, func(e *Email) { e.Subject = "Hi\nthere" }},
-		"CR in subject":       {"subject", posthaste.CodeInvalid, func(e *Email) { e.Subject = "Hi\rthere" }},
-		"NEL in subject":      {"subject", posthaste.CodeInvalid, func(e *Email) { e.Subject = "Hi\u0085there" }},
-		"long subject":        {"subject", posthaste.CodeInvalid, func(e *Email) { e.Subject = strings.Repeat("s", MaxSubjectBytes+1) }},
-		"subject no UTF-8":    {"subject", posthaste.CodeInvalid, func(e *Email) { e.Subject = "\xff" }},
-		"no body":             {"text", posthaste.CodeInvalid, func(e *Email) { e.Text = "" }},
-		"NUL in text":         {"text", posthaste.CodeInvalid, func(e *Email) { e.Text = "a\x00b" }},
-		"NUL in html":         {"html", posthaste.CodeInvalid, func(e *Email) { e.HTML = "a\x00b" }},
-		"header injection":    {"headers.X-Foo", posthaste.CodeInvalid, func(e *Email) { e.Headers = header("X-Foo", "a\r\nBcc: eve@example.com") }},
-		"header name":         {"headers.X Foo", posthaste.CodeInvalid, func(e *Email) { e.Headers = header("X Foo", "a") }},
-		"header name, colon":  {"headers.X:Foo", posthaste.CodeInvalid, func(e *Email) { e.Headers = header("X:Foo", "a") }},
-		"header name, CRLF":   {`headers.X\r\nBcc`, posthaste.CodeInvalid, func(e *Email) { e.Headers = header("X\r\nBcc", "a") }},
-		"header name, empty":  {"headers.", posthaste.CodeInvalid, func(e *Email) { e.Headers = header("", "a") }},
-		"header value":        {"headers.X-Foo", posthaste.CodeInvalid, func(e *Email) { e.Headers = header("X-Foo", strings.Repeat("v", MaxHeaderValueBytes+1)) }},
-		"header twice":        {"headers.x-foo", posthaste.CodeInvalid, func(e *Email) { e.Headers = map[string]string{"X-Foo": "a", "x-foo": "b"} }},
-		"too many headers": {"headers", posthaste.CodeInvalid, func(e *Email) {
-			e.Headers = map[string]string{}
-			for i := range MaxHeaders + 1 {
-				e.Headers[fmt.Sprintf("X-%d", i)] = "v"
-			}
-		}},
-		"file without name":       {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) { e.Attachments = []Attachment{{Content: []byte("x")}} }},
-		"file name, path":         {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) { e.Attachments = file("../../etc/passwd") }},
-		"file name, folder":       {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) { e.Attachments = file("reports/2026.pdf") }},
-		"file name, root":         {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) { e.Attachments = file("/") }},
-		"file name, Windows path": {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) { e.Attachments = file(`C:\boot.ini`) }},
-		"file name, parent":       {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) { e.Attachments = file("..") }},
-		"file name, this folder":  {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) { e.Attachments = file(".") }},
-		"file name, blank":        {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) { e.Attachments = file(" ") }},
-		"file name, blank at end": {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) { e.Attachments = file("a.txt\u00a0") }},
-		"file name, CRLF":         {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) { e.Attachments = []Attachment{{Filename: "a\r\nb", Content: []byte("x")}} }},
-		"file name, long": {"attachments[0].filename", posthaste.CodeInvalid, func(e *Email) {
-			e.Attachments = []Attachment{{Filename: strings.Repeat("n", MaxFilenameBytes+1), Content: []byte("x")}}
-		}},
-		"file without content": {"attachments[0].content", posthaste.CodeInvalid, func(e *Email) { e.Attachments = []Attachment{{Filename: "a"}} }},
-		"content type": {"attachments[0].content_type", posthaste.CodeInvalid, func(e *Email) {
-			e.Attachments = []Attachment{{Filename: "a", ContentType: "pdf", Content: []byte("x")}}
-		}},
-		"content type, CRLF": {"attachments[0].content_type", posthaste.CodeInvalid, func(e *Email) {
-			e.Attachments = []Attachment{{Filename: "a", ContentType: "a/b\r\nX: y", Content: []byte("x")}}
-		}},
-		"content type, mail": {"attachments[0].content_type", posthaste.CodeInvalid, func(e *Email) {
-			e.Attachments = []Attachment{{Filename: "a", ContentType: "message/rfc822", Content: []byte("x")}}
-		}},
-		"reference, long": {"reference", posthaste.CodeInvalid, func(e *Email) { e.Reference = strings.Repeat("r", posthaste.MaxWordBytes+1) }},
-		"send_at":         {"send_at", posthaste.CodeInvalid, func(e *Email) { e.SendAt = time.Date(1066, 1, 1, 0, 0, 0, 0, time.UTC) }},
-		"idempotency_key": {"idempotency_key", posthaste.CodeUnsupported, func(e *Email) { e.IdempotencyKey = "k" }},
-		"too large, file": {"attachments", posthaste.CodeTooLarge, func(e *Email) { e.Attachments = []Attachment{{Filename: "a", Content: make([]byte, MaxSize)}} }},
-		"too large, text": {"text", posthaste.CodeTooLarge, func(e *Email) { e.Text = strings.Repeat("é", MaxSize/5) }},
-		"too large, html": {"html", posthaste.CodeTooLarge, func(e *Email) { e.HTML = strings.Repeat("h", MaxSize+1) }},
-	}
+	cases := maps.Clone(invalidMails)
 	for i, bad := range badAddresses {
-		cases[fmt.Sprintf("address %d", i)] = struct {
-			field string
-			code  posthaste.Code
-			spoil func(*Email)
-		}{"to[0]", posthaste.CodeInvalid, func(e *Email) { e.To[0] = bad }}
+		cases[fmt.Sprintf("address %d", i)] = invalidMail{"to[0]", posthaste.CodeInvalid, func(e *Email) { e.To[0] = bad }}
 	}
 	for name := range reservedHeaders {
-		cases["header "+name] = struct {
-			field string
-			code  posthaste.Code
-			spoil func(*Email)
-		}{"headers." + strings.ToUpper(name), posthaste.CodeInvalid, func(e *Email) { e.Headers = header(strings.ToUpper(name), "x") }}
+		cases["header "+name] = invalidMail{"headers." + strings.ToUpper(name), posthaste.CodeInvalid, func(e *Email) { e.Headers = header(strings.ToUpper(name), "x") }}
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

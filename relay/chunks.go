@@ -12,32 +12,31 @@ import (
 	posthaste "github.com/posthaste-mq/posthaste"
 )
 
-// Chunks puts several messages into one of the broker, and takes them apart
-// again where a source takes it in. It is for brokers and consumers to which a
-// message costs more than its content, such as ten notifications of a few bytes.
-// Both ends need the same Codec. Queues whose keys are in order are
-// not for it: a chunk holds many keys.
+// Chunks packs several messages into one message of the broker, and unpacks them where a
+// source reads it. It suits brokers and consumers for which a message costs more than its
+// content, such as ten notifications of a few bytes. Both ends need the same Codec. Do not
+// use it for ordered queues: a chunk holds messages of many keys.
 type Chunks struct {
-	// Size is how many messages a chunk holds at most (default 10). A chunk holds
-	// what waits; nothing waits for it to be full.
+	// Size is the maximum number of messages of a chunk (default 10). A chunk never
+	// waits for more messages to arrive.
 	Size int
-	// Codec is what chunks are encoded with, such as msgpack.Codec, which needs less
-	// room and time (default: JSON, with payloads in base64).
+	// Codec encodes the chunks. The codec of package msgpack needs less space and time
+	// than the default, which is JSON with payloads in base64.
 	Codec posthaste.Codec
-	// Prefix goes before ids, which are unique in one database: where several relay
-	// to one broker it tells them apart.
+	// Prefix precedes message ids. They are unique in one database only: set a prefix
+	// if several databases relay to one broker.
 	Prefix string
 }
 
-// asJSON is the codec where none is named.
-type asJSON struct{}
+// jsonCodec is the default codec.
+type jsonCodec struct{}
 
-func (asJSON) ContentTypes() []string                { return []string{posthaste.ContentTypeJSON} }
-func (asJSON) Encode(value any) ([]byte, error)      { return json.Marshal(value) }
-func (asJSON) Decode(payload []byte, into any) error { return json.Unmarshal(payload, into) }
+func (jsonCodec) ContentTypes() []string                { return []string{posthaste.ContentTypeJSON} }
+func (jsonCodec) Encode(value any) ([]byte, error)      { return json.Marshal(value) }
+func (jsonCodec) Decode(payload []byte, into any) error { return json.Unmarshal(payload, into) }
 
-// chunked is a message in a chunk.
-type chunked struct {
+// packedMessage is a message in a chunk.
+type packedMessage struct {
 	ID          string            `json:"id"`
 	Kind        string            `json:"kind,omitempty"`
 	Key         string            `json:"key,omitempty"`
@@ -47,20 +46,23 @@ type chunked struct {
 	Payload     []byte            `json:"payload"`
 }
 
-// Sink makes a sink deliver chunks. A chunk bears an id made of the
-// ids of all its messages, so that no broker takes it for one of other company, and
-// the highest attempt and the stories of all; kind, key, reference and headers, with the
-// trace, are each message's own, inside. Which messages share a chunk may differ when they are
-// delivered again; [Chunks.Unpack] knows each by itself. What is refused for good
-// is delivered once more in chunks of one, so that it takes no neighbour with it; where
-// the time is up before, its attempt fails and it comes again.
-// It closes the sink it was made of.
+// Sink returns a sink that delivers chunks through another sink, which it closes.
+//
+// The id of a chunk is made of the ids of its messages, so that a broker that deduplicates
+// drops only a chunk with the same messages. A chunk has the highest attempt and the
+// attempt histories of all its messages. Kind, key, reference and headers, with the trace,
+// stay those of each message inside.
+//
+// On redelivery, messages may be packed into other chunks; [Chunks.Unpack] identifies each
+// message by itself. If a chunk is rejected for good, its messages are delivered again in
+// chunks of one, so that one bad message does not fail its neighbors. If there is no time
+// left for that, the attempt fails and is retried.
 func (c Chunks) Sink(sink posthaste.Sink) posthaste.Sink {
 	if c.Size < 1 {
 		c.Size = 10
 	}
 	if c.Codec == nil {
-		c.Codec = asJSON{}
+		c.Codec = jsonCodec{}
 	}
 	return &chunkSink{c, sink}
 }
@@ -83,9 +85,9 @@ func (s *chunkSink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) 
 			alone, places = append(alone, batch[i]), append(places, i)
 		}
 	}
-	if ctx.Err() != nil { // nobody knows yet which of a chunk is at fault
+	if ctx.Err() != nil { // unknown which message of a chunk is at fault
 		for _, i := range places {
-			results[i].Err = Failed(ctx, "its chunk was refused, and the time was up before it was published alone", results[i].Err)
+			results[i].Err = Failed(ctx, "its chunk was refused, and the time limit was reached before it was published alone", results[i].Err)
 		}
 		return results
 	}
@@ -100,7 +102,7 @@ func (s *chunkSink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) 
 func (s *chunkSink) deliver(ctx context.Context, batch []posthaste.RawDelivery, size int) []posthaste.SinkResult {
 	results := make([]posthaste.SinkResult, len(batch))
 	var packed []posthaste.RawDelivery
-	var from []int // where each chunk begins in the batch
+	var from []int // the index in batch of each chunk's first message
 	for i := 0; i < len(batch); i += size {
 		chunk, err := s.pack(batch[i:min(i+size, len(batch))])
 		if err != nil {
@@ -122,15 +124,15 @@ func (s *chunkSink) deliver(ctx context.Context, batch []posthaste.RawDelivery, 
 	return results
 }
 
-// pack makes one delivery of several.
+// pack packs several deliveries into one.
 func (s *chunkSink) pack(messages []posthaste.RawDelivery) (posthaste.RawDelivery, error) {
 	first := messages[0]
 	d := posthaste.RawDelivery{ID: first.ID, Queue: first.Queue, Subscription: first.Subscription,
 		CreatedAt: first.CreatedAt, DueAt: first.DueAt, Timeout: first.Timeout, ContentType: s.Codec.ContentTypes()[0]}
-	all := make([]chunked, len(messages))
+	all := make([]packedMessage, len(messages))
 	ids := sha256.New()
 	for i, m := range messages {
-		all[i] = chunked{ID: s.Prefix + m.Queue + "/" + m.MessageID.String(), Kind: m.Kind, Key: m.Key, Reference: m.Reference,
+		all[i] = packedMessage{ID: s.Prefix + m.Queue + "/" + m.MessageID.String(), Kind: m.Kind, Key: m.Key, Reference: m.Reference,
 			ContentType: cmp.Or(m.ContentType, posthaste.ContentTypeJSON), Headers: m.Headers, Payload: m.Payload}
 		fmt.Fprintln(ids, all[i].ID)
 		d.Attempt, d.Alone = max(d.Attempt, m.Attempt), d.Alone || m.Alone
@@ -139,35 +141,35 @@ func (s *chunkSink) pack(messages []posthaste.RawDelivery) (posthaste.RawDeliver
 	d.MessageID = posthaste.MessageID(binary.BigEndian.Uint64(ids.Sum(nil)) >> 1) // never negative
 	var err error
 	if d.Payload, err = s.Codec.Encode(all); err != nil {
-		err = fmt.Errorf("a chunk cannot be encoded: %w", err)
+		err = fmt.Errorf("encoding a chunk: %w", err)
 	}
 	return d, err
 }
 
-// Unpack takes a chunk apart, for the Config.Unpack of a source. Each message has a
-// dedupe key of its own, so that it goes into the ledger once, whatever was delivered
-// together with it, and the same as header [posthaste.HeaderMessageID], unless it has
-// one already, so that an inbox knows it for longer than dedupe keys are kept. A
-// payload that is no chunk is an error.
+// Unpack unpacks a chunk. It can be the Config.Unpack of a source. Each message gets a
+// dedupe key of its own, so that it is stored once whichever messages were delivered with
+// it. The key is also its header [posthaste.HeaderMessageID], unless the message has that
+// header, so that an inbox can deduplicate it after the dedupe window. It returns an error
+// if the payload is not a chunk.
 func (c Chunks) Unpack(_ context.Context, m posthaste.Message) ([]posthaste.Message, error) {
 	payload, ok := m.Payload.([]byte)
 	if !ok {
-		return nil, errors.New("a chunk comes as bytes")
+		return nil, errors.New("the payload of a chunk must be bytes")
 	}
 	if c.Codec == nil {
-		c.Codec = asJSON{}
+		c.Codec = jsonCodec{}
 	}
-	var all []chunked
+	var all []packedMessage
 	if err := c.Codec.Decode(payload, &all); err != nil {
-		return nil, fmt.Errorf("it is no chunk: %w", err)
+		return nil, fmt.Errorf("not a chunk: %w", err)
 	}
 	messages := make([]posthaste.Message, len(all))
 	for i, x := range all {
 		if x.ID == "" {
-			return nil, fmt.Errorf("it is no chunk: message %d has no id", i+1)
+			return nil, fmt.Errorf("not a chunk: message %d has no id", i+1)
 		}
 		id := DedupeKey(x.ID)
-		if x.Headers[posthaste.HeaderMessageID] == "" && room(x.Headers) >= len(posthaste.HeaderMessageID)+len(id) {
+		if x.Headers[posthaste.HeaderMessageID] == "" && headerSpace(x.Headers) >= len(posthaste.HeaderMessageID)+len(id) {
 			if x.Headers == nil {
 				x.Headers = make(map[string]string, 1)
 			}
@@ -179,8 +181,8 @@ func (c Chunks) Unpack(_ context.Context, m posthaste.Message) ([]posthaste.Mess
 	return messages, nil
 }
 
-// room is how many bytes of further headers a message may have.
-func room(headers map[string]string) int {
+// headerSpace returns how many bytes of headers can be added to a message.
+func headerSpace(headers map[string]string) int {
 	left := posthaste.MaxHeaderBytes
 	for name, value := range headers {
 		left -= len(name) + len(value)

@@ -14,17 +14,17 @@ import (
 	"github.com/posthaste-mq/posthaste/relay"
 )
 
-// keeps is a sink that keeps what it is given, and refuses chunks with a word.
-type keeps struct {
+// recordingSink keeps its deliveries, and rejects chunks that contain the payload refuse.
+type recordingSink struct {
 	chunks []posthaste.RawDelivery
 	sizes  []int
 	refuse string
 	err    error
 }
 
-func (k *keeps) Close() error { return nil }
+func (k *recordingSink) Close() error { return nil }
 
-func (k *keeps) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []posthaste.SinkResult {
+func (k *recordingSink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []posthaste.SinkResult {
 	results := make([]posthaste.SinkResult, len(batch))
 	for i, d := range batch {
 		codec := msgpack.Codec
@@ -57,11 +57,11 @@ func deliveries(n int) (all []posthaste.RawDelivery) {
 	return all
 }
 
-// What goes into chunks comes out of them, each message with its own fields and id.
+// Messages that are packed and unpacked keep their fields and ids.
 func TestChunksRoundTrip(t *testing.T) {
 	t.Parallel()
 	chunks := relay.Chunks{Codec: msgpack.Codec, Prefix: "shop/"}
-	k := &keeps{}
+	k := &recordingSink{}
 	for i, r := range chunks.Sink(k).Deliver(t.Context(), deliveries(25)) {
 		if r.Err != nil {
 			t.Errorf("message %d: %v", i, r.Err)
@@ -94,20 +94,20 @@ func TestChunksRoundTrip(t *testing.T) {
 	}
 	for _, wrong := range []any{"text", []byte("no chunk"), []byte{0x91, 0x80}} {
 		if _, err := chunks.Unpack(t.Context(), posthaste.Message{Payload: wrong}); err == nil {
-			t.Errorf("%q was unpacked", wrong)
+			t.Errorf("%q was unpacked, want an error", wrong)
 		}
 	}
 }
 
-// A message that is refused for good takes no neighbour with it; a failed chunk is
-// not published again by itself.
+// A message that is rejected for good does not fail its neighbors. A chunk with another
+// error is not published again in the same attempt.
 func TestChunksIsolateWhatIsRefused(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]struct{ failed, calls int }{
 		posthaste.Permanent(errors.New("too large")): {1, 3 + 10},
 		errors.New("nack"):                           {10, 3},
 	} {
-		k := &keeps{refuse: "payload 15", err: err}
+		k := &recordingSink{refuse: "payload 15", err: err}
 		failed := 0
 		for i, r := range (relay.Chunks{Size: 10, Codec: msgpack.Codec}).Sink(k).Deliver(t.Context(), deliveries(30)) {
 			if r.Err != nil {
@@ -122,12 +122,12 @@ func TestChunksIsolateWhatIsRefused(t *testing.T) {
 	}
 }
 
-// A broker that drops what bears an id that it has had drops the same chunk, and none of
-// other company.
+// The same messages give a chunk the same id, and other messages another one, so that a
+// broker that deduplicates drops only a chunk that it has.
 func TestChunkIDs(t *testing.T) {
 	t.Parallel()
 	id := func(batch []posthaste.RawDelivery) posthaste.MessageID {
-		k := &keeps{}
+		k := &recordingSink{}
 		for _, r := range (relay.Chunks{}).Sink(k).Deliver(t.Context(), batch) {
 			if r.Err != nil {
 				t.Fatal(r.Err)
@@ -145,11 +145,11 @@ func TestChunkIDs(t *testing.T) {
 	}
 }
 
-// A chunk shows what befell any of its messages before: by that a sink delivers alone
-// what may have harmed others.
+// A chunk has the attempt histories of its messages, by which a sink decides to deliver
+// alone a message that may have failed others.
 func TestChunkTellsTheStories(t *testing.T) {
 	t.Parallel()
-	k := &keeps{}
+	k := &recordingSink{}
 	batch := deliveries(10)
 	batch[3].Story = []posthaste.Attempt{{Attempt: 1, Receipt: []byte(`{"channel_closed": 403}`)}}
 	batch[7].Story = []posthaste.Attempt{{Attempt: 1, Error: "one"}, {Attempt: 2, Error: "two"}}
@@ -160,12 +160,12 @@ func TestChunkTellsTheStories(t *testing.T) {
 	}
 }
 
-// refuses is a sink that refuses everything for good once its context has ended meanwhile.
-type refuses struct{ end context.CancelFunc }
+// endingSink rejects everything for good, and ends the context before it returns.
+type endingSink struct{ end context.CancelFunc }
 
-func (refuses) Close() error { return nil }
+func (endingSink) Close() error { return nil }
 
-func (r refuses) Deliver(_ context.Context, batch []posthaste.RawDelivery) []posthaste.SinkResult {
+func (r endingSink) Deliver(_ context.Context, batch []posthaste.RawDelivery) []posthaste.SinkResult {
 	r.end()
 	results := make([]posthaste.SinkResult, len(batch))
 	for i := range results {
@@ -174,11 +174,11 @@ func (r refuses) Deliver(_ context.Context, batch []posthaste.RawDelivery) []pos
 	return results
 }
 
-// Where there is no time to look which of a chunk is refused, none of it is dead.
+// If there is no time to find out which message of a chunk is rejected, all are retried.
 func TestChunksRefusedAtTheEndComeAgain(t *testing.T) {
 	t.Parallel()
 	ctx, end := context.WithCancel(t.Context())
-	for i, r := range (relay.Chunks{Size: 10}).Sink(refuses{end}).Deliver(ctx, deliveries(15)) {
+	for i, r := range (relay.Chunks{Size: 10}).Sink(endingSink{end}).Deliver(ctx, deliveries(15)) {
 		if r.Err == nil || posthaste.IsPermanent(r.Err) || !errors.Is(r.Err, context.Canceled) || !strings.Contains(r.Err.Error(), "too large") {
 			t.Errorf("message %d: %v", i, r.Err)
 		}

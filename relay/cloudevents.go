@@ -9,35 +9,35 @@ import (
 	posthaste "github.com/posthaste-mq/posthaste"
 )
 
-// Modes of a [CloudEvents]: attributes as headers beside the payload, or all of
-// it as one JSON document.
+// Modes of [CloudEvents]: attributes as headers beside the payload, or the whole event as
+// one JSON document.
 const (
 	Binary     = "binary"
 	Structured = "structured"
 )
 
-// contentTypeEvent is that of a CloudEvent in JSON.
+// contentTypeEvent is the content type of a CloudEvent in JSON.
 const contentTypeEvent = "application/cloudevents+json; charset=UTF-8"
 
-// CloudEvents says how messages become CloudEvents
-// (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md). The id
-// is the message id of the mapping, time is when the message was sent, and
-// datacontenttype its content type.
+// CloudEvents configures how messages become CloudEvents
+// (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md). The attribute id
+// is the message id of the mapping, time is when the message was sent, and datacontenttype
+// is its content type.
 type CloudEvents struct {
 	// Mode is "binary" (default) or "structured".
 	Mode string `yaml:"mode"`
-	// Source is the template of the context in which events happen, a URI
-	// reference such as "/orders". Required.
+	// Source is the template of the attribute source, a URI reference such as "/orders".
+	// Required.
 	Source string `yaml:"source"`
-	// Type is the template of what happened (default "{{.Kind}}"). A message for
-	// which it comes out empty is dead: the standard asks for it.
+	// Type is the template of the attribute type (default "{{.Kind}}"). If it yields an
+	// empty string, the message is dead-lettered, because the standard requires a type.
 	Type string `yaml:"type"`
-	// Subject is the template of what it happened to (default "{{.Key}}"). Left
-	// out where it comes out empty.
+	// Subject is the template of the attribute subject (default "{{.Key}}"). The event
+	// has no subject if it yields an empty string.
 	Subject string `yaml:"subject"`
 }
 
-// eventMapper is a checked CloudEvents.
+// eventMapper is a validated CloudEvents.
 type eventMapper struct {
 	prefix                string
 	structured            bool
@@ -47,10 +47,10 @@ type eventMapper struct {
 func (c *CloudEvents) mapper(prefix string) (*eventMapper, error) {
 	m := &eventMapper{prefix: prefix, structured: c.Mode == Structured}
 	if c.Mode != "" && c.Mode != Binary && c.Mode != Structured {
-		return nil, posthaste.Invalidf("cloudevents.mode", "cloudevents.mode must be binary or structured, and is %q", c.Mode)
+		return nil, posthaste.Invalidf("cloudevents.mode", "cloudevents.mode must be binary or structured, got %q", c.Mode)
 	}
 	if c.Source == "" {
-		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "cloudevents.source", Message: "cloudevents.source is missing", Hint: "name what sends the events, such as /orders"}
+		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "cloudevents.source", Message: "cloudevents.source is missing", Hint: "set it to the sender of the events, such as /orders"}
 	}
 	for _, t := range []struct {
 		to              **Template
@@ -61,14 +61,14 @@ func (c *CloudEvents) mapper(prefix string) (*eventMapper, error) {
 			text = t.by
 		}
 		var err error
-		if *t.to, err = Compile("cloudevents."+t.field, text); err != nil {
+		if *t.to, err = Compile(Field("cloudevents."+t.field), text); err != nil {
 			return nil, err
 		}
 	}
 	return m, nil
 }
 
-// event is a CloudEvent in JSON, its members in the standard's order.
+// event is a CloudEvent in JSON, with its members in the order of the standard.
 type event struct {
 	SpecVersion     string          `json:"specversion"`
 	ID              string          `json:"id"`
@@ -83,7 +83,7 @@ type event struct {
 	DataBase64      []byte          `json:"data_base64,omitempty"`
 }
 
-// apply makes the message a CloudEvent.
+// apply turns the message into a CloudEvent.
 func (m *eventMapper) apply(d *posthaste.RawDelivery, out *Outgoing, headers map[string]string) error {
 	e := event{SpecVersion: "1.0", ID: out.MessageID, DataContentType: out.ContentType,
 		TraceParent: d.Headers[posthaste.HeaderTraceParent], TraceState: d.Headers[posthaste.HeaderTraceState]}
@@ -101,7 +101,7 @@ func (m *eventMapper) apply(d *posthaste.RawDelivery, out *Outgoing, headers map
 		}
 		if text == "" && t.required {
 			return posthaste.Permanent(&posthaste.Error{Code: posthaste.CodeInvalid, Field: t.template.field,
-				Message: t.template.field + " came out empty, and a CloudEvent needs it", Hint: "send messages with a kind, or give a template of another text"})
+				Message: t.template.field + " is empty, and a CloudEvent requires it", Hint: "send messages with a kind, or set a template that yields another text"})
 		}
 		*t.to = text
 	}
@@ -121,13 +121,13 @@ func (m *eventMapper) apply(d *posthaste.RawDelivery, out *Outgoing, headers map
 	}
 	encoded, err := json.Marshal(e)
 	if err != nil {
-		return posthaste.Permanent(err) // cannot be: all of it is text or valid JSON
+		return posthaste.Permanent(err) // cannot happen: all of it is text or valid JSON
 	}
 	out.Payload, out.ContentType = encoded, contentTypeEvent
 	return nil
 }
 
-// isJSON says whether the content type is of JSON.
+// isJSON reports whether the content type is one of JSON.
 func isJSON(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
 	return err == nil && (media == posthaste.ContentTypeJSON || strings.HasSuffix(media, "+json"))

@@ -11,33 +11,38 @@ import (
 	"time"
 )
 
-// Connection is one to a broker, as [Connections] keeps it: it is used by several
-// batches at the same time, and is never repaired, for a new one takes its place.
+// Connection is a connection of [Connections]. Several batches use it at the same time. It
+// is never repaired: a new connection replaces it.
 type Connection interface {
-	// Use says that a batch uses it. False: it shall not be used again.
+	// Use registers a user of the connection. It returns false if the connection must not
+	// be used anymore.
 	Use() bool
-	// Close ends it, whoever uses it.
+	// Close closes it, even if it is in use.
 	Close()
 }
 
-// Connections keeps a number of connections to a broker, and opens those anew that
-// were lost. It is safe for concurrent use.
+// Server names a broker in errors and logs, such as "kafka" at "host:port". It must not contain
+// secrets.
+type Server struct{ Kind, Address string }
+
+// Connections keeps a number of connections to a broker and replaces the ones that are
+// lost. It is safe for concurrent use.
 type Connections[C Connection] struct {
-	kind, address string
-	dial          func(ctx context.Context) (C, error)
-	log           *slog.Logger
-	slots         []*slot[C]
-	next          atomic.Uint64
-	down          atomic.Bool // whether the broker was told to be away
-	done          chan struct{}
-	closing       sync.Once
+	server  Server
+	dial    func(ctx context.Context) (C, error)
+	log     *slog.Logger
+	slots   []*slot[C]
+	next    atomic.Uint64
+	down    atomic.Bool // the outage was logged
+	done    chan struct{}
+	closing sync.Once
 }
 
-// slot holds a connection and opens it anew.
+// slot holds one connection and reopens it.
 type slot[C Connection] struct {
-	turn    chan struct{} // held to look at current
+	turn    chan struct{} // lock of the fields below, with room for its holder
 	current C
-	there   bool
+	opened  bool // current is open, as far as is known
 }
 
 // Pauses between attempts to connect.
@@ -46,79 +51,78 @@ const (
 	longPause  = 2 * time.Second
 )
 
-// ErrElsewhere is that of a dial which knows that messages have to go by another
-// connection: it is not tried again.
+// ErrElsewhere is the error of a dial that found that another connection has to be used
+// for the messages. Get does not retry it.
 var ErrElsewhere = errors.New("another server has it")
 
-// NewConnections keeps n connections that dial opens, none of them before it is
-// needed. kind and address name the broker in errors and to the logger, which is told
-// when it was lost and when it is back.
-func NewConnections[C Connection](n int, kind, address string, log *slog.Logger, dial func(ctx context.Context) (C, error)) *Connections[C] {
-	c := &Connections[C]{kind: kind, address: address, dial: dial, log: log, done: make(chan struct{})}
+// NewConnections returns n connections, which dial opens when they are first needed. It logs
+// the loss and the return of the server.
+func NewConnections[C Connection](n int, server Server, log *slog.Logger, dial func(ctx context.Context) (C, error)) *Connections[C] {
+	c := &Connections[C]{server: server, dial: dial, log: log, done: make(chan struct{})}
 	for range n {
 		c.slots = append(c.slots, &slot[C]{turn: make(chan struct{}, 1)})
 	}
 	return c
 }
 
-// Next is the number of the connection whose turn it is, among the first n.
+// Next returns the index of one of the first n connections, each in turn.
 func (c *Connections[C]) Next(n int) int { return int(c.next.Add(1) % uint64(n)) }
 
-// Get returns the i-th connection, which works as far as is known and has said that it
-// is used. It waits for the broker as long as ctx lasts.
+// Get returns the i-th connection, after a successful call of its Use. It retries until ctx
+// ends.
 func (c *Connections[C]) Get(ctx context.Context, i int) (none C, err error) {
 	s := c.slots[i]
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
 	case <-ctx.Done():
-		return none, fmt.Errorf("no connection to %s at %s: %w", c.kind, c.address, ctx.Err())
+		return none, fmt.Errorf("no connection to %s at %s: %w", c.server.Kind, c.server.Address, ctx.Err())
 	}
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
 		select {
 		case <-c.done:
-			return none, fmt.Errorf("the relay to %s was closed", c.kind)
+			return none, fmt.Errorf("the relay to %s was closed", c.server.Kind)
 		default:
 		}
-		if s.there && s.current.Use() {
+		if s.opened && s.current.Use() {
 			return s.current, nil
 		}
 		if s.current, err = c.dial(ctx); err == nil {
-			if s.there = true; c.down.Swap(false) {
-				c.log.Info("the broker is back", "broker", c.address)
+			if s.opened = true; c.down.Swap(false) {
+				c.log.Info("the broker is back", "broker", c.server.Address)
 			}
 			if s.current.Use() {
 				return s.current, nil
 			}
-			err = fmt.Errorf("%s at %s ended the connection as soon as it was open", c.kind, c.address)
+			err = fmt.Errorf("%s at %s closed the new connection immediately", c.server.Kind, c.server.Address)
 		}
 		if errors.Is(err, ErrElsewhere) {
-			s.there = false
+			s.opened = false
 			return none, err
 		}
-		if s.there = false; ctx.Err() == nil && !c.down.Swap(true) {
-			c.log.Warn("the broker cannot be used: messages wait, and it is tried again", "broker", c.address, "error", err)
+		if s.opened = false; ctx.Err() == nil && !c.down.Swap(true) {
+			c.log.Warn("the broker cannot be used: messages wait, and connecting is retried", "broker", c.server.Address, "error", err)
 		}
 		select {
 		case <-ctx.Done():
 			if errors.Is(err, ctx.Err()) {
 				return none, err
 			}
-			return none, fmt.Errorf("%w (waited for it: %w)", err, ctx.Err())
+			return none, fmt.Errorf("%w (retried until: %w)", err, ctx.Err())
 		case <-c.done:
 		case <-time.After(pause/2 + rand.N(pause/2)):
 		}
 	}
 }
 
-// Away says whether the broker could not be used when it was tried last.
+// Away reports whether the last attempt to use the broker failed.
 func (c *Connections[C]) Away() bool { return c.down.Load() }
 
-// Current are the connections that are there, whether they still work or not.
+// Current returns the connections that are open, even if they are broken.
 func (c *Connections[C]) Current() (all []C) {
 	for _, s := range c.slots {
 		s.turn <- struct{}{}
-		if s.there {
+		if s.opened {
 			all = append(all, s.current)
 		}
 		<-s.turn
@@ -126,7 +130,7 @@ func (c *Connections[C]) Current() (all []C) {
 	return all
 }
 
-// Close ends the connections; Get fails from now on. It may be called again.
+// Close closes the connections. Get fails from then on. Close is idempotent.
 func (c *Connections[C]) Close() {
 	c.closing.Do(func() {
 		close(c.done)
@@ -136,15 +140,15 @@ func (c *Connections[C]) Close() {
 	})
 }
 
-// Users counts who uses a connection that shall be closed once it is lost and nobody
-// uses it any more. It is safe for concurrent use.
+// Users counts the users of a connection that must be closed after it is lost and its last
+// user has left. It is safe for concurrent use.
 type Users struct {
 	mu      sync.Mutex
 	count   int
 	retired bool
 }
 
-// Use counts one more, unless it was retired.
+// Use adds a user. It returns false after Retire.
 func (u *Users) Use() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -155,7 +159,7 @@ func (u *Users) Use() bool {
 	return true
 }
 
-// Leave takes back Use, and says whether that was the last one of what was retired.
+// Leave removes a user. It reports whether that was the last one after Retire.
 func (u *Users) Leave() (last bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -163,7 +167,7 @@ func (u *Users) Leave() (last bool) {
 	return u.retired && u.count == 0
 }
 
-// Retire lets those who are counted finish, and nobody come.
+// Retire makes Use fail from now on. Current users can finish.
 func (u *Users) Retire() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

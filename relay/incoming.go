@@ -12,31 +12,31 @@ import (
 	posthaste "github.com/posthaste-mq/posthaste"
 )
 
-// Incoming is a message as a broker had it: the inverse of [Outgoing].
+// Incoming is a message as it was read from a broker: the inverse of [Outgoing].
 type Incoming struct {
-	// MessageID is by what the broker's side knows it again; empty: by nothing.
+	// MessageID is the broker's deduplication id, or empty.
 	MessageID   string
 	ContentType string
-	// Kind and Key are what the broker has in a place of its own, if anything. The
-	// headers of a message that was relayed say the same.
+	// Kind and Key are taken from fields of the broker, if it has any. The headers of
+	// a message that was relayed take precedence.
 	Kind, Key string
 	Payload   []byte
 	Headers   map[string]string
 }
 
-// HeaderEvent is the prefix of headers under which a message has the attributes of
-// the CloudEvent that it came as, such as ce-source.
+// HeaderEvent is the prefix of the headers that hold the attributes of a CloudEvent, such
+// as ce-source.
 const HeaderEvent = "ce-"
 
-// Message makes the message for a queue: what [Mapper.Map] made of one comes out as
-// it was. prefix is as for [NewMapper]. Of a CloudEvent the payload is its data, type
-// and subject are kind and key unless these are told otherwise, and all attributes
-// are headers. Without a content type the payload is bytes. Errors are for good: the
-// message is what its sender says it is not.
+// Message returns the message to send to a queue. It restores a message that [Mapper.Map]
+// mapped; prefix is that of [NewMapper]. If the message is a CloudEvent, the payload is its
+// data, type and subject are kind and key unless those are set, and all attributes become
+// headers. Without a content type the payload is bytes. An error is permanent: the message
+// does not have the format of its content type.
 //
-// The dedupe key is the [DedupeKey] of the message id. An event's id is one of its
-// source's alone: where the message id is missing or only repeats it, the dedupe key is
-// source and id together, and without a source there is none.
+// The dedupe key is the [DedupeKey] of the message id. The id of an event is unique only
+// within its source. If the message id is missing or equals the event's id, the dedupe key
+// therefore consists of source and id, and an event without a source has none.
 func (in *Incoming) Message(prefix string) (posthaste.Message, error) {
 	m := posthaste.Message{DedupeKey: DedupeKey(in.MessageID), ContentType: in.ContentType, Kind: in.Kind, Key: in.Key, Payload: in.Payload}
 	headers := make(map[string]string, len(in.Headers))
@@ -49,7 +49,7 @@ func (in *Incoming) Message(prefix string) (posthaste.Message, error) {
 			m.Key = value
 		case HeaderReference:
 			m.Reference = value
-		case HeaderQueue, HeaderAttempt: // of the relay that it came by
+		case HeaderQueue, HeaderAttempt: // they describe its earlier delivery
 		default:
 			if attribute, ok := strings.CutPrefix(name, prefix); ok && prefix != "" {
 				attributes[attribute] = value
@@ -62,7 +62,7 @@ func (in *Incoming) Message(prefix string) (posthaste.Message, error) {
 		if err := structured(&m, attributes); err != nil {
 			return posthaste.Message{}, err
 		}
-	} else if attributes["specversion"] == "" { // no event, and only the same prefix
+	} else if attributes["specversion"] == "" { // not an event: the prefix is a coincidence
 		for name, value := range attributes {
 			headers[prefix+name] = value
 		}
@@ -92,11 +92,11 @@ func (in *Incoming) Message(prefix string) (posthaste.Message, error) {
 	return m, nil
 }
 
-// structured takes an event in JSON apart.
+// structured decodes an event in JSON.
 func structured(m *posthaste.Message, attributes map[string]string) error {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(m.Payload.([]byte), &members); err != nil {
-		return posthaste.Invalidf("payload", "payload is no CloudEvent, though its content type says so: %v", err)
+		return posthaste.Invalidf("payload", "payload is not a CloudEvent, though its content type says so: %v", err)
 	}
 	data, inBytes := []byte(members["data"]), []byte(nil)
 	for name, raw := range members {
@@ -107,17 +107,17 @@ func structured(m *posthaste.Message, attributes map[string]string) error {
 			err = json.Unmarshal(raw, &inBytes)
 		default:
 			var text string
-			if err = json.Unmarshal(raw, &text); err != nil { // numbers and truths
+			if err = json.Unmarshal(raw, &text); err != nil { // a number or a boolean
 				text, err = string(raw), nil
 			}
 			attributes[name] = text
 		}
 		if err != nil {
-			return posthaste.Invalidf("payload", "payload is no CloudEvent, though its content type says so: %s: %v", name, err)
+			return posthaste.Invalidf("payload", "payload is not a CloudEvent, though its content type says so: %s: %v", name, err)
 		}
 	}
 	if attributes["specversion"] == "" {
-		return posthaste.Invalidf("payload", "payload is no CloudEvent, though its content type says so: it has no specversion")
+		return posthaste.Invalidf("payload", "payload is not a CloudEvent, though its content type says so: specversion is missing")
 	}
 	m.ContentType = attributes["datacontenttype"]
 	switch {
@@ -128,7 +128,7 @@ func structured(m *posthaste.Message, attributes map[string]string) error {
 	case m.ContentType == "":
 		m.ContentType, m.Payload = posthaste.ContentTypeJSON, data
 	case !isJSON(m.ContentType):
-		// A text, as the standard has it.
+		// The standard encodes other data as a JSON string.
 		var text string
 		if err := json.Unmarshal(data, &text); err == nil {
 			data = []byte(text)
@@ -140,16 +140,16 @@ func structured(m *posthaste.Message, attributes map[string]string) error {
 	return nil
 }
 
-// eventKey is the dedupe key of an event: two that are the same in source and id are
-// one, and nothing less is.
+// eventKey returns the dedupe key of an event. Two events are the same if and only if both
+// source and id are equal.
 func eventKey(source, id string) string {
-	// A source is a URI reference, in which a space is written like this; so the first
-	// space ends it.
+	// A source is a URI reference, which may contain a space only in this encoding. So
+	// the first space of the key ends the source.
 	return DedupeKey(strings.ReplaceAll(source, " ", "%20") + " " + id)
 }
 
-// DedupeKey is a dedupe key for a broker's id of a message: the id, or where that
-// cannot be one, for its length or its characters, its SHA-256 in hexadecimal.
+// DedupeKey returns a dedupe key for a broker's message id: the id itself, or its SHA-256 in
+// hexadecimal if its length or its characters are not allowed in a dedupe key.
 func DedupeKey(id string) string {
 	if len(id) <= posthaste.MaxWordBytes && utf8.ValidString(id) && strings.IndexByte(id, 0) < 0 {
 		return id

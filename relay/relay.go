@@ -1,6 +1,6 @@
-// Package relay says what a message is to a broker, whichever that is: which
-// texts are made of it by templates, which headers go along, and how it looks as
-// a CloudEvent. It knows no network; the sinks that speak to brokers share it.
+// Package relay maps a message to what a broker stores, for all brokers: the texts that
+// templates yield, the headers, and the form of a CloudEvent. It uses no network. The sinks
+// for brokers share it.
 package relay
 
 import (
@@ -12,46 +12,44 @@ import (
 	posthaste "github.com/posthaste-mq/posthaste"
 )
 
-// The headers under which a broker gets what it has no place of its own for.
-// Those that would be empty are left out. A message's own headers go along under
-// their names, but for those with one of these.
+// Headers for fields of a message that brokers do not have. Empty ones are omitted. The
+// message's own headers keep their names, but cannot replace one of these.
 const (
-	HeaderQueue     = "posthaste-queue"     // the queue that it came from
+	HeaderQueue     = "posthaste-queue"     // the queue of the message
 	HeaderKind      = "posthaste-kind"      // its kind
 	HeaderKey       = "posthaste-key"       // its key
 	HeaderReference = "posthaste-reference" // its reference
-	HeaderAttempt   = "posthaste-attempt"   // from the second attempt on: it may have come before
+	HeaderAttempt   = "posthaste-attempt"   // from the second attempt on; the message may be a duplicate
 )
 
-// Mapping is what can be told about all messages of a relay. The zero value
-// passes payload, content type and headers on as they are.
+// Mapping is the configuration that all messages of a relay share. The zero value passes
+// payload, content type and headers on unchanged.
 type Mapping struct {
-	// MessageID is the template of the id by which receivers know a message
-	// again (default "{{.MessageID}}"). Message ids are unique in one database:
-	// where several relay to one broker, tell them apart, as by
-	// "orders-{{.MessageID}}". It must give the same for the same message, so that one
-	// with .Attempt is refused.
+	// MessageID is the template of the deduplication id for consumers (default
+	// "{{.MessageID}}"). Message ids are unique in one database only. If several
+	// databases relay to one broker, use a prefix, such as "orders-{{.MessageID}}". All
+	// attempts must have the same id, so .Attempt is not allowed.
 	MessageID string `yaml:"message_id"`
-	// Headers are templates of further headers, by name. One that comes out
-	// empty is left out.
+	// Headers are templates of further headers, by name. A header whose template
+	// yields an empty string is omitted.
 	Headers map[string]string `yaml:"headers"`
 	// CloudEvents, if set, makes each message a CloudEvent 1.0.
 	CloudEvents *CloudEvents `yaml:"cloudevents"`
 }
 
-// Outgoing is a message as a broker shall get it.
+// Outgoing is a message to publish to a broker.
 type Outgoing struct {
 	MessageID   string
 	ContentType string
 	Payload     []byte
-	// Headers are in the order of their names, which are unique.
+	// Headers are sorted by name. Names are unique.
 	Headers []Header
 }
 
 // Header is a header's name and value.
 type Header struct{ Name, Value string }
 
-// Mapper makes outgoing messages by a [Mapping]. It is safe for concurrent use.
+// Mapper maps messages by a [Mapping]. It is safe for concurrent use.
 type Mapper struct {
 	id      *Template
 	headers []namedTemplate
@@ -63,8 +61,8 @@ type namedTemplate struct {
 	value *Template
 }
 
-// NewMapper checks a mapping. prefix goes before the attributes of a CloudEvent
-// in binary mode, as the protocol's binding says: "ce_" for Kafka. Errors are
+// NewMapper validates a mapping. prefix precedes the attributes of a CloudEvent in binary
+// mode, as the binding of the protocol defines it, such as "ce_" for Kafka. Errors are
 // *posthaste.Error with the field, such as "headers.region".
 func NewMapper(m Mapping, prefix string) (*Mapper, error) {
 	text := m.MessageID
@@ -77,14 +75,14 @@ func NewMapper(m Mapping, prefix string) (*Mapper, error) {
 		return nil, err
 	}
 	if strings.Contains(text, ".Attempt") {
-		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "message_id", Message: "the template message_id names .Attempt: with another id at each attempt receivers could not know the message again",
-			Hint: "leave it out; from the second attempt on it goes along as header " + HeaderAttempt}
+		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "message_id", Message: "the template message_id uses .Attempt: consumers could not deduplicate a message whose id changes with each attempt",
+			Hint: "remove it; from the second attempt on, messages have the header " + HeaderAttempt}
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
 		if name == "" {
 			return nil, posthaste.Invalidf("headers", "headers has an entry without a name")
 		}
-		value, err := Compile("headers."+name, m.Headers[name])
+		value, err := Compile(Field("headers."+name), m.Headers[name])
 		if err != nil {
 			return nil, err
 		}
@@ -98,8 +96,8 @@ func NewMapper(m Mapping, prefix string) (*Mapper, error) {
 	return out, nil
 }
 
-// Map makes the outgoing message of a delivery. Errors are for good: the same
-// message gives the same again.
+// Map returns the outgoing message of a delivery. Errors are permanent, because the same
+// message always gives the same error.
 func (m *Mapper) Map(d *posthaste.RawDelivery) (Outgoing, error) {
 	out := Outgoing{ContentType: d.ContentType, Payload: d.Payload}
 	if out.ContentType == "" {
@@ -110,12 +108,12 @@ func (m *Mapper) Map(d *posthaste.RawDelivery) (Outgoing, error) {
 		return Outgoing{}, err
 	}
 	if out.MessageID == "" {
-		return Outgoing{}, posthaste.Permanent(posthaste.Invalidf("message_id", "the template message_id came out empty: receivers could not know the message again"))
+		return Outgoing{}, posthaste.Permanent(posthaste.Invalidf("message_id", "the template message_id yields an empty string: consumers could not deduplicate the message"))
 	}
 	headers := make(map[string]string, len(d.Headers)+len(m.headers)+5)
 	maps.Copy(headers, d.Headers)
 	for _, name := range [...]string{HeaderQueue, HeaderKind, HeaderKey, HeaderReference, HeaderAttempt} {
-		delete(headers, name) // a sender's own would pass as ours
+		delete(headers, name) // because consumers would take a sender's own for ours
 	}
 	for _, h := range m.headers {
 		value, err := h.value.Execute(d)

@@ -78,7 +78,7 @@ func TestMap(t *testing.T) {
 	if !maps.Equal(d.Headers, before) {
 		t.Error("the delivery's headers changed")
 	}
-	// What a sender calls as the relay's own headers does not pass as those.
+	// A sender cannot set the relay's own headers.
 	d.Attempt, d.Kind = 1, ""
 	d.Headers = map[string]string{HeaderAttempt: "7", HeaderKind: "forged", HeaderReference: "A-1", "region": "eu"}
 	if out, err = m.Map(d); err != nil {
@@ -96,7 +96,7 @@ func TestMap(t *testing.T) {
 	}
 }
 
-// An id that is another one at each attempt is none.
+// A message id must not depend on the attempt.
 func TestMessageIDWithoutTheAttempt(t *testing.T) {
 	for _, text := range []string{"{{.Attempt}}", "{{.MessageID}}-{{$.Attempt}}", "{{with .Kind}}{{$.Attempt}}{{end}}", `{{printf "%s-%d" .MessageID .Attempt}}`} {
 		_, err := NewMapper(Mapping{MessageID: text}, "")
@@ -165,8 +165,8 @@ func TestCloudEvents(t *testing.T) {
 	}
 }
 
-// An event is known by its source and its id together; a sender's own id of the message
-// goes before that, but for one that only repeats the event's.
+// Source and id together identify an event. The sender's own message id takes precedence,
+// unless it equals the event's id.
 func TestDedupeKeyOfEvents(t *testing.T) {
 	for _, c := range []struct{ messageID, source, id, want string }{
 		{"", "/shop", "1", "/shop 1"},

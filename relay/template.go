@@ -9,37 +9,40 @@ import (
 	posthaste "github.com/posthaste-mq/posthaste"
 )
 
-// fields are what a template can name.
+// fields are the fields that a template can use.
 type fields struct {
 	Queue, Subscription, Kind, Key, Reference, MessageID, ContentType string
 	Attempt                                                           int
 	Headers                                                           map[string]string
 }
 
-// fieldNames is for messages to people.
+// fieldNames lists them for error messages.
 const fieldNames = ".Queue .Subscription .Kind .Key .Reference .MessageID .ContentType .Attempt .Headers"
 
-// Template makes a text of a message: a topic, a routing key, a header. It is a
-// Go template (text/template) over the fields Queue, Subscription, Kind, Key,
-// Reference, MessageID, ContentType, Attempt and Headers, as in
+// Template makes a text from a message, such as a topic, a routing key or a header. It is
+// a Go template (text/template) over the fields Queue, Subscription, Kind, Key, Reference,
+// MessageID, ContentType, Attempt and Headers, such as
 //
 //	orders.{{.Kind}}
-//	{{.Headers.region}}                        dead where the header is missing
+//	{{.Headers.region}}                        dead-lettered if the header is missing
 //	{{or (index .Headers "region") "eu"}}      with a default
 //
 // It is safe for concurrent use.
 type Template struct {
 	field  string
 	text   string // of a template without fields
-	simple string // the one field that it consists of
+	simple string // the field of a template that consists of one field
 	parsed *template.Template
 }
 
-// Compile checks a template; field names it in errors, which are
-// *posthaste.Error. What names no field of a message is found here, what names a
-// header that a message does not have is an error of that message.
-func Compile(field, text string) (*Template, error) {
-	t := &Template{field: field, text: text}
+// Field is the name of a setting in errors, such as "topic".
+type Field string
+
+// Compile validates a template. field names it in errors, which are *posthaste.Error.
+// Compile finds unknown fields of a message; a header that a message does not have is an
+// error of Execute.
+func Compile(field Field, text string) (*Template, error) {
+	t := &Template{field: string(field), text: text}
 	if !strings.Contains(text, "{{") {
 		return t, nil
 	}
@@ -51,17 +54,17 @@ func Compile(field, text string) (*Template, error) {
 			}
 		}
 	}
-	parsed, err := template.New(field).Option("missingkey=error").Parse(text)
+	parsed, err := template.New(t.field).Option("missingkey=error").Parse(text)
 	if err == nil {
-		// Unknown fields are found by making a text once, with any header there.
+		// A trial run with any header finds unknown fields.
 		var sample *template.Template
 		if sample, err = parsed.Clone(); err == nil {
 			err = sample.Option("missingkey=zero").Execute(&strings.Builder{}, &fields{Headers: map[string]string{}})
 		}
 	}
 	if err != nil {
-		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: field, Message: fmt.Sprintf("the template %s cannot be used: %v", field, err),
-			Hint: "a Go template over " + fieldNames + `, such as orders.{{.Kind}} or {{or (index .Headers "region") "eu"}}`}
+		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: t.field, Message: fmt.Sprintf("invalid template %s: %v", field, err),
+			Hint: "use a Go template over " + fieldNames + `, such as orders.{{.Kind}} or {{or (index .Headers "region") "eu"}}`}
 	}
 	t.parsed = parsed
 	return t, nil
@@ -70,8 +73,8 @@ func Compile(field, text string) (*Template, error) {
 // Static returns the template's text if it is the same for all messages.
 func (t *Template) Static() (string, bool) { return t.text, t.parsed == nil && t.simple == "" }
 
-// Execute makes the text of a message. Its errors are permanent, for the same
-// message gives the same again.
+// Execute returns the text of a message. Errors are permanent, because the same message
+// always gives the same error.
 func (t *Template) Execute(d *posthaste.RawDelivery) (string, error) {
 	if t.simple != "" {
 		text, _ := t.plain(t.simple, d)
@@ -84,13 +87,13 @@ func (t *Template) Execute(d *posthaste.RawDelivery) (string, error) {
 	err := t.parsed.Execute(&b, &fields{Queue: d.Queue, Subscription: d.Subscription, Kind: d.Kind, Key: d.Key, Reference: d.Reference,
 		MessageID: messageID(d), ContentType: d.ContentType, Attempt: d.Attempt, Headers: d.Headers})
 	if err != nil {
-		return "", posthaste.Permanent(&posthaste.Error{Code: posthaste.CodeInvalid, Field: t.field, Message: fmt.Sprintf("the template %s cannot be used on this message: %v", t.field, err),
-			Hint: `give what may be missing a default: {{or (index .Headers "region") "eu"}}`})
+		return "", posthaste.Permanent(&posthaste.Error{Code: posthaste.CodeInvalid, Field: t.field, Message: fmt.Sprintf("the template %s fails for this message: %v", t.field, err),
+			Hint: `set a default for values that may be missing: {{or (index .Headers "region") "eu"}}`})
 	}
 	return b.String(), nil
 }
 
-// plain is the field of that name without a template's detour, if it is a text.
+// plain returns the field of a name without running a template, if the field is a string.
 func (t *Template) plain(name string, d *posthaste.RawDelivery) (string, bool) {
 	switch name {
 	case "Queue":

@@ -45,8 +45,8 @@ type Config struct {
 	// Batch is the maximum number of messages of one send, 1 to 10,000 (default 500). A
 	// send never waits for more messages to arrive.
 	Batch int `yaml:"batch"`
-	// MaxWaiting is the number of waiting messages in the queue, for the subscription
-	// with the most, at which reading pauses (default 10,000; negative: no limit).
+	// MaxWaiting is the number of waiting messages in the queue (of the subscription
+	// with the most) at which reading pauses (default 10,000; negative: no limit).
 	// Messages from other senders and sources can exceed it. A limit requires the role
 	// posthaste_admin, which may read the state of queues; without one, posthaste_sender
 	// is enough.
@@ -94,9 +94,9 @@ type Broker interface {
 // Session consumes from a broker. It is used by one goroutine at a time. After an error it
 // is closed, and a new one is opened.
 type Session interface {
-	// Read returns the messages that have arrived, at most most, in the broker's order.
+	// Read returns the messages that have arrived, at most limit, in the broker's order.
 	// It waits for the first one until ctx ends, and never for more.
-	Read(ctx context.Context, most int) ([]Arrival, error)
+	Read(ctx context.Context, limit int) ([]Arrival, error)
 	// Acknowledge acknowledges messages to the broker.
 	Acknowledge(ctx context.Context, arrived []Arrival) error
 	// Refuse puts a message aside, with headers in addition to its own. It returns once
@@ -125,7 +125,7 @@ type Source struct {
 	ledger   Ledger
 	broker   Broker
 	sessions *relay.Connections[Session]
-	room     room
+	capacity capacity
 	running  atomic.Bool
 	// newest is the highest message id that the ledger has returned, or 0.
 	newest posthaste.MessageID
@@ -155,10 +155,10 @@ func New(ledger Ledger, c Config, broker Broker) (*Source, error) {
 	}
 	c.MaxWaiting = cmp.Or(c.MaxWaiting, 10_000)
 	if c.DedupeWindow = cmp.Or(c.DedupeWindow, 24*time.Hour); c.DedupeWindow < 0 || c.DedupeWindow > posthaste.MaxDedupeWindow {
-		return nil, posthaste.Invalidf("dedupe_window", "dedupe_window must be above zero and at most 365 days, and is %s", c.DedupeWindow)
+		return nil, posthaste.Invalidf("dedupe_window", "dedupe_window must be above zero and at most 365 days, got %s", c.DedupeWindow)
 	}
 	if c.Grace = cmp.Or(c.Grace, 20*time.Second); c.Grace < 0 {
-		return nil, posthaste.Invalidf("grace", "grace must not be negative, and is %s", c.Grace)
+		return nil, posthaste.Invalidf("grace", "grace must not be negative, got %s", c.Grace)
 	}
 	if c.Telemetry == nil {
 		c.Telemetry = posthaste.NoTelemetry{}
@@ -167,8 +167,8 @@ func New(ledger Ledger, c Config, broker Broker) (*Source, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	c.Logger = c.Logger.With("queue", c.Queue)
-	s := &Source{Config: c, ledger: ledger, broker: broker, patience: patience, room: room{ledger: ledger, queue: c.Queue, most: int64(c.MaxWaiting), least: int64(min(c.Batch, max(1, c.MaxWaiting/10)))}}
-	s.sessions = relay.NewConnections(1, broker.Kind(), broker.Address(), c.Logger, broker.Open)
+	s := &Source{Config: c, ledger: ledger, broker: broker, patience: patience, capacity: capacity{ledger: ledger, queue: c.Queue, limit: int64(c.MaxWaiting), resume: int64(min(c.Batch, max(1, c.MaxWaiting/10)))}}
+	s.sessions = relay.NewConnections(1, relay.Server{Kind: broker.Kind(), Address: broker.Address()}, c.Logger, broker.Open)
 	return s, nil
 }
 
@@ -196,19 +196,19 @@ func (s *Source) Check(ctx context.Context) error {
 		return err
 	}
 	if len(found) == 0 {
-		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "queue", Message: fmt.Sprintf("there is no queue %q to take messages into", s.Queue),
-			Hint: "create it, as by posthaste queue create " + s.Queue}
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "queue", Message: fmt.Sprintf("queue %q not found", s.Queue),
+			Hint: "create it: posthaste queue create " + s.Queue}
 	}
 	return s.broker.Check(ctx)
 }
 
 // Run takes messages in until ctx ends. Then it stops reading, finishes the current batch
 // within Grace, returns the rest to the broker, and returns nil. Failures are logged and
-// retried. A source runs once at a time, and takes in one batch after the other, in the
+// retried. A source runs once at a time, and stores one batch after the other, in the
 // broker's order. Several sources with the same configuration share the work.
 func (s *Source) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
-		return &posthaste.Error{Code: posthaste.CodeConflict, Message: "the source runs already", Hint: "make another one to take in more at the same time"}
+		return &posthaste.Error{Code: posthaste.CodeConflict, Message: "the source is running already", Hint: "create another source to run two at a time"}
 	}
 	defer s.running.Store(false)
 	work, done := s.grace(ctx)
@@ -229,7 +229,7 @@ func (s *Source) Run(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		s.Logger.Warn("taking messages in was interrupted, and is begun again", "broker", s.broker.Address(), "error", err)
+		s.Logger.Warn("reading was interrupted, and is restarted", "broker", s.broker.Address(), "error", err)
 		wait(ctx, pause)
 		pause = min(2*pause, longPause)
 	}
@@ -249,16 +249,16 @@ func (s *Source) grace(ctx context.Context) (context.Context, func()) {
 	return work, func() { stop(); cancel() }
 }
 
-// consume takes in batch after batch until there is no room for a minute (nil), ctx ends or
-// something fails. took reports that at least one batch was taken in.
+// consume stores batch after batch until there is no capacity for a minute (nil), ctx ends or
+// something fails. took reports that at least one batch was stored.
 func (s *Source) consume(ctx, work context.Context, session Session) (took bool, err error) {
 	for {
-		most, err := s.room.wait(ctx, s.patience, s.told)
-		if err != nil || most == 0 {
+		limit, err := s.capacity.wait(ctx, s.patience, s.reportSending)
+		if err != nil || limit == 0 {
 			return took, err
 		}
 		begun := time.Now()
-		arrived, err := session.Read(ctx, min(most, s.Batch))
+		arrived, err := session.Read(ctx, min(limit, s.Batch))
 		if err != nil {
 			return took, err
 		}
@@ -278,18 +278,18 @@ func (s *Source) consume(ctx, work context.Context, session Session) (took bool,
 // is opened, so that no message is read that would have to wait.
 func (s *Source) await(ctx context.Context) error {
 	for {
-		most, err := s.room.wait(ctx, s.patience, s.told)
+		limit, err := s.capacity.wait(ctx, s.patience, s.reportSending)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err == nil && most > 0 {
+		if err == nil && limit > 0 {
 			return nil
 		}
 	}
 }
 
-// told logs once that sending fails and why, and once that it works again.
-func (s *Source) told(err error) {
+// reportSending logs once that sending fails and why, and once that it works again.
+func (s *Source) reportSending(err error) {
 	var reason string
 	if err != nil {
 		reason = cmp.Or(string(posthaste.CodeOf(err)), "error")
@@ -298,13 +298,13 @@ func (s *Source) told(err error) {
 	case reason == s.trouble:
 		return
 	case reason == "":
-		s.Logger.Info("messages are taken in again")
+		s.Logger.Info("messages are stored again")
 	default:
 		level := slog.LevelWarn
 		if posthaste.CodeOf(err) == posthaste.CodeNotFound || posthaste.CodeOf(err) == posthaste.CodeDenied {
 			level = slog.LevelError // because it needs an operator
 		}
-		s.Logger.Log(context.Background(), level, "no messages can be taken in: they stay in the broker, and it is tried again", "error", err)
+		s.Logger.Log(context.Background(), level, "messages cannot be stored: they stay in the broker, and storing is retried", "error", err)
 	}
 	s.trouble = reason
 }

@@ -12,21 +12,20 @@ import (
 	"github.com/posthaste-mq/posthaste/relay"
 )
 
-// maxBytes is about how many bytes of payload one send carries.
+// maxBytes is the approximate number of payload bytes of one send.
 const maxBytes = 8 << 20
 
-// unit is one message of the broker, and what is sent of it: all or nothing.
+// unit is a message of the broker and the messages to send for it, all or none.
 type unit struct {
 	Arrival
 	messages []posthaste.Message
 	bytes    int
 	stored   bool // its messages are committed
-	known    bool // all of them were there already
+	known    bool // all of them were duplicates
 }
 
-// take takes a batch in: sends, acknowledges, and puts aside what was refused. With an
-// error the session shall not be used again; what was stored is acknowledged if that
-// is still possible.
+// take sends a batch, acknowledges it, and puts refused messages aside. After an error the
+// session must not be used again. Stored messages are acknowledged even then, if possible.
 func (s *Source) take(ctx, work context.Context, session Session, arrived []Arrival, e *posthaste.Event) error {
 	begun := time.Now()
 	units := make([]unit, len(arrived))
@@ -37,7 +36,7 @@ func (s *Source) take(ctx, work context.Context, session Session, arrived []Arri
 	}
 	failed := s.store(ctx, work, session, units)
 	e.Duration = time.Since(begun)
-	e.Known = s.tellKnown(units)
+	e.Known = s.logDuplicates(units)
 
 	stored := make([]Arrival, 0, len(units))
 	for i := range units {
@@ -48,7 +47,7 @@ func (s *Source) take(ctx, work context.Context, session Session, arrived []Arri
 	acknowledging := time.Now()
 	if len(stored) > 0 {
 		if err := session.Acknowledge(work, stored); err != nil {
-			return errors.Join(fmt.Errorf("acknowledging %d messages, which may come again: %w", len(stored), err), failed)
+			return errors.Join(fmt.Errorf("acknowledging %d messages, which may be redelivered: %w", len(stored), err), failed)
 		}
 	}
 	for i := range units {
@@ -64,26 +63,26 @@ func (s *Source) take(ctx, work context.Context, session Session, arrived []Arri
 	return failed
 }
 
-// tellKnown counts the units that were in the queue already, and logs which: where it
-// is not for a broker that delivers again, two senders give the same id.
-func (s *Source) tellKnown(units []unit) (count int) {
-	const most = 10
+// logDuplicates counts the duplicates and logs their ids: if the broker did not redeliver them,
+// two senders use the same id.
+func (s *Source) logDuplicates(units []unit) (count int) {
+	const limit = 10
 	var ids []string
 	for i := range units {
 		if !units[i].known {
 			continue
 		}
-		if count++; count <= most {
+		if count++; count <= limit {
 			ids = append(ids, units[i].Message.DedupeKey)
 		}
 	}
 	if count > 0 {
-		s.Logger.Info("messages were in the queue already by their ids, and are not stored again", "broker", s.broker.Address(), "count", count, "ids", ids)
+		s.Logger.Info("messages were in the queue already by their ids: not stored again", "broker", s.broker.Address(), "count", count, "ids", ids)
 	}
 	return count
 }
 
-// refuse puts a message aside, and acknowledges it then.
+// refuse puts a message aside, and then acknowledges it.
 func (s *Source) refuse(ctx context.Context, session Session, u *unit) error {
 	reason := u.Err.Error()
 	if len(reason) > 1000 {
@@ -91,16 +90,16 @@ func (s *Source) refuse(ctx context.Context, session Session, u *unit) error {
 	}
 	headers := map[string]string{HeaderRefused: reason, HeaderRefusedCode: string(posthaste.CodeOf(u.Err))}
 	if err := session.Refuse(ctx, u.Arrival, headers); err != nil {
-		return fmt.Errorf("a message was refused (%s) and cannot be put aside: %w", reason, err)
+		return fmt.Errorf("a message was refused (%s), and putting it aside failed: %w", reason, err)
 	}
-	s.Logger.Error("a message was refused, and put aside at the broker", "broker", s.broker.Address(), "id", u.Message.DedupeKey, "error", reason)
+	s.Logger.Error("a message was refused and put aside at the broker", "broker", s.broker.Address(), "id", u.Message.DedupeKey, "error", reason)
 	if err := session.Acknowledge(ctx, []Arrival{u.Arrival}); err != nil {
-		return fmt.Errorf("acknowledging a message that was put aside, which may come again: %w", err)
+		return fmt.Errorf("acknowledging a message that was put aside, and may be redelivered: %w", err)
 	}
 	return nil
 }
 
-// unpack says what is sent of a message of the broker.
+// unpack returns the unit of a message of the broker.
 func (s *Source) unpack(ctx context.Context, a Arrival) (u unit) {
 	u.Arrival = a
 	if a.Err != nil {
@@ -116,7 +115,7 @@ func (s *Source) unpack(ctx context.Context, a Arrival) (u unit) {
 	for i := range u.messages {
 		m := &u.messages[i]
 		if m.Queue != "" && m.Queue != s.Queue {
-			u.Err = posthaste.Invalidf("queue", "message %d of %d that were unpacked is for queue %q, and this source takes them into %q", i+1, len(u.messages), m.Queue, s.Queue)
+			u.Err = posthaste.Invalidf("queue", "unpacked message %d of %d is for queue %q, but the queue of the source is %q", i+1, len(u.messages), m.Queue, s.Queue)
 			return u
 		}
 		m.Queue = s.Queue
@@ -133,21 +132,21 @@ func (s *Source) unpack(ctx context.Context, a Arrival) (u unit) {
 	return u
 }
 
-// unpacked calls Unpack.
+// unpacked calls Unpack and converts a panic into an error.
 func (s *Source) unpacked(ctx context.Context, m posthaste.Message) (messages []posthaste.Message, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = posthaste.Invalidf("payload", "unpacking it: panic: %v", p)
+			err = posthaste.Invalidf("payload", "Unpack panicked: %v", p)
 		}
 	}()
 	if messages, err = s.Unpack(ctx, m); err != nil {
-		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "payload", Message: "unpacking it: " + err.Error(), Cause: err}
+		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "payload", Message: "unpacking failed: " + err.Error(), Cause: err}
 	}
 	return messages, nil
 }
 
-// store sends units, and says of each that it is stored, or in Err why it is refused.
-// The rest, after an error, is neither.
+// store sends units, and sets stored, or Err if the ledger refuses them. After an error, the
+// rest has neither.
 func (s *Source) store(ctx, work context.Context, session Session, units []unit) error {
 	var sending []*unit
 	for i := range units {
@@ -170,20 +169,20 @@ func (s *Source) store(ctx, work context.Context, session Session, units []unit)
 	return nil
 }
 
-// send sends units in one transaction; where one of them is refused, in halves, until
-// it is alone. What fails otherwise is tried again, until ctx ends, or the store was not
-// reached for a minute. That is safe also where the outcome is unknown, for their
-// dedupe keys are the same. A store that can be reached and does not take them, as one
-// that is read-only, full, or without the queue, would take them from nobody else: they
-// are held until it does, for brokers count how often a message is given back, and drop
-// it in the end. Once the session has ended the broker has them back: what has no dedupe
-// key would be stored again when it comes again, and is let go.
+// send sends units in one transaction. If the ledger refuses one of them, it sends halves
+// until that one is alone. Other errors are retried until ctx ends or the store was
+// unreachable for a minute, which is safe after an unknown outcome because the dedupe keys
+// stay the same. A store that is reachable but takes no messages (read-only, full, or
+// without the queue) would not take them from another process either. They are held until
+// it does, because brokers count how often a message is returned and drop it in the end.
+// Once the session has ended, the broker has the messages back: those without a dedupe key
+// are not sent, because they would be stored twice.
 func (s *Source) send(ctx, work context.Context, session Session, units []*unit, begun time.Time) error {
 	messages := s.messages(units)
 	for pause := firstPause; len(messages) > 0; pause = min(2*pause, longPause) {
 		ids, err := s.ledger.Send(work, messages...)
 		if err == nil {
-			s.told(nil)
+			s.reportSending(nil)
 			s.compare(units, ids)
 			break
 		}
@@ -198,9 +197,9 @@ func (s *Source) send(ctx, work context.Context, session Session, units []*unit,
 			}
 			return s.send(ctx, work, session, units[half:], time.Now())
 		}
-		s.newest = 0 // a store that is another one now may have begun to count lower
-		s.told(err)
-		if ctx.Err() == nil && time.Since(begun) > s.patience && s.room.reached(work) {
+		s.newest = 0 // after a failover the store may assign lower ids
+		s.reportSending(err)
+		if ctx.Err() == nil && time.Since(begun) > s.patience && s.capacity.reached(work) {
 			begun = time.Now()
 		}
 		if !session.Use() {
@@ -208,19 +207,19 @@ func (s *Source) send(ctx, work context.Context, session Session, units []*unit,
 			messages = s.messages(units)
 		}
 		if ctx.Err() != nil || len(messages) == 0 || time.Since(begun) > s.patience {
-			s.room.doubted = true
-			return fmt.Errorf("the database does not take the messages: %w", err)
+			s.capacity.returned = true
+			return fmt.Errorf("sending the messages to the database: %w", err)
 		}
 		wait(ctx, pause)
 	}
-	s.room.sent += int64(len(messages))
+	s.capacity.sent += int64(len(messages))
 	for _, u := range units {
 		u.stored = true
 	}
 	return nil
 }
 
-// messages are those of units.
+// messages returns the messages of units.
 func (s *Source) messages(units []*unit) (messages []posthaste.Message) {
 	for _, u := range units {
 		messages = append(messages, u.messages...)
@@ -228,18 +227,18 @@ func (s *Source) messages(units []*unit) (messages []posthaste.Message) {
 	return messages
 }
 
-// unknown says that not all of a unit would be known again.
+// unknown reports that a message of the unit has no dedupe key.
 func (u *unit) unknown() bool {
 	return slices.ContainsFunc(u.messages, func(m posthaste.Message) bool { return m.DedupeKey == "" })
 }
 
-// compare finds the units that were in the queue already: of a message whose dedupe key
-// is in use the ledger answers the earlier one's id, and ids grow.
+// compare marks the units that were duplicates: for a message whose dedupe key is in use, the
+// ledger returns the id of the earlier message, and ids grow.
 func (s *Source) compare(units []*unit, ids []posthaste.MessageID) {
 	before, seen := s.newest, make(map[posthaste.MessageID]bool, len(ids))
 	for _, u := range units {
 		if len(u.messages) > len(ids) {
-			return // a ledger that answers no ids
+			return // a ledger that returns no ids
 		}
 		known := 0
 		for i := range u.messages {

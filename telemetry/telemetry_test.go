@@ -16,10 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/posthaste-mq/posthaste"
-	"github.com/posthaste-mq/posthaste/telemetry"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/telemetry"
 )
 
 var events = []posthaste.Event{
@@ -57,23 +58,7 @@ func TestPrometheus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]string{}
-	for _, f := range families {
-		if f.GetHelp() == "" {
-			t.Errorf("%s has no help text", f.GetName())
-		}
-		for _, m := range f.GetMetric() {
-			name := f.GetName()
-			for _, l := range m.GetLabel() {
-				if l.GetName() == "outcome" || l.GetName() == "task" {
-					name += " " + l.GetValue()
-				}
-			}
-			if value := valueOf(m); value != "0" { // a counter that was created before its first event
-				got[name] = value
-			}
-		}
-	}
+	got := valuesOf(t, families)
 	want := map[string]string{
 		"posthaste_deliveries_claimed_total":          "28",
 		"posthaste_deliveries_settled_total done":     "20",
@@ -170,6 +155,29 @@ func TestPrometheusKnowsTheTasks(t *testing.T) {
 	}
 }
 
+// valuesOf returns the metrics that are not 0, by name, outcome and task.
+func valuesOf(t *testing.T, families []*dto.MetricFamily) map[string]string {
+	t.Helper()
+	values := map[string]string{}
+	for _, f := range families {
+		if f.GetHelp() == "" {
+			t.Errorf("%s has no help text", f.GetName())
+		}
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "outcome" || l.GetName() == "task" {
+					name += " " + l.GetValue()
+				}
+			}
+			if value := valueOf(m); value != "0" { // a counter that was created before its first event
+				values[name] = value
+			}
+		}
+	}
+	return values
+}
+
 func valueOf(m *dto.Metric) string {
 	h := m.GetHistogram()
 	if h == nil {
@@ -209,9 +217,9 @@ func TestMulti(t *testing.T) {
 	var a, b counter
 	telemetry.Multi(&a, nil, &b).Event(context.Background(), events[0])
 	if a != 1 || b != 1 {
-		t.Errorf("told %d and %d times", a, b)
+		t.Errorf("called %d and %d times", a, b)
 	}
 	if _, none := telemetry.Multi(nil).(posthaste.NoTelemetry); !none {
-		t.Error("nothing to tell must cost nothing")
+		t.Error("without telemetries, the result must cost nothing")
 	}
 }

@@ -26,19 +26,14 @@ func TestRelay(t *testing.T) {
 	}
 	t.Cleanup(own.Stop)
 	brokertest.RunRelay(t, brokertest.Postgres, brokertest.RelayFixture{
-		Kill: func(*testing.T) { own.Kill() },
-		Start: func(t *testing.T) {
-			if err := own.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		},
-		Place: func(t *testing.T) brokertest.Place {
+		Server: own,
+		Destination: func(t *testing.T) brokertest.Destination {
 			o := newOutside(t, own)
 			// A crash must not find the queue's own declaration unwritten.
 			if err := own.Sync(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			return brokertest.Place{
+			return brokertest.Destination{
 				Sink:     func(*testing.T) posthaste.Sink { return o.sink(nil) },
 				CutAfter: o.proxy.CutAfter,
 				Arrived: func(t *testing.T) (all []brokertest.Arrived) {

@@ -40,7 +40,7 @@ func NewSink(c SinkConfig) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sink{target: t, connections: relay.NewConnections(t.Connections+1, kind, t.address, t.Logger, t.dial), alone: make(chan struct{}, 1)}, nil
+	return &Sink{target: t, connections: relay.NewConnections(t.Connections+1, relay.Server{Kind: kind, Address: t.address}, t.Logger, t.dial), alone: make(chan struct{}, 1)}, nil
 }
 
 // Broker returns the broker's address, "host:port".

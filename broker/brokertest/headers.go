@@ -51,37 +51,37 @@ func RunHeaders(t *testing.T, place HeaderFixture) {
 		d := &batch[i]
 		*d = randomMessage(random, posthaste.MessageID(i+1))
 		refused := false
-		for name, value := range place.named(d) {
+		for name, value := range place.sent(d) {
 			refused = refused || place.Refuses(d, name, value)
 		}
 		if !refused {
-			want[d.MessageID.String()] = place.meant(d)
+			want[d.MessageID.String()] = place.expected(d)
 		}
 	}
 	refused := n - len(want)
 	if refused < n/100 && !place.RefusesFew || refused > n/2 {
-		t.Errorf("%d of %d messages shall be refused, so that the test compares little", refused, n)
+		t.Errorf("%d of %d messages must be refused: the test compares too little", refused, n)
 	}
 	for i, r := range place.Sink.Deliver(t.Context(), batch) {
 		_, accepted := want[batch[i].MessageID.String()]
 		if accepted && r.Err != nil || !accepted && !posthaste.IsPermanent(r.Err) {
-			t.Errorf("a message with headers %+q ends with %v", batch[i].Headers, r.Err)
+			t.Errorf("a message with headers %+q has the result %v", batch[i].Headers, r.Err)
 		}
 	}
 	for client, read := range place.Readers {
-		came := map[string]bool{}
+		seen := map[string]bool{}
 		for _, got := range read(t, len(want)) {
 			w, known := want[got.ID]
-			if !known || came[got.ID] {
-				t.Errorf("%s reads message %q, which was refused or came twice", client, got.ID)
+			if !known || seen[got.ID] {
+				t.Errorf("%s reads message %q, which was refused or is a duplicate", client, got.ID)
 			}
-			came[got.ID] = true
+			seen[got.ID] = true
 			if got.ContentType != w.ContentType || string(got.Payload) != string(w.Payload) || !maps.Equal(got.Headers, w.Headers) {
 				t.Errorf("%s reads %+q, want %+q", client, got, w)
 			}
 		}
-		if len(came) != len(want) {
-			t.Errorf("%s reads %d messages, want %d", client, len(came), len(want))
+		if len(seen) != len(want) {
+			t.Errorf("%s reads %d messages, want %d", client, len(seen), len(want))
 		}
 	}
 }
@@ -89,9 +89,9 @@ func RunHeaders(t *testing.T, place HeaderFixture) {
 // ours are the headers that the relay sets, even if the sender has set them.
 var ours = map[string]bool{"posthaste-queue": true, "posthaste-kind": true, "posthaste-key": true, "posthaste-reference": true, "posthaste-attempt": true}
 
-// named returns the headers of a message, with those that the relay sets from its other
+// sent returns the headers of a message, with those that the relay sets from its other
 // fields.
-func (place *HeaderFixture) named(d *posthaste.RawDelivery) map[string]string {
+func (place *HeaderFixture) sent(d *posthaste.RawDelivery) map[string]string {
 	headers := maps.Clone(d.Headers)
 	maps.DeleteFunc(headers, func(name, _ string) bool { return ours[name] })
 	for name, value := range map[string]string{"posthaste-queue": d.Queue, "posthaste-kind": d.Kind, "posthaste-key": d.Key, "posthaste-reference": d.Reference} {
@@ -102,9 +102,9 @@ func (place *HeaderFixture) named(d *posthaste.RawDelivery) map[string]string {
 	return headers
 }
 
-// meant returns a message as it must be read.
-func (place *HeaderFixture) meant(d *posthaste.RawDelivery) Read {
-	headers := place.named(d)
+// expected returns a message as it must be read.
+func (place *HeaderFixture) expected(d *posthaste.RawDelivery) Read {
+	headers := place.sent(d)
 	maps.DeleteFunc(headers, func(name, _ string) bool { return place.Replaces != nil && place.Replaces(name) })
 	return Read{ID: d.MessageID.String(), ContentType: d.ContentType, Payload: d.Payload, Headers: headers}
 }

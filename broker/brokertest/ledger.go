@@ -23,6 +23,16 @@ func Postgres(t *testing.T) posthaste.Store {
 	return e
 }
 
+// Orders returns the ledger of [Postgres] with the queue "orders".
+func Orders(t *testing.T) posthaste.Engine {
+	t.Helper()
+	e := Postgres(t)
+	if err := e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
 // Redis returns an empty ledger on a Redis server of the test's own.
 func Redis(t *testing.T) posthaste.Store {
 	t.Helper()

@@ -18,14 +18,20 @@ import (
 
 // RelayFixture is a broker of the test's own that fails while a relay publishes to it.
 type RelayFixture struct {
-	// Kill crashes it, and Start starts it again with its data.
-	Kill, Start func(t *testing.T)
-	// Place creates a queue, topic or stream.
-	Place func(t *testing.T) Place
+	// Server is the broker.
+	Server Server
+	// Destination creates a queue, topic or stream.
+	Destination func(t *testing.T) Destination
 }
 
-// Place is a queue, topic or stream to which a relay publishes.
-type Place struct {
+// Server is a broker that can be killed and started again with its data.
+type Server interface {
+	Kill()
+	Start(ctx context.Context) error
+}
+
+// Destination is a queue, topic or stream to which a relay publishes.
+type Destination struct {
 	// Sink returns a sink that publishes to it.
 	Sink func(t *testing.T) posthaste.Sink
 	// CutAfter closes the connection of the next message after the broker's answer and
@@ -59,7 +65,7 @@ func RunRelay(t *testing.T, engine func(t *testing.T) posthaste.Store, b RelayFi
 	for _, test := range []struct {
 		name    string
 		ordered bool
-		disturb func(r *relaying) (faults int)
+		disturb func(r *relayTest) (faults int)
 	}{
 		{"AnswersLost", false, cutAnswers},
 		{"AnswersLostInOrder", true, cutAnswers},
@@ -70,10 +76,10 @@ func RunRelay(t *testing.T, engine func(t *testing.T) posthaste.Store, b RelayFi
 			if !test.ordered {
 				testrun.Nightly(t, "the same faults in an ordered queue compare the order as well")
 			}
-			r := &relaying{T: t, engine: engine(t), place: b.Place(t), payloads: map[posthaste.MessageID]int{}}
+			r := &relayTest{T: t, engine: engine(t), destination: b.Destination(t), payloads: map[posthaste.MessageID]int{}}
 			// A broker deduplicates what a client repeats within one attempt.
 			options := posthaste.QueueOptions{Ordered: test.ordered, MaxAttempts: 1000, BackoffBase: time.Millisecond, BackoffMax: 100 * time.Millisecond, Timeout: 2 * time.Minute}
-			if err := r.engine.CreateQueue(t.Context(), relayed, options); err != nil {
+			if err := r.engine.CreateQueue(t.Context(), relayQueue, options); err != nil {
 				t.Fatal(err)
 			}
 			r.ahead.Store(2000)
@@ -84,36 +90,36 @@ func RunRelay(t *testing.T, engine func(t *testing.T) posthaste.Store, b RelayFi
 			faults := test.disturb(r)
 			stop()
 			r.settled()
-			once := r.place.OnceThroughKills
+			once := r.destination.OnceThroughKills
 			if r.cuts {
-				once = r.place.OnceThroughCuts
+				once = r.destination.OnceThroughCuts
 			}
 			r.compare(faults, once, test.ordered)
 		})
 	}
 }
 
-// relayed is the name of the queue.
-const relayed = "outbox"
+// relayQueue is the name of the queue.
+const relayQueue = "outbox"
 
-// relaying is a relay under test.
-type relaying struct {
+// relayTest is a relay under test.
+type relayTest struct {
 	*testing.T
-	engine posthaste.Store
-	place  Place
-	cuts   bool
-	ahead  atomic.Int64 // how many messages may wait
+	engine      posthaste.Store
+	destination Destination
+	cuts        bool
+	ahead       atomic.Int64 // how many messages may wait
 
 	mu       sync.Mutex
 	payloads map[posthaste.MessageID]int // of the messages sent
 }
 
 // relay runs a relay with connections of its own until the test ends.
-func (r *relaying) relay() {
+func (r *relayTest) relay() {
 	r.Helper()
-	sink := r.place.Sink(r.T)
+	sink := r.destination.Sink(r.T)
 	w := worker.New(r.engine, worker.Config{Logger: slog.New(slog.DiscardHandler)})
-	worker.HandleSink(w, relayed, sink, worker.WithBatchSize(relayBatch), worker.WithConcurrency(relayConcurrency))
+	worker.HandleSink(w, relayQueue, sink, worker.WithBatchSize(relayBatch), worker.WithConcurrency(relayConcurrency))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
@@ -130,15 +136,13 @@ func (r *relaying) relay() {
 
 // send sends messages until stop is called, at most some thousands ahead of the settled
 // ones.
-func (r *relaying) send() (stop func()) {
+func (r *relayTest) send() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
 		for n := 0; ; n += relayKeys {
 			if n%500 == 0 {
-				for int64(n-r.done()) > r.ahead.Load() && ctx.Err() == nil {
-					time.Sleep(20 * time.Millisecond)
-				}
+				testrun.Happens(5*time.Minute, func() bool { return int64(n-r.done()) <= r.ahead.Load() || ctx.Err() != nil })
 			}
 			if ctx.Err() != nil {
 				ended <- nil
@@ -146,7 +150,7 @@ func (r *relaying) send() (stop func()) {
 			}
 			var batch []posthaste.Message
 			for i := range relayKeys {
-				batch = append(batch, posthaste.Message{Queue: relayed, Key: fmt.Sprint("key-", i), Payload: json.RawMessage(fmt.Sprint(n + i))})
+				batch = append(batch, posthaste.Message{Queue: relayQueue, Key: fmt.Sprint("key-", i), Payload: json.RawMessage(fmt.Sprint(n + i))})
 			}
 			ids, err := r.engine.Send(context.Background(), batch...)
 			if err != nil {
@@ -170,40 +174,40 @@ func (r *relaying) send() (stop func()) {
 	return stop
 }
 
-func (r *relaying) sent() int {
+func (r *relayTest) sent() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.payloads)
 }
 
 // done returns the number of messages settled as done.
-func (r *relaying) done() int {
+func (r *relayTest) done() int {
 	_, err := r.engine.Maintain(context.Background(), posthaste.UpkeepSpace) // updates the counters
-	found, err2 := r.engine.Queues(context.Background(), relayed)
+	found, err2 := r.engine.Queues(context.Background(), relayQueue)
 	if err != nil || err2 != nil || len(found) != 1 {
-		r.Errorf("the queue cannot be counted: %v, %v", err, err2)
+		r.Errorf("the queue's counters cannot be read: %v, %v", err, err2)
 		return 0
 	}
 	return int(found[0].Subscriptions[0].Done)
 }
 
 // until waits for a condition.
-func (r *relaying) until(what string, met func() bool) {
+func (r *relayTest) until(what string, met func() bool) {
 	r.Helper()
 	testrun.Until(r, 5*time.Minute, what, met)
 }
 
-func (r *relaying) settled() {
+func (r *relayTest) settled() {
 	r.Helper()
 	r.until("all are settled", func() bool { return r.done() >= r.sent() })
 }
 
-// cutAnswers repeatedly closes connections between a message and its answer.
-func cutAnswers(r *relaying) (faults int) {
+// cutAnswers repeatedly closes connections between a message and its confirmation.
+func cutAnswers(r *relayTest) (faults int) {
 	r.cuts = true
 	for range 20 {
-		cut := r.place.CutAfter()
-		r.until("something is published and its answer cut off", func() bool {
+		cut := r.destination.CutAfter()
+		r.until("something is published and its confirmation is lost", func() bool {
 			select {
 			case <-cut:
 				return true
@@ -216,26 +220,28 @@ func cutAnswers(r *relaying) (faults int) {
 }
 
 // killed kills the broker while messages are relayed, and starts it again.
-func (b RelayFixture) killed(r *relaying) (faults int) {
+func (b RelayFixture) killed(r *relayTest) (faults int) {
 	for range 2 {
 		before := r.done()
-		r.until("messages flow", func() bool { return r.done() > before+500 })
-		b.Kill(r.T)
+		r.until("messages are delivered", func() bool { return r.done() > before+500 })
+		b.Server.Kill()
 		r.ahead.Add(2000) // because nothing is settled meanwhile
 		away := r.sent()
 		r.until("more is sent meanwhile", func() bool { return r.sent() > away+200 })
-		b.Start(r.T)
+		if err := b.Server.Start(r.Context()); err != nil {
+			r.Fatal(err)
+		}
 	}
 	before := r.done()
-	r.until("messages flow again", func() bool { return r.done() > before+500 })
+	r.until("messages are delivered again", func() bool { return r.done() > before+500 })
 	return 2
 }
 
 // compare checks that all messages have arrived, and which of them arrived twice.
-func (r *relaying) compare(faults int, once, ordered bool) {
+func (r *relayTest) compare(faults int, once, ordered bool) {
 	r.Helper()
-	came, last := map[posthaste.MessageID]int{}, map[string]int{}
-	for _, a := range r.place.Arrived(r.T) {
+	arrivals, last := map[posthaste.MessageID]int{}, map[string]int{}
+	for _, a := range r.destination.Arrived(r.T) {
 		var n int
 		number, err := strconv.ParseInt(a.ID, 10, 64)
 		id := posthaste.MessageID(number)
@@ -246,7 +252,7 @@ func (r *relaying) compare(faults int, once, ordered bool) {
 			r.Errorf("message %q, of key %q, with %q, was never sent: %v", a.ID, a.Key, a.Payload, err)
 			continue
 		}
-		if came[id]++; came[id] > 1 {
+		if arrivals[id]++; arrivals[id] > 1 {
 			continue // because the first one counts
 		}
 		if before, ok := last[a.Key]; ordered && ok && n < before {
@@ -256,13 +262,13 @@ func (r *relaying) compare(faults int, once, ordered bool) {
 	}
 	lost, twice, unsaid := 0, 0, 0
 	for id := range r.payloads {
-		if came[id] == 0 {
+		if arrivals[id] == 0 {
 			lost++
 		}
-		if came[id] < 2 {
+		if arrivals[id] < 2 {
 			continue
 		}
-		twice += came[id] - 1
+		twice += arrivals[id] - 1
 		m, err := r.engine.Message(r.Context(), id)
 		if err != nil {
 			r.Fatal(err)
@@ -273,22 +279,22 @@ func (r *relaying) compare(faults int, once, ordered bool) {
 				failed++
 			}
 		}
-		if failed < came[id]-1 {
+		if failed < arrivals[id]-1 {
 			unsaid++
 		}
 	}
-	r.Logf("%d messages, %d faults, %d came twice", len(r.payloads), faults, twice)
+	r.Logf("%d messages, %d faults, %d duplicates", len(r.payloads), faults, twice)
 	if lost > 0 {
-		r.Errorf("%d of %d messages are settled and never came", lost, len(r.payloads))
+		r.Errorf("%d of %d messages are settled and did not arrive", lost, len(r.payloads))
 	}
 	if unsaid > 0 {
-		r.Errorf("%d messages came twice without a failed attempt on record", unsaid)
+		r.Errorf("%d duplicates have no failed attempt on record", unsaid)
 	}
 	most := faults * relayBatch * relayConcurrency // messages in flight of one relay
 	if !r.cuts {
 		most *= 2
 	}
 	if twice > most || once && twice > 0 {
-		r.Errorf("%d messages came twice; %d faults explain at most %d, and once is promised: %v", twice, faults, most, once)
+		r.Errorf("%d duplicates; %d faults explain at most %d, and deduplication is promised: %v", twice, faults, most, once)
 	}
 }

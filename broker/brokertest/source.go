@@ -44,15 +44,15 @@ type SourceFixture struct {
 func RunSource(t *testing.T, engine func(t *testing.T) posthaste.Store, fixture func(t *testing.T) SourceFixture) {
 	for _, test := range []struct {
 		name string
-		run  func(b *bench)
+		run  func(b *sourceTest)
 	}{
-		{"takes in", takesIn}, {"acknowledgement lost", ackLost}, {"database away", databaseAway}, {"broker away", brokerAway},
-		{"refused beside good ones", refusedBeside}, {"room", room}, {"chunks", chunks}, {"round trip", roundTrip},
+		{"stores once", storesOnce}, {"acknowledgement lost", ackLost}, {"database away", databaseAway}, {"broker away", brokerAway},
+		{"refused beside good ones", refusedBeside}, {"room", limitsWaiting}, {"chunks", chunks}, {"round trip", roundTrip},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			e := engine(t)
-			b := &bench{T: t, SourceFixture: fixture(t), ledger: &ledger{Store: e}}
+			b := &sourceTest{T: t, SourceFixture: fixture(t), ledger: &ledger{Store: e}}
 			b.must(e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{MaxPayload: 100_000}))
 			test.run(b)
 		})
@@ -60,12 +60,12 @@ func RunSource(t *testing.T, engine func(t *testing.T) posthaste.Store, fixture 
 }
 
 // RunSourceKilled tests a source whose broker is killed twice, each time after a commit and
-// before its acknowledgement. No message is lost or in the ledger twice. The fixture is of
-// a broker of the test's own, which kill crashes and start starts again with its data.
-func RunSourceKilled(t *testing.T, engine func(t *testing.T) posthaste.Store, fixture SourceFixture, kill, start func()) {
+// before its acknowledgement. No message is lost or in the ledger twice. server is the
+// broker of the fixture and of no other test.
+func RunSourceKilled(t *testing.T, engine func(t *testing.T) posthaste.Store, fixture SourceFixture, server Server) {
 	const n = 3000
 	e := engine(t)
-	b := &bench{T: t, SourceFixture: fixture, ledger: &ledger{Store: e}}
+	b := &sourceTest{T: t, SourceFixture: fixture, ledger: &ledger{Store: e}}
 	b.must(e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}))
 	b.Publish(b.T, messages(0, n)...)
 	killed := make(chan struct{}, 1)
@@ -73,7 +73,7 @@ func RunSourceKilled(t *testing.T, engine func(t *testing.T) posthaste.Store, fi
 	strike := func() {
 		starting.Lock()
 		defer starting.Unlock()
-		kill()
+		server.Kill()
 		killed <- struct{}{}
 	}
 	b.ledger.after = strike
@@ -82,32 +82,33 @@ func RunSourceKilled(t *testing.T, engine func(t *testing.T) posthaste.Store, fi
 		select {
 		case <-killed:
 		case <-time.After(3 * time.Minute):
-			b.Fatal("nothing is taken in")
+			b.Fatal("nothing was stored")
 		}
 		if sent := b.ledger.sent.Load(); sent >= n {
-			b.Fatalf("all was taken in before the broker was killed: this test sees nothing")
+			b.Fatalf("all messages were stored before the broker was killed: the test is ineffective")
 		}
-		b.until("the source says that the broker is away", func() bool { return b.latest.Away() })
+		b.until("the source reports that the broker is away", func() bool { return b.latest.Away() })
 		if round == 0 {
 			b.ledger.set(func() { b.ledger.after = strike })
 		}
 		starting.Lock()
-		start()
+		err := server.Start(t.Context())
 		starting.Unlock()
+		b.must(err)
 	}
 	all := numbers(b.taken(n))
 	slices.Sort(all)
 	if got := len(slices.Compact(all)); got != n {
 		b.Errorf("%d of %d messages are in the ledger", got, n)
 	}
-	b.until("the source says that the broker is back", func() bool { return !b.latest.Away() })
+	b.until("the source reports that the broker is back", func() bool { return !b.latest.Away() })
 	b.left(0) // redelivery may take some time
 	stop()
 	b.left(0)
 }
 
-// bench is the fixture of one test with its ledger.
-type bench struct {
+// sourceTest is the fixture of one test with its ledger.
+type sourceTest struct {
 	*testing.T
 	SourceFixture
 	ledger *ledger
@@ -139,7 +140,7 @@ func (l *ledger) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 	}
 	l.mu.Unlock()
 	if away {
-		return nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "it is away"}
+		return nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "the ledger is away"}
 	}
 	ids, err := l.Store.Send(ctx, messages...)
 	if err == nil {
@@ -157,7 +158,7 @@ func (l *ledger) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 	return l.Store.Queues(ctx, names...)
 }
 
-func (b *bench) must(err error) {
+func (b *sourceTest) must(err error) {
 	b.Helper()
 	if err != nil {
 		b.Fatal(err)
@@ -165,13 +166,13 @@ func (b *bench) must(err error) {
 }
 
 // until waits for a condition.
-func (b *bench) until(what string, met func() bool) {
+func (b *sourceTest) until(what string, met func() bool) {
 	b.Helper()
 	testrun.Until(b, 3*time.Minute, what, met)
 }
 
 // start runs a source until stop is called.
-func (b *bench) start(change func(*source.Config)) (stop func()) {
+func (b *sourceTest) start(change func(*source.Config)) (stop func()) {
 	b.Helper()
 	c := source.Config{Queue: "orders"}
 	if change != nil {
@@ -194,7 +195,7 @@ func (b *bench) start(change func(*source.Config)) (stop func()) {
 
 // taken receives and settles messages of the ledger until there are n, and checks that
 // there are no more.
-func (b *bench) taken(n int) (all []posthaste.RawDelivery) {
+func (b *sourceTest) taken(n int) (all []posthaste.RawDelivery) {
 	b.Helper()
 	receive := func() bool {
 		r, err := b.ledger.Receive(b.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "orders"}, Max: 1000, Lease: time.Hour})
@@ -218,13 +219,13 @@ func (b *bench) taken(n int) (all []posthaste.RawDelivery) {
 }
 
 // left waits until the broker keeps n messages.
-func (b *bench) left(n int) {
+func (b *sourceTest) left(n int) {
 	b.Helper()
 	got := 0
 	b.until(fmt.Sprintf("the broker keeps %d messages", n), func() bool { got = b.Left(b.T); return got == n })
 }
 
-// counts counts the messages taken in, and those that were in the queue already.
+// counts counts the stored messages and the duplicates.
 type counts struct{ taken, known atomic.Int64 }
 
 // Event implements [posthaste.Telemetry].
@@ -245,6 +246,19 @@ func messages(from, n int) (all []relay.Incoming) {
 	return all
 }
 
+// ReadSession reads n messages from a session.
+func ReadSession(ctx context.Context, t *testing.T, s source.Session, n int) (got []source.Arrival) {
+	t.Helper()
+	for len(got) < n {
+		more, err := s.Read(ctx, n-len(got))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, more...)
+	}
+	return got
+}
+
 // numbers returns the payloads, which are numbers.
 func numbers(all []posthaste.RawDelivery) (list []string) {
 	for _, d := range all {
@@ -253,13 +267,13 @@ func numbers(all []posthaste.RawDelivery) (list []string) {
 	return list
 }
 
-func takesIn(b *bench) {
+func storesOnce(b *sourceTest) {
 	const n = 300
 	b.Publish(b.T, messages(0, n)...)
 	s := b.Source(b.T, b.ledger, source.Config{Queue: "orders"})
 	b.must(s.Check(b.Context()))
-	told := &counts{}
-	stop := b.start(func(c *source.Config) { c.Batch, c.Telemetry = 100, told })
+	recorded := &counts{}
+	stop := b.start(func(c *source.Config) { c.Batch, c.Telemetry = 100, recorded })
 	for i, d := range b.taken(n) {
 		want := message(i)
 		if string(d.Payload) != string(want.Payload) || d.Kind != want.Kind || d.Key != want.Key || d.ContentType != want.ContentType || !maps.Equal(d.Headers, want.Headers) {
@@ -268,11 +282,11 @@ func takesIn(b *bench) {
 	}
 	b.Publish(b.T, append(messages(n, 10), messages(0, 10)...)...) // the last ten are duplicates
 	b.taken(10)
-	b.until("the last ten are told to be known", func() bool { return told.known.Load() >= 10 })
+	b.until("the last ten are reported as duplicates", func() bool { return recorded.known.Load() >= 10 })
 	stop()
 	b.left(0)
-	if sent := told.taken.Load() - told.known.Load(); sent != n+10 {
-		b.Errorf("%d messages are told to be new, want %d", sent, n+10)
+	if sent := recorded.taken.Load() - recorded.known.Load(); sent != n+10 {
+		b.Errorf("%d messages are reported as new, want %d", sent, n+10)
 	}
 	if sends := b.ledger.sends.Load(); sends > n+20 {
 		b.Errorf("%d sends", sends)
@@ -281,37 +295,37 @@ func takesIn(b *bench) {
 
 // The connection is lost between the commit and the acknowledgement. The messages are
 // redelivered, and are in the ledger once.
-func ackLost(b *bench) {
+func ackLost(b *sourceTest) {
 	const n = 50
 	b.Publish(b.T, messages(0, n)...)
 	b.ledger.after = b.Cut
 	stop := b.start(nil)
 	if !b.Reconnects {
-		b.until("they have come again", func() bool { return b.ledger.sent.Load() > n })
+		b.until("they were redelivered", func() bool { return b.ledger.sent.Load() > n })
 	}
 	b.taken(n)
 	stop()
 	b.left(0)
 }
 
-func databaseAway(b *bench) {
+func databaseAway(b *sourceTest) {
 	const n = 20
 	b.ledger.away = true
 	b.Publish(b.T, messages(0, n)...)
 	stop := b.start(nil)
-	b.until("it is tried again", func() bool { return b.ledger.sends.Load() >= 3 })
+	b.until("sending is retried", func() bool { return b.ledger.sends.Load() >= 3 })
 	stop()
 	b.left(n) // all messages were returned
 	b.start(nil)
 	tried := b.ledger.sends.Load()
-	b.until("it is tried again", func() bool { return b.ledger.sends.Load() >= tried+2 })
+	b.until("sending is retried", func() bool { return b.ledger.sends.Load() >= tried+2 })
 	b.ledger.set(func() { b.ledger.away = false })
 	b.taken(n)
 }
 
-func brokerAway(b *bench) {
+func brokerAway(b *sourceTest) {
 	away := func(want bool) {
-		b.until(fmt.Sprint("the source says that the broker is away: ", want), func() bool { return b.latest.Away() == want })
+		b.until(fmt.Sprint("the source reports that the broker is away: ", want), func() bool { return b.latest.Away() == want })
 	}
 	b.Refuse(true)
 	stop := b.start(nil)
@@ -332,8 +346,8 @@ func brokerAway(b *bench) {
 }
 
 // Messages that the ledger rejects are put aside unchanged, with the reason. The messages
-// around them are taken in once.
-func refusedBeside(b *bench) {
+// around them are stored once.
+func refusedBeside(b *sourceTest) {
 	all := messages(0, 20)
 	all[7].Key = strings.Repeat("k", 300)
 	all[13].Payload = bytes.Repeat([]byte("x"), 150_000)
@@ -362,27 +376,27 @@ func refusedBeside(b *bench) {
 	b.left(0)
 }
 
-// No more messages wait in the ledger than allowed, and reading resumes when there is room.
-func room(b *bench) {
+// No more messages wait in the ledger than allowed, and reading resumes when some are done.
+func limitsWaiting(b *sourceTest) {
 	const n, most = 300, 50
 	b.Publish(b.T, messages(0, n)...)
 	stop := b.start(func(c *source.Config) { c.MaxWaiting, c.Batch = most, 20 })
 	b.until("the queue is full", func() bool { return b.ledger.sent.Load() >= most })
 	looks := b.ledger.looks.Load()
-	b.until("it looks for room again", func() bool { return b.ledger.looks.Load() > looks+3 })
+	b.until("it looks at the queue again", func() bool { return b.ledger.looks.Load() > looks+3 })
 	if sent := b.ledger.sent.Load(); sent > most {
 		b.Errorf("%d messages wait, %d may", sent, most)
 	}
 	got := 0
 	for got < n {
-		r, err := b.ledger.Receive(b.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "orders"}, Max: 30, Lease: time.Hour})
-		b.must(err)
-		got += len(r.Deliveries)
+		b.until("the next messages are in the ledger", func() bool {
+			r, err := b.ledger.Receive(b.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "orders"}, Max: 30, Lease: time.Hour})
+			b.must(err)
+			got += len(r.Deliveries)
+			return len(r.Deliveries) > 0
+		})
 		if sent := b.ledger.sent.Load(); sent > int64(got+most) {
-			b.Fatalf("%d are taken in, of which %d are handed out: %d may wait", sent, got, most)
-		}
-		if len(r.Deliveries) == 0 {
-			time.Sleep(time.Millisecond)
+			b.Fatalf("%d are stored, of which %d were claimed: %d may wait", sent, got, most)
 		}
 	}
 	stop()
@@ -391,7 +405,7 @@ func room(b *bench) {
 
 // A message is unpacked into several. They are in the ledger together, each with an id of
 // its own. A message that cannot be unpacked affects no other.
-func chunks(b *bench) {
+func chunks(b *sourceTest) {
 	c := relay.Incoming{MessageID: "chunk-1", ContentType: "text/plain", Payload: []byte("a b c")}
 	bad, worse, none, large := c, c, c, c
 	bad.MessageID, bad.Payload = "chunk-2", []byte("error")
@@ -407,7 +421,7 @@ func chunks(b *bench) {
 			text := string(m.Payload.([]byte))
 			switch text {
 			case "error":
-				return nil, errors.New("this is no chunk")
+				return nil, errors.New("this is not a chunk")
 			case "panic":
 				panic(text)
 			}
@@ -430,7 +444,7 @@ func chunks(b *bench) {
 	for _, a := range aside {
 		reasons[a.MessageID] = a.Headers[source.HeaderRefused]
 	}
-	for id, word := range map[string]string{"chunk-2": "this is no chunk", "chunk-3": "panic", "chunk-5": "payload"} {
+	for id, word := range map[string]string{"chunk-2": "this is not a chunk", "chunk-3": "panic", "chunk-5": "payload"} {
 		if !strings.Contains(reasons[id], word) {
 			b.Errorf("%s was put aside for %q", id, reasons[id])
 		}
@@ -439,9 +453,9 @@ func chunks(b *bench) {
 	b.left(0)
 }
 
-// A message that is relayed and taken in is unchanged. A CloudEvent has its attributes in
+// A message that is relayed and read back is unchanged. A CloudEvent has its attributes in
 // addition.
-func roundTrip(b *bench) {
+func roundTrip(b *sourceTest) {
 	stop := b.start(nil)
 	for i, m := range []relay.Mapping{{}, {CloudEvents: &relay.CloudEvents{Source: "/shop", Mode: relay.Binary}}, {CloudEvents: &relay.CloudEvents{Source: "/shop", Mode: relay.Structured}}} {
 		m.MessageID = fmt.Sprint("shop-", i, "-{{.MessageID}}")
@@ -467,7 +481,7 @@ func roundTrip(b *bench) {
 				return strings.HasPrefix(name, relay.HeaderEvent)
 			})
 			if len(event) > 0 != (i > 0) || i > 0 && (event["source"] != "/shop" || event["type"] != want.Kind || event["specversion"] != "1.0") {
-				b.Errorf("message %d, mapping %d: the event says %v", n, i, event)
+				b.Errorf("message %d, mapping %d: the event is %v", n, i, event)
 			}
 			if d.Kind != want.Kind || d.Key != want.Key || d.Reference != want.Reference || d.ContentType != want.ContentType || !bytes.Equal(compact(d), compact(want)) || !maps.Equal(d.Headers, want.Headers) {
 				b.Errorf("message %d, mapping %d: got %+v, want %+v", n, i, d, want)
@@ -477,7 +491,7 @@ func roundTrip(b *bench) {
 	stop()
 }
 
-// compact is a payload as far as it has to stay the same: JSON may lose its spaces.
+// compact returns a payload without the spaces that JSON may lose.
 func compact(d posthaste.RawDelivery) []byte {
 	if d.ContentType == posthaste.ContentTypeJSON {
 		return bytes.ReplaceAll(d.Payload, []byte(" "), nil)

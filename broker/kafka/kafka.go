@@ -35,7 +35,7 @@
 // package source for its guarantees.
 //
 // Offsets are committed after the send has committed, per partition, and only up to the
-// first record that is not yet in the queue. The records of a partition are taken in
+// first record that is not yet in the queue. The records of a partition are stored in
 // order. Records are deduplicated by their header message-id; a record without it, by
 // topic, partition and offset.
 //
@@ -80,7 +80,7 @@ func checkTopic(topic string) error {
 	if len(topic) > 100 {
 		topic = topic[:100] + "…"
 	}
-	return posthaste.Invalidf("topic", "no topic can be called %q: up to 249 letters, digits, dots, dashes and underscores", topic)
+	return posthaste.Invalidf("topic", "invalid topic %q: a topic has 1 to 249 letters, digits, dots, dashes and underscores", topic)
 }
 
 // describeTopic returns the brokers' metadata of a topic, and their error for it.
@@ -97,5 +97,5 @@ func describeTopic(ctx context.Context, client *kgo.Client, name string) (*kmsg.
 	return &answer.Topics[0], kerr.ErrorForCode(answer.Topics[0].ErrorCode)
 }
 
-// said returns an error with the brokers' addresses.
-func said(address string, err error) error { return fmt.Errorf("kafka at %s: %w", address, err) }
+// brokerError returns an error with the brokers' addresses.
+func brokerError(address string, err error) error { return fmt.Errorf("kafka at %s: %w", address, err) }

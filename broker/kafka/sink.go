@@ -34,7 +34,7 @@ func NewSink(c SinkConfig) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sink{target: t, producers: relay.NewConnections(2, "kafka", t.address, t.Logger, t.open), aloneTurn: make(chan struct{}, 1)}, nil
+	return &Sink{target: t, producers: relay.NewConnections(2, relay.Server{Kind: "kafka", Address: t.address}, t.Logger, t.open), aloneTurn: make(chan struct{}, 1)}, nil
 }
 
 // Broker returns the brokers' addresses, "host:port", separated by commas.
@@ -57,7 +57,7 @@ func (s *Sink) Close() error {
 func (s *Sink) Check(ctx context.Context) error {
 	p, err := s.target.open(ctx)
 	if err != nil {
-		return atStart(err)
+		return connectError(err)
 	}
 	defer p.client.Close()
 	topic, static := s.target.topic.Static()
@@ -72,11 +72,11 @@ func (s *Sink) Check(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
-		invalid.Hint = "make the topic, or let the brokers make it (create: true)"
+		invalid.Hint = "create the topic, or let the brokers create it (create: true)"
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		invalid.Hint = "let the user describe the topic and write to it"
+		invalid.Hint = "allow the user to describe the topic and to write to it"
 	default:
-		return atStart(said(s.target.address, err))
+		return connectError(brokerError(s.target.address, err))
 	}
 	return invalid
 }

@@ -35,7 +35,7 @@ type SinkConfig struct {
 	// Compression is the compression of batches: none (default), gzip, snappy, lz4 or
 	// zstd.
 	Compression string `yaml:"compression"`
-	// Mapping says what is sent with a message.
+	// Mapping configures the id, the headers and the format of messages.
 	Mapping relay.Mapping `yaml:",inline"`
 	// Outstanding is the maximum number of unacknowledged messages (default 10000; 1 to
 	// 1000000).
@@ -90,11 +90,11 @@ func parseSink(c SinkConfig) (*target, error) {
 	codec, ok := map[string]kgo.CompressionCodec{"": kgo.NoCompression(), "none": kgo.NoCompression(), "gzip": kgo.GzipCompression(),
 		"snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()}[c.Compression]
 	if !ok {
-		return nil, posthaste.Invalidf("compression", "compression must be none, gzip, snappy, lz4 or zstd, and is %q", c.Compression)
+		return nil, posthaste.Invalidf("compression", "compression must be none, gzip, snappy, lz4 or zstd, got %q", c.Compression)
 	}
-	reach := reach{URL: c.URL, Mechanism: c.Mechanism, DialTimeout: c.DialTimeout, TLS: c.TLS, Name: c.Name, Dial: c.dial}
+	endpoint := endpoint{URL: c.URL, Mechanism: c.Mechanism, DialTimeout: c.DialTimeout, TLS: c.TLS, Name: c.Name, Dial: c.dial}
 	var err error
-	if t.options, t.address, err = reach.options(); err != nil {
+	if t.options, t.address, err = endpoint.options(); err != nil {
 		return nil, err
 	}
 	t.SinkConfig = c
@@ -114,18 +114,24 @@ func parseSink(c SinkConfig) (*target, error) {
 	}
 	for name := range c.Mapping.Headers {
 		if reserved(name) {
-			return nil, posthaste.Invalidf("headers."+name, "the header %s is set by the relay: use message_id", name)
+			return nil, posthaste.Invalidf("headers."+name, "the relay sets the header %s: use message_id", name)
 		}
 	}
-	t.options = append(t.options, kgo.SoftwareNameAndVersion("posthaste", "relay"),
+	t.options = append(t.options, c.producing(codec)...)
+	return t, nil
+}
+
+// producing returns the options of a client that produces.
+func (c *SinkConfig) producing(codec kgo.CompressionCodec) []kgo.Opt {
+	options := []kgo.Opt{kgo.SoftwareNameAndVersion("posthaste", "relay"),
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerLinger(0), kgo.ProducerBatchCompression(codec),
 		kgo.ProducerBatchMaxBytes(int32(c.MaxMessageBytes)), kgo.BrokerMaxWriteBytes(int32(max(100<<20, c.MaxMessageBytes+1<<20))),
-		kgo.MaxBufferedRecords(c.Outstanding+1), // never reached, because the library blocks at its own bound
+		kgo.MaxBufferedRecords(c.Outstanding + 1), // never reached, because the library blocks at its own bound
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
 		// A missing topic delays the whole batch.
-		kgo.UnknownTopicRetries(2), kgo.MetadataMinAge(250*time.Millisecond))
+		kgo.UnknownTopicRetries(2), kgo.MetadataMinAge(250 * time.Millisecond)}
 	if c.Create {
-		t.options = append(t.options, kgo.AllowAutoTopicCreation())
+		options = append(options, kgo.AllowAutoTopicCreation())
 	}
-	return t, nil
+	return options
 }

@@ -10,7 +10,7 @@ import (
 
 func TestFT4_Headers(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, 1)
+	o := newSinkTopic(t, 1)
 	brokertest.RunHeaders(t, brokertest.HeaderFixture{
 		Sink: o.sink(nil),
 		Refuses: func(d *posthaste.RawDelivery, name, value string) bool {

@@ -14,7 +14,7 @@ import (
 
 // job is a message in flight.
 type job struct {
-	place  int // index in the batch
+	index  int // in the batch
 	record *kgo.Record
 }
 
@@ -86,7 +86,7 @@ type answer struct {
 func (s *Sink) publish(ctx context.Context, which int, jobs []job, results []posthaste.SinkResult) (alone []job) {
 	fail := func(err error) {
 		for i := range jobs {
-			results[jobs[i].place].Err = err
+			results[jobs[i].index].Err = err
 		}
 	}
 	p, err := s.producers.Get(ctx, which)
@@ -96,7 +96,7 @@ func (s *Sink) publish(ctx context.Context, which int, jobs []job, results []pos
 	}
 	defer p.release()
 	if err := p.window.Acquire(ctx, int64(len(jobs))); err != nil {
-		fail(s.failed(ctx, "nothing was produced, for the brokers are slow to acknowledge what was before", p.why()))
+		fail(s.failed(ctx, "nothing was produced, because the brokers are slow to acknowledge earlier messages", p.why()))
 		return nil
 	}
 	defer p.window.Release(int64(len(jobs)))
@@ -107,17 +107,22 @@ func (s *Sink) publish(ctx context.Context, which int, jobs []job, results []pos
 	for i := range jobs {
 		p.client.TryProduce(lasting, jobs[i].record, func(_ *kgo.Record, err error) { answers <- answer{i, err} })
 	}
+	return s.await(ctx, p, jobs, answers, results)
+}
+
+// await waits for the answers to jobs, and sets results and returns jobs as publish does.
+func (s *Sink) await(ctx context.Context, p *producer, jobs []job, answers <-chan answer, results []posthaste.SinkResult) (alone []job) {
 	open := make([]bool, len(jobs))
 	for i := range open {
 		open[i] = true
 	}
 	take := func(a answer) {
 		open[a.job] = false
-		if suspicious(a.err) && len(jobs) > 1 {
+		if mayBeOthers(a.err) && len(jobs) > 1 {
 			alone = append(alone, jobs[a.job])
 			return
 		}
-		results[jobs[a.job].place].Err = s.answered(jobs[a.job].record, a.err)
+		results[jobs[a.job].index].Err = s.answered(jobs[a.job].record, a.err)
 	}
 	for range jobs {
 		select {
@@ -133,13 +138,13 @@ func (s *Sink) publish(ctx context.Context, which int, jobs []job, results []pos
 		case <-ctx.Done():
 		}
 		p.Retire()
-		err := s.failed(ctx, "sent, and not acknowledged (are as many replicas in sync as min.insync.replicas asks for?)", nil)
+		err := s.failed(ctx, "sent, but not acknowledged (are enough replicas in sync for min.insync.replicas?)", nil)
 		if why := p.why(); why != nil {
 			err = s.failed(ctx, "not acknowledged", why)
 		}
 		for i := range jobs {
 			if open[i] {
-				results[jobs[i].place].Err = err
+				results[jobs[i].index].Err = err
 			}
 		}
 		break
@@ -147,28 +152,27 @@ func (s *Sink) publish(ctx context.Context, which int, jobs []job, results []pos
 	return alone
 }
 
-// suspicious reports whether another record of the same batch may have caused an error.
-func suspicious(err error) bool {
+// mayBeOthers reports whether another record of the same batch may have caused an error.
+func mayBeOthers(err error) bool {
 	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) || errors.Is(err, kerr.InvalidRecord) ||
 		errors.Is(err, kerr.InvalidTimestamp) || errors.Is(err, kerr.CorruptMessage)
 }
 
-// eachAlone produces jobs one by one, in order, with a producer that carries nothing
-// else.
+// eachAlone produces jobs one by one, in order, with a producer that has no other records.
 func (s *Sink) eachAlone(ctx context.Context, jobs []job, results []posthaste.SinkResult) {
 	select {
 	case s.aloneTurn <- struct{}{}:
 		defer func() { <-s.aloneTurn }()
 	case <-ctx.Done():
 		for i := range jobs {
-			results[jobs[i].place].Err = s.failed(ctx, "refused in company, and not produced alone yet", nil)
+			results[jobs[i].index].Err = s.failed(ctx, "the batch was refused, and the message was not yet produced alone", nil)
 		}
 		return
 	}
 	for _, j := range jobs {
 		r := *j.record // the client has set these fields of the first copy
 		r.Context, r.Partition, r.Offset = nil, 0, 0
-		s.publish(ctx, alone, []job{{j.place, &r}}, results)
+		s.publish(ctx, alone, []job{{j.index, &r}}, results)
 	}
 }
 
@@ -179,12 +183,12 @@ func (s *Sink) answered(r *kgo.Record, err error) error {
 		return nil
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		return posthaste.Permanent(&posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload", Cause: err,
-			Message: fmt.Sprintf("kafka at %s: %v: the payload has %d bytes, the relay takes records of %d (max_message_bytes), and topic %q may take less (max.message.bytes)",
+			Message: fmt.Sprintf("kafka at %s: %v: the payload has %d bytes; the limit of the relay is %d (max_message_bytes), and that of topic %q may be lower (max.message.bytes)",
 				s.target.address, err, len(r.Value), s.target.MaxMessageBytes, r.Topic)})
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
-		return fmt.Errorf("kafka at %s: there is no topic %q: %w", s.target.address, r.Topic, err)
+		return fmt.Errorf("kafka at %s: topic %q not found: %w", s.target.address, r.Topic, err)
 	case errors.Is(err, kgo.ErrClientClosed):
-		return fmt.Errorf("kafka at %s: the relay to it was closed before the acknowledgement", s.target.address)
+		return fmt.Errorf("kafka at %s: the relay was closed before the acknowledgement", s.target.address)
 	}
 	return fmt.Errorf("kafka at %s: topic %q: %w", s.target.address, r.Topic, err)
 }

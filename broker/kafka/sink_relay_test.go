@@ -16,15 +16,10 @@ func TestRelay(t *testing.T) {
 	}
 	t.Cleanup(own.Stop)
 	brokertest.RunRelay(t, brokertest.Postgres, brokertest.RelayFixture{
-		Kill: func(*testing.T) { own.Kill() },
-		Start: func(t *testing.T) {
-			if err := own.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		},
-		Place: func(t *testing.T) brokertest.Place {
-			o := outsideOf(t, own, 3)
-			return brokertest.Place{
+		Server: own,
+		Destination: func(t *testing.T) brokertest.Destination {
+			o := newSinkTopicOn(t, own, 3)
+			return brokertest.Destination{
 				Sink:     func(*testing.T) posthaste.Sink { return o.sink(nil) },
 				CutAfter: o.proxy.CutAfter, OnceThroughCuts: true,
 				Arrived: func(*testing.T) (all []brokertest.Arrived) {

@@ -42,8 +42,8 @@ type SourceConfig struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// largest is the size limit of a refused record, in bytes.
-const largest = 64 << 20
+// maxRefusedBytes is the size limit of a refused record, in bytes.
+const maxRefusedBytes = 64 << 20
 
 // NewSource checks the configuration and returns a source into the ledger, which is a
 // [posthaste.Engine]. It connects when it runs. Errors are *posthaste.Error with the
@@ -58,30 +58,30 @@ func NewSource(ledger source.Ledger, c SourceConfig) (*source.Source, error) {
 
 // parseSource checks the configuration and fills in defaults.
 func parseSource(c SourceConfig) (*sourceBroker, error) {
-	b := &sourceBroker{makes: c.Refused == ""}
+	b := &sourceBroker{createRefused: c.Refused == ""}
 	c.DialTimeout = cmp.Or(c.DialTimeout, 10*time.Second)
 	c.Group = cmp.Or(c.Group, "posthaste")
 	c.Refused = cmp.Or(c.Refused, c.Topic+".refused")
-	reach := reach{URL: c.URL, Mechanism: c.Mechanism, DialTimeout: c.DialTimeout, TLS: c.TLS, Name: cmp.Or(c.Name, "posthaste-source"), Dial: c.dial}
+	endpoint := endpoint{URL: c.URL, Mechanism: c.Mechanism, DialTimeout: c.DialTimeout, TLS: c.TLS, Name: cmp.Or(c.Name, "posthaste-source"), Dial: c.dial}
 	var err error
-	if b.options, b.address, err = reach.options(); err != nil {
+	if b.options, b.address, err = endpoint.options(); err != nil {
 		return nil, err
 	}
 	if err := checkTopic(c.Topic); err != nil {
 		return nil, err
 	}
 	if checkTopic(c.Refused) != nil || c.Refused == c.Topic {
-		return nil, posthaste.Invalidf("refused", "refused must be another topic than the one that messages are taken from, of up to 249 letters, digits, dots, dashes and underscores, and is %q", c.Refused)
+		return nil, posthaste.Invalidf("refused", "refused must be another topic than topic, with 1 to 249 letters, digits, dots, dashes and underscores, got %q", c.Refused)
 	}
 	b.SourceConfig = c
 	b.options = append(b.options, kgo.SoftwareNameAndVersion("posthaste", "source"), kgo.WithHooks(&b.connections),
 		// For refused records.
-		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytes(largest), kgo.BrokerMaxWriteBytes(largest+(36<<20)), kgo.UnknownTopicRetries(2))
+		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytes(maxRefusedBytes), kgo.BrokerMaxWriteBytes(maxRefusedBytes+(36<<20)), kgo.UnknownTopicRetries(2))
 	b.consuming = []kgo.Opt{kgo.ConsumerGroup(c.Group), kgo.ConsumeTopics(c.Topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),
 		// Skip the records of aborted transactions.
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		// Keep the partitions while their records are being taken in, and bound what is
-		// read ahead.
+		// Keep the partitions while their records are being stored, and bound the records
+		// that are read ahead.
 		kgo.BlockRebalanceOnPoll(), kgo.RebalanceTimeout(2 * time.Minute), kgo.SessionTimeout(15 * time.Second), kgo.MaxConcurrentFetches(1), kgo.FetchMaxBytes(4 << 20), kgo.FetchMaxPartitionBytes(1 << 20)}
 	return b, nil
 }

@@ -24,7 +24,7 @@ import (
 type sourceBroker struct {
 	SourceConfig
 	address            string // of the brokers
-	makes              bool   // whether to create a missing topic for refused records
+	createRefused      bool   // create a missing topic for refused records
 	options, consuming []kgo.Opt
 	connections        connections
 }
@@ -33,7 +33,7 @@ type sourceBroker struct {
 // session. It implements hooks of kgo.
 type connections struct {
 	open   atomic.Int64
-	failed atomic.Bool // whether the latest could not be opened
+	failed atomic.Bool // the latest one could not be opened
 }
 
 // OnBrokerConnect implements [kgo.HookBrokerConnect]. A connection that was opened and
@@ -79,7 +79,7 @@ func (b *sourceBroker) Check(ctx context.Context) error {
 	if errors.As(err, &f) {
 		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: f.field, Message: err.Error(), Hint: f.hint, Cause: err}
 	}
-	return atStart(err)
+	return connectError(err)
 }
 
 // session is a member of the group. It implements [source.Session]. The client reopens
@@ -111,7 +111,7 @@ func (b *sourceBroker) open(ctx context.Context, consume bool) (*session, error)
 	}
 	client, err := kgo.NewClient(options...)
 	if err != nil {
-		return nil, said(b.address, err)
+		return nil, brokerError(b.address, err)
 	}
 	s := &session{sourceBroker: b, client: client, open: map[int32][]*record{}}
 	ctx, cancel := context.WithTimeout(ctx, b.DialTimeout)
@@ -122,11 +122,11 @@ func (b *sourceBroker) open(ctx context.Context, consume bool) (*session, error)
 			return s, nil
 		}
 		client.CloseAllowingRebalance()
-		return nil, said(b.address, err)
+		return nil, brokerError(b.address, err)
 	} else if client.CloseAllowingRebalance(); ctx.Err() == nil {
-		return nil, said(b.address, err)
+		return nil, brokerError(b.address, err)
 	}
-	return nil, said(b.address, fmt.Errorf("it does not answer: %w", ctx.Err()))
+	return nil, brokerError(b.address, fmt.Errorf("no response: %w", ctx.Err()))
 }
 
 // prepare checks both topics, and creates the one for refused records if it is missing.
@@ -134,17 +134,17 @@ func (s *session) prepare(ctx context.Context) error {
 	found, err := describeTopic(ctx, s.client, s.Topic)
 	if err != nil {
 		if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.TopicAuthorizationFailed) {
-			return &fault{fmt.Errorf("topic %q: %w", s.Topic, err), "topic", "make the topic, name one that is there, and let the user read it"}
+			return &fault{fmt.Errorf("topic %q: %w", s.Topic, err), "topic", "create the topic or name an existing one, and allow the user to read it"}
 		}
 		return err
 	}
 	s.id = hex.EncodeToString(found.TopicID[:6])
 	_, err = describeTopic(ctx, s.client, s.Refused)
-	if errors.Is(err, kerr.UnknownTopicOrPartition) && s.makes {
+	if errors.Is(err, kerr.UnknownTopicOrPartition) && s.createRefused {
 		request := kmsg.NewPtrCreateTopicsRequest()
 		topic := kmsg.NewCreateTopicsRequestTopic()
 		topic.Topic, topic.NumPartitions, topic.ReplicationFactor = s.Refused, -1, -1 // the defaults of the brokers
-		limit := fmt.Sprint(largest)
+		limit := fmt.Sprint(maxRefusedBytes)
 		topic.Configs = []kmsg.CreateTopicsRequestTopicConfig{{Name: "max.message.bytes", Value: &limit}}
 		request.Topics = append(request.Topics, topic)
 		var answer *kmsg.CreateTopicsResponse
@@ -155,9 +155,9 @@ func (s *session) prepare(ctx context.Context) error {
 			err = nil
 		}
 	}
-	var said *kerr.Error
-	if errors.As(err, &said) && !said.Retriable || errors.Is(err, kerr.UnknownTopicOrPartition) {
-		return &fault{fmt.Errorf("topic %q: %w", s.Refused, err), "refused", "make the topic yourself, let the user write to it, or name another"}
+	var refusal *kerr.Error
+	if errors.As(err, &refusal) && !refusal.Retriable || errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return &fault{fmt.Errorf("topic %q: %w", s.Refused, err), "refused", "create the topic, allow the user to write to it, or name another one"}
 	}
 	return err
 }
@@ -181,7 +181,7 @@ func (s *session) Read(ctx context.Context, most int) ([]source.Arrival, error) 
 		}
 		for _, e := range fetched.Errors() {
 			s.lost.Store(true)
-			return nil, said(s.address, e.Err)
+			return nil, brokerError(s.address, e.Err)
 		}
 	}
 }
@@ -213,7 +213,7 @@ func (s *session) arrival(r *kgo.Record) source.Arrival {
 }
 
 // Acknowledge implements [source.Session]. It commits the offset up to which each
-// partition was taken in without a gap.
+// partition was stored without a gap.
 func (s *session) Acknowledge(ctx context.Context, arrived []source.Arrival) error {
 	for _, a := range arrived {
 		r := a.Token.(*kgo.Record)
@@ -252,7 +252,7 @@ func (s *session) Acknowledge(ctx context.Context, arrived []source.Arrival) err
 		})
 		if failed != nil {
 			s.lost.Store(true)
-			return said(s.address, failed)
+			return brokerError(s.address, failed)
 		}
 	}
 	if s.held == 0 {
@@ -272,7 +272,7 @@ func (s *session) Refuse(ctx context.Context, a source.Arrival, headers map[stri
 	defer cancel()
 	if err := s.client.ProduceSync(ctx, out).FirstErr(); err != nil {
 		s.lost.Store(true)
-		return said(s.address, err)
+		return brokerError(s.address, err)
 	}
 	return nil
 }

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -24,51 +22,27 @@ import (
 	"github.com/posthaste-mq/posthaste/source"
 )
 
-// places numbers the topics of tests.
-var places atomic.Int64
-
-// place is a topic.
-type place struct {
+// sourceTopic is a topic that a source reads.
+type sourceTopic struct {
 	name   string
 	client *kgo.Client
 	proxy  *faultproxy.Proxy
 }
 
-func newPlace(t *testing.T, partitions int32) *place {
+func newSourceTopic(t *testing.T, partitions int) *sourceTopic {
 	t.Helper()
-	return placeOf(t, broker, partitions)
+	return newSourceTopicOn(t, broker, partitions)
 }
 
-func placeOf(t *testing.T, broker *devbroker.Kafka, partitions int32) *place {
+func newSourceTopicOn(t *testing.T, broker *devbroker.Kafka, partitions int) *sourceTopic {
 	t.Helper()
-	p := &place{name: fmt.Sprint("t", places.Add(1))}
+	p := &sourceTopic{name: fmt.Sprint("t", names.Add(1))}
 	var err error
 	if p.client, err = kgo.NewClient(kgo.SeedBrokers(broker.Address()), kgo.MetadataMinAge(50*time.Millisecond), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.client.Close)
-	request := kmsg.NewPtrCreateTopicsRequest()
-	topic := kmsg.NewCreateTopicsRequestTopic()
-	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = p.name, partitions, 1
-	request.Topics = append(request.Topics, topic)
-	answer, err := request.RequestWith(t.Context(), p.client)
-	if err == nil {
-		err = kerr.ErrorForCode(answer.Topics[0].ErrorCode)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The broker hears of it from the controller.
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		known := kmsg.NewPtrMetadataRequest()
-		known.Topics = []kmsg.MetadataRequestTopic{{Topic: &p.name}}
-		if answer, err := known.RequestWith(t.Context(), p.client); err == nil && answer.Topics[0].ErrorCode == 0 && len(answer.Topics[0].Partitions) == int(partitions) {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the topic is not there")
-		}
-	}
+	createTopic(t, p.client, p.name, partitions)
 	if p.proxy, err = faultproxy.New(broker.Address(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +50,7 @@ func placeOf(t *testing.T, broker *devbroker.Kafka, partitions int32) *place {
 	return p
 }
 
-func (p *place) config() SourceConfig {
+func (p *sourceTopic) config() SourceConfig {
 	return SourceConfig{URL: URL("kafka://" + p.proxy.Address()), Topic: p.name, Group: p.name,
 		// The broker tells clients its own address.
 		dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -84,7 +58,7 @@ func (p *place) config() SourceConfig {
 		}}
 }
 
-func (p *place) source(t *testing.T, ledger source.Ledger, c source.Config, change func(*SourceConfig)) *source.Source {
+func (p *sourceTopic) source(t *testing.T, ledger source.Ledger, c source.Config, change func(*SourceConfig)) *source.Source {
 	t.Helper()
 	config := p.config()
 	if config.Config = c; change != nil {
@@ -97,7 +71,7 @@ func (p *place) source(t *testing.T, ledger source.Ledger, c source.Config, chan
 	return s
 }
 
-func (p *place) publish(t *testing.T, messages ...relay.Incoming) {
+func (p *sourceTopic) publish(t *testing.T, messages ...relay.Incoming) {
 	t.Helper()
 	var records []*kgo.Record
 	for _, m := range messages {
@@ -113,21 +87,7 @@ func (p *place) publish(t *testing.T, messages ...relay.Incoming) {
 	}
 }
 
-// end is behind the last record of the first partition.
-func (p *place) end(t *testing.T) int64 {
-	t.Helper()
-	list := kmsg.NewPtrListOffsetsRequest()
-	partition := kmsg.NewListOffsetsRequestTopicPartition()
-	partition.Timestamp = -1
-	list.Topics = []kmsg.ListOffsetsRequestTopic{{Topic: p.name, Partitions: []kmsg.ListOffsetsRequestTopicPartition{partition}}}
-	answer, err := list.RequestWith(t.Context(), p.client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.Topics[0].Partitions[0].Offset
-}
-
-func (p *place) left(t *testing.T) int {
+func (p *sourceTopic) left(t *testing.T) int {
 	t.Helper()
 	request := kmsg.NewPtrOffsetFetchRequest()
 	request.Group = p.name
@@ -146,14 +106,14 @@ func (p *place) left(t *testing.T) int {
 			committed = max(committed, one.Partitions[0].Offset)
 		}
 	}
-	return int(p.end(t) - committed)
+	return int(endOffset(t.Context(), t, p.client, p.name, 0) - committed)
 }
 
-func (p *place) refused(t *testing.T) (all []relay.Incoming) {
+func (p *sourceTopic) refused(t *testing.T) (all []relay.Incoming) {
 	t.Helper()
-	aside := &place{name: p.name + ".refused", client: p.client}
-	end := aside.end(t)
-	client, err := kgo.NewClient(kgo.SeedBrokers(broker.Address()), kgo.ConsumeTopics(aside.name), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100*time.Millisecond))
+	topic := p.name + ".refused"
+	end := endOffset(t.Context(), t, p.client, topic, 0)
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker.Address()), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +121,7 @@ func (p *place) refused(t *testing.T) (all []relay.Incoming) {
 	for int64(len(all)) < end {
 		fetched := client.PollFetches(t.Context())
 		if t.Context().Err() != nil {
-			t.Fatal("what was put aside cannot be read")
+			t.Fatal("reading the refused records timed out")
 		}
 		fetched.EachRecord(func(r *kgo.Record) {
 			m := relay.Incoming{Payload: r.Value, Headers: map[string]string{}}
@@ -181,7 +141,7 @@ func (p *place) refused(t *testing.T) (all []relay.Incoming) {
 }
 
 func TestSourceOnRedis(t *testing.T) {
-	testrun.Nightly(t, "a source takes messages in on every engine alike; that of Redis Streams runs on both")
+	testrun.Nightly(t, "sources treat all engines alike; that of Redis Streams runs on both")
 	testSource(t, brokertest.Redis)
 }
 
@@ -189,7 +149,7 @@ func TestSource(t *testing.T) { testSource(t, brokertest.Postgres) }
 
 func testSource(t *testing.T, ledger func(*testing.T) posthaste.Store) {
 	brokertest.RunSource(t, ledger, func(t *testing.T) brokertest.SourceFixture {
-		p := newPlace(t, 1)
+		p := newSourceTopic(t, 1)
 		return brokertest.SourceFixture{
 			Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
 				return p.source(t, ledger, c, nil)
@@ -207,11 +167,11 @@ func testSource(t *testing.T, ledger func(*testing.T) posthaste.Store) {
 	})
 }
 
-// What was read and not committed is read again, with the same ids; an offset is not
-// committed before those that are below it.
+// Records that were read and not committed are read again, with the same ids. An offset is
+// not committed before the ones below it.
 func TestCommittedWithoutGap(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, 1)
+	p := newSourceTopic(t, 1)
 	for range 6 {
 		p.publish(t, relay.Incoming{Payload: []byte("x")})
 	}
@@ -231,19 +191,8 @@ func TestCommittedWithoutGap(t *testing.T) {
 		}
 		return s.(*session)
 	}
-	read := func(s *session, n int) (got []source.Arrival) {
-		t.Helper()
-		for len(got) < n {
-			more, err := s.Read(ctx, n-len(got))
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, more...)
-		}
-		return got
-	}
 	one := open()
-	first := read(one, 4)
+	first := brokertest.ReadSession(ctx, t, one, 4)
 	acknowledge := func(s *session, all ...source.Arrival) {
 		t.Helper()
 		if err := s.Acknowledge(ctx, all); err != nil {
@@ -252,13 +201,13 @@ func TestCommittedWithoutGap(t *testing.T) {
 	}
 	acknowledge(one, first[0], first[2], first[3])
 	if left := p.left(t); left != 5 {
-		t.Errorf("%d are left beside a gap, want 5", left)
+		t.Errorf("%d are left after a gap, want 5", left)
 	}
 	one.Close()
 	two := open()
-	again := read(two, 5)
+	again := brokertest.ReadSession(ctx, t, two, 5)
 	if again[0].Message.DedupeKey != first[1].Message.DedupeKey || !strings.HasPrefix(first[1].Message.DedupeKey, "kafka/"+p.name+"/") {
-		t.Errorf("%q came as %q again", first[1].Message.DedupeKey, again[0].Message.DedupeKey)
+		t.Errorf("%q was read again as %q", first[1].Message.DedupeKey, again[0].Message.DedupeKey)
 	}
 	acknowledge(two, again[1:]...)
 	acknowledge(two, again[0])
@@ -268,11 +217,11 @@ func TestCommittedWithoutGap(t *testing.T) {
 	two.Close()
 }
 
-// What a producer's transaction took back was never sent, and leaves a gap that holds
-// nobody up.
+// The records of an aborted transaction are never sent, and do not hold up the records
+// behind them.
 func TestAbortedTransaction(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, 1)
+	p := newSourceTopic(t, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	producer, err := kgo.NewClient(kgo.SeedBrokers(broker.Address()), kgo.TransactionalID(p.name), kgo.DefaultProduceTopic(p.name))
@@ -304,14 +253,7 @@ func TestAbortedTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer opened.Close()
-	var got []source.Arrival
-	for len(got) < 4 {
-		more, err := opened.Read(ctx, 10)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, more...)
-	}
+	got := brokertest.ReadSession(ctx, t, opened, 4)
 	var payloads []string
 	for _, a := range got {
 		payloads = append(payloads, string(a.Message.Payload.([]byte)))
@@ -322,20 +264,17 @@ func TestAbortedTransaction(t *testing.T) {
 	if err := opened.Acknowledge(ctx, got); err != nil {
 		t.Fatal(err)
 	}
-	// Transactions end with a record of their own, behind which nothing waits.
+	// A transaction ends with a record of its own, behind which nothing waits.
 	if left := p.left(t); left > 1 {
 		t.Errorf("%d are left", left)
 	}
 }
 
-// Two sources share a topic's partitions, while one of them comes and goes.
+// Two sources share a topic's partitions while one of them stops and restarts.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	const n = 400
-	p, e := newPlace(t, 4), brokertest.Postgres(t)
-	if err := e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	p, e := newSourceTopic(t, 4), brokertest.Orders(t)
 	start := func() (stop func()) {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
@@ -360,7 +299,7 @@ func TestShared(t *testing.T) {
 	got := map[posthaste.MessageID]bool{}
 	wait := func(want int) {
 		t.Helper()
-		for end := time.Now().Add(3 * time.Minute); len(got) < want; {
+		testrun.Until(t, 3*time.Minute, fmt.Sprintf("%d messages are in the ledger", want), func() bool {
 			r, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "orders"}, Max: 1000, Lease: time.Hour})
 			if err != nil {
 				t.Fatal(err)
@@ -368,15 +307,10 @@ func TestShared(t *testing.T) {
 			for _, d := range r.Deliveries {
 				got[d.MessageID] = true
 			}
-			if time.Now().After(end) {
-				t.Fatalf("%d of %d messages came", len(got), want)
-			}
-			if len(r.Deliveries) == 0 {
-				time.Sleep(10 * time.Millisecond)
-			}
-		}
+			return len(got) >= want
+		})
 		if len(got) != want {
-			t.Errorf("%d messages came, want %d", len(got), want)
+			t.Errorf("%d messages arrived, want %d", len(got), want)
 		}
 	}
 	produce(0, n/4)
@@ -389,7 +323,7 @@ func TestShared(t *testing.T) {
 	wait(n)
 }
 
-// A key and headers that are no text, and a record without a value.
+// A record may have a key and headers that are not text, and no value.
 func TestForeignRecord(t *testing.T) {
 	t.Parallel()
 	s := &session{sourceBroker: &sourceBroker{}, id: "aa"}
@@ -400,43 +334,36 @@ func TestForeignRecord(t *testing.T) {
 }
 
 func TestBrokerKilled(t *testing.T) {
-	testrun.Nightly(t, "it kills and restarts a broker; the suite of sources takes the broker away on each change")
+	testrun.Nightly(t, "it kills and restarts a broker; the suite of sources refuses connections on each change")
 	t.Parallel()
 	own, err := devbroker.StartKafka(t.Context(), t.TempDir(), "group.initial.rebalance.delay.ms=0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(own.Stop)
-	p := placeOf(t, own, 1)
+	p := newSourceTopicOn(t, own, 1)
 	brokertest.RunSourceKilled(t, brokertest.Postgres, brokertest.SourceFixture{
 		Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
 			return p.source(t, ledger, c, nil)
 		},
 		Publish: p.publish, Left: p.left,
-	}, own.Kill, func() {
-		if err := own.Start(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
+	}, own)
 }
 
 func TestSourceCheck(t *testing.T) {
 	t.Parallel()
-	p, e := newPlace(t, 1), brokertest.Postgres(t)
-	if err := e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	p, e := newSourceTopic(t, 1), brokertest.Orders(t)
 	for _, test := range []struct {
 		name, field string
 		code        posthaste.Code
 		change      func(*SourceConfig)
 	}{
-		{"as it is", "", "", nil},
+		{"unchanged", "", "", nil},
 		{"password", "url", posthaste.CodeInvalid, func(c *SourceConfig) {
 			c.URL, c.Mechanism, c.dial = URL("kafka://me:wrong@"+broker.LoginAddress()), "plain", nil
 		}},
 		{"no topic", "topic", posthaste.CodeInvalid, func(c *SourceConfig) { c.Topic = "nowhere" }},
-		{"refused by nobody", "refused", posthaste.CodeInvalid, func(c *SourceConfig) { c.Refused = "nobody" }},
+		{"missing topic for refused records", "refused", posthaste.CodeInvalid, func(c *SourceConfig) { c.Refused = "missing" }},
 		{"queue", "queue", posthaste.CodeInvalid, func(c *SourceConfig) { c.Queue = "nowhere" }},
 		{"away", "", posthaste.CodeUnavailable, func(c *SourceConfig) { c.URL, c.dial, c.DialTimeout = "kafka://127.0.0.1:1", nil, time.Second }},
 	} {
@@ -446,26 +373,19 @@ func TestSourceCheck(t *testing.T) {
 
 func TestSourceTLS(t *testing.T) {
 	t.Parallel()
-	p, e := newPlace(t, 1), brokertest.Postgres(t)
-	if err := e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	p, e := newSourceTopic(t, 1), brokertest.Orders(t)
 	configtest.TLS(t, certificates.Trust(), func(host string, trust *tls.Config) *source.Source {
 		return p.source(t, e, source.Config{Queue: "orders"}, func(c *SourceConfig) { c.URL, c.TLS, c.dial = URL("kafkas://"+certificates.Address(host)), trust, nil })
 	})
 }
 
 func TestSourceConfig(t *testing.T) {
-	for field, change := range map[string]func(*SourceConfig){
+	open := func(c SourceConfig) (*source.Source, error) { return NewSource(nil, c) }
+	configtest.Fields(t, open, SourceConfig{URL: "kafka://localhost", Topic: "in", Config: source.Config{Queue: "orders"}}, map[string]func(*SourceConfig){
 		"url":       func(c *SourceConfig) { c.URL = "http://secret@x" },
 		"queue":     func(c *SourceConfig) { c.Queue = "No" },
 		"topic":     func(c *SourceConfig) { c.Topic = "" },
 		"refused":   func(c *SourceConfig) { c.Refused = c.Topic },
 		"mechanism": func(c *SourceConfig) { c.Mechanism = "none" },
-	} {
-		c := SourceConfig{URL: "kafka://localhost", Topic: "in", Config: source.Config{Queue: "orders"}}
-		change(&c)
-		_, err := NewSource(nil, c)
-		configtest.Refused(t, field, err)
-	}
+	})
 }

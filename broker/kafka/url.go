@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/relay"
 )
 
 // URL names brokers of a cluster, separated by commas:
@@ -30,12 +31,12 @@ type URL string
 // brokers under a name and logs in with scram-sha-512. It is for programs that use the
 // cluster beside a relay. Errors never hold a part of the URL.
 func (u URL) ClientOptions(name string) ([]kgo.Opt, error) {
-	options, _, err := (&reach{URL: u, Name: name}).options()
+	options, _, err := (&endpoint{URL: u, Name: name}).options()
 	return options, err
 }
 
-// reach says how to connect to the brokers. The sink and the source share it.
-type reach struct {
+// endpoint says how to connect to the brokers. The sink and the source share it.
+type endpoint struct {
 	URL URL
 	// Mechanism is scram-sha-512 (if empty), scram-sha-256 or plain.
 	Mechanism string
@@ -51,10 +52,10 @@ type reach struct {
 
 // options returns the options of a client, and the brokers' addresses. Errors never hold
 // a part of the URL, because any part may belong to a password that is not encoded.
-func (b *reach) options() (options []kgo.Opt, address string, err error) {
+func (b *endpoint) options() (options []kgo.Opt, address string, err error) {
 	u, err := b.URL.parse()
 	if err != nil {
-		return nil, "", &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: "the brokers' URL cannot be used: " + err.Error(),
+		return nil, "", &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: "invalid URL of the brokers: " + err.Error(),
 			Hint: "kafka://user:password@host:9092,host2:9092 or kafkas://, with special characters percent-encoded, such as / as %2F"}
 	}
 	if options, err = b.login(u); err != nil {
@@ -85,7 +86,7 @@ func backoff(failures int) time.Duration {
 }
 
 // login returns the options with which the user in a URL logs in.
-func (b *reach) login(u *url.URL) ([]kgo.Opt, error) {
+func (b *endpoint) login(u *url.URL) ([]kgo.Opt, error) {
 	user := u.User.Username()
 	password, _ := u.User.Password()
 	var how sasl.Mechanism
@@ -97,7 +98,7 @@ func (b *reach) login(u *url.URL) ([]kgo.Opt, error) {
 	case "plain":
 		how = plain.Auth{User: user, Pass: password}.AsMechanism()
 	default:
-		return nil, posthaste.Invalidf("mechanism", "mechanism must be scram-sha-512, scram-sha-256 or plain, and is %q", b.Mechanism)
+		return nil, posthaste.Invalidf("mechanism", "mechanism must be scram-sha-512, scram-sha-256 or plain, got %q", b.Mechanism)
 	}
 	if user == "" {
 		return nil, nil
@@ -115,12 +116,12 @@ func (u URL) parse() (*url.URL, error) {
 	at := strings.LastIndexByte(rest, '@')
 	out, err := url.Parse(scheme + "://" + rest[:at+1] + "host")
 	if err != nil || out.Host != "host" { // the error of package url may quote the password
-		return nil, errors.New("its user and password cannot be read")
+		return nil, errors.New("its user and password cannot be parsed")
 	}
 	out.Host = strings.TrimSuffix(rest[at+1:], "/")
 	for _, one := range hosts(out) {
 		if host, port, err := net.SplitHostPort(one); err != nil || host == "" || port == "" || strings.ContainsAny(one, "/?#") {
-			return nil, errors.New("behind the user there must be nothing but hosts with ports, separated by commas")
+			return nil, errors.New("the part after the user must be hosts with ports, separated by commas")
 		}
 	}
 	return out, nil
@@ -138,23 +139,23 @@ func hosts(u *url.URL) []string {
 	return all
 }
 
-// atStart classifies an error of connecting: Invalid with the field and a hint if the
+// connectError classifies an error of connecting: Invalid with the field and a hint if the
 // configuration is at fault, Unavailable otherwise.
-func atStart(err error) error {
+func connectError(err error) error {
 	var authority *tls.CertificateVerificationError
 	var plain tls.RecordHeaderError
 	e := &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: err.Error(), Cause: err}
 	switch {
 	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.IllegalSaslState):
-		e.Hint = "check user and password in the URL, percent-encoded, and that the user exists in the cluster"
+		e.Hint = "check user and password in the URL, percent-encoded, and that the cluster has the user"
 	case errors.Is(err, kerr.UnsupportedSaslMechanism):
-		e.Field, e.Hint = "mechanism", "use a mechanism that the brokers have: scram-sha-512, scram-sha-256 or plain"
+		e.Field, e.Hint = "mechanism", "use a mechanism that the brokers support: scram-sha-512, scram-sha-256 or plain"
 	case errors.As(err, &authority):
-		e.Hint = "let the certificate be for the name in the URL, and by an authority that this machine trusts"
+		e.Hint = relay.HintCertificate
 	case errors.As(err, &plain):
-		e.Hint = "use kafkas:// with a listener that has TLS, and kafka:// with one that has not"
+		e.Hint = "use kafkas:// if the listener has TLS, and kafka:// if it has not"
 	default:
-		return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: err.Error(), Cause: err, Hint: "start the brokers, or check hosts, ports and whether they have TLS in the URL"}
+		return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: err.Error(), Cause: err, Hint: "start the brokers, or check the URL: hosts, ports, and kafkas:// if they have TLS"}
 	}
 	return e
 }

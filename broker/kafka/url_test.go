@@ -9,7 +9,7 @@ import (
 func TestNoPartOfAPasswordIsTold(t *testing.T) {
 	t.Parallel()
 	configtest.NoPartOfAPassword(t, func(password string) error {
-		_, _, err := (&reach{URL: URL("kafka://me:" + password + "@mq:9092,mq2:9092")}).options()
+		_, _, err := (&endpoint{URL: URL("kafka://me:" + password + "@mq:9092,mq2:9092")}).options()
 		return err
 	})
 }

@@ -76,8 +76,8 @@ const (
 // binding of CloudEvents specifies.
 const eventPrefix = "ce-"
 
-// orderPrefix precedes the names of headers that are commands to the server.
-const orderPrefix = "Nats-"
+// commandPrefix precedes the names of headers that are commands to the server.
+const commandPrefix = "Nats-"
 
 // notInNames are characters that names of streams and consumers cannot have.
 const notInNames = " \t\r\n.*>/\\"

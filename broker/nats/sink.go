@@ -15,9 +15,9 @@ import (
 
 // Sink publishes messages to streams. It implements [posthaste.Sink].
 type Sink struct {
-	target   *target
-	links    *relay.Connections[*link]
-	repeated atomic.Bool // whether a stream has dropped a first attempt as a duplicate
+	target  *target
+	links   *relay.Connections[*link]
+	dropped atomic.Bool // a stream has dropped a first attempt as a duplicate
 }
 
 var _ posthaste.Sink = (*Sink)(nil)
@@ -29,11 +29,11 @@ func NewSink(c SinkConfig) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sink{target: t, links: relay.NewConnections(t.Connections, "nats", t.reach.address, t.Logger, t.dial)}, nil
+	return &Sink{target: t, links: relay.NewConnections(t.Connections, relay.Server{Kind: "nats", Address: t.endpoint.address}, t.Logger, t.dial)}, nil
 }
 
 // Broker returns the servers' addresses, "host:port", separated by commas.
-func (s *Sink) Broker() string { return s.target.reach.address }
+func (s *Sink) Broker() string { return s.target.endpoint.address }
 
 // Away reports whether the last attempt to use the server failed. Messages wait for it
 // then. It is safe for concurrent use.
@@ -53,11 +53,11 @@ func (s *Sink) Close() error {
 func (s *Sink) Check(ctx context.Context) error {
 	l, err := s.target.dial(ctx)
 	if err != nil {
-		return s.atStart(err)
+		return s.connectError(err)
 	}
 	defer l.Close()
 	invalid := func(field string, err error, hint string) error {
-		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: field, Message: fmt.Sprintf("nats at %s: %v", s.target.reach.address, err), Hint: hint, Cause: err}
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: field, Message: fmt.Sprintf("nats at %s: %v", s.target.endpoint.address, err), Hint: hint, Cause: err}
 	}
 	stream := s.target.Stream
 	if stream != "" {
@@ -67,11 +67,11 @@ func (s *Sink) Check(ctx context.Context) error {
 		})
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
-			return invalid("stream", fmt.Errorf("there is no stream %q", stream), "add the stream, or name one that is there")
+			return invalid("stream", fmt.Errorf("stream %q not found", stream), "create the stream, or name an existing one")
 		case withoutJetStream(err):
 			return invalid("url", err, hintJetStream)
 		case err != nil:
-			return s.atStart(err)
+			return s.connectError(err)
 		}
 	}
 	subject, static := s.target.subject.Static()
@@ -85,13 +85,13 @@ func (s *Sink) Check(ctx context.Context) error {
 	})
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return invalid("subject", fmt.Errorf("no stream takes subject %q", subject), "add a stream with this subject, or name one that a stream takes")
+		return invalid("subject", fmt.Errorf("no stream takes subject %q", subject), "create a stream with this subject, or set a subject that a stream takes")
 	case withoutJetStream(err):
 		return invalid("url", err, hintJetStream)
 	case err != nil:
-		return s.atStart(err)
+		return s.connectError(err)
 	case stream != "" && takes != "" && takes != stream:
-		return invalid("subject", fmt.Errorf("subject %q is taken by stream %q, and not by %q", subject, takes, stream), "give the stream this subject, or name the other one")
+		return invalid("subject", fmt.Errorf("subject %q belongs to stream %q, not to %q", subject, takes, stream), "add the subject to the stream, or name the other stream")
 	}
 	return nil
 }
@@ -115,11 +115,11 @@ func (l *link) ask(ctx context.Context, subject string, request func(context.Con
 	}
 }
 
-// atStart classifies an error of connecting, as [reach.atStart].
-func (s *Sink) atStart(err error) error {
-	e := s.target.reach.atStart(err)
+// connectError classifies an error of connecting, as [endpoint.connectError].
+func (s *Sink) connectError(err error) error {
+	e := s.target.endpoint.connectError(err)
 	if errors.Is(err, natsgo.ErrPermissionViolation) {
-		e.Code, e.Field, e.Hint = posthaste.CodeInvalid, "inbox_prefix", "let the user subscribe to inbox_prefix (default _INBOX.>), for acks come there"
+		e.Code, e.Field, e.Hint = posthaste.CodeInvalid, "inbox_prefix", "allow the user to subscribe to inbox_prefix (default _INBOX.>), where acknowledgements are sent"
 	}
 	return e
 }

@@ -29,8 +29,8 @@ type SinkConfig struct {
 	// InboxPrefix is the prefix of the subjects to which acknowledgements are sent
 	// (default "_INBOX"), for users who may not subscribe to others.
 	InboxPrefix string `yaml:"inbox_prefix"`
-	// Mapping says what is sent with a message. Headers that begin with "Nats-" are
-	// commands to the server; only those in Mapping are sent.
+	// Mapping configures the id, the headers and the format of messages. Headers that
+	// begin with "Nats-" are commands to the server; only those in Mapping are sent.
 	Mapping relay.Mapping `yaml:",inline"`
 	// Connections is the number of connections that publish in parallel (default 2; 1 to
 	// 100).
@@ -57,11 +57,11 @@ type SinkConfig struct {
 // target is a checked SinkConfig.
 type target struct {
 	SinkConfig
-	reach   reach
-	subject *relay.Template
-	mapper  *relay.Mapper
-	// ordered are the headers of the configuration that are commands to the server.
-	ordered map[string]bool
+	endpoint endpoint
+	subject  *relay.Template
+	mapper   *relay.Mapper
+	// commands are the headers of the configuration that are commands to the server.
+	commands map[string]bool
 	// encoded says whether headers with eventPrefix are percent-encoded.
 	encoded bool
 }
@@ -69,17 +69,17 @@ type target struct {
 // parseSink checks the configuration and fills in defaults. Errors never hold the URL,
 // because it may hold a password.
 func parseSink(c SinkConfig) (*target, error) {
-	t := &target{ordered: map[string]bool{}, reach: reach{URL: c.URL, Credentials: c.Credentials, InboxPrefix: c.InboxPrefix,
+	t := &target{commands: map[string]bool{}, endpoint: endpoint{URL: c.URL, Credentials: c.Credentials, InboxPrefix: c.InboxPrefix,
 		DialTimeout: c.DialTimeout, Heartbeat: c.Heartbeat, TLS: c.TLS, Name: cmp.Or(c.Name, "posthaste relay")}}
-	err := t.reach.check()
+	err := t.endpoint.check()
 	if err != nil {
 		return nil, err
 	}
 	if strings.ContainsAny(c.Stream, notInNames) {
-		return nil, posthaste.Invalidf("stream", "stream %q is no stream's name: it holds a space, a dot, a slash or a wildcard", c.Stream)
+		return nil, posthaste.Invalidf("stream", "stream %q is not a stream's name: it holds a space, a dot, a slash or a wildcard", c.Stream)
 	}
 	if c.InboxPrefix != "" && !plainSubject(c.InboxPrefix) {
-		return nil, posthaste.Invalidf("inbox_prefix", "inbox_prefix %q is no subject: tokens separated by dots, without spaces and wildcards", c.InboxPrefix)
+		return nil, posthaste.Invalidf("inbox_prefix", "inbox_prefix %q is not a subject: it must be tokens separated by dots, without spaces and wildcards", c.InboxPrefix)
 	}
 	if err := relay.Bounded("connections", &c.Connections, 2, 100); err != nil {
 		return nil, err
@@ -107,13 +107,13 @@ func parseSink(c SinkConfig) (*target, error) {
 	for name := range c.Mapping.Headers {
 		switch {
 		case !validName(name):
-			return nil, posthaste.Invalidf("headers."+name, "the header's name %q cannot go to NATS: letters, digits and -_.!#$%%&'*+^`|~ alone", name)
+			return nil, posthaste.Invalidf("headers."+name, "NATS does not allow the header name %q: use letters, digits and -_.!#$%%&'*+^`|~", name)
 		case strings.EqualFold(name, natsgo.MsgIdHdr), strings.EqualFold(name, natsgo.ExpectedStreamHdr):
-			return nil, posthaste.Invalidf("headers."+name, "the header %s is set by the relay: use message_id and stream", name)
+			return nil, posthaste.Invalidf("headers."+name, "the relay sets the header %s: use message_id and stream", name)
 		case strings.EqualFold(name, HeaderContentType):
-			return nil, posthaste.Invalidf("headers."+name, "the header %s is set by the relay, to the content type of the message", name)
-		case isOrder(name):
-			t.ordered[name] = true
+			return nil, posthaste.Invalidf("headers."+name, "the relay sets the header %s to the content type of the message", name)
+		case isCommand(name):
+			t.commands[name] = true
 		}
 	}
 	t.SinkConfig = c

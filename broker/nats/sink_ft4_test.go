@@ -11,7 +11,7 @@ import (
 
 func TestFT4_Headers(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, nil)
+	o := newSinkStream(t, nil)
 	brokertest.RunHeaders(t, brokertest.HeaderFixture{
 		Sink: o.sink(nil),
 		Refuses: func(d *posthaste.RawDelivery, name, value string) bool {

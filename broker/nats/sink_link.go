@@ -50,12 +50,12 @@ type flight struct {
 
 // dial opens a link. The context bounds it.
 func (t *target) dial(ctx context.Context) (*link, error) {
-	ctx, cancel := context.WithTimeout(ctx, t.reach.DialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, t.endpoint.DialTimeout)
 	defer cancel()
 	l := &link{
 		window: semaphore.NewWeighted(int64(t.Outstanding)), turn: make(chan struct{}, 1), ended: make(chan struct{}), flying: map[string]*flight{},
 	}
-	options := t.reach.options(natsgo.SetCustomDialer(&dialer{ctx, l}), natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) { l.told(err) }),
+	options := t.endpoint.options(natsgo.SetCustomDialer(&dialer{ctx, l}), natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) { l.handleError(err) }),
 		natsgo.ClosedHandler(func(conn *natsgo.Conn) { l.end(conn.LastError()) }))
 	done := make(chan error, 1)
 	go func() {
@@ -70,7 +70,7 @@ func (t *target) dial(ctx context.Context) (*link, error) {
 	case err := <-done:
 		if err != nil {
 			l.cut()
-			return nil, fmt.Errorf("nats at %s: %w", t.reach.address, err)
+			return nil, fmt.Errorf("nats at %s: %w", t.endpoint.address, err)
 		}
 		return l, nil
 	case <-ctx.Done():
@@ -80,7 +80,7 @@ func (t *target) dial(ctx context.Context) (*link, error) {
 				l.conn.Close()
 			}
 		}()
-		return nil, fmt.Errorf("nats at %s does not answer: %w", t.reach.address, ctx.Err())
+		return nil, fmt.Errorf("nats at %s does not answer: %w", t.endpoint.address, ctx.Err())
 	}
 }
 
@@ -106,11 +106,11 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	return c, nil
 }
 
-// deniedSubject matches the subject in the server's words.
+// deniedSubject matches the subject in the server's text, which is the only place that has it.
 var deniedSubject = regexp.MustCompile(`(?i)permissions violation for publish to "([^"]+)"`)
 
-// told handles errors that the server reports on the connection.
-func (l *link) told(err error) {
+// handleError handles errors that the server reports on the connection.
+func (l *link) handleError(err error) {
 	if !errors.Is(err, natsgo.ErrPermissionViolation) {
 		return // the ClosedHandler handles errors that end the connection
 	}

@@ -16,7 +16,7 @@ import (
 
 // job is a message in flight.
 type job struct {
-	place  int // index in the batch
+	index  int // index in the batch
 	first  bool
 	msg    *natsgo.Msg
 	flight *flight
@@ -38,7 +38,7 @@ func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []pos
 			results[i].Err = err
 			continue
 		}
-		jobs = append(jobs, job{place: i, first: batch[i].Attempt <= 1, msg: msg})
+		jobs = append(jobs, job{index: i, first: batch[i].Attempt <= 1, msg: msg})
 	}
 	for len(jobs) > 0 {
 		n := min(len(jobs), s.target.Outstanding)
@@ -64,13 +64,13 @@ func (t *target) prepare(d *posthaste.RawDelivery) (*natsgo.Msg, error) {
 	for _, h := range out.Headers {
 		switch {
 		case !validName(h.Name):
-			return nil, posthaste.Permanent(posthaste.Invalidf("headers", "the header's name %q cannot go to NATS: letters, digits and -_.!#$%%&'*+^`|~ alone", h.Name))
+			return nil, posthaste.Permanent(posthaste.Invalidf("headers", "NATS does not allow the header name %q: use letters, digits and -_.!#$%%&'*+^`|~", h.Name))
 		case strings.EqualFold(h.Name, HeaderContentType) && h.Value != out.ContentType:
 			return nil, posthaste.Permanent(posthaste.Invalidf("headers", "header %s is %q, but the message's content type, which is sent under this name, is %q: remove or rename the header", h.Name, h.Value, out.ContentType))
 		case strings.EqualFold(h.Name, HeaderContentType):
 			continue // below
-		case isOrder(h.Name) && !t.ordered[h.Name]:
-			return nil, posthaste.Permanent(posthaste.Invalidf("headers", "the header %s is an order to the server, which a message may not give: set it in the relay's configuration, or name it otherwise", h.Name))
+		case isCommand(h.Name) && !t.commands[h.Name]:
+			return nil, posthaste.Permanent(posthaste.Invalidf("headers", "the header %s is a command to the server, which a message may not send: set it in the relay's configuration, or rename it", h.Name))
 		case t.encoded && strings.HasPrefix(h.Name, eventPrefix):
 			h.Value = encode(h.Value)
 		}
@@ -93,9 +93,9 @@ func (t *target) prepare(d *posthaste.RawDelivery) (*natsgo.Msg, error) {
 	return m, nil
 }
 
-// isOrder reports whether a header is a command to the server.
-func isOrder(name string) bool {
-	return len(name) >= len(orderPrefix) && strings.EqualFold(name[:len(orderPrefix)], orderPrefix)
+// isCommand reports whether a header is a command to the server.
+func isCommand(name string) bool {
+	return len(name) >= len(commandPrefix) && strings.EqualFold(name[:len(commandPrefix)], commandPrefix)
 }
 
 func validName(name string) bool { return httpguts.ValidHeaderFieldName(name) }
@@ -103,7 +103,7 @@ func validName(name string) bool { return httpguts.ValidHeaderFieldName(name) }
 // checkValue rejects values that the library would change silently.
 func checkValue(name, value string) error {
 	if strings.ContainsAny(value, "\r\n\x00") {
-		return posthaste.Permanent(posthaste.Invalidf("headers", "the header %s holds a line break or a zero byte, which cannot go to NATS: encode the value", name))
+		return posthaste.Permanent(posthaste.Invalidf("headers", "the header %s holds a line break or a zero byte, which NATS does not allow: encode the value", name))
 	}
 	if strings.Trim(value, " \t") != value {
 		return posthaste.Permanent(posthaste.Invalidf("headers", "header %s is %q: NATS clients strip blanks at the beginning and end of a value, so send it without them", name, value))
@@ -132,24 +132,24 @@ func checkSubject(subject string) error {
 	case !plainSubject(subject):
 		why = "it must be tokens separated by dots, without spaces, control characters, * and >"
 	case strings.HasPrefix(subject, "$JS.") || strings.HasPrefix(subject, "$SYS.") || strings.HasPrefix(subject, "_INBOX."):
-		why = "by these the server is administered"
+		why = "it is for the administration of the server"
 	default:
 		return nil
 	}
 	if len(subject) > 100 {
 		subject = subject[:100] + "…"
 	}
-	return posthaste.Invalidf("subject", "nothing can be published to subject %q: %s", subject, why)
+	return posthaste.Invalidf("subject", "publishing to subject %q is not possible: %s", subject, why)
 }
 
 // publish publishes jobs on the next link and sets their results.
 func (s *Sink) publish(ctx context.Context, jobs []job, results []posthaste.SinkResult) {
 	fail := func(jobs []job, err error) {
 		for i := range jobs {
-			results[jobs[i].place].Err = err
+			results[jobs[i].index].Err = err
 		}
 	}
-	l, err := s.enter(ctx, int64(len(jobs)))
+	l, err := s.acquireLink(ctx, int64(len(jobs)))
 	if err != nil {
 		fail(jobs, err)
 		return
@@ -158,7 +158,7 @@ func (s *Sink) publish(ctx context.Context, jobs []job, results []posthaste.Sink
 	defer l.window.Release(int64(len(jobs)))
 	written := s.send(ctx, l, jobs, results)
 	if written < len(jobs) {
-		why := "the connection was lost before it was published"
+		why := "the connection was lost before the message was published"
 		if l.lost() == nil {
 			why = "it was not published"
 		}
@@ -169,22 +169,22 @@ func (s *Sink) publish(ctx context.Context, jobs []job, results []posthaste.Sink
 		if j.ack == nil {
 			continue // it has its result
 		}
-		results[j.place].Err = s.acked(ctx, l, j)
+		results[j.index].Err = s.acked(ctx, l, j)
 		l.leave(j.msg.Subject, j.flight)
 	}
 }
 
-// enter returns the next link, with room for n unacknowledged messages.
-func (s *Sink) enter(ctx context.Context, n int64) (*link, error) {
-	place := s.links.Next(s.target.Connections)
+// acquireLink returns the next link, with room for n unacknowledged messages.
+func (s *Sink) acquireLink(ctx context.Context, n int64) (*link, error) {
+	index := s.links.Next(s.target.Connections)
 	for {
-		l, err := s.links.Get(ctx, place)
+		l, err := s.links.Get(ctx, index)
 		if err != nil {
 			return nil, err
 		}
 		if err := l.window.Acquire(ctx, n); err != nil {
 			l.release()
-			return nil, s.failed(ctx, "nothing was published, for the server is slow to acknowledge what was before", nil)
+			return nil, s.failed(ctx, "nothing was published, because the server is slow to acknowledge earlier messages", nil)
 		}
 		if l.unanswered.Load() < int64(s.target.Outstanding) {
 			return l, nil
@@ -195,7 +195,7 @@ func (s *Sink) enter(ctx context.Context, n int64) (*link, error) {
 	}
 }
 
-// unanswered notes that nothing waits for the acknowledgement of a message any more.
+// unanswered counts a message whose acknowledgement is no longer awaited.
 func (s *Sink) unanswered(l *link) {
 	if l.unanswered.Add(1) >= int64(s.target.Outstanding) {
 		l.Retire() // before the library reaches its bound
@@ -231,10 +231,10 @@ func (s *Sink) send(ctx context.Context, l *link, jobs []job, results []posthast
 		l.leave(j.msg.Subject, j.flight)
 		switch {
 		case errors.Is(err, natsgo.ErrMaxPayload):
-			results[j.place].Err = posthaste.Permanent(&posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload",
-				Message: fmt.Sprintf("%v: payload and headers have %d bytes, and nats at %s takes at most %d (max_payload)", err, size(j.msg), s.target.reach.address, l.conn.MaxPayload())})
+			results[j.index].Err = posthaste.Permanent(&posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload",
+				Message: fmt.Sprintf("%v: payload and headers have %d bytes, but the limit of nats at %s is %d (max_payload)", err, size(j.msg), s.target.endpoint.address, l.conn.MaxPayload())})
 		case errors.Is(err, natsgo.ErrBadSubject):
-			results[j.place].Err = posthaste.Permanent(posthaste.Invalidf("subject", "nothing can be published to subject %q: %v", j.msg.Subject, err))
+			results[j.index].Err = posthaste.Permanent(posthaste.Invalidf("subject", "publishing to subject %q is not possible: %v", j.msg.Subject, err))
 		default:
 			l.end(err)
 			l.cut()
@@ -270,26 +270,26 @@ func (s *Sink) acked(ctx context.Context, l *link, j *job) error {
 		return s.refused(ctx, j, err)
 	case <-j.flight.denied:
 		s.unanswered(l)
-		return fmt.Errorf("nats at %s: %s", s.target.reach.address, j.flight.words)
+		return fmt.Errorf("nats at %s: %s", s.target.endpoint.address, j.flight.words)
 	case <-l.ended:
 		select { // an acknowledgement that came before the end counts
 		case ack := <-ok:
 			return s.stored(j, ack)
 		default:
 		}
-		return s.failed(ctx, "the connection was lost before the ack, so that it may be published twice", l.lost())
+		return s.failed(ctx, "the connection was lost before the acknowledgement, so the message may be published twice", l.lost())
 	case <-ctx.Done():
 		s.unanswered(l)
 		l.Retire()
-		return s.failed(ctx, fmt.Sprintf("published, and not acknowledged (does a stream take subject %q?)", j.msg.Subject), nil)
+		return s.failed(ctx, fmt.Sprintf("published, but not acknowledged (does a stream take subject %q?)", j.msg.Subject), nil)
 	}
 }
 
 // stored returns the result of an acknowledged message, which is nil.
 func (s *Sink) stored(j *job, ack *jetstream.PubAck) error {
-	if ack.Duplicate && j.first && !s.repeated.Swap(true) {
-		s.target.Logger.Warn("a stream took a first attempt for a repetition, and did not store it: tell databases, subscriptions or replays apart by message_id",
-			"server", s.target.reach.address, "stream", ack.Stream, "subject", j.msg.Subject, "message_id", j.msg.Header.Get(natsgo.MsgIdHdr))
+	if ack.Duplicate && j.first && !s.dropped.Swap(true) {
+		s.target.Logger.Warn("a stream dropped a first attempt as a duplicate: use message_id to distinguish databases, subscriptions or replays",
+			"server", s.target.endpoint.address, "stream", ack.Stream, "subject", j.msg.Subject, "message_id", j.msg.Header.Get(natsgo.MsgIdHdr))
 	}
 	return nil
 }
@@ -300,17 +300,17 @@ func (s *Sink) refused(ctx context.Context, j *job, err error) error {
 	var api *jetstream.APIError
 	switch {
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return fmt.Errorf("nats at %s: no responders: no stream takes subject %q, or its leader is away; add a stream with this subject", s.target.reach.address, j.msg.Subject)
+		return fmt.Errorf("nats at %s: no responders: no stream takes subject %q, or its leader is away; create a stream with this subject", s.target.endpoint.address, j.msg.Subject)
 	case errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamMessageExceedsMaximum:
 		return posthaste.Permanent(&posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload", Cause: err,
-			Message: fmt.Sprintf("nats at %s: %s (%d): payload and headers have %d bytes", s.target.reach.address, api.Description, api.ErrorCode, size(j.msg))})
+			Message: fmt.Sprintf("nats at %s: %s (%d): payload and headers have %d bytes", s.target.endpoint.address, api.Description, api.ErrorCode, size(j.msg))})
 	case errors.As(err, &api):
-		return fmt.Errorf("nats at %s refused the message: %s (%d)", s.target.reach.address, api.Description, api.ErrorCode)
+		return fmt.Errorf("nats at %s refused the message: %s (%d)", s.target.endpoint.address, api.Description, api.ErrorCode)
 	}
-	return s.failed(ctx, "no ack", err)
+	return s.failed(ctx, "no acknowledgement", err)
 }
 
 // failed returns an error that says what happened, why, and whether the attempt timed out.
 func (s *Sink) failed(ctx context.Context, what string, cause error) error {
-	return relay.Failed(ctx, fmt.Sprintf("nats at %s: %s", s.target.reach.address, what), cause)
+	return relay.Failed(ctx, fmt.Sprintf("nats at %s: %s", s.target.endpoint.address, what), cause)
 }

@@ -20,15 +20,10 @@ func TestRelay(t *testing.T) {
 	}
 	t.Cleanup(own.Stop)
 	brokertest.RunRelay(t, brokertest.Postgres, brokertest.RelayFixture{
-		Kill: func(*testing.T) { own.Kill() },
-		Start: func(t *testing.T) {
-			if err := own.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		},
-		Place: func(t *testing.T) brokertest.Place {
-			o := outsideOf(t, own.Address(), func(c *jetstream.StreamConfig) { c.Storage = jetstream.FileStorage })
-			return brokertest.Place{
+		Server: own,
+		Destination: func(t *testing.T) brokertest.Destination {
+			o := newSinkStreamOn(t, own.Address(), func(c *jetstream.StreamConfig) { c.Storage = jetstream.FileStorage })
+			return brokertest.Destination{
 				Sink:     func(*testing.T) posthaste.Sink { return o.sink(nil) },
 				CutAfter: o.proxy.CutAfter, OnceThroughCuts: true, OnceThroughKills: true, // within the duplicate window
 				Arrived: func(*testing.T) (all []brokertest.Arrived) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,146 +16,27 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/broker/brokertest"
 	"github.com/posthaste-mq/posthaste/internal/configtest"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
-	"github.com/posthaste-mq/posthaste/internal/faultproxy"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/relay"
 	"github.com/posthaste-mq/posthaste/sink/sinktest"
 )
 
-// broker is shared by tests that use names of their own in it and do not stop it.
-var broker *devbroker.NATS
-
-func TestMain(m *testing.M) {
-	devbroker.Main(m, &broker, func(ctx context.Context, dir string) (*devbroker.NATS, error) {
-		return devbroker.StartNATS(ctx, dir, "max_payload: 300000", "no_auth_user: all", `authorization: {users: [
-			{user: all, password: secret}
-			{user: little, password: secret, permissions: {publish: {allow: ["*.allowed"]}}}
-			{user: deaf, password: secret, permissions: {subscribe: {allow: ["nothing"]}}}
-		]}`)
-	})
-}
-
-// outside is a stream of the test's own, which takes subjects that begin with its name.
-type outside struct {
-	t     *testing.T
-	name  string
-	conn  *natsgo.Conn
-	js    jetstream.JetStream
-	proxy *faultproxy.Proxy
-}
-
-func newOutside(t *testing.T, change func(*jetstream.StreamConfig)) *outside {
-	t.Helper()
-	return outsideOf(t, broker.Address(), change)
-}
-
-func outsideOf(t *testing.T, address string, change func(*jetstream.StreamConfig)) *outside {
-	t.Helper()
-	conn, err := natsgo.Connect("nats://"+address, natsgo.MaxReconnects(-1), natsgo.ReconnectWait(10*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := &outside{t: t, name: fmt.Sprint("s", places.Add(1)), conn: conn, js: js}
-	c := jetstream.StreamConfig{Name: o.name, Subjects: []string{o.name + ".>"}, Storage: jetstream.MemoryStorage}
-	if change != nil {
-		change(&c)
-	}
-	if _, err := js.CreateStream(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
-	if o.proxy, err = faultproxy.New(address, func(piece []byte) bool { return bytes.Contains(piece, []byte("HPUB ")) }); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(o.proxy.Close)
-	return o
-}
-
-func (o *outside) sink(change func(*SinkConfig)) *Sink {
-	o.t.Helper()
-	c := SinkConfig{URL: URL("nats://" + o.proxy.Address()), Subject: o.name + ".orders", Logger: slog.New(slog.DiscardHandler)}
-	if change != nil {
-		change(&c)
-	}
-	s, err := NewSink(c)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	o.t.Cleanup(func() { s.Close() })
-	return s
-}
-
-// all returns the contents of the stream.
-func (o *outside) all() (came []*jetstream.RawStreamMsg) {
-	o.t.Helper()
-	s, err := o.js.Stream(context.Background(), o.name)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	for n := max(1, s.CachedInfo().State.FirstSeq); n <= s.CachedInfo().State.LastSeq; n++ {
-		m, err := s.GetMsg(context.Background(), n)
-		if err != nil {
-			o.t.Fatal(err)
-		}
-		came = append(came, m)
-	}
-	return came
-}
-
-func (o *outside) count(n int) (count int) {
-	for _, m := range o.all() {
-		if m.Header.Get("Nats-Msg-Id") == fmt.Sprint(n) {
-			count++
-		}
-	}
-	return count
-}
-
-func delivery(n int) posthaste.RawDelivery {
-	return posthaste.RawDelivery{MessageID: posthaste.MessageID(n), Queue: "orders", Attempt: 1, Kind: "order.placed",
-		Key: fmt.Sprint("customer-", n%7), Payload: json.RawMessage(fmt.Sprintf(`{"n": %d}`, n)), CreatedAt: time.Unix(1e9, 0)}
-}
-
-func deliver(t *testing.T, s *Sink, batch ...posthaste.RawDelivery) []posthaste.SinkResult {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	return s.Deliver(ctx, batch)
-}
-
-// wantRetried checks that a result is an error for another attempt, with these words.
-func wantRetried(t *testing.T, r posthaste.SinkResult, words string) {
-	t.Helper()
-	if r.Err == nil || posthaste.IsPermanent(r.Err) || !strings.Contains(r.Err.Error(), words) {
-		t.Errorf("got %v, want an error that is retried, with %q", r.Err, words)
-	}
-}
-
 func TestSink(t *testing.T) {
 	sinktest.Run(t, func(t *testing.T) sinktest.Fixture {
-		o := newOutside(t, nil)
+		o := newSinkStream(t, nil)
 		s := o.sink(func(c *SinkConfig) {
 			c.Mapping.Headers = map[string]string{"x": `{{if eq .Kind "bad"}}{{.Headers.none}}{{end}}`}
 		})
-		refused := false
+		delivery, failForGood := sinktest.LargeFirst(400_000)
 		return sinktest.Fixture{
 			Sink: s, Delivered: o.count,
-			Delivery: func(n int) posthaste.RawDelivery {
-				d := delivery(n)
-				if refused && n == 1 {
-					d.Payload = bytes.Repeat([]byte("x"), 400_000)
-				}
-				return d
-			},
-			FailForGood: func() { refused = true },
+			Delivery: delivery, FailForGood: failForGood,
 			Bad: func(n int) posthaste.RawDelivery {
-				d := delivery(n)
-				if n%4 == 0 { // the template names a header that it does not have
+				d := sinktest.Delivery(n)
+				if n%4 == 0 { // the template uses a missing header
 					d.Kind = "bad"
 					return d
 				}
@@ -177,16 +57,16 @@ func TestSink(t *testing.T) {
 
 func TestWhatGoesAlong(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, nil)
+	o := newSinkStream(t, nil)
 	s := o.sink(func(c *SinkConfig) {
 		c.Subject, c.Stream = o.name+".{{.Kind}}", o.name
 		c.Mapping.MessageID = "db-{{.MessageID}}"
 		c.Mapping.CloudEvents = &relay.CloudEvents{Source: "/büro 1"}
 	})
-	d := delivery(7)
+	d := sinktest.Delivery(7)
 	d.Attempt, d.ContentType, d.Payload = 2, "application/octet-stream", []byte{0, 1, 255}
 	d.Headers = map[string]string{"t": "Zürich", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-	if r := deliver(t, s, d); r[0].Err != nil {
+	if r := sinktest.Deliver(t, s, d); r[0].Err != nil {
 		t.Fatal(r[0].Err)
 	}
 	got := o.all()[0]
@@ -202,10 +82,11 @@ func TestWhatGoesAlong(t *testing.T) {
 	}
 }
 
-// What can never be published is dead, names its field, and harms no neighbour.
+// A message that can never be published is dead-lettered with the field, and does not affect
+// its neighbors.
 func TestImpossible(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, func(c *jetstream.StreamConfig) { c.MaxMsgSize = 200_000 })
+	o := newSinkStream(t, func(c *jetstream.StreamConfig) { c.MaxMsgSize = 200_000 })
 	s := o.sink(func(c *SinkConfig) {
 		c.Subject = `{{or .Reference "` + o.name + `.x"}}`
 		c.Mapping.Headers = map[string]string{"Nats-TTL": `{{index .Headers "ttl"}}`}
@@ -216,48 +97,48 @@ func TestImpossible(t *testing.T) {
 	}{
 		{"space", "subject", "spaces", func(d *posthaste.RawDelivery) { d.Reference = "a b" }},
 		{"wildcard", "subject", "*", func(d *posthaste.RawDelivery) { d.Reference = "a.*" }},
-		{"administration", "subject", "administered", func(d *posthaste.RawDelivery) { d.Reference = "$JS.API.STREAM.DELETE." + o.name }},
-		{"order", "headers", "Nats-Rollup", func(d *posthaste.RawDelivery) { d.Headers = map[string]string{"Nats-Rollup": "all"} }},
-		{"order in small letters", "headers", "nats-rollup", func(d *posthaste.RawDelivery) { d.Headers = map[string]string{"nats-rollup": "all"} }},
+		{"administration", "subject", "administration", func(d *posthaste.RawDelivery) { d.Reference = "$JS.API.STREAM.DELETE." + o.name }},
+		{"command", "headers", "Nats-Rollup", func(d *posthaste.RawDelivery) { d.Headers = map[string]string{"Nats-Rollup": "all"} }},
+		{"command in lower case", "headers", "nats-rollup", func(d *posthaste.RawDelivery) { d.Headers = map[string]string{"nats-rollup": "all"} }},
 		{"line break", "headers", "line break", func(d *posthaste.RawDelivery) { d.Headers = map[string]string{"a": "b\r\nc: d"} }},
 		{"larger than the server takes", "payload", "max_payload", func(d *posthaste.RawDelivery) { d.Payload = bytes.Repeat([]byte("x"), 299_950) }},
 		{"larger than the stream takes", "payload", "message size exceeds maximum", func(d *posthaste.RawDelivery) { d.Payload = bytes.Repeat([]byte("x"), 200_000) }},
 	} {
-		bad := delivery(2)
+		bad := sinktest.Delivery(2)
 		test.change(&bad)
 		before := len(o.all())
-		r := deliver(t, s, delivery(before+10), bad, delivery(before+11))
+		r := sinktest.Deliver(t, s, sinktest.Delivery(before+10), bad, sinktest.Delivery(before+11))
 		var e *posthaste.Error
 		if !posthaste.IsPermanent(r[1].Err) || !errors.As(r[1].Err, &e) || e.Field != test.field || !strings.Contains(r[1].Err.Error(), test.words) {
 			t.Errorf("%s: %v", test.name, r[1].Err)
 		}
 		if got := len(o.all()) - before; r[0].Err != nil || r[2].Err != nil || got != 2 {
-			t.Errorf("%s: the neighbours: %v, %v, %d in the stream", test.name, r[0].Err, r[2].Err, got)
+			t.Errorf("%s: the neighbors: %v, %v, %d in the stream", test.name, r[0].Err, r[2].Err, got)
 		}
 	}
 }
 
-// A subject that no stream takes, or that the user may not publish to, fails its
-// own messages alone.
+// A subject that no stream takes, or that the user may not publish to, fails only its own
+// messages.
 func TestRefusedAmongOthers(t *testing.T) {
 	t.Parallel()
 	for user, words := range map[string]string{"all": "no responders", "little": "Permissions Violation"} {
-		o := newOutside(t, nil)
+		o := newSinkStream(t, nil)
 		s := o.sink(func(c *SinkConfig) {
 			c.URL = URL("nats://" + user + ":secret@" + o.proxy.Address())
 			c.Subject = "{{.Reference}}"
 		})
 		var batch []posthaste.RawDelivery
 		for n := 1; n <= 1000; n++ {
-			d := delivery(n)
+			d := sinktest.Delivery(n)
 			if d.Reference = o.name + ".allowed"; n%3 != 0 {
 				d.Reference = fmt.Sprint(o.name, "-none.", n%2)
 			}
 			batch = append(batch, d)
 		}
-		for i, r := range deliver(t, s, batch...) {
+		for i, r := range sinktest.Deliver(t, s, batch...) {
 			if (i+1)%3 != 0 {
-				wantRetried(t, r, words)
+				sinktest.WantRetried(t, r, words)
 			} else if r.Err != nil {
 				t.Fatalf("message %d: %v", i+1, r.Err)
 			}
@@ -271,17 +152,17 @@ func TestRefusedAmongOthers(t *testing.T) {
 // Denials are never acknowledged, and must not use up the window of unacknowledged messages.
 func TestDeniedForLong(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, nil)
+	o := newSinkStream(t, nil)
 	s := o.sink(func(c *SinkConfig) {
 		c.URL = URL("nats://little:secret@" + o.proxy.Address())
 		c.Subject, c.Outstanding, c.Connections = "{{.Reference}}", 4, 1
 	})
-	denied, allowed := delivery(1), delivery(2)
+	denied, allowed := sinktest.Delivery(1), sinktest.Delivery(2)
 	denied.Reference, allowed.Reference = o.name+"-none.1", o.name+".allowed"
 	for n := range 20 {
 		allowed.MessageID = posthaste.MessageID(100 + n)
-		r := deliver(t, s, denied, allowed)
-		wantRetried(t, r[0], "Permissions Violation")
+		r := sinktest.Deliver(t, s, denied, allowed)
+		sinktest.WantRetried(t, r[0], "Permissions Violation")
 		if r[1].Err != nil {
 			t.Fatalf("beside denied message %d: %v", n+1, r[1].Err)
 		}
@@ -291,11 +172,11 @@ func TestDeniedForLong(t *testing.T) {
 	}
 }
 
-// The same where many batches wait for their turn on one connection: those that had it
-// before it was full of denials go on by the next one.
+// The same if many batches wait for their turn on one connection: batches that acquired the
+// connection before it was full of denials continue on the next one.
 func TestDeniedBesideMany(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, nil)
+	o := newSinkStream(t, nil)
 	s := o.sink(func(c *SinkConfig) {
 		c.URL = URL("nats://little:secret@" + o.proxy.Address())
 		c.Subject, c.Outstanding, c.Connections = "{{.Reference}}", 4, 1
@@ -305,10 +186,10 @@ func TestDeniedBesideMany(t *testing.T) {
 	for b := range batches {
 		all.Go(func() {
 			for n := range rounds {
-				denied, allowed := delivery(1), delivery(100+b*rounds+n)
+				denied, allowed := sinktest.Delivery(1), sinktest.Delivery(100+b*rounds+n)
 				denied.Reference, allowed.Reference = o.name+"-none.1", o.name+".allowed"
-				r := deliver(t, s, denied, allowed)
-				wantRetried(t, r[0], "Permissions Violation")
+				r := sinktest.Deliver(t, s, denied, allowed)
+				sinktest.WantRetried(t, r[0], "Permissions Violation")
 				if r[1].Err != nil {
 					t.Errorf("batch %d, round %d: %v", b, n, r[1].Err)
 				}
@@ -323,27 +204,27 @@ func TestDeniedBesideMany(t *testing.T) {
 
 func TestFullStream(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, func(c *jetstream.StreamConfig) { c.MaxMsgs, c.Discard = 2, jetstream.DiscardNew })
-	r := deliver(t, o.sink(nil), delivery(1), delivery(2), delivery(3))
+	o := newSinkStream(t, func(c *jetstream.StreamConfig) { c.MaxMsgs, c.Discard = 2, jetstream.DiscardNew })
+	r := sinktest.Deliver(t, o.sink(nil), sinktest.Delivery(1), sinktest.Delivery(2), sinktest.Delivery(3))
 	if r[0].Err != nil || r[1].Err != nil {
 		t.Error(r)
 	}
-	wantRetried(t, r[2], "maximum messages exceeded")
-	r = deliver(t, o.sink(func(c *SinkConfig) { c.Stream = "other" }), delivery(4))
-	wantRetried(t, r[0], "expected stream")
+	sinktest.WantRetried(t, r[2], "maximum messages exceeded")
+	r = sinktest.Deliver(t, o.sink(func(c *SinkConfig) { c.Stream = "other" }), sinktest.Delivery(4))
+	sinktest.WantRetried(t, r[0], "expected stream")
 }
 
-// Where somebody listens who is no stream, nobody acknowledges: that message waits
-// until the time is up, and others, also of other batches, are delivered.
+// A subscriber that is not a stream acknowledges nothing. Its message waits until the
+// timeout, and other messages are delivered, even of other batches.
 func TestNoAck(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, nil)
+	o := newSinkStream(t, nil)
 	sub, err := o.conn.SubscribeSync(o.name + "-plain")
 	if err != nil || o.conn.Flush() != nil {
 		t.Fatal(err)
 	}
 	s := o.sink(func(c *SinkConfig) { c.Subject, c.Connections = "{{.Reference}}", 1 })
-	plain, good, late := delivery(1), delivery(2), delivery(3)
+	plain, good, late := sinktest.Delivery(1), sinktest.Delivery(2), sinktest.Delivery(3)
 	plain.Reference, good.Reference, late.Reference = o.name+"-plain", o.name+".a", o.name+".b"
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan []posthaste.SinkResult, 1)
@@ -351,14 +232,12 @@ func TestNoAck(t *testing.T) {
 	if _, err := sub.NextMsg(time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	for o.count(2) == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	if r := deliver(t, s, late); r[0].Err != nil {
+	testrun.Until(t, time.Minute, "the good message is stored", func() bool { return o.count(2) > 0 })
+	if r := sinktest.Deliver(t, s, late); r[0].Err != nil {
 		t.Error(r[0].Err)
 	}
 	other := make(chan error, 1)
-	go func() { other <- deliver(t, s, plain)[0].Err }()
+	go func() { other <- sinktest.Deliver(t, s, plain)[0].Err }()
 	m, err := sub.NextMsg(time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -368,49 +247,49 @@ func TestNoAck(t *testing.T) {
 	if err := errors.Join(m.Respond([]byte(`{"stream": "plain", "seq": 1}`)), <-other); err != nil {
 		t.Errorf("the connection was used by another batch: %v", err)
 	}
-	wantRetried(t, r[0], "does a stream take subject")
+	sinktest.WantRetried(t, r[0], "does a stream take subject")
 	if !errors.Is(r[0].Err, context.Canceled) || r[1].Err != nil {
 		t.Error(r)
 	}
 }
 
-// The stream has the message and its ack is lost: it is published again, with the
-// same id, by which the stream knows it again.
+// If the acknowledgement is lost, the message is published again with the same id, and the
+// stream drops it.
 func TestAckLost(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, nil)
+	o := newSinkStream(t, nil)
 	s := o.sink(nil)
 	cut := o.proxy.CutAfter()
-	r := deliver(t, s, delivery(1))
-	wantRetried(t, r[0], "before the ack")
+	r := sinktest.Deliver(t, s, sinktest.Delivery(1))
+	sinktest.WantRetried(t, r[0], "before the acknowledgement")
 	<-cut
-	if r := deliver(t, s, delivery(1)); r[0].Err != nil {
+	if r := sinktest.Deliver(t, s, sinktest.Delivery(1)); r[0].Err != nil {
 		t.Error(r[0].Err)
 	}
 	if got := o.count(1); got != 1 {
-		t.Errorf("it came %d times, want once", got)
+		t.Errorf("it arrived %d times, want once", got)
 	}
 }
 
-// A first attempt that the stream drops for its id is told.
+// The sink logs when a stream drops a first attempt as a duplicate.
 func TestTakenForRepetition(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, nil)
+	o := newSinkStream(t, nil)
 	var log bytes.Buffer
 	s := o.sink(func(c *SinkConfig) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	again := delivery(1)
+	again := sinktest.Delivery(1)
 	again.Attempt = 2
-	for _, d := range []posthaste.RawDelivery{delivery(1), again} {
-		if r := deliver(t, s, d); r[0].Err != nil || log.Len() > 0 {
+	for _, d := range []posthaste.RawDelivery{sinktest.Delivery(1), again} {
+		if r := sinktest.Deliver(t, s, d); r[0].Err != nil || log.Len() > 0 {
 			t.Error(r[0].Err, log.String())
 		}
 	}
-	if deliver(t, s, delivery(1)); !strings.Contains(log.String(), "message_id") {
+	if sinktest.Deliver(t, s, sinktest.Delivery(1)); !strings.Contains(log.String(), "message_id") {
 		t.Errorf("logged: %s", log.String())
 	}
 }
 
-// A server that is away holds the messages in hand, and has them once it is back.
+// While a server is down, messages wait; they are delivered once it is back.
 func TestServerAway(t *testing.T) {
 	t.Parallel()
 	away, err := devbroker.StartNATS(t.Context(), t.TempDir())
@@ -435,29 +314,27 @@ func TestServerAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if r := deliver(t, s, delivery(1)); r[0].Err != nil {
+	if r := sinktest.Deliver(t, s, sinktest.Delivery(1)); r[0].Err != nil {
 		t.Error(r[0].Err)
 	}
 	away.Stop()
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if r := s.Deliver(short, []posthaste.RawDelivery{delivery(2)}); !errors.Is(r[0].Err, context.DeadlineExceeded) {
-		// What was lost with the connection is told at once.
-		wantRetried(t, r[0], away.Address())
+	if r := s.Deliver(short, []posthaste.RawDelivery{sinktest.Delivery(2)}); !errors.Is(r[0].Err, context.DeadlineExceeded) {
+		// The loss of the connection may be reported at once.
+		sinktest.WantRetried(t, r[0], away.Address())
 	}
 	done := make(chan error)
 	go func() {
 		for n := 3; n <= 5; n++ {
-			if err := deliver(t, s, delivery(n))[0].Err; err != nil {
+			if err := sinktest.Deliver(t, s, sinktest.Delivery(n))[0].Err; err != nil {
 				done <- err
 				return
 			}
 		}
 		done <- nil
 	}()
-	for !s.links.Away() {
-		time.Sleep(time.Millisecond)
-	}
+	testrun.Until(t, time.Minute, "the sink reports that the server is away", s.Away)
 	if err := away.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -470,39 +347,15 @@ func TestServerAway(t *testing.T) {
 	}
 }
 
-// A server that has stopped reading lets writes hang: Deliver returns all the same.
 func TestWriteHangs(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, nil)
-	s := o.sink(nil)
-	reached, release := o.proxy.Hang()
-	defer release()
-	var batch []posthaste.RawDelivery
-	for n := 1; n <= 200; n++ {
-		d := delivery(n)
-		d.Payload = bytes.Repeat([]byte("x"), 250_000)
-		batch = append(batch, d)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan []posthaste.SinkResult)
-	go func() { done <- s.Deliver(ctx, batch) }()
-	<-reached
-	cancel()
-	select {
-	case results := <-done:
-		for _, r := range results {
-			if !errors.Is(r.Err, context.Canceled) {
-				t.Fatal(r.Err)
-			}
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("Deliver does not return")
-	}
+	o := newSinkStream(t, nil)
+	sinktest.RunWriteHangs(t, o.sink(nil), o.proxy.Hang, 200, 250_000)
 }
 
 func TestSinkCheck(t *testing.T) {
 	t.Parallel()
-	o, other := newOutside(t, nil), newOutside(t, nil)
+	o, other := newSinkStream(t, nil), newSinkStream(t, nil)
 	plain, err := devbroker.StartNATS(t.Context(), t.TempDir(), "jetstream: disabled")
 	if err != nil {
 		t.Fatal(err)
@@ -516,14 +369,14 @@ func TestSinkCheck(t *testing.T) {
 		code        posthaste.Code
 		change      func(*SinkConfig)
 	}{
-		{"as it is", "", "", nil},
+		{"unchanged", "", "", nil},
 		{"with its stream", "", "", func(c *SinkConfig) { c.Stream = o.name }},
 		{"password", "url", posthaste.CodeInvalid, as("all:wrong")},
-		{"one who may not ask", "", "", as("little:secret")},
-		{"one who hears no acks", "inbox_prefix", posthaste.CodeInvalid, as("deaf:secret")},
+		{"a user who may not ask", "", "", as("little:secret")},
+		{"a user who may not subscribe to acknowledgements", "inbox_prefix", posthaste.CodeInvalid, as("deaf:secret")},
 		{"stream", "stream", posthaste.CodeInvalid, func(c *SinkConfig) { c.Stream = "nowhere" }},
-		{"subject", "subject", posthaste.CodeInvalid, func(c *SinkConfig) { c.Subject = "nobody" }},
-		{"subject of another", "subject", posthaste.CodeInvalid, func(c *SinkConfig) { c.Stream = other.name }},
+		{"subject", "subject", posthaste.CodeInvalid, func(c *SinkConfig) { c.Subject = "missing" }},
+		{"subject of another stream", "subject", posthaste.CodeInvalid, func(c *SinkConfig) { c.Stream = other.name }},
 		{"no JetStream", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL(plain.URL()) }},
 		{"no TLS", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL(strings.Replace(broker.URL(), "nats:", "tls:", 1)) }},
 		{"away", "", posthaste.CodeUnavailable, func(c *SinkConfig) { c.URL = "nats://127.0.0.1:1" }},
@@ -535,47 +388,21 @@ func TestSinkCheck(t *testing.T) {
 
 func TestSinkTLS(t *testing.T) {
 	t.Parallel()
-	certificates, err := devbroker.NewCertificates(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	secure, err := devbroker.StartNATSTLS(t.Context(), t.TempDir(), certificates)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(secure.Stop)
-	conn, err := natsgo.Connect("tls://"+certificates.Address("localhost"), natsgo.Secure(certificates.Trust()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "in", Subjects: []string{"orders"}, Storage: jetstream.MemoryStorage})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream, certificates := newSecureStream(t)
 	at := func(host string, trust *tls.Config) *Sink {
-		s, err := NewSink(SinkConfig{URL: URL("tls://" + certificates.Address(host)), Subject: "orders", TLS: trust})
+		s, err := NewSink(SinkConfig{URL: URL("tls://" + certificates.Address(host)), Subject: stream.name + ".orders", TLS: trust})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { s.Close() })
 		return s
 	}
-	configtest.TLS(t, certificates.Trust(), at)
-	if r := deliver(t, at("localhost", certificates.Trust()), delivery(1)); r[0].Err != nil {
-		t.Error(r[0].Err)
-	}
-	if info, err := stream.Info(t.Context()); err != nil || info.State.Msgs != 1 {
-		t.Errorf("the stream is %+v, %v", info, err)
-	}
+	o := &sinkStream{testStream: stream, t: t}
+	brokertest.RunSinkTLS(t, certificates.Trust(), at, o.count)
 }
 
 func TestSinkConfig(t *testing.T) {
-	for field, change := range map[string]func(*SinkConfig){
+	configtest.Fields(t, NewSink, SinkConfig{URL: "nats://localhost"}, map[string]func(*SinkConfig){
 		"url":                  func(c *SinkConfig) { c.URL = "http://secret@x" },
 		"credentials":          func(c *SinkConfig) { c.Credentials = "/nowhere" },
 		"stream":               func(c *SinkConfig) { c.Stream = "a.b" },
@@ -588,12 +415,7 @@ func TestSinkConfig(t *testing.T) {
 		"headers.Nats-Msg-Id":  func(c *SinkConfig) { c.Mapping.Headers = map[string]string{"Nats-Msg-Id": "x"} },
 		"headers.a b":          func(c *SinkConfig) { c.Mapping.Headers = map[string]string{"a b": "x"} },
 		"cloudevents.source":   func(c *SinkConfig) { c.Mapping.CloudEvents = &relay.CloudEvents{} },
-	} {
-		c := SinkConfig{URL: "nats://localhost"}
-		change(&c)
-		_, err := NewSink(c)
-		configtest.Refused(t, field, err)
-	}
+	})
 	for _, url := range []string{"nats://a:se%cret@x", "nats://secret:x@[", "", "tls://"} {
 		if _, err := NewSink(SinkConfig{URL: URL(url)}); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", url, err)

@@ -57,19 +57,19 @@ func NewSource(ledger source.Ledger, c SourceConfig) (*source.Source, error) {
 
 // parseSource checks the configuration and fills in defaults.
 func parseSource(c SourceConfig) (*sourceBroker, error) {
-	b := &sourceBroker{makes: c.Refused == "", reach: reach{URL: c.URL, Credentials: c.Credentials, InboxPrefix: c.InboxPrefix,
+	b := &sourceBroker{createRefused: c.Refused == "", endpoint: endpoint{URL: c.URL, Credentials: c.Credentials, InboxPrefix: c.InboxPrefix,
 		DialTimeout: c.DialTimeout, TLS: c.TLS, Name: cmp.Or(c.Name, "posthaste source")}}
-	if err := b.reach.check(); err != nil {
+	if err := b.endpoint.check(); err != nil {
 		return nil, err
 	}
 	c.Consumer = cmp.Or(c.Consumer, "posthaste")
 	for _, f := range [...]struct{ field, name string }{{"stream", c.Stream}, {"consumer", c.Consumer}} {
 		if f.name == "" || strings.ContainsAny(f.name, notInNames) {
-			return nil, posthaste.Invalidf(f.field, "%s %q is no name: it is empty, or holds a space, a dot, a slash or a wildcard", f.field, f.name)
+			return nil, posthaste.Invalidf(f.field, "invalid %s %q: it is empty, or holds a space, a dot, a slash or a wildcard", f.field, f.name)
 		}
 	}
 	if c.Refused = cmp.Or(c.Refused, "posthaste.refused."+c.Stream); strings.ContainsAny(c.Refused, " \t\r\n*>") {
-		return nil, posthaste.Invalidf("refused", "refused %q is no subject: tokens separated by dots, without spaces and wildcards", c.Refused)
+		return nil, posthaste.Invalidf("refused", "refused %q is not a subject: it must be tokens separated by dots, without spaces and wildcards", c.Refused)
 	}
 	b.SourceConfig = c
 	return b, nil

@@ -21,7 +21,7 @@ func (s *session) arrival(m *natsgo.Msg) source.Arrival {
 		switch {
 		case name == natsgo.MsgIdHdr:
 			in.MessageID = value
-		case strings.HasPrefix(name, orderPrefix):
+		case strings.HasPrefix(name, commandPrefix):
 		case strings.EqualFold(name, HeaderContentType):
 			in.ContentType = value
 		default:
@@ -38,7 +38,7 @@ func (s *session) arrival(m *natsgo.Msg) source.Arrival {
 		}
 	}
 	if meta, err := m.Metadata(); err == nil && in.MessageID == "" {
-		in.MessageID = fmt.Sprintf("nats/%s/%d/%d", meta.Stream, s.made, meta.Sequence.Stream)
+		in.MessageID = fmt.Sprintf("nats/%s/%d/%d", meta.Stream, s.created, meta.Sequence.Stream)
 	}
 	out, err := in.Message(eventPrefix)
 	return source.Arrival{Message: out, Err: err, Token: m}

@@ -15,12 +15,12 @@ import (
 // message. Messages that arrive later, such as from a busy server, would then be missing
 // until the consumer's AckWait ends. A puller is not safe for concurrent use.
 type puller struct {
-	conn    *natsgo.Conn
-	came    chan *natsgo.Msg // answers, also after the connection is lost
-	gone    <-chan struct{}  // closed with the connection
-	inbox   string           // the subject of answers, before the number of the request
-	request string           // the subject that requests go to
-	number  int
+	conn     *natsgo.Conn
+	received chan *natsgo.Msg // answers, also after the connection is lost
+	gone     <-chan struct{}  // closed with the connection
+	inbox    string           // the subject of answers, before the number of the request
+	request  string           // the subject that requests go to
+	number   int
 }
 
 // mostUnread exceeds the number of answers that can be waiting: those of one request and
@@ -29,8 +29,8 @@ const mostUnread = 2*10_000 + 100
 
 // newPuller subscribes to the answers. gone is closed with the connection.
 func newPuller(conn *natsgo.Conn, gone <-chan struct{}, stream, consumer string) (*puller, error) {
-	p := &puller{conn: conn, came: make(chan *natsgo.Msg, mostUnread), gone: gone, inbox: conn.NewInbox() + ".", request: "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + consumer}
-	_, err := conn.ChanSubscribe(p.inbox+"*", p.came)
+	p := &puller{conn: conn, received: make(chan *natsgo.Msg, mostUnread), gone: gone, inbox: conn.NewInbox() + ".", request: "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + consumer}
+	_, err := conn.ChanSubscribe(p.inbox+"*", p.received)
 	return p, err
 }
 
@@ -88,21 +88,21 @@ func (p *puller) next(most int, wait time.Duration) (all []*natsgo.Msg, err erro
 // lost and all its answers were taken.
 func (p *puller) take(silence time.Duration) (*natsgo.Msg, error) {
 	select {
-	case m := <-p.came:
+	case m := <-p.received:
 		return m, nil
 	default:
 	}
 	timer := time.NewTimer(silence)
 	defer timer.Stop()
 	select {
-	case m := <-p.came:
+	case m := <-p.received:
 		return m, nil
 	case <-timer.C:
 		return nil, errors.New("the server does not answer a request for messages")
 	case <-p.gone:
 	}
 	select {
-	case m := <-p.came:
+	case m := <-p.received:
 		return m, nil
 	default:
 		return nil, errors.New("the connection was lost")
@@ -113,7 +113,7 @@ func (p *puller) take(silence time.Duration) (*natsgo.Msg, error) {
 func (p *puller) late() (all []*natsgo.Msg) {
 	for {
 		select {
-		case m := <-p.came:
+		case m := <-p.received:
 			if m.Reply != "" {
 				all = append(all, m)
 			}

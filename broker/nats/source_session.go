@@ -21,21 +21,21 @@ import (
 // sourceBroker is a checked SourceConfig. It implements [source.Broker].
 type sourceBroker struct {
 	SourceConfig
-	reach reach
-	makes bool // whether to create a missing stream for refused messages
-	// left are the reply subjects of messages that the previous session held when its
+	endpoint      endpoint
+	createRefused bool // create a missing stream for refused messages
+	// unreturned are the reply subjects of messages that the previous session held when its
 	// connection was lost.
-	left []string
+	unreturned []string
 }
 
 // Kind implements [source.Broker].
 func (b *sourceBroker) Kind() string { return "nats" }
 
 // Address implements [source.Broker].
-func (b *sourceBroker) Address() string { return b.reach.address }
+func (b *sourceBroker) Address() string { return b.endpoint.address }
 
-func (b *sourceBroker) said(err error) error {
-	return fmt.Errorf("nats at %s: %w", b.reach.address, err)
+func (b *sourceBroker) brokerError(err error) error {
+	return fmt.Errorf("nats at %s: %w", b.endpoint.address, err)
 }
 
 // fault is an error in the configuration.
@@ -53,7 +53,7 @@ func (b *sourceBroker) Check(ctx context.Context) error {
 		s.Close()
 		return nil
 	}
-	e := b.reach.atStart(err)
+	e := b.endpoint.connectError(err)
 	var f *fault
 	if errors.As(err, &f) {
 		e.Code, e.Field, e.Hint = posthaste.CodeInvalid, f.field, f.hint
@@ -68,12 +68,12 @@ type session struct {
 	js       jetstream.JetStream
 	consumer *jetstream.ConsumerInfo
 	pull     *puller
-	// made is when the stream was created, because the sequences of a recreated one begin
+	// created is when the stream was created, because the sequences of a recreated one begin
 	// at 1 again.
-	made int64
-	lost atomic.Bool
-	beat *time.Ticker
-	over chan struct{} // closed once the session holds no messages
+	created int64
+	lost    atomic.Bool
+	beat    *time.Ticker
+	over    chan struct{} // closed once the session holds no messages
 
 	mu   sync.Mutex
 	held map[string]*natsgo.Msg // messages that were read and not acknowledged, by reply subject
@@ -85,24 +85,24 @@ func (b *sourceBroker) Open(ctx context.Context) (source.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, subject := range b.left {
+	for _, subject := range b.unreturned {
 		if err := s.conn.Publish(subject, []byte("-NAK")); err != nil {
 			s.conn.Close()
-			return nil, b.said(err)
+			return nil, b.brokerError(err)
 		}
 	}
-	b.left = nil
+	b.unreturned = nil
 	return s, nil
 }
 
 func (b *sourceBroker) open(ctx context.Context) (*session, error) {
 	gone := make(chan struct{})
-	conn, err := natsgo.Connect(string(b.URL), b.reach.options(natsgo.ClosedHandler(func(*natsgo.Conn) { close(gone) }))...)
+	conn, err := natsgo.Connect(string(b.URL), b.endpoint.options(natsgo.ClosedHandler(func(*natsgo.Conn) { close(gone) }))...)
 	if err != nil {
-		return nil, b.said(err)
+		return nil, b.brokerError(err)
 	}
 	s := &session{sourceBroker: b, conn: conn, over: make(chan struct{}), held: map[string]*natsgo.Msg{}}
-	ctx, cancel := context.WithTimeout(ctx, b.reach.DialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.endpoint.DialTimeout)
 	defer cancel()
 	err = s.prepare(ctx)
 	if err == nil {
@@ -110,7 +110,7 @@ func (b *sourceBroker) open(ctx context.Context) (*session, error) {
 	}
 	if err != nil {
 		conn.Close()
-		return nil, b.said(err)
+		return nil, b.brokerError(err)
 	}
 	s.beat = time.NewTicker(max(s.consumer.Config.AckWait/4, 100*time.Millisecond))
 	go s.hold()
@@ -127,24 +127,24 @@ func (s *session) prepare(ctx context.Context) error {
 	stream, err := s.js.Stream(ctx, s.Stream)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return &fault{fmt.Errorf("there is no stream %q", s.Stream), "stream", "add the stream, or name one that is there"}
+		return &fault{fmt.Errorf("stream %q not found", s.Stream), "stream", "create the stream, or name an existing one"}
 	case withoutJetStream(err):
 		return &fault{err, "url", hintJetStream}
 	case err != nil:
 		return err
 	}
-	s.made = stream.CachedInfo().Created.Unix()
+	s.created = stream.CachedInfo().Created.Unix()
 	consumer, err := stream.Consumer(ctx, s.Consumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		consumer, err = stream.CreateConsumer(ctx, jetstream.ConsumerConfig{Durable: s.Consumer, FilterSubject: s.Subject, AckPolicy: jetstream.AckExplicitPolicy,
 			AckWait: ackWait, MaxDeliver: -1, MaxAckPending: 10_000})
 		var api *jetstream.APIError
 		if errors.As(err, &api) {
-			return &fault{err, "consumer", "make the consumer yourself, or name another"}
+			return &fault{err, "consumer", "create the consumer, or name another one"}
 		}
 	}
 	if errors.Is(err, jetstream.ErrNotPullConsumer) || err == nil && consumer.CachedInfo().Config.AckPolicy != jetstream.AckExplicitPolicy {
-		return &fault{fmt.Errorf("consumer %q is no pull consumer with explicit acknowledgements", s.Consumer), "consumer", "name another one; one that is not there is made"}
+		return &fault{fmt.Errorf("consumer %q is not a pull consumer with explicit acknowledgements", s.Consumer), "consumer", "name another one; a missing consumer is created"}
 	}
 	if err != nil {
 		return err
@@ -152,20 +152,20 @@ func (s *session) prepare(ctx context.Context) error {
 	if most := consumer.CachedInfo().Config.MaxDeliver; most > 0 {
 		// Each lost connection counts as a delivery, and the server stops redelivering a
 		// message after the last one.
-		return &fault{fmt.Errorf("consumer %q gives a message up after %d deliveries (MaxDeliver): it would be lost", s.Consumer, most), "consumer",
-			"let its MaxDeliver be -1; what cannot be taken in is put aside"}
+		return &fault{fmt.Errorf("consumer %q stops redelivering a message after %d deliveries (MaxDeliver), so it would be lost", s.Consumer, most), "consumer",
+			"set its MaxDeliver to -1; messages that the queue rejects are put aside"}
 	}
 	s.consumer = consumer.CachedInfo()
 	takes, err := s.js.StreamNameBySubject(ctx, s.Refused)
 	switch {
-	case errors.Is(err, jetstream.ErrStreamNotFound) && s.makes:
+	case errors.Is(err, jetstream.ErrStreamNotFound) && s.createRefused:
 		if _, err = s.js.CreateStream(ctx, jetstream.StreamConfig{Name: s.Stream + "-refused", Subjects: []string{s.Refused}}); err != nil {
-			return &fault{err, "refused", "add a stream that takes subject " + s.Refused + " yourself, or name another subject"}
+			return &fault{err, "refused", "create a stream that takes subject " + s.Refused + ", or set another subject"}
 		}
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return &fault{fmt.Errorf("no stream takes subject %q", s.Refused), "refused", "add a stream with this subject, or name one that a stream takes"}
+		return &fault{fmt.Errorf("no stream takes subject %q", s.Refused), "refused", "create a stream with this subject, or set a subject that a stream takes"}
 	case err == nil && takes == s.Stream:
-		return &fault{fmt.Errorf("subject %q is taken by the stream that messages are taken from: what is put aside there would come again", s.Refused), "refused", "name a subject of another stream"}
+		return &fault{fmt.Errorf("subject %q belongs to the stream that the source reads, so refused messages would be read again", s.Refused), "refused", "set a subject of another stream"}
 	}
 	return err
 }
@@ -216,7 +216,7 @@ func (s *session) Read(ctx context.Context, most int) ([]source.Arrival, error) 
 		}
 		if err != nil {
 			s.lost.Store(true)
-			return nil, s.said(errors.Join(err, s.conn.LastError()))
+			return nil, s.brokerError(errors.Join(err, s.conn.LastError()))
 		}
 	}
 }
@@ -236,7 +236,7 @@ func (s *session) Acknowledge(ctx context.Context, arrived []source.Arrival) err
 		}
 		if err != nil {
 			s.lost.Store(true)
-			return s.said(err)
+			return s.brokerError(err)
 		}
 	}
 	s.mu.Lock()
@@ -255,7 +255,7 @@ func (s *session) Refuse(ctx context.Context, a source.Arrival, headers map[stri
 	m := a.Token.(*natsgo.Msg)
 	as := &natsgo.Msg{Subject: s.Refused, Header: natsgo.Header{}, Data: m.Data}
 	for name, values := range m.Header {
-		if name == natsgo.MsgIdHdr || !strings.HasPrefix(name, orderPrefix) {
+		if name == natsgo.MsgIdHdr || !strings.HasPrefix(name, commandPrefix) {
 			as.Header[name] = values
 		}
 	}
@@ -279,7 +279,7 @@ func (s *session) Refuse(ctx context.Context, a source.Arrival, headers map[stri
 	}
 	if err != nil {
 		s.lost.Store(true)
-		return s.said(err)
+		return s.brokerError(err)
 	}
 	return nil
 }
@@ -306,7 +306,7 @@ func (s *session) Close() {
 	}
 	for reply, m := range s.held {
 		if s.lost.Load() || s.conn.IsClosed() || m.Nak() != nil {
-			s.left = append(s.left, reply)
+			s.unreturned = append(s.unreturned, reply)
 		}
 	}
 	s.held = nil

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,36 +23,23 @@ import (
 	"github.com/posthaste-mq/posthaste/source"
 )
 
-// places numbers the streams of tests.
-var places atomic.Int64
-
-// place is a stream, which takes subjects that begin with its name.
-type place struct {
-	name  string
-	conn  *natsgo.Conn
-	js    jetstream.JetStream
+// sourceStream is a stream that a source reads.
+type sourceStream struct {
+	testStream
 	proxy *faultproxy.Proxy
 }
 
-func newPlace(t *testing.T) *place {
+func newSourceStream(t *testing.T) *sourceStream {
 	t.Helper()
-	return placeOf(t, broker.Address())
+	return newSourceStreamOn(t, broker.Address())
 }
 
-func placeOf(t *testing.T, address string) *place {
+func newSourceStreamOn(t *testing.T, address string) *sourceStream {
 	t.Helper()
-	conn, err := natsgo.Connect("nats://"+address, natsgo.MaxReconnects(-1), natsgo.ReconnectWait(10*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	p := &place{name: fmt.Sprint("s", places.Add(1)), conn: conn}
-	if p.js, err = jetstream.New(conn); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: p.name, Subjects: []string{p.name + ".>"}, Duplicates: 100 * time.Millisecond}); err != nil {
-		t.Fatal(err)
-	}
+	p := &sourceStream{testStream: newTestStream(t, "nats://"+address, func(c *jetstream.StreamConfig) {
+		c.Storage, c.Duplicates = jetstream.FileStorage, 100*time.Millisecond
+	})}
+	var err error
 	if p.proxy, err = faultproxy.New(address, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +47,7 @@ func placeOf(t *testing.T, address string) *place {
 	return p
 }
 
-func (p *place) source(t *testing.T, ledger source.Ledger, c source.Config, change func(*SourceConfig)) *source.Source {
+func (p *sourceStream) source(t *testing.T, ledger source.Ledger, c source.Config, change func(*SourceConfig)) *source.Source {
 	t.Helper()
 	config := SourceConfig{Config: c, URL: URL("nats://" + p.proxy.Address()), Stream: p.name}
 	if change != nil {
@@ -74,7 +60,7 @@ func (p *place) source(t *testing.T, ledger source.Ledger, c source.Config, chan
 	return s
 }
 
-func (p *place) publish(t *testing.T, messages ...relay.Incoming) {
+func (p *sourceStream) publish(t *testing.T, messages ...relay.Incoming) {
 	t.Helper()
 	for _, m := range messages {
 		out := &natsgo.Msg{Subject: p.name + ".in", Data: m.Payload, Header: natsgo.Header{HeaderContentType: {m.ContentType}, relay.HeaderKey: {m.Key}, relay.HeaderKind: {m.Kind}}}
@@ -93,7 +79,7 @@ func (p *place) publish(t *testing.T, messages ...relay.Incoming) {
 	}
 }
 
-func (p *place) left(t *testing.T) int {
+func (p *sourceStream) left(t *testing.T) int {
 	t.Helper()
 	c, err := p.js.Consumer(t.Context(), p.name, "posthaste")
 	if err != nil {
@@ -102,7 +88,7 @@ func (p *place) left(t *testing.T) int {
 	return int(c.CachedInfo().NumPending) + c.CachedInfo().NumAckPending
 }
 
-func (p *place) refused(t *testing.T) (all []relay.Incoming) {
+func (p *sourceStream) refused(t *testing.T) (all []relay.Incoming) {
 	t.Helper()
 	s, err := p.js.Stream(t.Context(), p.name+"-refused")
 	if err != nil {
@@ -123,7 +109,7 @@ func (p *place) refused(t *testing.T) (all []relay.Incoming) {
 }
 
 func TestSourceOnRedis(t *testing.T) {
-	testrun.Nightly(t, "a source takes messages in on every engine alike; that of Redis Streams runs on both")
+	testrun.Nightly(t, "sources treat all engines alike; that of Redis Streams runs on both")
 	testSource(t, brokertest.Redis)
 }
 
@@ -131,7 +117,7 @@ func TestSource(t *testing.T) { testSource(t, brokertest.Postgres) }
 
 func testSource(t *testing.T, ledger func(*testing.T) posthaste.Store) {
 	brokertest.RunSource(t, ledger, func(t *testing.T) brokertest.SourceFixture {
-		p := newPlace(t)
+		p := newSourceStream(t)
 		return brokertest.SourceFixture{
 			Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
 				return p.source(t, ledger, c, nil)
@@ -149,11 +135,11 @@ func testSource(t *testing.T, ledger func(*testing.T) posthaste.Store) {
 	})
 }
 
-// A message of somebody else is known by its place in the stream, and a stream that
-// was made anew has other ones.
+// The dedupe key of a message without an id is its sequence in the stream and the creation
+// time of the stream.
 func TestForeignMessage(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newSourceStream(t)
 	b, err := parseSource(SourceConfig{URL: URL(broker.URL()), Stream: p.name, Consumer: "posthaste", DialTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
@@ -170,17 +156,17 @@ func TestForeignMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("nats/%s/%d/1", p.name, s.(*session).made)
+	want := fmt.Sprintf("nats/%s/%d/1", p.name, s.(*session).created)
 	if m := all[0].Message; len(all) != 1 || m.DedupeKey != want || m.Kind != p.name+".placed" || m.ContentType != posthaste.ContentTypeBytes {
 		t.Errorf("%+v", all)
 	}
 }
 
-// A message that fills what the server takes has no room for the reason: it is put aside
-// as it came, and the reason behind it.
+// If a message fills the server's limit, the reason does not fit: the message is put aside
+// unchanged, and the reason after it.
 func TestRefusedWithoutRoom(t *testing.T) {
 	t.Parallel()
-	p, e := newPlace(t), brokertest.Postgres(t)
+	p, e := newSourceStream(t), brokertest.Postgres(t)
 	if err := e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{MaxPayload: 1000}); err != nil {
 		t.Fatal(err)
 	}
@@ -194,24 +180,21 @@ func TestRefusedWithoutRoom(t *testing.T) {
 	}
 	full.Data = append(full.Data, 'x')
 	if _, err := p.js.PublishMsg(t.Context(), full); !errors.Is(err, natsgo.ErrMaxPayload) {
-		t.Fatalf("it did not fill the room: %v", err)
+		t.Fatalf("the message does not fill the limit: %v", err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	s := p.source(t, e, source.Config{Queue: "orders"}, nil)
 	go func() { done <- s.Run(ctx) }()
-	for taken := 0; taken == 0; time.Sleep(10 * time.Millisecond) {
+	testrun.Until(t, time.Minute, "the good message is in the ledger", func() bool {
 		found, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "orders"}, Max: 10, Lease: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
-		taken = len(found.Deliveries)
-	}
+		return err != nil || len(found.Deliveries) > 0
+	})
 	var aside []relay.Incoming
-	for len(aside) < 2 {
-		time.Sleep(10 * time.Millisecond)
+	testrun.Until(t, time.Minute, "message and reason are put aside", func() bool {
 		aside = p.refused(t)
-	}
+		return len(aside) >= 2
+	})
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -227,11 +210,11 @@ func TestRefusedWithoutRoom(t *testing.T) {
 	}
 }
 
-// What comes later than it was waited for is there with the next request, and of what is
-// held the server is told that it is.
+// Late messages are in the result of the next request, and the server is told that held
+// messages are in progress.
 func TestLateAndHeld(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newSourceStream(t)
 	if _, err := p.js.CreateConsumer(t.Context(), p.name, jetstream.ConsumerConfig{Durable: "posthaste", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +228,7 @@ func TestLateAndHeld(t *testing.T) {
 	}
 	defer opened.Close()
 	s := opened.(*session)
-	// A request whose answer is not awaited.
+	// A request whose response is not awaited.
 	if err := s.conn.PublishRequest(s.pull.request, s.pull.inbox+"0", []byte(`{"batch": 2, "expires": 60000000000}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +249,7 @@ func TestLateAndHeld(t *testing.T) {
 		all = append(all, got...)
 	}
 	if len(all) != 3 {
-		t.Errorf("%d came", len(all))
+		t.Errorf("%d arrived", len(all))
 	}
 	signs, err := p.conn.SubscribeSync("$JS.ACK." + p.name + ".>")
 	if err != nil {
@@ -289,10 +272,11 @@ func TestLateAndHeld(t *testing.T) {
 	}
 }
 
-// What has come when the connection is lost is read, or given back by the next session.
+// Messages that arrived before the connection was lost are read, or returned by the next
+// session.
 func TestCameBeforeTheEnd(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newSourceStream(t)
 	b, err := parseSource(SourceConfig{URL: URL(broker.URL()), Stream: p.name, Consumer: "posthaste", DialTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
@@ -310,9 +294,7 @@ func TestCameBeforeTheEnd(t *testing.T) {
 	if err := s.conn.PublishRequest(s.pull.request, s.pull.inbox+"0", []byte(`{"batch": 3}`)); err != nil {
 		t.Fatal(err)
 	}
-	for len(s.pull.came) < 3 {
-		time.Sleep(time.Millisecond)
-	}
+	testrun.Until(t, time.Minute, "three messages have arrived", func() bool { return len(s.pull.received) >= 3 })
 	s.conn.Close()
 	<-s.pull.gone
 	m, err := s.pull.take(time.Minute)
@@ -321,14 +303,14 @@ func TestCameBeforeTheEnd(t *testing.T) {
 	}
 	s.held[m.Reply] = m
 	s.Close()
-	if len(b.left) != 3 {
-		t.Errorf("%d are to be given back", len(b.left))
+	if len(b.unreturned) != 3 {
+		t.Errorf("%d are to be returned", len(b.unreturned))
 	}
 	if opened, err = b.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	defer opened.Close()
-	for got := 0; got < 3; { // long before the consumer's AckWait, or the test waits for that
+	for got := 0; got < 3; { // otherwise the test waits for the consumer's AckWait
 		all, err := opened.Read(t.Context(), 10)
 		if err != nil {
 			t.Fatal(err)
@@ -344,25 +326,18 @@ func TestBrokerKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(own.Stop)
-	p := placeOf(t, own.Address())
+	p := newSourceStreamOn(t, own.Address())
 	brokertest.RunSourceKilled(t, brokertest.Postgres, brokertest.SourceFixture{
 		Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
 			return p.source(t, ledger, c, nil)
 		},
 		Publish: p.publish, Left: p.left,
-	}, own.Kill, func() {
-		if err := own.Start(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
+	}, own)
 }
 
 func TestSourceCheck(t *testing.T) {
 	t.Parallel()
-	p, e := newPlace(t), brokertest.Postgres(t)
-	if err := e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	p, e := newSourceStream(t), brokertest.Orders(t)
 	if _, err := p.js.CreateConsumer(t.Context(), p.name, jetstream.ConsumerConfig{Durable: "giving-up", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 5}); err != nil {
 		t.Fatal(err)
 	}
@@ -374,13 +349,13 @@ func TestSourceCheck(t *testing.T) {
 		code        posthaste.Code
 		change      func(*SourceConfig)
 	}{
-		{"as it is", "", "", nil},
+		{"unchanged", "", "", nil},
 		{"password", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL("nats://all:wrong@" + broker.Address()) }},
 		{"no stream", "stream", posthaste.CodeInvalid, func(c *SourceConfig) { c.Stream = "nowhere" }},
 		{"another consumer", "consumer", posthaste.CodeInvalid, func(c *SourceConfig) { c.Consumer = "silent" }},
 		{"a consumer that gives up", "consumer", posthaste.CodeInvalid, func(c *SourceConfig) { c.Consumer = "giving-up" }},
-		{"refused by nobody", "refused", posthaste.CodeInvalid, func(c *SourceConfig) { c.Refused = "nobody.takes.this" }},
-		{"refused into itself", "refused", posthaste.CodeInvalid, func(c *SourceConfig) { c.Refused = p.name + ".refused" }},
+		{"no stream for refused messages", "refused", posthaste.CodeInvalid, func(c *SourceConfig) { c.Refused = "missing.subject" }},
+		{"refused messages in the same stream", "refused", posthaste.CodeInvalid, func(c *SourceConfig) { c.Refused = p.name + ".refused" }},
 		{"queue", "queue", posthaste.CodeInvalid, func(c *SourceConfig) { c.Queue = "nowhere" }},
 		{"away", "", posthaste.CodeUnavailable, func(c *SourceConfig) { c.URL = "nats://127.0.0.1:1" }},
 	} {
@@ -390,33 +365,10 @@ func TestSourceCheck(t *testing.T) {
 
 func TestSourceTLS(t *testing.T) {
 	t.Parallel()
-	certificates, err := devbroker.NewCertificates(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	secure, err := devbroker.StartNATSTLS(t.Context(), t.TempDir(), certificates)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(secure.Stop)
-	conn, err := natsgo.Connect("tls://"+certificates.Address("localhost"), natsgo.Secure(certificates.Trust()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "in", Subjects: []string{"orders"}, Storage: jetstream.MemoryStorage}); err != nil {
-		t.Fatal(err)
-	}
-	e := brokertest.Postgres(t)
-	if err := e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	stream, certificates := newSecureStream(t)
+	e := brokertest.Orders(t)
 	configtest.TLS(t, certificates.Trust(), func(host string, trust *tls.Config) *source.Source {
-		s, err := NewSource(e, SourceConfig{Config: source.Config{Queue: "orders"}, URL: URL("tls://" + certificates.Address(host)), Stream: "in", TLS: trust})
+		s, err := NewSource(e, SourceConfig{Config: source.Config{Queue: "orders"}, URL: URL("tls://" + certificates.Address(host)), Stream: stream.name, TLS: trust})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -425,17 +377,13 @@ func TestSourceTLS(t *testing.T) {
 }
 
 func TestSourceConfig(t *testing.T) {
-	for field, change := range map[string]func(*SourceConfig){
+	open := func(c SourceConfig) (*source.Source, error) { return NewSource(nil, c) }
+	configtest.Fields(t, open, SourceConfig{URL: "nats://localhost", Stream: "in", Config: source.Config{Queue: "orders"}}, map[string]func(*SourceConfig){
 		"url":         func(c *SourceConfig) { c.URL = "http://secret@x" },
 		"queue":       func(c *SourceConfig) { c.Queue = "No" },
 		"stream":      func(c *SourceConfig) { c.Stream = "" },
 		"consumer":    func(c *SourceConfig) { c.Consumer = "a.b" },
 		"refused":     func(c *SourceConfig) { c.Refused = "a.>" },
 		"credentials": func(c *SourceConfig) { c.Credentials = "/nowhere" },
-	} {
-		c := SourceConfig{URL: "nats://localhost", Stream: "in", Config: source.Config{Queue: "orders"}}
-		change(&c)
-		_, err := NewSource(nil, c)
-		configtest.Refused(t, field, err)
-	}
+	})
 }

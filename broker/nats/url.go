@@ -14,6 +14,7 @@ import (
 
 	posthaste "github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/login"
+	"github.com/posthaste-mq/posthaste/relay"
 )
 
 // URL names the servers of a cluster, separated by commas:
@@ -22,8 +23,8 @@ import (
 // because it is unencrypted unless the server asks for TLS.
 type URL string
 
-// reach says how to connect to the servers. The sink and the source share it.
-type reach struct {
+// endpoint says how to connect to the servers. The sink and the source share it.
+type endpoint struct {
 	URL         URL
 	Credentials string
 	InboxPrefix string
@@ -38,14 +39,14 @@ type reach struct {
 // check checks the URL and the path of the credentials, and fills in defaults. Errors are
 // *posthaste.Error with the field. They never hold a part of the URL, because any part may
 // belong to a password that is not encoded.
-func (r *reach) check() (err error) {
+func (r *endpoint) check() (err error) {
 	if r.address, err = r.URL.addresses(); err != nil {
-		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: "the server's URL cannot be used: " + err.Error(),
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: "invalid URL of the server: " + err.Error(),
 			Hint: "nats://user:password@host:4222 or tls://, with special characters percent-encoded, such as / as %2F; several separated by commas"}
 	}
 	if r.Credentials != "" {
 		if _, err := os.Stat(r.Credentials); err != nil {
-			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "credentials", Message: "the credentials cannot be read: " + err.Error(), Cause: err, Hint: "give the path of the user's .creds file"}
+			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "credentials", Message: "reading the credentials: " + err.Error(), Cause: err, Hint: "set the path of the user's .creds file"}
 		}
 	}
 	if r.TLS != nil || strings.HasPrefix(string(r.URL), "tls:") {
@@ -60,7 +61,7 @@ func (r *reach) check() (err error) {
 }
 
 // options returns the options of a connection that is never repaired, with further ones.
-func (r *reach) options(further ...natsgo.Option) []natsgo.Option {
+func (r *endpoint) options(further ...natsgo.Option) []natsgo.Option {
 	options := append([]natsgo.Option{natsgo.Name(r.Name), natsgo.NoReconnect(), natsgo.Timeout(r.DialTimeout), natsgo.PingInterval(r.Heartbeat), natsgo.MaxPingsOutstanding(2)}, further...)
 	if r.TLS != nil {
 		options = append(options, natsgo.Secure(r.TLS))
@@ -80,7 +81,7 @@ func (u URL) addresses() (string, error) {
 	for one := range strings.SplitSeq(string(u), ",") {
 		u, err := url.Parse(strings.TrimSpace(one))
 		if err != nil || login.Misread(one) {
-			return "", errors.New("it cannot be read") // the error of package url may quote the password
+			return "", errors.New("it cannot be parsed") // the error of package url may quote the password
 		}
 		switch {
 		case u.Scheme != "nats" && u.Scheme != "tls":
@@ -93,21 +94,21 @@ func (u URL) addresses() (string, error) {
 	return strings.Join(all, ","), nil
 }
 
-// atStart classifies an error of connecting: Invalid with the field and a hint if the
+// connectError classifies an error of connecting: Invalid with the field and a hint if the
 // configuration is at fault, Unavailable otherwise.
-func (r *reach) atStart(err error) *posthaste.Error {
+func (r *endpoint) connectError(err error) *posthaste.Error {
 	var authority *tls.CertificateVerificationError
 	e := &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: err.Error(), Cause: err}
 	switch {
 	case errors.Is(err, natsgo.ErrAuthorization), errors.Is(err, natsgo.ErrAuthExpired), errors.Is(err, natsgo.ErrAuthRevoked),
 		errors.Is(err, natsgo.ErrAccountAuthExpired), errors.Is(err, natsgo.ErrNkeysNotSupported):
 		if e.Hint = "check user and password or token in the URL, percent-encoded"; r.Credentials != "" {
-			e.Field, e.Hint = "credentials", "check that the credentials are of a user of this server, and neither expired nor revoked"
+			e.Field, e.Hint = "credentials", "check that the credentials belong to a user of this server and are neither expired nor revoked"
 		}
 	case errors.As(err, &authority):
-		e.Hint = "let the certificate be for the name in the URL, and by an authority that this machine trusts"
+		e.Hint = relay.HintCertificate
 	case errors.Is(err, natsgo.ErrSecureConnWanted), errors.Is(err, natsgo.ErrSecureConnRequired):
-		e.Hint = "use tls:// with a server that has TLS, and nats:// with one that has not"
+		e.Hint = "use tls:// if the server has TLS, and nats:// if it has not"
 	default:
 		e.Code, e.Field, e.Hint = posthaste.CodeUnavailable, "", "start the server, or check host and port in its URL"
 	}

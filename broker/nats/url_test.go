@@ -9,6 +9,6 @@ import (
 func TestNoPartOfAPasswordIsTold(t *testing.T) {
 	t.Parallel()
 	configtest.NoPartOfAPassword(t, func(password string) error {
-		return (&reach{URL: URL("nats://me:" + password + "@mq:4222,nats://mq2")}).check()
+		return (&endpoint{URL: URL("nats://me:" + password + "@mq:4222,nats://mq2")}).check()
 	})
 }

@@ -35,7 +35,7 @@
 // [NewSource] returns a source that consumes a queue. See package source for its
 // guarantees.
 //
-// Messages are deduplicated by their message-id. A message without it may be taken in
+// Messages are deduplicated by their message-id. A message without it may be stored
 // twice after a lost connection, so let publishers set it.
 //
 // Messages that the queue rejects for good are published to a durable queue of the broker,
@@ -94,26 +94,26 @@ func words(err error) string {
 	if errors.As(err, &broker) {
 		switch {
 		case errors.Is(broker, amqp.ErrCredentials):
-			return "the broker refuses user or password (403 ACCESS_REFUSED)"
+			return "the broker rejects the user or the password (403 ACCESS_REFUSED)"
 		case errors.Is(broker, amqp.ErrVhost):
-			return "there is no such vhost, or the user may not use it"
+			return "vhost not found, or the user has no access to it"
 		}
 		return strings.TrimSpace(fmt.Sprintf("%d %s", broker.Code, broker.Reason))
 	}
 	return err.Error()
 }
 
-// said is an error of the library with another text.
-type said struct {
+// wordedError is an error of the library with another text.
+type wordedError struct {
 	text  string
 	cause error
 }
 
 // worded returns an error with its [words] as text.
-func worded(err error) error { return &said{words(err), err} }
+func worded(err error) error { return &wordedError{words(err), err} }
 
 // Error implements error.
-func (e *said) Error() string { return e.text }
+func (e *wordedError) Error() string { return e.text }
 
 // Unwrap returns the error of the library.
-func (e *said) Unwrap() error { return e.cause }
+func (e *wordedError) Unwrap() error { return e.cause }

@@ -32,11 +32,11 @@ func NewSink(c SinkConfig) (*Sink, error) {
 		return nil, err
 	}
 	// The last one is for messages that may close the channel.
-	return &Sink{target: t, links: relay.NewConnections(t.Connections+1, "rabbitmq", t.reach.address, t.Logger, t.dial), alone: make(chan struct{}, 1)}, nil
+	return &Sink{target: t, links: relay.NewConnections(t.Connections+1, relay.Server{Kind: "rabbitmq", Address: t.endpoint.address}, t.Logger, t.dial), alone: make(chan struct{}, 1)}, nil
 }
 
 // Broker returns the broker's address, "host:port".
-func (s *Sink) Broker() string { return s.target.reach.address }
+func (s *Sink) Broker() string { return s.target.endpoint.address }
 
 // Away reports whether the last attempt to use the broker failed, or it blocks publishers.
 // Messages wait for it then. It is safe for concurrent use.
@@ -56,7 +56,7 @@ func (s *Sink) Close() error {
 func (s *Sink) Check(ctx context.Context) error {
 	l, err := s.target.dial(ctx)
 	if err != nil {
-		return s.atStart(err)
+		return s.connectError(err)
 	}
 	defer l.Close()
 	stop := context.AfterFunc(ctx, l.wire.cut)
@@ -67,8 +67,8 @@ func (s *Sink) Check(ctx context.Context) error {
 	}
 	if exchange != "" {
 		if err := l.hasExchange(exchange); err != nil {
-			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "exchange", Message: fmt.Sprintf("rabbitmq at %s: %s", s.target.reach.address, words(err)),
-				Hint: "declare the exchange and bind a queue to it, or name one that is there"}
+			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "exchange", Message: fmt.Sprintf("rabbitmq at %s: %s", s.target.endpoint.address, words(err)),
+				Hint: "declare the exchange and bind a queue to it, or name an existing one"}
 		}
 		return nil
 	}
@@ -81,24 +81,24 @@ func (s *Sink) Check(ctx context.Context) error {
 		_, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 	}
 	if code(err) == amqp.NotFound {
-		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "routing_key", Message: fmt.Sprintf("rabbitmq at %s: %s", s.target.reach.address, words(err)),
-			Hint: "declare the queue, let the relay make it (declare: quorum), or name an exchange"}
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "routing_key", Message: fmt.Sprintf("rabbitmq at %s: %s", s.target.endpoint.address, words(err)),
+			Hint: "declare the queue, let the relay create it (declare: quorum), or name an exchange"}
 	}
 	return nil
 }
 
-// atStart classifies an error of connecting, as [reach.atStart].
-func (s *Sink) atStart(err error) error {
-	e := s.target.reach.atStart(err)
+// connectError classifies an error of connecting, as [endpoint.connectError].
+func (s *Sink) connectError(err error) error {
+	e := s.target.endpoint.connectError(err)
 	if e.Code == posthaste.CodeUnavailable && s.target.declare != "" && code(err) != 0 {
 		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "declare", Message: e.Message, Cause: err,
-			Hint: "declare the queue yourself, or give the user the permission to configure it"}
+			Hint: "declare the queue yourself, or grant the user the permission to configure it"}
 	}
 	return e
 }
 
 // hasExchange returns an error unless an exchange exists. It uses a channel of its own,
-// because the broker closes the channel to say that there is none.
+// because the broker closes the channel if it does not exist.
 func (l *link) hasExchange(name string) error {
 	ch, err := l.conn.Channel()
 	if err != nil {
@@ -110,8 +110,8 @@ func (l *link) hasExchange(name string) error {
 	return ch.Close()
 }
 
-// looked calls hasExchange, bounded by ctx.
-func (l *link) looked(ctx context.Context, name string) error {
+// checkExchange calls hasExchange, bounded by ctx.
+func (l *link) checkExchange(ctx context.Context, name string) error {
 	done := make(chan error, 1)
 	go func() { done <- l.hasExchange(name) }() // ends with the link at the latest
 	select {

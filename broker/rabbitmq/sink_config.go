@@ -20,7 +20,7 @@ type SinkConfig struct {
 	// RoutingKey is the template of the routing key (default "{{.Queue}}": with the
 	// default exchange, the RabbitMQ queue of the same name).
 	RoutingKey string `yaml:"routing_key"`
-	// Mapping says what is sent with a message.
+	// Mapping configures the id, the headers and the format of messages.
 	Mapping relay.Mapping `yaml:",inline"`
 	// Declare is the type, "classic" or "quorum", of a durable queue named by the
 	// routing key that is created before the first message. It needs the default
@@ -55,19 +55,19 @@ type SinkConfig struct {
 // target is a checked SinkConfig.
 type target struct {
 	SinkConfig
-	reach      reach
+	endpoint   endpoint
 	exchange   *relay.Template
 	routingKey *relay.Template
 	mapper     *relay.Mapper
 	declare    string      // the queue to create; empty if none
-	blocked    atomic.Bool // whether the broker blocked publishers when it last reported
+	blocked    atomic.Bool // the broker blocked publishers when it last reported
 }
 
 // parseSink checks the configuration and fills in defaults. Errors never hold the URL,
 // because it may hold a password.
 func parseSink(c SinkConfig) (*target, error) {
-	t := &target{SinkConfig: c, reach: reach{URL: c.URL, TLS: c.TLS, DialTimeout: c.DialTimeout, Heartbeat: c.Heartbeat, Name: cmp.Or(c.Name, "posthaste relay")}}
-	err := t.reach.check()
+	t := &target{SinkConfig: c, endpoint: endpoint{URL: c.URL, TLS: c.TLS, DialTimeout: c.DialTimeout, Heartbeat: c.Heartbeat, Name: cmp.Or(c.Name, "posthaste relay")}}
+	err := t.endpoint.check()
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +90,8 @@ func parseSink(c SinkConfig) (*target, error) {
 		return nil, err
 	}
 	for name := range c.Mapping.Headers {
-		if isOrder(name) {
-			return nil, posthaste.Invalidf("headers."+name, "RabbitMQ takes the header %s for a list of further routing keys: name it otherwise", name)
+		if isRoutingHeader(name) {
+			return nil, posthaste.Invalidf("headers."+name, "RabbitMQ reads the header %s as a list of further routing keys: rename it", name)
 		}
 	}
 	switch c.Declare {
@@ -99,12 +99,12 @@ func parseSink(c SinkConfig) (*target, error) {
 	case "classic", "quorum":
 		queue, static := t.routingKey.Static()
 		if exchange, ok := t.exchange.Static(); !static || !ok || exchange != "" {
-			return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "declare", Message: "declare needs the default exchange and a routing_key without templates: that is the queue it makes",
-				Hint: "leave exchange out and give routing_key the queue's name, or declare exchange, queue and binding yourself"}
+			return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "declare", Message: "declare requires the default exchange and a routing_key without templates, which names the queue to create",
+				Hint: "remove exchange and set routing_key to the queue's name, or declare exchange, queue and binding yourself"}
 		}
 		t.declare = queue
 	default:
-		return nil, posthaste.Invalidf("declare", "declare must be classic or quorum, and is %q", c.Declare)
+		return nil, posthaste.Invalidf("declare", "declare must be classic or quorum, got %q", c.Declare)
 	}
 	return t, nil
 }

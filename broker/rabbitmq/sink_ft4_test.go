@@ -9,11 +9,11 @@ import (
 	"github.com/posthaste-mq/posthaste/broker/brokertest"
 )
 
-// Two queues of one exchange get the same: one is read by each client.
+// Each client reads one of two queues of an exchange.
 func TestFT4_Headers(t *testing.T) {
 	t.Parallel()
-	byGo := newOutside(t, nil)
-	byPython, err := byGo.ch.QueueDeclare("", false, true, false, false, nil) // not for one connection alone
+	byGo := newSinkQueue(t, nil)
+	byPython, err := byGo.ch.QueueDeclare("", false, true, false, false, nil) // not exclusive to one connection
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func (t *target) dialBy(ctx context.Context, by func(net.Conn) net.Conn) (*link,
 		flying: map[route]*flight{}, returns: make(chan amqp.Return, t.Outstanding),
 	}
 	l.over, l.endOver = context.WithCancel(context.Background())
-	err := t.reach.dial(ctx, func(c net.Conn) net.Conn {
+	err := t.endpoint.dial(ctx, func(c net.Conn) net.Conn {
 		l.wire = &wire{Conn: by(c)}
 		return l.wire
 	}, func(conn *amqp.Connection) error {
@@ -122,9 +122,9 @@ func (t *target) block(reason string) {
 	switch blocks := reason != ""; {
 	case t.blocked.Swap(blocks) == blocks:
 	case blocks:
-		t.Logger.Warn("the broker blocks publishers: messages wait until it has room", "broker", t.reach.address, "reason", reason)
+		t.Logger.Warn("the broker blocks publishers: messages wait until it has resources", "broker", t.endpoint.address, "reason", reason)
 	default:
-		t.Logger.Info("the broker takes messages again", "broker", t.reach.address)
+		t.Logger.Info("the broker accepts messages again", "broker", t.endpoint.address)
 	}
 }
 
@@ -253,7 +253,7 @@ func (l *link) Use() bool {
 }
 
 // errRetired is the error of waiting for room on a retired link.
-var errRetired = errors.New("the connection was given up")
+var errRetired = errors.New("the connection was retired")
 
 // acquire waits for room in the window. The unconfirmed messages of a retired link keep
 // their room, so acquire fails with errRetired instead of waiting for it.

@@ -25,7 +25,7 @@ const (
 
 // job is a message in flight.
 type job struct {
-	place int // index in the batch
+	index int // index in the batch
 	route route
 	msg   amqp.Publishing
 	// alone says that nothing else is on its link, so that this message is the cause if the
@@ -47,7 +47,7 @@ func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []pos
 			results[i].Err = err
 			continue
 		}
-		j.place = i
+		j.index = i
 		if len(j.msg.Body) > large || batch[i].Attempt >= suspicious || suspect(batch[i].Story) {
 			j.alone = true
 			alone = append(alone, j)
@@ -72,7 +72,7 @@ func (s *Sink) publishAlone(ctx context.Context, job []job, results []posthaste.
 	case s.alone <- struct{}{}:
 		defer func() { <-s.alone }()
 	case <-ctx.Done():
-		answer(job, results, s.failed(ctx, "nothing was published, for large messages and those that a closed channel left unknown go one at a time, and others were before it", nil))
+		answer(job, results, s.failed(ctx, "nothing was published, because large messages and those whose channel was closed are published one at a time, and others came first", nil))
 		return
 	}
 	s.publish(ctx, s.target.Connections, job, results)
@@ -104,22 +104,22 @@ func (t *target) prepare(d *posthaste.RawDelivery) (job, error) {
 		if err := short("headers", h.Name); err != nil {
 			return job{}, err
 		}
-		if isOrder(h.Name) {
-			return job{}, posthaste.Permanent(posthaste.Invalidf("headers", "the header %s names further routing keys to RabbitMQ, as a list: a text under that name closes the channel, so name it otherwise", h.Name))
+		if isRoutingHeader(h.Name) {
+			return job{}, posthaste.Permanent(posthaste.Invalidf("headers", "RabbitMQ reads the header %s as a list of further routing keys, and a text closes the channel: rename the header", h.Name))
 		}
 		j.msg.Headers[h.Name] = h.Value
 	}
 	return j, nil
 }
 
-// isOrder reports whether RabbitMQ routes a message to further queues by a header
+// isRoutingHeader reports whether RabbitMQ routes a message to further queues by a header
 // (sender-selected distribution).
-func isOrder(name string) bool { return name == "CC" || name == "BCC" }
+func isRoutingHeader(name string) bool { return name == "CC" || name == "BCC" }
 
 // short checks that a text can be a short string of AMQP.
 func short(field, text string) error {
 	if len(text) > shortText || !utf8.ValidString(text) {
-		return posthaste.Permanent(posthaste.Invalidf(field, "%s must be valid UTF-8 of at most %d bytes for RabbitMQ, and has %d bytes", field, shortText, len(text)))
+		return posthaste.Permanent(posthaste.Invalidf(field, "%s must be valid UTF-8 of at most %d bytes for RabbitMQ, got %d bytes", field, shortText, len(text)))
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func short(field, text string) error {
 // answer sets the results of jobs to one error.
 func answer(jobs []job, results []posthaste.SinkResult, err error) {
 	for i := range jobs {
-		results[jobs[i].place].Err = err
+		results[jobs[i].index].Err = err
 	}
 }
 
@@ -171,15 +171,15 @@ func (s *Sink) routed(ctx context.Context, l *link, jobs []job, results []postha
 		if _, known := s.exchanges.Load(name); name == "" || known || missing[name] != nil {
 			continue
 		}
-		err := l.looked(ctx, name)
+		err := l.checkExchange(ctx, name)
 		switch {
 		case code(err) == amqp.NotFound:
 			if missing == nil {
 				missing = map[string]error{}
 			}
-			missing[name] = fmt.Errorf("rabbitmq at %s: %s", s.target.reach.address, words(err))
+			missing[name] = fmt.Errorf("rabbitmq at %s: %s", s.target.endpoint.address, words(err))
 		case err != nil && code(err) == 0:
-			err = s.failed(ctx, "nothing was published, for the broker did not say whether the exchange is there", l.lost())
+			err = s.failed(ctx, "nothing was published, because the broker did not report whether the exchange exists", l.lost())
 			answer(jobs, results, err)
 			return nil, err
 		default: // it exists, or is hidden from this user
@@ -192,7 +192,7 @@ func (s *Sink) routed(ctx context.Context, l *link, jobs []job, results []postha
 	kept := jobs[:0]
 	for i := range jobs {
 		if err := missing[jobs[i].route.exchange]; err != nil {
-			results[jobs[i].place].Err = err
+			results[jobs[i].index].Err = err
 			continue
 		}
 		kept = append(kept, jobs[i])
@@ -213,7 +213,7 @@ func (s *Sink) write(ctx context.Context, l *link, jobs []job, results []posthas
 	if err := l.acquire(ctx, int64(len(jobs))); errors.Is(err, errRetired) {
 		return err
 	} else if err != nil {
-		answer(jobs, results, s.failed(ctx, "nothing was published, for the broker is slow to confirm what was before", nil))
+		answer(jobs, results, s.failed(ctx, "nothing was published, because the broker is slow to confirm earlier messages", nil))
 		return nil
 	}
 	written := s.send(ctx, l, jobs)
@@ -227,12 +227,12 @@ func (s *Sink) write(ctx context.Context, l *link, jobs []job, results []posthas
 	for i := range jobs {
 		j := &jobs[i]
 		if i >= written {
-			broken = s.failed(ctx, "the connection was lost before it was published", l.lost())
+			broken = s.failed(ctx, "the connection was lost before the message was published", l.lost())
 			answer(jobs[i:], results, broken)
 			break
 		}
 		if err := s.confirmed(ctx, l, j); err != nil {
-			results[j.place] = posthaste.SinkResult{Err: err, Receipt: receipt(l.lost())}
+			results[j.index] = posthaste.SinkResult{Err: err, Receipt: receipt(l.lost())}
 			var unknown *unknownError
 			if errors.As(err, &unknown) {
 				broken = err
@@ -302,7 +302,7 @@ func (s *Sink) confirmed(ctx context.Context, l *link, j *job) error {
 			select {
 			case <-j.confirm.Done():
 			case <-ctx.Done():
-				return &unknownError{s.failed(ctx, "published, and not confirmed", l.blocking())}
+				return &unknownError{s.failed(ctx, "published, but not confirmed", l.blocking())}
 			}
 		}
 	}
@@ -312,23 +312,23 @@ func (s *Sink) confirmed(ctx context.Context, l *link, j *job) error {
 	}
 	switch {
 	case returned != "":
-		return fmt.Errorf("rabbitmq at %s: %s: no queue gets what is published to exchange %q with routing key %q; bind one", s.target.reach.address, returned, j.route.exchange, j.route.key)
+		return fmt.Errorf("rabbitmq at %s: %s: no queue gets messages of exchange %q with routing key %q; bind one", s.target.endpoint.address, returned, j.route.exchange, j.route.key)
 	case j.confirm == nil || j.confirm.Acked():
 		return nil
 	}
 	lost := l.lost()
 	switch {
 	case lost == nil:
-		return fmt.Errorf("rabbitmq at %s refused the message (basic.nack): a queue is full and rejects, or could not store it", s.target.reach.address)
+		return fmt.Errorf("rabbitmq at %s refused the message (basic.nack): a queue is full and rejects messages, or could not store it", s.target.endpoint.address)
 	case code(lost) == amqp.PreconditionFailed && j.alone:
-		return posthaste.Permanent(&unknownError{fmt.Errorf("rabbitmq at %s: %s", s.target.reach.address, words(lost))})
+		return posthaste.Permanent(&unknownError{fmt.Errorf("rabbitmq at %s: %s", s.target.endpoint.address, words(lost))})
 	case code(lost) == amqp.NotFound:
 		s.exchanges.Clear()
 	}
 	if j.alone && closed(lost) != 0 {
-		return &unknownError{fmt.Errorf("rabbitmq at %s refused the message and closed the channel: %s", s.target.reach.address, words(lost))}
+		return &unknownError{fmt.Errorf("rabbitmq at %s refused the message and closed the channel: %s", s.target.endpoint.address, words(lost))}
 	}
-	return &unknownError{s.failed(ctx, "the connection was lost before the confirm, so that it may be published twice", lost)}
+	return &unknownError{s.failed(ctx, "the connection was lost before the confirm, so the message may be published twice", lost)}
 }
 
 // blocking returns an error with the reason why the broker blocks publishers, or nil.
@@ -346,5 +346,5 @@ func (s *Sink) failed(ctx context.Context, what string, cause error) error {
 	if cause != nil {
 		cause = worded(cause)
 	}
-	return relay.Failed(ctx, fmt.Sprintf("rabbitmq at %s: %s", s.target.reach.address, what), cause)
+	return relay.Failed(ctx, fmt.Sprintf("rabbitmq at %s: %s", s.target.endpoint.address, what), cause)
 }

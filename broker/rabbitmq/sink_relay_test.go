@@ -28,17 +28,12 @@ func testRelay(t *testing.T, queue string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(own.Stop)
-	places := 0
+	names := 0
 	brokertest.RunRelay(t, brokertest.Postgres, brokertest.RelayFixture{
-		Kill: func(*testing.T) { own.Kill() },
-		Start: func(t *testing.T) {
-			if err := own.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		},
-		Place: func(t *testing.T) brokertest.Place {
-			places++
-			name := fmt.Sprint("place-", places)
+		Server: own,
+		Destination: func(t *testing.T) brokertest.Destination {
+			names++
+			name := fmt.Sprint("place-", names)
 			proxy, err := faultproxy.New(own.Address(), isPublish)
 			if err != nil {
 				t.Fatal(err)
@@ -56,11 +51,11 @@ func testRelay(t *testing.T, queue string) {
 			if _, err := ch.QueueDeclare(name, true, false, false, false, amqp.Table{"x-queue-type": queue}); err != nil {
 				t.Fatal(err)
 			}
-			// A crash must not find the queue's own declaration unwritten.
+			// A crash must not lose the queue's declaration.
 			if err := own.Sync(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			return brokertest.Place{
+			return brokertest.Destination{
 				Sink: func(t *testing.T) posthaste.Sink {
 					s, err := NewSink(SinkConfig{URL: URL("amqp://guest:guest@" + proxy.Address() + "/"), RoutingKey: name})
 					if err != nil {

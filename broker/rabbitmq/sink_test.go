@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,6 +17,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/broker/brokertest"
 	"github.com/posthaste-mq/posthaste/internal/configtest"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
@@ -29,7 +29,7 @@ import (
 // broker is shared by tests that use names of their own in it and do not stop it.
 var broker *devbroker.RabbitMQ
 
-// certificates are those of the broker where it listens with TLS.
+// certificates are the certificates of broker.
 var certificates *devbroker.Certificates
 
 func TestMain(m *testing.M) {
@@ -38,21 +38,21 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// outside is a queue of the test's own and the messages in it.
-type outside struct {
-	t     *testing.T
-	name  string
-	ch    *amqp.Channel
-	mu    sync.Mutex
-	came  []amqp.Delivery
-	proxy *faultproxy.Proxy
+// sinkQueue is a queue of one test and the messages in it.
+type sinkQueue struct {
+	t        *testing.T
+	name     string
+	ch       *amqp.Channel
+	mu       sync.Mutex
+	received []amqp.Delivery
+	proxy    *faultproxy.Proxy
 }
 
-// isPublish says whether a piece of an AMQP connection holds basic.publish.
+// isPublish reports whether data of an AMQP connection holds basic.publish.
 func isPublish(piece []byte) bool { return bytes.Contains(piece, []byte{0, 60, 0, 40}) }
 
-// newOutside makes a queue of the test's own.
-func newOutside(t *testing.T, args amqp.Table) *outside {
+// newSinkQueue creates a queue.
+func newSinkQueue(t *testing.T, args amqp.Table) *sinkQueue {
 	t.Helper()
 	conn, err := amqp.Dial(broker.URL())
 	if err != nil {
@@ -63,7 +63,7 @@ func newOutside(t *testing.T, args amqp.Table) *outside {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name, lasts := "", args["x-queue-type"] == "quorum" // such queues have a name and last
+	name, lasts := "", args["x-queue-type"] == "quorum" // quorum queues have a name and are durable
 	if lasts {
 		name = strings.ReplaceAll(t.Name(), "/", "-")
 	}
@@ -71,7 +71,7 @@ func newOutside(t *testing.T, args amqp.Table) *outside {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &outside{t: t, name: q.Name, ch: ch}
+	o := &sinkQueue{t: t, name: q.Name, ch: ch}
 	if o.proxy, err = faultproxy.New(broker.Address(), isPublish); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func newOutside(t *testing.T, args amqp.Table) *outside {
 	return o
 }
 
-func (o *outside) sink(change func(*SinkConfig)) *Sink {
+func (o *sinkQueue) sink(change func(*SinkConfig)) *Sink {
 	o.t.Helper()
 	c := SinkConfig{URL: URL("amqp://guest:guest@" + o.proxy.Address() + "/"), RoutingKey: o.name, Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
@@ -94,7 +94,7 @@ func (o *outside) sink(change func(*SinkConfig)) *Sink {
 }
 
 // all returns the messages that have arrived so far.
-func (o *outside) all() []amqp.Delivery {
+func (o *sinkQueue) all() []amqp.Delivery {
 	o.t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -104,13 +104,13 @@ func (o *outside) all() []amqp.Delivery {
 			o.t.Fatal(err)
 		}
 		if !ok {
-			return o.came
+			return o.received
 		}
-		o.came = append(o.came, d)
+		o.received = append(o.received, d)
 	}
 }
 
-func (o *outside) count(n int) (count int) {
+func (o *sinkQueue) count(n int) (count int) {
 	for _, d := range o.all() {
 		if d.MessageId == fmt.Sprint(n) {
 			count++
@@ -119,35 +119,23 @@ func (o *outside) count(n int) (count int) {
 	return count
 }
 
-func delivery(n int) posthaste.RawDelivery {
-	return posthaste.RawDelivery{MessageID: posthaste.MessageID(n), Queue: "orders", Attempt: 1, Kind: "order.placed",
-		Key: fmt.Sprint("customer-", n%7), Payload: json.RawMessage(fmt.Sprintf(`{"n": %d}`, n)), CreatedAt: time.Unix(1e9, 0)}
-}
-
 func TestSink(t *testing.T) { testSink(t, nil) }
 
 func TestSinkIntoQuorumQueue(t *testing.T) { testSink(t, amqp.Table{"x-queue-type": "quorum"}) }
 
 func testSink(t *testing.T, args amqp.Table) {
 	sinktest.Run(t, func(t *testing.T) sinktest.Fixture {
-		o := newOutside(t, args)
+		o := newSinkQueue(t, args)
 		s := o.sink(func(c *SinkConfig) {
 			c.Mapping.Headers = map[string]string{"x": `{{if eq .Kind "bad"}}{{.Headers.none}}{{end}}`}
 		})
-		refused := false
+		delivery, failForGood := sinktest.LargeFirst(400_000)
 		return sinktest.Fixture{
 			Sink: s, Delivered: o.count,
-			Delivery: func(n int) posthaste.RawDelivery {
-				d := delivery(n)
-				if refused && n == 1 {
-					d.Payload = bytes.Repeat([]byte("x"), 400_000)
-				}
-				return d
-			},
-			FailForGood: func() { refused = true },
+			Delivery: delivery, FailForGood: failForGood,
 			Bad: func(n int) posthaste.RawDelivery {
-				d := delivery(n)
-				if n%4 == 0 { // the template names a header that it does not have
+				d := sinktest.Delivery(n)
+				if n%4 == 0 { // the template uses a missing header
 					d.Kind = "bad"
 					return d
 				}
@@ -158,33 +146,24 @@ func testSink(t *testing.T, args amqp.Table) {
 			Hang:            o.proxy.Hang,
 			BreakConnections: func() {
 				o.proxy.CutAll()
-				for _, l := range s.links.Current() { // until it has noticed
-					for l.lost() == nil {
-						time.Sleep(time.Millisecond)
-					}
+				for _, l := range s.links.Current() {
+					testrun.Until(t, time.Minute, "the loss is noticed", func() bool { return l.lost() != nil })
 				}
 			},
 		}
 	})
 }
 
-func deliver(t *testing.T, s *Sink, batch ...posthaste.RawDelivery) []posthaste.SinkResult {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	return s.Deliver(ctx, batch)
-}
-
 func TestWhatGoesAlong(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, nil)
+	o := newSinkQueue(t, nil)
 	s := o.sink(func(c *SinkConfig) {
 		c.Mapping.Headers = map[string]string{"tenant": `{{index .Headers "t"}}`, "none": ""}
 	})
-	d := delivery(7)
+	d := sinktest.Delivery(7)
 	d.Attempt, d.Reference, d.ContentType, d.Payload = 2, "A-7", "application/octet-stream", []byte{0, 1, 255}
 	d.Headers = map[string]string{"t": "acme", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-	if r := deliver(t, s, d); r[0].Err != nil {
+	if r := sinktest.Deliver(t, s, d); r[0].Err != nil {
 		t.Fatal(r[0].Err)
 	}
 	got := o.all()[0]
@@ -198,21 +177,21 @@ func TestWhatGoesAlong(t *testing.T) {
 	}
 }
 
-// What no queue gets is no success, in whatever order return and confirm are
-// looked at, and its neighbours are.
+// A message that no queue gets is not delivered, in whatever order the return and the
+// confirm are seen. Its neighbors are delivered.
 func TestUnroutableIsNoSuccess(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, nil)
+	o := newSinkQueue(t, nil)
 	s := o.sink(func(c *SinkConfig) { c.RoutingKey = "{{.Reference}}" })
 	var batch []posthaste.RawDelivery
 	for n := 1; n <= 2000; n++ {
-		d := delivery(n)
+		d := sinktest.Delivery(n)
 		if d.Reference = o.name; n%3 != 0 {
-			d.Reference = "nobody-" + o.name
+			d.Reference = "missing-" + o.name
 		}
 		batch = append(batch, d)
 	}
-	results := deliver(t, s, batch...)
+	results := sinktest.Deliver(t, s, batch...)
 	for i, r := range results {
 		lost := (i+1)%3 != 0
 		if lost != (r.Err != nil) || lost && (!strings.Contains(r.Err.Error(), "NO_ROUTE") || posthaste.IsPermanent(r.Err)) {
@@ -226,8 +205,8 @@ func TestUnroutableIsNoSuccess(t *testing.T) {
 
 func TestNackIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
-	results := deliver(t, o.sink(nil), delivery(1), delivery(2), delivery(3), delivery(4))
+	o := newSinkQueue(t, amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
+	results := sinktest.Deliver(t, o.sink(nil), sinktest.Delivery(1), sinktest.Delivery(2), sinktest.Delivery(3), sinktest.Delivery(4))
 	var failed int
 	for _, r := range results {
 		if r.Err != nil {
@@ -242,16 +221,15 @@ func TestNackIsTriedAgain(t *testing.T) {
 	}
 }
 
-// An exchange that is not there fails its own messages alone, whether it never was
-// or was deleted meanwhile.
+// A missing exchange fails only its own messages, whether it never existed or was deleted.
 func TestMissingExchange(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, nil)
+	o := newSinkQueue(t, nil)
 	exchange := "x-" + o.name
 	s := o.sink(func(c *SinkConfig) { c.Exchange = "{{.Reference}}" })
 	batch := func(from int) (all []posthaste.RawDelivery) {
 		for n := from; n < from+10; n++ {
-			d := delivery(n)
+			d := sinktest.Delivery(n)
 			if n%2 == 0 {
 				d.Reference = exchange
 			}
@@ -265,7 +243,7 @@ func TestMissingExchange(t *testing.T) {
 	if err := o.ch.QueueBind(o.name, "", exchange, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	for i, r := range deliver(t, s, batch(1)...) {
+	for i, r := range sinktest.Deliver(t, s, batch(1)...) {
 		if r.Err != nil {
 			t.Errorf("message %d: %v", i+1, r.Err)
 		}
@@ -273,78 +251,76 @@ func TestMissingExchange(t *testing.T) {
 	if err := o.ch.ExchangeDelete(exchange, false, false); err != nil {
 		t.Fatal(err)
 	}
-	deliver(t, s, batch(11)...) // finds out
-	for i, r := range deliver(t, s, batch(21)...) {
+	sinktest.Deliver(t, s, batch(11)...) // notices the deletion
+	for i, r := range sinktest.Deliver(t, s, batch(21)...) {
 		if missing := i%2 == 1; missing != (r.Err != nil) || missing && (posthaste.IsPermanent(r.Err) || !strings.Contains(r.Err.Error(), "404 NOT_FOUND")) {
 			t.Errorf("message %d: %v", i+21, r.Err)
 		}
 	}
 	for n := 21; n <= 30; n++ {
 		if got := o.count(n); got != n%2 {
-			t.Errorf("message %d came %d times", n, got)
+			t.Errorf("message %d arrived %d times", n, got)
 		}
 	}
 }
 
-// The broker has the message and its confirm is lost: it is published again, with
-// the same id, and never taken for delivered.
+// If the confirm is lost, the message is published again with the same id, and the attempt
+// does not count as delivered.
 func TestConfirmLost(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, nil)
+	o := newSinkQueue(t, nil)
 	s := o.sink(nil)
 	o.proxy.CutAfter()
-	r := deliver(t, s, delivery(1))
+	r := sinktest.Deliver(t, s, sinktest.Delivery(1))
 	if r[0].Err == nil || posthaste.IsPermanent(r[0].Err) || !strings.Contains(r[0].Err.Error(), "before the confirm") {
 		t.Errorf("got %v", r[0].Err)
 	}
-	if r := deliver(t, s, delivery(1)); r[0].Err != nil {
+	if r := sinktest.Deliver(t, s, sinktest.Delivery(1)); r[0].Err != nil {
 		t.Error(r[0].Err)
 	}
 	if got := o.count(1); got != 2 {
-		t.Errorf("it came %d times, want 2", got)
+		t.Errorf("it arrived %d times, want 2", got)
 	}
 }
 
-// A broker that is away holds the messages in hand, and has them once it is back.
+// While a broker is down, messages wait; they are delivered once it is back.
 func TestBrokerAway(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, nil)
+	o := newSinkQueue(t, nil)
 	s := o.sink(nil)
 	o.proxy.Refuse(true)
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if r := s.Deliver(short, []posthaste.RawDelivery{delivery(1)}); !errors.Is(r[0].Err, context.DeadlineExceeded) || !strings.Contains(r[0].Err.Error(), o.proxy.Address()) {
+	if r := s.Deliver(short, []posthaste.RawDelivery{sinktest.Delivery(1)}); !errors.Is(r[0].Err, context.DeadlineExceeded) || !strings.Contains(r[0].Err.Error(), o.proxy.Address()) {
 		t.Errorf("got %v", r[0].Err)
 	}
 	done := make(chan error)
-	go func() { done <- deliver(t, s, delivery(2))[0].Err }()
-	for !s.links.Away() {
-		time.Sleep(time.Millisecond)
-	}
+	go func() { done <- sinktest.Deliver(t, s, sinktest.Delivery(2))[0].Err }()
+	testrun.Until(t, time.Minute, "the sink reports that the broker is away", s.Away)
 	o.proxy.Refuse(false)
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
 	if o.count(1) != 0 || o.count(2) != 1 {
-		t.Errorf("came: %v", o.all())
+		t.Errorf("arrived: %v", o.all())
 	}
 }
 
-// torn is a connection on which writing fails once it is broken.
-type torn struct {
+// brokenConn is a connection on which writes fail once it is broken.
+type brokenConn struct {
 	net.Conn
 	broken atomic.Bool
 }
 
-func (c *torn) Write(p []byte) (int, error) {
+func (c *brokenConn) Write(p []byte) (int, error) {
 	if c.broken.Load() {
-		return 0, errors.New("the cable is cut")
+		return 0, errors.New("the connection is broken")
 	}
 	return c.Conn.Write(p)
 }
 
-// What was only held back to be written when the connection broke is not delivered,
-// with confirms and without, wherever in the batch that is noticed.
+// Messages that were held back when the connection broke are not delivered, with and without
+// confirms, wherever in the batch the failure is noticed.
 func TestHeldBackIsNotDelivered(t *testing.T) {
 	t.Parallel()
 	for _, unsafe := range []bool{false, true} {
@@ -353,30 +329,30 @@ func TestHeldBackIsNotDelivered(t *testing.T) {
 			"in the middle":    func(jobs []job) { jobs[30].msg.Body = make([]byte, 2*maxHeld) },
 			"before its write": func(jobs []job) { jobs[30].msg.Headers = amqp.Table{"no": struct{}{}} },
 		} {
-			o := newOutside(t, nil)
+			o := newSinkQueue(t, nil)
 			s := o.sink(func(c *SinkConfig) { c.Unsafe = unsafe })
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			cable := &torn{}
+			cable := &brokenConn{}
 			l, err := s.target.dialBy(ctx, func(c net.Conn) net.Conn { cable.Conn = c; return cable })
 			if err != nil {
 				t.Fatal(err)
 			}
 			var jobs []job
 			for n := range 40 {
-				d := delivery(n + 1)
+				d := sinktest.Delivery(n + 1)
 				j, err := s.target.prepare(&d)
 				if err != nil {
 					t.Fatal(err)
 				}
-				j.place = n
+				j.index = n
 				jobs = append(jobs, j)
 			}
 			spoil(jobs)
 			cable.broken.Store(true)
 			results := make([]posthaste.SinkResult, len(jobs))
 			if err := s.write(ctx, l, jobs, results); err == nil {
-				t.Errorf("unsafe %v, %s: the link passes for whole", unsafe, name)
+				t.Errorf("unsafe %v, %s: the link counts as usable", unsafe, name)
 			}
 			l.Close()
 			delivered := 0
@@ -385,166 +361,16 @@ func TestHeldBackIsNotDelivered(t *testing.T) {
 					delivered++
 				}
 			}
-			if came := len(o.all()); came != 0 || delivered != 0 {
-				t.Errorf("unsafe %v, %s: %d messages pass for delivered, and %d came", unsafe, name, delivered, came)
+			if received := len(o.all()); received != 0 || delivered != 0 {
+				t.Errorf("unsafe %v, %s: %d messages count as delivered, and %d arrived", unsafe, name, delivered, received)
 			}
 		}
 	}
-}
-
-// A message above the broker's limit is dead-lettered and repeats no other message.
-func TestTooLarge(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	small, err := devbroker.StartRabbitMQ(t.Context(), dir, "max_message_size = 300000")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer small.Stop()
-	s, err := NewSink(SinkConfig{URL: URL(small.URL()), RoutingKey: "small", Declare: "classic"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	big := delivery(2)
-	big.Payload = bytes.Repeat([]byte("x"), 400_000)
-	fits := delivery(4)
-	fits.Payload = bytes.Repeat([]byte("x"), 290_000)
-	r := deliver(t, s, delivery(1), big, delivery(3), fits)
-	if r[0].Err != nil || r[2].Err != nil || r[3].Err != nil || !posthaste.IsPermanent(r[1].Err) || !strings.Contains(r[1].Err.Error(), "406 PRECONDITION_FAILED") {
-		t.Errorf("got %v", r)
-	}
-	// Nor does it kill large ones of other batches, which are on their way meanwhile.
-	const batches, each = 8, 5
-	var all sync.WaitGroup
-	for b := range batches {
-		all.Go(func() {
-			var batch []posthaste.RawDelivery
-			for n := range each {
-				d := fits
-				d.MessageID = posthaste.MessageID(100 + b*each + n)
-				if n%2 == b%2 {
-					d.Payload = big.Payload
-				}
-				batch = append(batch, d)
-			}
-			for n, r := range deliver(t, s, batch...) {
-				if guilty := n%2 == b%2; guilty != posthaste.IsPermanent(r.Err) || !guilty && r.Err != nil {
-					t.Errorf("batch %d, message %d, too large: %v, got %v", b, n, guilty, r.Err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	conn, err := amqp.Dial(small.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if q, err := ch.QueueDeclarePassive("small", true, false, false, false, nil); err != nil || q.Messages != 3+batches*each/2 {
-		t.Errorf("%+v, %v", q, err)
-	}
-	// Where even less is allowed, the one that is too large is found at its second attempt.
-	if out, err := small.Control(t.Context(), "eval", "application:set_env(rabbit, max_message_size, 1000)."); err != nil {
-		t.Fatal(err, out)
-	}
-	s, err = NewSink(SinkConfig{URL: URL(small.URL()), RoutingKey: "small"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	big.Payload = big.Payload[:2000]
-	r = deliver(t, s, big)
-	if r[0].Err == nil || posthaste.IsPermanent(r[0].Err) {
-		t.Fatalf("in company: %v", r[0].Err)
-	}
-	if r := deliver(t, s, again(big, r[0]), delivery(5)); !posthaste.IsPermanent(r[0].Err) || !strings.Contains(r[0].Err.Error(), "406 PRECONDITION_FAILED") || r[1].Err != nil {
-		t.Errorf("alone: %v", r)
-	}
-}
-
-// While the broker is short of disk or memory nothing is accepted, which the sink says
-// with the broker's reason; then it goes on by itself.
-func TestAlarms(t *testing.T) {
-	testrun.Nightly(t, "it waits for alarms of a broker")
-	t.Parallel()
-	short, err := devbroker.StartRabbitMQ(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer short.Stop()
-	n := 0
-	for _, alarm := range []struct {
-		reason     string
-		set, clear []string
-	}{
-		{"low on disk", []string{"set_disk_free_limit", "100000GB"}, []string{"set_disk_free_limit", "50MB"}},
-		{"low on memory", []string{"set_vm_memory_high_watermark", "0"}, []string{"set_vm_memory_high_watermark", "absolute", "2GB"}},
-	} {
-		log := &lines{}
-		s, err := NewSink(SinkConfig{URL: URL(short.URL()), RoutingKey: "short", Declare: "classic", Connections: 1, Logger: slog.New(slog.NewTextHandler(log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		control := func(args []string) {
-			t.Helper()
-			if _, err := short.Control(t.Context(), args...); err != nil {
-				t.Fatal(err)
-			}
-		}
-		next := func() posthaste.RawDelivery { n++; return delivery(n) }
-		if r := deliver(t, s, next()); r[0].Err != nil || s.Away() {
-			t.Errorf("before the alarm: %v, away: %v", r[0].Err, s.Away())
-		}
-		control(alarm.set)
-		// The broker says so to who publishes; what is published until then it keeps unread.
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		r := s.Deliver(ctx, []posthaste.RawDelivery{next()})
-		cancel()
-		if r[0].Err == nil || posthaste.IsPermanent(r[0].Err) || !strings.Contains(r[0].Err.Error(), alarm.reason) {
-			t.Errorf("%s: during the alarm: %v", alarm.reason, r[0].Err)
-		}
-		if said := log.String(); !s.Away() || !strings.Contains(said, "blocks publishers") || !strings.Contains(said, alarm.reason) {
-			t.Errorf("%s: away: %v, logged: %s", alarm.reason, s.Away(), said)
-		}
-		done := make(chan error)
-		go func() { done <- deliver(t, s, next())[0].Err }()
-		control(alarm.clear)
-		if err := <-done; err != nil {
-			t.Errorf("%s: after the alarm: %v", alarm.reason, err)
-		}
-		if said := log.String(); !strings.Contains(said, "takes messages again") || s.Away() {
-			t.Errorf("%s: away: %v, logged: %s", alarm.reason, s.Away(), said)
-		}
-		s.Close()
-	}
-}
-
-// lines holds the logged lines.
-type lines struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer.String()
 }
 
 func TestSinkCheck(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, nil)
+	o := newSinkQueue(t, nil)
 	at := func(user, path string) func(*SinkConfig) {
 		return func(c *SinkConfig) { c.URL = URL("amqp://" + user + "@" + broker.Address() + path) }
 	}
@@ -553,11 +379,11 @@ func TestSinkCheck(t *testing.T) {
 		code        posthaste.Code
 		change      func(*SinkConfig)
 	}{
-		{"as it is", "", "", nil},
+		{"unchanged", "", "", nil},
 		{"password", "url", posthaste.CodeInvalid, at("guest:wrong", "/")},
 		{"vhost", "url", posthaste.CodeInvalid, at("guest:guest", "/nowhere")},
 		{"exchange", "exchange", posthaste.CodeInvalid, func(c *SinkConfig) { c.Exchange = "nowhere" }},
-		{"queue", "routing_key", posthaste.CodeInvalid, func(c *SinkConfig) { c.RoutingKey = "nobody" }},
+		{"queue", "routing_key", posthaste.CodeInvalid, func(c *SinkConfig) { c.RoutingKey = "missing" }},
 		{"away", "", posthaste.CodeUnavailable, func(c *SinkConfig) { c.URL = "amqp://127.0.0.1:1/" }},
 		{"exchange by template", "", "", func(c *SinkConfig) { c.Exchange = "{{.Kind}}" }},
 	} {
@@ -567,21 +393,15 @@ func TestSinkCheck(t *testing.T) {
 
 func TestSinkTLS(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, nil)
+	o := newSinkQueue(t, nil)
 	at := func(host string, trust *tls.Config) *Sink {
 		return o.sink(func(c *SinkConfig) { c.URL, c.TLS = URL("amqps://guest:guest@"+certificates.Address(host)+"/"), trust })
 	}
-	configtest.TLS(t, certificates.Trust(), at)
-	if r := deliver(t, at("localhost", certificates.Trust()), delivery(1)); r[0].Err != nil {
-		t.Error(r[0].Err)
-	}
-	if n := o.count(1); n != 1 {
-		t.Errorf("it came %d times", n)
-	}
+	brokertest.RunSinkTLS(t, certificates.Trust(), at, o.count)
 }
 
 func TestSinkConfig(t *testing.T) {
-	for field, change := range map[string]func(*SinkConfig){
+	configtest.Fields(t, NewSink, SinkConfig{URL: "amqp://localhost"}, map[string]func(*SinkConfig){
 		"url":                func(c *SinkConfig) { c.URL = "http://secret@x" },
 		"connections":        func(c *SinkConfig) { c.Connections = -1 },
 		"outstanding":        func(c *SinkConfig) { c.Outstanding = 1 << 20 },
@@ -592,10 +412,5 @@ func TestSinkConfig(t *testing.T) {
 		"headers.CC":         func(c *SinkConfig) { c.Mapping.Headers = map[string]string{"CC": "x"} },
 		"cloudevents.source": func(c *SinkConfig) { c.Mapping.CloudEvents = &relay.CloudEvents{} },
 		"declare":            func(c *SinkConfig) { c.Declare = "classic" },
-	} {
-		c := SinkConfig{URL: "amqp://localhost"}
-		change(&c)
-		_, err := NewSink(c)
-		configtest.Refused(t, field, err)
-	}
+	})
 }

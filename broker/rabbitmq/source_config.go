@@ -41,18 +41,18 @@ type SourceConfig struct {
 // [posthaste.Engine]. It connects when it runs. Errors are *posthaste.Error with the
 // field, and hold no password.
 func NewSource(ledger source.Ledger, c SourceConfig) (*source.Source, error) {
-	b := &sourceBroker{SourceConfig: c, reach: reach{URL: c.URL, TLS: c.TLS, DialTimeout: c.DialTimeout, Heartbeat: c.Heartbeat, Name: cmp.Or(c.Name, "posthaste source")}}
-	if err := b.reach.check(); err != nil {
+	b := &sourceBroker{SourceConfig: c, endpoint: endpoint{URL: c.URL, TLS: c.TLS, DialTimeout: c.DialTimeout, Heartbeat: c.Heartbeat, Name: cmp.Or(c.Name, "posthaste source")}}
+	if err := b.endpoint.check(); err != nil {
 		return nil, err
 	}
 	b.Refused = cmp.Or(c.Refused, c.FromQueue+".refused")
 	for _, f := range [...]struct{ name, text string }{{"from_queue", c.FromQueue}, {"refused", b.Refused}} {
 		if f.text == "" || len(f.text) > 255 {
-			return nil, posthaste.Invalidf(f.name, "%s must name a queue of the broker in 1 to 255 bytes, and has %d", f.name, len(f.text))
+			return nil, posthaste.Invalidf(f.name, "%s must name a queue of the broker with 1 to 255 bytes, got %d", f.name, len(f.text))
 		}
 	}
 	if b.Refused == c.FromQueue {
-		return nil, posthaste.Invalidf("refused", "refused is the queue that messages are taken from: what is put aside there would come again")
+		return nil, posthaste.Invalidf("refused", "refused is the queue that the source reads, so refused messages would be read again")
 	}
 	if err := relay.Bounded("prefetch", &b.Prefetch, 1000, 65_535); err != nil {
 		return nil, err

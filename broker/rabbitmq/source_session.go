@@ -17,14 +17,14 @@ import (
 // sourceBroker is a checked SourceConfig. It implements [source.Broker].
 type sourceBroker struct {
 	SourceConfig
-	reach reach
+	endpoint endpoint
 }
 
 // Kind implements [source.Broker].
 func (b *sourceBroker) Kind() string { return "rabbitmq" }
 
 // Address implements [source.Broker].
-func (b *sourceBroker) Address() string { return b.reach.address }
+func (b *sourceBroker) Address() string { return b.endpoint.address }
 
 // Check implements [source.Broker].
 func (b *sourceBroker) Check(ctx context.Context) error {
@@ -35,20 +35,20 @@ func (b *sourceBroker) Check(ctx context.Context) error {
 			return err
 		}
 		if _, err = ch.QueueDeclarePassive(b.FromQueue, true, false, false, false, nil); code(err) != 0 {
-			faults = &posthaste.Error{Code: posthaste.CodeInvalid, Field: "from_queue", Message: b.reach.said(err).Error(), Hint: "declare the queue, or name one that is there and that the user may read"}
+			faults = &posthaste.Error{Code: posthaste.CodeInvalid, Field: "from_queue", Message: b.endpoint.brokerError(err).Error(), Hint: "declare the queue, or name an existing one that the user may read"}
 			return nil
 		}
 		if err == nil {
 			if err = declareQueue(c.conn, b.Refused, ""); code(err) != 0 {
-				faults = &posthaste.Error{Code: posthaste.CodeInvalid, Field: "refused", Message: b.reach.said(err).Error(),
-					Hint: "declare the queue yourself, give the user the permission to configure it, or name another with refused"}
+				faults = &posthaste.Error{Code: posthaste.CodeInvalid, Field: "refused", Message: b.endpoint.brokerError(err).Error(),
+					Hint: "declare the queue yourself, grant the user the permission to configure it, or name another one with refused"}
 				return nil
 			}
 		}
 		return err
 	})
 	if err != nil {
-		return b.reach.atStart(err)
+		return b.endpoint.connectError(err)
 	}
 	c.close()
 	if faults != nil {
@@ -67,7 +67,7 @@ type connection struct {
 // connection.
 func (b *sourceBroker) connect(ctx context.Context, use func(c *connection) error) (*connection, error) {
 	c := &connection{}
-	err := b.reach.dial(ctx, func(raw net.Conn) net.Conn {
+	err := b.endpoint.dial(ctx, func(raw net.Conn) net.Conn {
 		c.raw = raw
 		return raw
 	}, func(conn *amqp.Connection) error {
@@ -146,7 +146,7 @@ func (s *session) Read(ctx context.Context, most int) ([]source.Arrival, error) 
 	select {
 	case d, ok := <-s.arrived:
 		if !ok {
-			return nil, s.lost("no more is delivered")
+			return nil, s.lost("deliveries have ended")
 		}
 		all := []source.Arrival{arrival(d)}
 		for len(all) < most {
@@ -172,14 +172,14 @@ func (s *session) lost(what string) error {
 	select {
 	case err := <-s.ended:
 		if err != nil {
-			return fmt.Errorf("%s: %w", what, s.broker.reach.said(err))
+			return fmt.Errorf("%s: %w", what, s.broker.endpoint.brokerError(err))
 		}
 	default:
 	}
 	if !s.ch.IsClosed() {
-		what += ", for the queue was deleted or moved"
+		what += ", because the queue was deleted or moved"
 	}
-	return s.broker.reach.said(errors.New(what))
+	return s.broker.endpoint.brokerError(errors.New(what))
 }
 
 // Acknowledge implements [source.Session].
@@ -259,7 +259,7 @@ func (s *session) Refuse(ctx context.Context, a source.Arrival, headers map[stri
 		DeliveryMode: amqp.Persistent, Priority: d.Priority, CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo, MessageId: d.MessageId,
 		Timestamp: d.Timestamp, Type: d.Type, AppId: d.AppId, Body: d.Body})
 	if err != nil {
-		return s.broker.reach.said(err)
+		return s.broker.endpoint.brokerError(err)
 	}
 	acked, err := confirm.WaitContext(ctx)
 	if err != nil {
@@ -268,12 +268,12 @@ func (s *session) Refuse(ctx context.Context, a source.Arrival, headers map[stri
 	select {
 	case r, ok := <-s.aside.returned:
 		if ok {
-			return s.broker.reach.said(fmt.Errorf("%d %s: queue %q", r.ReplyCode, r.ReplyText, s.broker.Refused))
+			return s.broker.endpoint.brokerError(fmt.Errorf("%d %s: queue %q", r.ReplyCode, r.ReplyText, s.broker.Refused))
 		}
 	default:
 	}
 	if !acked {
-		return s.broker.reach.said(fmt.Errorf("queue %q does not take it (basic.nack), or the connection was lost", s.broker.Refused))
+		return s.broker.endpoint.brokerError(fmt.Errorf("queue %q rejected the message (basic.nack), or the connection was lost", s.broker.Refused))
 	}
 	return nil
 }

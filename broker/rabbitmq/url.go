@@ -16,6 +16,7 @@ import (
 
 	posthaste "github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/login"
+	"github.com/posthaste-mq/posthaste/relay"
 )
 
 // URL names the broker: amqp://user:password@host:5672/vhost, or amqps:// with TLS. User,
@@ -23,8 +24,8 @@ import (
 // on the same machine or in a trusted network, because it is unencrypted.
 type URL string
 
-// reach says how to connect to the broker. The sink and the source share it.
-type reach struct {
+// endpoint says how to connect to the broker. The sink and the source share it.
+type endpoint struct {
 	URL         URL
 	TLS         *tls.Config
 	DialTimeout time.Duration
@@ -36,12 +37,12 @@ type reach struct {
 
 // check checks the URL and fills in defaults. Errors never hold a part of the URL, because
 // any part may belong to a password that is not encoded and is read as a port or a path.
-func (r *reach) check() error {
+func (r *endpoint) check() error {
 	uri, err := amqp.ParseURI(string(r.URL))
 	if err != nil || login.Misread(string(r.URL)) {
-		what := "the broker's URL cannot be read"
+		what := "invalid URL of the broker"
 		if scheme, _, _ := strings.Cut(string(r.URL), "://"); scheme != "amqp" && scheme != "amqps" {
-			what = "the broker's URL must begin with amqp:// or amqps://"
+			what = "the URL of the broker must begin with amqp:// or amqps://"
 		}
 		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: what,
 			Hint: "amqp://user:password@host:5672/vhost or amqps://, with special characters percent-encoded, such as / as %2F and @ as %40"}
@@ -64,7 +65,7 @@ func (r *reach) check() error {
 // dial opens a connection, bounded by ctx and DialTimeout. wrap gets the network
 // connection below it, and open the connection. If open fails, the connection is closed.
 // After the timeout, dial waits for neither of them.
-func (r *reach) dial(ctx context.Context, wrap func(net.Conn) net.Conn, open func(*amqp.Connection) error) error {
+func (r *endpoint) dial(ctx context.Context, wrap func(net.Conn) net.Conn, open func(*amqp.Connection) error) error {
 	ctx, cancel := context.WithTimeout(ctx, r.DialTimeout)
 	defer cancel()
 	done := make(chan error, 1)
@@ -107,7 +108,7 @@ func (r *reach) dial(ctx context.Context, wrap func(net.Conn) net.Conn, open fun
 	case err := <-done:
 		if err != nil {
 			shut()
-			return r.said(err)
+			return r.brokerError(err)
 		}
 		return nil
 	case <-ctx.Done():
@@ -116,25 +117,25 @@ func (r *reach) dial(ctx context.Context, wrap func(net.Conn) net.Conn, open fun
 	}
 }
 
-// atStart classifies an error of dial: Invalid with the field url and a hint if the
+// connectError classifies an error of dial: Invalid with the field url and a hint if the
 // configuration is at fault, Unavailable otherwise.
-func (r *reach) atStart(err error) *posthaste.Error {
+func (r *endpoint) connectError(err error) *posthaste.Error {
 	var authority *tls.CertificateVerificationError
 	e := &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: err.Error(), Cause: err}
 	switch {
 	case errors.Is(err, amqp.ErrCredentials):
-		e.Hint = "check user and password in the URL, percent-encoded, and that the user exists in the broker"
+		e.Hint = "check user and password in the URL, percent-encoded, and that the broker has the user"
 	case errors.Is(err, amqp.ErrVhost), code(err) == amqp.NotAllowed:
-		e.Hint = "check the vhost, which is the URL's path, and the user's permissions on it"
+		e.Hint = "check the vhost, which is the URL's path, and the user's permissions for it"
 	case errors.As(err, &authority):
-		e.Hint = "let the certificate be for the name in the URL, and by an authority that this machine trusts"
+		e.Hint = relay.HintCertificate
 	default:
 		return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: err.Error(), Cause: err, Hint: "start the broker, or check host and port in its URL"}
 	}
 	return e
 }
 
-// said returns an error with the broker's address and its own words, if there are any.
-func (r *reach) said(err error) error {
-	return &said{fmt.Sprintf("rabbitmq at %s: %s", r.address, words(err)), err}
+// brokerError returns an error with the broker's address and its own words, if there are any.
+func (r *endpoint) brokerError(err error) error {
+	return &wordedError{fmt.Sprintf("rabbitmq at %s: %s", r.address, words(err)), err}
 }

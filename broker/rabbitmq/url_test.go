@@ -9,6 +9,6 @@ import (
 func TestNoPartOfAPasswordIsTold(t *testing.T) {
 	t.Parallel()
 	configtest.NoPartOfAPassword(t, func(password string) error {
-		return (&reach{URL: URL("amqp://me:" + password + "@mq/")}).check()
+		return (&endpoint{URL: URL("amqp://me:" + password + "@mq/")}).check()
 	})
 }

@@ -59,7 +59,7 @@ import (
 )
 
 // The fields of an entry beside the headers. The sink rejects a message with a header of
-// such a name. The source takes an entry without a payload as a JSON object of all its
+// such a name. The source reads an entry without a payload as a JSON object of all its
 // fields.
 const (
 	FieldMessageID   = "message_id"
@@ -85,9 +85,9 @@ type URL string
 // invalidURL returns the error of a URL. cause never holds a part of the URL, because any
 // part may belong to a password that is not encoded.
 func invalidURL(cause error) error {
-	return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: "the server's URL cannot be used: " + cause.Error(),
+	return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: "invalid URL of the server: " + cause.Error(),
 		Hint: "redis://user:password@host:6379/0 or rediss://, with special characters percent-encoded, such as / as %2F"}
 }
 
 // errAlone is the error of one of several servers that does not show their relation.
-var errAlone = errors.New("several servers are named, and this one does not say that it is part of a cluster")
+var errAlone = errors.New("the URL names several servers, but this one does not report that it is part of a cluster")

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/relay"
 )
 
 // Sink adds messages to streams. It implements [posthaste.Sink].
@@ -49,7 +50,7 @@ func (s *Sink) Close() error {
 func (s *Sink) Check(ctx context.Context) error {
 	l, err := s.servers.any(ctx)
 	if err != nil {
-		return s.atStart(err)
+		return s.connectError(err)
 	}
 	defer func() {
 		if l != nil {
@@ -63,58 +64,58 @@ func (s *Sink) Check(ctx context.Context) error {
 	if address := s.servers.owner(stream); l.layout != nil && address != l.address {
 		l.Close()
 		if l, err = s.servers.dial(ctx, address); err != nil {
-			return s.atStart(err)
+			return s.connectError(err)
 		}
 	}
 	replies, err := l.ask(ctx, words("ROLE"), words("TYPE", stream))
 	if err != nil {
-		return s.atStart(fmt.Errorf("redis at %s: %w", l.address, err))
+		return s.connectError(fmt.Errorf("redis at %s: %w", l.address, err))
 	}
 	invalid := func(field, what, hint string) error {
 		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: field, Message: fmt.Sprintf("redis at %s: %s", l.address, what), Hint: hint}
 	}
 	if role := replies[0].list; len(role) == 3 && role[0].text == "master" && len(role[2].list) < s.target.Replicas {
-		return &posthaste.Error{Code: posthaste.CodeUnavailable, Hint: "start the replicas, or ask for fewer (replicas)",
-			Message: fmt.Sprintf("redis at %s has %d replicas, and %d are asked for", l.address, len(role[2].list), s.target.Replicas)}
+		return &posthaste.Error{Code: posthaste.CodeUnavailable, Hint: "start the replicas, or require fewer (replicas)",
+			Message: fmt.Sprintf("redis at %s has %d replicas, but %d are required", l.address, len(role[2].list), s.target.Replicas)}
 	} else if len(role) > 0 && role[0].text == "slave" {
-		return invalid("url", "this is a replica, which takes no messages", "name the primary")
+		return invalid("url", "this is a replica, which accepts no messages", "name the primary")
 	}
 	kind := replies[1]
 	switch {
-	case strings.HasPrefix(string(kind.fault), "MOVED "):
-		return invalid("url", string(kind.fault)+": a server of a Redis Cluster, and the stream is on another, of which this user may not be told", "let the user run CLUSTER SLOTS (ACL: +cluster|slots)")
+	case kind.fault.code() == "MOVED":
+		return invalid("url", string(kind.fault)+": a server of a Redis Cluster; another one has the stream, and this user may not ask which", "allow the user to run CLUSTER SLOTS (ACL: +cluster|slots)")
 	case kind.fault != "" || !static:
 	case kind.text == "none" && s.target.Existing:
-		return invalid("stream", fmt.Sprintf("there is no stream %q, and none shall be made", stream), "make the stream (XGROUP CREATE … MKSTREAM), or leave existing out")
+		return invalid("stream", fmt.Sprintf("stream %q not found, and existing forbids creating it", stream), "create the stream (XGROUP CREATE … MKSTREAM), or remove existing")
 	case kind.text != "none" && kind.text != "stream":
-		return invalid("stream", fmt.Sprintf("key %q holds a %s and no stream", stream, kind.text), "name another key")
+		return invalid("stream", fmt.Sprintf("key %q holds a %s, not a stream", stream, kind.text), "name another key")
 	}
 	return nil
 }
 
-// denied reports whether the server says that the user is logged in and lacks a permission.
-func denied(f fault) bool { return strings.HasPrefix(string(f), "NOPERM") }
+// denied reports whether the user is logged in and lacks a permission.
+func denied(f fault) bool { return f.code() == "NOPERM" }
 
-// atStart classifies an error of connecting: Invalid with the field and a hint if the
+// connectError classifies an error of connecting: Invalid with the field and a hint if the
 // configuration is at fault, Unavailable otherwise.
-func (s *Sink) atStart(err error) error {
+func (s *Sink) connectError(err error) error {
 	var authority *tls.CertificateVerificationError
 	var plain tls.RecordHeaderError
-	var said fault
+	var f fault
 	e := &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: err.Error(), Cause: err}
 	switch {
-	case errors.As(err, &said) && (strings.HasPrefix(string(said), "LOADING") || strings.Contains(string(said), "max number of clients")):
+	case errors.As(err, &f) && (f.code() == "LOADING" || f == tooManyClients):
 		return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: err.Error(), Cause: err, Hint: "wait until the server has loaded its data and has room for connections"}
 	case errors.Is(err, errAlone):
-		e.Hint = "name one server, the primary; or let the user run CLUSTER SLOTS (ACL: +cluster|slots)"
-	case errors.As(err, &said) && (strings.Contains(string(said), "DB index") || strings.Contains(string(said), "SELECT")):
+		e.Hint = "name one server, the primary; or allow the user to run CLUSTER SLOTS (ACL: +cluster|slots)"
+	case errors.As(err, &f) && (strings.Contains(string(f), "DB index") || strings.Contains(string(f), "SELECT")): // their code is ERR
 		e.Hint = "check the number of the database, which is the URL's path"
-	case errors.As(err, &said):
-		e.Hint = "check user and password in the URL, percent-encoded, and that the user exists in the server"
+	case errors.As(err, &f):
+		e.Hint = "check user and password in the URL, percent-encoded, and that the server has the user"
 	case errors.As(err, &authority):
-		e.Hint = "let the certificate be for the name in the URL, and by an authority that this machine trusts"
+		e.Hint = relay.HintCertificate
 	case errors.Is(err, errProtocol), errors.As(err, &plain):
-		e.Hint = "name a Redis server; use rediss:// with one that has TLS, and redis:// with one that has not"
+		e.Hint = "name a Redis server; use rediss:// if it has TLS, and redis:// if it has not"
 	default:
 		return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: err.Error(), Cause: err, Hint: "start the server, or check host and port in its URL"}
 	}

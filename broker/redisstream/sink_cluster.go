@@ -18,7 +18,7 @@ import (
 
 // layout is the slot map of a cluster, as one of its servers reports it.
 type layout struct {
-	masters []string // the address of the master of each slot; empty if there is none
+	masters []string // the address of the master of each slot; empty if it has none
 	servers []string // the addresses of all servers
 }
 
@@ -70,7 +70,7 @@ func (s *servers) at(address string) *relay.Connections[*link] {
 	defer s.mu.Unlock()
 	c := s.links[address]
 	if c == nil {
-		c = relay.NewConnections(s.target.Connections, "redis", address, s.target.Logger, func(ctx context.Context) (*link, error) { return s.dial(ctx, address) })
+		c = relay.NewConnections(s.target.Connections, relay.Server{Kind: "redis", Address: address}, s.target.Logger, func(ctx context.Context) (*link, error) { return s.dial(ctx, address) })
 		if s.links[address] = c; s.closed {
 			c.Close()
 		}
@@ -87,7 +87,7 @@ func (s *servers) dial(ctx context.Context, address string) (*link, error) {
 		return l, nil
 	}
 	if ctx.Err() == nil && s.ask(ctx, address) && !s.has(address) {
-		s.target.Logger.Info("another server of the cluster has what this one had", "broker", address, "error", err)
+		s.target.Logger.Info("another server of the cluster has the slots of this one", "broker", address, "error", err)
 		err = fmt.Errorf("%w: %w", relay.ErrElsewhere, err)
 	}
 	return nil, err
@@ -189,17 +189,17 @@ func (s *servers) redirected(j *job, f fault, address string) bool {
 	if s.layout == nil {
 		return false
 	}
-	said := strings.Fields(string(f))
-	switch {
-	case len(said) == 3 && (said[0] == "MOVED" || said[0] == "ASK"):
-		to := redis.Absolute(said[2], address)
-		if j.asks = to; said[0] == "MOVED" {
+	fields := strings.Fields(string(f))
+	switch code := f.code(); {
+	case len(fields) == 3 && (code == "MOVED" || code == "ASK"):
+		to := redis.Absolute(fields[2], address)
+		if j.asks = to; code == "MOVED" {
 			j.asks = ""
-			if slot, err := strconv.Atoi(said[1]); err == nil && slot >= 0 && slot < redis.Slots {
+			if slot, err := strconv.Atoi(fields[1]); err == nil && slot >= 0 && slot < redis.Slots {
 				s.layout.masters[slot] = to
 			}
 		}
-	case len(said) > 0 && (said[0] == "CLUSTERDOWN" || said[0] == "TRYAGAIN"):
+	case code == "CLUSTERDOWN" || code == "TRYAGAIN":
 		j.asks = ""
 	default:
 		return false

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,15 +19,16 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/redis"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
+	"github.com/posthaste-mq/posthaste/sink/sinktest"
 )
 
-// willing are settings with which a master is replaced, and not because a busy machine
-// stood still: see [impatient].
-var willing = []string{"--cluster-node-timeout", "15000", "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"}
+// clusterSettings let a replica replace a master, but not because a busy machine was slow:
+// see [setFailoverTimeout].
+var clusterSettings = []string{"--cluster-node-timeout", "15000", "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"}
 
-// impatient says whether a master is replaced soon after its death. Servers that are away
-// are not told.
-func impatient(c *devbroker.RedisCluster, is bool) {
+// setFailoverTimeout sets whether a master is replaced soon after it fails. Servers that are
+// down keep their setting.
+func setFailoverTimeout(c *devbroker.RedisCluster, is bool) {
 	timeout := "15000"
 	if is {
 		timeout = "2000"
@@ -36,12 +38,12 @@ func impatient(c *devbroker.RedisCluster, is bool) {
 	}
 }
 
-// newCluster starts a cluster, with a client that finds its way in it.
+// newCluster starts a cluster with a client.
 func newCluster(t *testing.T, replicas int) (*devbroker.RedisCluster, *goredis.ClusterClient) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	c, err := devbroker.StartRedisCluster(ctx, t.TempDir(), 3, replicas, willing...)
+	c, err := devbroker.StartRedisCluster(ctx, t.TempDir(), 3, replicas, clusterSettings...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +57,7 @@ func newCluster(t *testing.T, replicas int) (*devbroker.RedisCluster, *goredis.C
 	return c, client
 }
 
-// entries are the message ids in a stream, in its order.
+// entries returns the message ids in a stream, in order.
 func entries(t *testing.T, client *goredis.ClusterClient, stream string) (ids []string) {
 	t.Helper()
 	all, err := client.XRange(context.Background(), stream, "-", "+").Result()
@@ -68,15 +70,16 @@ func entries(t *testing.T, client *goredis.ClusterClient, stream string) (ids []
 	return ids
 }
 
-// spread is a delivery for one of as many streams, which are in many slots.
-func spread(n, streams int) posthaste.RawDelivery {
-	d := delivery(n)
+// deliveryToStream returns a delivery for one of a number of streams, which are in many
+// slots.
+func deliveryToStream(n, streams int) posthaste.RawDelivery {
+	d := sinktest.Delivery(n)
 	d.Kind = fmt.Sprint("stream-", n%streams)
 	return d
 }
 
-// Streams are where the cluster has them, whichever server is named; what is wrong is
-// told.
+// Messages are added where the cluster has their streams, whichever server the URL names.
+// Check reports wrong configurations.
 func TestSinkCluster(t *testing.T) {
 	t.Parallel()
 	c, client := newCluster(t, 3)
@@ -90,9 +93,9 @@ func TestSinkCluster(t *testing.T) {
 		}
 		var batch []posthaste.RawDelivery
 		for n := range 3000 {
-			batch = append(batch, spread(n, 30))
+			batch = append(batch, deliveryToStream(n, 30))
 		}
-		for _, r := range deliver(t, s, batch...) {
+		for _, r := range sinktest.Deliver(t, s, batch...) {
 			if r.Err != nil {
 				t.Fatal(r.Err)
 			}
@@ -111,6 +114,11 @@ func TestSinkCluster(t *testing.T) {
 		}
 	}
 
+	testClusterConfigs(t, c, client)
+}
+
+// testClusterConfigs tests Check of a sink for a cluster.
+func testClusterConfigs(t *testing.T, c *devbroker.RedisCluster, client *goredis.ClusterClient) {
 	if err := client.Set(t.Context(), "text", "x", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -135,38 +143,38 @@ func TestSinkCluster(t *testing.T) {
 		code        posthaste.Code
 		change      func(*SinkConfig)
 	}{
-		{"as it is", "", "", func(*SinkConfig) {}},
-		{"the first is away", "", "", func(c *SinkConfig) { c.URL = URL(strings.Replace(string(c.URL), "://", "://127.0.0.1:1,", 1)) }},
+		{"unchanged", "", "", func(*SinkConfig) {}},
+		{"the first is down", "", "", func(c *SinkConfig) { c.URL = URL(strings.Replace(string(c.URL), "://", "://127.0.0.1:1,", 1)) }},
 		{"its replicas", "", "", func(c *SinkConfig) { c.Replicas = 1 }},
 		{"more replicas", "", posthaste.CodeUnavailable, func(c *SinkConfig) { c.Replicas = 2 }},
 		{"stream", "stream", posthaste.CodeInvalid, func(c *SinkConfig) { c.Existing = true }},
-		{"no stream", "stream", posthaste.CodeInvalid, func(c *SinkConfig) { c.Stream = "text" }},
+		{"not a stream", "stream", posthaste.CodeInvalid, func(c *SinkConfig) { c.Stream = "text" }},
 		{"database", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL += "/1" }},
 		{"password", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL(as("me:wrong")) }},
-		{"one who may not ask", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL(as("little:s")) }},
-		{"servers that are no cluster", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL("redis://" + broker.Address() + "," + broker.Address()) }},
+		{"a user who may not ask", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL(as("little:s")) }},
+		{"servers without a cluster", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL("redis://" + broker.Address() + "," + broker.Address()) }},
 		{"away", "", posthaste.CodeUnavailable, func(c *SinkConfig) { c.URL = "redis://127.0.0.1:1,127.0.0.1:2" }},
 	} {
 		configtest.Check(t, test.name, with(test.change), test.code, test.field, "wrong")
 	}
-	// One server alone, to whom this user is known, says where else, and no more.
+	// With one server that this user may not ask, the server's redirection is the error.
 	var moved error
 	for _, n := range c.Nodes[:3] {
 		s := with(func(c *SinkConfig) { c.URL = URL(strings.Replace(n.URL(), "redis://", "redis://little:s@", 1)) })
-		if r := deliver(t, s, delivery(1)); r[0].Err != nil {
+		if r := sinktest.Deliver(t, s, sinktest.Delivery(1)); r[0].Err != nil {
 			moved = r[0].Err
-			wantRetried(t, r[0], "MOVED")
-			configtest.Check(t, "one who may not ask, of one server", s, posthaste.CodeInvalid, "url", ":s@")
+			sinktest.WantRetried(t, r[0], "MOVED")
+			configtest.Check(t, "a user who may not ask one server", s, posthaste.CodeInvalid, "url", ":s@")
 		}
 	}
 	if moved == nil {
-		t.Error("each server takes the message")
+		t.Error("each server accepts the message")
 	}
 }
 
-// tally sends batches to many streams until the test ends or it is told to, delivering
-// again what was not delivered.
-type tally struct {
+// traffic delivers batches to many streams until the test ends or end is called, and
+// delivers failed messages again.
+type traffic struct {
 	mu        sync.Mutex
 	delivered map[int]bool
 	attempts  map[int]int
@@ -176,10 +184,10 @@ type tally struct {
 	all       sync.WaitGroup
 }
 
-const tallied = 30 // streams
+const trafficStreams = 30 // streams
 
-func startTally(t *testing.T, s *Sink) *tally {
-	y := &tally{delivered: map[int]bool{}, attempts: map[int]int{}, stop: make(chan struct{})}
+func startTraffic(t *testing.T, s *Sink) *traffic {
+	y := &traffic{delivered: map[int]bool{}, attempts: map[int]int{}, stop: make(chan struct{})}
 	t.Cleanup(y.end)
 	for sender := range 3 {
 		y.all.Go(func() {
@@ -191,7 +199,7 @@ func startTally(t *testing.T, s *Sink) *tally {
 				}
 				var open []posthaste.RawDelivery
 				for i := range 50 {
-					open = append(open, spread(3*(n+i)+sender, tallied))
+					open = append(open, deliveryToStream(3*(n+i)+sender, trafficStreams))
 				}
 				for len(open) > 0 {
 					select {
@@ -221,48 +229,50 @@ func startTally(t *testing.T, s *Sink) *tally {
 	return y
 }
 
-func (y *tally) count() int {
+func (y *traffic) count() int {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	return len(y.delivered)
 }
 
-// failed says whether an attempt has failed with these words.
-func (y *tally) failed(words string) bool {
+// failed reports whether an attempt has failed with an error that contains a text.
+func (y *traffic) failed(words string) bool {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	return slices.ContainsFunc(y.errors, func(err error) bool { return strings.Contains(err.Error(), words) })
 }
 
-func (y *tally) end() {
+func (y *traffic) end() {
 	y.once.Do(func() { close(y.stop) })
 	y.all.Wait()
 }
 
-// compare looks that all that was delivered is in the streams, and that what is there
-// twice was tried twice.
-func (y *tally) compare(t *testing.T, client *goredis.ClusterClient) (twice int) {
+// compare checks that all delivered messages are in the streams, and that duplicates had as
+// many attempts.
+func (y *traffic) compare(t *testing.T, client *goredis.ClusterClient) (twice int) {
 	t.Helper()
-	came := map[string]int{}
-	for stream := range tallied {
+	times := map[string]int{}
+	for stream := range trafficStreams {
 		for _, id := range entries(t, client, fmt.Sprint("stream-", stream)) {
-			came[id]++
+			times[id]++
 		}
 	}
 	lost := 0
 	for id := range y.delivered {
-		if came[fmt.Sprint(id)] == 0 {
+		if times[fmt.Sprint(id)] == 0 {
 			lost++
 		}
 	}
 	if lost > 0 {
-		t.Errorf("%d of %d messages are delivered and lost", lost, len(y.delivered))
+		t.Errorf("%d of %d delivered messages are lost", lost, len(y.delivered))
 	}
-	for id, n := range came {
-		var number int
-		fmt.Sscan(id, &number)
+	for id, n := range times {
+		number, err := strconv.Atoi(id)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if n > y.attempts[number] {
-			t.Errorf("message %s came %d times in %d attempts", id, n, y.attempts[number])
+			t.Errorf("message %s arrived %d times in %d attempts", id, n, y.attempts[number])
 		}
 		twice += n - 1
 	}
@@ -275,9 +285,9 @@ func wait(t *testing.T, what string, met func() bool) {
 	testrun.Until(t, 2*time.Minute, what, met)
 }
 
-// A master is killed while messages flow, and its replica takes its place: it goes on by
-// itself, and what was delivered is there, for the replica had it. With nobody behind
-// the new master nothing is delivered, until what was killed is there again.
+// A master is killed while messages flow, and its replica replaces it. The sink continues by
+// itself, and the delivered messages are there, because the replica had them. While the new
+// master has no replica, nothing is delivered, until the killed server is back.
 func TestSinkMasterFailsOver(t *testing.T) {
 	t.Parallel()
 	c, client := newCluster(t, 3)
@@ -286,48 +296,48 @@ func TestSinkMasterFailsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	y := startTally(t, s)
+	y := startTraffic(t, s)
 	wait(t, "messages flow", func() bool { return y.count() > 1000 })
 	dead := c.Owner(t.Context(), "stream-0")
-	c.Failover(t.Context(), false) // not before it was seen that the master is away
-	impatient(c, true)
+	c.Failover(t.Context(), false) // not before the sink has noticed that the master is down
+	setFailoverTimeout(c, true)
 	dead.Kill()
-	wait(t, "the sink says that a server is away", s.Away)
+	wait(t, "the sink reports that a server is away", s.Away)
 	c.Failover(t.Context(), true)
-	wait(t, "a replica takes its place", func() bool {
+	wait(t, "a replica replaces it", func() bool {
 		now := c.Owner(t.Context(), "stream-0")
 		return now != nil && now != dead
 	})
-	impatient(c, false)
+	setFailoverTimeout(c, false)
 	content, err := NewSink(SinkConfig{URL: URL(dead.URL() + "," + strings.TrimPrefix(c.URL(), "redis://")), Stream: "{{.Kind}}-besides"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer content.Close()
 	var besides []posthaste.RawDelivery
-	for n := range tallied {
-		besides = append(besides, spread(n, tallied))
+	for n := range trafficStreams {
+		besides = append(besides, deliveryToStream(n, trafficStreams))
 	}
-	for _, r := range deliver(t, content, besides...) {
+	for _, r := range sinktest.Deliver(t, content, besides...) {
 		if r.Err != nil {
-			t.Errorf("without asking for replicas: %v", r.Err)
+			t.Errorf("without required replicas: %v", r.Err)
 		}
 	}
-	wait(t, "the sink says that its masters are there", func() bool { return !s.Away() })
+	wait(t, "the sink reports that its masters are back", func() bool { return !s.Away() })
 	wait(t, "a message is on the new master alone", func() bool { return y.failed("0 of 1 replicas") })
 	if err := dead.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "what was killed is a replica", func() bool { return dead.Follows(t.Context()) })
+	wait(t, "the killed server is a replica", func() bool { return dead.Follows(t.Context()) })
 	after := y.count()
 	wait(t, "messages flow again", func() bool { return y.count() > after+1000 })
 	y.end()
 	twice := y.compare(t, client)
-	t.Logf("%d delivered, %d attempts failed, %d came twice", y.count(), len(y.errors), twice)
+	t.Logf("%d delivered, %d attempts failed, %d duplicates", y.count(), len(y.errors), twice)
 }
 
-// A slot moves while messages flow, as an operator moves it: no attempt fails, and
-// nothing comes twice or is lost.
+// A slot moves while messages flow, as resharding does. No attempt fails, and no message is
+// duplicated or lost.
 func TestSinkSlotMoves(t *testing.T) {
 	t.Parallel()
 	c, client := newCluster(t, 0)
@@ -336,7 +346,7 @@ func TestSinkSlotMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	y := startTally(t, s)
+	y := startTraffic(t, s)
 	wait(t, "messages flow", func() bool { return y.count() > 1000 })
 	for range 3 {
 		from := c.Owner(t.Context(), "stream-0")
@@ -345,9 +355,9 @@ func TestSinkSlotMoves(t *testing.T) {
 			to = c.Nodes[1]
 		}
 		err := c.Move(t.Context(), "stream-0", from, to, func() {
-			// Where it is by now, only who was sent there may add.
+			// The new server accepts only redirected messages so far.
 			before := y.count()
-			wait(t, "messages flow beside the move", func() bool { return y.count() > before+1000 })
+			wait(t, "messages flow during the move", func() bool { return y.count() > before+1000 })
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -357,12 +367,12 @@ func TestSinkSlotMoves(t *testing.T) {
 	}
 	y.end()
 	if twice := y.compare(t, client); twice > 0 || len(y.errors) > 0 {
-		t.Errorf("%d came twice, %d attempts failed: %v", twice, len(y.errors), errors.Join(y.errors[:min(3, len(y.errors))]...))
+		t.Errorf("%d duplicates, %d attempts failed: %v", twice, len(y.errors), errors.Join(y.errors[:min(3, len(y.errors))]...))
 	}
 }
 
-// A cluster that does not serve holds the messages in hand, for as long as there is
-// time, and then tells its own words.
+// While a cluster does not serve, messages wait until the timeout, whose error contains the
+// server's words.
 func TestClusterDown(t *testing.T) {
 	t.Parallel()
 	c, client := newCluster(t, 0)
@@ -373,9 +383,9 @@ func TestClusterDown(t *testing.T) {
 	defer s.Close()
 	owner := c.Owner(t.Context(), "stream-1")
 	slot := redis.Slot("stream-1")
-	wait(t, "the slot is nobody's", func() bool {
-		for _, n := range c.Nodes { // some may have heard of it anew from those who come later
-			if err := n.Client.ClusterDelSlots(t.Context(), slot).Err(); err != nil && !strings.Contains(err.Error(), "already unassigned") {
+	wait(t, "the slot has no server", func() bool {
+		for _, n := range c.Nodes { // because a later server may tell an earlier one again
+			if err := n.Client.ClusterDelSlots(t.Context(), slot).Err(); err != nil && !goredis.HasErrorPrefix(err, fmt.Sprintf("Slot %d is already unassigned", slot)) {
 				t.Fatal(err)
 			}
 		}
@@ -383,13 +393,13 @@ func TestClusterDown(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	r := s.Deliver(ctx, []posthaste.RawDelivery{spread(1, tallied)})
-	wantRetried(t, r[0], "CLUSTERDOWN")
+	r := s.Deliver(ctx, []posthaste.RawDelivery{deliveryToStream(1, trafficStreams)})
+	sinktest.WantRetried(t, r[0], "CLUSTERDOWN")
 	if !errors.Is(r[0].Err, context.DeadlineExceeded) {
 		t.Error(r[0].Err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- deliver(t, s, spread(1, tallied))[0].Err }()
+	go func() { done <- sinktest.Deliver(t, s, deliveryToStream(1, trafficStreams))[0].Err }()
 	if err := owner.Client.ClusterAddSlots(t.Context(), slot).Err(); err != nil {
 		t.Fatal(err)
 	}

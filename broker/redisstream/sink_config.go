@@ -33,7 +33,7 @@ type SinkConfig struct {
 	Replicas int `yaml:"replicas"`
 	// ReplicaTimeout bounds the wait for them (default 5 s).
 	ReplicaTimeout time.Duration `yaml:"replica_timeout"`
-	// Mapping says what is sent with a message.
+	// Mapping configures the id, the headers and the format of messages.
 	Mapping relay.Mapping `yaml:",inline"`
 	// Connections is the number of connections that add in parallel (default 2; 1 to
 	// 100).
@@ -75,38 +75,8 @@ func parseSink(c SinkConfig) (*target, error) {
 	if err != nil {
 		return nil, invalidURL(err)
 	}
-	if err := relay.Bounded("connections", &c.Connections, 2, 100); err != nil {
+	if err := c.fill(); err != nil {
 		return nil, err
-	}
-	if err := relay.Bounded("outstanding", &c.Outstanding, 4096, 1<<16); err != nil {
-		return nil, err
-	}
-	if c.MaxLen < 0 {
-		return nil, posthaste.Invalidf("max_len", "max_len must be 0 (no limit) or more, and is %d", c.MaxLen)
-	}
-	if c.Replicas < 0 {
-		return nil, posthaste.Invalidf("replicas", "replicas must be 0 or more, and is %d", c.Replicas)
-	}
-	if c.ReplicaTimeout == 0 {
-		c.ReplicaTimeout = 5 * time.Second
-	}
-	if c.ReplicaTimeout < time.Millisecond {
-		return nil, posthaste.Invalidf("replica_timeout", "replica_timeout must be at least 1ms, and is %s", c.ReplicaTimeout)
-	}
-	if c.DialTimeout == 0 {
-		c.DialTimeout = 10 * time.Second
-	}
-	if c.Stream == "" {
-		c.Stream = "{{.Queue}}"
-	}
-	if c.Name == "" {
-		c.Name = "posthaste-relay"
-	}
-	if strings.ContainsFunc(c.Name, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, posthaste.Invalidf("name", "name %q must be printable ASCII without spaces for Redis", c.Name)
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if u.Scheme == "rediss" {
 		if c.TLS = c.TLS.Clone(); c.TLS == nil {
@@ -129,10 +99,48 @@ func parseSink(c SinkConfig) (*target, error) {
 	}
 	for name := range c.Mapping.Headers {
 		if reserved(name) {
-			return nil, posthaste.Invalidf("headers."+name, "a header cannot be called %s: that is a field of every entry", name)
+			return nil, posthaste.Invalidf("headers."+name, "a header cannot have the name %s, which is a field of every entry", name)
 		}
 	}
 	return t, nil
+}
+
+// fill checks the settings beside URL, TLS and templates, and fills in their defaults.
+func (c *SinkConfig) fill() error {
+	if err := relay.Bounded("connections", &c.Connections, 2, 100); err != nil {
+		return err
+	}
+	if err := relay.Bounded("outstanding", &c.Outstanding, 4096, 1<<16); err != nil {
+		return err
+	}
+	if c.MaxLen < 0 {
+		return posthaste.Invalidf("max_len", "max_len must be 0 (no limit) or more, got %d", c.MaxLen)
+	}
+	if c.Replicas < 0 {
+		return posthaste.Invalidf("replicas", "replicas must be 0 or more, got %d", c.Replicas)
+	}
+	if c.ReplicaTimeout == 0 {
+		c.ReplicaTimeout = 5 * time.Second
+	}
+	if c.ReplicaTimeout < time.Millisecond {
+		return posthaste.Invalidf("replica_timeout", "replica_timeout must be at least 1ms, got %s", c.ReplicaTimeout)
+	}
+	if c.DialTimeout == 0 {
+		c.DialTimeout = 10 * time.Second
+	}
+	if c.Stream == "" {
+		c.Stream = "{{.Queue}}"
+	}
+	if c.Name == "" {
+		c.Name = "posthaste-relay"
+	}
+	if strings.ContainsFunc(c.Name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return posthaste.Invalidf("name", "name %q must be printable ASCII without spaces for Redis", c.Name)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
 }
 
 // server parses the URL.
@@ -143,10 +151,10 @@ func (t *target) server(text URL) (*url.URL, error) {
 	}
 	u, err := url.Parse(first)
 	if err != nil {
-		return nil, errors.New("it cannot be read") // the error of package url may quote the password
+		return nil, errors.New("it cannot be parsed") // the error of package url may quote the password
 	}
 	if u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("it can have no options behind ? or #")
+		return nil, errors.New("it must not have options after ? or #")
 	}
 	t.addresses, t.address = addresses, strings.Join(addresses, ",")
 	t.user = u.User.Username()

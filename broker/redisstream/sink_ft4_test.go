@@ -9,7 +9,7 @@ import (
 
 func TestFT4_Headers(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t)
+	o := newSinkStream(t)
 	brokertest.RunHeaders(t, brokertest.HeaderFixture{
 		Sink: o.sink(nil),
 		Refuses: func(_ *posthaste.RawDelivery, name, _ string) bool {

@@ -224,7 +224,7 @@ func (l *link) lost() error {
 	return l.cause
 }
 
-var errSlow = errors.New("the server is slow to reply to what was before")
+var errSlow = errors.New("the server is slow to reply to earlier commands")
 
 // release undoes Use. The last user closes a retired link.
 func (l *link) release() {

@@ -16,7 +16,7 @@ import (
 
 // job is a message in flight.
 type job struct {
-	place   int // index in the batch
+	index   int // index in the batch
 	stream  string
 	largest int // size of its largest word, in bytes
 	command command
@@ -44,7 +44,7 @@ func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []pos
 			results[i].Err = err
 			continue
 		}
-		j.place = i
+		j.index = i
 		jobs = append(jobs, j)
 	}
 	for len(jobs) > 0 {
@@ -75,12 +75,12 @@ func (s *Sink) add(ctx context.Context, jobs []job, results []posthaste.SinkResu
 		if jobs = slices.Concat(again...); len(jobs) == 0 {
 			return
 		}
-		slices.SortFunc(jobs, func(a, b job) int { return a.place - b.place })
+		slices.SortFunc(jobs, func(a, b job) int { return a.index - b.index })
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			for i := range jobs {
-				results[jobs[i].place].Err = s.failed(ctx, s.target.address, "nothing was added", jobs[i].why)
+				results[jobs[i].index].Err = s.failed(ctx, s.target.address, "nothing was added", jobs[i].why)
 			}
 			return
 		}
@@ -98,7 +98,7 @@ func (t *target) prepare(d *posthaste.RawDelivery) (job, error) {
 		return job{}, err
 	}
 	if j.stream == "" {
-		return job{}, posthaste.Permanent(posthaste.Invalidf("stream", "the template stream came out empty"))
+		return job{}, posthaste.Permanent(posthaste.Invalidf("stream", "the template stream yields an empty string"))
 	}
 	n, size := 9, len(j.stream)+len(out.MessageID)+len(out.ContentType)+len(out.Payload)+64
 	if t.Existing {
@@ -109,7 +109,7 @@ func (t *target) prepare(d *posthaste.RawDelivery) (job, error) {
 	}
 	for _, h := range out.Headers {
 		if reserved(h.Name) {
-			return job{}, posthaste.Permanent(posthaste.Invalidf("headers", "a header cannot be called %s, which is a field of every entry: name it otherwise", h.Name))
+			return job{}, posthaste.Permanent(posthaste.Invalidf("headers", "a header cannot have the name %s, which is a field of every entry: rename it", h.Name))
 		}
 		n += 2
 		size += len(h.Name) + len(h.Value) + 16
@@ -139,7 +139,7 @@ func (t *target) prepare(d *posthaste.RawDelivery) (job, error) {
 func (s *Sink) publish(ctx context.Context, address string, jobs []job, results []posthaste.SinkResult) (again []job) {
 	fail := func(jobs []job, err error) {
 		for i := range jobs {
-			results[jobs[i].place].Err = jobs[i].failed(err)
+			results[jobs[i].index].Err = jobs[i].failed(err)
 		}
 	}
 	links := s.servers.at(address)
@@ -159,45 +159,21 @@ func (s *Sink) publish(ctx context.Context, address string, jobs []job, results 
 		return nil
 	}
 	if err := l.window.Acquire(ctx, int64(len(jobs))); err != nil {
-		fail(jobs, s.failed(ctx, address, "nothing was added, for the server is slow to reply to what was before", nil))
+		fail(jobs, s.failed(ctx, address, "nothing was added, because the server is slow to reply to earlier commands", nil))
 		return nil
 	}
 	defer l.window.Release(int64(len(jobs)))
-	commands := make([]command, 0, len(jobs)+1)
-	at := make([]int, len(jobs)) // the indexes of the replies
-	for i := range jobs {
-		if jobs[i].asks != "" {
-			commands = append(commands, words("ASKING"))
-		}
-		at[i] = len(commands)
-		commands = append(commands, jobs[i].command)
-	}
-	waits := len(commands)
-	if s.target.Replicas > 0 {
-		commands = append(commands, words("WAIT", strconv.Itoa(s.target.Replicas), strconv.FormatInt(max(1, s.target.ReplicaTimeout.Milliseconds()), 10)))
-	}
+	commands, at := s.target.commands(jobs)
 	c, err := l.send(ctx, commands)
 	if err != nil {
 		fail(jobs, s.failed(ctx, address, "nothing was added", err))
 		return nil
 	}
-	var broken error
-	select {
-	case <-c.done:
-	default:
-		select {
-		case <-c.done:
-		case <-l.ended:
-			broken = s.failed(ctx, address, "the connection was lost before the reply, so that it may be added twice", l.lost())
-		case <-ctx.Done():
-			l.Retire() // because the connection may be dead
-			broken = s.failed(ctx, address, "sent, and no reply came", nil)
-		}
-	}
+	broken := s.replied(ctx, l, c)
 	replies := c.replies[:c.got.Load()]
 	var held error
 	if s.target.Replicas > 0 {
-		held = s.replicated(address, replies, waits, broken)
+		held = s.replicated(address, replies, len(commands)-1, broken)
 	}
 	unserved := false
 	for i := range jobs {
@@ -206,19 +182,54 @@ func (s *Sink) publish(ctx context.Context, address string, jobs []job, results 
 			r := replies[at[i]]
 			if r.fault != "" && s.servers.redirected(&jobs[i], r.fault, address) {
 				again = append(again, jobs[i])
-				unserved = unserved || strings.HasPrefix(string(r.fault), "CLUSTERDOWN")
+				unserved = unserved || r.fault.code() == "CLUSTERDOWN"
 				continue
 			}
 			if err = s.added(l, &jobs[i], r); err == nil {
 				err = held
 			}
 		}
-		results[jobs[i].place].Err = jobs[i].failed(err)
+		results[jobs[i].index].Err = jobs[i].failed(err)
 	}
 	if unserved {
 		s.servers.ask(ctx, address) // because this server may be the one that is cut off
 	}
 	return again
+}
+
+// commands returns the commands that add jobs, with WAIT as the last one if replicas are
+// required, and the index of each job's reply.
+func (t *target) commands(jobs []job) (commands []command, at []int) {
+	commands, at = make([]command, 0, len(jobs)+1), make([]int, len(jobs))
+	for i := range jobs {
+		if jobs[i].asks != "" {
+			commands = append(commands, words("ASKING"))
+		}
+		at[i] = len(commands)
+		commands = append(commands, jobs[i].command)
+	}
+	if t.Replicas > 0 {
+		commands = append(commands, words("WAIT", strconv.Itoa(t.Replicas), strconv.FormatInt(max(1, t.ReplicaTimeout.Milliseconds()), 10)))
+	}
+	return commands, at
+}
+
+// replied waits for the replies to a call. An error means that some of them are missing.
+func (s *Sink) replied(ctx context.Context, l *link, c *call) error {
+	select {
+	case <-c.done:
+		return nil
+	default:
+	}
+	select {
+	case <-c.done:
+		return nil
+	case <-l.ended:
+		return s.failed(ctx, l.address, "the connection was lost before the reply, so the message may be added twice", l.lost())
+	case <-ctx.Done():
+		l.Retire() // because the connection may be dead
+		return s.failed(ctx, l.address, "sent, but no reply arrived", nil)
+	}
 }
 
 // fitting returns the jobs that are within the server's limit, and sets the results of the
@@ -227,8 +238,8 @@ func (s *Sink) fitting(l *link, jobs []job, results []posthaste.SinkResult) []jo
 	kept := jobs[:0]
 	for i := range jobs {
 		if jobs[i].largest > l.limit {
-			results[jobs[i].place].Err = posthaste.Permanent(&posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload",
-				Message: fmt.Sprintf("redis at %s takes at most %d bytes in one field (proto-max-bulk-len), and the message has one of %d", l.address, l.limit, jobs[i].largest)})
+			results[jobs[i].index].Err = posthaste.Permanent(&posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload",
+				Message: fmt.Sprintf("redis at %s accepts at most %d bytes per field (proto-max-bulk-len), but the message has a field of %d", l.address, l.limit, jobs[i].largest)})
 			continue
 		}
 		kept = append(kept, jobs[i])
@@ -240,29 +251,29 @@ func (s *Sink) fitting(l *link, jobs []job, results []posthaste.SinkResult) []jo
 func (s *Sink) added(l *link, j *job, r reply) error {
 	switch {
 	case r.null:
-		return fmt.Errorf("redis at %s: there is no stream %q, and none shall be made (existing)", l.address, j.stream)
+		return fmt.Errorf("redis at %s: stream %q not found, and existing forbids creating it", l.address, j.stream)
 	case r.fault == "" && r.list == nil && strings.Contains(r.text, "-"):
 		return nil
 	case r.fault == "":
 		l.Retire()
 		return fmt.Errorf("redis at %s: %w", l.address, r.unexpected())
-	case strings.HasPrefix(string(r.fault), "READONLY"):
+	case r.fault.code() == "READONLY":
 		l.Retire() // because another server may have this address now
-	case strings.Contains(string(r.fault), "too large to be stored"):
+	case strings.Contains(string(r.fault), "too large to be stored"): // its code is ERR
 		return posthaste.Permanent(&posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload", Message: fmt.Sprintf("redis at %s: %v", l.address, r.fault), Cause: r.fault})
 	}
 	return fmt.Errorf("redis at %s refused the message for stream %q: %w", l.address, j.stream, r.fault)
 }
 
 // replicated returns the error that the reply to WAIT means for all jobs.
-func (s *Sink) replicated(address string, replies []reply, place int, broken error) error {
-	if len(replies) <= place {
+func (s *Sink) replicated(address string, replies []reply, index int, broken error) error {
+	if len(replies) <= index {
 		return broken
 	}
-	if r := replies[place]; r.fault != "" {
-		return fmt.Errorf("redis at %s: added, and not known on how many replicas, so that it may be added twice: %w", address, r.fault)
+	if r := replies[index]; r.fault != "" {
+		return fmt.Errorf("redis at %s: added, but the number of replicas is unknown, so the message may be added twice: %w", address, r.fault)
 	} else if n := r.int(); n < s.target.Replicas {
-		return fmt.Errorf("redis at %s: added, and on %d of %d replicas after %s, so that it may be added twice", address, n, s.target.Replicas,
+		return fmt.Errorf("redis at %s: added, but only on %d of %d replicas after %s, so the message may be added twice", address, n, s.target.Replicas,
 			s.target.ReplicaTimeout.Round(time.Millisecond))
 	}
 	return nil

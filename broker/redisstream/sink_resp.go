@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 )
 
-// The part of the Redis protocol (RESP2) that the sink needs: commands are lists of texts.
-// The sink does not use a client library, because go-redis does not tell whether a command
-// was written, repeats commands after a lost reply, and gives a connection to one caller at
-// a time.
+// This is the part of the Redis protocol (RESP2) that the sink needs. The sink does not use a
+// client library, because go-redis does not report whether a command was written, repeats
+// commands after a lost reply, and gives a connection to one caller at a time.
 
 // command is one command, encoded.
 type command []byte
@@ -47,14 +47,23 @@ type reply struct {
 	text  string
 	null  bool
 	list  []reply
-	fault fault // the error; empty if there is none
+	fault fault // the error, or empty
 }
 
 // fault is an error of the server, such as "READONLY You can't write …".
 type fault string
 
+// tooManyClients is the error of a server that accepts no further connections.
+const tooManyClients fault = "ERR max number of clients reached"
+
 // Error implements error.
 func (f fault) Error() string { return string(f) }
+
+// code returns the error's code, such as "READONLY". Many errors have the code "ERR".
+func (f fault) code() string {
+	code, _, _ := strings.Cut(string(f), " ")
+	return code
+}
 
 // maxReply bounds the lengths in a reply. The replies to the commands of the sink are
 // small.
@@ -108,7 +117,7 @@ func readReply(r *bufio.Reader, depth int) (reply, error) {
 	return out, nil
 }
 
-// int returns a reply's number, or -1 if it is none.
+// int returns a reply's number, or -1 if it is not a number.
 func (r reply) int() int {
 	n, err := strconv.Atoi(r.text)
 	if err != nil {

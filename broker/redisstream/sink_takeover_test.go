@@ -11,10 +11,11 @@ import (
 	posthaste "github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/redis"
+	"github.com/posthaste-mq/posthaste/sink/sinktest"
 )
 
-// A master stands still, and another takes its place: what waits for its replies, and what
-// comes then, goes there soon.
+// A master hangs, and another server gets its slots. Messages that wait for its replies, and
+// later ones, go to the other server soon.
 func TestSinkMasterStandsStill(t *testing.T) {
 	t.Parallel()
 	for name, idle := range map[string]bool{"under load": false, "idle": true} {
@@ -26,7 +27,7 @@ func TestSinkMasterStandsStill(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			if r := deliver(t, s, delivery(1)); r[0].Err != nil {
+			if r := sinktest.Deliver(t, s, sinktest.Delivery(1)); r[0].Err != nil {
 				t.Fatal(r[0].Err)
 			}
 			if err := syscall.Kill(c.Nodes[0].PID(), syscall.SIGSTOP); err != nil {
@@ -36,7 +37,7 @@ func TestSinkMasterStandsStill(t *testing.T) {
 			var waits chan []posthaste.SinkResult
 			if !idle {
 				waits = make(chan []posthaste.SinkResult, 1)
-				go func() { waits <- s.Deliver(t.Context(), []posthaste.RawDelivery{delivery(2)}) }()
+				go func() { waits <- s.Deliver(t.Context(), []posthaste.RawDelivery{sinktest.Delivery(2)}) }()
 				time.Sleep(time.Second)
 			}
 			began := time.Now()
@@ -44,16 +45,16 @@ func TestSinkMasterStandsStill(t *testing.T) {
 				t.Fatal(err)
 			}
 			if waits != nil {
-				t.Logf("what waited ends with %v", (<-waits)[0].Err)
+				t.Logf("the waiting message ends with %v", (<-waits)[0].Err)
 			}
-			if r := s.Deliver(t.Context(), []posthaste.RawDelivery{delivery(3)}); r[0].Err != nil {
-				if r = s.Deliver(t.Context(), []posthaste.RawDelivery{delivery(3)}); r[0].Err != nil {
+			if r := s.Deliver(t.Context(), []posthaste.RawDelivery{sinktest.Delivery(3)}); r[0].Err != nil {
+				if r = s.Deliver(t.Context(), []posthaste.RawDelivery{sinktest.Delivery(3)}); r[0].Err != nil {
 					t.Error(r[0].Err)
 				}
 			}
-			// By itself the sink waits as long as it may.
+			// By itself the sink would wait until the timeout.
 			if took := time.Since(began); took > 15*time.Second {
-				t.Errorf("it took %s until the one that took its place has a message", took)
+				t.Errorf("it took %s until the new master has a message", took)
 			} else {
 				t.Log("it took", took)
 			}
@@ -61,7 +62,7 @@ func TestSinkMasterStandsStill(t *testing.T) {
 	}
 }
 
-// streamOf is a stream of the first node.
+// streamOf returns a stream of the first node.
 func streamOf(*devbroker.RedisCluster) string {
 	for i := 0; ; i++ {
 		if stream := fmt.Sprint("stream-", i); redis.Slot(stream) < redis.Slots/3 {

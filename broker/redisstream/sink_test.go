@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,9 +15,11 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/broker/brokertest"
 	"github.com/posthaste-mq/posthaste/internal/configtest"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/relay"
 	"github.com/posthaste-mq/posthaste/sink/sinktest"
 )
@@ -26,7 +27,7 @@ import (
 // broker is shared by tests that use names of their own in it and do not stop it.
 var broker *devbroker.Redis
 
-// certificates are those of the broker where it listens with TLS.
+// certificates are the certificates of broker.
 var certificates *devbroker.Certificates
 
 func TestMain(m *testing.M) {
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// newServer starts a server of the test's own.
+// newServer starts a server of one test.
 func newServer(t *testing.T, args ...string) (*devbroker.Redis, *goredis.Client) {
 	t.Helper()
 	r, err := devbroker.StartRedis(t.Context(), t.TempDir(), args...)
@@ -48,22 +49,22 @@ func newServer(t *testing.T, args ...string) (*devbroker.Redis, *goredis.Client)
 	return r, c
 }
 
-// outside is a stream of the test's own, seen by another client.
-type outside struct {
+// sinkStream is a stream of one test and a client that reads it.
+type sinkStream struct {
 	t      *testing.T
 	name   string
 	client *goredis.Client
 	proxy  *faultproxy.Proxy
 }
 
-func newOutside(t *testing.T) *outside {
+func newSinkStream(t *testing.T) *sinkStream {
 	t.Helper()
-	return outsideOf(t, broker)
+	return newSinkStreamOn(t, broker)
 }
 
-func outsideOf(t *testing.T, broker *devbroker.Redis) *outside {
+func newSinkStreamOn(t *testing.T, broker *devbroker.Redis) *sinkStream {
 	t.Helper()
-	o := &outside{t: t, name: fmt.Sprint("s", places.Add(1)), client: goredis.NewClient(&goredis.Options{Addr: broker.Address(), Protocol: 2})}
+	o := &sinkStream{t: t, name: fmt.Sprint("s", names.Add(1)), client: goredis.NewClient(&goredis.Options{Addr: broker.Address(), Protocol: 2})}
 	t.Cleanup(func() { o.client.Close() })
 	var err error
 	if o.proxy, err = faultproxy.New(broker.Address(), func(piece []byte) bool { return bytes.Contains(piece, []byte("XADD")) }); err != nil {
@@ -73,7 +74,7 @@ func outsideOf(t *testing.T, broker *devbroker.Redis) *outside {
 	return o
 }
 
-func (o *outside) sink(change func(*SinkConfig)) *Sink {
+func (o *sinkStream) sink(change func(*SinkConfig)) *Sink {
 	o.t.Helper()
 	c := SinkConfig{URL: URL("redis://" + o.proxy.Address()), Stream: o.name, Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
@@ -88,7 +89,7 @@ func (o *outside) sink(change func(*SinkConfig)) *Sink {
 }
 
 // all returns the contents of the stream.
-func (o *outside) all() []goredis.XMessage {
+func (o *sinkStream) all() []goredis.XMessage {
 	o.t.Helper()
 	all, err := o.client.XRange(context.Background(), o.name, "-", "+").Result()
 	if err != nil {
@@ -97,7 +98,7 @@ func (o *outside) all() []goredis.XMessage {
 	return all
 }
 
-func (o *outside) count(n int) (count int) {
+func (o *sinkStream) count(n int) (count int) {
 	for _, m := range o.all() {
 		if m.Values[FieldMessageID] == fmt.Sprint(n) {
 			count++
@@ -106,45 +107,18 @@ func (o *outside) count(n int) (count int) {
 	return count
 }
 
-func delivery(n int) posthaste.RawDelivery {
-	return posthaste.RawDelivery{MessageID: posthaste.MessageID(n), Queue: "orders", Attempt: 1, Kind: "order.placed",
-		Key: fmt.Sprint("customer-", n%7), Payload: json.RawMessage(fmt.Sprintf(`{"n": %d}`, n)), CreatedAt: time.Unix(1e9, 0)}
-}
-
-func deliver(t *testing.T, s *Sink, batch ...posthaste.RawDelivery) []posthaste.SinkResult {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	return s.Deliver(ctx, batch)
-}
-
-// wantRetried checks that a result is an error for another attempt, with these words.
-func wantRetried(t *testing.T, r posthaste.SinkResult, words string) {
-	t.Helper()
-	if r.Err == nil || posthaste.IsPermanent(r.Err) || !strings.Contains(r.Err.Error(), words) {
-		t.Errorf("got %v, want an error that is retried, with %q", r.Err, words)
-	}
-}
-
 func TestSink(t *testing.T) {
 	sinktest.Run(t, func(t *testing.T) sinktest.Fixture {
-		o := newOutside(t)
+		o := newSinkStream(t)
 		s := o.sink(func(c *SinkConfig) {
 			c.Mapping.Headers = map[string]string{"x": `{{if eq .Kind "bad"}}{{.Headers.none}}{{end}}`}
 		})
-		refused := false
+		delivery, failForGood := sinktest.LargeFirst(1<<20 + 1)
 		return sinktest.Fixture{
 			Sink: s, Delivered: o.count,
-			Delivery: func(n int) posthaste.RawDelivery {
-				d := delivery(n)
-				if refused && n == 1 {
-					d.Payload = bytes.Repeat([]byte("x"), 1<<20+1)
-				}
-				return d
-			},
-			FailForGood: func() { refused = true },
+			Delivery: delivery, FailForGood: failForGood,
 			Bad: func(n int) posthaste.RawDelivery {
-				d := delivery(n)
+				d := sinktest.Delivery(n)
 				d.Kind = "bad"
 				return d
 			},
@@ -162,17 +136,17 @@ func TestSink(t *testing.T) {
 
 func TestWhatGoesAlong(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t)
+	o := newSinkStream(t)
 	s := o.sink(func(c *SinkConfig) {
 		c.Stream = o.name + "{{.Headers.suffix}}"
 		c.Mapping.MessageID = "db-{{.MessageID}}"
 		c.Mapping.CloudEvents = &relay.CloudEvents{Source: "/büro"}
 	})
 	o.name += "-eu"
-	d := delivery(7)
+	d := sinktest.Delivery(7)
 	d.Attempt, d.ContentType, d.Payload = 2, "application/octet-stream", []byte{0, 1, '\r', '\n', 255}
 	d.Headers = map[string]string{"suffix": "-eu", "a b": "Zürich\r\n"}
-	if r := deliver(t, s, d); r[0].Err != nil {
+	if r := sinktest.Deliver(t, s, d); r[0].Err != nil {
 		t.Fatal(r[0].Err)
 	}
 	got := o.all()[0].Values
@@ -184,33 +158,33 @@ func TestWhatGoesAlong(t *testing.T) {
 	}
 }
 
-// Every message has an answer of its own: what the server refuses harms no
-// neighbour, and its words are told.
+// Each message has its own reply. A refused message does not affect its neighbors, and its
+// error contains the server's words.
 func TestRefusedAmongOthers(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t)
+	o := newSinkStream(t)
 	if err := o.client.Set(t.Context(), o.name+"-text", "x", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	s := o.sink(func(c *SinkConfig) { c.Stream = "{{.Reference}}" })
 	var batch []posthaste.RawDelivery
 	for n := 1; n <= 10_000; n++ {
-		d := delivery(n)
+		d := sinktest.Delivery(n)
 		if d.Reference = o.name; n%3 != 0 {
 			d.Reference = o.name + "-text"
 		}
 		batch = append(batch, d)
 	}
 	batch[0].Reference = ""
-	batch[1].Headers = map[string]string{"payload": "another"} // would be lost beside the entry's own
-	for i, r := range deliver(t, s, batch...) {
+	batch[1].Headers = map[string]string{"payload": "another"} // would conflict with the entry's own field
+	for i, r := range sinktest.Deliver(t, s, batch...) {
 		switch {
 		case i < 2:
 			if !posthaste.IsPermanent(r.Err) || !strings.Contains(r.Err.Error(), []string{"stream", "payload"}[i]) {
 				t.Error(r.Err)
 			}
 		case (i+1)%3 != 0:
-			wantRetried(t, r, "WRONGTYPE")
+			sinktest.WantRetried(t, r, "WRONGTYPE")
 		case r.Err != nil:
 			t.Fatalf("message %d: %v", i+1, r.Err)
 		}
@@ -226,7 +200,7 @@ func TestRefusedAmongOthers(t *testing.T) {
 	}
 }
 
-// What the server is out of passes: memory, replicas, the right to write.
+// Errors for lack of memory, replicas or write permission are retried.
 func TestServerRefuses(t *testing.T) {
 	t.Parallel()
 	r, client := newServer(t, "--proto-max-bulk-len", "1mb")
@@ -242,21 +216,21 @@ func TestServerRefuses(t *testing.T) {
 		}
 	}
 	set("config", "set", "maxmemory", "1")
-	wantRetried(t, deliver(t, s, delivery(1))[0], "OOM")
+	sinktest.WantRetried(t, sinktest.Deliver(t, s, sinktest.Delivery(1))[0], "OOM")
 	set("config", "set", "maxmemory", "0")
 	set("config", "set", "min-replicas-to-write", "1")
-	wantRetried(t, deliver(t, s, delivery(2))[0], "NOREPLICAS")
+	sinktest.WantRetried(t, sinktest.Deliver(t, s, sinktest.Delivery(2))[0], "NOREPLICAS")
 	set("config", "set", "min-replicas-to-write", "0")
 	set("replicaof", "127.0.0.1", "1")
-	wantRetried(t, deliver(t, s, delivery(3))[0], "READONLY")
+	sinktest.WantRetried(t, sinktest.Deliver(t, s, sinktest.Delivery(3))[0], "READONLY")
 	set("replicaof", "no", "one")
 
 	// A message above the server's limit is dead-lettered and repeats no other message.
-	big := delivery(5)
+	big := sinktest.Delivery(5)
 	big.Payload = bytes.Repeat([]byte("x"), 1<<20+1)
-	fits := delivery(6)
+	fits := sinktest.Delivery(6)
 	fits.Payload = bytes.Repeat([]byte("x"), 1<<20)
-	got := deliver(t, s, delivery(4), big, fits, delivery(7))
+	got := sinktest.Deliver(t, s, sinktest.Delivery(4), big, fits, sinktest.Delivery(7))
 	if got[0].Err != nil || got[2].Err != nil || got[3].Err != nil || !posthaste.IsPermanent(got[1].Err) || posthaste.CodeOf(got[1].Err) != posthaste.CodeTooLarge {
 		t.Errorf("got %v", got)
 	}
@@ -267,14 +241,14 @@ func TestServerRefuses(t *testing.T) {
 
 func TestExistingAndMaxLen(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t)
+	o := newSinkStream(t)
 	s := o.sink(func(c *SinkConfig) { c.Existing, c.MaxLen = true, 100 })
-	wantRetried(t, deliver(t, s, delivery(1))[0], "no stream")
+	sinktest.WantRetried(t, sinktest.Deliver(t, s, sinktest.Delivery(1))[0], "not found")
 	if err := o.client.XGroupCreateMkStream(t.Context(), o.name, "g", "$").Err(); err != nil {
 		t.Fatal(err)
 	}
 	for n := 1; n <= 1000; n++ {
-		if r := deliver(t, s, delivery(n)); r[0].Err != nil {
+		if r := sinktest.Deliver(t, s, sinktest.Delivery(n)); r[0].Err != nil {
 			t.Fatal(r[0].Err)
 		}
 	}
@@ -283,7 +257,7 @@ func TestExistingAndMaxLen(t *testing.T) {
 	}
 }
 
-// What fewer replicas have than asked for is not delivered yet.
+// A message that fewer replicas have than required is not delivered.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	primary, _ := newServer(t, "--repl-diskless-sync-delay", "0")
@@ -295,8 +269,8 @@ func TestReplicas(t *testing.T) {
 	if err := s.Check(t.Context()); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 		t.Errorf("Check without a replica: %v", err)
 	}
-	for _, r := range deliver(t, s, delivery(1), delivery(2)) {
-		wantRetried(t, r, "0 of 1 replicas")
+	for _, r := range sinktest.Deliver(t, s, sinktest.Delivery(1), sinktest.Delivery(2)) {
+		sinktest.WantRetried(t, r, "0 of 1 replicas")
 	}
 	host, port, _ := strings.Cut(primary.Address(), ":")
 	replica, second := newServer(t, "--replicaof", host+" "+port)
@@ -305,13 +279,13 @@ func TestReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer patient.Close()
-	for _, r := range deliver(t, patient, delivery(1), delivery(2)) {
+	for _, r := range sinktest.Deliver(t, patient, sinktest.Delivery(1), sinktest.Delivery(2)) {
 		if r.Err != nil {
 			t.Error(r.Err)
 		}
 	}
 	if n, err := second.XLen(t.Context(), "orders").Result(); n != 4 || err != nil {
-		t.Errorf("the replica has %d, %v", n, err)
+		t.Errorf("the replica has %d entries, %v", n, err)
 	}
 	if err := patient.Check(t.Context()); err != nil {
 		t.Errorf("Check with a replica: %v", err)
@@ -326,24 +300,24 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// The stream has the message and the reply is lost: it is added again, with the
-// same id, and never taken for delivered.
+// If the reply is lost, the message is added again with the same id, and the attempt does not
+// count as delivered.
 func TestReplyLost(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t)
+	o := newSinkStream(t)
 	s := o.sink(nil)
 	o.proxy.CutAfter()
-	wantRetried(t, deliver(t, s, delivery(1))[0], "before the reply")
-	if r := deliver(t, s, delivery(1)); r[0].Err != nil {
+	sinktest.WantRetried(t, sinktest.Deliver(t, s, sinktest.Delivery(1))[0], "before the reply")
+	if r := sinktest.Deliver(t, s, sinktest.Delivery(1)); r[0].Err != nil {
 		t.Error(r[0].Err)
 	}
 	if got := o.count(1); got != 2 {
-		t.Errorf("it came %d times, want 2", got)
+		t.Errorf("it arrived %d times, want 2", got)
 	}
 }
 
-// A server that is away or loads its data holds the messages in hand, and has them
-// once it is back.
+// While a server is down or loads its data, messages wait; they are delivered once it is
+// back.
 func TestServerAway(t *testing.T) {
 	t.Parallel()
 	r, client := newServer(t, "--appendfsync", "always")
@@ -352,7 +326,7 @@ func TestServerAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if r := deliver(t, s, delivery(1)); r[0].Err != nil {
+	if r := sinktest.Deliver(t, s, sinktest.Delivery(1)); r[0].Err != nil {
 		t.Error(r[0].Err)
 	}
 	r.Kill()
@@ -361,14 +335,12 @@ func TestServerAway(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if got := s.Deliver(short, []posthaste.RawDelivery{delivery(2)})[0].Err; !errors.Is(got, context.DeadlineExceeded) || !strings.Contains(got.Error(), r.Address()) {
+	if got := s.Deliver(short, []posthaste.RawDelivery{sinktest.Delivery(2)})[0].Err; !errors.Is(got, context.DeadlineExceeded) || !strings.Contains(got.Error(), r.Address()) {
 		t.Errorf("got %v", got)
 	}
 	done := make(chan error)
-	go func() { done <- deliver(t, s, delivery(3))[0].Err }()
-	for !s.servers.Away() {
-		time.Sleep(time.Millisecond)
-	}
+	go func() { done <- sinktest.Deliver(t, s, sinktest.Delivery(3))[0].Err }()
+	testrun.Until(t, time.Minute, "the sink reports that the server is away", s.Away)
 	if err := r.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -376,29 +348,27 @@ func TestServerAway(t *testing.T) {
 		t.Error(err)
 	}
 	if n, err := client.XLen(t.Context(), "orders").Result(); n != 2 || err != nil {
-		t.Errorf("the stream has %d, %v", n, err)
+		t.Errorf("the stream has %d entries, %v", n, err)
 	}
 }
 
-// A batch whose time is up while the server does not answer leaves the connection
-// to those who still wait.
+// A batch that times out while the server does not answer leaves the connection to the
+// batches that still wait.
 func TestTimeIsUpForOne(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t)
+	o := newSinkStream(t)
 	s := o.sink(func(c *SinkConfig) { c.Connections = 1 })
-	if r := deliver(t, s, delivery(1)); r[0].Err != nil {
+	if r := sinktest.Deliver(t, s, sinktest.Delivery(1)); r[0].Err != nil {
 		t.Fatal(r[0].Err)
 	}
 	reached, release := o.proxy.Hang()
 	defer release()
 	ctx, cancel := context.WithCancel(t.Context())
 	first, second := make(chan error, 1), make(chan error, 1)
-	go func() { first <- s.Deliver(ctx, []posthaste.RawDelivery{delivery(2)})[0].Err }()
+	go func() { first <- s.Deliver(ctx, []posthaste.RawDelivery{sinktest.Delivery(2)})[0].Err }()
 	<-reached
-	go func() { second <- deliver(t, s, delivery(3))[0].Err }()
-	for len(s.servers.at(s.target.address).Current()[0].calls) < 2 {
-		time.Sleep(time.Millisecond)
-	}
+	go func() { second <- sinktest.Deliver(t, s, sinktest.Delivery(3))[0].Err }()
+	testrun.Until(t, time.Minute, "both batches are written", func() bool { return len(s.servers.at(s.target.address).Current()[0].calls) >= 2 })
 	cancel()
 	if err := <-first; !errors.Is(err, context.Canceled) {
 		t.Error(err)
@@ -409,39 +379,15 @@ func TestTimeIsUpForOne(t *testing.T) {
 	}
 }
 
-// A server that has stopped reading lets writes hang: Deliver returns all the same.
 func TestWriteHangs(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t)
-	s := o.sink(nil)
-	reached, release := o.proxy.Hang()
-	defer release()
-	var batch []posthaste.RawDelivery
-	for n := 1; n <= 50; n++ {
-		d := delivery(n)
-		d.Payload = bytes.Repeat([]byte("x"), 1_000_000)
-		batch = append(batch, d)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan []posthaste.SinkResult)
-	go func() { done <- s.Deliver(ctx, batch) }()
-	<-reached
-	cancel()
-	select {
-	case results := <-done:
-		for _, r := range results {
-			if !errors.Is(r.Err, context.Canceled) {
-				t.Fatal(r.Err)
-			}
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("Deliver does not return")
-	}
+	o := newSinkStream(t)
+	sinktest.RunWriteHangs(t, o.sink(nil), o.proxy.Hang, 50, 1_000_000)
 }
 
 func TestSinkCheck(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t)
+	o := newSinkStream(t)
 	if err := o.client.Set(t.Context(), o.name+"-text", "x", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -454,14 +400,14 @@ func TestSinkCheck(t *testing.T) {
 		code        posthaste.Code
 		change      func(*SinkConfig)
 	}{
-		{"as it is", "", "", nil},
+		{"unchanged", "", "", nil},
 		{"with a password", "", "", func(c *SinkConfig) { c.URL = URL("redis://:secret@" + locked.Address() + "/3") }},
-		{"one who may not ask", "", "", func(c *SinkConfig) { c.URL = URL("redis://" + o.name + ":s%20e@" + broker.Address()) }},
+		{"a user who may not ask", "", "", func(c *SinkConfig) { c.URL = URL("redis://" + o.name + ":s%20e@" + broker.Address()) }},
 		{"without a password", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL(locked.URL()) }},
 		{"password", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL("redis://:wrong@" + locked.Address()) }},
 		{"database", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL(broker.URL() + "/99") }},
 		{"stream", "stream", posthaste.CodeInvalid, func(c *SinkConfig) { c.Existing = true }},
-		{"no stream", "stream", posthaste.CodeInvalid, func(c *SinkConfig) { c.Stream += "-text" }},
+		{"not a stream", "stream", posthaste.CodeInvalid, func(c *SinkConfig) { c.Stream += "-text" }},
 		{"away", "", posthaste.CodeUnavailable, func(c *SinkConfig) { c.URL = "redis://127.0.0.1:1" }},
 		{"stream by template", "", "", func(c *SinkConfig) { c.Stream = "{{.Kind}}" }},
 	} {
@@ -471,21 +417,15 @@ func TestSinkCheck(t *testing.T) {
 
 func TestSinkTLS(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t)
+	o := newSinkStream(t)
 	at := func(host string, trust *tls.Config) *Sink {
 		return o.sink(func(c *SinkConfig) { c.URL, c.TLS = URL("rediss://"+certificates.Address(host)), trust })
 	}
-	configtest.TLS(t, certificates.Trust(), at)
-	if r := deliver(t, at("localhost", certificates.Trust()), delivery(1)); r[0].Err != nil {
-		t.Error(r[0].Err)
-	}
-	if n := o.count(1); n != 1 {
-		t.Errorf("it came %d times", n)
-	}
+	brokertest.RunSinkTLS(t, certificates.Trust(), at, o.count)
 }
 
 func TestSinkConfig(t *testing.T) {
-	for field, change := range map[string]func(*SinkConfig){
+	configtest.Fields(t, NewSink, SinkConfig{URL: "redis://localhost"}, map[string]func(*SinkConfig){
 		"url":                func(c *SinkConfig) { c.URL = "http://secret@x" },
 		"connections":        func(c *SinkConfig) { c.Connections = -1 },
 		"outstanding":        func(c *SinkConfig) { c.Outstanding = 1 << 20 },
@@ -497,12 +437,7 @@ func TestSinkConfig(t *testing.T) {
 		"message_id":         func(c *SinkConfig) { c.Mapping.MessageID = "{{.X}}" },
 		"headers.payload":    func(c *SinkConfig) { c.Mapping.Headers = map[string]string{"payload": "x"} },
 		"cloudevents.source": func(c *SinkConfig) { c.Mapping.CloudEvents = &relay.CloudEvents{} },
-	} {
-		c := SinkConfig{URL: "redis://localhost"}
-		change(&c)
-		_, err := NewSink(c)
-		configtest.Refused(t, field, err)
-	}
+	})
 	for _, url := range []string{"redis://a:se%cret@x", "redis://secret:x@[", "", "rediss://", "redis://x/secret", "redis://x?secret=1"} {
 		if _, err := NewSink(SinkConfig{URL: URL(url)}); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", url, err)
@@ -510,7 +445,7 @@ func TestSinkConfig(t *testing.T) {
 	}
 }
 
-// What no server of Redis says ends the connection, and nothing worse.
+// Data that is not of the Redis protocol gives an error, without a panic.
 func FuzzReadReply(f *testing.F) {
 	for _, text := range []string{"+OK\r\n", "$3\r\nabc\r\n", "*2\r\n:1\r\n$-1\r\n", "-ERR x\r\n", "*1000000\r\n", "$999999999999\r\n", "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n"} {
 		f.Add([]byte(text))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -41,8 +40,8 @@ func (b *sourceBroker) find(ctx context.Context, key string) (client *goredis.Cl
 
 // cause returns the more specific of two errors: one from a server before a network error.
 func cause(a, b error) error {
-	var said goredis.Error
-	if a == nil || errors.As(b, &said) {
+	var reply goredis.Error
+	if a == nil || errors.As(b, &reply) {
 		return b
 	}
 	return a
@@ -51,8 +50,7 @@ func cause(a, b error) error {
 // noCluster reports whether a server answers that it is not part of a cluster, or that this
 // user may not ask.
 func noCluster(err error) bool {
-	text := err.Error()
-	return strings.Contains(text, "cluster support disabled") || strings.HasPrefix(text, "NOPERM") || strings.Contains(text, "unknown command")
+	return goredis.IsPermissionError(err) || goredis.HasErrorPrefix(err, "This instance has cluster support disabled") || goredis.HasErrorPrefix(err, "unknown command")
 }
 
 // owner returns a client of the master of a slot, according to the server at an address.
@@ -80,7 +78,7 @@ func (b *sourceBroker) owner(asked *goredis.Client, address string, spans []gore
 	}
 	asked.Close()
 	if master == "" {
-		return nil, false, fmt.Errorf("no server of the cluster has slot %d, which is that of the stream", slot)
+		return nil, false, fmt.Errorf("no server of the cluster has slot %d, in which the stream is", slot)
 	}
 	return b.client(master), false, nil
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/posthaste-mq/posthaste/source"
 )
 
-// reef is a cluster with a ledger that a stream of it is taken into.
-type reef struct {
+// clusterTest is a cluster, and a ledger into which a source takes a stream of it.
+type clusterTest struct {
 	*testing.T
 	*devbroker.RedisCluster
 	client *goredis.ClusterClient
@@ -29,7 +29,7 @@ type reef struct {
 	stream string
 }
 
-func newReef(t *testing.T, replicas int) *reef {
+func newClusterTest(t *testing.T, replicas int) *clusterTest {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -42,21 +42,21 @@ func newReef(t *testing.T, replicas int) *reef {
 	for _, n := range c.Nodes {
 		addresses = append(addresses, n.Address())
 	}
-	r := &reef{T: t, RedisCluster: c, client: goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addresses}), ledger: brokertest.Postgres(t), stream: "in"}
+	r := &clusterTest{T: t, RedisCluster: c, client: goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addresses}), ledger: brokertest.Postgres(t), stream: "in"}
 	t.Cleanup(func() { r.client.Close() })
 	r.must(r.ledger.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{MaxPayload: 1000}))
 	r.must(r.client.XGroupCreateMkStream(t.Context(), r.stream, "posthaste", "0").Err())
 	return r
 }
 
-func (r *reef) must(err error) {
+func (r *clusterTest) must(err error) {
 	r.Helper()
 	if err != nil {
 		r.Fatal(err)
 	}
 }
 
-func (r *reef) source(change func(*SourceConfig)) *source.Source {
+func (r *clusterTest) source(change func(*SourceConfig)) *source.Source {
 	r.Helper()
 	c := SourceConfig{Config: source.Config{Queue: "orders", Batch: 20}, URL: URL(r.URL()), Stream: r.stream}
 	if change != nil {
@@ -68,7 +68,7 @@ func (r *reef) source(change func(*SourceConfig)) *source.Source {
 }
 
 // run runs a source until the test ends.
-func (r *reef) run(s *source.Source) {
+func (r *clusterTest) run(s *source.Source) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -80,11 +80,11 @@ func (r *reef) run(s *source.Source) {
 	})
 }
 
-// publish adds entries, and waits until so many replicas have them.
-func (r *reef) publish(from, to, size, replicas int) {
+// publish adds entries, and waits until a number of replicas have them.
+func (r *clusterTest) publish(from, to, size, replicas int) {
 	r.Helper()
 	var end error
-	r.until("it is published", func() bool { // a client has to find a new master
+	r.until("the entries are added", func() bool { // a client has to find a new master
 		end = func() error {
 			master, err := r.client.MasterForKey(r.Context(), r.stream)
 			if err != nil {
@@ -111,13 +111,13 @@ func (r *reef) publish(from, to, size, replicas int) {
 }
 
 // until waits for a condition.
-func (r *reef) until(what string, met func() bool) {
+func (r *clusterTest) until(what string, met func() bool) {
 	r.Helper()
 	testrun.Until(r, 2*time.Minute, what, met)
 }
 
 // sent returns the number of messages in the ledger.
-func (r *reef) sent() int {
+func (r *clusterTest) sent() int {
 	r.Helper()
 	_, err := r.ledger.Maintain(r.Context(), posthaste.UpkeepSpace) // counts
 	r.must(err)
@@ -127,10 +127,10 @@ func (r *reef) sent() int {
 }
 
 // settled waits until the ledger has n messages, each once, and the cluster keeps none for the group.
-func (r *reef) settled(n int) {
+func (r *clusterTest) settled(n int) {
 	r.Helper()
-	r.until("all of it is taken in", func() bool { return r.sent() >= n })
-	r.until("all of it is acknowledged", func() bool {
+	r.until("all entries are in the ledger", func() bool { return r.sent() >= n })
+	r.until("all entries are acknowledged", func() bool {
 		groups, err := r.client.XInfoGroups(r.Context(), r.stream).Result()
 		return err == nil && len(groups) == 1 && groups[0].Pending == 0 && groups[0].Lag == 0
 	})
@@ -151,11 +151,11 @@ func (r *reef) settled(n int) {
 	}
 }
 
-// The stream is read where the cluster has it, and what is refused goes where that
-// stream is, whichever server is named.
+// The source reads the stream where the cluster has it, and adds refused entries where that
+// stream is, whichever server the URL names.
 func TestSourceCluster(t *testing.T) {
 	t.Parallel()
-	r := newReef(t, 0)
+	r := newClusterTest(t, 0)
 	refused := "in.refused"
 	if a, b := r.Owner(t.Context(), r.stream), r.Owner(t.Context(), refused); a == b {
 		for n := 0; a == b; n++ {
@@ -169,7 +169,7 @@ func TestSourceCluster(t *testing.T) {
 			t.Errorf("Check of %s: %v", node.Address(), err)
 		}
 	}
-	for n := range r.Nodes { // those have read nothing
+	for n := range r.Nodes { // they have read nothing
 		r.must(r.client.XGroupDestroy(t.Context(), r.stream, fmt.Sprint("group-", n)).Err())
 	}
 	s := r.source(func(c *SourceConfig) { c.URL, c.Refused = URL(r.Nodes[0].URL()), refused })
@@ -179,7 +179,7 @@ func TestSourceCluster(t *testing.T) {
 	r.run(s)
 	r.settled(197)
 	if n := r.client.XLen(t.Context(), refused).Val(); n != 3 {
-		t.Errorf("%d are put aside, want 3", n)
+		t.Errorf("%d were put aside, want 3", n)
 	}
 
 	for _, n := range r.Nodes {
@@ -195,15 +195,15 @@ func TestSourceCluster(t *testing.T) {
 		code        posthaste.Code
 		change      func(*SourceConfig)
 	}{
-		{"the first is away", "", "", func(c *SourceConfig) { c.URL = URL(strings.Replace(string(c.URL), "://", "://127.0.0.1:1,", 1)) }},
+		{"the first is down", "", "", func(c *SourceConfig) { c.URL = URL(strings.Replace(string(c.URL), "://", "://127.0.0.1:1,", 1)) }},
 		{"database", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL += "/1" }},
 		{"password", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL(as("me:wrong", string(c.URL))) }},
-		{"password, and one is away", "url", posthaste.CodeInvalid, func(c *SourceConfig) {
+		{"password, and one server is down", "url", posthaste.CodeInvalid, func(c *SourceConfig) {
 			c.URL = URL(as("me:wrong", strings.Replace(string(c.URL), "://", "://127.0.0.1:1,", 1)))
 		}},
-		{"one who may not ask", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL(as("little:s", string(c.URL))) }},
-		{"one who may not ask, of another server", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL(as("little:s", other.URL())) }},
-		{"servers that are no cluster", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL("redis://" + broker.Address() + "," + broker.Address()) }},
+		{"a user who may not ask", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL(as("little:s", string(c.URL))) }},
+		{"a user who may not ask another server", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL(as("little:s", other.URL())) }},
+		{"servers without a cluster", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL("redis://" + broker.Address() + "," + broker.Address()) }},
 		{"no stream", "stream", posthaste.CodeInvalid, func(c *SourceConfig) { c.Stream = "nowhere" }},
 		{"away", "", posthaste.CodeUnavailable, func(c *SourceConfig) { c.URL = "redis://127.0.0.1:1,127.0.0.1:2" }},
 	} {
@@ -211,14 +211,14 @@ func TestSourceCluster(t *testing.T) {
 	}
 }
 
-// striking is a ledger that does something once between a commit and its answer.
-type striking struct {
+// hookedLedger is a ledger that calls a function once between a commit and its answer.
+type hookedLedger struct {
 	posthaste.Store
 	once   sync.Once
 	strike func()
 }
 
-func (e *striking) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+func (e *hookedLedger) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
 	ids, err := e.Store.Send(ctx, messages...)
 	if err == nil {
 		e.once.Do(e.strike)
@@ -226,38 +226,38 @@ func (e *striking) Send(ctx context.Context, messages ...posthaste.Message) ([]p
 	return ids, err
 }
 
-// The master that is read from is killed between commit and acknowledgement, and a replica takes its place: nothing is
-// lost, and nothing is in the ledger twice.
+// The master is killed between commit and acknowledgement, and a replica replaces it. No
+// message is lost, and none is in the ledger twice.
 func TestSourceMasterFailsOver(t *testing.T) {
 	t.Parallel()
 	const n = 3000
-	r := newReef(t, 3)
+	r := newClusterTest(t, 3)
 	r.publish(0, n, 10, 1)
 	dead, struck := r.Owner(t.Context(), r.stream), make(chan struct{})
-	r.Failover(t.Context(), false) // not before it was seen that the master is away
-	r.ledger = &striking{Store: r.ledger, strike: func() {
+	r.Failover(t.Context(), false) // not before the source has noticed that the master is down
+	r.ledger = &hookedLedger{Store: r.ledger, strike: func() {
 		dead.Kill()
 		close(struck)
 	}}
 	s := r.source(nil)
 	r.run(s)
 	<-struck
-	r.until("the source says that the broker is away", s.Away)
+	r.until("the source reports that the broker is away", s.Away)
 	r.Failover(t.Context(), true)
-	r.until("a replica takes its place", func() bool {
+	r.until("a replica replaces it", func() bool {
 		now := r.Owner(t.Context(), r.stream)
 		return now != nil && now != dead
 	})
 	r.publish(n, n+100, 10, 0)
 	r.settled(n + 100)
-	r.until("the source says that the broker is there", func() bool { return !s.Away() })
+	r.until("the source reports that the broker is back", func() bool { return !s.Away() })
 }
 
 // The stream's slot moves between commit and acknowledgement.
 func TestSourceSlotMoves(t *testing.T) {
 	t.Parallel()
 	const n = 3000
-	r := newReef(t, 0)
+	r := newClusterTest(t, 0)
 	r.publish(0, n, 10, 0)
 	from := r.Owner(t.Context(), r.stream)
 	to := r.Nodes[0]
@@ -265,7 +265,7 @@ func TestSourceSlotMoves(t *testing.T) {
 		to = r.Nodes[1]
 	}
 	moved := make(chan error, 1)
-	r.ledger = &striking{Store: r.ledger, strike: func() { moved <- r.Move(t.Context(), r.stream, from, to, func() {}) }}
+	r.ledger = &hookedLedger{Store: r.ledger, strike: func() { moved <- r.Move(t.Context(), r.stream, from, to, func() {}) }}
 	r.run(r.source(nil))
 	r.must(<-moved)
 	r.publish(n, n+100, 10, 0)

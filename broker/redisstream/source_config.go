@@ -51,7 +51,7 @@ func NewSource(ledger source.Ledger, c SourceConfig) (*source.Source, error) {
 	first, addresses, err := redis.Servers(string(c.URL))
 	if err == nil {
 		if options, err = goredis.ParseURL(first); err != nil {
-			err = errors.New("it cannot be read") // the error of the library may quote the password
+			err = errors.New("it cannot be parsed") // the error of the library may quote the password
 		}
 	}
 	if err != nil {
@@ -66,11 +66,11 @@ func NewSource(ledger source.Ledger, c SourceConfig) (*source.Source, error) {
 		options.TLSConfig.MinVersion = max(options.TLSConfig.MinVersion, tls.VersionTLS12)
 	}
 	if c.Stream == "" {
-		return nil, posthaste.Invalidf("stream", "stream is missing: the key of the stream that messages are taken from")
+		return nil, posthaste.Invalidf("stream", "stream is missing: set it to the key of the stream to read")
 	}
 	c.Group = cmp.Or(c.Group, "posthaste")
 	if c.Refused = cmp.Or(c.Refused, c.Stream+".refused"); c.Refused == c.Stream {
-		return nil, posthaste.Invalidf("refused", "refused is the stream that messages are taken from: what is put aside there would come again")
+		return nil, posthaste.Invalidf("refused", "refused is the stream that the source reads, so refused messages would be read again")
 	}
 	if c.Consumer == "" {
 		name := make([]byte, 8)
@@ -78,7 +78,7 @@ func NewSource(ledger source.Ledger, c SourceConfig) (*source.Source, error) {
 		c.Consumer = "posthaste-" + hex.EncodeToString(name)
 	}
 	if c.ClaimAfter = cmp.Or(c.ClaimAfter, 5*time.Minute); c.ClaimAfter < 2*time.Minute {
-		return nil, posthaste.Invalidf("claim_after", "claim_after must be at least 2m, and is %s: a consumer that lives holds what it read for a minute while the database is away", c.ClaimAfter)
+		return nil, posthaste.Invalidf("claim_after", "claim_after must be at least 2m, got %s: a consumer holds its entries for a minute while the database is away", c.ClaimAfter)
 	}
 	options.DialTimeout = cmp.Or(c.DialTimeout, 10*time.Second)
 	options.ReadTimeout, options.WriteTimeout = 10*time.Second, 10*time.Second

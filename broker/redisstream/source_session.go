@@ -44,7 +44,9 @@ func (b *sourceBroker) Kind() string { return "redis" }
 // Address implements [source.Broker].
 func (b *sourceBroker) Address() string { return strings.Join(b.addresses, ",") }
 
-func (b *sourceBroker) said(err error) error { return fmt.Errorf("redis at %s: %w", b.Address(), err) }
+func (b *sourceBroker) brokerError(err error) error {
+	return fmt.Errorf("redis at %s: %w", b.Address(), err)
+}
 
 // client returns a client of a single connection, which is never reopened: a new session
 // reads the unacknowledged entries again.
@@ -74,40 +76,40 @@ func (b *sourceBroker) connect(ctx context.Context, network, address string) (ne
 func (b *sourceBroker) Check(ctx context.Context) error {
 	client, _, err := b.find(ctx, b.Stream)
 	if err != nil {
-		return b.atStart(err)
+		return b.connectError(err)
 	}
 	defer client.Close()
 	kind, err := client.Type(ctx, b.Stream).Result()
 	switch {
 	case err != nil:
-		return b.atStart(err)
+		return b.connectError(err)
 	case kind != "stream":
-		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "stream", Message: b.said(fmt.Errorf("%q is no stream: its type is %s", b.Stream, kind)).Error(),
-			Hint: "name a stream that is there, or make it: XGROUP CREATE " + b.Stream + " " + b.Group + " 0 MKSTREAM"}
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "stream", Message: b.brokerError(fmt.Errorf("%q is not a stream: its type is %s", b.Stream, kind)).Error(),
+			Hint: "name an existing stream, or create it: XGROUP CREATE " + b.Stream + " " + b.Group + " 0 MKSTREAM"}
 	}
 	if err := b.join(ctx, client); err != nil {
-		return b.atStart(err)
+		return b.connectError(err)
 	}
 	return nil
 }
 
-// atStart classifies an error: Invalid with the field and a hint if the configuration is at
-// fault, Unavailable otherwise.
-func (b *sourceBroker) atStart(err error) error {
+// connectError classifies an error: Invalid with the field and a hint if the configuration is
+// at fault, Unavailable otherwise.
+func (b *sourceBroker) connectError(err error) error {
 	var authority *tls.CertificateVerificationError
-	e := &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: b.said(err).Error(), Cause: err}
-	text := err.Error()
+	e := &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: b.brokerError(err).Error(), Cause: err}
+	_, moved := goredis.IsMovedError(err)
 	switch {
-	case strings.HasPrefix(text, "WRONGPASS"), strings.HasPrefix(text, "NOAUTH"), strings.HasPrefix(text, "NOPERM"), strings.Contains(text, "AUTH"):
-		e.Hint = "check user and password in the URL, percent-encoded, and which commands the user may use"
-	case strings.HasPrefix(text, "ERR DB"), strings.HasPrefix(text, "ERR invalid DB"), strings.HasPrefix(text, "ERR SELECT"):
-		e.Hint = "check the number of the database, which is the URL's path"
 	case errors.Is(err, errAlone):
-		e.Hint = "name one server, the primary; or let the user run CLUSTER SLOTS (ACL: +cluster|slots)"
-	case strings.HasPrefix(text, "MOVED"):
-		e.Hint = "this is a server of a Redis Cluster: let the user run CLUSTER SLOTS (ACL: +cluster|slots)"
+		e.Hint = "name one server, the primary; or allow the user to run CLUSTER SLOTS (ACL: +cluster|slots)"
+	case goredis.IsAuthError(err), goredis.IsPermissionError(err), goredis.HasErrorPrefix(err, "AUTH"), goredis.HasErrorPrefix(err, "Client sent AUTH"):
+		e.Hint = "check user and password in the URL, percent-encoded, and which commands the user may use"
+	case goredis.HasErrorPrefix(err, "DB"), goredis.HasErrorPrefix(err, "invalid DB"), goredis.HasErrorPrefix(err, "SELECT"):
+		e.Hint = "check the number of the database, which is the URL's path"
+	case moved:
+		e.Hint = "this is a server of a Redis Cluster: allow the user to run CLUSTER SLOTS (ACL: +cluster|slots)"
 	case errors.As(err, &authority):
-		e.Hint = "let the certificate be for the name in the URL, and by an authority that this machine trusts"
+		e.Hint = relay.HintCertificate
 	default:
 		return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: e.Message, Cause: err, Hint: "start the server, or check host and port in its URL"}
 	}
@@ -117,7 +119,7 @@ func (b *sourceBroker) atStart(err error) error {
 // join creates the group if it does not exist.
 func (b *sourceBroker) join(ctx context.Context, client *goredis.Client) error {
 	err := client.XGroupCreate(ctx, b.Stream, b.Group, "0").Err()
-	if err != nil && strings.HasPrefix(err.Error(), "BUSYGROUP") {
+	if goredis.HasErrorPrefix(err, "BUSYGROUP") {
 		return nil
 	}
 	return err
@@ -127,7 +129,7 @@ func (b *sourceBroker) join(ctx context.Context, client *goredis.Client) error {
 type session struct {
 	*sourceBroker
 	client *goredis.Client
-	alone  bool // whether there is no cluster
+	alone  bool // there is no cluster
 	lost   atomic.Bool
 	// own is the id after which the session continues to read the entries that are
 	// pending with this consumer; empty once all of them were read.
@@ -143,12 +145,12 @@ type session struct {
 func (b *sourceBroker) Open(ctx context.Context) (source.Session, error) {
 	client, alone, err := b.find(ctx, b.Stream)
 	if err != nil {
-		return nil, b.said(err)
+		return nil, b.brokerError(err)
 	}
 	s := &session{sourceBroker: b, client: client, alone: alone, own: "0", claim: "0", held: map[string]bool{}}
 	if err := b.join(ctx, s.client); err != nil {
 		s.client.Close()
-		return nil, b.said(err)
+		return nil, b.brokerError(err)
 	}
 	return s, nil
 }
@@ -168,7 +170,7 @@ func (s *session) Read(ctx context.Context, most int) ([]source.Arrival, error) 
 		}
 		if err != nil {
 			s.lost.Store(true)
-			return nil, s.said(err)
+			return nil, s.brokerError(err)
 		}
 		var all []source.Arrival
 		for _, e := range entries {
@@ -258,7 +260,7 @@ func (s *session) Acknowledge(ctx context.Context, arrived []source.Arrival) err
 	}
 	if err := s.client.XAck(ctx, s.Stream, s.Group, ids...).Err(); err != nil {
 		s.lost.Store(true)
-		return s.said(err)
+		return s.brokerError(err)
 	}
 	for _, id := range ids {
 		delete(s.held, id)
@@ -282,14 +284,14 @@ func (s *session) Refuse(ctx context.Context, a source.Arrival, headers map[stri
 	if !s.alone { // another server may have the stream for refused entries
 		client, _, err := s.find(ctx, s.Refused)
 		if err != nil {
-			return s.said(err)
+			return s.brokerError(err)
 		}
 		defer client.Close()
 		to = client
 	}
 	if err := to.XAdd(ctx, &goredis.XAddArgs{Stream: s.Refused, Values: fields}).Err(); err != nil {
 		s.lost.Store(true)
-		return s.said(err)
+		return s.brokerError(err)
 	}
 	return nil
 }

@@ -20,24 +20,24 @@ import (
 	"github.com/posthaste-mq/posthaste/source"
 )
 
-// places numbers the streams of tests.
-var places atomic.Int64
+// names numbers the streams of tests.
+var names atomic.Int64
 
-// place is a stream.
-type place struct {
+// sourceStream is a stream that a source reads.
+type sourceStream struct {
 	name   string
 	client *goredis.Client
 	proxy  *faultproxy.Proxy
 }
 
-func newPlace(t *testing.T) *place {
+func newSourceStream(t *testing.T) *sourceStream {
 	t.Helper()
-	return placeOf(t, broker)
+	return newSourceStreamOn(t, broker)
 }
 
-func placeOf(t *testing.T, broker *devbroker.Redis) *place {
+func newSourceStreamOn(t *testing.T, broker *devbroker.Redis) *sourceStream {
 	t.Helper()
-	p := &place{name: fmt.Sprint(strings.ReplaceAll(t.Name(), "/", "-"), places.Add(1)), client: goredis.NewClient(&goredis.Options{Addr: broker.Address()})}
+	p := &sourceStream{name: fmt.Sprint(strings.ReplaceAll(t.Name(), "/", "-"), names.Add(1)), client: goredis.NewClient(&goredis.Options{Addr: broker.Address()})}
 	t.Cleanup(func() { p.client.Close() })
 	if err := p.client.XGroupCreateMkStream(t.Context(), p.name, "posthaste", "0").Err(); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func placeOf(t *testing.T, broker *devbroker.Redis) *place {
 	return p
 }
 
-func (p *place) source(t *testing.T, ledger source.Ledger, c source.Config, change func(*SourceConfig)) *source.Source {
+func (p *sourceStream) source(t *testing.T, ledger source.Ledger, c source.Config, change func(*SourceConfig)) *source.Source {
 	t.Helper()
 	config := SourceConfig{Config: c, URL: URL("redis://" + p.proxy.Address()), Stream: p.name}
 	if change != nil {
@@ -63,7 +63,7 @@ func (p *place) source(t *testing.T, ledger source.Ledger, c source.Config, chan
 	return s
 }
 
-func (p *place) publish(t *testing.T, messages ...relay.Incoming) {
+func (p *sourceStream) publish(t *testing.T, messages ...relay.Incoming) {
 	t.Helper()
 	for _, m := range messages {
 		fields := []any{FieldMessageID, m.MessageID, FieldContentType, m.ContentType, FieldPayload, m.Payload, relay.HeaderKind, m.Kind, relay.HeaderKey, m.Key}
@@ -76,7 +76,7 @@ func (p *place) publish(t *testing.T, messages ...relay.Incoming) {
 	}
 }
 
-func (p *place) left(t *testing.T) int {
+func (p *sourceStream) left(t *testing.T) int {
 	t.Helper()
 	groups, err := p.client.XInfoGroups(t.Context(), p.name).Result()
 	if err != nil || len(groups) != 1 {
@@ -85,7 +85,7 @@ func (p *place) left(t *testing.T) int {
 	return int(groups[0].Pending + groups[0].Lag)
 }
 
-func (p *place) refused(t *testing.T) (all []relay.Incoming) {
+func (p *sourceStream) refused(t *testing.T) (all []relay.Incoming) {
 	t.Helper()
 	entries, err := p.client.XRange(t.Context(), p.name+".refused", "-", "+").Result()
 	if err != nil {
@@ -116,7 +116,7 @@ func TestSource(t *testing.T) { testSource(t, brokertest.Postgres) }
 
 func testSource(t *testing.T, ledger func(*testing.T) posthaste.Store) {
 	brokertest.RunSource(t, ledger, func(t *testing.T) brokertest.SourceFixture {
-		p := newPlace(t)
+		p := newSourceStream(t)
 		return brokertest.SourceFixture{
 			Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
 				// A consumer of the same name finds the pending entries of the one before.
@@ -135,32 +135,31 @@ func testSource(t *testing.T, ledger func(*testing.T) posthaste.Store) {
 	})
 }
 
-// What a consumer gave back, or that died with it, another one takes over: in time,
-// and nothing that one holds who lives.
+// open opens a session of a consumer.
+func (p *sourceStream) open(ctx context.Context, t *testing.T, consumer string) source.Session {
+	t.Helper()
+	b := newBroker(SourceConfig{Stream: p.name, Group: "posthaste", Consumer: consumer, ClaimAfter: 5 * time.Minute}, &goredis.Options{PoolSize: 1, MaxRetries: -1}, []string{broker.Address()})
+	s, err := b.Open(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Another consumer claims the entries that a consumer returned, or that were pending when it
+// crashed, but not those of a live consumer.
 func TestTakenOver(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newSourceStream(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	open := func(consumer string) source.Session {
 		t.Helper()
-		b := newBroker(SourceConfig{Stream: p.name, Group: "posthaste", Consumer: consumer, ClaimAfter: 5 * time.Minute}, &goredis.Options{PoolSize: 1, MaxRetries: -1}, []string{broker.Address()})
-		s, err := b.Open(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
+		return p.open(ctx, t, consumer)
 	}
-	read := func(s source.Session, n int) (got []source.Arrival) {
+	read := func(s source.Session, n int) []source.Arrival {
 		t.Helper()
-		for len(got) < n {
-			more, err := s.Read(ctx, n-len(got))
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, more...)
-		}
-		return got
+		return brokertest.ReadSession(ctx, t, s, n)
 	}
 	for n := range 6 {
 		p.publish(t, relay.Incoming{MessageID: fmt.Sprint(n)})
@@ -173,19 +172,19 @@ func TestTakenOver(t *testing.T) {
 	lost := read(dead, 2)
 	held := read(lives, 1)
 	stopped.Close()
-	// As if it had died long ago.
+	// As if it had crashed long ago.
 	id := func(a source.Arrival) string { return a.Token.(goredis.XMessage).ID }
 	if err := p.client.Do(ctx, "XCLAIM", p.name, "posthaste", "dead", 0, id(lost[0]), id(lost[1]), "IDLE", 600_000, "JUSTID").Err(); err != nil {
 		t.Fatal(err)
 	}
-	heir := open("heir")
-	defer heir.Close()
+	next := open("heir")
+	defer next.Close()
 	got := map[string]bool{}
-	for _, a := range read(heir, 4) {
+	for _, a := range read(next, 4) {
 		got[a.Message.DedupeKey] = true
 	}
 	if fmt.Sprint(got) != fmt.Sprint(map[string]bool{"1": true, "2": true, "3": true, "5": true}) {
-		t.Errorf("the heir has %v, beside %q", got, held[0].Message.DedupeKey)
+		t.Errorf("the new consumer has %v, next to %q", got, held[0].Message.DedupeKey)
 	}
 	// Entries that were deleted meanwhile do not block others.
 	if err := p.client.XDel(ctx, p.name, id(held[0])).Err(); err != nil {
@@ -199,7 +198,7 @@ func TestTakenOver(t *testing.T) {
 	}
 }
 
-// An entry by somebody else.
+// An entry of another program than a relay.
 func TestForeignEntry(t *testing.T) {
 	t.Parallel()
 	s := &session{sourceBroker: &sourceBroker{SourceConfig: SourceConfig{Stream: "events"}}}
@@ -216,25 +215,18 @@ func TestBrokerKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(own.Stop)
-	p := placeOf(t, own)
+	p := newSourceStreamOn(t, own)
 	brokertest.RunSourceKilled(t, brokertest.Postgres, brokertest.SourceFixture{
 		Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
 			return p.source(t, ledger, c, nil)
 		},
 		Publish: p.publish, Left: p.left,
-	}, own.Kill, func() {
-		if err := own.Start(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
+	}, own)
 }
 
 func TestSourceCheck(t *testing.T) {
 	t.Parallel()
-	p, e := newPlace(t), brokertest.Postgres(t)
-	if err := e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	p, e := newSourceStream(t), brokertest.Orders(t)
 	if err := p.client.Set(t.Context(), p.name+"-text", "x", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +235,7 @@ func TestSourceCheck(t *testing.T) {
 		code        posthaste.Code
 		change      func(*SourceConfig)
 	}{
-		{"as it is", "", "", nil},
+		{"unchanged", "", "", nil},
 		{"a group of its own", "", "", func(c *SourceConfig) { c.Group = "another" }},
 		{"password", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL("redis://me:wrong@" + broker.Address()) }},
 		{"database", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL("redis://" + broker.Address() + "/99") }},
@@ -258,26 +250,19 @@ func TestSourceCheck(t *testing.T) {
 
 func TestSourceTLS(t *testing.T) {
 	t.Parallel()
-	p, e := newPlace(t), brokertest.Postgres(t)
-	if err := e.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	p, e := newSourceStream(t), brokertest.Orders(t)
 	configtest.TLS(t, certificates.Trust(), func(host string, trust *tls.Config) *source.Source {
 		return p.source(t, e, source.Config{Queue: "orders"}, func(c *SourceConfig) { c.URL, c.TLS = URL("rediss://"+certificates.Address(host)), trust })
 	})
 }
 
 func TestSourceConfig(t *testing.T) {
-	for field, change := range map[string]func(*SourceConfig){
+	open := func(c SourceConfig) (*source.Source, error) { return NewSource(nil, c) }
+	configtest.Fields(t, open, SourceConfig{URL: "redis://localhost", Stream: "in", Config: source.Config{Queue: "orders"}}, map[string]func(*SourceConfig){
 		"url":         func(c *SourceConfig) { c.URL = "http://secret@x" },
 		"queue":       func(c *SourceConfig) { c.Queue = "No" },
 		"stream":      func(c *SourceConfig) { c.Stream = "" },
 		"refused":     func(c *SourceConfig) { c.Refused = c.Stream },
 		"claim_after": func(c *SourceConfig) { c.ClaimAfter = time.Second },
-	} {
-		c := SourceConfig{URL: "redis://localhost", Stream: "in", Config: source.Config{Queue: "orders"}}
-		change(&c)
-		_, err := NewSource(nil, c)
-		configtest.Refused(t, field, err)
-	}
+	})
 }

@@ -335,14 +335,14 @@ func TestOR4_BrokerTrouble(t *testing.T) {
 			done := m.done(queue)
 			q, err := m.ch.QueueDeclarePassive(m.name, true, false, false, false, nil)
 			s.must(err)
-			if state := s.state(late).State; state == posthaste.StateDone || done > int64(q.Messages) || said.says("takes messages again") {
+			if state := s.state(late).State; state == posthaste.StateDone || done > int64(q.Messages) || said.says("accepts messages again") {
 				t.Errorf("during the alarm %d of %d messages are done and %d came; one that was sent meanwhile is %s", done, len(ids), q.Messages, state)
 			}
 			_, err = broker.Control(s.ctx, control[1]...)
 			s.must(err)
 			s.settledAll(queue, ids)
-			if !said.says("takes messages again") {
-				t.Error("the relay does not say that the broker takes messages again")
+			if !said.says("accepts messages again") {
+				t.Error("the relay does not say that the broker accepts messages again")
 			}
 			came := counted(m.read())
 			for _, id := range ids {

@@ -1,6 +1,6 @@
-// Package brokers lists the brokers to which messages are relayed and from which they are
-// taken. The command line, the benchmarks and the tests of the documents read this list, so
-// that a broker is named in one place.
+// Package brokers lists the brokers that relays and sources support. The command line, the
+// benchmarks and the tests of the documents use this list, so that a broker is named in one
+// place.
 package brokers
 
 import (
@@ -75,7 +75,7 @@ var (
 		},
 	}
 	Kafka = &Kind{
-		Name: "Kafka", Word: "kafka", Schemes: []string{"kafka", "kafkas"}, Install: "Java, and its jars: make needs fetches them",
+		Name: "Kafka", Word: "kafka", Schemes: []string{"kafka", "kafkas"}, Install: "Java, and its jars: make needs downloads them",
 		Sink: func(url string) (any, OpenSink) {
 			c := &kafka.SinkConfig{URL: kafka.URL(url)}
 			return c, func(log *slog.Logger) (Sink, error) { c.Logger = log; return opened(kafka.NewSink(*c)) }
@@ -125,7 +125,7 @@ var (
 	}
 )
 
-// All are all kinds, in the order of the documents. The first one is the default of the
+// All lists all kinds in the order of the documents. The first one is the default of the
 // benchmarks.
 var All = []*Kind{RabbitMQ, Kafka, NATS, Redis, AMQP1}
 

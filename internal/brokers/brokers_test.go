@@ -102,7 +102,7 @@ func compare(t *testing.T, file string, k *Kind, section, shared string, keys []
 	}
 	for _, key := range rows {
 		if !slices.Contains(keys, key) && !strings.Contains(shared, "`"+key+"`") {
-			t.Errorf("%s has a row for %s, which is no key of %s", file, key, k.Name)
+			t.Errorf("%s has a row for %s, which is not a key of %s", file, key, k.Name)
 		}
 	}
 }

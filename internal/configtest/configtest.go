@@ -1,5 +1,4 @@
-// Package configtest checks what sinks and sources say of configurations that are at
-// fault.
+// Package configtest checks the errors of sinks and sources for wrong configurations.
 package configtest
 
 import (
@@ -14,8 +13,8 @@ import (
 	posthaste "github.com/posthaste-mq/posthaste"
 )
 
-// Check asks what is wrong with a configuration and wants an error of code with the
-// field, a hint, and without secret; none at all where code is empty.
+// Check calls Check, which must return an error with the code, the field and a hint that does
+// not contain secret, or nil if code is empty.
 func Check(t testing.TB, name string, with interface{ Check(context.Context) error }, code posthaste.Code, field, secret string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -31,8 +30,8 @@ func Check(t testing.TB, name string, with interface{ Check(context.Context) err
 	}
 }
 
-// TLS looks that a certificate is verified, of which the server has one for localhost
-// that right trusts. at is who reaches it by the name of a host.
+// TLS tests that a sink or source verifies the certificate of its server, which is valid for
+// localhost and trusted by right. at returns one that connects to the name of a host.
 func TLS[C interface{ Check(context.Context) error }](t testing.TB, right *tls.Config, at func(host string, trust *tls.Config) C) {
 	t.Helper()
 	Check(t, "the right authority", at("localhost", right), "", "", "")
@@ -48,18 +47,24 @@ func TLS[C interface{ Check(context.Context) error }](t testing.TB, right *tls.C
 	}
 }
 
-// Refused wants an error that names the field, and does not hold the word secret.
-func Refused(t testing.TB, field string, err error) {
+// Fields checks that each change of a valid configuration, by field, gives an error that names
+// the field and does not contain the word secret.
+func Fields[C, T any](t testing.TB, open func(C) (T, error), valid C, changes map[string]func(*C)) {
 	t.Helper()
-	var e *posthaste.Error
-	if !errors.As(err, &e) || e.Field != field || strings.Contains(err.Error(), "secret") {
-		t.Errorf("%s: %v", field, err)
+	for field, change := range changes {
+		c := valid
+		change(&c)
+		_, err := open(c)
+		var e *posthaste.Error
+		if !errors.As(err, &e) || e.Field != field || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", field, err)
+		}
 	}
 }
 
-// NoPartOfAPassword looks that passwords which are not percent-encoded, and may so be
-// taken for host, port, path and options of a URL, are refused without a part of them.
-// refused is what is said of a URL with that password.
+// NoPartOfAPassword checks that URLs with a password that is not percent-encoded, and could
+// be read as host, port, path and options, give errors without a part of the password.
+// refused returns the error of a URL with a password.
 func NoPartOfAPassword(t testing.TB, refused func(password string) error) {
 	t.Helper()
 	for _, password := range []string{"hun/ter2", "hun#ter2", "hun?ter2", "31/ter2", "31#ter2", "31?ter2", "hun%ter2", "hun ter2", "hun\x7fter2"} {

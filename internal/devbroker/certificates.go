@@ -20,15 +20,16 @@ import (
 	"time"
 )
 
-// Certificates are those of a broker that also listens with TLS, by an authority of
-// its own: they are for the name localhost, and for no address.
+// Certificates are the certificates of a broker that also listens with TLS, issued by a
+// certificate authority of their own. They are valid for the name localhost and for no
+// address.
 type Certificates struct {
 	port                     int
 	authority, server, store string // files
 	pool                     *x509.CertPool
 }
 
-// NewCertificates makes an authority and a server's certificate below dir, and finds a
+// NewCertificates creates an authority and a server certificate below dir, and takes a
 // port.
 func NewCertificates(dir string) (*Certificates, error) {
 	c := &Certificates{authority: filepath.Join(dir, "authority.pem"), server: filepath.Join(dir, "server.pem"), store: filepath.Join(dir, "server-store.pem"), pool: x509.NewCertPool()}
@@ -76,33 +77,33 @@ func NewCertificates(dir string) (*Certificates, error) {
 
 func (c *Certificates) key() string { return c.server + ".key" }
 
-// Trust is who trusts the authority, and no other.
+// Trust returns a configuration that trusts only the authority.
 func (c *Certificates) Trust() *tls.Config { return &tls.Config{RootCAs: c.pool} }
 
-// Address is where the broker listens with TLS, by a name of this machine.
+// Address returns the address at which the broker listens with TLS, for a name of this host.
 func (c *Certificates) Address(name string) string {
 	return net.JoinHostPort(name, strconv.Itoa(c.port))
 }
 
-// RabbitMQ are lines for [StartRabbitMQ].
+// RabbitMQ returns lines for [StartRabbitMQ].
 func (c *Certificates) RabbitMQ() []string {
 	return []string{"listeners.ssl.default = " + c.Address("127.0.0.1"), "ssl_options.cacertfile = " + c.authority, "ssl_options.certfile = " + c.server, "ssl_options.keyfile = " + c.key(),
 		"ssl_options.verify = verify_none", "ssl_options.fail_if_no_peer_cert = false"}
 }
 
-// Redis are arguments for [StartRedis].
+// Redis returns arguments for [StartRedis].
 func (c *Certificates) Redis() []string {
 	return []string{"--tls-port", strconv.Itoa(c.port), "--tls-cert-file", c.server, "--tls-key-file", c.key(), "--tls-ca-cert-file", c.authority, "--tls-auth-clients", "no"}
 }
 
-// nats are lines for [StartNATS]. The long timeout lets a handshake finish on a loaded
+// nats returns lines for [StartNATS]. The long timeout lets a handshake finish on a loaded
 // machine.
 func (c *Certificates) nats() []string {
 	return []string{fmt.Sprintf("tls: {cert_file: %q, key_file: %q, timeout: 30}", c.server, c.key())}
 }
 
-// kafka are lines for server.properties that take the place of earlier ones. Clients
-// are told to come to localhost.
+// kafka returns lines for server.properties, which replace earlier ones. Kafka tells clients
+// to connect to localhost.
 func (c *Certificates) kafka(plain, controller string) []string {
 	return []string{
 		"listeners=" + plain + "," + controller + ",TLS://" + c.Address("127.0.0.1"),

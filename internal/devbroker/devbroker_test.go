@@ -28,7 +28,7 @@ func TestRabbitMQ(t *testing.T) {
 	}
 	r.Kill()
 	if serves(t.Context(), r.Address()) {
-		t.Error("it serves after Kill")
+		t.Error("the broker accepts connections after Kill")
 	}
 	if err := r.Start(t.Context()); err != nil {
 		t.Error(err)
@@ -46,14 +46,14 @@ func TestRedis(t *testing.T) {
 	for _, end := range []func(){r.Kill, r.Shutdown} {
 		end()
 		if answers(t.Context(), r.Address(), "PING\r\n", "+PONG") {
-			t.Error("it serves after its end")
+			t.Error("the server answers after its end")
 		}
 		if err := r.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if _, err := StartRedis(t.Context(), t.TempDir(), "--nonsense"); err == nil || !strings.Contains(err.Error(), "nonsense") {
-		t.Errorf("an argument that there is not: %v", err)
+		t.Errorf("with an unknown argument: %v", err)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestKafka(t *testing.T) {
 	defer k.Stop()
 	k.Kill()
 	if answers(t.Context(), k.Address(), "", "") {
-		t.Error("it serves after its end")
+		t.Error("the broker accepts connections after its end")
 	}
 	if err := k.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -116,12 +116,12 @@ func TestKafka(t *testing.T) {
 	k.Shutdown()
 }
 
-// Brokers of tests that run at the same time get different ports, also before they
-// listen and while they are down.
+// Brokers of concurrent tests get different ports, even before they listen and while they
+// are down.
 func TestPortsAreTaken(t *testing.T) {
 	t.Parallel()
 	taken := map[int]bool{}
-	for range 500 { // of 15,000: without the locks some come twice
+	for range 500 { // of 15,000: without the locks some would be given twice
 		port, err := TakePort()
 		if err != nil {
 			t.Fatal(err)

@@ -17,11 +17,11 @@ import (
 	"syscall"
 )
 
-// kafkaVersion is which jars scripts/needs fetches.
+// kafkaVersion is the version whose jars scripts/needs downloads.
 const kafkaVersion = "4.0.0"
 
-// Kafka is a cluster of one broker, its own controller, on the loopback address. Its
-// methods are not for concurrent use.
+// Kafka is a cluster of one broker, which is also its controller, on the loopback address.
+// Its methods are not safe for concurrent use.
 type Kafka struct {
 	java, jars string
 	dir        string
@@ -30,21 +30,22 @@ type Kafka struct {
 	process    *process
 }
 
-// Who may log in at [Kafka.LoginAddress], by SASL PLAIN. Others are added as
-// SCRAM-SHA-512 users.
+// The user of [Kafka.LoginAddress] with SASL PLAIN. Other users are added with
+// SCRAM-SHA-512.
 const (
 	KafkaUser     = "relay"
 	KafkaPassword = "secret"
 )
 
-// StartKafka starts a broker whose data lies below dir, and waits until it takes
-// connections, which takes 5 to 30 s. It makes no topics by itself. further are
-// lines for server.properties. It fails with [ErrNotInstalled] where there is none.
+// StartKafka starts a broker that stores its data below dir, and waits until it accepts
+// connections, which takes 5 to 30 s. The broker creates no topics by itself. further are
+// lines for server.properties. StartKafka fails with [ErrNotInstalled] if Kafka is not
+// installed.
 func StartKafka(ctx context.Context, dir string, further ...string) (*Kafka, error) {
 	return startKafka(ctx, dir, nil, further)
 }
 
-// StartKafkaTLS is StartKafka for a broker that also listens with TLS.
+// StartKafkaTLS is [StartKafka] for a broker that also listens with TLS.
 func StartKafkaTLS(ctx context.Context, dir string, c *Certificates, further ...string) (*Kafka, error) {
 	return startKafka(ctx, dir, c, further)
 }
@@ -52,7 +53,7 @@ func StartKafkaTLS(ctx context.Context, dir string, c *Certificates, further ...
 func startKafka(ctx context.Context, dir string, c *Certificates, further []string) (*Kafka, error) {
 	java, err := exec.LookPath("java")
 	if err != nil {
-		return nil, fmt.Errorf("Kafka %w, for there is no Java (Debian: apt-get install default-jre-headless)", ErrNotInstalled)
+		return nil, fmt.Errorf("Kafka %w: Java not found (Debian: apt-get install default-jre-headless)", ErrNotInstalled)
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -60,7 +61,7 @@ func startKafka(ctx context.Context, dir string, c *Certificates, further []stri
 	}
 	k := &Kafka{java: java, jars: filepath.Join(cache, "posthaste", "kafka-"+kafkaVersion), dir: dir}
 	if found, _ := filepath.Glob(filepath.Join(k.jars, "kafka_*.jar")); len(found) == 0 {
-		return nil, fmt.Errorf("Kafka %s %w (make needs fetches it to %s)", kafkaVersion, ErrNotInstalled, k.jars)
+		return nil, fmt.Errorf("Kafka %s %w (make needs downloads it to %s)", kafkaVersion, ErrNotInstalled, k.jars)
 	}
 	var controller int
 	for _, port := range []*int{&k.port, &k.login, &controller} {
@@ -97,7 +98,7 @@ func startKafka(ctx context.Context, dir string, c *Certificates, further []stri
 		"background.threads=1",
 		"log.cleaner.enable=false",
 	}, further...)
-	// This is all that a data directory needs to be one of Kafka's.
+	// The minimal metadata of a data directory.
 	meta := fmt.Sprintf("version=1\ncluster.id=%s\nnode.id=1\n", base64.RawURLEncoding.EncodeToString(id))
 	if err := errors.Join(os.WriteFile(k.properties(), []byte(strings.Join(settings, "\n")+"\n"), 0o600), os.MkdirAll(filepath.Join(dir, "data"), 0o700),
 		os.WriteFile(filepath.Join(dir, "data", "meta.properties"), []byte(meta), 0o600)); err != nil {
@@ -108,34 +109,34 @@ func startKafka(ctx context.Context, dir string, c *Certificates, further []stri
 
 func (k *Kafka) properties() string { return filepath.Join(k.dir, "server.properties") }
 
-// Start starts it again after Kill or Shutdown, with the data that it had.
+// Start starts the broker again after Kill or Shutdown, with its data.
 func (k *Kafka) Start(ctx context.Context) (err error) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), k.java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
 		"-cp", filepath.Join(k.jars, "*"), "kafka.Kafka", k.properties())
 	cmd.Dir = k.dir
-	// A request for the versions of its interface; the answer begins with its length.
+	// A request for the API versions. The response begins with its length.
 	const question = "\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff"
 	k.process, err = start(ctx, "Kafka", cmd, func() bool { return answers(ctx, k.Address(), question, "\x00\x00") })
 	return err
 }
 
-// URL is where it is reached.
+// URL returns its URL.
 func (k *Kafka) URL() string { return "kafka://" + k.Address() }
 
-// Address is its host and port.
+// Address returns its host and port.
 func (k *Kafka) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(k.port)) }
 
-// LoginAddress is host and port of a listener where users log in.
+// LoginAddress returns host and port of the listener that requires a login.
 func (k *Kafka) LoginAddress() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(k.login)) }
 
-// PID is its process, for measuring what it costs.
+// PID returns its process id, for measuring its cost.
 func (k *Kafka) PID() int { return k.process.cmd.Process.Pid }
 
-// Kill ends it with SIGKILL, as a crash of the machine would.
+// Kill kills it with SIGKILL, like a crash of the machine.
 func (k *Kafka) Kill() { k.process.end(syscall.SIGKILL) }
 
-// Shutdown stops it in order, with its data kept.
+// Shutdown stops it in order and keeps its data.
 func (k *Kafka) Shutdown() { k.process.end(syscall.SIGTERM) }
 
-// Stop ends it for good.
+// Stop kills it; it is not started again.
 func (k *Kafka) Stop() { k.Kill() }

@@ -6,9 +6,9 @@ import (
 	"os"
 )
 
-// Main runs a package's tests with a broker that they share: it starts one in a
-// directory of its own, puts it where to points, and ends the process. Tests that
-// hurt a broker start their own.
+// Main runs the tests of a package with a broker that they share, and exits. It starts the
+// broker in a new directory and stores it in to. Tests that disturb a broker start their
+// own.
 func Main[B interface{ Stop() }](tests interface{ Run() int }, to *B, start func(ctx context.Context, dir string) (B, error)) {
 	dir, err := os.MkdirTemp("", "posthaste-broker-")
 	if err == nil {
@@ -24,7 +24,7 @@ func Main[B interface{ Stop() }](tests interface{ Run() int }, to *B, start func
 	os.Exit(code)
 }
 
-// MainTLS is [Main] for a broker that also listens with TLS, by certificates made for it.
+// MainTLS is [Main] for a broker that also listens with TLS, with new certificates.
 func MainTLS[B interface{ Stop() }](tests interface{ Run() int }, to *B, certificates **Certificates,
 	start func(ctx context.Context, dir string, c *Certificates) (B, error)) {
 	Main(tests, to, func(ctx context.Context, dir string) (b B, err error) {

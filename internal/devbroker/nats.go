@@ -62,8 +62,8 @@ func startNATS(ctx context.Context, dir string, port int, further []string) (*NA
 	return n, n.Start(ctx)
 }
 
-// natsServer finds the program: the one that scripts/needs built, or else the one in
-// PATH, which can be of another version.
+// natsServer returns the path of the program that scripts/needs built, or else of the one
+// in PATH, which may have another version.
 func natsServer() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -84,29 +84,29 @@ func natsServer() (string, error) {
 
 func (n *NATS) configuration() string { return filepath.Join(n.dir, "nats.conf") }
 
-// Start starts it again after Kill or Shutdown, on the same port and with the streams
-// that it had.
+// Start starts the server again after Kill or Shutdown, on the same port and with its
+// streams.
 func (n *NATS) Start(ctx context.Context) error {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), n.path, "--config", n.configuration())
-	// The server speaks first.
+	// The server sends the first line.
 	p, err := start(ctx, "NATS", cmd, func() bool { return answers(ctx, n.Address(), "", "INFO") })
-	if err == nil { // else the process before, which has ended, stays
+	if err == nil { // otherwise keep the earlier process, which has ended
 		n.process = p
 	}
 	return err
 }
 
-// URL is where it is reached.
+// URL returns its URL.
 func (n *NATS) URL() string { return "nats://" + n.Address() }
 
-// Address is its host and port.
+// Address returns its host and port.
 func (n *NATS) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(n.port)) }
 
-// Kill ends it with SIGKILL, as a crash of the machine would.
+// Kill kills it with SIGKILL, like a crash of the machine.
 func (n *NATS) Kill() { n.process.end(syscall.SIGKILL) }
 
 // Shutdown stops it in order and keeps its data.
 func (n *NATS) Shutdown() { n.process.end(syscall.SIGTERM) }
 
-// Stop ends it for good.
+// Stop kills it; it is not started again.
 func (n *NATS) Stop() { n.Kill() }

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TakePort finds a port that nobody listens on, and that no other process gets from
-// here as long as this one lives: a server listens on it seconds later, and once more
-// after it was killed. It is none of those that the system gives to connections.
+// TakePort returns a free port and reserves it while this process lives, because a server
+// listens on it only seconds later, and again after it was killed. The port is outside of the
+// range from which the system assigns ports to connections.
 func TakePort() (int, error) {
-	dir := filepath.Join("/tmp", fmt.Sprint("posthaste-ports-", os.Getuid())) // and not os.TempDir, which differs between runs
+	dir := filepath.Join("/tmp", fmt.Sprint("posthaste-ports-", os.Getuid())) // os.TempDir may differ between runs
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return 0, err
 	}
@@ -32,7 +32,7 @@ func TakePort() (int, error) {
 	return 0, fmt.Errorf("no free port: %w", last)
 }
 
-// take locks a port. The lock goes with the process, whose end closes the file.
+// take locks a port. The lock ends with the process, which closes the file.
 func take(dir string, port int) error {
 	lock, err := unix.Open(filepath.Join(dir, strconv.Itoa(port)), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {

@@ -19,7 +19,7 @@ type process struct {
 	ended chan struct{}
 }
 
-// start runs a command and waits until serves says that it serves.
+// start runs a command and waits until serves returns true.
 func start(ctx context.Context, name string, cmd *exec.Cmd, serves func() bool) (*process, error) {
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
@@ -47,7 +47,7 @@ func start(ctx context.Context, name string, cmd *exec.Cmd, serves func() bool) 
 	return p, nil
 }
 
-// end signals the process and waits until it has ended; one that takes long is killed.
+// end signals the process and waits for its end. After 20 s it kills it.
 func (p *process) end(s syscall.Signal) {
 	_ = p.cmd.Process.Signal(s)
 	select {
@@ -58,7 +58,7 @@ func (p *process) end(s syscall.Signal) {
 	}
 }
 
-// answers says whether who listens at address answers a line with one that begins
+// answers reports whether the server at address responds to a line with text that begins
 // with want.
 func answers(ctx context.Context, address, line, want string) bool {
 	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)

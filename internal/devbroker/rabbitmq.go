@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package devbroker starts message brokers that are installed on this machine, on
-// ports of their own and for as long as a test or benchmark needs them.
+// Package devbroker starts message brokers that are installed on this machine, on ports of
+// their own and for the duration of a test or benchmark.
 package devbroker
 
 import (
@@ -21,11 +21,11 @@ import (
 	"time"
 )
 
-// ErrNotInstalled says that the broker is not on this machine.
+// ErrNotInstalled says that a broker is not installed.
 var ErrNotInstalled = errors.New("is not installed on this machine")
 
-// RabbitMQ is a broker on the loopback address. Its methods are not for
-// concurrent use.
+// RabbitMQ is a broker on the loopback address. Its methods are not safe for concurrent
+// use.
 type RabbitMQ struct {
 	dir     string
 	port    int
@@ -33,15 +33,15 @@ type RabbitMQ struct {
 	dist    int
 	node    string
 	process *exec.Cmd
-	names   *exec.Cmd // epmd, by which rabbitmqctl finds it
+	names   *exec.Cmd // epmd, through which rabbitmqctl finds it
 }
 
-// sbin is where Debian and others put its programs.
+// sbin is the directory of its programs on Debian and others.
 const sbin = "/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin"
 
-// StartRabbitMQ starts a broker whose data lies below dir, and waits until it
-// takes connections, of AMQP 0-9-1 and AMQP 1.0. further are lines for
-// rabbitmq.conf. It fails with [ErrNotInstalled] where there is none.
+// StartRabbitMQ starts a broker that stores its data below dir, and waits until it accepts
+// connections of AMQP 0-9-1 and 1.0. further are lines for rabbitmq.conf. StartRabbitMQ fails with
+// [ErrNotInstalled] if RabbitMQ is not installed.
 func StartRabbitMQ(ctx context.Context, dir string, further ...string) (*RabbitMQ, error) {
 	found, _ := filepath.Glob(sbin)
 	if len(found) == 0 {
@@ -83,7 +83,7 @@ func StartRabbitMQ(ctx context.Context, dir string, further ...string) (*RabbitM
 	return r, nil
 }
 
-// command is one of its programs, with its environment, in a group of its own.
+// command returns one of its programs, with its environment, in a process group.
 func (r *RabbitMQ) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	found, _ := filepath.Glob(sbin)
 	path := name
@@ -112,16 +112,16 @@ func executable(path string) bool {
 	return err == nil && info.Mode()&0o111 != 0
 }
 
-// URL is where it is reached, with its user.
+// URL returns its URL, with its user.
 func (r *RabbitMQ) URL() string { return "amqp://guest:guest@" + r.Address() + "/" }
 
-// Address is its host and port.
+// Address returns its host and port.
 func (r *RabbitMQ) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port)) }
 
-// PID is the process group of the broker, for measuring what it costs.
+// PID returns the process group of the broker, for measuring its cost.
 func (r *RabbitMQ) PID() int { return r.process.Process.Pid }
 
-// Start starts it again after Kill or Shutdown, with the data that it had.
+// Start starts the broker again after Kill or Shutdown, with its data.
 func (r *RabbitMQ) Start(ctx context.Context) error {
 	r.process = r.command(ctx, "rabbitmq-server")
 	var said bytes.Buffer
@@ -147,7 +147,8 @@ func (r *RabbitMQ) Start(ctx context.Context) error {
 	}
 }
 
-// serves says whether the broker speaks AMQP: it answers a wrong greeting with the right one.
+// serves reports whether the broker speaks AMQP: it answers a wrong protocol header with the
+// right one.
 func serves(ctx context.Context, address string) bool {
 	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -163,20 +164,20 @@ func serves(ctx context.Context, address string) bool {
 	return string(answer[:n]) == "AMQP"
 }
 
-// Kill ends it with SIGKILL, as a crash of the machine would.
+// Kill kills it with SIGKILL, like a crash of the machine.
 func (r *RabbitMQ) Kill() { r.end(r.process, syscall.SIGKILL) }
 
-// Shutdown stops it in order, with its data kept.
+// Shutdown stops it in order and keeps its data.
 func (r *RabbitMQ) Shutdown() { r.end(r.process, syscall.SIGTERM) }
 
-// Stop ends it for good.
+// Stop kills it; it is not started again.
 func (r *RabbitMQ) Stop() {
 	r.end(r.process, syscall.SIGKILL)
 	r.end(r.names, syscall.SIGKILL)
 	_, _ = r.names.Process.Wait()
 }
 
-// end signals a process's group and waits until none of it is left.
+// end signals a process group and waits until it has ended.
 func (r *RabbitMQ) end(c *exec.Cmd, s syscall.Signal) {
 	if c == nil || c.Process == nil {
 		return
@@ -190,15 +191,15 @@ func (r *RabbitMQ) end(c *exec.Cmd, s syscall.Signal) {
 	_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 }
 
-// Sync writes to disk what was declared, which the broker otherwise does some time
-// later: a crash before that can leave a classic queue undeclared, and a quorum queue
-// without its log and without a leader for ever.
+// Sync writes the declared queues to disk, which the broker otherwise does some time later.
+// A crash before that can leave a classic queue undeclared, and a quorum queue without its
+// log and forever without a leader.
 func (r *RabbitMQ) Sync(ctx context.Context) error {
 	_, err := r.Control(ctx, "eval", "mnesia:sync_log(), [dets:sync(T) || T <- dets:all()].")
 	return err
 }
 
-// Control runs rabbitmqctl, which takes a second or two.
+// Control runs rabbitmqctl, which takes a second or two, and returns its output.
 func (r *RabbitMQ) Control(ctx context.Context, args ...string) (string, error) {
 	out, err := r.command(ctx, "rabbitmqctl", args...).CombinedOutput()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// Redis is a server on the loopback address. Its methods are not for concurrent use.
+// Redis is a server on the loopback address. Its methods are not safe for concurrent use.
 type Redis struct {
 	path    string
 	args    []string
@@ -20,10 +20,10 @@ type Redis struct {
 	process *process
 }
 
-// StartRedis starts a server whose data lies below dir, and waits until it takes
-// connections. It has an append-only file, written to disk every second. further
-// are arguments as in its configuration, such as "--maxmemory", "1mb". It fails
-// with [ErrNotInstalled] where there is none.
+// StartRedis starts a server that stores its data below dir, and waits until it accepts
+// connections. It has an append-only file, which is synced every second. further are
+// arguments as in its configuration, such as "--maxmemory", "1mb". StartRedis fails with
+// [ErrNotInstalled] if Redis is not installed.
 func StartRedis(ctx context.Context, dir string, further ...string) (*Redis, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -37,8 +37,8 @@ func StartRedis(ctx context.Context, dir string, further ...string) (*Redis, err
 	return r, r.Start(ctx)
 }
 
-// StartRedisNode is StartRedis for a server that can be one of a cluster, and is one of
-// its own at first.
+// StartRedisNode is [StartRedis] for a server that can join a cluster. At first it is a
+// cluster by itself.
 func StartRedisNode(ctx context.Context, dir string, further ...string) (*Redis, error) {
 	bus, err := TakePort()
 	if err != nil {
@@ -51,35 +51,35 @@ func StartRedisNode(ctx context.Context, dir string, further ...string) (*Redis,
 	return r, err
 }
 
-// Start starts it again after Kill or Shutdown, with the data that it had.
+// Start starts the server again after Kill or Shutdown, with its data.
 func (r *Redis) Start(ctx context.Context) error {
 	p, err := start(ctx, "Redis", exec.CommandContext(context.WithoutCancel(ctx), r.path, r.args...), func() bool {
-		// Also one that asks for a password serves.
+		// A server that requires a password is ready, too.
 		return answers(ctx, r.Address(), "PING\r\n", "+PONG") || answers(ctx, r.Address(), "PING\r\n", "-NOAU")
 	})
-	if err == nil { // else the one before, which has ended
+	if err == nil { // otherwise keep the earlier process, which has ended
 		r.process = p
 	}
 	return err
 }
 
-// URL is where it is reached.
+// URL returns its URL.
 func (r *Redis) URL() string { return "redis://" + r.Address() }
 
-// Address is its host and port.
+// Address returns its host and port.
 func (r *Redis) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port)) }
 
-// BusPort is where other servers of its cluster reach it.
+// BusPort returns the port for other servers of its cluster.
 func (r *Redis) BusPort() int { return r.bus }
 
-// PID is its process, for measuring what it costs.
+// PID returns its process id, for measuring its cost.
 func (r *Redis) PID() int { return r.process.cmd.Process.Pid }
 
-// Kill ends it with SIGKILL, as a crash of the machine would.
+// Kill kills it with SIGKILL, like a crash of the machine.
 func (r *Redis) Kill() { r.process.end(syscall.SIGKILL) }
 
-// Shutdown stops it in order, with its data kept.
+// Shutdown stops it in order and keeps its data.
 func (r *Redis) Shutdown() { r.process.end(syscall.SIGTERM) }
 
-// Stop ends it for good.
+// Stop kills it; it is not started again.
 func (r *Redis) Stop() { r.Kill() }

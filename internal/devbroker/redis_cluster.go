@@ -15,25 +15,25 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// RedisSlots is how many slots a Redis Cluster has.
+// RedisSlots is the number of hash slots of a Redis Cluster.
 const RedisSlots = 16384
 
 // RedisCluster is a Redis Cluster on the loopback address.
 type RedisCluster struct {
-	// Nodes are its servers. The first ones began as masters.
+	// Nodes are its servers, beginning with those that were masters at the start.
 	Nodes []*RedisNode
 }
 
-// RedisNode is a server of a cluster, with a client of its own.
+// RedisNode is a server of a cluster with a client.
 type RedisNode struct {
 	*Redis
 	Client *goredis.Client
 	ID     string
 }
 
-// StartRedisCluster starts a cluster whose data lies below dir, and waits until it
-// serves: masters, which share the slots, and replicas, each of the next master.
-// further are arguments as for [StartRedis].
+// StartRedisCluster starts a cluster that stores its data below dir, and waits until it
+// serves. The masters share the slots; each replica replicates the next master. further are
+// arguments as for [StartRedis].
 func StartRedisCluster(ctx context.Context, dir string, masters, replicas int, further ...string) (*RedisCluster, error) {
 	c := &RedisCluster{}
 	if err := c.start(ctx, dir, masters, replicas, further); err != nil {
@@ -45,30 +45,13 @@ func StartRedisCluster(ctx context.Context, dir string, masters, replicas int, f
 
 func (c *RedisCluster) start(ctx context.Context, dir string, masters, replicas int, further []string) error {
 	for i := range masters + replicas {
-		home := filepath.Join(dir, fmt.Sprint("node", i))
-		if err := os.Mkdir(home, 0o700); err != nil {
-			return err
-		}
-		r, err := StartRedisNode(ctx, home, further...)
-		if err != nil {
-			return err
-		}
-		n := &RedisNode{Redis: r, Client: goredis.NewClient(&goredis.Options{Addr: r.Address()})}
-		c.Nodes = append(c.Nodes, n)
-		if n.ID, err = n.Client.Do(ctx, "cluster", "myid").Text(); err != nil {
+		if err := c.join(ctx, filepath.Join(dir, fmt.Sprint("node", i)), further); err != nil {
 			return err
 		}
 		if i < masters {
-			if err := n.Client.ClusterAddSlotsRange(ctx, i*RedisSlots/masters, (i+1)*RedisSlots/masters-1).Err(); err != nil {
+			if err := c.Nodes[i].Client.ClusterAddSlotsRange(ctx, i*RedisSlots/masters, (i+1)*RedisSlots/masters-1).Err(); err != nil {
 				return err
 			}
-		}
-		host, port, err := net.SplitHostPort(r.Address())
-		if err != nil {
-			return err
-		}
-		if err := c.Nodes[0].Client.Do(ctx, "cluster", "meet", host, port, r.BusPort()).Err(); err != nil {
-			return err
 		}
 	}
 	serves := func() bool {
@@ -90,7 +73,7 @@ func (c *RedisCluster) start(ctx context.Context, dir string, masters, replicas 
 			return err
 		}
 	}
-	return until(ctx, "replicas have what their masters have", func() bool {
+	return until(ctx, "replicas are in sync with their masters", func() bool {
 		for _, n := range c.Nodes {
 			if all, err := n.Client.ClusterNodes(ctx).Result(); err != nil || strings.Count(all, "slave") != replicas {
 				return false
@@ -105,20 +88,41 @@ func (c *RedisCluster) start(ctx context.Context, dir string, masters, replicas 
 	})
 }
 
-// until waits for what comes by itself.
+// join starts a server with data in a new directory, and introduces it to the first one.
+func (c *RedisCluster) join(ctx context.Context, dir string, further []string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	r, err := StartRedisNode(ctx, dir, further...)
+	if err != nil {
+		return err
+	}
+	n := &RedisNode{Redis: r, Client: goredis.NewClient(&goredis.Options{Addr: r.Address()})}
+	c.Nodes = append(c.Nodes, n)
+	if n.ID, err = n.Client.Do(ctx, "cluster", "myid").Text(); err != nil {
+		return err
+	}
+	host, port, err := net.SplitHostPort(r.Address())
+	if err != nil {
+		return err
+	}
+	return c.Nodes[0].Client.Do(ctx, "cluster", "meet", host, port, r.BusPort()).Err()
+}
+
+// until waits for a condition.
 func until(ctx context.Context, what string, met func() bool) error {
 	for !met() {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("Redis: not in time: %s: %w", what, ctx.Err())
+			return fmt.Errorf("Redis: waiting until %s: %w", what, ctx.Err())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 	return nil
 }
 
-// Follows says that the node is a replica that has all, also in its append-only file,
-// and gets what comes.
+// Follows reports whether the node is a replica that is in sync, with a complete append-only
+// file.
 func (n *RedisNode) Follows(ctx context.Context) bool {
 	info, err := n.Client.Info(ctx).Result()
 	for _, want := range []string{"role:slave", "master_link_status:up", "loading:0", "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"} {
@@ -129,7 +133,7 @@ func (n *RedisNode) Follows(ctx context.Context) bool {
 	return err == nil
 }
 
-// URL is where it is reached: all of its servers.
+// URL returns a URL of all its servers.
 func (c *RedisCluster) URL() string {
 	var all []string
 	for _, n := range c.Nodes {
@@ -138,15 +142,15 @@ func (c *RedisCluster) URL() string {
 	return "redis://" + strings.Join(all, ",")
 }
 
-// Owner is who serves the slot of a key, as one of the servers sees it that answers;
-// nil if none does.
+// Owner returns the server that has the slot of a key, according to the first server that
+// answers, or nil.
 func (c *RedisCluster) Owner(ctx context.Context, key string) *RedisNode {
 	for _, n := range c.Nodes {
 		slot, err := n.Client.ClusterKeySlot(ctx, key).Result()
 		if err != nil {
 			continue
 		}
-		//lint:ignore SA1019 it is what sinks and sources ask, too
+		//lint:ignore SA1019 sinks and sources use the same command
 		spans, err := n.Client.ClusterSlots(ctx).Result()
 		if err != nil {
 			continue
@@ -165,8 +169,8 @@ func (c *RedisCluster) Owner(ctx context.Context, key string) *RedisNode {
 	return nil
 }
 
-// Failover says whether a replica may take the place of a master that is away. Servers
-// that are away are not told.
+// Failover sets whether replicas may replace a master that is down. Servers that are down
+// keep their setting.
 func (c *RedisCluster) Failover(ctx context.Context, allowed bool) {
 	forbidden := "yes"
 	if allowed {
@@ -177,8 +181,8 @@ func (c *RedisCluster) Failover(ctx context.Context, allowed bool) {
 	}
 }
 
-// Move moves the slot of a key, as an operator does who reshards. half is called when
-// what was in it has moved, and the slot has not yet.
+// Move moves the slot of a key to another server, as resharding does. It calls half after
+// the keys have moved and before the slot has.
 func (c *RedisCluster) Move(ctx context.Context, key string, from, to *RedisNode, half func()) error {
 	slot, err := from.Client.ClusterKeySlot(ctx, key).Result()
 	if err != nil {
@@ -210,14 +214,21 @@ func (c *RedisCluster) Move(ctx context.Context, key string, from, to *RedisNode
 	}
 	half()
 	for _, n := range append([]*RedisNode{to, from}, c.Nodes...) {
-		if err := n.Client.Do(ctx, "cluster", "setslot", slot, "node", to.ID).Err(); err != nil && !strings.Contains(err.Error(), "only with masters") {
+		info, err := n.Client.InfoMap(ctx, "replication").Result()
+		if err != nil {
+			return err
+		}
+		if info["Replication"]["role"] != "master" {
+			continue // replicas follow their masters
+		}
+		if err := n.Client.Do(ctx, "cluster", "setslot", slot, "node", to.ID).Err(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Stop ends it for good.
+// Stop kills all servers.
 func (c *RedisCluster) Stop() {
 	for _, n := range c.Nodes {
 		_ = n.Client.Close()
@@ -225,8 +236,8 @@ func (c *RedisCluster) Stop() {
 	}
 }
 
-// Replace lets another node have the slots of one, as all but that one are told, and
-// returns it.
+// Replace assigns the slots of a node to another one, which it returns, on all servers but
+// the node itself.
 func (c *RedisCluster) Replace(ctx context.Context, from *RedisNode) (by *RedisNode, err error) {
 	for _, n := range c.Nodes {
 		if n == from {

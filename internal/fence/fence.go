@@ -53,7 +53,7 @@ var rooms = []room{
 	{name: "sink/*", may: []string{"."}},
 	{name: "source", may: []string{".", "relay"}},
 	{name: "broker/*", may: []string{".", "relay", "source", "internal/login", "internal/redis"}},
-	{name: "broker/brokertest", may: []string{".", "relay", "source", "worker", "postgres", "redis", "internal/devbroker", "internal/testpg", "internal/testrun"}},
+	{name: "broker/brokertest", may: []string{".", "relay", "source", "sink/sinktest", "worker", "postgres", "redis", "internal/configtest", "internal/devbroker", "internal/testpg", "internal/testrun"}},
 	{name: "inbox", may: []string{"."}},
 	{name: "server", may: []string{".", "email", "internal/wire", "internal/sharedbell"}},
 	{name: "telemetry", may: []string{"."}},

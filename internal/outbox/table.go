@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -172,43 +173,13 @@ func (t *Table) build(context.Context) error {
 		t.queue = text(m.QueueColumn)
 	}
 
-	contentType, none := "", ""
-	switch kind := t.columns[m.Payload]; kind {
-	case "json", "jsonb":
-		contentType, none = "application/json", "null"
-	case "text", "character varying", "character":
-		contentType = "text/plain"
-	case "bytea":
-		contentType = "application/octet-stream"
-		t.payload = fmt.Sprintf("coalesce(%s, '')", column(m.Payload))
-	default:
-		return invalid("payload", "it must be json, jsonb, text or bytea", "--payload: column %s is of type %s", m.Payload, kind)
+	contentType, err := t.buildPayload(column)
+	if err != nil {
+		return err
 	}
-	if t.payload == "" {
-		t.payload = fmt.Sprintf("convert_to(coalesce(%s, %s), 'UTF8')", text(m.Payload), literal(none))
-	}
-	if m.ContentType != "" {
-		contentType = m.ContentType
-	}
-
-	headers := []string{}
-	if m.Headers != "" {
-		if kind := t.columns[m.Headers]; kind != "json" && kind != "jsonb" {
-			return invalid("headers", "it must be json or jsonb, an object of strings; single columns become headers with --header NAME=COLUMN",
-				"--headers: column %s is of type %s", m.Headers, kind)
-		}
-		h := column(m.Headers) + "::jsonb"
-		headers = append(headers, fmt.Sprintf("case jsonb_typeof(%[1]s) when 'object' then (select jsonb_object_agg(e.key, e.value) from jsonb_each_text(%[1]s) e) when 'null' then null else %[1]s end", h)) // the send rejects other types than objects
-	}
-	single := []string{}
-	for _, header := range sortedKeys(m.HeaderColumns) {
-		single = append(single, literal(header), "to_jsonb("+column(m.HeaderColumns[header])+") #>> '{}'")
-	}
-	if m.CreatedAt != "" {
-		single = append(single, "'created-at'", "to_jsonb("+column(m.CreatedAt)+") #>> '{}'")
-	}
-	if len(single) > 0 {
-		headers = append(headers, "jsonb_build_object("+strings.Join(single, ", ")+")")
+	headers, err := t.headers(column)
+	if err != nil {
+		return err
 	}
 	options := []string{"'content_type'", literal(contentType), "'reference'", text(m.ID), "'dedupe_key'", literal(t.Name()+"/") + " || " + text(m.ID)}
 	for _, x := range []struct{ option, column string }{{"key", m.Key}, {"kind", m.Kind}} {
@@ -231,6 +202,50 @@ func (t *Table) build(context.Context) error {
 	}
 	t.options = "jsonb_strip_nulls(jsonb_build_object(" + strings.Join(options, ", ") + "))"
 	return t.buildMark(column)
+}
+
+// buildPayload builds the payload's expression and returns its content type.
+func (t *Table) buildPayload(column func(string) string) (contentType string, err error) {
+	m, none := t.mapping, ""
+	switch kind := t.columns[m.Payload]; kind {
+	case "json", "jsonb":
+		contentType, none = "application/json", "null"
+	case "text", "character varying", "character":
+		contentType = "text/plain"
+	case "bytea":
+		contentType = "application/octet-stream"
+		t.payload = fmt.Sprintf("coalesce(%s, '')", column(m.Payload))
+	default:
+		return "", invalid("payload", "it must be json, jsonb, text or bytea", "--payload: column %s is of type %s", m.Payload, kind)
+	}
+	if t.payload == "" {
+		t.payload = fmt.Sprintf("convert_to(coalesce(%s, %s), 'UTF8')", column(m.Payload)+"::text", literal(none))
+	}
+	return cmp.Or(m.ContentType, contentType), nil
+}
+
+// headers returns the expressions of objects whose members are headers.
+func (t *Table) headers(column func(string) string) (objects []string, err error) {
+	m := t.mapping
+	if m.Headers != "" {
+		if kind := t.columns[m.Headers]; kind != "json" && kind != "jsonb" {
+			return nil, invalid("headers", "it must be json or jsonb, an object of strings; single columns become headers with --header NAME=COLUMN",
+				"--headers: column %s is of type %s", m.Headers, kind)
+		}
+		h := column(m.Headers) + "::jsonb"
+		objects = append(objects, fmt.Sprintf("case jsonb_typeof(%[1]s) when 'object' then (select jsonb_object_agg(e.key, e.value) from jsonb_each_text(%[1]s) e) when 'null' then null else %[1]s end", h)) // the send rejects other types than objects
+	}
+	single := []string{}
+	for _, header := range sortedKeys(m.HeaderColumns) {
+		single = append(single, literal(header), "to_jsonb("+column(m.HeaderColumns[header])+") #>> '{}'")
+	}
+	if m.CreatedAt != "" {
+		single = append(single, "'created-at'", "to_jsonb("+column(m.CreatedAt)+") #>> '{}'")
+	}
+	if len(single) > 0 {
+		objects = append(objects, "jsonb_build_object("+strings.Join(single, ", ")+")")
+	}
+	return objects, nil
 }
 
 // buildMark builds the expressions that mark sent rows and select pending ones.

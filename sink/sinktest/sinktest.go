@@ -1,6 +1,5 @@
-// Package sinktest holds what every [posthaste.Sink] must do. A sink's own
-// tests call [Run] with a fixture that connects the sink to an outside they
-// control.
+// Package sinktest tests what every [posthaste.Sink] must do. The tests of a sink call [Run]
+// with a fixture that connects the sink to a destination that they control.
 package sinktest
 
 import (
@@ -16,40 +15,38 @@ import (
 	posthaste "github.com/posthaste-mq/posthaste"
 )
 
-// patience is how long a test waits for what must happen. It is no measure:
-// nothing depends on how much of it is used.
+// patience bounds the wait for events. It does not affect the results.
 const patience = 30 * time.Second
 
-// Fixture is a sink and the outside it delivers to. Sink, Delivery and
-// Delivered are required; a hook that is nil declares that the outside cannot do
-// that, and its tests are skipped.
+// Fixture is a sink and its destination. Sink, Delivery and Delivered are required. A hook that
+// is nil says that the destination cannot do that, and its tests are skipped.
 type Fixture struct {
 	// Sink is the sink under test. The suite closes it.
 	Sink posthaste.Sink
-	// Delivery makes the n-th delivery, n ≥ 1: one that the outside accepts,
-	// with content that tells n apart. Equal n are the same message.
+	// Delivery returns the n-th delivery, n ≥ 1, which the destination accepts, with
+	// content that identifies n. Equal n are the same message.
 	Delivery func(n int) posthaste.RawDelivery
-	// Delivered returns how often the outside has accepted the n-th.
+	// Delivered returns how often the destination has accepted the n-th delivery.
 	Delivered func(n int) int
 
-	// Bad makes a delivery that no attempt can deliver, because its content
-	// is wrong. Nil where a sink takes any content.
+	// Bad returns a delivery that no attempt can deliver, because its content is
+	// invalid. Nil if the sink accepts any content.
 	Bad func(n int) posthaste.RawDelivery
-	// FailTemporarily makes the outside fail once, in a way that passes.
+	// FailTemporarily makes the destination fail once, with a temporary error.
 	FailTemporarily func()
-	// FailForGood makes the outside refuse the first message for good, also by making
-	// Delivery return one that it refuses.
+	// FailForGood makes the destination refuse the first message for good, for example by
+	// changing what Delivery returns.
 	FailForGood func()
-	// Hang makes the outside never answer the next delivery. reached is closed
-	// when a delivery hangs; release ends it.
+	// Hang makes the destination never answer the next delivery. reached is closed when a
+	// delivery hangs; release ends it.
 	Hang func() (reached <-chan struct{}, release func())
-	// BreakConnections cuts whatever connections the sink keeps, while nothing
-	// is being delivered; new ones work.
+	// BreakConnections closes the sink's connections while nothing is being delivered. New
+	// connections work.
 	BreakConnections func()
 }
 
-// Run runs the suite. newFixture is called for every test, also in parallel,
-// and cleans up by t.Cleanup.
+// Run runs the suite. It calls newFixture for every test, even concurrently; newFixture cleans
+// up with t.Cleanup.
 func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
 	for _, test := range []struct {
 		name string
@@ -79,7 +76,7 @@ func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
 	}
 }
 
-// deliver calls Deliver and checks what holds for every answer.
+// deliver calls Deliver and checks the rules for every result.
 func deliver(t *testing.T, f Fixture, ctx context.Context, batch ...posthaste.RawDelivery) []posthaste.SinkResult {
 	t.Helper()
 	before := make([]posthaste.RawDelivery, len(batch))
@@ -99,7 +96,7 @@ func deliver(t *testing.T, f Fixture, ctx context.Context, batch ...posthaste.Ra
 			t.Errorf("result %d: an error without text", i)
 		}
 		if r.Receipt != nil && !json.Valid(r.Receipt) {
-			t.Errorf("result %d: the receipt is no JSON: %q", i, r.Receipt)
+			t.Errorf("result %d: the receipt is not JSON: %q", i, r.Receipt)
 		}
 		if err := (&posthaste.Message{Queue: "any", Terms: r.Terms}).Check(); err != nil || len(r.Terms) > 1000 {
 			t.Errorf("result %d: %d terms that no message may have: %v", i, len(r.Terms), err)
@@ -131,15 +128,6 @@ func wantRetry(t *testing.T, r posthaste.SinkResult) {
 	}
 }
 
-// next is the attempt after one that ended with r.
-func next(d posthaste.RawDelivery, r posthaste.SinkResult) posthaste.RawDelivery {
-	d.Story = append(append([]posthaste.Attempt(nil), d.Story...), posthaste.Attempt{
-		Attempt: d.Attempt, Outcome: posthaste.OutcomeRetried, Error: r.Err.Error(), Receipt: r.Receipt,
-	})
-	d.Attempt++
-	return d
-}
-
 func oneResultEach(t *testing.T, f Fixture) {
 	const count = 20
 	var batch []posthaste.RawDelivery
@@ -156,7 +144,7 @@ func nothingToDo(t *testing.T, f Fixture) { deliver(t, f, t.Context()) }
 
 func badAmongGood(t *testing.T, f Fixture) {
 	if f.Bad == nil {
-		t.Skip("this sink takes any content")
+		t.Skip("this sink accepts any content")
 	}
 	results := deliver(t, f, t.Context(), f.Delivery(1), f.Bad(2), f.Delivery(3), f.Bad(4))
 	wantOK(t, results[0], results[2])
@@ -171,7 +159,7 @@ func badAmongGood(t *testing.T, f Fixture) {
 
 func temporaryFailure(t *testing.T, f Fixture) {
 	if f.FailTemporarily == nil {
-		t.Skip("this outside cannot fail for a while")
+		t.Skip("this destination cannot fail temporarily")
 	}
 	d := f.Delivery(1)
 	f.FailTemporarily()
@@ -181,13 +169,13 @@ func temporaryFailure(t *testing.T, f Fixture) {
 	if t.Failed() {
 		return
 	}
-	wantOK(t, deliver(t, f, t.Context(), next(d, results[0]))...)
+	wantOK(t, deliver(t, f, t.Context(), Next(d, results[0]))...)
 	wantDelivered(t, f, 1, 1)
 }
 
 func refusal(t *testing.T, f Fixture) {
 	if f.FailForGood == nil {
-		t.Skip("this outside cannot refuse a message for good")
+		t.Skip("this destination cannot refuse a message for good")
 	}
 	f.FailForGood()
 	if r := deliver(t, f, t.Context(), f.Delivery(1))[0]; !posthaste.IsPermanent(r.Err) {
@@ -199,7 +187,7 @@ func refusal(t *testing.T, f Fixture) {
 
 func contextEnds(t *testing.T, f Fixture) {
 	if f.Hang == nil {
-		t.Skip("this outside cannot hang")
+		t.Skip("this destination cannot hang")
 	}
 	reached, release := f.Hang()
 	t.Cleanup(release)
@@ -216,10 +204,10 @@ func contextEnds(t *testing.T, f Fixture) {
 		}
 		wantRetry(t, results[0])
 		if !errors.Is(results[0].Err, context.Canceled) {
-			t.Errorf("the error does not tell that the context ended: %v", results[0].Err)
+			t.Errorf("the error does not wrap that of the context: %v", results[0].Err)
 		}
 	case <-time.After(patience):
-		t.Fatal("Deliver does not return though its context ended")
+		t.Fatal("Deliver does not return after its context ended")
 	}
 	wantDelivered(t, f, 1, 0)
 	release()
@@ -287,6 +275,6 @@ func wait(t *testing.T, what string, signal <-chan struct{}) {
 	select {
 	case <-signal:
 	case <-time.After(patience):
-		t.Fatalf("waited in vain for %s", what)
+		t.Fatalf("not within %s: %s", patience, what)
 	}
 }

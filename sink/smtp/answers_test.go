@@ -7,8 +7,8 @@ import (
 	"github.com/posthaste-mq/posthaste/email"
 )
 
-// The server's answers to the steps before RCPT are kept for each recipient, with their
-// codes.
+// The receipt keeps the server's replies to the steps before RCPT for each recipient, with
+// their codes.
 func TestAnswersBeforeRecipients(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -39,7 +39,7 @@ func TestAnswersBeforeRecipients(t *testing.T) {
 				got := receipt.Recipients[who]
 				got.At = time.Time{}
 				if got != c.want {
-					t.Errorf("%s was answered by %+v, want %+v", who, got, c.want)
+					t.Errorf("%s has the answer %+v, want %+v", who, got, c.want)
 				}
 			}
 		})

@@ -11,11 +11,11 @@ import (
 	"github.com/posthaste-mq/posthaste/email"
 )
 
-// maxTransaction is how many recipients go into one transaction: what every
-// server takes (RFC 5321, 4.5.3.1.8).
+// maxTransaction is the maximum number of recipients of one transaction, which every server
+// accepts (RFC 5321, 4.5.3.1.8).
 const maxTransaction = 100
 
-// attempt is one try to deliver one mail to the recipients that are left.
+// attempt is one attempt to deliver a mail to its remaining recipients.
 type attempt struct {
 	sink    *Sink
 	number  int
@@ -24,16 +24,14 @@ type attempt struct {
 	from    string
 	all     []string
 	receipt email.Receipt
-	// tried are the recipients that this attempt has recorded something of.
+	// tried are the recipients for which this attempt has recorded a result.
 	tried map[string]bool
-	// cause is what ended the attempt early, for errors.Is; its text is in
-	// the answers.
+	// cause ended the attempt early, for errors.Is. Its text is in the answers.
 	cause error
 }
 
-// pending returns the recipients to try now. Refusals stand, unless nothing
-// else is left or the mail was dead: then a person replayed it and wants
-// them tried once more.
+// pending returns the recipients to try now. Refused recipients are not tried again unless
+// no others are left, or the mail was dead: then an operator has replayed it for them.
 func (a *attempt) pending(story []posthaste.Attempt) []string {
 	replayed := len(story) > 0 && story[len(story)-1].Outcome == posthaste.OutcomeDead
 	var open, refused []string
@@ -52,7 +50,7 @@ func (a *attempt) pending(story []posthaste.Attempt) []string {
 	return open
 }
 
-// run tries the recipients. What became of each is in the receipt.
+// run tries the recipients and records their results in the receipt.
 func (a *attempt) run(ctx context.Context, recipients []string) {
 	if len(recipients) == 0 {
 		return
@@ -67,8 +65,8 @@ func (a *attempt) run(ctx context.Context, recipients []string) {
 		queue = queue[1:]
 		usable, err := a.transact(ctx, c, t)
 		if err != nil && reused && t.untouched && ctx.Err() == nil {
-			// The pooled connection was dead after all. That is no fault of
-			// the mail, which gets a new one within the same attempt.
+			// The pooled connection was dead. The mail gets a new one within
+			// the same attempt.
 			if c, err = a.sink.pool.replace(ctx, c); err != nil {
 				a.failed(a.untried(recipients), err)
 				return
@@ -82,7 +80,7 @@ func (a *attempt) run(ctx context.Context, recipients []string) {
 		}
 		if !usable {
 			a.sink.pool.put(c, false)
-			a.failed(a.untried(recipients), fmt.Errorf("the connection to %s ended before", a.sink.target.address))
+			a.failed(a.untried(recipients), fmt.Errorf("the connection to %s was lost", a.sink.target.address))
 			return
 		}
 		queue = append(t.next(), queue...)
@@ -90,21 +88,21 @@ func (a *attempt) run(ctx context.Context, recipients []string) {
 	a.sink.pool.put(c, true)
 }
 
-// transaction is one MAIL, its RCPTs and one DATA.
+// transaction is one MAIL command, its RCPTs and one DATA.
 type transaction struct {
 	recipients []string
 	smtputf8   bool
-	// untouched says that the server has not answered anything yet.
+	// untouched says that the server has not replied to anything yet.
 	untouched bool
-	// open are the recipients without an answer yet.
+	// open are the recipients without a result.
 	open []string
-	// surplus are those that were too many for the server, which took as many as accepted.
+	// surplus are recipients that exceed the server's limit; it accepted as many as accepted.
 	surplus  []string
 	accepted int
 }
 
-// next are transactions for the surplus, of as many recipients as the server took. Each makes
-// progress, or has none.
+// next returns transactions for the surplus, each with as many recipients as the server
+// accepted. So each transaction makes progress, or has no surplus.
 func (t *transaction) next() (list []*transaction) {
 	for some := range slices.Chunk(t.surplus, max(1, t.accepted)) {
 		list = append(list, &transaction{recipients: some, smtputf8: t.smtputf8})
@@ -112,8 +110,8 @@ func (t *transaction) next() (list []*transaction) {
 	return list
 }
 
-// transactions divides the recipients by what the server takes, and refuses
-// those that need SMTPUTF8 where it does not speak that.
+// transactions divides the recipients by the limits of the server. It refuses recipients that
+// need SMTPUTF8 if the server does not support it.
 func (a *attempt) transactions(c *conn, recipients []string) []*transaction {
 	var plain, international []string
 	whole := a.mail.NeedsSMTPUTF8()
@@ -148,7 +146,7 @@ func (a *attempt) transactions(c *conn, recipients []string) []*transaction {
 	return list
 }
 
-// whyUTF8 names the address that the server cannot handle.
+// whyUTF8 returns an error text with the address that the server cannot handle.
 func (a *attempt) whyUTF8(recipient string) string {
 	field, address := a.mail.SMTPUTF8Address()
 	if field == "" {
@@ -157,18 +155,18 @@ func (a *attempt) whyUTF8(recipient string) string {
 	return fmt.Sprintf("%s %s needs SMTPUTF8, which %s does not offer", field, address, a.sink.target.address)
 }
 
-// transact makes one transaction. usable says that the connection can serve
-// again. After an error it cannot, and t.open are those without an answer.
+// transact runs one transaction. usable says that the connection can be reused, which is
+// false after an error. Then t.open are the recipients without a result.
 func (a *attempt) transact(ctx context.Context, c *conn, t *transaction) (usable bool, err error) {
 	stop := c.wire.cutWith(ctx)
 	defer func() {
 		if !stop() {
-			usable = false // it was cut
+			usable = false // the connection was cut
 		}
 	}()
 	t.open = t.recipients
 	if c.maxSize > 0 && len(a.content) > c.maxSize {
-		a.answered(t.open, reply{text: fmt.Sprintf("the server takes mails of at most %d bytes, this one has %d", c.maxSize, len(a.content))}, email.Refused)
+		a.answered(t.open, reply{text: fmt.Sprintf("the server accepts mails of at most %d bytes, but this one has %d", c.maxSize, len(a.content))}, email.Refused)
 		return true, nil
 	}
 	r, err := c.command(c.target.CommandTimeout, "MAIL FROM:<%s>%s", a.from, a.mailParameters(c, t))
@@ -193,7 +191,7 @@ func (a *attempt) transact(ctx context.Context, c *conn, t *transaction) (usable
 	return a.data(ctx, c, t)
 }
 
-// mailParameters are only those that the server announced and the mail needs.
+// mailParameters returns the parameters that the server announced and the mail needs.
 func (a *attempt) mailParameters(c *conn, t *transaction) (p string) {
 	if c.size {
 		p += fmt.Sprintf(" SIZE=%d", len(a.content))
@@ -207,7 +205,7 @@ func (a *attempt) mailParameters(c *conn, t *transaction) (p string) {
 	return p
 }
 
-// rcpt names the recipients and returns those that the server took.
+// rcpt sends the recipients and returns those that the server accepted.
 func (a *attempt) rcpt(ctx context.Context, c *conn, t *transaction) (accepted []string, usable bool, err error) {
 	answers := c.rcpt(t.recipients)
 	for i, recipient := range t.recipients {
@@ -232,7 +230,7 @@ func (a *attempt) rcpt(ctx context.Context, c *conn, t *transaction) (accepted [
 	return accepted, true, nil
 }
 
-// data hands the mail over for the recipients in t.open.
+// data sends the content for the recipients in t.open.
 func (a *attempt) data(ctx context.Context, c *conn, t *transaction) (usable bool, err error) {
 	r, err := c.command(c.target.CommandTimeout, "DATA")
 	if err != nil {
@@ -240,14 +238,14 @@ func (a *attempt) data(ctx context.Context, c *conn, t *transaction) (usable boo
 	}
 	if r.code != 354 {
 		if r.ok() {
-			return false, fmt.Errorf("DATA: unexpected answer %s", r)
+			return false, fmt.Errorf("DATA: unexpected reply %s", r)
 		}
 		return a.refusedWhole(c, t, r)
 	}
 	r, handedOver, err := c.data(a.content)
 	switch {
 	case err != nil && handedOver:
-		err = a.wireError(ctx, "after the whole mail was handed over, so that it may have been delivered", err, c.target.DataTimeout)
+		err = a.wireError(ctx, "after the whole mail was sent, so it may have been delivered", err, c.target.DataTimeout)
 		a.cause = err
 		for _, recipient := range t.open {
 			a.record(recipient, email.Deferred, reply{text: oneLine(err.Error())}, true)
@@ -260,7 +258,7 @@ func (a *attempt) data(ctx context.Context, c *conn, t *transaction) (usable boo
 	return !r.closing(), nil
 }
 
-// refusedWhole records an answer that is about all recipients left.
+// refusedWhole records a reply for all remaining recipients.
 func (a *attempt) refusedWhole(c *conn, t *transaction, r reply) (usable bool, err error) {
 	a.answered(t.open, r, r.status())
 	if r.closing() {
@@ -269,7 +267,7 @@ func (a *attempt) refusedWhole(c *conn, t *transaction, r reply) (usable bool, e
 	return a.reset(c), nil
 }
 
-// reset ends a transaction that did not come to its data.
+// reset ends a transaction that did not reach DATA.
 func (a *attempt) reset(c *conn) (usable bool) {
 	r, err := c.command(c.target.CommandTimeout, "RSET")
 	return err == nil && r.ok()
@@ -285,7 +283,7 @@ func (a *attempt) answered(recipients []string, r reply, status email.AnswerStat
 	}
 }
 
-// failed records what happened to recipients that got no answer.
+// failed records an error for recipients without a reply.
 func (a *attempt) failed(recipients []string, err error) {
 	if len(recipients) > 0 && a.cause == nil {
 		a.cause = err
@@ -299,7 +297,7 @@ func (a *attempt) failed(recipients []string, err error) {
 	a.answered(recipients, answer, email.Deferred)
 }
 
-// untried returns those of the recipients that this attempt has not reached.
+// untried returns the recipients for which this attempt has recorded no result.
 func (a *attempt) untried(recipients []string) (list []string) {
 	for _, r := range recipients {
 		if !a.tried[r] {
@@ -311,7 +309,7 @@ func (a *attempt) untried(recipients []string) (list []string) {
 
 func (a *attempt) record(recipient string, status email.AnswerStatus, r reply, unsure bool) {
 	a.tried[recipient] = true
-	// Once unsure, always unsure: who got an answer later may have it twice.
+	// Unsure is final: a recipient with a later answer may have the mail twice.
 	unsure = unsure || a.receipt.Recipients[recipient].Unsure
 	a.receipt.Recipients[recipient] = email.Answer{
 		Status: status, Code: r.code, Enhanced: r.enhanced, Text: r.text, Unsure: unsure,

@@ -9,7 +9,7 @@ import (
 	"github.com/posthaste-mq/posthaste/email"
 )
 
-// deliveryError tells why not all recipients were accepted.
+// deliveryError says why not all recipients were accepted.
 type deliveryError struct {
 	text  string
 	cause error
@@ -18,12 +18,11 @@ type deliveryError struct {
 // Error implements error.
 func (e *deliveryError) Error() string { return e.text }
 
-// Unwrap returns what ended the attempt early, if anything did.
+// Unwrap returns the error that ended the attempt early, or nil.
 func (e *deliveryError) Unwrap() error { return e.cause }
 
-// conclusion is what the attempt ends with: nil where all recipients are
-// accepted, an error to retry where some are deferred, and otherwise a
-// permanent one with those that were refused.
+// conclusion returns the result of the attempt: nil if all recipients are accepted, an error
+// to retry if some are deferred, and otherwise a permanent error with the refused ones.
 func (a *attempt) conclusion() error {
 	byStatus := map[email.AnswerStatus][]string{}
 	for _, r := range a.all {
@@ -44,7 +43,7 @@ func (a *attempt) conclusion() error {
 	case len(accepted) == len(a.all):
 		return nil
 	}
-	return errors.New("some recipients were not tried") // cannot be: run answers for all
+	return errors.New("some recipients were not tried") // cannot happen: run records a result for each
 }
 
 func (a *attempt) counted(text string, accepted []string) string {
@@ -54,13 +53,13 @@ func (a *attempt) counted(text string, accepted []string) string {
 	return fmt.Sprintf("%s; accepted for %d of %d recipients", text, len(accepted), len(a.all))
 }
 
-// Bounds of an error's text: the receipt has all of it.
+// Bounds of an error's text. The receipt has everything.
 const (
 	maxNamed   = 3
 	maxAnswers = 4
 )
 
-// answers lists what was answered, once for recipients with the same answer.
+// answers lists the answers, and groups recipients with the same one.
 func (a *attempt) answers(recipients []string) string {
 	var order []string
 	named := map[string][]string{}
@@ -79,11 +78,11 @@ func (a *attempt) answers(recipients []string) string {
 			break
 		}
 		list := named[text]
-		who := strings.Join(list[:min(len(list), maxNamed)], ", ")
+		group := strings.Join(list[:min(len(list), maxNamed)], ", ")
 		if len(list) > maxNamed {
-			who += fmt.Sprintf(" and %d more", len(list)-maxNamed)
+			group += fmt.Sprintf(" and %d more", len(list)-maxNamed)
 		}
-		parts = append(parts, who+": "+text)
+		parts = append(parts, group+": "+text)
 	}
 	return strings.Join(parts, "; ")
 }

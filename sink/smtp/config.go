@@ -1,30 +1,27 @@
-// Package smtp is the sink that delivers mails (package email) to an SMTP
-// server: with pooled connections, STARTTLS, authentication, a timeout for
-// every step, and the answer to each recipient on record.
+// Package smtp is the sink that delivers mails (package email) to an SMTP server. It pools
+// connections, supports STARTTLS and authentication, has a timeout for every step, and
+// records the answer for each recipient.
 //
-// # What an attempt ends with
+// # Results of an attempt
 //
-// Recipients are settled one by one. What the server accepted is never sent to
-// that recipient again: the receipt of an attempt tells of every recipient so
-// far, the next attempt reads it from the story and goes on with the rest.
+// Each recipient has its own result. A mail is never sent again to a recipient for which the
+// server accepted it: the receipt of an attempt has the results of all recipients so far, and
+// the next attempt reads it from the attempt history and continues with the others.
 //
-//   - All accepted: delivered.
-//   - Some deferred (4xx answers, network trouble, a timeout; a 552 that may say that
-//     the mail has too many recipients): tried again for these alone. Refusals stand
-//     meanwhile.
-//   - None deferred any more, some refused (5xx answers): failed for good. The
-//     error names the refused recipients, the receipt says who has the mail.
-//     If such a dead letter is replayed, it is tried again for the refused
-//     recipients alone.
+//   - All recipients are accepted: delivered.
+//   - Some are deferred (4xx replies, network errors, timeouts; a 552 that may mean too many
+//     recipients): the mail is retried for these recipients only. Refused recipients stay
+//     refused.
+//   - None is deferred and some are refused (5xx replies): dead-lettered. The error names
+//     the refused recipients, and the receipt has the result of each. A replay of the dead
+//     letter tries only the refused recipients.
 //
-// A connection that ends after the whole mail was handed over and before the
-// server answered leaves unknown whether it was accepted. The mail is sent
-// again then (at least once), with the same Message-ID, and the receipt marks
-// the recipient as unsure.
+// If a connection is lost after the whole mail was sent and before the server's reply, it is
+// unknown whether the mail was accepted. The mail is then sent again (at least once) with the
+// same Message-ID, and the receipt marks the recipient as unsure.
 //
-// What fails before the server looks at the mail (name lookup, connection,
-// certificate, password) is always tried again, whatever the code: mails
-// shall not die of a changed password.
+// Errors before the server looks at the mail (name lookup, connection, certificate, password)
+// are always retried, whatever the code, so that a changed password dead-letters no mails.
 package smtp
 
 import (
@@ -40,7 +37,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/login"
 )
 
-// Config says which server to use and how. Only URL is required.
+// Config is the configuration of a sink. Only URL is required.
 type Config struct {
 	// URL names the server:
 	//
@@ -49,33 +46,32 @@ type Config struct {
 	//	smtps://mail.example.com:465                 TLS from the start
 	//
 	// The port defaults to 587 and 465. Parameters: tls=required (default),
-	// tls=opportunistic (STARTTLS where the server offers it), tls=none; and
+	// tls=opportunistic (STARTTLS if the server offers it), tls=none; and
 	// connections, idle_timeout, dial_timeout, command_timeout, data_timeout,
-	// hello for the fields below, which they override. User and password are
+	// hello, which override the fields below. User and password are
 	// percent-encoded. They are never sent unencrypted, except to loopback.
 	URL string
-	// Connections is how many there are at most at the same time (default 8).
+	// Connections is the maximum number of connections (default 8).
 	Connections int
-	// IdleTimeout closes connections that were not used for so long (default
-	// 30 s).
+	// IdleTimeout is the time after which unused connections are closed (default 30 s).
 	IdleTimeout time.Duration
-	// DialTimeout bounds the connection's opening, up to the TCP handshake
-	// (default 10 s).
+	// DialTimeout bounds the opening of a connection, up to the TCP handshake (default
+	// 10 s).
 	DialTimeout time.Duration
-	// CommandTimeout bounds the wait for one answer (default 30 s).
+	// CommandTimeout bounds the wait for one reply (default 30 s).
 	CommandTimeout time.Duration
-	// DataTimeout bounds sending one mail's content and the wait for its
-	// answer (default 2 min). The queue's timeout bounds all of it together.
+	// DataTimeout bounds sending the content of one mail and the wait for its reply
+	// (default 2 min). The queue's timeout bounds the whole attempt.
 	DataTimeout time.Duration
-	// Hello is the name this machine introduces itself by (default: its name
-	// where that has a domain, else its address).
+	// Hello is the name in EHLO (default: the host name if it has a domain, otherwise
+	// the address).
 	Hello string
 	// TLS is used for encrypted connections; ServerName and MinVersion get
 	// defaults. Nil trusts the system's authorities.
 	TLS *tls.Config
 }
 
-// security is how the connection gets encrypted.
+// security is the kind of encryption.
 type security int
 
 const (
@@ -95,15 +91,15 @@ type target struct {
 	security security
 }
 
-// urlField names the setting in errors.
+// urlField is the name of the setting in errors.
 const urlField = "smtp_url"
 
-// parse checks the config and fills in defaults. Errors never hold the URL, nor the
-// parser's words on it, for either may hold a part of the password.
+// parse validates the config and fills in defaults. Errors never contain the URL or the text
+// of the URL parser, because both may contain a part of the password.
 func parse(cfg Config) (*target, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil || login.Misread(cfg.URL) {
-		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: urlField, Message: urlField + " cannot be read",
+		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: urlField, Message: urlField + " is not a valid URL",
 			Hint: "smtp://user:password@host:port, with special characters in user and password percent-encoded, such as / as %2F"}
 	}
 	t := &target{Config: cfg, host: u.Hostname()}
@@ -116,20 +112,20 @@ func parse(cfg Config) (*target, error) {
 		return nil, posthaste.Invalidf(urlField, "%s must begin with smtp://, smtp+starttls:// or smtps://", urlField)
 	}
 	if t.host == "" || strings.ContainsAny(t.host, "[]") || strings.Contains(t.host, ":") && !strings.HasPrefix(u.Host, "[") || u.Opaque != "" || strings.Trim(u.Path, "/") != "" || u.Fragment != "" {
-		return nil, posthaste.Invalidf(urlField, "%s must be a host, with a port if needed, and nothing behind it but parameters", urlField)
+		return nil, posthaste.Invalidf(urlField, "%s must be a host with an optional port, followed only by parameters", urlField)
 	}
 	if p := u.Port(); p != "" {
 		port = p
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return nil, posthaste.Invalidf(urlField, "%s has a port that is none: it must be 1 to 65535", urlField)
+		return nil, posthaste.Invalidf(urlField, "invalid port in %s: it must be 1 to 65535", urlField)
 	}
 	t.address = net.JoinHostPort(t.host, port)
 	if u.User != nil {
 		t.user = u.User.Username()
 		t.password, _ = u.User.Password()
 		if t.user == "" || t.password == "" {
-			return nil, posthaste.Invalidf(urlField, "%s must have both user and password, or none", urlField)
+			return nil, posthaste.Invalidf(urlField, "%s must have both a user and a password, or neither", urlField)
 		}
 	}
 	if err := t.parameters(u); err != nil {
@@ -137,18 +133,18 @@ func parse(cfg Config) (*target, error) {
 	}
 	if t.user != "" && t.security == unencrypted && !isLoopbackName(t.host) {
 		return nil, &posthaste.Error{Code: posthaste.CodeRefused, Field: urlField,
-			Message: urlField + " has a password that tls=none would send unencrypted",
-			Hint:    "leave out tls=none, or the password"}
+			Message: urlField + " has a password, which tls=none would send unencrypted",
+			Hint:    "remove tls=none or the password"}
 	}
 	t.defaults()
 	return t, nil
 }
 
-// parameters reads what stands behind the "?".
+// parameters reads the parameters after the "?".
 func (t *target) parameters(u *url.URL) error {
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return posthaste.Invalidf(urlField, "%s has parameters that cannot be read", urlField)
+		return posthaste.Invalidf(urlField, "%s has invalid parameters", urlField)
 	}
 	durations := map[string]*time.Duration{
 		"idle_timeout": &t.IdleTimeout, "dial_timeout": &t.DialTimeout,
@@ -208,7 +204,7 @@ func (t *target) defaults() {
 		t.Connections = 8
 	}
 	if t.Hello == "" {
-		// Many servers turn away a name without a domain.
+		// Many servers reject a name without a domain.
 		if name, err := os.Hostname(); err == nil && strings.Contains(strings.Trim(name, "."), ".") {
 			t.Hello = name
 		}
@@ -226,7 +222,7 @@ func (t *target) defaults() {
 	t.TLS = config
 }
 
-// isLoopbackName reports whether host can only be this machine.
+// isLoopbackName reports whether host is always this machine.
 func isLoopbackName(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()

@@ -30,7 +30,7 @@ func TestConfig(t *testing.T) {
 			continue
 		}
 		if got.address != c.address || got.user != c.user || got.password != c.password || got.security != c.security {
-			t.Errorf("%s is read as %+v", c.url, got)
+			t.Errorf("%s is parsed as %+v", c.url, got)
 		}
 	}
 	got, err := parse(Config{URL: "smtp://h?connections=3&idle_timeout=1s&dial_timeout=2s&command_timeout=3s&data_timeout=4s&hello=me.example", Connections: 9})
@@ -39,7 +39,7 @@ func TestConfig(t *testing.T) {
 	}
 	if got.Connections != 3 || got.IdleTimeout != time.Second || got.DialTimeout != 2*time.Second ||
 		got.CommandTimeout != 3*time.Second || got.DataTimeout != 4*time.Second || got.Hello != "me.example" || got.TLS.ServerName != "h" {
-		t.Errorf("read as %+v", got)
+		t.Errorf("parsed as %+v", got)
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 	"github.com/wneessen/go-mail/smtp"
 )
 
-// conn is an open session with the server. One goroutine uses it at a time.
-// The library opens the session (greeting, EHLO, STARTTLS, AUTH); the mail
-// transaction is spoken here, because each recipient's answer is wanted.
+// conn is an open session with the server. One goroutine at a time uses it. The library opens
+// the session (greeting, EHLO, STARTTLS, AUTH). This package runs the mail transaction itself,
+// because it needs the reply for each recipient.
 type conn struct {
 	target *target
 	wire   *wire
@@ -28,8 +28,8 @@ type conn struct {
 
 	smtputf8, eightBitMIME, size, pipelining bool
 
-	maxSize       int // 0: not announced
-	maxRecipients int // 0: not announced
+	maxSize       int // 0 if not announced
+	maxRecipients int // 0 if not announced
 }
 
 // open connects, encrypts and authenticates.
@@ -37,7 +37,7 @@ func open(ctx context.Context, t *target) (*conn, error) {
 	dialer := net.Dialer{Timeout: t.DialTimeout}
 	nc, err := dialer.DialContext(ctx, "tcp", t.address)
 	if err != nil {
-		return nil, fmt.Errorf("cannot connect to %s: %w", t.address, err)
+		return nil, fmt.Errorf("connecting to %s: %w", t.address, err)
 	}
 	c := &conn{target: t, wire: &wire{Conn: nc}}
 	stop := c.wire.cutWith(ctx)
@@ -47,7 +47,7 @@ func open(ctx context.Context, t *target) (*conn, error) {
 	}
 	if err != nil {
 		c.close()
-		return nil, fmt.Errorf("cannot open a session with %s: %w", t.address, t.redact(explain(ctx, err, t.CommandTimeout)))
+		return nil, fmt.Errorf("opening a session with %s: %w", t.address, t.redact(explain(ctx, err, t.CommandTimeout)))
 	}
 	return c, nil
 }
@@ -92,7 +92,7 @@ func (c *conn) startTLS() error {
 		if c.target.security == opportunistic {
 			return nil
 		}
-		return errors.New("the server does not offer STARTTLS, which is required (tls=opportunistic or tls=none in the URL does without)")
+		return errors.New("the server does not offer STARTTLS, which is required (set tls=opportunistic or tls=none in the URL to do without)")
 	}
 	c.wire.allow(c.target.CommandTimeout)
 	if err := c.client.StartTLS(c.target.TLS); err != nil {
@@ -101,8 +101,8 @@ func (c *conn) startTLS() error {
 	return nil
 }
 
-// mechanisms are the ways to authenticate, the preferred one first. All of
-// them run over connections that nobody else reads.
+// mechanisms are the supported authentication mechanisms, in order of preference. All of them
+// are used only on encrypted or local connections.
 var mechanisms = []struct {
 	name string
 	auth func(t *target) smtp.Auth
@@ -129,7 +129,7 @@ func (c *conn) authenticate() error {
 		}
 		return nil
 	}
-	return fmt.Errorf("the server offers no way to authenticate that is known here (it offers %q)", oneLine(list))
+	return fmt.Errorf("the server offers no supported authentication mechanism (it offers %q)", oneLine(list))
 }
 
 func (c *conn) isLoopback() bool {
@@ -137,8 +137,8 @@ func (c *conn) isLoopback() bool {
 	return ok && a.IP.IsLoopback()
 }
 
-// helloName is the name to introduce this machine by: an address literal
-// where it has no name (RFC 5321, 4.1.4).
+// helloName returns the name for EHLO: the configured one, or an address literal (RFC 5321,
+// 4.1.4).
 func (c *conn) helloName() string {
 	if c.target.Hello != "" {
 		return c.target.Hello
@@ -169,8 +169,8 @@ func (c *conn) extensions() {
 	}
 }
 
-// command sends one command and reads its answer. An error means that the
-// connection cannot be used any more.
+// command sends a command and reads its reply. After an error the connection cannot be used
+// anymore.
 func (c *conn) command(timeout time.Duration, format string, args ...any) (reply, error) {
 	c.wire.allow(timeout)
 	id, err := c.client.Text.Cmd(format, args...)
@@ -182,9 +182,9 @@ func (c *conn) command(timeout time.Duration, format string, args ...any) (reply
 	return c.answer()
 }
 
-// rcpt names recipients and returns a function that reads the answer to the
-// i-th; it must be called for each in order. Where the server speaks
-// PIPELINING (RFC 2920) all are named at once, which saves a round trip each.
+// rcpt sends recipients and returns a function that reads the reply for the i-th; it must be
+// called for each in order. If the server supports PIPELINING (RFC 2920), all recipients are
+// sent at once, which saves a round trip for each.
 func (c *conn) rcpt(recipients []string) (answers func(i int) (reply, error)) {
 	const command = "RCPT TO:<%s>"
 	if !c.pipelining {
@@ -207,8 +207,8 @@ func (c *conn) rcpt(recipients []string) (answers func(i int) (reply, error)) {
 	}
 }
 
-// answer reads one answer, of one line or more. The standard library's reader
-// is not used, because it takes no line without a text (RFC 5321, 4.2.1).
+// answer reads one reply, of one line or more. It does not use the reader of the standard
+// library, which rejects lines without text (RFC 5321, 4.2.1).
 func (c *conn) answer() (reply, error) {
 	var code int
 	var text []string
@@ -220,7 +220,7 @@ func (c *conn) answer() (reply, error) {
 		n, err := strconv.Atoi(line[:min(3, len(line))])
 		more := len(line) > 3 && line[3] == '-'
 		if err != nil || n < 200 || n > 599 || code != 0 && n != code || len(line) > 3 && !more && line[3] != ' ' {
-			return reply{}, fmt.Errorf("not an answer of SMTP: %q", oneLine(line))
+			return reply{}, fmt.Errorf("invalid SMTP reply: %q", oneLine(line))
 		}
 		code = n
 		text = append(text, line[min(4, len(line)):])
@@ -230,13 +230,13 @@ func (c *conn) answer() (reply, error) {
 	}
 }
 
-// data sends a mail's content. handedOver says that all of it may have
-// reached the server, so that an error leaves open what became of it.
+// data sends a mail's content. handedOver says that all of it may have reached the server, so
+// that the result is unknown after an error.
 func (c *conn) data(content []byte) (r reply, handedOver bool, err error) {
 	c.wire.allow(c.target.DataTimeout)
 	w := c.client.Text.DotWriter()
 	if _, err := w.Write(content); err != nil {
-		// Not closed: that would end a part of the mail as if it were all.
+		// Not closed, because that would end a partial mail as if it were complete.
 		return reply{}, false, err
 	}
 	if err := w.Close(); err != nil {
@@ -246,14 +246,14 @@ func (c *conn) data(content []byte) (r reply, handedOver bool, err error) {
 	return r, true, err
 }
 
-// alive asks the server for a sign of life.
+// alive checks that the server responds.
 func (c *conn) alive(ctx context.Context) bool {
 	stop := c.wire.cutWith(ctx)
 	r, err := c.command(min(c.target.CommandTimeout, 5*time.Second), "NOOP")
 	return stop() && err == nil && r.ok()
 }
 
-// quit takes leave, without insisting on an answer.
+// quit ends the session; it ignores errors.
 func (c *conn) quit() {
 	_, _ = c.command(min(c.target.CommandTimeout, 2*time.Second), "QUIT")
 	c.close()
@@ -261,8 +261,8 @@ func (c *conn) quit() {
 
 func (c *conn) close() { _ = c.wire.Close() }
 
-// stepError makes an error of what failed while the session was opened: the
-// server's own words where it answered.
+// stepError returns the error of a step of opening the session, with the server's reply if
+// there is one.
 func stepError(step string, err error) error {
 	var answer *textproto.Error
 	if errors.As(err, &answer) {
@@ -271,20 +271,19 @@ func stepError(step string, err error) error {
 	return fmt.Errorf("%s: %w", step, err)
 }
 
-// explain says why a step on the wire ended, where the error only tells that
-// it did.
+// explain adds the reason to an error if ctx or a timeout ended a step.
 func explain(ctx context.Context, err error, limit time.Duration) error {
 	var timeout net.Error
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("cut, because the time of the attempt ended: %w", context.Cause(ctx))
+		return fmt.Errorf("cut, because the attempt timed out: %w", context.Cause(ctx))
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Errorf("no answer within %s: %w", limit, err)
+		return fmt.Errorf("no reply within %s: %w", limit, err)
 	}
 	return err
 }
 
-// redact takes the password out of a server's words, should it repeat it.
+// redact removes the password from a server's reply, in case the server repeats it.
 func (t *target) redact(err error) error {
 	var answer *replyError
 	if t.password == "" || !errors.As(err, &answer) {

@@ -10,7 +10,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/catcher"
 )
 
-// dateOf reads the Date header of a mail.
+// dateOf returns the Date header of a mail.
 func dateOf(t *testing.T, raw []byte) time.Time {
 	t.Helper()
 	m, err := mail.ReadMessage(bytes.NewReader(raw))
@@ -24,7 +24,7 @@ func dateOf(t *testing.T, raw []byte) time.Time {
 	return date
 }
 
-// The Date of a mail is the time at which it first fell due.
+// The Date of a mail is the time at which it was first due.
 func TestDate(t *testing.T) {
 	t.Parallel()
 	sent := time.Now().Add(-60 * 24 * time.Hour).Truncate(time.Second)
@@ -38,15 +38,15 @@ func TestDate(t *testing.T) {
 		want          time.Time
 	}{
 		"sent now":                         {want: sent},
-		"held back over HTTP or in Go":     {sendAt: due, dueAt: due, want: due},
-		"held back by SQL, or by delay":    {dueAt: due, want: due},
+		"delayed over HTTP or in Go":       {sendAt: due, dueAt: due, want: due},
+		"delayed by SQL, or by delay":      {dueAt: due, want: due},
 		"rescheduled to later":             {sendAt: due, dueAt: due.Add(time.Hour), want: due.Add(time.Hour)},
 		"rescheduled to earlier":           {sendAt: due, dueAt: sent.Add(time.Minute), want: sent.Add(time.Minute)},
-		"held back, due time not told":     {sendAt: due, want: due},
+		"delayed, due time unknown":        {sendAt: due, want: due},
 		"send_at had passed":               {sendAt: sent.Add(-time.Hour), want: sent},
 		"process died":                     {dueAt: due, story: lost(sent.Add(time.Minute)), want: sent},
-		"held back, process died":          {sendAt: due, dueAt: due.Add(time.Hour), story: lost(due.Add(time.Second)), want: due},
-		"held back by SQL, process died":   {dueAt: due.Add(time.Hour), story: lost(due.Add(time.Second)), want: due.Add(time.Second)},
+		"delayed, process died":            {sendAt: due, dueAt: due.Add(time.Hour), story: lost(due.Add(time.Second)), want: due},
+		"delayed by SQL, process died":     {dueAt: due.Add(time.Hour), story: lost(due.Add(time.Second)), want: due.Add(time.Second)},
 		"rescheduled, process died":        {sendAt: due, dueAt: due, story: lost(sent.Add(2 * time.Hour)), want: sent.Add(2 * time.Hour)},
 		"an older program left no date":    {dueAt: due, story: []posthaste.Attempt{{Attempt: 1, ClaimedAt: sent, Receipt: []byte(`{"recipients":{}}`)}}, want: sent},
 		"another program's receipt (JSON)": {story: []posthaste.Attempt{{Attempt: 1, ClaimedAt: sent, Receipt: []byte(`{"date":"x"}`)}}, want: sent},
@@ -61,14 +61,14 @@ func TestDate(t *testing.T) {
 			r, receipt := attemptOnce(t, newSink(t, server.Addr(), ""), d)
 			wantOK(t, r)
 			if got := dateOf(t, server.Mails()[0].Raw); !got.Equal(c.want) || !receipt.Date.Equal(c.want) {
-				t.Errorf("the mail is dated %s and the receipt tells %s, want %s", got, receipt.Date, c.want)
+				t.Errorf("the mail has the date %s and the receipt %s, want %s", got, receipt.Date, c.want)
 			}
 		})
 	}
 }
 
-// A mail that was held back is the same on all retries and after a replay,
-// whatever each attempt's own due time is.
+// A delayed mail stays the same on all retries and after a replay, whatever the due time of
+// each attempt.
 func TestDateStays(t *testing.T) {
 	t.Parallel()
 	c := startCatcher(t, catcher.Config{})
@@ -100,6 +100,6 @@ func TestDateStays(t *testing.T) {
 		}
 	}
 	if want := created.Add(30 * 24 * time.Hour).Truncate(time.Second); !dateOf(t, mails[0].Raw).Equal(want) {
-		t.Errorf("the mail is dated %s, want %s", dateOf(t, mails[0].Raw), want)
+		t.Errorf("the mail has the date %s, want %s", dateOf(t, mails[0].Raw), want)
 	}
 }

@@ -13,15 +13,13 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/catcher"
 )
 
-// TestEM1_RoundTrip: 60 recipients and unicode everywhere arrive byte by byte.
-func TestEM1_RoundTrip(t *testing.T) {
-	t.Parallel()
-	c := startCatcher(t, catcher.Config{})
+// unicodeMail returns a mail with unicode in all its parts, and its 60 recipients.
+func unicodeMail() (e *email.Email, recipients []string) {
 	every := make([]byte, 256)
 	for i := range every {
 		every[i] = byte(i)
 	}
-	e := &email.Email{
+	e = &email.Email{
 		From: "Zoë Ångström 🚀 <zoë@münchen.example>", ReplyTo: "回复 <回复@例え.example>",
 		Subject: strings.Repeat("Grüße aus 東京 👩‍👩‍👧‍👦 ", 12),
 		Text:    "Zeile eins\n.\n..\n\nünïcödé 🎉 " + strings.Repeat("長い行", 500) + "\n\tfrom \nFrom x",
@@ -33,10 +31,9 @@ func TestEM1_RoundTrip(t *testing.T) {
 		},
 	}
 	delete(e.Headers, "X-Über")
-	var want []string
 	for i := range 60 {
 		a := fmt.Sprintf("empfänger-%d@example.com", i)
-		switch want = append(want, a); {
+		switch recipients = append(recipients, a); {
 		case i < 20:
 			e.To = append(e.To, fmt.Sprintf("Empfänger Nr. %d 🎈 <%s>", i, a))
 		case i < 40:
@@ -45,6 +42,14 @@ func TestEM1_RoundTrip(t *testing.T) {
 			e.Bcc = append(e.Bcc, a)
 		}
 	}
+	return e, recipients
+}
+
+// TestEM1_RoundTrip: 60 recipients and unicode everywhere arrive byte by byte.
+func TestEM1_RoundTrip(t *testing.T) {
+	t.Parallel()
+	c := startCatcher(t, catcher.Config{})
+	e, want := unicodeMail()
 	r, receipt := attemptOnce(t, newSink(t, c.Addr(), ""), delivery(t, e))
 	wantOK(t, r)
 	mails := c.Mails()
@@ -66,13 +71,13 @@ func TestEM1_RoundTrip(t *testing.T) {
 			t.Errorf("attachment %d arrived as %q, %d bytes", i, a.Filename, len(a.Content))
 		}
 	}
-	// What is on the wire is what was composed, to the byte.
+	// The mail on the wire equals the composed one in every byte.
 	if composed, err := e.Compose(email.Identity{ID: 42, CreatedAt: created}); err != nil || !bytes.Equal(m.Raw, composed) {
 		t.Errorf("the mail changed on its way (%v)", err)
 	}
 	for _, hidden := range e.Bcc {
 		if bytes.Contains(m.Raw, []byte(hidden)) {
-			t.Fatalf("%s shows", hidden)
+			t.Fatalf("the Bcc recipient %s is visible", hidden)
 		}
 	}
 	if len(receipt.Recipients) != 60 || receipt.MessageID != m.MessageID || receipt.Server != c.Addr() {
@@ -85,8 +90,8 @@ func TestEM1_RoundTrip(t *testing.T) {
 	}
 }
 
-// TestEM1_BadMailBySQL: what nobody checked before is refused by the sink,
-// for good, with the field's name, and nothing leaves.
+// TestEM1_BadMailBySQL: the sink rejects invalid mails that were sent by SQL and not validated
+// before, for good and with the field's name, and sends nothing.
 func TestEM1_BadMailBySQL(t *testing.T) {
 	t.Parallel()
 	c := startCatcher(t, catcher.Config{})
@@ -114,7 +119,7 @@ func TestEM1_BadMailBySQL(t *testing.T) {
 	r, _ := attemptOnce(t, s, d)
 	wantPermanent(t, r, "content_type")
 	if n := len(c.Mails()) + c.Stats().Connections; n != 0 {
-		t.Errorf("the server has heard of it: %+v", c.Stats())
+		t.Errorf("the server was contacted: %+v", c.Stats())
 	}
 }
 
@@ -133,10 +138,10 @@ func TestSendAtThatWasHonoured(t *testing.T) {
 	wantOK(t, r)
 }
 
-// failures are all the ways in which a server can say no, each at its stage.
+// failures are the stages at which a server can fail.
 var failures = []catcher.Stage{catcher.StageConnect, catcher.StageHello, catcher.StageMail, catcher.StageRcpt, catcher.StageData, catcher.StageEnd}
 
-// TestEM2_FailsTwiceThenAccepts: one mail, the same on every attempt.
+// TestEM2_FailsTwiceThenAccepts: one mail arrives, the same on every attempt.
 func TestEM2_FailsTwiceThenAccepts(t *testing.T) {
 	t.Parallel()
 	for _, stage := range failures {
@@ -205,8 +210,7 @@ func TestEM2_SameBytesOnEveryAttempt(t *testing.T) {
 	}
 }
 
-// TestEM2_5xxIsNotRetried: a refusal of the mail is final, one of the session
-// is not.
+// TestEM2_5xxIsNotRetried: a refusal of the mail is final, a refusal of the session is not.
 func TestEM2_5xxIsNotRetried(t *testing.T) {
 	t.Parallel()
 	for _, stage := range failures {
@@ -225,13 +229,13 @@ func TestEM2_5xxIsNotRetried(t *testing.T) {
 				t.Errorf("receipt %+v", receipt)
 			}
 			if len(c.Mails()) != 0 {
-				t.Error("it was mailed")
+				t.Error("the mail was sent")
 			}
 		})
 	}
 }
 
-// TestEM2_MissingPasswordIsRetried: 530 at MAIL is about us, not the mail.
+// TestEM2_MissingPasswordIsRetried: 530 at MAIL is about the session, not the mail.
 func TestEM2_MissingPasswordIsRetried(t *testing.T) {
 	t.Parallel()
 	c := startCatcher(t, catcher.Config{Username: "ada", Password: "secret"})
@@ -239,20 +243,19 @@ func TestEM2_MissingPasswordIsRetried(t *testing.T) {
 	wantRetry(t, r, "530", "Authentication required")
 }
 
-// TestEM2_HangIsCut: a server that stops answering is cut at the timeout,
-// wherever that is.
+// TestEM2_HangIsCut: at each stage, a server that stops replying is cut at the timeout.
 func TestEM2_HangIsCut(t *testing.T) {
 	t.Parallel()
 	for _, stage := range failures {
 		t.Run(string(stage), func(t *testing.T) {
 			t.Parallel()
 			c := startCatcher(t, catcher.Config{})
-			// Long enough for every other answer, also of the second attempt.
+			// Long enough for every other reply, even of the second attempt.
 			s := newSink(t, c.Addr(), "command_timeout=4s&data_timeout=4s")
 			in := c.Inject(catcher.Fault{Stage: stage, Hang: true, Kept: true})
 			d := delivery(t, simple())
 			r, receipt := attemptOnce(t, s, d)
-			wantRetry(t, r, "no answer within 4s", "bob@example.com")
+			wantRetry(t, r, "no reply within 4s", "bob@example.com")
 			if in.Hits() != 1 {
 				t.Errorf("%d hits", in.Hits())
 			}
@@ -266,8 +269,8 @@ func TestEM2_HangIsCut(t *testing.T) {
 	}
 }
 
-// TestEM2_AnswerLost: whether a mail was accepted whose answer got lost is
-// unknown; it is sent again, and marked.
+// TestEM2_AnswerLost: if the reply to a mail is lost, its result is unknown. The mail is sent
+// again, and the recipient is marked.
 func TestEM2_AnswerLost(t *testing.T) {
 	t.Parallel()
 	c := startCatcher(t, catcher.Config{})
@@ -289,8 +292,8 @@ func TestEM2_AnswerLost(t *testing.T) {
 	}
 }
 
-// TestEM2_PartlyRefused: what was accepted is never mailed twice; deferred
-// recipients are tried again, refused ones are not, and end as an error.
+// TestEM2_PartlyRefused: a mail is never sent again to accepted recipients; deferred
+// recipients are retried, and refused ones are not and end as an error.
 func TestEM2_PartlyRefused(t *testing.T) {
 	t.Parallel()
 	c := startCatcher(t, catcher.Config{})
@@ -309,7 +312,7 @@ func TestEM2_PartlyRefused(t *testing.T) {
 	d = after(d, r, posthaste.OutcomeRetried)
 	r, _ = attemptOnce(t, s, d)
 	wantRetry(t, r, "slow@example.com: 450")
-	// An attempt that left no receipt does not hide those before it.
+	// An attempt without a receipt does not hide the receipts before it.
 	d = after(d, r, posthaste.OutcomeRetried)
 	d.Story = append(d.Story, posthaste.Attempt{Attempt: 3, Outcome: posthaste.OutcomeLost})
 	d.Attempt++
@@ -329,14 +332,19 @@ func TestEM2_PartlyRefused(t *testing.T) {
 		t.Errorf("mailed %v", got)
 	}
 
-	// A replayed dead letter tries the refused one once more, and only that.
-	d = after(d, r, posthaste.OutcomeDead)
-	r, _ = attemptOnce(t, s, d)
+	testReplay(t, c, s, after(d, r, posthaste.OutcomeDead), gone, once)
+}
+
+// testReplay replays a dead letter with the refused recipient gone@example.com. once are the
+// recipients that have the mail.
+func testReplay(t *testing.T, c *catcher.Catcher, s *Sink, d posthaste.RawDelivery, gone *catcher.Injected, once map[string]int) {
+	// A replayed dead letter tries the refused recipient once more, and no other.
+	r, _ := attemptOnce(t, s, d)
 	wantPermanent(t, r, "gone@example.com: 550")
 	gone.Remove()
 	d = after(d, r, posthaste.OutcomeDead)
-	d.Attempt = 1 // whether a replay counts anew is not for the sink to know
-	r, receipt = attemptOnce(t, s, d)
+	d.Attempt = 1 // a replay may restart the count
+	r, receipt := attemptOnce(t, s, d)
 	wantOK(t, r)
 	once["gone@example.com"] = 1
 	if got := mailed(c); !maps.Equal(got, once) {
@@ -345,7 +353,7 @@ func TestEM2_PartlyRefused(t *testing.T) {
 	if receipt.Recipients["gone@example.com"].Status != email.Accepted {
 		t.Errorf("receipt %s", statuses(receipt))
 	}
-	// And whatever is asked again after that mails nobody.
+	// Later attempts send nothing.
 	d.Story = append(d.Story, posthaste.Attempt{Outcome: posthaste.OutcomeLost, Receipt: r.Receipt})
 	r, _ = attemptOnce(t, s, d)
 	wantOK(t, r)
@@ -354,8 +362,8 @@ func TestEM2_PartlyRefused(t *testing.T) {
 	}
 }
 
-// TestEM2_RefusedAfterTheDot: an answer after the mail is for those
-// recipients that were taken before.
+// TestEM2_RefusedAfterTheDot: a reply after the content applies to the recipients that were
+// accepted before.
 func TestEM2_RefusedAfterTheDot(t *testing.T) {
 	t.Parallel()
 	c := startCatcher(t, catcher.Config{})
@@ -375,8 +383,8 @@ func TestEM2_RefusedAfterTheDot(t *testing.T) {
 	}
 }
 
-// TestEM2_DeadWithDeferred: a mail that ran out of attempts is replayed for
-// all that do not have it.
+// TestEM2_DeadWithDeferred: a mail that ran out of attempts is replayed for all recipients
+// that do not have it.
 func TestEM2_DeadWithDeferred(t *testing.T) {
 	t.Parallel()
 	c := startCatcher(t, catcher.Config{})
@@ -393,7 +401,7 @@ func TestEM2_DeadWithDeferred(t *testing.T) {
 	}
 }
 
-// TestEM2_ManyAnswersFitAnError: the text stays short, the receipt has all.
+// TestEM2_ManyAnswersFitAnError: the error stays short, and the receipt has everything.
 func TestEM2_ManyAnswersFitAnError(t *testing.T) {
 	t.Parallel()
 	c := startCatcher(t, catcher.Config{})
@@ -412,7 +420,7 @@ func TestEM2_ManyAnswersFitAnError(t *testing.T) {
 	}
 }
 
-// A recipient who is named twice gets one mail, whichever fields name it.
+// A recipient that is named twice gets one mail, whichever fields name it.
 func TestEM2_RecipientNamedTwice(t *testing.T) {
 	t.Parallel()
 	c := startCatcher(t, catcher.Config{})
@@ -421,10 +429,10 @@ func TestEM2_RecipientNamedTwice(t *testing.T) {
 	e.Bcc = []string{"Bobby <bob@example.com>", "carl@example.com", "ZOE@MÜNCHEN.example"}
 	r, receipt := attemptOnce(t, newSink(t, c.Addr(), ""), delivery(t, e))
 	wantOK(t, r)
-	// What stands before the "@" may differ in case: only the host that receives
-	// the mail knows whether Carl is carl.
+	// The part before the "@" may be case-sensitive: only the receiving host knows
+	// whether Carl is carl.
 	want := map[string]int{"bob@example.com": 1, "zoe@xn--mnchen-3ya.example": 1, "Carl@example.com": 1, "carl@example.com": 1, "用户@例え.example": 1, "ZOE@xn--mnchen-3ya.example": 1}
 	if got := mailed(c); !maps.Equal(got, want) || len(receipt.Recipients) != len(want) {
-		t.Errorf("mailed %v, want %v; the receipt tells of %d", got, want, len(receipt.Recipients))
+		t.Errorf("mailed %v, want %v; the receipt has %d recipients", got, want, len(receipt.Recipients))
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/posthaste-mq/posthaste/email"
 )
 
-// generator makes mails at random.
+// generator generates random mails.
 type generator struct{ *rand.Rand }
 
 func pick[T any](g *generator, from ...T) T { return from[g.IntN(len(from))] }
 
-// letter makes a mail, with what it means; one in eight has a fault.
+// letter generates a mail with its meaning. One in eight is invalid.
 func (g *generator) letter() letter {
 	l := letter{want: understood{Texts: map[string]string{}, Addresses: map[string][]named{}}}
 	l.mail.From = g.addresses(&l, "From", 1, true)[0]
@@ -39,7 +39,7 @@ func (g *generator) letter() letter {
 	return l
 }
 
-// text makes a line that an unstructured header can hold.
+// text generates a line for an unstructured header.
 func (g *generator) text(limit int) string {
 	var b strings.Builder
 	for range g.IntN(12) {
@@ -53,7 +53,7 @@ func (g *generator) text(limit int) string {
 	return b.String()
 }
 
-// addresses makes addresses in the ways in which people write them.
+// addresses generates addresses in the forms in which people write them.
 func (g *generator) addresses(l *letter, header string, n int, international bool) (list []string) {
 	for range n {
 		domain := pick(g, [2]string{"example.com", "example.com"}, [2]string{"mail.example.org", "mail.example.org"}, [2]string{"münchen.example", "xn--mnchen-3ya.example"}, [2]string{"[192.0.2.1]", "[192.0.2.1]"})
@@ -63,17 +63,17 @@ func (g *generator) addresses(l *letter, header string, n int, international boo
 		}
 		local := pick(g, locals...)
 		if local[1] == "用户" && domain[1] != "[192.0.2.1]" {
-			domain[1] = domain[0] // goes as it is written
+			domain[1] = domain[0] // sent as written
 		}
 		name := "a" + g.text(200)
 		want := named{Name: strings.Join(strings.Fields(name), " "), Address: local[1] + "@" + domain[1]}
 		spec := local[0] + "@" + domain[0]
 		switch g.IntN(5) {
-		case 0: // as it is, where it needs no quotes
+		case 0: // unquoted, if it needs no quotes
 			name = pick(g, "Ada", "My Shop (EU)", "Zoë  Ångström", "Dr. Who", "A (b (c)) d", "(x)", "東京 🚀")
 			want.Name = strings.Join(strings.Fields(name), " ")
 			spec = name + " <" + spec + ">"
-		case 1, 3: // in quotes, where other programs leave encoded words as well
+		case 1, 3: // quoted, in which other programs leave encoded words
 			name = strings.ReplaceAll(name, "=?utf-8?q?a?=", "=?")
 			want.Name = strings.Join(strings.Fields(name), " ")
 			if encoded := pick(g, "", "=?windows-1252?Q?J=FCrgen?=", "=?UTF-8?B?SsO8?= =?utf-8*de?q?rgen?="); encoded != "" {
@@ -92,7 +92,7 @@ func (g *generator) addresses(l *letter, header string, n int, international boo
 	return list
 }
 
-// header adds a header, with or without a grammar.
+// header adds a header, structured or not.
 func (g *generator) header(l *letter) {
 	blanks := func() string { return strings.Repeat(" ", g.IntN(3)) }
 	name, value, want := pick(g, "X-Note", "Comments", "Organization", "X-Mailer", "User-Agent", "X-Campaign-Id", "Thread-Topic", "List-Software"), g.text(900), ""
@@ -135,7 +135,7 @@ func (g *generator) header(l *letter) {
 			l.mail.Headers[name] = strings.Join(g.addresses(l, name, 1+g.IntN(3), false), ","+blanks())
 		}
 		return
-	case 6: // left out
+	case 6: // omitted
 		name = pick(g, "References", "In-Reply-To", "List-Unsubscribe", "List-Id", "Keywords", "Reply-By", "Mail-Reply-To")
 		l.mail.Headers[name] = blanks()
 		delete(l.want.Texts, name)
@@ -147,7 +147,7 @@ func (g *generator) header(l *letter) {
 	l.mail.Headers[name], l.want.Texts[name] = value, want
 }
 
-// body adds texts and files.
+// body adds texts and attachments.
 func (g *generator) body(l *letter) {
 	lines := func() string {
 		var b strings.Builder
@@ -182,7 +182,7 @@ func (g *generator) body(l *letter) {
 	}
 }
 
-// spoil makes a mail one that must be refused.
+// spoil makes a mail invalid.
 func (g *generator) spoil(l *letter) {
 	m := &l.mail
 	injected := pick(g, "\r\nBcc: eve@example.com", "\n", "\r", "\x00", "\t", "\u0085", "\u2028", "\x7f")
@@ -197,7 +197,7 @@ func (g *generator) spoil(l *letter) {
 	case 2:
 		m.From, l.field = pick(g, "ada", "", "Ada <ada@example.com"+injected+">", "a@b, c@d", "Lovelace, Ada <ada@example.com>", `"Shop"(EU) <a@example.com>`), "from"
 	case 3:
-		m.To, l.field = append([]string{pick(g, "nobody", "x@", "a b@example.com", `"Ada`+injected+`" <ada@example.com>`)}, m.To...), "to[0]"
+		m.To, l.field = append([]string{pick(g, "missing", "x@", "a b@example.com", `"Ada`+injected+`" <ada@example.com>`)}, m.To...), "to[0]"
 	case 4:
 		header(pick(g, "From", "bcc", "DATE", "Content-Type", "Resent-To", "Received", "DKIM-Signature", "Sender"), "x")
 	case 5:
@@ -217,6 +217,6 @@ func (g *generator) spoil(l *letter) {
 	case 11:
 		header(pick(g, "X Note", "X:Note", "Größe"), "x")
 	default:
-		m.SendAt, l.field = time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC), "send_at" // and the message is not held back
+		m.SendAt, l.field = time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC), "send_at" // but the message is not delayed
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// understood is what a parser reads in a mail, or shall read.
+// understood is the content of a mail as a parser reads it, or must read it.
 type understood struct {
 	Texts     map[string]string  `json:"texts"`
 	Addresses map[string][]named `json:"addresses"`
@@ -78,9 +78,9 @@ func TestFT4_MailHeaders(t *testing.T) {
 		l := &letters[i]
 		switch {
 		case l.field != "" && (!posthaste.IsPermanent(r.Err) || !strings.Contains(r.Err.Error(), l.field)):
-			t.Errorf("mail %d ends with %v, want it refused because of %s", i, r.Err, l.field)
+			t.Errorf("mail %d has the result %v, want it rejected because of %s", i, r.Err, l.field)
 		case l.field == "" && r.Err != nil:
-			t.Errorf("mail %d ends with %v: %q", i, r.Err, batch[i].Payload)
+			t.Errorf("mail %d has the result %v: %q", i, r.Err, batch[i].Payload)
 		case l.field == "":
 			var receipt email.Receipt
 			if err := json.Unmarshal(r.Receipt, &receipt); err != nil {
@@ -91,7 +91,7 @@ func TestFT4_MailHeaders(t *testing.T) {
 	}
 	mails := c.Mails()
 	if len(mails) != len(sent) {
-		t.Fatalf("%d mails arrived, and %d were sent", len(mails), len(sent))
+		t.Fatalf("%d mails arrived, but %d were sent", len(mails), len(sent))
 	}
 	byPython := readByPython(t, mails)
 	for i, m := range mails {
@@ -104,7 +104,7 @@ func TestFT4_MailHeaders(t *testing.T) {
 	}
 }
 
-// differs describes the first difference; empty if there is none. It ignores the headers
+// differs describes the first difference, or returns "". It ignores the headers
 // that every mail gets by itself.
 func (u understood) differs(got understood) string {
 	for name, want := range u.Texts {
@@ -137,7 +137,7 @@ func (u understood) differs(got understood) string {
 	return ""
 }
 
-// readByPython needs python3, which scripts/needs installs.
+// readByPython reads mails with python3, which scripts/needs installs.
 func readByPython(t *testing.T, mails []catcher.Mail) []understood {
 	t.Helper()
 	var in bytes.Buffer
@@ -169,7 +169,7 @@ func readByGo(t *testing.T, raw []byte) understood {
 	got := understood{Texts: map[string]string{}, Addresses: map[string][]named{}}
 	for name, values := range m.Header {
 		if len(values) != 1 {
-			t.Errorf("header %s is there %d times", name, len(values))
+			t.Errorf("header %s occurs %d times", name, len(values))
 		}
 		if text, err := new(mime.WordDecoder).DecodeHeader(values[0]); err == nil {
 			got.Texts[name] = text

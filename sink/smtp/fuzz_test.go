@@ -20,9 +20,8 @@ import (
 	"github.com/posthaste-mq/posthaste/email"
 )
 
-// What is read as a URL of a server is one that can be dialled and sends no password
-// unencrypted, and is read the same from its parts; what is refused does not tell the
-// password.
+// A valid URL gives a server that can be dialed, sends no password unencrypted, and is parsed
+// the same from its parts. Errors do not contain the password.
 func FuzzURL(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"smtp://ada:", "@mail.example.com"}, {"smtps://ada:x", "y@mail.example.com:465"}, {"smtp://ada:", "@127.0.0.1:1025?tls=none"},
@@ -39,23 +38,23 @@ func FuzzURL(f *testing.F) {
 		if err != nil {
 			var e *posthaste.Error
 			if !errors.As(err, &e) || e.Code != posthaste.CodeInvalid && e.Code != posthaste.CodeRefused || e.Field != urlField || e.Message == "" {
-				t.Fatalf("not clear: %v", err)
+				t.Fatalf("not a clear error: %v", err)
 			}
-			// What stands behind a "?" may be a parameter's name.
+			// The text after a "?" may be a parameter's name.
 			if strings.Contains(e.Message+e.Hint, secret) && !strings.Contains(before, "?") {
-				t.Fatalf("the password is told: %v", err)
+				t.Fatalf("the error contains the password: %v", err)
 			}
 			return
 		}
 		host, port, err := net.SplitHostPort(got.address)
 		if n, _ := strconv.Atoi(port); err != nil || host != got.host || host == "" || n < 1 || n > 65535 {
-			t.Fatalf("nobody can dial %q", got.address)
+			t.Fatalf("%q cannot be dialed", got.address)
 		}
 		if (got.user == "") != (got.password == "") || got.user != "" && got.security == unencrypted && !isLoopbackName(got.host) {
-			t.Fatalf("it is read as %+v", got)
+			t.Fatalf("parsed as %+v", got)
 		}
 		if got.Connections < 1 || got.IdleTimeout <= 0 || got.DialTimeout <= 0 || got.CommandTimeout <= 0 || got.DataTimeout <= 0 || got.TLS.ServerName != got.host {
-			t.Fatalf("it is read as %+v", got)
+			t.Fatalf("parsed as %+v", got)
 		}
 		again := url.URL{Scheme: "smtp", Host: got.address, RawQuery: url.Values{"tls": {[]string{"required", "required", "opportunistic", "none"}[got.security]}}.Encode()}
 		if got.security == implicitTLS {
@@ -66,13 +65,13 @@ func FuzzURL(f *testing.F) {
 		}
 		same, err := parse(Config{URL: again.String()})
 		if err != nil || same.address != got.address || same.user != got.user || same.password != got.password || same.security != got.security {
-			t.Fatalf("from its parts %+v is read as %+v, %v", got, same, err)
+			t.Fatalf("from its parts %+v is parsed as %+v, %v", got, same, err)
 		}
 	})
 }
 
-// Whatever a server answers is an answer with a code, of which one line of text is kept
-// that can be stored and shown, or is refused as none.
+// Each response of a server is a reply with a code and one line of text that can be stored and
+// shown, or is rejected.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
 		"250 2.1.5 ok\r\n", "250-first\r\n250 second\r\n", "550-5.1.1 no such\r\n550 5.1.1 user\r\n", "421\r\n", "250-\r\n250\r\n", "250-a\r\n251 b\r\n", "199 x\r\n", "600 x\r\n", "2500 x\r\n",
@@ -94,10 +93,10 @@ func FuzzAnswer(f *testing.F) {
 			r, err := c.answer()
 			if err != nil {
 				if answers > 1+len(data)/len("250\n") {
-					t.Fatalf("%d answers", answers)
+					t.Fatalf("%d replies", answers)
 				}
 				if !utf8.ValidString(err.Error()) || strings.ContainsFunc(err.Error(), unicode.IsControl) {
-					t.Fatalf("it ended with %q", err)
+					t.Fatalf("reading ended with %q", err)
 				}
 				return
 			}
@@ -105,7 +104,7 @@ func FuzzAnswer(f *testing.F) {
 				t.Fatalf("%+v", r)
 			}
 			if said := r.String(); !utf8.ValidString(said) || !strings.HasPrefix(said, strconv.Itoa(r.code)+" ") {
-				t.Fatalf("%+v is told as %q", r, said)
+				t.Fatalf("%+v is shown as %q", r, said)
 			}
 			want := email.Deferred
 			switch {

@@ -30,7 +30,7 @@ func startCatcher(t *testing.T, cfg catcher.Config) *catcher.Catcher {
 	return c
 }
 
-// newSink delivers to address; parameters come behind "?" of its URL.
+// newSink returns a sink that delivers to address. parameters are appended to its URL.
 func newSink(t *testing.T, address, parameters string) *Sink {
 	t.Helper()
 	return newSinkOf(t, Config{URL: "smtp://" + address + "?tls=none&hello=test.example&" + parameters})
@@ -46,7 +46,7 @@ func newSinkOf(t *testing.T, cfg Config) *Sink {
 	return s
 }
 
-// simple is a mail to these recipients, or to one.
+// simple returns a mail to some recipients, by default to one.
 func simple(to ...string) *email.Email {
 	if to == nil {
 		to = []string{"bob@example.com"}
@@ -54,7 +54,7 @@ func simple(to ...string) *email.Email {
 	return &email.Email{From: "Ada <ada@example.com>", To: to, Subject: "Hello", Text: "Hi"}
 }
 
-// delivery is the first attempt at a mail.
+// delivery returns the first attempt at a mail.
 func delivery(t *testing.T, e *email.Email) posthaste.RawDelivery {
 	t.Helper()
 	m, err := e.Message()
@@ -68,7 +68,7 @@ func delivery(t *testing.T, e *email.Email) posthaste.RawDelivery {
 	return posthaste.RawDelivery{ID: 1, MessageID: 42, Queue: email.Queue, Attempt: 1, ContentType: contentType, Payload: body, CreatedAt: created}
 }
 
-// attemptOnce delivers and decodes the receipt.
+// attemptOnce delivers a mail and decodes the receipt.
 func attemptOnce(t *testing.T, s *Sink, d posthaste.RawDelivery) (posthaste.SinkResult, email.Receipt) {
 	t.Helper()
 	results := s.Deliver(t.Context(), []posthaste.RawDelivery{d})
@@ -84,7 +84,7 @@ func attemptOnce(t *testing.T, s *Sink, d posthaste.RawDelivery) (posthaste.Sink
 	return results[0], r
 }
 
-// after is the attempt after one with this outcome.
+// after returns the next attempt after one with an outcome.
 func after(d posthaste.RawDelivery, r posthaste.SinkResult, outcome posthaste.Outcome) posthaste.RawDelivery {
 	d.Story = append(slices.Clone(d.Story), posthaste.Attempt{Attempt: d.Attempt, Outcome: outcome, Error: r.Err.Error(), Receipt: r.Receipt})
 	d.Attempt++
@@ -110,10 +110,10 @@ func wantPermanent(t *testing.T, r posthaste.SinkResult, words ...string) {
 func wantWords(t *testing.T, err error, words []string) {
 	t.Helper()
 	for _, w := range words {
-		// An SMTP code must stand by itself: the error also names a random port.
+		// An SMTP code must be a word of its own, because the error contains a random port.
 		stands := regexp.MustCompile(`(^|[^0-9:])` + regexp.QuoteMeta(w) + `($|[^0-9])`)
 		if !stands.MatchString(err.Error()) {
-			t.Errorf("error %q does not hold %q", err, w)
+			t.Errorf("error %q does not contain %q", err, w)
 		}
 	}
 }
@@ -220,7 +220,7 @@ func TestSink(t *testing.T) {
 			Delivered: func(n int) int { return mailed(c)[address(n)] },
 			Bad: func(n int) posthaste.RawDelivery {
 				d := make(n)
-				d.Payload = []byte(`{"from":"ada@example.com","to":["nobody"],"text":"x"}`)
+				d.Payload = []byte(`{"from":"ada@example.com","to":["missing"],"text":"x"}`)
 				return d
 			},
 			FailTemporarily: func() { c.Inject(catcher.Fault{Stage: catcher.StageEnd, Code: 451}) },

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// maxUses is how many mails go through one connection: many servers count.
+// maxUses is the number of mails per connection. Many servers have a limit.
 const maxUses = 100
 
 var errClosed = errors.New("the sink is closed")
 
-// pool holds open connections for reuse and bounds how many there are.
+// pool holds open connections for reuse and bounds their number.
 type pool struct {
 	target *target
 	slots  chan struct{} // one token for each connection in use
@@ -26,8 +26,8 @@ func newPool(t *target) *pool {
 	return &pool{target: t, slots: make(chan struct{}, t.Connections)}
 }
 
-// get returns a connection that is alive: reused says that it served before.
-// The caller gives it back by put.
+// get returns a connection that is alive; reused says that it was used before. The caller must
+// return it with put.
 func (p *pool) get(ctx context.Context) (c *conn, reused bool, err error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -56,8 +56,7 @@ func (p *pool) get(ctx context.Context) (c *conn, reused bool, err error) {
 	return c, false, nil
 }
 
-// replace opens a new connection in the place of one that turned out dead. On
-// error the place is given back.
+// replace opens a new connection instead of a dead one. On error it also does what put does.
 func (p *pool) replace(ctx context.Context, dead *conn) (*conn, error) {
 	dead.close()
 	c, err := open(ctx, p.target)
@@ -67,7 +66,7 @@ func (p *pool) replace(ctx context.Context, dead *conn) (*conn, error) {
 	return c, err
 }
 
-// put gives a connection back. usable says that it can serve again.
+// put returns a connection. usable says that it can be reused.
 func (p *pool) put(c *conn, usable bool) {
 	defer func() { <-p.slots }()
 	if !usable {
@@ -80,7 +79,7 @@ func (p *pool) put(c *conn, usable bool) {
 	}
 }
 
-// pop takes the connection that was used last; nil if none is idle.
+// pop returns the idle connection that was used last, or nil.
 func (p *pool) pop() (*conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,7 +123,7 @@ func (p *pool) expire(c *conn) {
 	}
 }
 
-// close closes the idle connections; those in use are closed when given back.
+// close closes the idle connections. Those in use are closed by put.
 func (p *pool) close() {
 	p.mu.Lock()
 	idle := p.idle

@@ -10,21 +10,21 @@ import (
 	"github.com/posthaste-mq/posthaste/email"
 )
 
-// maxReplyText bounds how much of a server's words is kept, in bytes: they are
-// kept for each recipient and attempt.
+// maxReplyText bounds the text of a reply in bytes. It is stored for each recipient and
+// attempt.
 const maxReplyText = 300
 
-// reply is a server's answer to a command.
+// reply is a server's reply to a command.
 type reply struct {
 	code     int
 	enhanced string
 	text     string
 }
 
-// enhancedCode is a status code of RFC 3463 at the beginning of a line.
+// enhancedCode matches a status code of RFC 3463 at the beginning of a line.
 var enhancedCode = regexp.MustCompile(`(?m)^([245]\.\d{1,3}\.\d{1,3})(?:[ \t]|$)`)
 
-// newReply makes a reply of what was read. Its text is one line of valid UTF-8.
+// newReply parses a reply. Its text becomes one line of valid UTF-8.
 func newReply(code int, lines string) reply {
 	r := reply{code: code}
 	if m := enhancedCode.FindStringSubmatch(lines); m != nil && strings.HasPrefix(lines, m[1]) {
@@ -35,7 +35,7 @@ func newReply(code int, lines string) reply {
 	return r
 }
 
-// String writes the reply as the server did.
+// String returns the reply as the server sent it, on one line.
 func (r reply) String() string { return answerText(r.code, r.enhanced, r.text) }
 
 func answerText(code int, enhanced, text string) string {
@@ -49,7 +49,7 @@ func answerText(code int, enhanced, text string) string {
 	return strings.Join(append(words, reply{text: text}.words()), " ")
 }
 
-// words is what the server said beside its codes.
+// words returns the reply's text without codes.
 func (r reply) words() string {
 	if r.text == "" {
 		return "(the server gave no reason)"
@@ -62,7 +62,7 @@ func (r reply) ok() bool { return r.code >= 200 && r.code < 300 }
 // closing reports that the server is about to close the connection.
 func (r reply) closing() bool { return r.code == 421 }
 
-// status is what the reply means for the recipients it is about.
+// status returns the status that the reply means for its recipients.
 func (r reply) status() email.AnswerStatus {
 	switch {
 	case r.ok():
@@ -73,9 +73,9 @@ func (r reply) status() email.AnswerStatus {
 	return email.Deferred
 }
 
-// tooMany reports an answer to a RCPT that may say that the transaction has too many
-// recipients (RFC 5321, 4.5.3.1.10): 452, or 552 as servers of RFC 821 say it, unless the
-// status code gives another reason, such as a full mailbox.
+// tooMany reports whether a reply to RCPT may mean that the transaction has too many
+// recipients (RFC 5321, 4.5.3.1.10): 452, or 552 from servers of RFC 821, unless the status
+// code gives another reason, such as a full mailbox.
 func (r reply) tooMany() bool {
 	switch r.code {
 	case 452:
@@ -86,7 +86,7 @@ func (r reply) tooMany() bool {
 	return false
 }
 
-// rcptStatus is what the reply to a RCPT means for its recipient.
+// rcptStatus returns the status that the reply to RCPT means for its recipient.
 func (r reply) rcptStatus() email.AnswerStatus {
 	if r.tooMany() {
 		return email.Deferred
@@ -94,8 +94,8 @@ func (r reply) rcptStatus() email.AnswerStatus {
 	return r.status()
 }
 
-// aboutUs reports a refusal of the session rather than of the mail: a password
-// or encryption is missing or wrong. Somebody will mend that.
+// aboutUs reports a refusal of the session rather than of the mail: a password or encryption
+// is missing or wrong. The mail is retried until an operator has fixed it.
 func (r reply) aboutUs() bool {
 	switch r.code {
 	case 530, 534, 535, 538:
@@ -104,7 +104,7 @@ func (r reply) aboutUs() bool {
 	return false
 }
 
-// replyError is an answer that ended the session's opening.
+// replyError is a reply that ended the opening of a session.
 type replyError struct {
 	step  string
 	reply reply
@@ -113,7 +113,7 @@ type replyError struct {
 // Error implements error.
 func (e *replyError) Error() string { return e.step + ": " + e.reply.String() }
 
-// oneLine makes one short line of valid UTF-8 without control characters.
+// oneLine returns the text as one short line of valid UTF-8 without control characters.
 func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {

@@ -1,21 +1,14 @@
 package smtp
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
-	"fmt"
-	"maps"
 	"net"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/emersion/go-smtp"
-
-	posthaste "github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/internal/catcher"
 )
@@ -64,8 +57,8 @@ func TestEncryption(t *testing.T) {
 	}
 }
 
-// TestUntrustedCertificate: a server that cannot show who it is gets no mail,
-// neither does the mail die of it.
+// TestUntrustedCertificate: a server without a trusted certificate gets no mail, and the mail
+// is retried.
 func TestUntrustedCertificate(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"required", "opportunistic"} {
@@ -112,7 +105,7 @@ func TestAuthentication(t *testing.T) {
 		c := startCatcher(t, catcher.Config{TLS: true, Username: "ada", Password: "other"})
 		s := newSinkOf(t, Config{URL: "smtp://" + escaped + c.Addr(), TLS: c.ClientTLS()})
 		r, receipt := attemptOnce(t, s, delivery(t, simple()))
-		// A 5xx, but not about this mail.
+		// A 5xx, but about the session.
 		wantRetry(t, r, "535", "Authentication failed")
 		if receipt.Recipients["bob@example.com"].Status != email.Deferred {
 			t.Errorf("receipt %+v", receipt)
@@ -120,7 +113,8 @@ func TestAuthentication(t *testing.T) {
 	})
 }
 
-// TestPasswordIsNotRepeated: not even where the server repeats it.
+// TestPasswordIsNotRepeated: errors do not contain the password, even if the server repeats
+// it.
 func TestPasswordIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	const password = "s3cr3t"
@@ -136,13 +130,13 @@ func TestPasswordIsNotRepeated(t *testing.T) {
 	}
 }
 
-// farConn looks like a connection to somewhere else.
+// farConn looks like a connection to another machine.
 type farConn struct{ net.Conn }
 
 func (farConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 25} }
 
-// TestPasswordStaysUnencryptedOnlyOnLoopback: the same session that works on
-// loopback sends no password where it would leave the machine.
+// TestPasswordStaysUnencryptedOnlyOnLoopback: a session that works on loopback sends no
+// password to another machine.
 func TestPasswordStaysUnencryptedOnlyOnLoopback(t *testing.T) {
 	t.Parallel()
 	c := startCatcher(t, catcher.Config{InsecureAuth: true, Username: "ada", Password: "s3cret"})
@@ -184,7 +178,7 @@ type localConn struct {
 
 func (c localConn) LocalAddr() net.Addr { return &net.TCPAddr{IP: c.ip} }
 
-// TestSMTPUTF8 is used where an address needs it, and only there.
+// TestSMTPUTF8: the extension is used for addresses that need it, and only for them.
 func TestSMTPUTF8(t *testing.T) {
 	t.Parallel()
 	with := startCatcher(t, catcher.Config{})
@@ -204,7 +198,7 @@ func TestSMTPUTF8(t *testing.T) {
 	if receipt.Recipients["bob@example.com"].Status != email.Refused || len(without.Mails()) != 1 {
 		t.Errorf("receipt %+v", receipt)
 	}
-	// In bcc it is in no header: the others get their mail.
+	// A bcc address is in no header, so the others get their mail.
 	e = simple("carl@example.com")
 	e.Bcc = []string{"用户@example.com"}
 	r, receipt = attemptOnce(t, newSink(t, without.Addr(), ""), delivery(t, e))
@@ -220,61 +214,6 @@ func TestSMTPUTF8(t *testing.T) {
 	}
 }
 
-// TestManyRecipients: more than a server takes at once are divided, with and
-// without pipelining.
-func TestManyRecipients(t *testing.T) {
-	t.Parallel()
-	var to []string
-	for i := range 150 {
-		to = append(to, fmt.Sprintf("r%d@example.com", i))
-	}
-	for _, c := range []struct {
-		config       catcher.Config
-		transactions int
-	}{
-		{catcher.Config{}, 2},
-		{catcher.Config{MaxRecipients: 40}, 4},
-		{catcher.Config{Without: []string{"PIPELINING"}}, 2},
-		// It does not say how many it takes, but how many were too many (452 4.5.3).
-		{catcher.Config{MaxRecipients: 40, Without: []string{"LIMITS"}}, 5},
-		{catcher.Config{MaxRecipients: 7, Without: []string{"LIMITS", "PIPELINING"}}, 23},
-		{catcher.Config{MaxRecipients: 1, Without: []string{"LIMITS"}}, 150},
-	} {
-		server := startCatcher(t, c.config)
-		server.Inject(catcher.Fault{Stage: catcher.StageRcpt, Recipient: "r70@example.com", Code: 550})
-		r, _ := attemptOnce(t, newSink(t, server.Addr(), ""), delivery(t, simple(to...)))
-		wantPermanent(t, r, "r70@example.com: 550", "accepted for 149 of 150")
-		want := map[string]int{}
-		for _, a := range to {
-			want[a] = 1
-		}
-		delete(want, "r70@example.com")
-		if got := mailed(server); !maps.Equal(got, want) || server.Stats().Transactions != c.transactions || server.Stats().Connections != 1 {
-			t.Errorf("%d mailed, %+v", len(got), server.Stats())
-		}
-	}
-}
-
-// TestDroppedBetweenTransactions: what was accepted before the connection
-// ended stays accepted.
-func TestDroppedBetweenTransactions(t *testing.T) {
-	t.Parallel()
-	c := startCatcher(t, catcher.Config{MaxRecipients: 1})
-	s := newSink(t, c.Addr(), "")
-	c.Inject(catcher.Fault{Stage: catcher.StageEnd, DropAfter: true})
-	d := delivery(t, simple("a@example.com", "b@example.com", "c@example.com"))
-	r, receipt := attemptOnce(t, s, d)
-	wantRetry(t, r, "b@example.com", "accepted for 1 of 3")
-	if got := statuses(receipt); got != "a@example.com=accepted/250/1 b@example.com=deferred/0/1 c@example.com=deferred/0/1" {
-		t.Errorf("receipt %s", got)
-	}
-	r, _ = attemptOnce(t, s, after(d, r, posthaste.OutcomeRetried))
-	wantOK(t, r)
-	if got := mailed(c); !maps.Equal(got, map[string]int{"a@example.com": 1, "b@example.com": 1, "c@example.com": 1}) {
-		t.Errorf("mailed %v", got)
-	}
-}
-
 func TestTooLargeForTheServer(t *testing.T) {
 	t.Parallel()
 	c := startCatcher(t, catcher.Config{MaxMessageBytes: 10_000})
@@ -286,139 +225,19 @@ func TestTooLargeForTheServer(t *testing.T) {
 	wantOK(t, r)
 }
 
-func TestPoolReuses(t *testing.T) {
-	t.Parallel()
-	c := startCatcher(t, catcher.Config{})
-	s := newSink(t, c.Addr(), "connections=2")
-	for range 5 {
-		r, _ := attemptOnce(t, s, delivery(t, simple()))
-		wantOK(t, r)
-	}
-	if n := c.Stats().Connections; n != 1 {
-		t.Errorf("%d connections for one mail after the other", n)
-	}
-	var batch []posthaste.RawDelivery
-	for range 20 {
-		batch = append(batch, delivery(t, simple()))
-	}
-	for _, r := range s.Deliver(t.Context(), batch) {
-		wantOK(t, r)
-	}
-	if n := c.Stats().Connections; n > 2 {
-		t.Errorf("%d connections where 2 are allowed", n)
-	}
-	// A refused mail does not cost the connection.
-	c.Inject(catcher.Fault{Stage: catcher.StageRcpt, Code: 550})
-	before := c.Stats().Connections
-	r, _ := attemptOnce(t, s, delivery(t, simple()))
-	wantPermanent(t, r)
-	r, _ = attemptOnce(t, s, delivery(t, simple()))
-	wantOK(t, r)
-	if n := c.Stats().Connections; n != before {
-		t.Errorf("%d connections, %d before", n, before)
-	}
-	_ = s.Close()
-	eventually(t, "all connections closed", func() bool { return c.Stats().Open == 0 })
-}
-
-// TestPoolDeadConnection: a pooled connection that dies, at its check or right
-// after it, is not charged to the mail.
-func TestPoolDeadConnection(t *testing.T) {
-	t.Parallel()
-	for name, kill := range map[string]func(*catcher.Catcher){
-		"between mails":   func(c *catcher.Catcher) { c.Cut() },
-		"after the check": func(c *catcher.Catcher) { c.Inject(catcher.Fault{Stage: catcher.StageMail, Drop: true}) },
-		"told after the check": func(c *catcher.Catcher) {
-			c.Inject(catcher.Fault{Stage: catcher.StageMail, Code: 421, DropAfter: true})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := startCatcher(t, catcher.Config{})
-			s := newSink(t, c.Addr(), "connections=1")
-			for range 3 {
-				r, receipt := attemptOnce(t, s, delivery(t, simple()))
-				wantOK(t, r)
-				if len(receipt.Recipients) != 1 {
-					t.Errorf("receipt %+v", receipt)
-				}
-				kill(c)
-			}
-			if len(c.Mails()) != 3 {
-				t.Errorf("%d mails", len(c.Mails()))
-			}
-		})
-	}
-	// If the new one cannot be opened either, the attempt fails and the pool
-	// goes on.
-	c := startCatcher(t, catcher.Config{})
-	s := newSink(t, c.Addr(), "connections=1")
-	r, _ := attemptOnce(t, s, delivery(t, simple()))
-	wantOK(t, r)
-	c.Inject(catcher.Fault{Stage: catcher.StageMail, Drop: true})
-	c.Inject(catcher.Fault{Stage: catcher.StageConnect, Code: 421})
-	r, _ = attemptOnce(t, s, delivery(t, simple()))
-	wantRetry(t, r, "421")
-	r, _ = attemptOnce(t, s, delivery(t, simple()))
-	wantOK(t, r)
-}
-
-func TestPoolIdleTimeout(t *testing.T) {
-	t.Parallel()
-	c := startCatcher(t, catcher.Config{})
-	s := newSink(t, c.Addr(), "idle_timeout=50ms")
-	r, _ := attemptOnce(t, s, delivery(t, simple()))
-	wantOK(t, r)
-	eventually(t, "the idle connection closed", func() bool { return c.Stats().Open == 0 })
-	r, _ = attemptOnce(t, s, delivery(t, simple()))
-	wantOK(t, r)
-}
-
-func TestPoolLimitsUses(t *testing.T) {
-	t.Parallel()
-	c := startCatcher(t, catcher.Config{})
-	s := newSink(t, c.Addr(), "connections=1")
-	for range maxUses + 1 {
-		r, _ := attemptOnce(t, s, delivery(t, simple()))
-		wantOK(t, r)
-	}
-	if n := c.Stats().Connections; n != 2 {
-		t.Errorf("%d connections", n)
-	}
-}
-
-// TestWaitingForAConnection: the wait for a place ends with the attempt.
-func TestWaitingForAConnection(t *testing.T) {
-	t.Parallel()
-	c := startCatcher(t, catcher.Config{})
-	s := newSink(t, c.Addr(), "connections=1")
-	in := c.Inject(catcher.Fault{Stage: catcher.StageMail, Hang: true})
-	first := make(chan posthaste.SinkResult, 1)
-	go func() { first <- s.Deliver(t.Context(), []posthaste.RawDelivery{delivery(t, simple())})[0] }()
-	<-in.Reached()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, errors.New("the queue's timeout"))
-	defer cancel()
-	r := s.Deliver(ctx, []posthaste.RawDelivery{delivery(t, simple())})[0]
-	wantRetry(t, r, "the queue's timeout")
-	in.Remove()
-	wantRetry(t, <-first)
-	r, _ = attemptOnce(t, s, delivery(t, simple()))
-	wantOK(t, r)
-}
-
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
-	const address = "127.0.0.1:1" // a port that is given to nobody who asks for any
+	const address = "127.0.0.1:1" // never assigned as a free port
 	r, _ := attemptOnce(t, newSink(t, address, ""), delivery(t, simple()))
-	wantRetry(t, r, "cannot connect to "+address)
+	wantRetry(t, r, "connecting to "+address)
 	var refused *net.OpError
 	if !errors.As(r.Err, &refused) {
 		t.Errorf("%v", r.Err)
 	}
 }
 
-// TestStrangeServers: whatever a server says, the mail is retried, and the
-// text stays one line of bounded length.
+// TestStrangeServers: whatever a server sends, the mail is retried or refused, and the error is
+// one line of bounded length.
 func TestStrangeServers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -432,7 +251,7 @@ func TestStrangeServers(t *testing.T) {
 		"no ESMTP":          {[]string{"220 hi\r\n", "502 what?\r\n", "250 hi\r\n", "250 ok\r\n", "250 ok\r\n", "354 go\r\n"}, false, "after the whole mail"},
 		"endless":           {[]string{"220 hi\r\n", strings.Repeat("250-"+strings.Repeat("x", 1000)+"\r\n", 1000)}, false, "too long"},
 		"endless line":      {[]string{"220 " + strings.Repeat("x", 1<<20)}, false, "too long"},
-		"strange code":      {[]string{"220 hi\r\n", "250 hi\r\n", "299 ok\r\n", "250 ok\r\n", "250 go on\r\n"}, false, "unexpected answer 250 go on"},
+		"strange code":      {[]string{"220 hi\r\n", "250 hi\r\n", "299 ok\r\n", "250 ok\r\n", "250 go on\r\n"}, false, "unexpected reply 250 go on"},
 		"3xx at MAIL":       {[]string{"220 hi\r\n", "250 hi\r\n", "354 go\r\n", "250 ok\r\n"}, false, "354 go"},
 		"no text":           {[]string{"220 hi\r\n", "250 hi\r\n", "550\r\n", "250 ok\r\n"}, true, "550 (the server gave no reason)"},
 		"control bytes":     {[]string{"220 hi\r\n", "250 hi\r\n", "550-5.1.1 no\x00\x1b[31m \xff such\r\n550 5.1.1 user\r\n", "250 ok\r\n"}, true, "550 5.1.1 no [31m \uFFFD such user"},
@@ -466,71 +285,15 @@ func TestTLSConfigIsNotChanged(t *testing.T) {
 	}
 }
 
-// TestDroppedWhileSending: a mail of which the end was never sent cannot have
-// been delivered.
+// TestDroppedWhileSending: a mail whose end was never sent cannot have been delivered.
 func TestDroppedWhileSending(t *testing.T) {
 	t.Parallel()
 	address := scripted(t, "220 hi\r\n", "250 hi\r\n", "250 ok\r\n", "250 ok\r\n", "354 go\r\n")
 	e := simple()
-	e.Attachments = []email.Attachment{{Filename: "large", Content: make([]byte, 6<<20)}} // more than sockets hold
+	e.Attachments = []email.Attachment{{Filename: "large", Content: make([]byte, 6<<20)}} // more than the sockets' buffers hold
 	r, receipt := attemptOnce(t, newSink(t, address, ""), delivery(t, e))
 	wantRetry(t, r, "while the mail was being sent")
 	if receipt.Recipients["bob@example.com"].Unsure {
 		t.Errorf("receipt %+v", receipt)
-	}
-}
-
-// A recipient that is refused as one too many also where it is the only one keeps that
-// answer, and so does one of several that the server takes at no time.
-func TestTooManyRecipientsForEver(t *testing.T) {
-	t.Parallel()
-	server := startCatcher(t, catcher.Config{})
-	server.Inject(catcher.Fault{Stage: catcher.StageRcpt, Recipient: "carl@example.com", Code: 452, Times: -1})
-	r, receipt := attemptOnce(t, newSink(t, server.Addr(), ""), delivery(t, simple("bob@example.com", "carl@example.com", "dora@example.com")))
-	wantRetry(t, r, "carl@example.com", "452")
-	if got := statuses(receipt); got != "bob@example.com=accepted/250/1 carl@example.com=deferred/452/1 dora@example.com=accepted/250/1" {
-		t.Errorf("receipt %s", got)
-	}
-	if n := server.Stats().Transactions; n != 2 {
-		t.Errorf("%d transactions", n)
-	}
-}
-
-// TestTooManyRecipientsInOldWords: 552 to a recipient passes, unless its status code gives
-// another reason; to the mail it does not.
-func TestTooManyRecipientsInOldWords(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		stage    catcher.Stage
-		enhanced smtp.EnhancedCode
-		passes   bool
-	}{
-		{catcher.StageRcpt, smtp.NoEnhancedCode, true},
-		{catcher.StageRcpt, smtp.EnhancedCode{5, 5, 3}, true},
-		{catcher.StageRcpt, smtp.EnhancedCode{5, 2, 2}, false},
-		{catcher.StageMail, smtp.NoEnhancedCode, false},
-		{catcher.StageEnd, smtp.NoEnhancedCode, false},
-	} {
-		server := startCatcher(t, catcher.Config{})
-		fault := catcher.Fault{Stage: c.stage, Code: 552, Enhanced: c.enhanced, Text: "too many"}
-		if c.stage == catcher.StageRcpt {
-			fault.Recipient = "carl@example.com"
-		}
-		server.Inject(fault)
-		s := newSink(t, server.Addr(), "")
-		d := delivery(t, simple("bob@example.com", "carl@example.com"))
-		r, receipt := attemptOnce(t, s, d)
-		if !c.passes {
-			wantPermanent(t, r, "552", "too many")
-			continue
-		}
-		// A transaction of its own was what it took.
-		wantOK(t, r)
-		if got := statuses(receipt); got != "bob@example.com=accepted/250/1 carl@example.com=accepted/250/1" {
-			t.Errorf("receipt %s", got)
-		}
-		if got := mailed(server); !maps.Equal(got, map[string]int{"bob@example.com": 1, "carl@example.com": 1}) {
-			t.Errorf("mailed %v", got)
-		}
 	}
 }

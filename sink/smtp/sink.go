@@ -16,7 +16,7 @@ import (
 	"github.com/posthaste-mq/posthaste/email"
 )
 
-// maxTerms bounds the terms of a message.
+// maxTerms is the maximum number of terms of a message.
 const maxTerms = 1000
 
 // Sink delivers mails to an SMTP server. It implements [posthaste.Sink].
@@ -27,8 +27,8 @@ type Sink struct {
 
 var _ posthaste.Sink = (*Sink)(nil)
 
-// New checks the configuration and returns a sink. It connects to nobody yet.
-// Errors are *posthaste.Error with field "smtp_url" and hold no password.
+// New validates the configuration and returns a sink, which connects at its first delivery.
+// Errors are *posthaste.Error with field "smtp_url" and contain no password.
 func New(cfg Config) (*Sink, error) {
 	t, err := parse(cfg)
 	if err != nil {
@@ -40,16 +40,15 @@ func New(cfg Config) (*Sink, error) {
 // Server returns the server's address, "host:port".
 func (s *Sink) Server() string { return s.target.address }
 
-// Close closes the connections that are not in use; the others are closed
-// when their mail is done. Deliveries after it fail and can be retried. It
-// may be called again.
+// Close closes the connections that are not in use. The others are closed when their mail is
+// done. Later deliveries fail and can be retried. Close is idempotent.
 func (s *Sink) Close() error {
 	s.pool.close()
 	return nil
 }
 
-// Deliver implements [posthaste.Sink]: each mail by itself, as many at a time
-// as there are connections. The receipt is an [email.Receipt].
+// Deliver implements [posthaste.Sink]. It delivers each mail separately, as many at a time as
+// there are connections. The receipt is an [email.Receipt].
 func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []posthaste.SinkResult {
 	results := make([]posthaste.SinkResult, len(batch))
 	if len(batch) == 1 {
@@ -101,16 +100,15 @@ func (s *Sink) deliver(ctx context.Context, d *posthaste.RawDelivery) posthaste.
 	a.run(ctx, a.pending(d.Story))
 	receipt, err := json.Marshal(a.receipt)
 	if err != nil {
-		// Cannot be: all of its text is valid. Without a receipt accepted
-		// recipients would be forgotten, so this is told rather than hidden.
-		return posthaste.SinkResult{Err: posthaste.Permanent(fmt.Errorf("the receipt cannot be encoded: %w", err)), Terms: terms(e)}
+		// Cannot happen, because all of its text is valid. Without a receipt accepted
+		// recipients would be forgotten, so it is an error.
+		return posthaste.SinkResult{Err: posthaste.Permanent(fmt.Errorf("encoding the receipt: %w", err)), Terms: terms(e)}
 	}
 	return posthaste.SinkResult{Err: a.conclusion(), Receipt: receipt, Terms: terms(e)}
 }
 
-// terms are the recipients, by whom a mail that was sent by SQL is not found
-// otherwise. Of one that is no mail there are none, and of one with faults they
-// may be no addresses: whatever cannot be a term is left out.
+// terms returns the recipients, by which a mail that was sent by SQL can be found. Those of an
+// invalid mail may not be addresses; the ones that cannot be terms are omitted.
 func terms(e *email.Email) []string {
 	if e == nil {
 		return nil
@@ -119,9 +117,8 @@ func terms(e *email.Email) []string {
 	return found[:min(len(found), maxTerms)]
 }
 
-// read decodes and checks the mail of a delivery. It may have been sent by
-// SQL, where nobody checked it. With an error the mail is there as far as it
-// could be decoded.
+// read decodes and validates the mail of a delivery, which is not validated before if it was
+// sent by SQL. With an error it returns the mail as far as it could be decoded.
 func read(d *posthaste.RawDelivery) (*email.Email, error) {
 	if d.ContentType != "" {
 		media, _, err := mime.ParseMediaType(d.ContentType)
@@ -136,15 +133,15 @@ func read(d *posthaste.RawDelivery) (*email.Email, error) {
 	if err := e.Validate(); err != nil {
 		return e, err
 	}
-	// A message is held back by its own send_at. In the payload alone it would be
-	// ignored, and the sender has to know. A message with a due time may have been
-	// rescheduled to before its send_at. Not every engine tells the due times of
-	// messages with keys: there it may have been moved, too.
+	// The message's own send_at delays it. A send_at in the payload alone has no effect,
+	// and the sender has to know. A message with a due time may have been rescheduled to
+	// before its send_at. Not every engine reports the due times of messages with keys,
+	// which may have been rescheduled, too.
 	early := time.Until(e.SendAt) > clockTolerance
 	if early && d.DueAt.IsZero() && d.Key == "" && d.Attempt == 1 && len(d.Story) == 0 {
 		return e, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "send_at",
-			Message: "send_at is in the mail, but the message was not held back for it",
-			Hint:    "give it to posthaste.send as an option as well: posthaste.send('emails', …, '{\"send_at\": …}')"}
+			Message: "send_at is set in the mail, but the message was not delayed",
+			Hint:    "pass it to posthaste.send as an option as well: posthaste.send('emails', …, '{\"send_at\": …}')"}
 	}
 	return e, nil
 }
@@ -152,12 +149,12 @@ func read(d *posthaste.RawDelivery) (*email.Email, error) {
 // clockTolerance is how far this machine's clock may be behind the store's.
 const clockTolerance = time.Minute
 
-// staleDate is how long after its creation a mail may first be handed out without being
-// taken for one that was held back, if that is not known otherwise.
+// staleDate is the delay between the creation and the first claim of a mail above which it
+// counts as delayed, if nothing else is known.
 const staleDate = time.Hour
 
-// date returns the Date of the mail: when its message was sent or, if that was
-// held back, when it first fell due. Retries and replays repeat it.
+// date returns the Date of the mail: when its message was sent or, if it was delayed, when it
+// was first due. Retries and replays repeat it.
 func date(d *posthaste.RawDelivery, e *email.Email, before *email.Receipt) time.Time {
 	date := d.CreatedAt
 	switch {
@@ -184,11 +181,11 @@ func date(d *posthaste.RawDelivery, e *email.Email, before *email.Receipt) time.
 	return date.UTC().Truncate(time.Second)
 }
 
-// sender is the envelope's sender of a mail that was checked.
+// sender returns the envelope sender of a valid mail.
 func sender(e *email.Email) string {
 	a, err := email.ParseAddress(e.From)
 	if err != nil {
-		return "" // cannot be: Validate did the same
+		return "" // cannot happen: Validate has parsed it
 	}
 	return a.Envelope()
 }

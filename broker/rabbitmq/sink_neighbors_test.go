@@ -8,24 +8,29 @@ import (
 	"time"
 
 	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
+	"github.com/posthaste-mq/posthaste/sink/sinktest"
 )
 
-// again is the attempt after one that failed with r.
-func again(d posthaste.RawDelivery, r posthaste.SinkResult) posthaste.RawDelivery {
-	d.Story = append(d.Story[:len(d.Story):len(d.Story)], posthaste.Attempt{Attempt: d.Attempt, Outcome: posthaste.OutcomeRetried, Error: r.Err.Error(), Receipt: r.Receipt})
-	d.Attempt++
-	return d
+// arrivals returns how often each message has arrived, by message id.
+func (o *sinkQueue) arrivals() map[string]int {
+	o.t.Helper()
+	times := map[string]int{}
+	for _, d := range o.all() {
+		times[d.MessageId]++
+	}
+	return times
 }
 
-// A header that RabbitMQ would close the channel over is refused before anything is
-// published: its neighbours come once, at their first attempt.
+// A header over which RabbitMQ would close the channel is rejected before anything is
+// published. Its neighbors arrive once, at their first attempt.
 func TestHeadersThatCloseTheChannel(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, nil)
+	o := newSinkQueue(t, nil)
 	s := o.sink(nil)
 	var batch []posthaste.RawDelivery
 	for n := 1; n <= 30; n++ {
-		d := delivery(n)
+		d := sinktest.Delivery(n)
 		switch n {
 		case 10:
 			d.Headers = map[string]string{"CC": "someone@example.com"}
@@ -36,61 +41,63 @@ func TestHeadersThatCloseTheChannel(t *testing.T) {
 		}
 		batch = append(batch, d)
 	}
-	for i, r := range deliver(t, s, batch...) {
+	for i, r := range sinktest.Deliver(t, s, batch...) {
 		if bad := i == 9 || i == 19; bad != posthaste.IsPermanent(r.Err) || !bad && r.Err != nil {
 			t.Errorf("message %d: %v", i+1, r.Err)
 		}
 	}
-	came := map[string]int{}
-	for _, d := range o.all() {
-		came[d.MessageId]++
+	arrivals := o.arrivals()
+	if len(arrivals) != 28 {
+		t.Errorf("%d arrived", len(arrivals))
 	}
-	if len(came) != 28 {
-		t.Errorf("%d came", len(came))
-	}
-	for id, times := range came {
+	for id, times := range arrivals {
 		if times != 1 {
-			t.Errorf("message %s came %d times", id, times)
+			t.Errorf("message %s arrived %d times", id, times)
 		}
 	}
 }
 
-// A message over which the broker closes the channel is found at its second attempt,
-// and goes on to fail by itself: it repeats once what was in flight beside it, and
-// nobody else, also when another relay has the later attempts.
-func TestClosedChannelRepeatsNeighboursOnce(t *testing.T) {
-	t.Parallel()
-	o := newOutside(t, nil)
-	denied := "denied-" + o.name
-	if err := o.ch.ExchangeDeclare(denied, "fanout", false, true, false, false, nil); err != nil {
-		t.Fatal(err)
+// deniedExchange creates a user, and an exchange to which the user may not publish.
+func (o *sinkQueue) deniedExchange() (user, exchange string) {
+	o.t.Helper()
+	user, exchange = "user-"+o.name, "denied-"+o.name
+	if err := o.ch.ExchangeDeclare(exchange, "fanout", false, true, false, false, nil); err != nil {
+		o.t.Fatal(err)
 	}
-	user := "user-" + o.name
 	for _, args := range [][]string{{"add_user", user, "secret"}, {"set_permissions", "-p", "/", user, "", `^amq\.default$`, ".*"}} {
-		if out, err := broker.Control(t.Context(), args...); err != nil {
-			t.Fatal(err, out)
+		if out, err := broker.Control(o.t.Context(), args...); err != nil {
+			o.t.Fatal(err, out)
 		}
 	}
+	return user, exchange
+}
+
+// A message over which the broker closes the channel is found at its second attempt, and
+// fails alone from then on. It repeats once the messages that were in flight with it and no
+// others, even if another relay has the later attempts.
+func TestClosedChannelRepeatsNeighboursOnce(t *testing.T) {
+	t.Parallel()
+	o := newSinkQueue(t, nil)
+	user, denied := o.deniedExchange()
 	one := func() *Sink {
 		return o.sink(func(c *SinkConfig) {
 			c.URL, c.Exchange, c.Connections = URL("amqp://"+user+":secret@"+o.proxy.Address()+"/"), "{{.Reference}}", 1
 		})
 	}
 	const each, guilty = 200, 1_000_000
-	s := one()
+	s, refusals := one(), 0
 	var open []posthaste.RawDelivery
-	refusals := 0
 	for round := range 5 {
 		if round == 2 {
 			s = one()
 		}
-		// Of the waiting ones, and with new ones around them.
+		// The failed messages, with new ones around them.
 		var batch []posthaste.RawDelivery
 		for n := range each {
-			batch = append(batch, delivery(1+round*each+n))
+			batch = append(batch, sinktest.Delivery(1+round*each+n))
 			if n == each/2 {
 				if round == 0 {
-					d := delivery(guilty)
+					d := sinktest.Delivery(guilty)
 					d.Reference = denied
 					open = append(open, d)
 				}
@@ -98,7 +105,7 @@ func TestClosedChannelRepeatsNeighboursOnce(t *testing.T) {
 			}
 		}
 		open = nil
-		for i, r := range deliver(t, s, batch...) {
+		for i, r := range sinktest.Deliver(t, s, batch...) {
 			d := batch[i]
 			if r.Err == nil {
 				continue
@@ -111,34 +118,31 @@ func TestClosedChannelRepeatsNeighboursOnce(t *testing.T) {
 			} else if round > 0 {
 				t.Errorf("round %d, message %d, attempt %d: %v", round, d.MessageID, d.Attempt, r.Err)
 			}
-			open = append(open, again(d, r))
+			open = append(open, sinktest.Next(d, r))
 		}
 		if round == 0 && len(open) < each/2-1 {
-			t.Fatalf("%d are in question, which tests nothing", len(open))
+			t.Fatalf("only %d messages failed: the test is ineffective", len(open))
 		}
 	}
 	if len(open) != 1 || open[0].MessageID != guilty || refusals != 5 {
-		t.Errorf("%d are open, %d refusals", len(open), refusals)
+		t.Errorf("%d are left, %d refusals", len(open), refusals)
 	}
-	came := map[string]int{}
-	for _, d := range o.all() {
-		came[d.MessageId]++
-	}
+	arrivals := o.arrivals()
 	for n := 1; n <= 5*each; n++ {
-		times := came[posthaste.MessageID(n).String()]
+		times := arrivals[posthaste.MessageID(n).String()]
 		if times < 1 || times > 2 || n > each && times != 1 {
-			t.Errorf("message %d came %d times", n, times)
+			t.Errorf("message %d arrived %d times", n, times)
 		}
 	}
 }
 
-// The time of one batch is up while it waits for confirms: others that are in flight
-// on the connection get theirs, what comes after takes another, and that one is ended.
+// If a batch times out while it waits for confirms, other batches in flight on the connection
+// get theirs, later batches use another connection, and this one is closed.
 func TestTimeIsUpForOneBatch(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, nil)
+	o := newSinkQueue(t, nil)
 	s := o.sink(func(c *SinkConfig) { c.Connections = 1 })
-	if r := deliver(t, s, delivery(1)); r[0].Err != nil {
+	if r := sinktest.Deliver(t, s, sinktest.Delivery(1)); r[0].Err != nil {
 		t.Fatal(r[0].Err)
 	}
 	l := s.links.Current()[0]
@@ -152,22 +156,20 @@ func TestTimeIsUpForOneBatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	short, long := make(chan error, 1), make(chan error, 1)
-	go func() { short <- s.Deliver(ctx, []posthaste.RawDelivery{delivery(2)})[0].Err }()
+	go func() { short <- s.Deliver(ctx, []posthaste.RawDelivery{sinktest.Delivery(2)})[0].Err }()
 	<-reached
-	go func() { long <- deliver(t, s, delivery(3))[0].Err }()
-	for !flying(2) {
-		time.Sleep(time.Millisecond)
-	}
+	go func() { long <- sinktest.Deliver(t, s, sinktest.Delivery(3))[0].Err }()
+	testrun.Until(t, time.Minute, "both batches are in flight", func() bool { return flying(2) })
 	cancel()
 	if err := <-short; !errors.Is(err, context.Canceled) || posthaste.IsPermanent(err) {
-		t.Errorf("the one whose time is up: %v", err)
+		t.Errorf("the batch that timed out: %v", err)
 	}
 	release()
 	if err := <-long; err != nil {
-		t.Errorf("the one beside it: %v", err)
+		t.Errorf("the batch beside it: %v", err)
 	}
 	if n := o.count(3); n != 1 {
-		t.Errorf("the one beside it came %d times", n)
+		t.Errorf("the batch beside it arrived %d times", n)
 	}
 	if !l.ch.IsClosed() {
 		select {
@@ -176,17 +178,17 @@ func TestTimeIsUpForOneBatch(t *testing.T) {
 			t.Error("the connection is left open")
 		}
 	}
-	if r := deliver(t, s, delivery(4)); r[0].Err != nil || s.links.Current()[0] == l {
-		t.Errorf("the one after it: %v", r[0].Err)
+	if r := sinktest.Deliver(t, s, sinktest.Delivery(4)); r[0].Err != nil || s.links.Current()[0] == l {
+		t.Errorf("the batch after it: %v", r[0].Err)
 	}
 }
 
-// Who waits for room on a connection that is given up goes by another.
+// A batch that waits for room on a connection that is retired uses another one.
 func TestRoomOnRetiredLink(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, nil)
+	o := newSinkQueue(t, nil)
 	s := o.sink(func(c *SinkConfig) { c.Connections, c.Outstanding = 1, 1 })
-	if r := deliver(t, s, delivery(1)); r[0].Err != nil {
+	if r := sinktest.Deliver(t, s, sinktest.Delivery(1)); r[0].Err != nil {
 		t.Fatal(r[0].Err)
 	}
 	l := s.links.Current()[0]
@@ -195,9 +197,9 @@ func TestRoomOnRetiredLink(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	first := make(chan error, 1)
-	go func() { first <- s.Deliver(ctx, []posthaste.RawDelivery{delivery(2)})[0].Err }()
+	go func() { first <- s.Deliver(ctx, []posthaste.RawDelivery{sinktest.Delivery(2)})[0].Err }()
 	<-reached
-	d := delivery(3)
+	d := sinktest.Delivery(3)
 	j, err := s.target.prepare(&d)
 	if err != nil {
 		t.Fatal(err)
@@ -219,10 +221,10 @@ func TestRoomOnRetiredLink(t *testing.T) {
 		t.Errorf("the first: %v", err)
 	}
 	if err := <-waited; err != nil {
-		t.Errorf("the one that waited: %v", err)
+		t.Errorf("the batch that waited: %v", err)
 	}
 	release()
-	if r := deliver(t, s, delivery(3)); r[0].Err != nil || o.count(3) != 1 {
-		t.Errorf("by another: %v, came %d times", r[0].Err, o.count(3))
+	if r := sinktest.Deliver(t, s, sinktest.Delivery(3)); r[0].Err != nil || o.count(3) != 1 {
+		t.Errorf("on another connection: %v, arrived %d times", r[0].Err, o.count(3))
 	}
 }
