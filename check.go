@@ -102,7 +102,7 @@ func (f *DeadLetterFilter) CheckChoice() error {
 	case f.All && selects:
 		return Invalidf("all", "all and a filter exclude each other")
 	case !f.All && !selects:
-		return &Error{Code: CodeInvalid, Field: "filter", Message: "the filter does not say which dead letters", Hint: "set All to select every one"}
+		return &Error{Code: CodeInvalid, Field: "filter", Message: "the filter is empty", Hint: "set All to select all dead letters"}
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (f *DeadLetterFilter) MatchesError(text string) bool {
 func (m *Message) checkDedupe() error {
 	switch {
 	case m.DedupeKey == "":
-		return Invalidf("dedupe_window", "dedupe_window says nothing without a dedupe_key")
+		return Invalidf("dedupe_window", "dedupe_window needs a dedupe_key")
 	case m.DedupeWindow < 0 || m.DedupeWindow > MaxDedupeWindow:
 		return Invalidf("dedupe_window", "dedupe_window must be above zero and at most 365 days, got %s", m.DedupeWindow)
 	}

@@ -209,7 +209,7 @@ func (r Rate) check(field string) error {
 // defaults. The errors are [CodeInvalid] with the option's name.
 func (o *QueueOptions) Complete() error {
 	if o.Mode == AtMostOnce && (o.MaxAttempts != 0 || o.BackoffBase != 0 || o.BackoffMax != 0) {
-		return Invalidf("max_attempts", "a queue that hands out at most once never tries again")
+		return Invalidf("max_attempts", "an at-most-once queue never retries")
 	}
 	for i := range queueOptions {
 		queueOptions[i].setDefault(o)
@@ -223,11 +223,11 @@ func (o *QueueOptions) Complete() error {
 	case o.RetainPayload && o.Retention == 0:
 		return Invalidf("retain_payload", "retain_payload needs a retention")
 	case o.StopOnDead && !o.Ordered:
-		return Invalidf("on_dead", "a dead message can stop its key in ordered queues: in others no message waits for another")
+		return Invalidf("on_dead", "on_dead is only for ordered queues: in others no message waits for another")
 	case o.Ordered && o.Fair:
-		return Invalidf("fair", "ordered and fair exclude each other: keys of an ordered queue take turns anyway")
+		return Invalidf("fair", "ordered and fair exclude each other: an ordered queue runs its keys concurrently anyway")
 	case o.Ordered && o.Mode == AtMostOnce:
-		return Invalidf("mode", "a queue that hands out at most once cannot be ordered: it never learns when a message has ended, so it cannot start the next of its key then")
+		return Invalidf("mode", "an at-most-once queue cannot be ordered: it does not know when a message ends, so it cannot start the next of its key then")
 	default:
 		return l.check(*o)
 	}
@@ -238,15 +238,15 @@ func (l *QueueLimits) check(o QueueOptions) error {
 	once := o.Mode == AtMostOnce
 	switch {
 	case o.Ordered && l.KeyConcurrency > 0:
-		return Invalidf("key_concurrency", "ordered and key_concurrency exclude each other: of an ordered key one message runs at a time")
+		return Invalidf("key_concurrency", "ordered and key_concurrency exclude each other: an ordered queue runs one message of a key at a time")
 	case once && l.Concurrency > 0:
-		return Invalidf("concurrency", "a queue that hands out at most once has no concurrency: what it handed out is settled with that; rate_limit bounds it")
+		return Invalidf("concurrency", "an at-most-once queue cannot have a concurrency: its messages are settled as soon as they are handed out; use rate_limit")
 	case once && l.KeyConcurrency > 0:
-		return Invalidf("mode", "a queue that hands out at most once cannot have a key_concurrency: it never learns when a message has ended")
+		return Invalidf("mode", "an at-most-once queue cannot have a key_concurrency: it does not know when a message ends")
 	case l.Concurrency > 0 && l.KeyConcurrency > l.Concurrency:
-		return Invalidf("key_concurrency", "key_concurrency (%d) is above concurrency (%d), so that it bounds nothing", l.KeyConcurrency, l.Concurrency)
+		return Invalidf("key_concurrency", "key_concurrency (%d) is above concurrency (%d), so it has no effect", l.KeyConcurrency, l.Concurrency)
 	case !l.RateLimit.IsZero() && l.KeyRateLimit.perSecond() > l.RateLimit.perSecond():
-		return Invalidf("key_rate_limit", "key_rate_limit (%s) is above rate_limit (%s), so that it bounds nothing", l.KeyRateLimit, l.RateLimit)
+		return Invalidf("key_rate_limit", "key_rate_limit (%s) is above rate_limit (%s), so it has no effect", l.KeyRateLimit, l.RateLimit)
 	}
 	return nil
 }

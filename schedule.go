@@ -67,7 +67,7 @@ func (s *Schedule) Check() error {
 }
 
 func notScheduled(field string) error {
-	return Invalidf(field, "%s is not for schedules: their messages are sent at the tick, one for each", field)
+	return Invalidf(field, "%s is not allowed in schedules: each tick sends one message at once", field)
 }
 
 // ScheduleInfo is a stored schedule with its state.

@@ -32,19 +32,19 @@ func errorWords(s *suite) {
 			_, err := e.Replay(posthaste.WithActor(ctx, "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{1 << 40}})
 			return err
 		}, `not_found message_ids: no dead letter to act on: message 1099511627776`},
-		"erase nothing":   {func() error { _, err := e.Erase(posthaste.WithActor(ctx, "ada"), "", 0); return err }, `invalid term: term must say whose messages are to be erased`},
+		"erase nothing":   {func() error { _, err := e.Erase(posthaste.WithActor(ctx, "ada"), "", 0); return err }, `invalid term: term must not be empty`},
 		"list of queue":   {func() error { _, err := e.Messages(ctx, posthaste.MessageFilter{Queue: "missing"}); return err }, `not_found queue: queue 'missing' does not exist`},
-		"list half":       {func() error { _, err := e.Messages(ctx, posthaste.MessageFilter{State: "a'b"}); return err }, `invalid state: state 'a''b' is none`},
-		"list too much":   {func() error { _, err := e.Messages(ctx, posthaste.MessageFilter{Limit: 1001}); return err }, `invalid limit: at most 1 to 1000 messages can be listed at a time, and 1001 are wanted`},
-		"list what state": {func() error { _, err := e.Messages(ctx, posthaste.MessageFilter{State: "gone"}); return err }, `invalid state: state 'gone' is none`},
+		"list half":       {func() error { _, err := e.Messages(ctx, posthaste.MessageFilter{State: "a'b"}); return err }, `invalid state: unknown state 'a''b'`},
+		"list too much":   {func() error { _, err := e.Messages(ctx, posthaste.MessageFilter{Limit: 1001}); return err }, `invalid limit: a call lists 1 to 1000 messages, not 1001`},
+		"list what state": {func() error { _, err := e.Messages(ctx, posthaste.MessageFilter{State: "gone"}); return err }, `invalid state: unknown state 'gone'`},
 		"dead of no queue": {func() error {
 			_, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{Subscription: "x"})
 			return err
-		}, `invalid subscription: a subscription is one of a queue, and no queue is given`},
+		}, `invalid subscription: subscription needs a queue`},
 		"drop no schedule": {func() error { return e.DropSchedule(ctx, "missing") }, `not_found name: schedule 'missing' does not exist`},
 		"drop half of one": {func() error { return e.DropSchedule(ctx, "a'b") }, `not_found name: schedule 'a''b' does not exist`},
 		"other options": {func() error { return e.CreateQueue(ctx, s.queue, posthaste.QueueOptions{MaxAttempts: 77}) },
-			"conflict name: queue '" + s.queue + "' exists with other options"},
+			"conflict name: queue '" + s.queue + "' exists with different options"},
 		"half a subscription": {func() error {
 			_, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: "a'b"}, Max: 1, Lease: time.Second})
 			return err
@@ -58,7 +58,7 @@ func errorWords(s *suite) {
 		"receive nothing": {func() error {
 			_, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Lease: time.Second})
 			return err
-		}, `invalid max: max must be 1 to 1000, and is 0`},
+		}, `invalid max: max must be 1 to 1000, got 0`},
 		"no subscription": {func() error {
 			_, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: "x"}, Max: 1, Lease: time.Second})
 			return err

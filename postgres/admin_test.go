@@ -175,7 +175,7 @@ func TestListingThatIsCutSaysSo(t *testing.T) {
 		}
 		want := ""
 		if cutAt != 0 {
-			want = fmt.Sprintf("page on with before => %d", cutAt)
+			want = fmt.Sprintf("continue with before => %d", cutAt)
 		}
 		notices = nil
 		_, err = conn.Exec(a.ctx, `select from posthaste.list_messages('q', in_state => 'done', before => $1)`, int64(before))

@@ -78,7 +78,7 @@ func (e *Engine) Actions(ctx context.Context, f posthaste.ActionFilter) ([]posth
 // limited returns the limit of a listing, by default 100.
 func limited(limit int, what string) (int, error) {
 	if limit < 0 || limit > 1000 {
-		return 0, posthaste.Invalidf("limit", "at most 1 to 1000 %s can be listed at a time, and %d are wanted", what, limit)
+		return 0, posthaste.Invalidf("limit", "a call lists 1 to 1000 %s, not %d", what, limit)
 	}
 	return cmp.Or(limit, 100), nil
 }

@@ -79,7 +79,7 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (rep
 	reply.NextDue = -1
 	e.pacer.Served(req.QueueRef)
 	if req.Max < 1 || req.Max > 1000 {
-		return reply, posthaste.Invalidf("max", "max must be 1 to 1000, and is %d", req.Max)
+		return reply, posthaste.Invalidf("max", "max must be 1 to 1000, got %d", req.Max)
 	}
 	if err := checkLease(req.Lease); err != nil {
 		return reply, err

@@ -48,7 +48,7 @@ func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) 
 	}
 	if f.Subscription != "" {
 		if f.Queue == "" {
-			return page, posthaste.Invalidf("subscription", "a subscription is one of a queue, and no queue is given")
+			return page, posthaste.Invalidf("subscription", "subscription needs a queue")
 		}
 		if _, err := e.registry.find(ctx, posthaste.QueueRef{Queue: f.Queue, Subscription: f.Subscription}); err != nil {
 			return page, err

@@ -132,12 +132,12 @@ func doctorWorkers(workers []registeredWorker, now time.Time) (found []posthaste
 		silent := now.Sub(w.HeartbeatAt).Round(time.Millisecond)
 		switch {
 		case !w.LostAt.IsZero():
-			found = append(found, posthaste.Finding{Check: "workers", Message: fmt.Sprintf("worker %s (%s) was last heard of %s ago, and its messages have not been rescued yet", w.ID, w.Name, silent),
-				Hint: "any running worker rescues that"})
+			found = append(found, posthaste.Finding{Check: "workers", Message: fmt.Sprintf("the last heartbeat of worker %s (%s) was %s ago, and its messages have not been rescued yet", w.ID, w.Name, silent),
+				Hint: "run a worker to redeliver them"})
 			continue
 		case silent > w.lease*7/10:
-			found = append(found, posthaste.Finding{Check: "heartbeats", Message: fmt.Sprintf("worker %s (%s) was last heard of %s ago, and is lost after %s", w.ID, w.Name, silent, w.lease),
-				Hint: "its machine may be overloaded or its network slow; a longer lease bears more"})
+			found = append(found, posthaste.Finding{Check: "heartbeats", Message: fmt.Sprintf("the last heartbeat of worker %s (%s) was %s ago, and it is declared lost after %s", w.ID, w.Name, silent, w.lease),
+				Hint: "its machine may be overloaded or its network slow; a longer lease tolerates more"})
 		}
 		if w.Version != "" {
 			versions[w.Version]++
@@ -155,7 +155,7 @@ func doctorWorkers(workers []registeredWorker, now time.Time) (found []posthaste
 		}
 	}
 	if len(told) > 1 && now.Sub(since) > together {
-		found = append(found, posthaste.Finding{Check: "workers", Message: fmt.Sprintf("workers of %d versions have run side by side for more than an hour: %s", len(told), strings.Join(told, ", ")),
+		found = append(found, posthaste.Finding{Check: "workers", Message: fmt.Sprintf("workers of %d versions have run at the same time for more than an hour: %s", len(told), strings.Join(told, ", ")),
 			Hint: "if they are the same program, an upgrade was not finished: replace the older ones"})
 	}
 	return found
@@ -175,8 +175,8 @@ func (e *Engine) doctorBehind(ctx context.Context, all map[string]*queue) (found
 			if s.OldestAge <= patience {
 				continue
 			}
-			f := posthaste.Finding{Check: "behind", Queue: q.Name, Subscription: s.Name, Hint: "run a worker for it, or more of them; look whether its handlers fail or take long",
-				Message: fmt.Sprintf("the oldest message that subscription %q of queue %q may have now has waited for %s", s.Name, q.Name, s.OldestAge.Round(time.Second))}
+			f := posthaste.Finding{Check: "behind", Queue: q.Name, Subscription: s.Name, Hint: "run a worker for it, or more of them; check whether its handlers fail or take long",
+				Message: fmt.Sprintf("the oldest message that is ready for subscription %q of queue %q has waited for %s", s.Name, q.Name, s.OldestAge.Round(time.Second))}
 			if !q.PausedAt.IsZero() {
 				f.Message, f.Hint = f.Message+": the queue is paused", "posthaste queue resume "+q.Name
 			}

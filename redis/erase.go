@@ -17,7 +17,7 @@ const eraseMost = 1000
 // Erase implements [posthaste.MessageAdmin]. The recorded actions have only the SHA-256 of the term.
 func (e *Engine) Erase(ctx context.Context, term string, before posthaste.MessageID) (page posthaste.Page[posthaste.Erasure], err error) {
 	if term == "" {
-		return page, posthaste.Invalidf("term", "term must say whose messages are to be erased")
+		return page, posthaste.Invalidf("term", "term must not be empty")
 	}
 	if err := (&posthaste.Message{Queue: "any", Terms: []string{term}}).Check(); err != nil {
 		return page, err

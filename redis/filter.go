@@ -42,9 +42,9 @@ func checkSubscription(o *posthaste.SubscriptionOptions) error {
 	o.From = cmp.Or(o.From, posthaste.FromNow)
 	switch {
 	case o.From != posthaste.FromNow && o.From != posthaste.FromOldest:
-		return posthaste.Invalidf("from", "from must be %s or %s, and is %q", posthaste.FromNow, posthaste.FromOldest, o.From)
+		return posthaste.Invalidf("from", "from must be %s or %s, got %q", posthaste.FromNow, posthaste.FromOldest, o.From)
 	case o.Scheduled && o.From == posthaste.FromOldest:
-		return posthaste.Invalidf("scheduled", "from %s and scheduled exclude each other: the oldest kept holds what is scheduled, too", posthaste.FromOldest)
+		return posthaste.Invalidf("scheduled", "from %[1]s and scheduled exclude each other: %[1]s includes scheduled messages", posthaste.FromOldest)
 	case o.MaxLag < 0:
 		return posthaste.Invalidf("max_lag", "max_lag must be above zero")
 	case o.MaxLag > 0:
@@ -52,18 +52,18 @@ func checkSubscription(o *posthaste.SubscriptionOptions) error {
 			Hint: "leave max_lag out; watch its oldest age, and unsubscribe one that nobody reads"}
 	}
 	if slices.Contains(o.Filter.Kinds, "") {
-		return posthaste.Invalidf("filter", "the filter wants a word or a list of words for kind, and there is an empty one, which no message has")
+		return posthaste.Invalidf("filter", "the filter needs a word or a list of words for kind, and has an empty word, which no message has")
 	}
 	sorted := func(words []string) []string { return slices.Compact(slices.Sorted(slices.Values(words))) }
 	o.Filter.Kinds = sorted(o.Filter.Kinds)
 	o.Filter.Headers = maps.Clone(o.Filter.Headers)
 	for name, words := range o.Filter.Headers {
 		if len(words) == 0 {
-			return posthaste.Invalidf("filter", "the filter wants a word or a list of words for header %s, and there is none", name)
+			return posthaste.Invalidf("filter", "the filter needs a word or a list of words for header %s, and has none", name)
 		}
 		if name == "traceparent" {
-			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "filter", Message: "a filter cannot ask for the header traceparent, which differs with every trace",
-				Hint: "give messages a header of their own to filter by"}
+			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "filter", Message: "a filter cannot use the header traceparent, which differs in every trace",
+				Hint: "send messages with another header to filter by"}
 		}
 		o.Filter.Headers[name] = sorted(words)
 	}

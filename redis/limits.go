@@ -23,7 +23,7 @@ func (e *Engine) UpdateQueue(ctx context.Context, name string, update posthaste.
 	}
 	l := limitsOf(wanted)
 	if q.looks == 0 && (l.KeyConcurrency > 0 || l.KeyRate != nil) {
-		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "limits", Message: "queue " + quote.Name(name) + " was made to not look at keys, and cannot get limits for each", Hint: "make another queue"}
+		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "limits", Message: "queue " + quote.Name(name) + " was created without limits for each key, and adding one is not supported", Hint: "create another queue"}
 	}
 	if _, _, err = e.together(ctx, limitScript, name, arg{"limits", l.packed()}); err != nil {
 		return writeError(err)
@@ -58,7 +58,7 @@ func (e *Engine) pauseKey(ctx context.Context, name, key, action, paused string)
 		return err
 	}
 	if q.looks == 0 {
-		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "key", Message: "queue " + quote.Name(name) + " does not look at keys, so no key can be paused",
+		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "key", Message: "queue " + quote.Name(name) + " does not support pausing keys",
 			Hint: "pause the queue, or create one that is ordered, fair or has a limit per key"}
 	}
 	reply, _, err := e.together(ctx, keyScript, name, arg{"key", key}, arg{"pause", paused})

@@ -45,7 +45,7 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, o posthaste.Queue
 			if q, err := e.registry.newQueue(name, have); err == nil && q.options.Conflict(o) == "" {
 				return nil
 			}
-			return &posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: "queue " + quote.Name(name) + " exists with other options", Hint: "drop it first, or use its options"}
+			return &posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: "queue " + quote.Name(name) + " exists with different options", Hint: "drop it first, or use its options"}
 		}
 		if reply, err = enrollScript.run(ctx, e.client, []string{e.keys.queues()}, arguments{{"name", name}, {"options", options}, {"most", maxQueues}}); err != nil {
 			return writeError(err)

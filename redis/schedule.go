@@ -53,7 +53,7 @@ func (e *Engine) PutSchedule(ctx context.Context, p posthaste.Schedule) (next ti
 		var ok bool
 		if s.Next, ok = s.line.Next(s.zone, now.Truncate(time.Second)); !ok {
 			return next, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "spec", Message: "the cron line " + quote.Name(s.Spec) + " never fires",
-				Hint: "no month that it names has such a day"}
+				Hint: "none of its months has such a day"}
 		}
 		if err := e.sendable(s, q); err != nil {
 			return next, err
@@ -112,7 +112,7 @@ func (e *Engine) newScheduled(ctx context.Context, p *posthaste.Schedule) (*queu
 		s.CatchUp = posthaste.CatchUpOnce
 	case posthaste.CatchUpOnce, posthaste.CatchUpEach, posthaste.CatchUpSkip:
 	default:
-		return nil, nil, posthaste.Invalidf("catch_up", "catch_up is each, once or skip, and not %q", p.CatchUp)
+		return nil, nil, posthaste.Invalidf("catch_up", "catch_up must be each, once or skip, got %q", p.CatchUp)
 	}
 	for _, name := range []string{posthaste.HeaderSchedule, posthaste.HeaderTick} {
 		if _, set := m.Headers[name]; set {

@@ -192,8 +192,8 @@ func whereOf(s posthaste.State) (string, error) {
 	case posthaste.StateDone, posthaste.StateHandedOut, posthaste.StateDiscarded, posthaste.StateCancelled:
 		return "kp", nil
 	}
-	return "", &posthaste.Error{Code: posthaste.CodeInvalid, Field: "state", Message: "state " + quote.Name(string(s)) + " is none",
-		Hint: "scheduled, ready, running, retrying, done, handed_out, dead, discarded or cancelled"}
+	return "", &posthaste.Error{Code: posthaste.CodeInvalid, Field: "state", Message: "unknown state " + quote.Name(string(s)),
+		Hint: "expected one of scheduled, ready, running, retrying, done, handed_out, dead, discarded, cancelled"}
 }
 
 // Messages implements [posthaste.MessageAdmin]. It looks up references and terms. With any other

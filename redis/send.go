@@ -113,7 +113,7 @@ func (e *Engine) reserve(ctx context.Context, request string, head sendHead) (ma
 }
 
 func keyReused() error {
-	return &posthaste.Error{Code: posthaste.CodeKeyReused, Field: "Idempotency-Key", Message: "the key was used for another request",
+	return &posthaste.Error{Code: posthaste.CodeKeyReused, Field: "Idempotency-Key", Message: "the key was used for a different request",
 		Hint: "use a new key for each request"}
 }
 
@@ -247,13 +247,13 @@ func checkKeyed(m *posthaste.Message, q *queue) error {
 	ordered := q.options.Ordered
 	switch {
 	case ordered && m.Key == "":
-		return posthaste.Invalidf("key", "an ordered queue needs a key in each message: it is in the order of its key")
+		return posthaste.Invalidf("key", "an ordered queue needs a key in each message, which determines its order")
 	case ordered && m.Delay > 0:
 		return posthaste.Invalidf("delay", "a message of an ordered queue cannot be delayed: all later ones of its key would wait for it")
 	case ordered && !m.SendAt.IsZero():
 		return posthaste.Invalidf("send_at", "a message of an ordered queue cannot be scheduled: all later ones of its key would wait for it")
 	case m.Priority != 0:
-		return posthaste.Invalidf("priority", "queues that look at keys have no priorities")
+		return posthaste.Invalidf("priority", "queues that are ordered or fair, or have limits for each key, have no priorities")
 	}
 	return nil
 }

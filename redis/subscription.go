@@ -37,7 +37,7 @@ func (e *Engine) Subscribe(ctx context.Context, name, subscription string, o pos
 	if len(options) > 64<<10 {
 		return posthaste.Invalidf("filter", "the filter is longer than 64 KiB")
 	}
-	conflict := &posthaste.Error{Code: posthaste.CodeConflict, Field: "subscription", Message: "queue " + quote.Name(name) + " has the subscription " + quote.Name(subscription) + " with other options",
+	conflict := &posthaste.Error{Code: posthaste.CodeConflict, Field: "subscription", Message: "subscription " + quote.Name(subscription) + " of queue " + quote.Name(name) + " exists with different options",
 		Hint: "unsubscribe first, or use another name"}
 	if subscription == posthaste.DefaultSubscription {
 		if _, err := e.registry.find(ctx, posthaste.QueueRef{Queue: name}); posthaste.CodeOf(err) == posthaste.CodeNotFound {

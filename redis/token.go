@@ -64,12 +64,12 @@ func (e *Engine) CreateToken(ctx context.Context, t posthaste.Token) (string, er
 	}
 	switch reply {
 	case "exists":
-		return "", &posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: fmt.Sprintf("there is a token %q already", t.Name),
-			Hint: "a new secret needs a new name: add it, give it out, then drop the old one"}
+		return "", &posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: "token " + quote.Name(t.Name) + " already exists",
+			Hint: "a new secret needs a new name: add a token, distribute its secret, then drop the old one"}
 	case "full":
-		return "", &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "name", Message: fmt.Sprintf("there are %d tokens, which is the maximum", tokensMost), Hint: "drop one"}
+		return "", &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "name", Message: fmt.Sprintf("the maximum of %d tokens is reached", tokensMost), Hint: "drop some tokens"}
 	case "past":
-		return "", posthaste.Invalidf("expires_at", "a token must expire at a time that comes")
+		return "", posthaste.Invalidf("expires_at", "a token must expire in the future")
 	}
 	return secret, writeError(e.recordToken(ctx, "token_add", t.Name))
 }
@@ -83,7 +83,7 @@ func (e *Engine) RevokeToken(ctx context.Context, name string) error {
 	}
 	reply, err := tokenScript.run(ctx, e.client, []string{e.keys.tokens()}, arguments{{"what", "drop"}, {"name", name}, {"expires", ""}, {"lasts", ""}, {"token", ""}})
 	if err == nil && reply == int64(0) {
-		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: "there is no token " + quote.Name(name), Hint: "list them"}
+		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: "token " + quote.Name(name) + " does not exist", Hint: "list them"}
 	}
 	if err != nil {
 		return writeError(err)

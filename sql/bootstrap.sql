@@ -1,9 +1,9 @@
--- What must be there before the first migration: the schema, and the record of
--- what was applied to it. Harmless when repeated.
+-- Created before the first migration: the schema, and the record of migrations and functions.
+-- Idempotent.
 create schema if not exists posthaste;
 
--- One row for each migration that was applied. breaking says that programs
--- which do not know it must not run on this schema.
+-- One row for each applied migration. breaking says that programs that do not know the migration
+-- must not run on this schema.
 create table if not exists posthaste.migrations (
   version    int         primary key check (version > 0),
   name       text        not null,
@@ -11,9 +11,9 @@ create table if not exists posthaste.migrations (
   applied_at timestamptz not null default clock_timestamp()
 );
 
--- What the functions and views were made from, a hash over all their files; and
--- everything that migrate made in this schema, as pg_identify_object names it.
--- What is not among that is somebody else's, and is never dropped.
+-- The hash over all files of the functions and views that were applied, and all objects that
+-- migrate created in this schema, as pg_identify_object names them. Other objects are the user's,
+-- and are never dropped.
 create table if not exists posthaste.applied (
   only_row   boolean     primary key default true check (only_row),
   hash       text        not null default '',

@@ -6,8 +6,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// An index on text that is ordered as a language has it is corrupt after the C library or ICU
-// was upgraded: what it has stored is found no more, and stored a second time.
+// An index on text in the order of a language becomes corrupt when the C library or ICU is
+// upgraded: stored keys are not found any more, and are stored a second time.
 func TestIndexesDoNotDependOnALanguage(t *testing.T) {
 	t.Parallel()
 	s := connect(t, testpg.New(t))
@@ -19,7 +19,7 @@ func TestIndexesDoNotDependOnALanguage(t *testing.T) {
 		where c.relnamespace = 'posthaste'::regnamespace and x.used not in (0, '"C"'::regcollation) order by 1`) {
 		t.Errorf("the index %s is not in collation C", column)
 	}
-	// By what is not in an index yet somebody may sort, or make an index tomorrow.
+	// A column without an index today may be sorted by, or get an index, tomorrow.
 	for _, column := range list[string](s, `select format('%s.%s', c.relname, a.attname) from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
 		where c.relnamespace = 'posthaste'::regnamespace and c.relkind in ('r', 'p') and c.relname not in ('migrations', 'applied') and a.attcollation not in (0, '"C"'::regcollation) order by 1`) {
 		t.Errorf("the column %s is not in collation C", column)

@@ -11,8 +11,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// statements splits a file as psql does, as far as these files go: at lines
-// that end with a semicolon outside of dollar quotes.
+// statements splits a file as psql does, as far as these files need it: at lines that end with a
+// semicolon outside of dollar quotes.
 func statements(text string) (out []string) {
 	var b strings.Builder
 	quoted := false
@@ -32,7 +32,7 @@ func statements(text string) (out []string) {
 	return out
 }
 
-// contracts are the files of promises.
+// contracts returns the files of the contract.
 func contracts(t testing.TB) []string {
 	t.Helper()
 	files, err := filepath.Glob("contract/*.sql")
@@ -42,7 +42,7 @@ func contracts(t testing.TB) []string {
 	return files
 }
 
-// contract is the text of a file of promises.
+// contract returns the text of a file of the contract.
 func contract(t testing.TB, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -52,8 +52,8 @@ func contract(t testing.TB, file string) string {
 	return string(text)
 }
 
-// The promises of the SQL interface, as asserts in plain SQL: with psql alone
-// one can send, receive, settle and look, and can check that it is so.
+// The contract of the SQL interface, as asserts in plain SQL: psql alone can send, receive,
+// settle and look up messages, and can check that.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	for _, file := range contracts(t) {
@@ -61,7 +61,7 @@ func TestContract(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := connect(t, testpg.New(t))
-			// Twice: what it leaves behind must not matter.
+			// Twice: rows left by the first run must not matter.
 			for range 2 {
 				for _, sql := range statements(contract(t, file)) {
 					s.exec(sql)
@@ -75,7 +75,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// The asserts are no ornament: a ledger that breaks a promise fails them.
+// The asserts have an effect: a ledger that breaks the contract fails them.
 func TestContractNoticesBrokenPromises(t *testing.T) {
 	t.Parallel()
 	for _, b := range []struct {
@@ -100,7 +100,7 @@ func TestContractNoticesBrokenPromises(t *testing.T) {
 			breakFunctions(t, url, []patch{b.patch})
 			s := connect(t, url)
 			for _, sql := range statements(text) {
-				// P0004: an assert failed; P0002: no row where one was promised.
+				// P0004: an assert failed; P0002: an expected row was missing.
 				switch code := s.code(sql); code {
 				case "":
 				case "P0004", "P0002":

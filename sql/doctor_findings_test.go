@@ -15,7 +15,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// ails waits until the doctor finds something by a check that says words.
+// ails waits until a check of the doctor has a finding that contains words.
 func (s *session) ails(t *testing.T, check, level, words string) {
 	t.Helper()
 	until(t, check+" tells: "+words, func() bool {
@@ -23,7 +23,7 @@ func (s *session) ails(t *testing.T, check, level, words string) {
 	})
 }
 
-// well fails the test if a check finds something.
+// well fails the test if a check has a finding.
 func (s *session) well(t *testing.T, check string) {
 	t.Helper()
 	if found := list[string](s, `select d.message from posthaste.doctor() d where d."check" = $1`, check); len(found) > 0 {
@@ -31,7 +31,7 @@ func (s *session) well(t *testing.T, check string) {
 	}
 }
 
-// heals waits until a check finds nothing any more.
+// heals waits until a check has no finding any more.
 func (s *session) heals(t *testing.T, check string) {
 	t.Helper()
 	until(t, check+" is well", func() bool {
@@ -39,7 +39,7 @@ func (s *session) heals(t *testing.T, check string) {
 	})
 }
 
-// Each finding is caused, told with what helps, and gone with its cause.
+// Each finding is caused, reported with a hint, and removed with its cause.
 func TestDoctorFindings(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)
@@ -68,7 +68,7 @@ func TestDoctorFindings(t *testing.T) {
 	s.well(t, "behind")
 	s.exec(`reset posthaste.patience`)
 
-	// The clock was set back since a reader looked what is due.
+	// The clock was set back since a reader looked for due messages.
 	s.send(`{"delay": "1 millisecond"}`)
 	until(t, "it falls due", func() bool { return len(s.receive()) == 1 })
 	s.well(t, "clock")
@@ -77,19 +77,19 @@ func TestDoctorFindings(t *testing.T) {
 	s.exec(`update posthaste.claims set t1 = t1 - interval '1 day' where t1 is not null`)
 	s.well(t, "clock")
 
-	// A worker beats late; it is not lost yet.
+	// A worker's heartbeat is late; it is not lost yet.
 	worker := s.register()
 	s.exec(`update posthaste.registrations set lease = '1 hour', heartbeat_at = clock_timestamp() - interval '50 minutes' where id = $1`, worker)
-	s.ails(t, "heartbeats", "warning", "is lost after")
+	s.ails(t, "heartbeats", "warning", "is declared lost after")
 	s.exec(`select posthaste.worker_unregister($1)`, worker)
 	s.well(t, "heartbeats")
 
-	// Privileges were taken away.
+	// Privileges were revoked.
 	for _, taken := range [][3]string{
 		{"execute on function posthaste.send(text, jsonb, jsonb)", "posthaste_sender", "send"},
 		{"execute on function posthaste.receive(text, integer, interval, jsonb)", "posthaste_receiver", "receive"},
 		{"execute on function posthaste.maintain()", "posthaste_receiver", "do upkeep"},
-		{"execute on function posthaste.create_queue(text, jsonb, text)", "posthaste_admin", "make queues"},
+		{"execute on function posthaste.create_queue(text, jsonb, text)", "posthaste_admin", "create queues"},
 		{"usage on schema posthaste", "posthaste_sender", "send"},
 	} {
 		s.exec(`revoke ` + taken[0] + ` from ` + taken[1])
@@ -98,7 +98,7 @@ func TestDoctorFindings(t *testing.T) {
 		s.well(t, "privileges")
 	}
 
-	// A schedule in a time zone that is gone; one that nobody ticks.
+	// A schedule in a time zone that does not exist any more; one whose ticks are not sent.
 	s.exec(`select posthaste.schedule_put('nightly', 'q', '0 3 * * *')`)
 	s.exec(`update posthaste.schedule_settings set time_zone = 'Mars/Olympus', next_at = clock_timestamp() - interval '1 hour'`)
 	s.ails(t, "schedules", "fault", "does not know the time zone 'Mars/Olympus'")
@@ -106,21 +106,21 @@ func TestDoctorFindings(t *testing.T) {
 	s.exec(`select posthaste.schedule_drop('nightly')`)
 	s.well(t, "schedules")
 
-	// An index is broken, or a session's plans are tampered with.
+	// An index is broken, or a session's plans are manipulated.
 	s.exec(`update pg_index set indisvalid = false where indexrelid = (select min(c.oid::bigint)::oid from pg_class c where c.relnamespace = 'posthaste'::regnamespace and c.relkind = 'i')`)
 	s.ails(t, "plans", "fault", "cannot be used")
 	s.exec(`update pg_index set indisvalid = true where not indisvalid`)
 	s.well(t, "plans")
-	// Or somebody dropped one as unused, and made it anew for the parent alone. A
-	// new one is not used beside transactions that are older than it, of other tests, too.
-	for index, statement := range map[string]string{"entries_plain_log": "the claim of fresh messages", "entries_other_due_xid": "the claim of what became visible",
-		"entries_other_due": "the claim of what fell due", "entries_other_ordered": "the claim of keyed messages", "entries_other_message": "the look at later attempts", "words_word": "the search for a reference or a term",
-		"claims_reader": "a reader's cursor", "claims_holder": "the look at what a worker holds"} {
+	// Or an operator dropped an index as unused, and created it again for the parent alone. A
+	// new one is not used beside transactions that are older than it, also those of other tests.
+	for index, statement := range map[string]string{"entries_plain_log": "the claim of fresh messages", "entries_other_due_xid": "the claim of newly visible messages",
+		"entries_other_due": "the claim of due messages", "entries_other_ordered": "the claim of keyed messages", "entries_other_message": "the search for later attempts", "words_word": "the search for a reference or a term",
+		"claims_reader": "a reader's cursor", "claims_holder": "the search for a worker's claims"} {
 		definition := get[string](s, `select pg_get_indexdef(('posthaste.' || $1::text)::regclass)`, index)
 		s.exec(`drop index posthaste.` + index)
 		s.ails(t, "plans", "warning", statement+" is planned with a")
 		s.exec(definition)
-		s.ails(t, "plans", "fault", "has no index like posthaste."+index)
+		s.ails(t, "plans", "fault", "lacks the index posthaste."+index)
 		s.exec(`drop index posthaste.` + index)
 		s.exec(strings.Replace(definition, " ON ONLY ", " ON ", 1))
 		s.heals(t, "plans")
@@ -138,14 +138,14 @@ func TestDoctorFindings(t *testing.T) {
 	s.exec(`update posthaste.registrations set version = '1.0' where id = $1`, old)
 	s.well(t, "workers")
 	s.exec(`update posthaste.registrations set started_at = clock_timestamp() - interval '2 hours', lease = '1 hour'`)
-	s.ails(t, "workers", "warning", "workers of 2 versions have run side by side for more than an hour: 1.0 (1), 2.0 (1)")
+	s.ails(t, "workers", "warning", "workers of 2 versions have run at the same time for more than an hour: 1.0 (1), 2.0 (1)")
 	s.exec(`select posthaste.worker_unregister($1)`, old)
 	s.well(t, "workers")
 	s.exec(`select posthaste.worker_unregister($1)`, young)
 }
 
-// A transaction of another database keeps slots, too, once it writes, or was
-// prepared and forgotten: it is told, with its database. One that only reads is not.
+// A transaction of another database also keeps slots once it writes, or was prepared and
+// forgotten: the finding names its database. One that only reads is not reported.
 func TestDoctorFindsTransactionsOfOtherDatabases(t *testing.T) {
 	t.Parallel()
 	s, other := begin(t, testpg.New(t)), connect(t, testpg.New(t))
@@ -161,7 +161,7 @@ func TestDoctorFindsTransactionsOfOtherDatabases(t *testing.T) {
 		return get[bool](s, `select clock_timestamp() - xact_start > posthaste.patience() from pg_stat_activity where pid = $1`, get[int](other, `select pg_backend_pid()`))
 	})
 	if told(session) {
-		t.Error("a transaction of another database is told though it only reads")
+		t.Error("a transaction of another database is reported though it only reads")
 	}
 	xid := get[string](other, `select pg_current_xact_id()::text`)
 	if !get[bool](s, `select pg_snapshot_xmin(pg_current_snapshot()) <= $1::text::xid8`, xid) {
@@ -201,19 +201,19 @@ func TestDoctorFindingsOfSettings(t *testing.T) {
 			return get[int](connect(t, url), `select count(*)::int from posthaste.doctor() d where d."check" = $1 and d.level = $2 and strpos(d.message, $3) > 0 and d.hint <> ''`, finding[0], finding[1], finding[2])
 		}
 		if n := told(); n != 0 {
-			t.Errorf("before %s it is told %d times", setting, n)
+			t.Errorf("before %s it is reported %d times", setting, n)
 		}
 		s.exec(`do $$ begin execute format('alter database %I set ` + strings.ReplaceAll(setting, "'", "''") + `', current_database()); end $$`)
 		if n := told(); n != 1 {
-			t.Errorf("with %s it is told %d times: %q", setting, n, list[string](connect(t, url), `select d.message from posthaste.doctor() d`))
+			t.Errorf("with %s it is reported %d times: %q", setting, n, list[string](connect(t, url), `select d.message from posthaste.doctor() d`))
 		}
 		s.exec(`do $$ begin execute format('alter database %I reset ` + name + `', current_database()); end $$`)
 	}
 }
 
-// What is set for a role, or for the database since this session began, is told
-// though this session has it not; unless it is put right for this database, or the
-// role has no business here.
+// A setting of a role, or of the database since this session began, is reported even if this
+// session does not have it; unless it is corrected for this database, or the role may not use
+// the schema.
 func TestDoctorFindingsOfSettingsOfRoles(t *testing.T) {
 	t.Parallel()
 	s := connect(t, testpg.New(t))
@@ -236,7 +236,7 @@ func TestDoctorFindingsOfSettingsOfRoles(t *testing.T) {
 		{"alter role $r set synchronous_commit = off; revoke posthaste_sender from $r", ""},
 		{"alter role $r set synchronous_commit = off; alter role $r nologin", ""},
 	} {
-		s.exec(`begin`) // of which nobody else learns
+		s.exec(`begin`) // which no other session sees
 		s.exec(`create role ` + role + ` login in role posthaste_sender`)
 		for _, set := range strings.Split(strings.NewReplacer("$r", role, "$d", database).Replace(c.set), "; ") {
 			s.exec(set)
@@ -247,13 +247,13 @@ func TestDoctorFindingsOfSettingsOfRoles(t *testing.T) {
 		}
 		found := list[string](s, `select split_part(d.message, ':', 1) from posthaste.doctor() d where d."check" = 'settings' and d.level = 'warning' and d.hint <> '' and strpos(d.message, ' for ') > 0`)
 		if !slices.Equal(found, want) {
-			t.Errorf("with %s it is told: %q, want %q", c.set, found, want)
+			t.Errorf("with %s it reports %q, want %q", c.set, found, want)
 		}
 		s.exec(`rollback`)
 	}
 }
 
-// What keeps the ring's oldest slot is told, with what helps against that.
+// The cause that keeps the ring's oldest slot is reported, with a hint against it.
 func TestDoctorSaysWhatKeepsTheRing(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)
@@ -272,8 +272,8 @@ func TestDoctorSaysWhatKeepsTheRing(t *testing.T) {
 			t.Errorf("against %q it is said: %s", words, hint)
 		}
 	}
-	// Transactions of other databases may have written, too, as far as it can know.
-	kept(fmt.Sprintf("claim %d of worker 1 is open", held[0]>>12), "end who holds it")
+	// Transactions of other databases may have written, too, as far as it can tell.
+	kept(fmt.Sprintf("claim %d of worker 1 is open", held[0]>>12), "end the worker that holds it")
 	other := connect(t, url)
 	other.exec(`begin`)
 	other.exec(`select pg_current_xact_id()`)
@@ -285,7 +285,7 @@ func TestDoctorSaysWhatKeepsTheRing(t *testing.T) {
 	kept("nothing, it is reclaimed next", "wait")
 }
 
-// A receiver's claim is no worker's: its lease tells when it ends.
+// A receiver's claim belongs to no worker: its lease determines its end.
 func TestDoctorSaysThatALeaseKeepsTheRing(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
@@ -295,18 +295,18 @@ func TestDoctorSaysThatALeaseKeepsTheRing(t *testing.T) {
 	turn(t, s)
 	s.exec(`select posthaste.carry_slot(0)`) // the cursor, as maintenance does
 	until(t, "its claim is named", func() bool {
-		return get[bool](s, `select coalesce(bool_or(d.message like '%claim %, received until its lease ends, is open' and d.hint like '%when its lease ends%' and d.hint not like '%worker%'), false) from posthaste.doctor() d where d."check" = 'ring'`)
+		return get[bool](s, `select coalesce(bool_or(d.message like '%claim %, received until its lease ends, is open' and d.hint like '%when the lease ends%' and d.hint not like '%worker%'), false) from posthaste.doctor() d where d."check" = 'ring'`)
 	})
 }
 
-// What concerns the whole server, on one of its own.
+// Findings about the whole server, on a server of its own.
 func TestDoctorFindingsOfTheServer(t *testing.T) {
 	t.Parallel()
 	url := testpg.Server(t, func(c *devpg.Config) {
-		delete(c.Settings, "fsync") // what is given at the start cannot be changed
+		delete(c.Settings, "fsync") // an option of the command line cannot be changed
 		delete(c.Settings, "full_page_writes")
 		c.Settings["max_connections"] = "20"
-		c.Settings["wal_sender_timeout"] = "0" // who reads a slot here says nothing
+		c.Settings["wal_sender_timeout"] = "0" // the reader of a slot here sends no status
 	}).URL()
 	s := begin(t, url)
 	change := func(setting string) {
@@ -321,22 +321,23 @@ func TestDoctorFindingsOfTheServer(t *testing.T) {
 	}
 	s.heals(t, "settings")
 	change(`set max_wal_size = '32MB'`)
-	s.exec(`select pg_create_physical_replication_slot('nobody', true)`)
-	s.ails(t, "horizon", "warning", "replication slot 'nobody' is read by nobody")
+	s.exec(`select pg_create_physical_replication_slot('idle', true)`)
+	s.ails(t, "horizon", "warning", "replication slot 'idle' has no reader")
 
-	// Somebody reads it and confirms nothing; how much log that may keep is max_wal_size.
-	reader := readSlot(t, url, "nobody", get[string](s, `select restart_lsn::text from pg_replication_slots`))
+	// A session reads it and confirms nothing; max_wal_size bounds the log that it may keep.
+	reader := readSlot(t, url, "idle", get[string](s, `select restart_lsn::text from pg_replication_slots`))
 	until(t, "it is read", func() bool { return get[bool](s, `select active from pg_replication_slots`) })
 	s.well(t, "horizon")
 	for range 3 {
 		s.exec(`select pg_logical_emit_message(false, '', 'x')`)
 		s.exec(`select pg_switch_wal()`)
 	}
-	s.ails(t, "horizon", "warning", "replication slot 'nobody' is read by process ")
+	s.ails(t, "horizon", "warning", "replication slot 'idle' is read by process ")
 	s.ails(t, "horizon", "warning", ", which lags: it keeps ")
 	change(`set max_wal_size = '1GB'`)
 	s.heals(t, "horizon")
-	// A standby with hot_standby_feedback keeps old rows: of a million transactions, for want of time here of ten.
+	// A standby with hot_standby_feedback keeps old rows: here those of ten transactions, not of a
+	// million.
 	breakFunctions(t, url, []patch{{file: "doctor_horizon.sql", old: "r.rows > 1000000", new: "r.rows > 10", times: 2}})
 	s.well(t, "horizon")
 	feedBack(t, reader, get[uint32](s, `select pg_current_xact_id()::text::bigint`))
@@ -345,8 +346,8 @@ func TestDoctorFindingsOfTheServer(t *testing.T) {
 	}
 	s.ails(t, "horizon", "warning", " and the old rows of ")
 	_ = reader.Close(t.Context())
-	until(t, "nobody reads the slot", func() bool { return !get[bool](s, `select active from pg_replication_slots`) })
-	s.exec(`select pg_drop_replication_slot('nobody')`)
+	until(t, "the slot has no reader", func() bool { return !get[bool](s, `select active from pg_replication_slots`) })
+	s.exec(`select pg_drop_replication_slot('idle')`)
 	s.well(t, "horizon")
 
 	for range 18 {
@@ -358,8 +359,7 @@ func TestDoctorFindingsOfTheServer(t *testing.T) {
 	}
 }
 
-// readSlot reads a replication slot from a position on, as a standby does that never
-// says how far it is.
+// readSlot reads a replication slot from a position on, as a standby that never confirms any.
 func readSlot(t *testing.T, url, slot, from string) *pgconn.PgConn {
 	t.Helper()
 	config, err := pgconn.ParseConfig(url)
@@ -387,7 +387,7 @@ func readSlot(t *testing.T, url, slot, from string) *pgconn.PgConn {
 	}
 }
 
-// feedBack says which transactions' rows a standby still needs.
+// feedBack sends the oldest transaction whose rows a standby still needs.
 func feedBack(t *testing.T, conn *pgconn.PgConn, xmin uint32) {
 	t.Helper()
 	data := binary.BigEndian.AppendUint64([]byte{'h'}, 0)
@@ -400,7 +400,7 @@ func feedBack(t *testing.T, conn *pgconn.PgConn, xmin uint32) {
 	}
 }
 
-// The doctor tells of workers that could fill the table of locks.
+// The doctor reports workers that could fill the lock table.
 func TestDoctorFindsTooFewLocks(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))

@@ -8,7 +8,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// The doctor finds nothing in good health, and each ailment by name.
+// The doctor finds nothing in a healthy database, and each fault by name.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
@@ -26,7 +26,7 @@ func TestDoctor(t *testing.T) {
 	s.exec(`select from posthaste.count_up()`) // the database may be older than a minute
 	expect("in good health")
 
-	// A worker is gone, and nobody hands out anew what it holds.
+	// A worker is gone, and its messages were not redelivered.
 	worker := s.register()
 	s.claim(worker, 1, 1, false)
 	s.exec(`update posthaste.registrations set lease = '1 microsecond'`)
@@ -34,11 +34,11 @@ func TestDoctor(t *testing.T) {
 	until(t, "it is rescued", func() bool { return get[int](s, `select posthaste.rescue()`) == 0 })
 	expect("it is rescued")
 
-	// Nobody maintains, while messages flow.
+	// Messages flow, and the ledger is not maintained.
 	s.exec(`select from posthaste.count_up()`)
 	s.exec(`update posthaste.counted set at = at - interval '2 minutes'`)
 	s.send(`{}`)
-	expect("nobody maintains", "workers warning")
+	expect("no maintenance", "workers warning")
 
 	// The clock was set back since the last round.
 	s.exec(`update posthaste.counted set at = clock_timestamp() + interval '1 hour'`)
@@ -78,8 +78,8 @@ func TestDoctor(t *testing.T) {
 	s.exec(`update posthaste.identity set system_identifier = system_identifier + 1`)
 	expect("a copy", "identity fault")
 
-	// One more check is one more function.
+	// A new check needs only one more function.
 	s.exec(`create function posthaste.doctor_weather() returns table ("check" text, level text, message text, hint text, queue text, subscription text)
 		language sql as $$ select 'weather', 'warning', 'it rains', 'take a coat', null, null $$`)
-	expect("a check of somebody else's", "identity fault", "weather warning")
+	expect("a check of a user's own", "identity fault", "weather warning")
 }

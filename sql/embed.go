@@ -1,6 +1,6 @@
-// Package ledger holds the PostgreSQL side of Posthaste: the tables as
-// numbered migrations, and the functions and views that are applied again
-// whenever they changed. Everything here also works from psql alone.
+// Package ledger holds the PostgreSQL side of Posthaste: the tables as numbered migrations, and
+// the functions and views, which are applied again after each change. All of it also works with
+// psql alone.
 package ledger
 
 import (

@@ -10,7 +10,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// badInput says whether an error is one that names the field; fields, if any are given.
+// badInput reports whether an error is a PH400 that names the field, one of fields if any are given.
 func badInput(err error, fields ...string) bool {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || pg.Code != "PH400" && pg.Code != "PH404" || pg.ColumnName == "" || pg.Message == "" {
@@ -24,13 +24,13 @@ func badInput(err error, fields ...string) bool {
 	return len(fields) == 0
 }
 
-// Whatever a filter of dead letters or of a subscription says, it is refused as bad
-// input or read; and that of a subscription, read once more, says the same, lets a
-// message through that is as it says, and none that says nothing.
+// Any filter of dead letters or of a subscription either fails as bad input or is accepted. The
+// normal form of a subscription's filter, parsed again, is the same; a matching message passes
+// it, and an empty one does not.
 func FuzzFilters(f *testing.F) {
 	for _, seed := range []string{`{}`, `null`, `[]`, `{"kind":"paid"}`, `{"kind":["paid","refunded","paid"],"headers":{"region":["eu","us"],"":"b"}}`, `{"headers":{"0":"a","headers":"b"}}`,
 		`{"headers":{"traceparent":"x"}}`, `{"headers":{}}`, `{"kind":[]}`, `{"kind":[[]]}`, `{"kind":null}`, `{"queue":"q","subscription":"default","died_from":"2030-01-31T12:00:00Z"}`,
-		`{"queue":"none"}`, `{"subscription":"default"}`, `{"error":"NO","term":"t","key":"k","kind":"x","reference":"r"}`, `{"died_before":"yesterday","died_from":"never"}`, `{"died_from":1}`, `{"colour":"red"}`, `{"":{}}`} {
+		`{"queue":"none"}`, `{"subscription":"default"}`, `{"error":"NO","term":"t","key":"k","kind":"x","reference":"r"}`, `{"died_before":"yesterday","died_from":"never"}`, `{"died_from":1}`, `{"color":"red"}`, `{"":{}}`} {
 		f.Add(seed)
 	}
 	s := begin(f, testpg.New(f))
@@ -76,7 +76,7 @@ func FuzzFilters(f *testing.F) {
 			t.Fatal(err)
 		}
 		if !same || !passes || nothing {
-			t.Errorf("%q became %s: read again the same %v, passed by what it says %v, and by what says nothing %v", data, *read, same, passes, nothing)
+			t.Errorf("%q became %s: parsed again the same %v, passed by a matching message %v, and by an empty one %v", data, *read, same, passes, nothing)
 		}
 	})
 }

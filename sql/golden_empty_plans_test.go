@@ -11,11 +11,11 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// growing are the tables that may have very many rows the moment after they had none.
+// growing matches the tables that may have very many rows shortly after they had none.
 var growing = regexp.MustCompile(`^(parked|keys|cancelled|dedupe_keys|idempotency_keys|ahead_keys|limit_states|erased|outcomes_\d+|claims_\d+|settlements_\d+)$`)
 
-// comparing finds the nodes of a plan that compare each row of one side with each of the
-// other, and a growing table is among them, or that read all of one in a join.
+// comparing finds the nodes of a plan that compare each row of one side with each of the other
+// and read a growing table, or, with joined, that read all of one in a join.
 func (p plan) comparing(joined bool) (found []string) {
 	if p.Type == "Nested Loop" && p.JoinFilter != "" {
 		var outer, inner plan
@@ -40,7 +40,7 @@ func (p plan) comparing(joined bool) (found []string) {
 	return found
 }
 
-// useEmpty runs what upkeep does on an idle ledger, and then a little of everything.
+// useEmpty runs the upkeep of an idle ledger, and then some of each other statement.
 // turn turns the ring.
 func (p *planner) useEmpty(late *session, turn func()) {
 	p.t.Helper()
@@ -72,7 +72,7 @@ func (p *planner) useEmpty(late *session, turn func()) {
 	}
 }
 
-// keepUp purges, and does every task of upkeep.
+// keepUp purges, and runs every task of upkeep.
 func (p *planner) keepUp() {
 	p.t.Helper()
 	for _, queue := range []string{"q", "ordered", "fair", "kept"} {
@@ -89,9 +89,9 @@ func (p *planner) keepUp() {
 	}
 }
 
-// A plan that was made while a table was empty, as vacuum left it, stays with its session
-// until the table is analyzed. By then it may have very many rows: no statement may
-// compare each with each.
+// A plan that was made while a table was empty, as vacuum left it, stays in its session until the
+// table is analyzed. By then it may have very many rows: no statement may compare each row with
+// each other.
 func TestNoPlanOfAnEmptyLedgerComparesEachWithEach(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// hotKeyed names the statements on the way of messages through queues that look at
-// keys or have limits.
+// hotKeyed lists the statements on the path of messages through keyed queues or queues with
+// limits.
 var hotKeyed = []hotStatement{
 	{"claim_keyed: whether keys wait or are in line", "z.waits), posthaste.has_line("},
 	{"claim_keyed: keys of which a run has ended", "where b.n > coalesce(y.n, 0)"},
@@ -32,7 +32,7 @@ var hotKeyed = []hotStatement{
 	{"let_go: from parked to the log", "delete from posthaste.parked p using (select u.n"},
 	{"keyed_rows: the log", "select n.place, n.pos"},
 	{"keyed_rows: what was let go", "e.xid = c.first_xid and e.pos >= c.first_pos"},
-	{"fetch, keyed", "select c.id * 4096 - v_returned - 1, c.alone, e.pos, coalesce(e.message_id, e.pos), e.created_at"},
+	{"fetch, keyed", "select v_claim.id * 4096 - v_returned - 1, v_claim.alone, e.pos, coalesce(e.message_id, e.pos), e.created_at"},
 	{"read_ahead: a slice", "with known as materialized"},
 	{"park_ahead", "with come as materialized ( select e.* from unnest(p_ords, p_poss)"},
 	{"claim_ruled: where the limits stand", "select * from posthaste.limit_states z where"},
@@ -43,7 +43,7 @@ var hotKeyed = []hotStatement{
 var ruledQueues = map[string]string{"ordered": `{"ordered": true, "lanes": 1}`, "fair": `{"fair": true}`, "runs": `{"key_concurrency": 1}`,
 	"rated": `{"key_rate_limit": {"limit": 1, "per": "1 hour", "burst": 1}}`, "limited": `{"concurrency": 2}`}
 
-// useKeyed runs every hot statement of queues with rules at least once.
+// useKeyed runs every hot statement of these queues at least once.
 func (p *planner) useKeyed(late *session, number *int64) {
 	p.t.Helper()
 	worker := p.register()
@@ -60,11 +60,11 @@ func (p *planner) useKeyed(late *session, number *int64) {
 			p.exec(`select from posthaste.settle('{}', '{}', array[$1::bigint], array[$2::text], array['test'], array[0::float8], array[null::text], array[null::real])`, id, outcome)
 		}
 	}
-	// What is sent in a transaction that stays open while a claim passes.
+	// Messages of a transaction that stays open while a claim passes.
 	late.exec(`begin`)
 	late.exec(`select posthaste.send('ordered', '1', '{"key": "late"}')`)
 	for _, queue := range []string{"ordered", "fair", "runs", "rated", "limited"} {
-		// Other keys each time, which have all their tokens and nothing parked.
+		// Different keys each time, with all their tokens and nothing parked.
 		send(queue, fmt.Sprintf("a%d", *number), 3)
 		send(queue, fmt.Sprintf("b%d", *number), 3)
 		first := claim(queue, 2)
@@ -73,7 +73,7 @@ func (p *planner) useKeyed(late *session, number *int64) {
 			settle("done", claim(queue, 3))
 		}
 	}
-	settle("done", claim("rated", 100)) // however much is left of earlier keys
+	settle("done", claim("rated", 100)) // any number of earlier keys
 	late.exec(`commit`)
 	for {
 		ids := claim("ordered", 10)
@@ -83,7 +83,7 @@ func (p *planner) useKeyed(late *session, number *int64) {
 	}
 	send("ordered", "c", 3)
 	settle("done", claim("ordered", 10))
-	// More than a claim of a fair queue passes, so that it is read ahead, and again.
+	// More than a claim of a fair queue passes, so that it reads ahead, and again.
 	for range 2 {
 		p.exec(`insert into posthaste.entries_other (ord, queue_id, lane, key, payload)
 			select (select posthaste.ord_now()), q.id, 0, 'k' || g % 50, '1' from posthaste.queue_settings q cross join generate_series(1, 2000) g where q.name = 'fair'`)
@@ -96,12 +96,12 @@ func (p *planner) useKeyed(late *session, number *int64) {
 	}
 }
 
-// The plans of the hot statements of queues with rules are those that were reviewed,
-// whatever the statistics say.
+// The plans of the hot statements of keyed queues and queues with limits are the reviewed ones,
+// whatever the statistics are.
 func TestGoldenKeyedPlans(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)
-	// A claim of a fair queue stops after one slice, so that something lies ahead.
+	// A claim of a fair queue stops after one slice, so that entries lie ahead.
 	breakFunctions(t, url, []patch{
 		{file: "claim_keyed.sql", old: "then t + interval '50 milliseconds' else t end", new: "then t else t end"},
 		{file: "claim_keyed.sql", old: "when q.fair and handed = p_max then 1024 when q.fair then 4096", new: "when q.fair then 64"},
@@ -118,7 +118,7 @@ func TestGoldenKeyedPlans(t *testing.T) {
 		p.useKeyed(late, &number)
 		shapes.compare(state, p)
 	}
-	// What waits of others, and of the fair queue's own keys.
+	// Waiting messages of other queues, and of the fair queue's own keys.
 	fillKeyed := func(from, n int) {
 		s.exec(`insert into posthaste.keys (subscriber, key, lane, hash, turn)
 			select case when g % 2 = 0 then 99::bigint << 10 else q.id::bigint << 10 end, 'x' || g, 1, g, g from posthaste.queue_settings q cross join generate_series($1::int, $2::int) g where q.name = 'fair'`, from, from+n)

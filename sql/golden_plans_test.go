@@ -16,8 +16,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// hot names the statements whose plans must not depend on statistics, by words
-// that stand in no other statement. File order is the golden's.
+// hot lists the statements whose plans must not depend on statistics, by words that no other
+// statement contains. Their order is that of the golden file.
 var hot = []hotStatement{
 	{"cursor_of: where a reader stands", "order by reader, seq desc limit 1"},
 	{"fresh_slice", "select array_agg(x.xid), array_agg(x.pos)"},
@@ -26,11 +26,11 @@ var hot = []hotStatement{
 	{"due_idle: two probes", "order by e.xid, e.pos limit 1) is null"},
 	{"claim: what a number has", "c.holder = p_worker and c.number between"},
 	{"claim: one fresh entry", "e.xid = v_made[1].first_xid and e.pos = v_made[1].first_pos"},
-	{"claim_lane: what falls due next", "e.due_at > w.t1 and posthaste.in_slots((e.pos >> 22) & 15, live."},
+	{"claim_lane: what falls due next", "e.due_at > v_due.t1 and posthaste.in_slots((e.pos >> 22) & 15, live."},
 	{"fetch: claims of a number", "k.holder = p_worker and k.number between"},
 	{"fetch, fresh", "e.plain and (e.xid, e.pos) >= ("},
-	{"fetch, due, part 1", "e.due_at <= c.t1 and (e.xid, e.pos) >= ("},
-	{"fetch, due, part 2", "(e.due_at, e.pos) >= (c.first_due, c.first_pos)"},
+	{"fetch, due, part 1", "e.due_at <= v_claim.t1 and (e.xid, e.pos) >= ("},
+	{"fetch, due, part 2", "(e.due_at, e.pos) >= (v_claim.first_due, v_claim.first_pos)"},
 	{"settle_claim: newest bits", "select s.number, s.bits from posthaste.settlements s"},
 	{"settle_claim: singles", "insert into posthaste.settlements (slot, claim, part, number, reader, worker, duration, fresh, done, bits) select"},
 	{"message: by position", "e.pos = v_id and e.message_id is null"},
@@ -51,8 +51,8 @@ var hot = []hotStatement{
 
 type hotStatement struct{ name, words string }
 
-// planner is a session that tells the plans of all statements it runs, also
-// those inside functions.
+// planner is a session that reports the plans of all statements that it runs, including those
+// inside functions.
 type planner struct {
 	*session
 	hot   []hotStatement
@@ -118,7 +118,7 @@ func (p *planner) notice(message string) {
 	}
 }
 
-// plan is what of a plan must stay as it is.
+// plan has the parts of a plan that must not change.
 type plan struct {
 	Type      string `json:"Node Type"`
 	Relation  string `json:"Relation Name"`
@@ -158,8 +158,8 @@ func (p plan) write(w *strings.Builder, indent string) {
 	if p.Removed != nil && *p.Removed > 0 {
 		line += fmt.Sprintf(", %d leaves pruned", *p.Removed)
 	}
-	// An index only scan is chosen by how much of the table is vacuumed; it
-	// reads the same part of the same index.
+	// The planner chooses an index only scan by the vacuumed part of the table; it reads the
+	// same part of the same index.
 	line = strings.Replace(line, "Index Only Scan", "Index Scan", 1)
 	fmt.Fprintf(w, "%s%s\n", indent, line)
 	for _, c := range p.Plans {
@@ -179,7 +179,7 @@ func (p *planner) use(number *int64) {
 		*number++
 		p.claim(worker, *number, 5, false)
 	}
-	// A day passes for the one that waits for it.
+	// A day passes for the message that waits for it.
 	p.exec(`update posthaste.entries_other set due_at = clock_timestamp() where pos = $1 and ((pos >> 22) & 15) = 0`, message-2)
 	for range 3 {
 		*number++
@@ -197,13 +197,13 @@ func (p *planner) use(number *int64) {
 	p.exec(`select posthaste.rescue_leases(1 << 10)`)
 	p.exec(`select from posthaste.count_up()`)
 	p.exec(`select from posthaste.worker_look($1, '{q}', '{default}')`, worker)
-	// Of a slot that has nothing, so that nothing is carried.
+	// Of an empty slot, so that nothing is carried.
 	p.exec(`select posthaste.slot_unread(5), posthaste.slot_held(5), posthaste.carry_slot(5)`)
 	p.exec(`select posthaste.send('q', '1', jsonb_build_object('dedupe_key', 'k' || $1::bigint))`, *number)
 }
 
-// fill makes a log of n entries that wait in queue q, and as much of another
-// queue's, partly due long ago, partly tomorrow.
+// fill creates a log of n entries that wait in queue q, and as many of another queue, some of
+// them due long ago, some tomorrow.
 func fill(s *session, n int) {
 	s.t.Helper()
 	s.exec(`select posthaste.create_queue('other')`)
@@ -213,9 +213,8 @@ func fill(s *session, n int) {
 		select 2, '1', clock_timestamp() + case when g % 2 = 0 then '1 day' else '-1 day' end::interval, g from generate_series(1, $1::int) g`, n/10)
 }
 
-// The plans of the hot statements are those that were reviewed: on an empty
-// log, a small one, one of hundreds of thousands without statistics, and one
-// with statistics that mislead.
+// The plans of the hot statements are the reviewed ones: on an empty log, a small one, one of
+// hundreds of thousands of rows without statistics, and one with misleading statistics.
 func TestGoldenPlans(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)
@@ -229,7 +228,7 @@ func TestGoldenPlans(t *testing.T) {
 		shapes.compare(state, p)
 	}
 	compare("empty")
-	// As vacuumdb leaves an idle ledger: it takes every table to have nothing.
+	// As vacuumdb leaves an idle ledger: the statistics say that every table is empty.
 	s.exec(`vacuum analyze`)
 	compare("vacuumed while empty")
 	fill(s, 1000)
@@ -251,13 +250,13 @@ func TestGoldenPlans(t *testing.T) {
 	golden(t, "plans/postgresql-"+testpg.Version(t)+".txt", shapes.write("The plans of the hot statements, the same whatever the statistics say. _N is a\nslot's number. Written by go test ./sql -run Golden -update.\n"))
 }
 
-// shapes are the plans of hot statements as they were first seen, by name.
+// shapes has the plans of hot statements as they were first seen, by name.
 type shapes struct {
 	hot []hotStatement
 	of  map[string]string
 }
 
-// compare finds fault with plans that are not as they were.
+// compare reports plans that have changed.
 func (s shapes) compare(state string, p *planner) {
 	p.t.Helper()
 	for _, name := range p.mixed {
@@ -285,8 +284,8 @@ func (s shapes) write(title string) string {
 	return b.String()
 }
 
-// What a claim touches does not grow with the backlog, and hardly with the
-// transactions that are open beside it.
+// The pages that a claim touches do not grow with the backlog, and hardly with the number of
+// open transactions.
 func TestGoldenPages(t *testing.T) {
 	t.Parallel()
 	server := testpg.Server(t, func(c *devpg.Config) { c.Settings["max_prepared_transactions"] = "250" })
@@ -297,7 +296,7 @@ func TestGoldenPages(t *testing.T) {
 		number++
 		return s.buffers(`select * from posthaste.claim($1, $2, 'q', 'default', $3)`, worker, number, most)
 	}
-	// The median of several, for a page may fill up under one of them.
+	// The median of several, because a page may fill up under one of them.
 	median := func(most int, before func()) int {
 		var all []int
 		for range 5 {

@@ -11,11 +11,11 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// go test ./sql -run Golden -update writes the golden files anew. What they
-// say then is reviewed like code.
-var update = flag.Bool("update", false, "write the golden files anew")
+// go test ./sql -run Golden -update rewrites the golden files. Changes of them are reviewed like
+// code.
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// golden compares text with a file below golden, and shows where they part.
+// golden compares text with a file below golden, and shows the first difference.
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	path := filepath.Join("golden", file)
@@ -54,9 +54,9 @@ func golden(t *testing.T, file, got string) {
 	t.Errorf("not as in %s; if it is meant to be so: go test ./sql -run Golden -update\n%s", path, strings.Join(more, "\n"))
 }
 
-// schemaText describes all of schema posthaste in words that no version of the
-// server spells differently, one line per thing. The 16 leaves of a table
-// are one line each thing, with their number, so that one that differs shows.
+// schemaText describes all of schema posthaste in words that are the same in all versions of the
+// server, one line for each object. The 16 leaves of a table share a line, with their number, so
+// that a different one shows.
 const schemaText = `
 with leaf as (
   select case when c.relispartition then regexp_replace(c.relname, '_(1[0-5]|[0-9])(_|$)', '_N\2') else c.relname::text end as name, c.*
@@ -121,14 +121,14 @@ func schema(s *session) string {
 		strings.Join(list[string](s, schemaText), "\n") + "\n"
 }
 
-// The schema is what was reviewed, on every version of the server.
+// The schema is the reviewed one, on every version of the server.
 func TestGoldenSchema(t *testing.T) {
 	t.Parallel()
 	golden(t, "schema.sql", schema(connect(t, testpg.New(t))))
 }
 
-// Migrating twice changes nothing, and neither does removing all and starting
-// over, with a queue in use before.
+// Migrating twice changes nothing, and neither does removing everything and starting over, with
+// a queue in use before.
 func TestSchemaAfterMigratingAgain(t *testing.T) {
 	t.Parallel()
 	s := connect(t, testpg.Empty(t))

@@ -6,7 +6,7 @@
 --           the rights of its owner.
 --   driver  Called by Posthaste's Go programs. Arguments and results may change with each
 --           release. It runs with the rights of its owner too; the keys of locks read nothing.
---   view    Called by a view, directly or by such a function. PostgreSQL checks the right
+--   view    Called by a view, directly or through such a function. PostgreSQL checks the right
 --           to execute it for the role that reads the view, and not for the view's owner.
 -- All other functions are inner: only their owner may execute them, and so the functions
 -- that run with the rights of the owner. A function that is inlined into those needs no right.

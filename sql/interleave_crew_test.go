@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// crew is those who work at once in a random interleaving, each on a connection of
-// its own, and the faults that they note.
+// crew is the set of concurrent actors in a random interleaving, each on a connection of its own,
+// and the faults that they found.
 type crew struct {
 	t    testing.TB
 	url  string
@@ -27,13 +27,13 @@ type crew struct {
 	actors   uint64
 	writers  sync.WaitGroup
 	others   sync.WaitGroup
-	stopSend chan struct{} // closed when no more is sent
+	stopSend chan struct{} // closed when sending ends
 
 	mu     sync.Mutex
-	faults []string               // what must not happen, as it happened
-	rounds map[*atomic.Int64]bool // of each that works in rounds
+	faults []string               // descriptions of faults
+	rounds map[*atomic.Int64]bool // of each actor that works in rounds
 
-	dedupeKeys map[string][]*sent // what was committed with a dedupe key
+	dedupeKeys map[string][]*sent // committed messages with a dedupe key
 }
 
 func (x *crew) fault(format string, args ...any) {
@@ -42,7 +42,7 @@ func (x *crew) fault(format string, args ...any) {
 	x.found(format, args...)
 }
 
-// found is fault under the mutex.
+// found records a fault under the mutex.
 func (x *crew) found(format string, args ...any) {
 	if len(x.faults) < 50 {
 		x.faults = append(x.faults, fmt.Sprintf(format, args...))
@@ -69,7 +69,7 @@ func (x *crew) must(conn *pgx.Conn, sql string, args ...any) {
 	}
 }
 
-// exec runs a statement that must work; once the test is over anything may fail.
+// exec runs a statement that must succeed; once the test is over anything may fail.
 func (x *crew) exec(conn *pgx.Conn, sql string, args ...any) bool {
 	_, err := conn.Exec(context.Background(), sql, args...)
 	if err != nil {
@@ -78,8 +78,8 @@ func (x *crew) exec(conn *pgx.Conn, sql string, args ...any) bool {
 	return err == nil
 }
 
-// maintains does a round of upkeep. One that gives up waiting for a lock just as it gets
-// it, and waits for the next one at once, is told by the server that somebody cancelled it.
+// maintains runs a round of upkeep. If it gives up waiting for a lock just as it gets it, and
+// waits for the next one at once, the server reports a cancellation.
 func (x *crew) maintains(conn *pgx.Conn) {
 	_, err := conn.Exec(context.Background(), "select posthaste.maintain()")
 	var pg *pgconn.PgError
@@ -89,7 +89,8 @@ func (x *crew) maintains(conn *pgx.Conn) {
 	x.cursors(conn)
 }
 
-// cursors looks for two cursors of one reader: somebody wrote one beside who has its lock.
+// cursors looks for two cursors of one reader, which means that a session wrote one without its
+// lock.
 func (x *crew) cursors(conn *pgx.Conn) {
 	rows, err := conn.Query(context.Background(), `select reader, seq, count(*) from posthaste.claims group by 1, 2 having count(*) > 1`)
 	var reader, seq, n int64
@@ -115,19 +116,19 @@ func (x *crew) unexpected(what string, err error) {
 	}
 }
 
-// gather begins a run on a ring with slots of so few rows.
+// gather begins a run on a ring with slots of the given number of rows.
 func (x *crew) gather(rows, spare int) *pgx.Conn {
 	x.ctx, x.end = context.WithCancel(context.Background())
 	x.stopSend = make(chan struct{})
 	admin := x.connect()
 	x.must(admin, `alter table posthaste.settings drop constraint settings_slot_rows_check`)
 	x.must(admin, `update posthaste.settings set slot_rows = $1, spare_slots = $2, carry_after = '200 milliseconds'`, rows, spare)
-	// Many wait here for holders that pause: how long they do says nothing.
+	// Many sessions wait here for holders that pause: how long does not matter.
 	x.must(admin, fmt.Sprintf(waitsFor, "5s", "61s"))
 	return admin
 }
 
-// start lets n of a kind loose.
+// start starts n actors of a kind.
 func (x *crew) start(wg *sync.WaitGroup, n int, f func(*pgx.Conn, *rand.Rand)) {
 	for range n {
 		x.actors++
@@ -149,11 +150,11 @@ func (x *crew) sending() bool {
 	}
 }
 
-// enough is how many messages are to be sent at least, or a run shows nothing.
+// enough is the least number of messages for a meaningful run.
 const enough = 20
 
-// sendFor lets the writers go on for so long, longer on a machine on which they
-// have not sent enough by then, or until a fault is found, and stops them.
+// sendFor lets the writers run for the duration, or longer on a machine on which they have not
+// sent enough by then, or until a fault is found, and stops them.
 func (x *crew) sendFor(duration time.Duration, sent func() int) {
 	for begun := time.Now(); !x.faulty(); time.Sleep(20 * time.Millisecond) {
 		if lasted := time.Since(begun); lasted > duration+patience || lasted > duration && sent() >= enough {
@@ -164,8 +165,8 @@ func (x *crew) sendFor(duration time.Duration, sent func() int) {
 	x.writers.Wait()
 }
 
-// inRounds counts the rounds of one that works in rounds, by the function returned, until
-// it ends.
+// inRounds counts the rounds of an actor that works in rounds, by the function returned, until it
+// ends.
 func (x *crew) inRounds() (count, end func()) {
 	n := &atomic.Int64{}
 	x.mu.Lock()
@@ -181,7 +182,7 @@ func (x *crew) inRounds() (count, end func()) {
 	}
 }
 
-// fewest is the least number of rounds since the counts began anew.
+// fewest is the least number of rounds since the counts were reset.
 func (x *crew) fewest() int64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -200,10 +201,10 @@ func (x *crew) countAnew() {
 	}
 }
 
-// finish waits until all have ended, or a fault is found, or none has ended for so long
-// and through so many rounds of each that works in rounds, and ends the run. A machine
-// that stands still is no quiet: there are no rounds meanwhile. progress says how many
-// have ended, and whether those are all. finish reports whether all have.
+// finish waits until all messages have ended, or a fault is found, or none has ended for still
+// and through the given rounds of each actor that works in rounds, and ends the run. A stalled
+// machine does not count as quiet because there are no rounds meanwhile. progress returns how
+// many have ended, and whether those are all. finish reports whether all have.
 func (x *crew) finish(still time.Duration, rounds int64, progress func() (ended int, all bool)) (all bool) {
 	for before, since := -1, time.Now(); !x.faulty() && !all && (time.Since(since) < still || x.fewest() < rounds); time.Sleep(20 * time.Millisecond) {
 		var ended int
@@ -212,7 +213,7 @@ func (x *crew) finish(still time.Duration, rounds int64, progress func() (ended 
 			before, since = ended, time.Now()
 		}
 		if time.Since(since) > 10*patience {
-			x.fault("nothing has ended for %s, and somebody does not go on", 10*patience)
+			x.fault("nothing has ended for %s, and some actor is stuck", 10*patience)
 		}
 	}
 	x.end()

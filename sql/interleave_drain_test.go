@@ -7,18 +7,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// quietRounds is how many rounds in a row must hand out nothing before a run is
-// drained. A round walks over 32,768 entries of each reader, which is more than a run
-// sends, and upkeep does one task a call.
+// quietRounds is the number of rounds in a row that must hand out nothing before a run counts as
+// drained. A round walks over 32,768 entries of each reader, which is more than a run sends, and
+// upkeep runs one task a call.
 const quietRounds = 10
 
-// drain hands out and settles what is left after all others have ended, and then
-// reports the messages that are lost. It decides nothing by how long something took:
-// first all due times and leases pass by the database's clock, and then upkeep and
-// claims, one after the other, find nothing in quietRounds rounds. A machine that
-// stands still makes that later and causes no fault.
+// drain hands out and settles the remaining messages after all actors have ended, and then
+// reports lost messages. It does not depend on durations: first all due times and leases pass by
+// the database's clock, and then upkeep and claims, one after the other, find nothing in
+// quietRounds rounds. A stalled machine delays that and causes no fault.
 func (x *interleaving) drain(conn *pgx.Conn) {
-	// From here on errors count again: nobody is left who could be cut off.
+	// From here on errors count again: no actor is left whose connection could be cut.
 	x.ctx, x.end = context.WithCancel(context.Background())
 	defer x.end()
 	x.exec(conn, `update posthaste.registrations set heartbeat_at = '-infinity', lease = '0' where ended_at is null`)
@@ -46,7 +45,7 @@ func (x *interleaving) drain(conn *pgx.Conn) {
 	}
 }
 
-// receiveRest receives and settles what a reader can be handed now.
+// receiveRest receives and settles all messages that a reader can get now.
 func (x *interleaving) receiveRest(conn *pgx.Conn, u *reader) int {
 	rows, err := conn.Query(x.ctx, `select delivery_id, message_id, attempt, clock_timestamp(), `+written+`
 		from posthaste.receive('q', 1000, '2 seconds', jsonb_build_object('subscription', $1::text))`, u.name)
@@ -71,9 +70,8 @@ func (x *interleaving) receiveRest(conn *pgx.Conn, u *reader) int {
 	return len(got)
 }
 
-// findLost reports the messages that have not ended once a run is drained: those that
-// the ledger has and hands out to nobody, and those that it does not have any more
-// although nothing ended them.
+// findLost reports the messages that have not ended once a run is drained: those that the ledger
+// has and does not hand out, and those that are gone from it without an end.
 func (x *interleaving) findLost(conn *pgx.Conn) {
 	x.mu.Lock()
 	open := x.open()
@@ -94,7 +92,7 @@ func (x *interleaving) findLost(conn *pgx.Conn) {
 	}
 }
 
-// maybePurged reports under the mutex whether a purge may have taken a message back.
+// maybePurged reports under the mutex whether a purge may have withdrawn a message.
 func (x *interleaving) maybePurged(id int64) bool {
 	return slices.ContainsFunc(x.purges, func(p purge) bool { return p.done > x.committed[id].begun })
 }

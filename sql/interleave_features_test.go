@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// features are what a run's queue is told to do beside the plain flow.
+// features are the options and events of a run besides the plain flow.
 type features struct {
 	priorities bool
 	guests     bool // subscriptions that come and go
@@ -25,7 +25,7 @@ type features struct {
 	retention  bool
 }
 
-// drawn are features by lot: about half of them, and no two runs alike.
+// drawn returns random features: about half of them.
 func drawn(r *rand.Rand) features {
 	lot := func() bool { return r.IntN(2) == 0 }
 	return features{priorities: lot(), guests: lot(), purging: lot(), once: r.IntN(4) == 0, dedupe: lot(), retention: lot()}
@@ -47,7 +47,7 @@ func (f features) String() string {
 	return strings.Join(names, ", ")
 }
 
-// options are the queue's.
+// options returns the queue's options.
 func (f features) options() string {
 	o := []string{`"max_attempts": 1000, "backoff": {"base": "20 milliseconds", "max": "50 milliseconds"}`}
 	if f.once {
@@ -59,7 +59,7 @@ func (f features) options() string {
 	return "{" + strings.Join(o, ", ") + "}"
 }
 
-// reader is one life of a subscription. Those that a run begins with have no from.
+// reader is one life of a subscription. Those that exist from the start have no from.
 type reader struct {
 	n           int
 	name, kind  string // kind: the one that its filter lets through
@@ -68,10 +68,10 @@ type reader struct {
 	begun, made int64 // by the test's clock
 	madeAt      time.Time
 	ended       bool        // under the run's mutex: it is being unsubscribed
-	gone        atomic.Bool // the same, for those who read it
+	gone        atomic.Bool // the same, for concurrent readers
 }
 
-// must says whether a message has to come, may whether it can.
+// must reports whether the subscription must get a message, may whether it can.
 func (u *reader) must(m *sent) bool {
 	return !u.ended && (u.kind == "" || m.kind == u.kind) && (u.from == "" || m.begun > u.made)
 }
@@ -81,7 +81,7 @@ func (u *reader) may(m *sent) bool {
 		(u.from != "now" || m.acked == 0 || m.acked > u.begun || u.scheduled && m.due.After(u.madeAt))
 }
 
-// unexpectedOf lets pass what is refused since the subscription is being ended.
+// unexpectedOf ignores errors that occur because the subscription is being ended.
 func (x *interleaving) unexpectedOf(u *reader, what string, err error) {
 	var pg *pgconn.PgError
 	if u.gone.Load() && errors.As(err, &pg) && (pg.Code == "PH404" || pg.Code == "PH409" || pg.Code == "25P02") {
@@ -90,8 +90,8 @@ func (x *interleaving) unexpectedOf(u *reader, what string, err error) {
 	x.unexpected(what, err)
 }
 
-// guest subscribes, reads as long as it likes, and unsubscribes, with or without
-// a last look at what it holds.
+// guest subscribes, reads for a random time, and unsubscribes, with or without settling its
+// deliveries.
 func (x *interleaving) guest(conn *pgx.Conn, r *rand.Rand) {
 	for x.ctx.Err() == nil {
 		u := &reader{from: []string{"now", "oldest"}[r.IntN(2)], kind: []string{"", "y"}[r.IntN(2)]}
@@ -127,7 +127,7 @@ func (x *interleaving) guest(conn *pgx.Conn, r *rand.Rand) {
 		}
 		stays := time.Duration(50+r.IntN(1500)) * time.Millisecond
 		for begun := time.Now(); x.ctx.Err() == nil && (time.Since(begun) < stays || !x.sending()); {
-			time.Sleep(10 * time.Millisecond) // what is sent last it gets
+			time.Sleep(10 * time.Millisecond) // it still gets the last messages
 		}
 		if x.ctx.Err() == nil {
 			x.leave(conn, u)
@@ -146,7 +146,7 @@ func (x *interleaving) leave(conn *pgx.Conn, u *reader) {
 	}
 }
 
-// purger empties the queue now and then.
+// purger empties the queue from time to time.
 func (x *interleaving) purger(conn *pgx.Conn, r *rand.Rand) {
 	for x.sending() {
 		time.Sleep(time.Duration(100+r.IntN(900)) * time.Millisecond)
@@ -169,11 +169,11 @@ func (x *interleaving) purger(conn *pgx.Conn, r *rand.Rand) {
 	}
 }
 
-// checkPurged compares what never came to those for whom everything is with what
-// purging said that it took back. Under the mutex.
+// checkPurged compares the messages that the subscriptions without a filter never got with the
+// numbers that purging returned. Under the mutex.
 func (x *interleaving) checkPurged(conn *pgx.Conn) {
 	for _, u := range x.fixed[:2] {
-		// Of what was purged it may have been said later that it is cancelled.
+		// A purged message may have been reported as cancelled later.
 		cancelled := map[int64]bool{}
 		rows, err := conn.Query(context.Background(), `select message_id from posthaste.actions where action = 'cancel' and details -> 'subscriptions' ? $1`, u.name)
 		if err == nil {
@@ -203,9 +203,9 @@ func (x *interleaving) checkPurged(conn *pgx.Conn) {
 	}
 }
 
-// checkKeys: of two messages with one dedupe key the later one was sent when the
-// window of the earlier one was over, whichever of them that was: one that was begun
-// first may have waited for the other. Under the mutex.
+// checkKeys checks that of two messages with one dedupe key the later one was sent after the
+// window of the earlier one, whichever of them that was: the one that began first may have waited
+// for the other. Under the mutex.
 func (x *crew) checkKeys() {
 	for key, all := range x.dedupeKeys {
 		slices.SortFunc(all, func(a, b *sent) int { return a.before.Compare(b.before) })
@@ -217,17 +217,17 @@ func (x *crew) checkKeys() {
 	}
 }
 
-// heldRounds is through how many rounds of upkeep something stays held before that is
-// a fault, and heldFor how long that takes at least: upkeep counts once a second.
+// heldRounds is the number of rounds of upkeep through which something may stay held before it is
+// a fault, and heldFor the least time that this takes: upkeep counts once a second.
 const (
 	heldRounds = 500
 	heldFor    = 5 * time.Second
 )
 
-// letsGo turns the ring once all has ended: nothing may be held any more, nothing
-// be counted as waiting, and what is to be remembered is. Only rounds of upkeep count
-// that run when no transaction is older than the turn of the ring, because those of
-// other databases hold slots as well.
+// letsGo turns the ring once all messages have ended: nothing may be held any more or counted as
+// waiting, and the history must be complete. Only rounds of upkeep count that run when no
+// transaction is older than the turn of the ring, because those of other databases hold slots as
+// well.
 func (x *interleaving) letsGo(conn *pgx.Conn) {
 	exec := func(sql string, args ...any) {
 		if _, err := conn.Exec(context.Background(), sql, args...); err != nil {
@@ -239,7 +239,7 @@ func (x *interleaving) letsGo(conn *pgx.Conn) {
 			x.leave(conn, u)
 		}
 	}
-	// Once, or each cursor that is carried on would turn the ring again.
+	// Once: otherwise each carried cursor would turn the ring again.
 	exec(`update posthaste.settings set slot_rows = 1, spare_slots = 15`)
 	var before, epoch int64
 	var turned time.Time
@@ -260,7 +260,7 @@ func (x *interleaving) letsGo(conn *pgx.Conn) {
 		if held == "" || x.faulty() {
 			break
 		}
-		if older { // nothing can go before that transaction ends
+		if older { // nothing can be reclaimed before that transaction ends
 			time.Sleep(50 * time.Millisecond)
 		} else {
 			rounds++
@@ -279,8 +279,8 @@ func (x *interleaving) letsGo(conn *pgx.Conn) {
 	}
 }
 
-// stillHeld says what is held though all has ended, "" if nothing is, and whether a
-// transaction is older than a slot that the sequence has left.
+// stillHeld describes the slots that are held though all messages have ended, "" if there are none,
+// and reports whether a transaction is older than a slot that the sequence has left.
 func (x *interleaving) stillHeld(conn *pgx.Conn, turning bool) (held string, older bool) {
 	err := conn.QueryRow(context.Background(), `
 		select coalesce(
@@ -299,7 +299,7 @@ func (x *interleaving) stillHeld(conn *pgx.Conn, turning bool) (held string, old
 	return held, older
 }
 
-// remembers: what ended is told as it was, though its slot is gone.
+// remembers checks that ended messages are reported with their state, though their slot is gone.
 func (x *interleaving) remembers(conn *pgx.Conn) {
 	asked := 0
 	for id := range x.committed {

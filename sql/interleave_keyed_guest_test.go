@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Subscriptions that come and go in the random interleavings of a keyed queue, and who
-// moves messages to another time.
+// Subscriptions that come and go in the random interleavings of a keyed queue, and an actor that
+// reschedules messages.
 
 // keyedGuest is one life of a subscription. Its name is used once.
 type keyedGuest struct {
@@ -25,7 +25,7 @@ type keyedGuest struct {
 	gone             bool  // it is being unsubscribed
 }
 
-// guest subscribes, reads as long as it likes, and unsubscribes in the middle of that.
+// guest subscribes, reads for a random time, and unsubscribes in the middle of that.
 func (x *keyedRun) guest(conn *pgx.Conn, r *rand.Rand) {
 	for x.ctx.Err() == nil {
 		g := &keyedGuest{from: []string{"now", "oldest"}[r.IntN(2)], kind: []string{"", "y"}[r.IntN(2)]}
@@ -59,7 +59,7 @@ func (x *keyedRun) guest(conn *pgx.Conn, r *rand.Rand) {
 		}
 		stays := time.Duration(50+r.IntN(500)) * time.Millisecond
 		for begun := time.Now(); x.ctx.Err() == nil && (time.Since(begun) < stays || !x.sending()); {
-			time.Sleep(10 * time.Millisecond) // what is sent last it gets
+			time.Sleep(10 * time.Millisecond) // it still gets the last messages
 		}
 		if x.ctx.Err() == nil {
 			x.leave(conn, g)
@@ -68,7 +68,7 @@ func (x *keyedRun) guest(conn *pgx.Conn, r *rand.Rand) {
 	}
 }
 
-// leave ends a subscription, and forgets what it would have been handed out.
+// leave ends a subscription, and forgets the messages that it would have got.
 func (x *keyedRun) leave(conn *pgx.Conn, g *keyedGuest) {
 	x.mu.Lock()
 	g.gone = true
@@ -81,7 +81,7 @@ func (x *keyedRun) leave(conn *pgx.Conn, g *keyedGuest) {
 	}
 }
 
-// isGone says under the mutex whether a subscription is ended, or is being ended.
+// isGone reports under the mutex whether a subscription has ended, or is being ended.
 func (x *keyedRun) isGone(name string) bool {
 	g := x.visitors[name]
 	return g != nil && g.gone
@@ -93,7 +93,7 @@ func (x *keyedRun) gone(name string) bool {
 	return x.isGone(name)
 }
 
-// refusedFor notes an error, unless the subscription is gone, who may be told so.
+// refusedFor records an error, unless the subscription is gone, which may be the reason.
 func (x *keyedRun) refusedFor(name, what string, err error) {
 	var pg *pgconn.PgError
 	if x.gone(name) && errors.As(err, &pg) && (pg.Code == "PH404" || pg.Code == "PH409") {
@@ -102,8 +102,8 @@ func (x *keyedRun) refusedFor(name, what string, err error) {
 	x.fault("error: %s: %v", what, err)
 }
 
-// copies are messages as the guests have them who must be handed them: those that are
-// there before the commit. Under the mutex.
+// copies returns messages as the guests have them that must get them: those that existed before
+// the commit. Under the mutex.
 func (x *keyedRun) copies(sent []*keyedMessage) (out []*keyedMessage) {
 	for _, g := range x.visitors {
 		for _, m := range sent {
@@ -115,8 +115,8 @@ func (x *keyedRun) copies(sent []*keyedMessage) (out []*keyedMessage) {
 	return out
 }
 
-// entry is a message as a subscription has it, nil if it is not for it. A guest may be
-// handed what was sent before it was made: of that it is noted only when it comes.
+// entry returns a message as a subscription has it, nil if it is not for it. A guest may get
+// messages that were sent before it was created: these are recorded only when they come.
 // Under the mutex.
 func (x *keyedRun) entry(id keyedID) *keyedMessage {
 	if m := x.messages[id]; m != nil {
@@ -134,7 +134,7 @@ func (x *keyedRun) entry(id keyedID) *keyedMessage {
 	return own
 }
 
-// everywhere are those who may have a message, as they have it. Under the mutex.
+// everywhere returns a message as each subscription that may have it has it. Under the mutex.
 func (x *keyedRun) everywhere(id int64) (out []*keyedMessage) {
 	for name := range keyedSubscriptions {
 		if m := x.messages[keyedID{name, id}]; m != nil {
@@ -149,8 +149,8 @@ func (x *keyedRun) everywhere(id int64) (out []*keyedMessage) {
 	return out
 }
 
-// mover gives messages that were sent lately another time, or that wait for others of
-// their key, until nothing more is sent.
+// mover reschedules messages that were sent recently, or that wait for others of their key, until
+// sending ends.
 func (x *keyedRun) mover(conn *pgx.Conn, r *rand.Rand) {
 	for x.sending() {
 		time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
@@ -160,7 +160,7 @@ func (x *keyedRun) mover(conn *pgx.Conn, r *rand.Rand) {
 		}
 		most := 250
 		if r.IntN(4) == 0 {
-			most = 2000 // what is parked waits for long anyway
+			most = 2000 // parked messages wait for long anyway
 		}
 		at := time.Now().Add(time.Duration(r.IntN(most)-20) * time.Millisecond).Truncate(time.Microsecond)
 		over := map[string]bool{}
@@ -198,7 +198,7 @@ func (x *keyedRun) mover(conn *pgx.Conn, r *rand.Rand) {
 	}
 }
 
-// recent is a message that was sent lately, or is parked now.
+// recent returns a message that was sent recently, or is parked now.
 func (x *keyedRun) recent(conn *pgx.Conn, r *rand.Rand) (id int64, ok bool) {
 	x.mu.Lock()
 	n := len(x.sent)
@@ -207,14 +207,14 @@ func (x *keyedRun) recent(conn *pgx.Conn, r *rand.Rand) (id int64, ok bool) {
 	}
 	x.mu.Unlock()
 	if n > 0 && r.IntN(2) == 0 {
-		// What is parked meanwhile, if anything.
+		// A message that is parked now, if there is one.
 		_ = conn.QueryRow(context.Background(), `select message_id from posthaste.parked order by random() limit 1`).Scan(&id)
 	}
 	return id, n > 0
 }
 
-// isEarly says under the mutex whether a message that a claim handed out lately was
-// moved, before that claim began, to a time that has not come yet.
+// isEarly reports under the mutex whether a message that a claim handed out was rescheduled,
+// before that claim began, to a time in the future.
 func (m *keyedMessage) isEarly(asked int64) bool {
 	return asked > m.movedAt && time.Now().Round(0).Before(m.notBefore)
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// The random interleavings of a keyed queue: senders of every shape, two
-// subscriptions, one of which has a filter, receivers, workers that die, rescue,
-// cancelling, operators and a turning ring. Everybody writes down what they were told;
-// the ledger is asked only about what a purge may have taken back.
+// The random interleavings of a keyed queue: senders of every shape, two subscriptions, one of
+// which has a filter, receivers, workers that die, rescue, cancelling, operators and a turning
+// ring. Each actor records its results; the ledger is asked only which messages a purge may have
+// withdrawn.
 type keyedRun struct {
 	crew
 	keyedFeatures
@@ -32,7 +32,7 @@ type keyedRun struct {
 	keys    int
 
 	clock    atomic.Int64 // orders what happens
-	left     atomic.Int64 // committed and not ended, as of lately
+	left     atomic.Int64 // committed and not ended, recently
 	messages map[keyedID]*keyedMessage
 	byKey    map[keyedKey][]*keyedMessage
 	running  map[keyedKey]int // handed out and not given back
@@ -40,15 +40,15 @@ type keyedRun struct {
 	out      map[string]int   // handed out and not given back, by subscription
 	handed   map[string]int   // handed out since then
 	ofKey    map[keyedKey]int // likewise
-	paused   map[string]int64 // keys, and when that was on record
+	paused   map[string]int64 // keys, and when the pause was recorded
 	since    time.Time
 	asks     map[int64]bool // claims on their way, by when they began
 	died     []*keyedMessage
-	operated keyedKey // whose dead letters are being dealt with
+	operated keyedKey // whose dead letters an operator is processing
 	purges   []purge
-	purged   map[string]int         // by subscription, as was told
+	purged   map[string]int         // by subscription, as returned
 	visitors map[string]*keyedGuest // by name
-	allOver  int64                  // when all that was known of had ended
+	allOver  int64                  // when all known messages had ended
 }
 
 type keyedID struct {
@@ -70,31 +70,31 @@ type keyedMessage struct {
 	committed  int64 // after its commit, 0 if not known yet
 	done       bool
 	cancelled  bool
-	cancelling bool // somebody tries, so it may be cancelled already
+	cancelling bool // an actor tries, so it may be cancelled already
 	rolledBack bool
 	taken      bool // was ever handed out
 	discarded  bool
-	purged     bool  // as the ledger says
+	purged     bool  // according to the ledger
 	deaths     int   // settled as dead
-	replays    int   // of those, as was told
+	replays    int   // of those, as returned
 	again      int   // handed out after it was dead
-	diedAt     int64 // after that was on record, the last time
-	revived    int64 // after its replay was
-	moved      bool  // somebody moved it, or tried
-	movedAt    int64 // after that was on record, the last time
+	diedAt     int64 // when that was recorded, the last time
+	revived    int64 // when its replay was recorded
+	moved      bool  // an actor rescheduled it, or tried
+	movedAt    int64 // when that was recorded, the last time
 	notBefore  time.Time
-	noted      int64    // when it came, of what was sent before the subscription was made
-	story      []string // what happened to it, for people
+	noted      int64    // when it came, if it was sent before the subscription was created
+	story      []string // its events in the log of the test
 }
 
-// dead says that it waits for an operator.
+// dead reports whether it waits for an operator.
 func (m *keyedMessage) dead() bool { return !m.discarded && m.deaths > max(m.replays, m.again) }
 
-// over says that it is never to be handed out again.
+// over reports whether it must not be handed out again.
 func (m *keyedMessage) over() bool { return m.done || m.cancelled || m.discarded || m.purged }
 
-// quietKeyedRounds is how many rounds of all in a row must end nothing before what is
-// left counts as lost.
+// quietKeyedRounds is the number of rounds of all actors in a row that must end no message before
+// the remaining ones count as lost.
 const quietKeyedRounds = 100
 
 func (x *keyedRun) run(duration time.Duration) {
@@ -184,21 +184,21 @@ func (x *keyedRun) check(admin *pgx.Conn) {
 	x.t.Logf("seed %d, with %s: %d ended, %d left, %d died, %d purges took back %d, %d guests, faults: %d", x.seed, x.keyedFeatures, n, left, len(x.died), len(x.purges), x.purged["default"], len(x.visitors), len(x.faults))
 }
 
-// endsAsItBegan: once all have ended, and the guests left, nothing is parked, no key is
-// open and nothing is dead.
+// endsAsItBegan checks that once all messages have ended and the guests left, nothing is parked,
+// no key is open and nothing is dead.
 func (x *keyedRun) endsAsItBegan(admin *pgx.Conn) {
 	if x.faulty() {
 		return
 	}
-	// What was parked for who ended before that goes with upkeep, and not what is
-	// parked for those that end here.
+	// Upkeep removes messages parked for guests that ended before, but not those parked for guests
+	// that end here.
 	x.exec(admin, `select posthaste.maintain() from generate_series(1, 20)`)
 	for _, g := range x.visitors {
 		if !g.gone && g.made != 0 {
 			x.leave(admin, g)
 		}
 	}
-	// What was cancelled last leaves its key to the next claim.
+	// The message that was cancelled last leaves its key to the next claim.
 	for range 10 * quietKeyedRounds {
 		var blocked bool
 		if err := admin.QueryRow(context.Background(), `select exists (select from posthaste.keys where blocked)`).Scan(&blocked); err != nil || !blocked {
@@ -221,11 +221,11 @@ func (x *keyedRun) endsAsItBegan(admin *pgx.Conn) {
 	}
 }
 
-// mostLeft is at how many messages that wait senders pause: a long run is to meet
-// all that happens at once, and not to end with hours of what is left.
+// mostLeft is the number of waiting messages at which senders pause: a long run must meet many
+// events at once, and must not end with hours of remaining work.
 const mostLeft = 2000
 
-// wanted is a message as each subscription that wants it has it.
+// wanted returns a message as each subscription that wants it has it.
 func (x *keyedRun) wanted(id int64, key, kind string, begun int64) (out []*keyedMessage) {
 	for name, wanted := range keyedSubscriptions {
 		if wanted == "" || wanted == kind {
@@ -289,7 +289,7 @@ func (x *keyedRun) sender(conn *pgx.Conn, r *rand.Rand) {
 		commit := r.IntN(5) != 0
 		x.mu.Lock()
 		if deduped != nil && x.messages[keyedID{"default", deduped.id}] != nil {
-			// It was answered with the first message of its dedupe key, and sent nothing.
+			// It returned the first message of its dedupe key, and sent nothing.
 			sent = slices.DeleteFunc(sent, func(m *keyedMessage) bool { return m.id == deduped.id })
 			deduped = nil
 		}
@@ -329,7 +329,7 @@ type keyedDelivery struct {
 	m        *keyedMessage
 }
 
-// canceller takes back messages that were sent lately.
+// canceller cancels messages that were sent recently.
 func (x *keyedRun) canceller(conn *pgx.Conn, r *rand.Rand) {
 	count, end := x.inRounds()
 	defer end()
@@ -379,7 +379,7 @@ func (x *keyedRun) cancelling(id int64, now bool) {
 	}
 }
 
-// begins notes that a message was handed out and would be handled now.
+// begins records that a message was handed out and would be handled now.
 func (x *keyedRun) begins(d *keyedDelivery) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -443,7 +443,7 @@ func (x *keyedRun) gives(d *keyedDelivery) {
 	}
 }
 
-// pauser pauses keys for a while, until nothing more is sent.
+// pauser pauses keys for a while, until sending ends.
 func (x *keyedRun) pauser(conn *pgx.Conn, r *rand.Rand) {
 	for {
 		key := fmt.Sprint("k", r.IntN(x.keys))

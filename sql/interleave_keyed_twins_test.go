@@ -11,7 +11,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// drawnLimits is a run whose queue has options and limits by chance.
+// drawnLimits returns a run whose queue has random options and limits.
 func drawnLimits(seed uint64, workers int) *keyedRun {
 	r := rand.New(rand.NewPCG(seed, uint64(workers)))
 	x := &keyedRun{keys: 6, workers: workers, keyedFeatures: drawnKeyed(r)}
@@ -56,7 +56,7 @@ func drawnLimits(seed uint64, workers int) *keyedRun {
 	return x
 }
 
-// Limits drawn by chance hold, and at the end nothing waits for ever.
+// Random limits hold, and at the end no message waits forever.
 func TestInterleavingLimits(t *testing.T) {
 	t.Parallel()
 	for _, workers := range []int{0, 3} {
@@ -78,9 +78,9 @@ func TestInterleavingLimits(t *testing.T) {
 	}
 }
 
-// Of each key one message after the other, in the order in which they were sent,
-// each done exactly once, however often it is tried, and nothing left behind. At
-// full size subscriptions come and go in each of the queues.
+// Messages of a key run one after the other, in the order in which they were sent, each done exactly
+// once, however often it is retried, and nothing is left behind. At full size subscriptions come and
+// go in each of the queues.
 func TestInterleavingKeyed(t *testing.T) {
 	t.Parallel()
 	for i, x := range []*keyedRun{
@@ -110,8 +110,8 @@ func TestInterleavingKeyed(t *testing.T) {
 	}
 }
 
-// So also where a fair queue's claims come so little on in the log that much of it is
-// read ahead, in steps that are as small.
+// The same holds when a fair queue's claims advance so little in the log that much of it is read
+// ahead, in equally small steps.
 func TestInterleavingFairAhead(t *testing.T) {
 	t.Parallel()
 	x := &keyedRun{options: `{"fair": true, "max_attempts": 1000}`, keys: 6, workers: 2}
@@ -132,10 +132,10 @@ func TestInterleavingFairAhead(t *testing.T) {
 	}
 }
 
-// keyedTwins are the shipped functions with one condition broken, which the random
-// interleavings of keyed queues must find, by a fault that says one of found. A
-// condition whose patch a deterministic rule has is not repeated here, but for two that
-// show that a wrong order and a loss are found.
+// keyedTwins are the shipped functions with one condition broken. The random interleavings of keyed
+// queues must find each, by a fault that contains one of found. Conditions whose patch a
+// deterministic rule has are not repeated here, except for two that show that a wrong order and a
+// loss are found.
 var keyedTwins = []struct {
 	name, file, old, new string
 	keyedFeatures
@@ -167,7 +167,7 @@ func TestInterleavingKeyedFindsBrokenTwins(t *testing.T) {
 				}
 				x.t, x.url, x.seed = t, testpg.New(t), seed(t)
 				breakFunction(t, x.url, twin.file, twin.old, twin.new)
-				// Short at first: some are noticed only when all else has ended.
+				// Short at first: some faults are noticed only when all messages have ended.
 				x.run(min(time.Duration(1+n)*time.Second/2, left))
 				return x.faults
 			})

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Who receives and works in the random interleavings of a keyed queue.
+// Receivers and workers in the random interleavings of a keyed queue.
 
 func (x *keyedRun) done(d *keyedDelivery, done bool) {
 	x.mu.Lock()
@@ -20,7 +20,7 @@ func (x *keyedRun) done(d *keyedDelivery, done bool) {
 	}
 }
 
-// tells keeps what became of a delivery.
+// tells records an event of a delivery.
 func (x *keyedRun) tells(d *keyedDelivery, what string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -40,7 +40,7 @@ func (x *keyedRun) settled(conn *pgx.Conn, what, sql string, d *keyedDelivery) b
 	return settled
 }
 
-// isDone: of a queue that hands out at most once everything is, as it is handed out.
+// isDone marks deliveries of an at-most-once queue as done, because they are as they are handed out.
 func (x *keyedRun) isDone(got []keyedDelivery) {
 	for i := range got {
 		x.begins(&got[i])
@@ -54,7 +54,7 @@ func (x *keyedRun) receiver(conn *pgx.Conn, r *rand.Rand, subscription string) {
 	defer end()
 	for x.ctx.Err() == nil && !x.gone(subscription) {
 		count()
-		// Abandoned ones are given back by the test only when the lease is surely over.
+		// The test releases abandoned ones only when the lease is surely over.
 		lease := "1 hour"
 		abandon := !x.once && r.IntN(10) == 0
 		if abandon {
@@ -93,7 +93,7 @@ func (x *keyedRun) receiver(conn *pgx.Conn, r *rand.Rand, subscription string) {
 		}
 		for i := range got {
 			d := &got[i]
-			x.gives(d) // before the answer, for the next may be faster
+			x.gives(d) // before the reply, because the next delivery may be faster
 			x.tells(d, "settling")
 			switch k := r.IntN(10); {
 			case k == 0:

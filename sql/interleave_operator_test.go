@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// keyedFeatures are what happens in a run of a keyed queue beside the plain flow.
+// keyedFeatures are the options and events of a run of a keyed queue besides the plain flow.
 type keyedFeatures struct {
 	pauses  bool // keys are paused and resumed
 	dying   bool // messages die, and are replayed and discarded
@@ -22,11 +22,11 @@ type keyedFeatures struct {
 	purging bool
 	dedupe  bool
 	guests  bool // subscriptions come and go
-	moves   bool // messages are rescheduled, which an ordered queue refuses
-	once    bool // the queue hands out at most once
+	moves   bool // messages are rescheduled, which an ordered queue does not support
+	once    bool // an at-most-once queue
 }
 
-// drawnKeyed are features by lot.
+// drawnKeyed returns random features.
 func drawnKeyed(r *rand.Rand) keyedFeatures {
 	lot := func() bool { return r.IntN(2) == 0 }
 	return keyedFeatures{dying: lot(), stop: lot(), purging: lot(), dedupe: lot(), moves: lot(), once: r.IntN(3) == 0}
@@ -56,7 +56,7 @@ func (x *keyedRun) sendOnce(conn *pgx.Conn, r *rand.Rand, key, kind string) (*se
 		key, kind, m.key, fmt.Sprintf("%d milliseconds", m.window.Milliseconds())).Scan(&m.before, &m.id, &m.after)
 }
 
-// asking notes that a claim begins.
+// asking records that a claim begins.
 func (x *keyedRun) asking() int64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -65,8 +65,8 @@ func (x *keyedRun) asking() int64 {
 	return at
 }
 
-// answered notes what a claim handed out: nothing that had only waited when the queue
-// was purged before.
+// answered checks the deliveries of a claim: none of them only waited when the queue was purged
+// before.
 func (x *keyedRun) answered(asked int64, got []keyedDelivery) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -74,7 +74,7 @@ func (x *keyedRun) answered(asked int64, got []keyedDelivery) {
 	for i := range got {
 		m := x.entry(got[i].keyedID)
 		if m == nil {
-			continue // as begins tells
+			continue // begins reports it
 		}
 		if m.isEarly(asked) {
 			x.found("early: message %d of key %s was handed out before %s: %v", m.id, m.key, m.notBefore, m.story)
@@ -91,8 +91,8 @@ func (x *keyedRun) answered(asked int64, got []keyedDelivery) {
 	}
 }
 
-// askedBefore says whether a claim is on its way that began before a time, and may have
-// handed out what is not known yet.
+// askedBefore reports whether a claim is in flight that began before a time, and may have handed
+// out messages that are not recorded yet.
 func (x *keyedRun) askedBefore(at int64) bool {
 	for asked := range x.asks {
 		if asked < at {
@@ -102,8 +102,7 @@ func (x *keyedRun) askedBefore(at int64) bool {
 	return false
 }
 
-// dies says whether a message is to die now. While nothing more is sent none does, so
-// that all end.
+// dies reports whether a message must die now. After sending has ended none does, so that all end.
 func (x *keyedRun) dies(r *rand.Rand) bool {
 	return x.dying && r.IntN(4) == 0 && x.sending()
 }
@@ -128,7 +127,7 @@ func (x *keyedRun) deceases(d *keyedDelivery, settle func() bool) {
 	}
 }
 
-// operator replays and discards what is dead of a key.
+// operator replays and discards dead letters of a key.
 func (x *keyedRun) operator(conn *pgx.Conn, r *rand.Rand) {
 	count, end := x.inRounds()
 	defer end()
@@ -171,7 +170,7 @@ func (x *keyedRun) operator(conn *pgx.Conn, r *rand.Rand) {
 			}
 			o := x.entry(keyedID{m.key.subscription, id})
 			if o == nil || o.deaths <= o.replays || o.discarded {
-				x.found("%s tells message %d of key %s, which was not dead", what, id, m.key)
+				x.found("%s returned message %d of key %s, which was not dead", what, id, m.key)
 				continue
 			}
 			o.story = append(o.story, fmt.Sprintf("%d: %s", at, what))
@@ -186,7 +185,7 @@ func (x *keyedRun) operator(conn *pgx.Conn, r *rand.Rand) {
 	}
 }
 
-// purger empties the queue now and then.
+// purger empties the queue from time to time.
 func (x *keyedRun) purger(conn *pgx.Conn, r *rand.Rand) {
 	for x.sending() {
 		time.Sleep(time.Duration(200+r.IntN(800)) * time.Millisecond)
@@ -213,7 +212,7 @@ func (x *keyedRun) purger(conn *pgx.Conn, r *rand.Rand) {
 	}
 }
 
-// perhapsPurged says under the mutex whether a purge may have taken a message back.
+// perhapsPurged reports under the mutex whether a purge may have withdrawn a message.
 func (x *keyedRun) perhapsPurged(m *keyedMessage) bool {
 	if len(x.purges) == 0 {
 		return false
@@ -222,7 +221,7 @@ func (x *keyedRun) perhapsPurged(m *keyedMessage) bool {
 	return last.done == 0 || m.begun < last.done
 }
 
-// finished asks the ledger about those alone that a purge may have taken back.
+// finished asks the ledger only about messages that a purge may have withdrawn.
 func (x *keyedRun) finished(conn *pgx.Conn) bool {
 	x.mu.Lock()
 	at := x.clock.Add(1)
@@ -258,7 +257,7 @@ func (x *keyedRun) finished(conn *pgx.Conn) bool {
 	return true
 }
 
-// checkPurged compares what never came with what purging said that it took back. Under
+// checkPurged compares the messages that never came with the numbers that purging returned. Under
 // the mutex.
 func (x *keyedRun) checkPurged() {
 	missing, cancelled := 0, 0

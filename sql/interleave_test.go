@@ -10,17 +10,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The random interleavings: senders, receivers, workers, rescuers and a turning
-// ring, all at once on a real server, with subscriptions that come and go and
-// whatever else a queue can be told to do. Everybody writes down what they were
-// told; check compares that afterwards, and asks the ledger only where what
-// became of a message cannot have been told to anybody.
+// The random interleavings: senders, receivers, workers, rescuers and a turning ring, all at once
+// on a real server, with subscriptions that come and go and all other features of a queue. Each
+// actor records its results; check compares them afterwards, and asks the ledger only about
+// messages whose end no actor can have seen.
 type interleaving struct {
 	shape
 	features
 	crew
 	clock     atomic.Int64         // orders what happens in the test itself
-	fixed     []*reader            // those that are there all the time
+	fixed     []*reader            // subscriptions that exist all the time
 	readers   []*reader            // the lives of all subscriptions
 	committed map[int64]*sent      // by message id
 	undone    map[int64]bool       // sent and rolled back
@@ -28,12 +27,12 @@ type interleaving struct {
 	seen      map[handing]bool     // ever handed out
 	waits     map[[2]int64]waiting // (reader, message) that were retried → since when
 	done      map[[2]int64]int     // (reader, message) → settled as done
-	late      map[[2]int64]bool    // (reader, message) whose done came too late: it may have ended the new attempt
+	late      map[[2]int64]bool    // (reader, message) whose success came too late: it may have ended the new attempt
 	cancelled map[[2]int64]moment  // (reader, message) → when it was cancelled
 	moved     map[int64]bool       // messages that may have been rescheduled
 	purges    []purge
-	purged    map[string]int    // by the name of the subscription, as was told
-	resolved  map[[2]int64]bool // (reader, message) that the ledger says have ended
+	purged    map[string]int    // by the name of the subscription, as returned
+	resolved  map[[2]int64]bool // (reader, message) that have ended according to the ledger
 	ids       []int64           // committed, in order
 }
 
@@ -43,7 +42,7 @@ type sent struct {
 	kind string
 	// By the test's clock, before its commit and after it; 0 until that is known.
 	begun, acked int64
-	// With a dedupe key: between which times it was sent, by the database's clock.
+	// With a dedupe key: the times before and after its send, by the database's clock.
 	key           string
 	before, after time.Time
 	window        time.Duration
@@ -55,7 +54,7 @@ type handing struct {
 	attempt         int
 }
 
-// waiting is an attempt that nobody can have yet, and since when.
+// waiting is an attempt that cannot have been handed out yet, and since when.
 type waiting struct {
 	attempt int
 	since   int64
@@ -66,9 +65,9 @@ type purge struct {
 	at          time.Time // by the database's, while it held the readers
 }
 
-// run lets everything loose for the duration, then waits until every committed
-// message is done for both subscriptions, or until none has ended for so long, and
-// drains what is left. What is lost is known only after that.
+// run starts all actors for the duration, then waits until every committed message is done for both
+// subscriptions, or until none has ended for still, and drains the rest. Lost messages are known
+// only after that.
 func (x *interleaving) run(duration, still time.Duration) {
 	x.committed, x.undone, x.dedupeKeys = map[int64]*sent{}, map[int64]bool{}, map[string][]*sent{}
 	x.handed, x.seen, x.waits = map[handing]int{}, map[handing]bool{}, map[[2]int64]waiting{}
@@ -121,7 +120,7 @@ func (x *interleaving) ended() int {
 	return n
 }
 
-// open lists under the mutex what has not ended, as far as was told.
+// open lists under the mutex the messages that have not ended, as far as the actors know.
 func (x *interleaving) open() (open [][2]int64) {
 	for id, m := range x.committed {
 		for s, u := range x.readers {
@@ -134,8 +133,8 @@ func (x *interleaving) open() (open [][2]int64) {
 	return open
 }
 
-// finished asks the ledger about those alone whose end nobody was told: whose
-// done came too late, and which a purge may have taken back.
+// finished asks the ledger only about messages whose end no actor saw: those whose success came too
+// late, and those that a purge may have withdrawn.
 func (x *interleaving) finished(conn *pgx.Conn) bool {
 	x.mu.Lock()
 	open := slices.DeleteFunc(x.open(), func(k [2]int64) bool { return x.resolved[k] })
@@ -155,9 +154,8 @@ func (x *interleaving) finished(conn *pgx.Conn) bool {
 	return len(waits) == 0
 }
 
-// waitsStill says which messages the ledger knows of and says that they have not
-// ended: without anybody being told so, or long enough ago that their space was
-// reclaimed since.
+// waitsStill returns the messages that the ledger knows and that have not ended according to it. The
+// others ended without a reply to an actor, or long enough ago that their space was reclaimed.
 func (x *interleaving) waitsStill(conn *pgx.Conn, open [][2]int64) map[[2]int64]bool {
 	asked := map[[2]int64]bool{}
 	var ids []int64

@@ -42,7 +42,7 @@ func (x *interleaving) transaction(conn *pgx.Conn, r *rand.Rand, prepare string)
 		id, m := x.send(conn, r, prepare != "", once && r.IntN(2) == 0)
 		once = once && m.key == ""
 		if ids[id] != nil || x.known(id) {
-			return 0, m // it answered with the first
+			return 0, m // it returned the first message
 		}
 		m.id = id
 		return id, m
@@ -66,9 +66,9 @@ func (x *interleaving) transaction(conn *pgx.Conn, r *rand.Rand, prepare string)
 				ids[id] = m
 			}
 		case k == 3 && level == "" && prepare == "" && !claimed && once == x.dedupe:
-			// Claims in the middle of a transaction that sends before and after;
-			// once only, for several readers are taken in ascending order, and
-			// without waiting for a key afterwards.
+			// Claims in the middle of a transaction that sends before and after; only once,
+			// because several readers are taken in ascending order, and without waiting for a key
+			// afterwards.
 			once, claimed = false, true
 			received = append(received, x.receive(conn, r, x.fixed[r.IntN(len(x.fixed))])...)
 		default:
@@ -84,7 +84,7 @@ func (x *interleaving) transaction(conn *pgx.Conn, r *rand.Rand, prepare string)
 		time.Sleep(time.Duration(r.IntN(40)) * time.Millisecond)
 		prepare = " prepared '" + prepare + "'"
 	}
-	// Before the commit: a receiver may be faster than its answer.
+	// Before the commit: a receiver may be faster than its reply.
 	if commit {
 		x.mu.Lock()
 		for id, m := range ids {
@@ -119,7 +119,7 @@ func (x *interleaving) transaction(conn *pgx.Conn, r *rand.Rand, prepare string)
 	}
 }
 
-// known says whether a message was sent and committed before, or will be.
+// known reports whether a message was sent and committed before, or will be.
 func (x *interleaving) known(id int64) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -163,14 +163,14 @@ type received struct {
 	moment
 }
 
-// moment is when something was done, by the database's clock and by its log, which does
-// not go back. Of two transactions that wait for each other the later has more of it.
+// moment is the time of an event, by the database's clock and by its log, which does not go back. Of
+// two transactions that wait for each other the later one has more of it.
 type moment struct {
 	at      time.Time
 	written int64
 }
 
-// written is how much is in the log.
+// written is the size of the log.
 const written = `(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8`
 
 func (v received) of() [2]int64 { return [2]int64{int64(v.reader.n), v.message} }
@@ -200,7 +200,7 @@ func (x *interleaving) receive(conn *pgx.Conn, r *rand.Rand, u *reader) []receiv
 	return out
 }
 
-// handedOut writes down what a committed claim handed out.
+// handedOut records the deliveries of a committed claim.
 func (x *interleaving) handedOut(got []received) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -229,7 +229,8 @@ func (x *interleaving) handedOut(got []received) {
 			w = x.waits[v.of()]
 		}
 		for _, p := range x.purges {
-			// One that ends is asked no more: what a claim has that began before, it may hand out.
+			// A subscription that ends is not checked: a claim that began before may hand out its
+			// messages.
 			if w.attempt == v.attempt && w.since != 0 && w.since < p.begun && v.at.After(p.at) && !again && !v.reader.ended {
 				x.found("attempt %d of message %d waited when the queue was purged at %s, and was handed out to subscription %s at %s", v.attempt, v.message, p.at, v.reader.name, v.at)
 			}
@@ -240,7 +241,7 @@ func (x *interleaving) handedOut(got []received) {
 	}
 }
 
-// count notes under the mutex that an attempt was handed out, or is given back.
+// count records under the mutex that an attempt was handed out, or is released.
 func (x *interleaving) count(v received, n int) {
 	h := handing{int64(v.reader.n), v.message, v.attempt}
 	if x.handed[h] += n; x.handed[h] > 1 {
@@ -248,7 +249,7 @@ func (x *interleaving) count(v received, n int) {
 	}
 }
 
-// isDone notes under the mutex that a message was settled as done.
+// isDone records under the mutex that a message was settled as done.
 func (x *interleaving) isDone(v received) {
 	k := v.of()
 	if x.done[k]++; x.done[k] > 1 {
@@ -294,7 +295,7 @@ func (x *interleaving) settle(conn *pgx.Conn, r *rand.Rand, got []received) {
 				x.mu.Unlock()
 			}
 		case k == 3:
-			// Noted before: who receives it next may be faster than the answer.
+			// Recorded before: the next receiver may be faster than the reply.
 			x.mu.Lock()
 			x.count(v, -1)
 			x.mu.Unlock()

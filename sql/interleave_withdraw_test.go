@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// withdrawer cancels and reschedules messages that were just sent, or retried,
-// and notes what it is told.
+// withdrawer cancels and reschedules messages that were just sent, or retried, and records the
+// results.
 func (x *interleaving) withdrawer(conn *pgx.Conn, r *rand.Rand) {
 	for x.ctx.Err() == nil {
 		time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
@@ -25,7 +25,7 @@ func (x *interleaving) withdrawer(conn *pgx.Conn, r *rand.Rand) {
 		id := x.ids[n-1-r.IntN(min(n, 20))]
 		move := r.IntN(3) == 0
 		if move {
-			x.moved[id] = true // before: who receives it may be faster than the answer
+			x.moved[id] = true // before: its receiver may be faster than the reply
 		}
 		x.mu.Unlock()
 		if move {
@@ -80,7 +80,7 @@ func (x *interleaving) reschedule(conn *pgx.Conn, r *rand.Rand, id int64) {
 	}
 }
 
-// refused lets pass that a message is not there any more, or not yet.
+// refused ignores that a message does not exist any more, or not yet.
 func (x *interleaving) refused(what string, err error) {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "PH404" {

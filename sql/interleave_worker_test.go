@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// worker claims as workers do, settles by bits from two connections at once,
-// and every now and then is gone in the middle of it.
+// worker claims as workers do, settles by bits from two connections at once, and sometimes dies in
+// the middle of it.
 func (x *interleaving) worker(conn *pgx.Conn, r *rand.Rand, u *reader) {
 	other := x.connect()
 	defer other.Close(context.Background())
@@ -54,8 +54,8 @@ func (x *interleaving) worker(conn *pgx.Conn, r *rand.Rand, u *reader) {
 	}
 }
 
-// claim claims and writes down what it was handed; sometimes it asks twice, as if
-// the first answer had been lost.
+// claim claims and records the deliveries; sometimes it repeats the request, as if the first reply
+// had been lost.
 func (x *interleaving) claim(conn *pgx.Conn, r *rand.Rand, id int64, number int, u *reader) []received {
 	most := 1 + r.IntN(30)
 	got := x.ask(conn, r, id, number, u, most, r.IntN(2) == 0)

@@ -8,8 +8,7 @@ import (
 	ledger "github.com/posthaste-mq/posthaste/sql"
 )
 
-// Each family of advisory locks is listed where their keys are made, and no two
-// are the same.
+// Each family of advisory locks is listed where their keys are made, and no two are the same.
 func TestLockFamiliesAreListed(t *testing.T) {
 	t.Parallel()
 	const home = "lock_key.sql"
@@ -26,7 +25,7 @@ func TestLockFamiliesAreListed(t *testing.T) {
 		}
 		listed[family] = true
 	}
-	used := map[string]bool{"15": true} // postgres.Migrate, before there is a function to ask
+	used := map[string]bool{"15": true} // postgres.Migrate, before the function exists
 	for file, text := range texts {
 		for _, m := range regexp.MustCompile(`lock_key\((\d+),`).FindAllStringSubmatch(text, -1) {
 			used[m[1]] = true
@@ -37,7 +36,7 @@ func TestLockFamiliesAreListed(t *testing.T) {
 	}
 	for family := range listed {
 		if !used[family] {
-			t.Errorf("%s lists family %s, which nobody locks by", home, family)
+			t.Errorf("%s lists family %s, which is not used", home, family)
 		}
 	}
 }

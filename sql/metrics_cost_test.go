@@ -9,8 +9,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// blocks counts the blocks that a statement goes through, those of the functions
-// that it calls included.
+// blocks counts the blocks that a statement touches, including those of the functions that it calls.
 func (s *session) blocks(sql string) int {
 	s.t.Helper()
 	var plan []struct {
@@ -25,12 +24,12 @@ func (s *session) blocks(sql string) int {
 	return plan[0].Plan.Hit + plan[0].Plan.Read
 }
 
-// What a scrape of /metrics asks of the database costs the same, however many
-// messages wait: counted in blocks, never by time.
+// The queries of a scrape of /metrics cost the same, however many messages wait: counted in
+// blocks, never by time.
 func TestRuleMetricsCostTheSame(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
-		// One whose filter nothing passes, and which nobody reads.
+		// One whose filter excludes all messages, and which has no reader.
 		s.exec(`select from posthaste.subscribe('q', 'filtered', '{"filter": {"kind": "other"}}')`)
 		asked := []string{`select * from posthaste.queues`, `select * from posthaste.vitals()`, `select * from posthaste.doctor()`}
 		few := map[string]int{}
@@ -63,8 +62,8 @@ func TestRuleMetricsCostTheSame(t *testing.T) {
 			patch{file: "oldest_fresh.sql", old: "order by e.xid, e.pos limit 1024", new: "order by e.xid, e.pos"}))
 }
 
-// To ask all subscriptions at once costs about what it does to ask where the reader
-// of each stands: no statement is started for each, and no backlog walked.
+// Querying all subscriptions at once costs about as much as reading the cursor of each: it starts no
+// statement for each, and walks no backlog.
 func TestManySubscriptionsInOneLook(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
@@ -89,7 +88,7 @@ func TestManySubscriptionsInOneLook(t *testing.T) {
 	if n := get[int](s, `select count(oldest_age) from posthaste.queues`); n != 897 {
 		t.Errorf("something waits for %d subscriptions, want 897", n)
 	}
-	t.Logf("all subscriptions take %.1f times what their cursors do", all.Seconds()/each.Seconds())
+	t.Logf("all subscriptions take %.1f times as long as their cursors", all.Seconds()/each.Seconds())
 	if all > 8*each {
 		t.Errorf("all subscriptions take %v, and their cursors one by one %v", all, each)
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Between any two snapshots the ranges have exactly the transactions that the second
-// sees and the first does not: slices of the fresh track ask for nothing else.
+// Between any two snapshots the ranges contain exactly the transactions that the second sees and the
+// first does not: slices of the fresh track read nothing else.
 func TestRuleRangesAreTheWindow(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)

@@ -1,6 +1,6 @@
--- The three roles that grants.sql gives rights to. Roles belong to the whole
--- server, so other databases may have made them already, even this moment.
--- Errors: PH503 where the user may not create roles.
+-- The three roles that grants.sql gives rights to. Roles belong to the whole server, so another
+-- database may have created them already, or may create them concurrently.
+-- Errors: PH503 if the user may not create roles.
 do $$
 declare
   wanted name;
@@ -15,7 +15,7 @@ begin
         when insufficient_privilege then
           raise exception using errcode = 'PH503',
             message = format('the user %s may not create the role %s', current_user, wanted),
-            hint = 'run migrate as a user with CREATEROLE, or have the roles made by one, or run `posthaste migrate up --no-roles`';
+            hint = 'run migrate as a user with CREATEROLE, or let such a user create the roles, or run `posthaste migrate up --no-roles`';
       end;
     end if;
   end loop;
@@ -31,7 +31,7 @@ begin
         when insufficient_privilege then
           raise exception using errcode = 'PH503',
             message = format('the user %s may not grant %s to posthaste_admin', current_user, wanted),
-            hint = 'run migrate as the user who made these roles, or run `posthaste migrate up --no-roles`';
+            hint = 'run migrate as the user that created these roles, or run `posthaste migrate up --no-roles`';
       end;
     end if;
   end loop;

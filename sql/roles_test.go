@@ -72,7 +72,7 @@ func catalogue(s *session) []catalogued {
 func (s *session) attempt(role, sql string) string {
 	s.t.Helper()
 	if role == "public" {
-		role = "pg_monitor" // somebody without any right of ours
+		role = "pg_monitor" // a role without rights of Posthaste
 	}
 	s.exec(`begin`)
 	defer s.exec(`rollback`)
@@ -83,7 +83,7 @@ func (s *session) attempt(role, sql string) string {
 
 const denied = "42501"
 
-// Every function has somebody whom it is for, and nobody else may call it.
+// Every function is for some role, and no other role may call it.
 func TestRolesMayCallWhatIsForThem(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
@@ -119,8 +119,8 @@ func TestRolesMayCallWhatIsForThem(t *testing.T) {
 	}
 }
 
-// A schema from before a function became inner has a right on it that migrating takes
-// back. A right of a user's own role stays.
+// A schema from before a function became inner has a right on it, which migrating revokes. A right
+// of a user's own role stays.
 func TestMigratingTakesBackRights(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
@@ -146,8 +146,8 @@ func TestMigratingTakesBackRights(t *testing.T) {
 	}
 }
 
-// The admin reads every column of every view, of rows that make the views call all the
-// functions that they can call. A query that leaves out a column needs no right on it.
+// The admin reads every column of every view, with rows that make the views call all functions that
+// they can call. A query without a column needs no right on its functions.
 func TestAdminsReadAllOfTheViews(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
@@ -168,8 +168,8 @@ func TestAdminsReadAllOfTheViews(t *testing.T) {
 	}
 }
 
-// What the admin may call beside the interface changes nothing: it runs with the
-// admin's own rights, and those are to read.
+// The other functions that the admin may call change nothing: they run with the admin's own rights,
+// which only allow reading.
 func TestAdminsReadAndChangeNothingByHand(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
@@ -185,7 +185,7 @@ func TestAdminsReadAndChangeNothingByHand(t *testing.T) {
 	}
 }
 
-// rightsOn is what a role may do with a relation, as far as it may do anything.
+// rightsOn returns the rights of a role on a relation, if it may do anything.
 func rightsOn(role, relation, kind string) (rights []string) {
 	switch {
 	case role == "public":
@@ -197,8 +197,8 @@ func rightsOn(role, relation, kind string) (rights []string) {
 	return rights
 }
 
-// No role reads or writes a table, a view or a sequence of the schema beyond what
-// is said here.
+// No role reads or writes a table, a view or a sequence of the schema except for the rights listed
+// here.
 func TestRolesMayTouchNoTables(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
@@ -222,7 +222,7 @@ func TestRolesMayTouchNoTables(t *testing.T) {
 			name := pgx.Identifier{"posthaste", r.Name}.Sanitize()
 			may := func(what, sql string, want bool) {
 				t.Helper()
-				// Refused, or not meant for such a relation: 42809, 55000, 0A000.
+				// Denied, or not applicable to such a relation: 42809, 55000, 0A000.
 				if got := s.attempt(role, sql); (got == "") != want && !(want && got != denied) {
 					t.Errorf("%s may %s %s: %q, want it allowed: %v", role, what, r.Name, got, want)
 				}
@@ -259,7 +259,7 @@ func TestRolesMayTouchNoTables(t *testing.T) {
 	}
 }
 
-// The tests of roles are no ornament: each of these rights too many is seen.
+// The tests of roles have an effect: they find each of these superfluous rights.
 func TestRightsTooManyAreSeen(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
@@ -281,14 +281,14 @@ func TestRightsTooManyAreSeen(t *testing.T) {
 		}
 		s.exec(`set local role ` + role)
 		if code := s.code(c.sql); code == denied {
-			t.Errorf("after %s it is refused all the same", c.grant)
+			t.Errorf("after %s it is still denied", c.grant)
 		}
 		s.exec(`rollback`)
 	}
 }
 
-// Who asked is the session's user wherever nobody is named: a role that was taken
-// on, or the owner whose rights a function has, would hide who it was.
+// The default actor is the session's user: a role set by SET ROLE, or the owner whose rights a
+// function has, would hide the actor.
 func TestWhoAskedIsTheSessionsUser(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))

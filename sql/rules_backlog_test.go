@@ -7,8 +7,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// A claim that looks at the due track hands out due messages however many fresh ones
-// wait.
+// A claim that looks at the due track hands out due messages however many fresh ones wait.
 func TestDS10_RuleDueBesideBacklog(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)

@@ -9,14 +9,14 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// cancel cancels and tells the answers as "subscription cancelled state".
+// cancel cancels and returns the results as "subscription cancelled state".
 func (s *session) cancel(id int64) string {
 	s.t.Helper()
 	return strings.Join(list[string](s, `select format('%s %s %s', subscription, cancelled, state) from posthaste.cancel($1, 'ada')`, id), ", ")
 }
 
-// Cancelling is exact for each subscription: it tells who was handed the message
-// already, and nobody else ever is.
+// Cancelling is exact for each subscription: it reports subscriptions that have handed the message
+// out already, and no other one ever does.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)
@@ -47,7 +47,7 @@ func TestCancel(t *testing.T) {
 			t.Errorf("%s: repeated it answered %q, before %q", name, again, answer)
 		}
 		if state := get[string](s, `select string_agg(subscription || ' ' || state, ', ' order by subscription = 'default' desc, subscription) from posthaste.message($1)`, m); state != want {
-			t.Errorf("%s: it is told as %q, want %q", name, state, want)
+			t.Errorf("%s: it is reported as %q, want %q", name, state, want)
 		}
 		s.exec(`update posthaste.entries_other set due_at = clock_timestamp() where due_at > clock_timestamp()`)
 		for _, sub := range []string{"default", "b", "c"} {
@@ -100,8 +100,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// Whether a message was handed out is asked under its readers' locks, in a later
-// statement: a claim may be handing it out at this moment.
+// Whether a message was handed out is read under its readers' locks, in a later statement: a claim
+// may be handing it out at this moment.
 func TestRuleCancelAsksUnderTheLock(t *testing.T) {
 	for name, options := range map[string]string{"fresh": `{}`, "due": `{"delay": "1 microsecond"}`} {
 		t.Run(name, func(t *testing.T) {
@@ -139,8 +139,8 @@ func TestRuleCancelAsksUnderTheLock(t *testing.T) {
 	}
 }
 
-// A reader that has a withdrawn entry ahead sifts, up to it and no further; its
-// claims and those of before are read again as they were.
+// A reader that has a withdrawn entry ahead sifts up to it and no further; its claims and those of
+// before are read again unchanged.
 func TestRuleWithdrawnFreshEntriesAreSifted(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -180,13 +180,13 @@ func TestRuleWithdrawnFreshEntriesAreSifted(t *testing.T) {
 		without("the cursor's mark", patch{file: "withdraw.sql", old: "  if h.due_at is null and not v_keyed then\n    perform", new: "  if false then\n    perform"}),
 		without("leaving out", patch{file: "sifted_slice.sql", old: "if not (v_withdrawn and exists", new: "if not (false and exists"}),
 		without("leaving out where it is read", patch{file: "fetch.sql", old: "           and posthaste.passes(u.filter, e.kind, e.headers)\n", new: "", times: 1},
-			patch{file: "fetch.sql", old: "           and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = v_subscriber)\n         order by e.xid, e.pos) e\n         where r.hi > c.first_xid::text::bigint and r.lo <= c.last_xid::text::bigint\n         limit c.places;\n    elsif c.part >= 4 then", new: "         order by e.xid, e.pos) e\n         where r.hi > c.first_xid::text::bigint and r.lo <= c.last_xid::text::bigint\n         limit c.places;\n    elsif c.part >= 4 then"}))
+			patch{file: "fetch.sql", old: "           and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = v_subscriber)\n         order by e.xid, e.pos) e\n         where r.hi > v_claim.first_xid::text::bigint and r.lo <= v_claim.last_xid::text::bigint\n         limit v_claim.places;\n    elsif v_claim.part >= 4 then", new: "         order by e.xid, e.pos) e\n         where r.hi > v_claim.first_xid::text::bigint and r.lo <= v_claim.last_xid::text::bigint\n         limit v_claim.places;\n    elsif v_claim.part >= 4 then"}))
 }
 
 const ackAll = `select from posthaste.ack(array(select c.id * 4096 + g from posthaste.claims c cross join lateral generate_series(0, c.places - 1) g where c.places > 0))`
 
-// The late done of a lost attempt withdraws the new entry, if that was not handed
-// out yet; it is told that it came too late, and in strict form changes nothing.
+// The late success of a lost attempt withdraws the new entry, if that was not handed out yet; it
+// returns false, and in strict form changes nothing.
 func TestRuleLateDoneWithdrawsTheNewEntry(t *testing.T) {
 	lost := func(s *session) (m, delivery int64) {
 		m = s.send(`{}`)
@@ -215,9 +215,9 @@ func TestRuleLateDoneWithdrawsTheNewEntry(t *testing.T) {
 			return fmt.Sprintf("%d wait or are in flight, it is said", n)
 		}
 		if said := get[string](s, `select format('%s done, %s withdrawn', done, withdrawn) from posthaste.queues`); said != "1 done, 0 withdrawn" {
-			return "it is told as " + said
+			return "it is reported as " + said
 		}
-		// Handed out before: then it runs, whatever the late one says.
+		// Handed out before: then it runs, whatever the late success says.
 		m, d = lost(s)
 		if got := s.receive(); !slices.Equal(got, []int64{m}) {
 			return fmt.Sprintf("received %v, want %d", got, m)
@@ -236,7 +236,7 @@ func TestRuleLateDoneWithdrawsTheNewEntry(t *testing.T) {
 			return fmt.Sprintf("after a strict late ack %v was received, want %d", got, m)
 		}
 		s.exec(ackAll)
-		// A late failure says nothing new.
+		// A late failure changes nothing.
 		m, d = lost(s)
 		s.exec(`select from posthaste.fail($1, 'no')`, d)
 		if got := s.receive(); !slices.Equal(got, []int64{m}) {
@@ -251,11 +251,11 @@ func TestRuleLateDoneWithdrawsTheNewEntry(t *testing.T) {
 			patch{file: "settle.sql", old: "bit_count(v_plain & ~v_fresh) > 0", new: "true"}))
 }
 
-// settleAll settles all that a worker was handed.
+// settleAll settles all deliveries of a worker.
 const settleAll = `select from posthaste.settle(array(select c.id from posthaste.claims c where c.places > 0 and c.holder = $1 order by c.id), array(select repeat('1', c.places)::bit varying from posthaste.claims c where c.places > 0 and c.holder = $1 order by c.id))`
 
-// In an ordered queue the late done of a lost attempt is taken only where nothing of its
-// key comes before it: neither what waits nor what was handed out again.
+// In an ordered queue the late success of a lost attempt counts only if nothing of its key comes
+// before it: neither a waiting message nor one that was redelivered.
 func TestRuleLateDoneKeepsOrder(t *testing.T) {
 	type step struct{ handed, all bool }
 	walk := func(steps ...step) func(t *testing.T, url string) string {
@@ -309,7 +309,8 @@ func TestRuleLateDoneKeepsOrder(t *testing.T) {
 	})
 }
 
-// Rescheduling is cancelling and sending in one, for who was not handed it.
+// Rescheduling is cancelling and sending in one step, for subscriptions that have not handed the
+// message out.
 func TestReschedule(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
@@ -343,7 +344,7 @@ func TestReschedule(t *testing.T) {
 	if got := answer(m, "1 day"); got != "default f running, b f running, oldest f running" {
 		t.Errorf("handed out everywhere it answered %q", got)
 	}
-	// One has it, the other has not; and a retry moves with its attempts.
+	// One has it, the other has not; and a retry keeps its attempts when it is moved.
 	m = s.send(`{"kind": "x"}`)
 	d := get[int64](s, `select delivery_id from posthaste.receive('q', 1, '1 hour')`)
 	if got := answer(m, "1 day"); got != "default f running, b t scheduled, now t scheduled, oldest t scheduled" {
@@ -365,7 +366,7 @@ func TestReschedule(t *testing.T) {
 	}
 }
 
-// A purge takes back what waits, and that alone.
+// A purge withdraws waiting messages only.
 func TestPurge(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)
@@ -405,7 +406,7 @@ func TestPurge(t *testing.T) {
 			want = "running"
 		}
 		if id == fresh[3] {
-			want = "cancelled" // its retry was taken back
+			want = "cancelled" // its retry was withdrawn
 		}
 		if got := get[string](s, `select state from posthaste.message($1) where subscription = 'default'`, id); got != want {
 			t.Errorf("message %d is %s, want %s", id, got, want)
@@ -416,8 +417,8 @@ func TestPurge(t *testing.T) {
 	}
 }
 
-// A subscription that is further behind than it may be is passed over where space
-// is wanted, and nowhere else; what it skips is counted and on record.
+// A subscription that is further behind than its max_lag is skipped where space is needed, and
+// nowhere else; skipped messages are counted and recorded.
 func TestMaxLag(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
@@ -455,7 +456,7 @@ func TestMaxLag(t *testing.T) {
 	if n := skipped(); n != 0 {
 		t.Fatalf("%d were skipped at once", n)
 	}
-	// An hour and more passes.
+	// More than an hour passes.
 	s.exec(`update posthaste.slots set opened_at = opened_at - interval '61 minutes'`)
 	until(t, "the slot is reclaimed", func() bool {
 		return slices.Contains(list[string](s, `select task from posthaste.maintain()`), "reclaimed")
@@ -473,15 +474,15 @@ func TestMaxLag(t *testing.T) {
 	}
 }
 
-// What is not committed yet when it is to be cancelled is unknown, also if it is
-// committed meanwhile: nobody who could hand it out is held then, and the cursor that
-// leaves it out would be a second one beside theirs.
+// A message that is not committed yet when it is cancelled is unknown, even if it is committed
+// meanwhile: its readers are not locked then, and the cursor that leaves it out would be a second
+// one beside theirs.
 func TestRuleWhatIsCommittedMeanwhileIsNotCancelled(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
 		s.send(`{}`)
 		sender, canceller, receiver := connect(t, url), connect(t, url), connect(t, url)
-		// Where it takes the first of its locks, if it does, it waits for this test.
+		// Before the first of its locks, if it takes one, it waits for this test.
 		const gate = 4711
 		s.exec(fmt.Sprintf(`create or replace function posthaste.lock_queue(p_queue int, p_what text, p_shared boolean default false)
 			returns void language sql volatile as 'select pg_catalog.pg_advisory_xact_lock(%d)'`, gate))
@@ -503,9 +504,9 @@ func TestRuleWhatIsCommittedMeanwhileIsNotCancelled(t *testing.T) {
 	}, without("leaving it at the first look", patch{file: "hold_message.sql", old: "if v_heads <> '{}' then", new: "if true then"}))
 }
 
-// One that was taken back costs its reader a look at those before it, and not at each of
-// the millions that may follow in the same window; what is taken back later, or comes in
-// late from an older transaction, is left out all the same.
+// A withdrawn message costs its reader a look at those before it, and not at each of the millions
+// that may follow in the same window; messages that are withdrawn later, or of an older transaction
+// that commits late, are left out all the same.
 func TestRuleSiftingEndsBehindWhatWasWithdrawn(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)

@@ -9,9 +9,9 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// A worker's claim that finds nothing fresh turns to the due track late. What
-// it goes by there is read after that reader's lock: somebody else may have set
-// the cursor on since the claim began, in a slot begun since.
+// A worker's claim that finds nothing fresh turns to the due track late. The cursor that it uses
+// there is read after that reader's lock: another claim may have moved it since this claim began, in
+// a slot that became live since.
 func TestRuleTheDueTrackIsReadAfterItsLock(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -59,8 +59,8 @@ func TestRuleTheDueTrackIsReadAfterItsLock(t *testing.T) {
 		without("the snapshot of then", patch{file: "claim_lane.sql", old: "        s := posthaste.snapshot_now();\n", new: ""}))
 }
 
-// Live slots are told by runs, of which there are three: where the ring has
-// more gaps than that, the widest are left out and all live slots are covered.
+// Live slots are returned as runs, at most three: if the ring has more gaps than that, the smallest
+// gaps are included, and all live slots are covered.
 func TestLiveSlotsAreCovered(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
@@ -95,8 +95,8 @@ func gaps(mask int) int {
 	return n
 }
 
-// A claim that stopped on its way through messages that fall due later says to
-// come again at once, or one that is due now would wait for the next look.
+// A claim that stopped among messages that become due later asks for another claim at once:
+// otherwise a message that is due now would wait for the next look.
 func TestRuleClaimsSayThatTheyStoppedOnTheirWay(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -124,8 +124,8 @@ func sendLater(s *session, n int) {
 	s.exec(`insert into posthaste.entries_other (queue_id, payload, due_at) select 1, '1', clock_timestamp() + '1 day' from generate_series(1, $1::int)`, n)
 }
 
-// A receiver goes on where its claim stopped on the way, for one that sleeps
-// after an empty answer would get there after a day of naps.
+// A receiver continues where its claim stopped: a caller that sleeps after an empty result would
+// need a day of naps to get there.
 func TestRuleReceiveGoesOnBehindOthers(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -151,7 +151,7 @@ func TestReceiveIsBounded(t *testing.T) {
 	}
 }
 
-// Arrays that do not fit together would put one message's words on another.
+// Arrays that do not fit together would mix the words of messages up.
 func TestSendRowsRefusesArraysOfOtherShapes(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
@@ -188,8 +188,8 @@ func TestLargestPayloadIsStored(t *testing.T) {
 	}
 }
 
-// Dropping a queue does not wait for open transactions that have sent to it: whoever
-// sends next would wait behind the drop. What they sent goes with the queue.
+// Dropping a queue does not wait for open transactions that have sent to it: the next sender would
+// wait behind the drop. Their messages are dropped with the queue.
 func TestDroppingDoesNotWaitForSenders(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)
@@ -217,7 +217,7 @@ func TestDroppingDoesNotWaitForSenders(t *testing.T) {
 	}
 }
 
-// claim_lane leaves the settings that hold its plans to its callers.
+// claim_lane relies on its callers for the settings that fix its plans.
 func TestCallersOfClaimLaneHoldItsPlans(t *testing.T) {
 	t.Parallel()
 	s := connect(t, testpg.New(t))

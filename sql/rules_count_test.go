@@ -17,8 +17,8 @@ func (s *session) fill(queue string, batches, size int) {
 	}
 }
 
-// What came while there was no upkeep is counted in parts, each message once, also beside
-// a transaction that stays open.
+// Messages that came while there was no upkeep are counted in parts, each once, also beside a
+// transaction that stays open.
 func TestRuleALongPauseIsCountedInParts(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, open := keyed(t, url, `{"lanes": 4}`), connect(t, url)
@@ -69,7 +69,7 @@ func TestRuleALongPauseIsReadOnce(t *testing.T) {
 	}, without("the parts", patch{file: "count_up.sql", old: "if v_parts > 1 then", new: "if false then"}))
 }
 
-// What the sequence of positions jumps over is no reason to count in parts.
+// Positions that the sequence jumps over are no reason to count in parts.
 func TestRuleAJumpIsNoLongPause(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)

@@ -9,15 +9,15 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// crash leaves of unlogged tables what a crash, a promotion or a restore does.
+// crash changes unlogged tables as a crash, a promotion or a restore does.
 func (s *session) crash() {
 	s.t.Helper()
 	s.exec(`truncate posthaste.since_crash, posthaste.skipped`)
 }
 
-// ◆ No id comes to mean another message after a crash, also where a sender is the first
-// who comes: ids that were lost with the old server may be known outside. The sender keeps
-// no lock, waits for no transaction, and looks at no snapshot.
+// ◆ No id is used for another message after a crash, even if a sender is the first to connect: ids
+// that were lost with the old server may be known to other systems. The sender keeps no lock, waits
+// for no transaction, and uses no snapshot.
 func TestRuleSendersSkipLostIDs(t *testing.T) {
 	const sendRow = `select posthaste.send_row('q', '1', null, null, null, null, null, null, null, null, null, true)`
 	for name, by := range map[string]struct {
@@ -56,7 +56,7 @@ func TestRuleSendersSkipLostIDs(t *testing.T) {
 	}
 }
 
-// Of a sender's transaction that rolls back nothing is left but the ids that it skipped.
+// A sender's transaction that rolls back leaves nothing but the ids that it skipped.
 func TestSkippedIDsStaySkipped(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)
@@ -71,7 +71,7 @@ func TestSkippedIDsStaySkipped(t *testing.T) {
 	}
 }
 
-// A dump has no row that says that ids were skipped, so that they are where it is restored.
+// A dump has no row that says that ids were skipped, so they are skipped where it is restored.
 func TestSkippedKeepsNoRow(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)
@@ -89,7 +89,7 @@ func TestSkippedKeepsNoRow(t *testing.T) {
 	}
 }
 
-// Maintenance does not move the sequence back behind ids that are skipped meanwhile.
+// Maintenance does not move the sequence back to before ids that are skipped meanwhile.
 func TestRuleMaintenanceSkipsFirst(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, later := begin(t, url), connect(t, url)
@@ -134,8 +134,8 @@ func TestRuleSkippedSlotsStayFree(t *testing.T) {
 	}, without("where the sequence was", patch{file: "mark_entered.sql", old: "if v_from is null or v_from < v_newest or v_to > p_epoch then", new: "if true then"}))
 }
 
-// A sequence that ran around the ring by itself, without maintenance, has skipped nothing:
-// all slots count as entered.
+// A sequence that ran around the ring by itself, without maintenance, has skipped nothing: all slots
+// count as entered.
 func TestRuleARunAroundTheRingSkipsNothing(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -152,9 +152,9 @@ func TestRuleARunAroundTheRingSkipsNothing(t *testing.T) {
 	}, without("asking whether anything was skipped", patch{file: "mark_entered.sql", old: " p where p.is_called;", new: " p;"}))
 }
 
-// ◆ After a crash the first one who claims moves the sequence on. Whoever comes meanwhile
-// waits until that is committed, and then goes on beside all others: would each keep a key
-// to the end of its transaction, one that is slow would hold up all queues.
+// ◆ After a crash the first claim moves the sequence. Concurrent claims wait until that is
+// committed, and then run concurrently with all others: if each kept a key to the end of its
+// transaction, a slow one would delay all queues.
 func TestRuleAfterACrashNobodyWaitsInLine(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)

@@ -5,16 +5,16 @@ import (
 	"testing"
 )
 
-// Upkeep takes the tables of a slot one after the other, each for 50 ms at most. Who looks
-// through the slots and then waits for a reader may so become a part of a deadlock that
-// ends by itself: it is waited out.
+// Upkeep locks the tables of a slot one after the other, each for 50 ms at most. A session that
+// reads the slots and then waits for a reader may so become part of a deadlock that ends by
+// itself: it waits for that.
 func TestRuleADeadlockWithUpkeepIsWaitedOut(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
 		m := s.send(`{}`)
 		claimer, upkeep, canceller := connect(t, url), connect(t, url), connect(t, url)
 		for _, x := range []*session{claimer, upkeep} {
-			x.exec(`set deadlock_timeout = '1h'`) // the other is to find it
+			x.exec(`set deadlock_timeout = '1h'`) // the other session must detect it
 		}
 		canceller.exec(`set deadlock_timeout = '2s'`)
 		claimer.exec(`begin`)

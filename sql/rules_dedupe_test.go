@@ -17,8 +17,8 @@ func (s *session) sendManyOnce(keys ...string) <-chan answer {
 	return s.start(`select posthaste.send_many('q', (select jsonb_agg(jsonb_build_object('payload', 1, 'dedupe_key', k) order by n) from unnest($1::text[]) with ordinality u (k, n)))`, keys)
 }
 
-// sendsBeside lets second send with the key that first has just sent with, and first end as
-// end says. It returns what second was told, and what is wrong with that or "".
+// sendsBeside makes second send with the key that first has just sent with, and ends the transaction
+// of first. It returns the id that second got, and a fault or "".
 func (s *session) sendsBeside(first, second *session, end string) (told int64, broken string) {
 	s.t.Helper()
 	first.exec(`begin`)
@@ -31,16 +31,16 @@ func (s *session) sendsBeside(first, second *session, end string) (told int64, b
 		s.t.Fatal(a.err)
 	}
 	if same := a.values[0] == one; same != (end == `commit`) {
-		return a.values[0], fmt.Sprintf("after %s of message %d the second sender was told %d", end, one, a.values[0])
+		return a.values[0], fmt.Sprintf("after %s of message %d the second sender got %d", end, one, a.values[0])
 	}
 	if got := s.receive(); !slices.Equal(got, a.values) {
-		return a.values[0], fmt.Sprintf("after %s %v were handed out, and its sender was told %v", end, got, a.values)
+		return a.values[0], fmt.Sprintf("after %s %v were handed out, and its sender got %v", end, got, a.values)
 	}
 	return a.values[0], ""
 }
 
-// Who sends with a key that is just being used waits for that transaction, and
-// answers with its message, or sends if it rolled back.
+// A sender with a key that a transaction is using waits for that transaction, and gets the id of its
+// message, or sends if it rolled back.
 func TestRuleDedupeKeyIsUsedOnce(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, first, second := begin(t, url), connect(t, url), connect(t, url)
@@ -50,14 +50,14 @@ func TestRuleDedupeKeyIsUsedOnce(t *testing.T) {
 				return broken
 			}
 			if again := s.sendOnce("key of " + end); again != told {
-				return fmt.Sprintf("a third sender was told %d, want %d", again, told)
+				return fmt.Sprintf("a third sender got %d, want %d", again, told)
 			}
 		}
 		return ""
 	}, without("asking whether the window is over", patch{file: "dedupe.sql", old: " where d.until <= p_now\n      returning", new: "\n      returning"}))
 }
 
-// Of two who find at once that the message of a key was taken back, one sends.
+// Of two senders that find at once that the message of a key was withdrawn, one sends.
 func TestRuleAKeyThatIsFreeAgainIsUsedOnce(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, first, second := begin(t, url), connect(t, url), connect(t, url)
@@ -71,7 +71,7 @@ func TestRuleAKeyThatIsFreeAgainIsUsedOnce(t *testing.T) {
 	}, without("asking whether the key has the message still", patch{file: "dedupe.sql", old: " and d.key = k.key and d.message_id = v_id\n", new: " and d.key = k.key\n"}))
 }
 
-// Those who send with a key that is in use do not wait for each other.
+// Senders with a key that is in use do not wait for each other.
 func TestRuleDuplicatesDoNotWait(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, open := begin(t, url), connect(t, url)
@@ -90,7 +90,7 @@ func TestRuleDuplicatesDoNotWait(t *testing.T) {
 	}, without("looking first", patch{file: "dedupe.sql", old: "and d.until - interval '0' > p_now;", new: "and d.until > p_now for update;"}))
 }
 
-// Batches take their keys in ascending order, or two of them would stop each other.
+// Batches take their keys in ascending order: otherwise two of them would deadlock.
 func TestRuleDedupeKeysAreTakenInOrder(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, holder, one, other := begin(t, url), connect(t, url), connect(t, url), connect(t, url)
@@ -107,13 +107,13 @@ func TestRuleDedupeKeysAreTakenInOrder(t *testing.T) {
 		}
 		slices.Reverse(y.values)
 		if !slices.Equal(x.values, y.values) {
-			return fmt.Sprintf("they were told %v and, reversed, %v", x.values, y.values)
+			return fmt.Sprintf("they got %v and, reversed, %v", x.values, y.values)
 		}
 		return ""
 	}, without("their order", patch{file: "dedupe.sql", old: "order by u.queue, u.key\n", new: "order by min(u.n)\n"}))
 }
 
-// Keys are forgotten once their window is over, so many in a round, and not before.
+// Keys are removed once their window is over, a bounded number in a round, and not before.
 func TestRuleDedupeKeysAreForgotten(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -137,8 +137,8 @@ func TestRuleDedupeKeysAreForgotten(t *testing.T) {
 	}, without("asking for the window", patch{file: "forget_rows.sql", old: "where d.until <= v_now order", new: "order"}))
 }
 
-// Who comes with a key that is just being used waits for that request, and gets
-// its ids, or does it where that one failed.
+// A request with a key that another request is using waits for that request, and gets its ids, or
+// runs if that one failed.
 func TestRuleRequestIsDoneOnce(t *testing.T) {
 	const begins = `select coalesce(posthaste.idempotency_begin('path', $1, 'digest'), '{0}')`
 	rule(t, func(t *testing.T, url string) string {
@@ -164,7 +164,7 @@ func TestRuleRequestIsDoneOnce(t *testing.T) {
 			}
 			want := map[string]int64{`commit`: 7}[end]
 			if a.err != nil || len(a.values) != 1 || a.values[0] != want {
-				return fmt.Sprintf("after %s the second was told %v, %v, want %d", end, a.values, a.err, want)
+				return fmt.Sprintf("after %s the second got %v, %v, want %d", end, a.values, a.err, want)
 			}
 		}
 		if code := s.code(`select posthaste.idempotency_begin('path', 'commit', 'other')`); code != "PH422" {

@@ -5,19 +5,19 @@ import (
 	"testing"
 )
 
-// ◆ A physical copy hands out nothing to programs from elsewhere: told by where the workers
-// of the original had come from, whenever a server was started. Whoever comes from there, or
-// a person, ends that; where nobody said from where it comes, nothing is asked.
+// ◆ A physical copy hands out nothing to programs from another environment than the original's
+// workers, whenever a server was started. A worker from a known environment, or an operator, ends
+// that; if no worker named its environment, nothing is checked.
 func TestRuleACopyHandsOutNothingElsewhere(t *testing.T) {
 	const production, staging = `'db.production:5432/shop'`, `'db.staging:5432/shop'`
 	starts := map[string]string{
-		"crash":   `truncate posthaste.since_crash, posthaste.skipped`, // what is left of unlogged tables, also by a promotion
+		"crash":   `truncate posthaste.since_crash, posthaste.skipped`, // the state of unlogged tables, also after a promotion
 		"restart": `update posthaste.since_crash set started = started - interval '1 day'`,
 	}
 	rule(t, func(t *testing.T, url string) string {
 		for name, start := range starts {
 			s := begin(t, url)
-			fresh := func() *session { return connect(t, url) } // who has asked before does not ask again
+			fresh := func() *session { return connect(t, url) } // a session checks only once
 			register := func(environment string) (int64, string) {
 				c := fresh()
 				code := c.code(`select posthaste.worker_register('w', 'v', '1 minute', ` + environment + `)`)
@@ -30,14 +30,14 @@ func TestRuleACopyHandsOutNothingElsewhere(t *testing.T) {
 			s.exec(`delete from posthaste.registrations`)
 			s.exec(start)
 			if code := received(); code != "" {
-				return name + ": nobody had said from where it comes, and " + code
+				return name + ": no worker had named its environment, and " + code
 			}
 			old, code := register(production)
 			if code != "" {
-				return name + ": the first one is refused: " + code
+				return name + ": the first one fails: " + code
 			}
 			if _, code := register(staging); code != "" {
-				return name + ": another one is refused while the server runs: " + code
+				return name + ": another one fails while the server runs: " + code
 			}
 			s.exec(`delete from posthaste.registrations where environment = ` + staging)
 
@@ -63,26 +63,26 @@ func TestRuleACopyHandsOutNothingElsewhere(t *testing.T) {
 				return name + ": the doctor says nothing"
 			}
 			if message := get[*string](fresh(), `select message from posthaste.not_here(`+production+`)`); message != nil {
-				return name + ": who comes from there is refused: " + *message
+				return name + ": a caller from there fails: " + *message
 			}
-			// A worker goes on that was there before, and with it all others.
+			// A worker that existed before continues, and with it all others.
 			if code := fresh().code(`select from posthaste.claim($1, 1, 'q', 'default', 10)`, old); code != "" {
-				return name + ": its own worker is refused: " + code
+				return name + ": its own worker fails: " + code
 			}
 			if code := received(); code != "" {
-				return name + ": a receiver is refused after a worker was back: " + code
+				return name + ": a receiver fails after a worker was back: " + code
 			}
 
 			s.exec(start)
 			if _, code := register(production); code != "" {
-				return name + ": who comes from there is refused: " + code
+				return name + ": a caller from there fails: " + code
 			}
 			s.exec(start)
 			if !get[bool](s, `select rebased from posthaste.rebase(same_ids => true)`) {
-				return name + ": a person is told that there is nothing to do"
+				return name + ": the operator is told that there is nothing to do"
 			}
 			if _, code := register(staging); code != "" {
-				return name + ": refused though a person said that it may be: " + code
+				return name + ": it fails although an operator allowed it: " + code
 			}
 			s.exec(`delete from posthaste.schedule_settings`)
 		}

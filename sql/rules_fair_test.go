@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// However much of one key waits, others come with the next claims, also from far
-// behind; and two keys that both have much get about the same.
+// However many messages of one key wait, those of others come with the next claims, even from far
+// behind; and two keys with many messages get about the same share.
 func TestRuleFairKeysTakeTurns(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"fair": true}`)
@@ -53,14 +53,13 @@ func TestRuleFairKeysTakeTurns(t *testing.T) {
 		return ""
 	},
 		without("passing on", patch{file: "claim_keyed.sql", old: "while handed < p_max or q.fair loop", new: "while handed < p_max loop"},
-			patch{file: "claim_keyed.sql", old: "if q.fair and v_rest and not c.ended then", new: "if false then"}),
+			patch{file: "claim_keyed.sql", old: "if q.fair and v_rest and not v_log.ended then", new: "if false then"}),
 		without("shares", patch{file: "let_go.sql", old: "v_room := least(v_room, case when k.early > 0 then greatest(v_share, (p_limit + 1) / 2) else v_share end);", new: "null;"}))
 }
 
-// Who comes behind the backlog of others is handed out after the backlog was looked
-// at, and not after it was handed out or parked. What was taken before its turn in
-// the log is handed out once and in its key's order, can be taken back, and is
-// counted once.
+// Messages behind the backlog of other keys are handed out once the backlog was looked at, and not
+// only after it was handed out or parked. A message taken before its turn in the log is handed out
+// once and in its key's order, can be withdrawn, and is counted once.
 func TestRuleFairNewcomers(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"fair": true}`)
@@ -120,7 +119,7 @@ func TestRuleFairNewcomers(t *testing.T) {
 		if n := dropped(); n != 1 {
 			return fmt.Sprintf("%d are counted as taken back, and one was", n)
 		}
-		// What of a key is not handed out yet goes before what comes later.
+		// Messages of a key that are not handed out yet go before later ones.
 		later := s.sendKey("medium")
 		for range 3 {
 			if fault := take(100); fault != "" {
@@ -140,18 +139,18 @@ func TestRuleFairNewcomers(t *testing.T) {
 		}
 		return ""
 	},
-		without("reading ahead", patch{file: "claim_keyed.sql", old: "if q.fair and v_rest and not c.ended then", new: "if false then"}),
+		without("reading ahead", patch{file: "claim_keyed.sql", old: "if q.fair and v_rest and not v_log.ended then", new: "if false then"}),
 		without("withdrawing from the log", patch{file: "park_ahead.sql", old: "select c.pos, p_subscriber, 'parked', c.xid, true from come c", new: "select -c.pos, p_subscriber, 'parked', c.xid, true from come c"}),
 		without("knowing what was taken before", patch{file: "read_ahead.sql", old: "where z.pos = f.poss[x.i] and z.subscriber = v_subscriber limit 1)", new: "where z.pos = -f.poss[x.i] and z.subscriber = v_subscriber limit 1)"}),
 		without("leaving later ones of a key", patch{file: "read_ahead.sql", old: "where k.left_in_log is not true", new: "where true"},
 			patch{file: "read_ahead.sql", old: "where x.nth + x.before <= v_share", new: "where x.nth <= v_share"},
 			patch{file: "read_ahead.sql", old: "then 2048", new: "then 8"}),
 		without("counting what is taken back", patch{file: "unpark.sql", old: "case when cancelled.outcome = 'parked' then excluded.noted else cancelled.noted end", new: "cancelled.noted"}),
-		without("an end", patch{file: "claim_keyed.sql", old: "elsif q.fair and c.ended and a.reading is not null then", new: "elsif false then"}))
+		without("an end", patch{file: "claim_keyed.sql", old: "elsif q.fair and v_log.ended and v_ahead.reading is not null then", new: "elsif false then"}))
 }
 
-// Many keys that all have much waiting get about the same: who had a turn comes
-// after those that had none.
+// Many keys that all have many messages get about the same share: a key that had a turn comes after
+// those that had none.
 func TestRuleFairTurnsGoRound(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"fair": true}`)
@@ -177,8 +176,8 @@ func TestRuleFairTurnsGoRound(t *testing.T) {
 	}, without("going to the end", patch{file: "let_go.sql", old: "then let_go.turn + 1 end", new: "then coalesce(k.turn, let_go.turn + 1) end"}))
 }
 
-// Where messages of a key need not wait for one another, one that waits for its
-// retry holds up nobody who comes behind it.
+// If messages of a key need not wait for one another, one that waits for its retry delays no message
+// behind it.
 func TestRuleWaitingRetryHoldsUpNoKey(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"key_concurrency": 10}`)

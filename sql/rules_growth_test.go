@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// cpu returns the processor time that the session's backend has used. Where the system does
-// not tell it, it is the time of day, which other work on the machine makes longer.
+// cpu returns the processor time that the session's backend has used. If the system does not report
+// it, it returns the time of day, which other work on the machine makes longer.
 func (s *session) cpu(pid int) time.Duration {
 	s.t.Helper()
 	told, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
@@ -23,8 +23,8 @@ func (s *session) cpu(pid int) time.Duration {
 	return time.Duration(ns)
 }
 
-// grows compares what a statement costs with few and with many times as much to do, %d in
-// its text. It returns a fault where that is over most times as much for each.
+// grows compares the cost of a statement for few and for times as many items; %d in its text is the
+// number. It returns a fault if that is more than most times as much for each.
 func (s *session) grows(what, statement string, few, times, most int) (fault string) {
 	s.t.Helper()
 	pid := get[int](s, `select pg_backend_pid()`)
@@ -50,13 +50,13 @@ func (s *session) grows(what, statement string, few, times, most int) (fault str
 	return ""
 }
 
-// What a call costs grows with what it is given, and not with the square of that.
+// The cost of a call grows linearly with its input, not quadratically.
 func TestRuleSendingManyGrowsWithThem(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
 		return s.grows("sending", `select count(*) from posthaste.send_many('q', (select jsonb_agg(jsonb_build_object('payload', g,
 			'key', g::text, 'headers', jsonb_build_object('a', repeat('b', 500)), 'terms', jsonb_build_array(repeat('c', 200), g::text))) from generate_series(1, %d) g))`, 500, 10, 3)
-	}, without("subscripts for headers", patch{file: "send_many.sql", old: "v_headers[n] := o.headers;", new: "v_headers := v_headers || array[o.headers];"}))
+	}, without("subscripts for headers", patch{file: "send_many.sql", old: "v_headers[n] := v_options.headers;", new: "v_headers := v_headers || array[v_options.headers];"}))
 }
 
 // Receipts of one claim are gathered without copying those before.
@@ -74,8 +74,8 @@ func TestRuleSettlingGrowsWithReceipts(t *testing.T) {
 	}, without("subscripts", patch{file: "settle.sql", old: "v_receipts[cardinality(v_places) + 1] := v_receipt;", new: "v_receipts := v_receipts || array[v_receipt];"}))
 }
 
-// Whether the message of a key in use was taken back is asked of indexes: looking it up by
-// its position reads all that the index of these has not summarized yet.
+// Whether the message of a key in use was withdrawn is read from indexes: looking it up by its
+// position reads all that the index of these has not summarized yet.
 func TestRuleKeysInUseAreAskedOfIndexes(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// fullHistory is a database of which all parts of the history are in use and over, and whose
-// queue q has a dead letter. The next row goes into part 1.
+// fullHistory is a database in which all parts of the history are in use and over, and whose queue q
+// has a dead letter. The next row goes into part 1.
 func fullHistory(t *testing.T, url string) (s *session, message int64) {
 	t.Helper()
 	s = connect(t, url)
@@ -17,7 +17,7 @@ func fullHistory(t *testing.T, url string) (s *session, message int64) {
 	return s, message
 }
 
-// kept says what is wrong with the history of a message that was discarded, or "".
+// kept returns a fault of the history of a message that was discarded, or "".
 func (s *session) kept(message int64) (fault string) {
 	s.t.Helper()
 	if n := get[int](s, `select count(*)::int from posthaste.history_of(array[$1::bigint])`, message); n != 1 {
@@ -26,7 +26,7 @@ func (s *session) kept(message int64) (fault string) {
 	return ""
 }
 
-// A part that is being forgotten takes in no more rows: nobody would find them.
+// A part that is being truncated gets no more rows: they would not be found.
 func TestRuleNothingGoesIntoAForgottenPart(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, message := fullHistory(t, url)
@@ -43,7 +43,7 @@ func TestRuleNothingGoesIntoAForgottenPart(t *testing.T) {
 	}, without("looking again", patch{file: "history_part.sql", old: " and h.until < p_expires returning h.part into v_part;", new: " and h.until < p_expires;"}))
 }
 
-// A part that took in rows since upkeep found it to be over is not forgotten.
+// A part that got rows since upkeep found it to be over is not truncated.
 func TestRuleAPartThatIsUsedAgainIsNotForgotten(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, message := fullHistory(t, url)

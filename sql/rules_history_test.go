@@ -8,8 +8,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// keeping is a database whose queue q keeps its history, and whose slots are
-// reclaimed as soon as they can be.
+// keeping is a database whose queue q keeps its history, and whose slots are reclaimed as soon as
+// they can be.
 func keeping(t *testing.T, url, options string) *session {
 	t.Helper()
 	s := connect(t, url)
@@ -18,8 +18,8 @@ func keeping(t *testing.T, url, options string) *session {
 	return s
 }
 
-// reclaimAll turns the ring and reclaims all slots that can be, or tells what
-// the server has against it.
+// reclaimAll turns the ring and reclaims all slots that can be, or returns the reason why the server
+// cannot.
 func reclaimAll(t *testing.T, s *session) (fault string) {
 	t.Helper()
 	turn(t, s)
@@ -33,8 +33,8 @@ func reclaimAll(t *testing.T, s *session) (fault string) {
 	return fault
 }
 
-// settleMixed leaves one message of each way to end, and returns their ids and
-// what is expected of them: their state and the outcomes of their attempts.
+// settleMixed leaves one message for each way to end, and returns their ids and the expected state
+// and outcomes of attempts.
 func settleMixed(s *session) (ids []int64, want []string) {
 	s.t.Helper()
 	put := func(options, outcomes string, settle func(id int64)) {
@@ -92,8 +92,8 @@ func settleMixed(s *session) (ids []int64, want []string) {
 const toldAll = `select m.message_id || ' ' || m.state || ' ' || array(select a.value ->> 'outcome' from jsonb_array_elements(m.attempts) with ordinality a order by a.ordinality)::text
 	from posthaste.list_messages('q', max => 1000) m order by m.message_id`
 
-// What was settled stays as it was although the ring forgot it: nothing is
-// missing, nothing twice, and it is found by all that it is found by before.
+// Settled messages keep their state although the ring has reclaimed them: none is missing or
+// doubled, and each is found by everything that it was found by before.
 func TestRuleHistoryIsExact(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keeping(t, url, `{"retention": "1 day", "retain_payload": true}`)
@@ -131,7 +131,7 @@ func TestRuleHistoryIsExact(t *testing.T) {
 			return fmt.Sprintf("the view has %v, want %v", got, ids[1:2])
 		}
 		if got := get[string](s, `select state || convert_from(payload, 'UTF8') || attempts::text from posthaste.message($1)`, ids[0]); got[:5] != "done1" {
-			return fmt.Sprintf("the first message is told as %s", got)
+			return fmt.Sprintf("the first message is reported as %s", got)
 		}
 		return ""
 	}, without("what comes after the first claim", patch{file: "keep_history.sql", old: "where k.reader = v_reader and k.seq > v_from", new: "where k.reader = v_reader and k.seq = v_from + 1"}),
@@ -142,8 +142,8 @@ func TestRuleHistoryIsExact(t *testing.T) {
 		without("what is discarded", patch{file: "discard.sql", old: "from gone g join posthaste.queue_settings q on q.id = g.queue_id and q.retention is not null", new: "from gone g join posthaste.queue_settings q on false"}))
 }
 
-// A claim that is open when the ring comes by is copied when it is closed, and
-// what it holds is not lost; what came after it is not held up.
+// A claim that is open when the ring comes round is copied when it is closed, and its messages are
+// not lost; later claims are not delayed.
 func TestRuleOpenClaimsAreCopiedWhenTheyAreClosed(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keeping(t, url, `{"retention": "1 day"}`)
@@ -174,12 +174,12 @@ func TestRuleOpenClaimsAreCopiedWhenTheyAreClosed(t *testing.T) {
 			return fmt.Sprintf("%d claims are still set aside", n)
 		}
 		return ""
-	}, without("setting aside", patch{file: "keep_history.sql", old: "insert into posthaste.history_aside (reader, claim) values (v_reader, c.id);", new: "null;"}),
-		without("the question whether it is open", patch{file: "keep_history.sql", old: "        if posthaste.claim_open(c) then\n", new: "        if false then\n"}))
+	}, without("setting aside", patch{file: "keep_history.sql", old: "insert into posthaste.history_aside (reader, claim) values (v_reader, v_claim.id);", new: "null;"}),
+		without("the question whether it is open", patch{file: "keep_history.sql", old: "        if posthaste.claim_open(v_claim) then\n", new: "        if false then\n"}))
 }
 
-// Rounds are bounded, and each is a transaction: whatever ends between two of
-// them, nothing is copied twice.
+// Rounds are bounded, and each is a transaction: if a crash ends the copy between two of them,
+// nothing is copied twice.
 func TestRuleHistoryIsCopiedInRounds(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keeping(t, url, `{"retention": "1 day"}`)
@@ -232,8 +232,8 @@ func TestRuleHistoryIsCopiedInRounds(t *testing.T) {
 		without("coming again", patch{file: "reclaim.sql", old: "if not posthaste.keep_history(v_slot) then", new: "if posthaste.keep_history(v_slot) is null then"}))
 }
 
-// What has expired is not shown any more, and its part is emptied as a whole
-// when the last of it has expired; the others stay.
+// Expired messages are not shown any more, and their part is truncated when the last of them has
+// expired; the others stay.
 func TestRuleHistoryExpires(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keeping(t, url, `{"retention": "1 day"}`)
@@ -251,7 +251,7 @@ func TestRuleHistoryExpires(t *testing.T) {
 			t.Fatalf("found %v, want %d and %d", got, short, long)
 		}
 		if n := get[int](s, `select count(distinct part)::int from posthaste.history`); n != 2 {
-			return fmt.Sprintf("what expires in a day and in a month lies in %d parts", n)
+			return fmt.Sprintf("messages that expire in a day and in a month are in %d parts", n)
 		}
 		// A day passes, less than a quarter too few for the part.
 		pass := func(hours int) {
@@ -279,7 +279,7 @@ func TestRuleHistoryExpires(t *testing.T) {
 		without("truncating", patch{file: "forget_history.sql", old: "execute format('truncate posthaste.history_%s', v_part);", new: "null;"}))
 }
 
-// What a queue hands out at most once is kept as that, and not as done.
+// A message of an at-most-once queue is kept with its own state, and not as done.
 func TestHistoryOfWhatIsHandedOutAtMostOnce(t *testing.T) {
 	t.Parallel()
 	s := keeping(t, testpg.New(t), `{"retention": "1 day", "mode": "at_most_once"}`)
@@ -292,18 +292,18 @@ func TestHistoryOfWhatIsHandedOutAtMostOnce(t *testing.T) {
 		t.Fatal(fault)
 	}
 	if after := list[string](s, toldAll); !slices.Equal(after, before) || after[0] != fmt.Sprintf("%d handed_out {handed_out}", id) {
-		t.Errorf("it is told as %v, and was as %v", after, before)
+		t.Errorf("it is reported as %v, and was as %v", after, before)
 	}
 }
 
-// All parts in use, rows go where they lie longest at least as long as they must.
+// If all parts are in use, rows go where they stay longest, and at least as long as they must.
 func TestHistoryPartsNeverRunOut(t *testing.T) {
 	t.Parallel()
 	s := keeping(t, testpg.New(t), `{"retention": "1 day"}`)
 	for days := 1; days <= 40; days++ {
 		part := get[int](s, `select posthaste.history_part('2030-01-01'::timestamptz + $1 * interval '10 days', '1 day')`, days)
 		if !get[bool](s, `select until >= '2030-01-01'::timestamptz + $1 * interval '10 days' from posthaste.history_parts where part = $2`, days, part) {
-			t.Fatalf("what expires on day %d would go before, with part %d", days, part)
+			t.Fatalf("rows that expire on day %d would be removed before, with part %d", days, part)
 		}
 	}
 	if n := get[int](s, `select count(*)::int from posthaste.history_parts`); n != 16 {
@@ -311,8 +311,8 @@ func TestHistoryPartsNeverRunOut(t *testing.T) {
 	}
 }
 
-// What is erased is shown to nobody and found by nothing that it said, in the
-// ring, the dead letters and the history; what is still to be delivered stays.
+// An erased message is not shown and not found by its content, in the ring, the dead letters and the
+// history; messages that are still to be delivered stay.
 func TestRuleErase(t *testing.T) {
 	const secrets = `select count(*)::int from (
 		select m::text from posthaste.list_messages('q', max => 1000) m union all select m::text from posthaste.messages m
@@ -345,7 +345,7 @@ func TestRuleErase(t *testing.T) {
 		if !slices.Equal(got, want) {
 			return fmt.Sprintf("it says %v, want %v", got, want)
 		}
-		// The one that waits is delivered as it was sent, and then erased, too.
+		// The waiting one is delivered unchanged, and then erased, too.
 		if n := get[int](s, `select count(*)::int from posthaste.list_messages(with_term => 'ada')`); n != 1 {
 			return fmt.Sprintf("by the term %d are found, want the one that waits", n)
 		}
@@ -360,17 +360,17 @@ func TestRuleErase(t *testing.T) {
 		}
 		if n := get[int](s, `select count(*)::int from posthaste.list_messages(with_reference => 'ada-1')`) + get[int](s, `select count(*)::int from posthaste.list_messages(with_key => 'ada')`) +
 			get[int](s, `select count(*)::int from posthaste.list_messages(with_term => 'bob')`); n != 0 {
-			return fmt.Sprintf("%d are found by what they said", n)
+			return fmt.Sprintf("%d are found by their content", n)
 		}
 		// The facts stay.
 		facts := list[string](s, `select message_id || ' ' || state || ' ' || kind || ' ' || jsonb_array_length(attempts) || ' ' || (erased_at is not null) from posthaste.list_messages('q') order by 1`)
 		if want := []string{fmt.Sprint(old, " done k 2 true"), fmt.Sprint(inRing, " done k 1 true"), fmt.Sprint(dead, " dead k 1 true"), fmt.Sprint(waits, " done k 1 true")}; !slices.Equal(facts, want) {
-			return fmt.Sprintf("what is known is %v, want %v", facts, want)
+			return fmt.Sprintf("the facts are %v, want %v", facts, want)
 		}
 		if code := s.code(`select posthaste.replay(array[$1::bigint])`, dead); code != "PH404" {
-			return "what was erased was sent once more: " + code
+			return "an erased message was replayed: " + code
 		}
-		// On the way into the history, too, and after its slot is gone.
+		// On the way into the history, too, and after its slot is reclaimed.
 		s.exec(`select posthaste.discard(array[$1::bigint])`, dead)
 		if fault := reclaimAll(t, s); fault != "" {
 			return fault
@@ -385,7 +385,7 @@ func TestRuleErase(t *testing.T) {
 		s.exec(`update posthaste.slots set cleared_to = (select last_value from posthaste.positions)`)
 		s.exec(`select posthaste.forget_rows()`)
 		if n := get[int](s, `select count(*)::int from posthaste.erased`); n != 0 {
-			return fmt.Sprintf("%d marks are left of what the ring does not have", n)
+			return fmt.Sprintf("%d marks of messages that are not in the ring are left", n)
 		}
 		if by := list[string](s, `select by || ' ' || (details ->> 'term_sha256') from posthaste.actions where action = 'erase' group by 1`); len(by) != 1 ||
 			by[0] != "officer "+get[string](s, `select encode(sha256('ada'), 'hex')`) {
@@ -399,9 +399,8 @@ func TestRuleErase(t *testing.T) {
 		without("the history", patch{file: "erase.sql", old: "where h.message_id = any ($1) and h.erased_at is null', v_part)", new: "where false', v_part)"}))
 }
 
-// What is dead, or done, for one subscription and still to be delivered to another
-// is pending, and left as it is for both: nothing is on record as erased. Then it
-// goes whole.
+// A message that is dead, or done, for one subscription and still to be delivered to another is
+// pending, and stays for both: nothing is recorded as erased. Afterwards it is erased completely.
 func TestRuleErasingSparesWhatAnotherSubscriptionGets(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keeping(t, url, `{"retention": "1 day", "retain_payload": true}`)
@@ -435,7 +434,7 @@ func TestRuleErasingSparesWhatAnotherSubscriptionGets(t *testing.T) {
 		}
 		s.exec(`select posthaste.unsubscribe('q', 'b')`)
 		if got, want := list[string](s, erase), []string{fmt.Sprint(dead, " erased"), fmt.Sprint(done, " erased")}; !slices.Equal(got, want) {
-			return fmt.Sprintf("once nobody is to get them it says %v, want %v", got, want)
+			return fmt.Sprintf("once no subscription is to get them it returns %v, want %v", got, want)
 		}
 		if n := get[int](s, `select count(*)::int from (select d::text from posthaste.dead_letters d union all select h::text from posthaste.history h) x (told) where told ~ 'ada'`); n != 0 {
 			return fmt.Sprintf("%d rows still tell of it", n)
@@ -446,8 +445,8 @@ func TestRuleErasingSparesWhatAnotherSubscriptionGets(t *testing.T) {
 		without("sparing the history", patch{file: "erase.sql", old: "using v_gone, v_now", new: "using v_ids, v_now"}))
 }
 
-// Of what was cancelled and carried on, a subscription from the oldest on has no
-// history: with one row for each place that it lay in, upkeep would stop for good.
+// A cancelled message that was carried has no history in a subscription from the oldest on: with one
+// row for each place that it was in, upkeep would stop for good.
 func TestRuleWithdrawnIsRememberedOnce(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keeping(t, url, `{"retention": "1 day"}`)
@@ -456,7 +455,7 @@ func TestRuleWithdrawnIsRememberedOnce(t *testing.T) {
 		s.subscribe("gone", `{"from": "oldest"}`)
 		s.exec(`select posthaste.cancel($1)`, later)
 		s.exec(`select posthaste.unsubscribe('q', 'gone')`)
-		s.subscribe("now", `{}`) // it may need what is there, as far as that was looked at
+		s.subscribe("now", `{}`) // it may need these messages, for all that upkeep knows
 		turn(t, s)
 		until(t, "both are carried on", func() bool { // transactions of other databases count as possible writers, too
 			s.exec(`select posthaste.carry_slot(0)`)

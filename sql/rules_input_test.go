@@ -9,8 +9,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// takesMany are the functions that take arrays, or a number of rows, each with what it is
-// called with: $1 is how many. They come in an order in which there is something to do.
+// takesMany lists the functions that take arrays, or a number of rows, each with its call: $1 is the
+// number. They come in an order in which each has something to do.
 var takesMany = []struct{ name, prepare, call string }{
 	{"send_many", ``, `select count(*) from posthaste.send_many('q', (select jsonb_agg('{"payload": 1}'::jsonb) from generate_series(1, $1::int)))`},
 	{"send_many, each with all there is", ``, `select count(*) from posthaste.send_many('q', (select jsonb_agg(jsonb_build_object('payload', 1, 'kind', 'k', 'reference', 'r' || g,
@@ -27,8 +27,8 @@ var takesMany = []struct{ name, prepare, call string }{
 	{"purge", ``, `select count(*), $1::int from posthaste.purge('q')`},
 }
 
-// receives fills the table received, by one receive a message for the first 2,000: each
-// of these is a claim of its own.
+// receives fills the table received, by one receive a message for the first 2,000: each of these is
+// a claim of its own.
 const receives = `
 	select posthaste.send_many('q', (select jsonb_agg('{"payload": 1}'::jsonb) from generate_series(1, %[1]d)));
 	truncate received;
@@ -40,8 +40,8 @@ const receives = `
 const dies = `insert into posthaste.dead_letter_entries (queue_id, subscription, message_id, pos, created_at, attempt, lane, payload, story, error)
 	select q.id, 0, 1000000 + g, 1000000 + g, now(), 1, 0, '1', '[]', 'no' from posthaste.queue_settings q cross join generate_series(1, %[1]d) g where q.name = 'q' on conflict do nothing`
 
-// No call takes places in the server's table of locks in proportion to its input, which
-// would fail the statements of other programs, and none takes more than linear time.
+// No call uses entries of the server's lock table in proportion to its input, which would fail the
+// statements of other programs, and none takes more than linear time.
 func TestFT5_NoCallGrowsBeyondItsInput(t *testing.T) {
 	t.Parallel()
 	sizes := []int{10, 500}
@@ -68,12 +68,12 @@ func TestFT5_NoCallGrowsBeyondItsInput(t *testing.T) {
 		}
 		t.Logf("%s: %v locks, %.4f s, for %v", f.name, locks, took, sizes)
 		for i := 1; i < len(sizes); i++ {
-			// A session may have to plan anew meanwhile, which takes some 200 for a moment.
+			// A session may have to plan again meanwhile, which takes some 200 for a moment.
 			if locks[i] > locks[0]+250 {
 				t.Errorf("%s takes %.0f locks for %d, and %.0f for %d", f.name, locks[0], sizes[0], locks[i], sizes[i])
 			}
 		}
-		// What a call costs by itself is in the smaller one, too: so the larger two are compared.
+		// The fixed cost of a call is in the smaller one, too: so the larger two are compared.
 		if len(sizes) == 3 && took[2] > 3*took[1]*float64(sizes[2])/float64(sizes[1]) {
 			t.Errorf("%s takes %.1f times as long for %d as for %d", f.name, took[2]/took[1], sizes[2], sizes[1])
 		}

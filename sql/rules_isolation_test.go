@@ -7,8 +7,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// What reads or deletes after it waited for a lock must not do it by a snapshot that is older:
-// rows of keys would stay behind the queue or subscription that they were of.
+// Reads and deletes after a wait for a lock must not use an older snapshot: rows of keys would stay
+// behind their dropped queue or subscription.
 func TestRuleOlderSnapshotsLeaveNoKeys(t *testing.T) {
 	for name, end := range map[string]string{"unsubscribe": `select posthaste.unsubscribe('steps', 'second')`, "drop_queue": `select posthaste.drop_queue('steps')`} {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestRuleOlderSnapshotsLeaveNoKeys(t *testing.T) {
 	}
 }
 
-// Erasing blanks what was copied to the history while it waited for upkeep, and a changed
+// Erasing blanks messages that were copied to the history while it waited for upkeep, and a changed
 // limit wakes the keys that wait by the old one.
 func TestRuleOlderSnapshotsAreRefused(t *testing.T) {
 	for name, call := range map[string]string{"erase": `select posthaste.erase('a@example.com')`, "limit_queue": `select posthaste.limit_queue('q', '{"concurrency": 1}')`} {
@@ -60,7 +60,7 @@ func TestRuleOlderSnapshotsAreRefused(t *testing.T) {
 	}
 }
 
-// No schedule is made for a queue that was dropped since the snapshot.
+// No schedule is created for a queue that was dropped since the snapshot.
 func TestRuleOlderSnapshotsMakeNoScheduleForADroppedQueue(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, old := begin(t, url), connect(t, url)
@@ -70,7 +70,7 @@ func TestRuleOlderSnapshotsMakeNoScheduleForADroppedQueue(t *testing.T) {
 		code := old.code(`select posthaste.schedule_put('s', 'q', '@daily')`)
 		if code == "" {
 			old.exec(`commit`)
-			return fmt.Sprintf("%d schedules are for a queue that is gone", get[int](s, `select count(*)::int from posthaste.schedule_settings`))
+			return fmt.Sprintf("%d schedules are for a dropped queue", get[int](s, `select count(*)::int from posthaste.schedule_settings`))
 		}
 		if code != "40001" {
 			t.Errorf("it ended with %s", code)
@@ -131,7 +131,7 @@ func TestPublicationOfAllTables(t *testing.T) {
 	}
 	s.exec(`select posthaste.purge('q1', 'test')`)
 	s.exec(`update posthaste.identity set database_oid = 1`)
-	// To the database all was sent after it was restored, which what is parked cannot be.
+	// For the database all messages were sent after the restore, except parked ones.
 	for _, subscription := range []string{"default", "second"} {
 		until(t, "nothing is parked", func() bool {
 			for i := range 6 {

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// What becomes of a key: that comes back, dies, is taken back, or is at a limit. Each
-// rule is seen to fail without its protection.
+// The rules for keys whose messages come back, die, are withdrawn, or reach a limit. Each rule is
+// seen to fail without its protection.
 
-// fails settles what was received as failed.
+// fails settles received deliveries as failed.
 func (s *session) fails(options string, g ...got) {
 	s.t.Helper()
 	for _, x := range g {
@@ -17,15 +17,15 @@ func (s *session) fails(options string, g ...got) {
 	}
 }
 
-// look has the next claim look at a key.
+// look makes the next claim look at a key.
 func (s *session) look(key string) {
 	s.t.Helper()
 	s.exec(`select posthaste.pause_key('q', $1)`, key)
 	s.exec(`select posthaste.resume_key('q', $1)`, key)
 }
 
-// expects takes what there is, and tells what came in place of what must. One claim may
-// hand out less than it could, on a machine that is slow.
+// expects takes the available messages, and reports a difference from the expected ones. One claim
+// may hand out fewer than it could on a slow machine.
 func (s *session) expects(what string, want ...int64) (g []got, fault string) {
 	s.t.Helper()
 	for n := 0; n < 3 || n < 20 && len(g) < len(want); n++ {
@@ -34,22 +34,22 @@ func (s *session) expects(what string, want ...int64) (g []got, fault string) {
 	return g, wants(what, g, want...)
 }
 
-// handed counts what is handed out.
+// handed counts deliveries.
 func (s *session) handed() int {
 	s.t.Helper()
 	g, _ := s.expects("")
 	return len(g)
 }
 
-// Of two that were sent to the same place in the order the one that was sent first has
-// the lower position: a session takes no positions in advance.
+// Of two messages with the same place in the order the one that was sent first has the lower
+// position: a session takes no positions in advance.
 func TestRulePositionsAreTakenOneByOne(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := ordered(t, url)
 		one, other := connect(t, url), connect(t, url)
 		other.sendKey("another") // takes positions in advance, if any are
 		var a1, a2 int64
-		// Who else begins a transaction on this server puts the second elsewhere.
+		// Another session that begins a transaction on this server gives the second another place.
 		until(t, "two have the same place in the order", func() bool {
 			one.exec(`begin`)
 			one.exec(`select pg_current_xact_id()`)
@@ -69,8 +69,8 @@ func TestRulePositionsAreTakenOneByOne(t *testing.T) {
 		new: "alter sequence posthaste.positions cache 32;\ncreate or replace function posthaste.ord_now()"}))
 }
 
-// What a dead worker had comes before what was sent later, as parked and not as
-// entries that fall due: those have a later place in the order.
+// Messages of a dead worker come before later ones, because they are parked and are not entries that
+// become due: those have a later place in the order.
 func TestRuleRescuedComeFirst(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := ordered(t, url)
@@ -94,8 +94,8 @@ func TestRuleRescuedComeFirst(t *testing.T) {
 		patch{file: "finish.sql", old: "and v_kept and q.keyed\n    ), events", new: "and false\n    ), events"}))
 }
 
-// While the first of a key waits for its time, all others wait behind it, also where
-// the key is looked at.
+// While the first of a key waits for its time, all others wait behind it, even if the key is looked
+// at.
 func TestRuleWaitingRetryHoldsItsKey(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := ordered(t, url)
@@ -112,7 +112,7 @@ func TestRuleWaitingRetryHoldsItsKey(t *testing.T) {
 			}
 			s.look("a")
 		}
-		// Nothing else is to have the key looked at.
+		// Nothing else may make a claim look at the key.
 		if _, fault = s.expects("while the first waits"); fault != "" {
 			return fault
 		}
@@ -123,8 +123,8 @@ func TestRuleWaitingRetryHoldsItsKey(t *testing.T) {
 		without("a look after it was cancelled", patch{file: "unpark.sql", old: "where p_ids is not null group by g.lane", new: "where false group by g.lane"}))
 }
 
-// With on_dead stop nothing of a key is handed out from a dead message on, whether it
-// is parked or comes later, until that is replayed, which runs it first, or discarded.
+// With on_dead stop nothing of a key is handed out from a dead message on, parked or later, until it
+// is replayed, which runs it first, or discarded.
 func TestRuleDeadMessageStopsItsKey(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"ordered": true, "lanes": 1, "on_dead": "stop"}`)
@@ -174,8 +174,7 @@ func TestRuleDeadMessageStopsItsKey(t *testing.T) {
 		without("going on when it is discarded", patch{file: "discard.sql", old: "jsonb_build_object('key', g.key, 'go', g.message_id)", new: "jsonb_build_object('key', g.key)"}))
 }
 
-// A dead message lets its key go on, and comes before all that waits when it is
-// replayed.
+// A dead message does not stop its key, and comes before all waiting ones when it is replayed.
 func TestRuleReplayedComesFirst(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := ordered(t, url)
@@ -204,7 +203,7 @@ func TestRuleReplayedComesFirst(t *testing.T) {
 		without("telling the key", patch{file: "replay.sql", old: "'id', g.message_id, 'go', g.message_id", new: "'id', null, 'go', g.message_id"}))
 }
 
-// Whatever comes back waits, and is counted so: also what is replayed.
+// Every message that comes back waits, and is counted as waiting, including replayed ones.
 func TestRuleReplayedIsCounted(t *testing.T) {
 	for _, options := range []string{`{}`, `{"fair": true}`, `{"ordered": true, "lanes": 1}`} {
 		t.Run(options, func(t *testing.T) {
@@ -251,7 +250,7 @@ func TestRuleReplayedIsCounted(t *testing.T) {
 	}
 }
 
-// What is parked is taken back by cancel and by purge.
+// Cancel and purge withdraw parked messages.
 func TestRuleParkedIsTakenBack(t *testing.T) {
 	for what, c := range map[string]struct {
 		take   func(s *session, id int64)
@@ -283,8 +282,8 @@ func TestRuleParkedIsTakenBack(t *testing.T) {
 	}
 }
 
-// A delivery that fails while the queue is purged comes back, or is among what the
-// purge says that it took: settling parks without waiting for the purge.
+// A delivery that fails while the queue is purged comes back, or is among the messages that the
+// purge returns: settling parks without waiting for the purge.
 func TestRulePurgeLeavesWhatIsParkedMeanwhile(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"key_concurrency": 1}`)
@@ -326,7 +325,7 @@ func TestRulePurgeLeavesWhatIsParkedMeanwhile(t *testing.T) {
 		without("what the counters saw", patch{file: "unpark.sql", old: " and p.message_id not in (select x.id from late x where x.id is not null)", new: ""}))
 }
 
-// Of a key at most so many are in flight, however they come to be handed out.
+// At most the limit of a key is in flight, however its messages are handed out.
 func TestRuleKeyConcurrencyHolds(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"key_concurrency": 2}`)
@@ -356,8 +355,7 @@ func TestRuleKeyConcurrencyHolds(t *testing.T) {
 		without("counting what was let go", patch{file: "let_go.sql", old: "made.keys := case when q.key_concurrency is not null or q.ordered then v_hashes", new: "made.keys := case when false then v_hashes"}))
 }
 
-// Of a key no more is handed out than it has tokens, whether it comes from the log or was
-// parked.
+// No more messages of a key are handed out than it has tokens, from the log or parked.
 func TestRuleKeyRateHolds(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"key_rate_limit": {"limit": 1, "per": "1 hour", "burst": 2}}`)

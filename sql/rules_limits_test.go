@@ -18,8 +18,8 @@ func (s *session) sendMany(n int, options string) []int64 {
 	return list[int64](s, `select posthaste.send('q', '1', $2) from generate_series(1, $1::int)`, n, options)
 }
 
-// Claims of a limited queue come one after the other: each sees what the one
-// before it handed out, also while that is not committed yet.
+// Claims of a limited queue run one after the other: each sees the deliveries of the one before it,
+// even while that is not committed yet.
 func TestRuleConcurrencyHolds(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"concurrency": 3, "lanes": 2}`)
@@ -63,7 +63,7 @@ func TestRuleConcurrencyHolds(t *testing.T) {
 		without("what was handed out before", patch{file: "claim_ruled.sql", old: "v_open.open || array(select x.id from unnest(made) x)", new: "array(select x.id from unnest(made) x)"}))
 }
 
-// What is handed out takes tokens, whoever asks; they come back with time alone.
+// Deliveries take tokens, for any caller; only time brings them back.
 func TestRuleRateHolds(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"rate_limit": {"limit": 2, "per": "1 hour", "burst": 3}}`)
@@ -74,7 +74,7 @@ func TestRuleRateHolds(t *testing.T) {
 			return fmt.Sprintf("%d are handed out at once, 3 may be", n)
 		}
 		if at := get[float64](s, `select next_due from posthaste.claim($1, 2, 'q', 'default', 10)`, worker); at < 1700 || at > 1800 {
-			return fmt.Sprintf("the next one is told for %v s from now, it is 1,800", at)
+			return fmt.Sprintf("the next one is announced in %v s, want 1,800", at)
 		}
 		s.exec(`update posthaste.limit_states set at = at - interval '31 minutes'`)
 		if n := len(s.take(10)); n != 1 {
@@ -93,14 +93,14 @@ func TestRuleRateHolds(t *testing.T) {
 		without("the burst", patch{file: "key_tokens.sql", old: "least(p_burst, coalesce(", new: "greatest(p_burst, coalesce("}))
 }
 
-// Whoever comes a moment late for one is not late for all that follow: what came
-// meanwhile is kept.
+// A claim that is a moment late does not delay all later ones: tokens that accrued meanwhile are
+// kept.
 func TestRuleALateClaimLosesNothing(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"rate_limit": {"limit": 2}}`)
 		s.sendMany(10, `{}`)
 		s.take(10)
-		// One and a half come, and then half of one. What the test itself takes comes on top.
+		// One and a half accrue, and then half of one. The time of the test itself is added.
 		for _, later := range []string{"0.75 s", "0.25 s"} {
 			s.exec(`update posthaste.limit_states set at = at - $1::text::interval`, later)
 			if len(s.take(1)) == 0 {
@@ -111,8 +111,7 @@ func TestRuleALateClaimLosesNothing(t *testing.T) {
 	}, without("a burst of two", patch{file: "option_rate.sql", old: "case when rate > 1 then 2 else 1 end", new: "1"}))
 }
 
-// Each subscription counts for itself: what one has in flight or took leaves another's
-// limits alone.
+// Each subscription counts for itself: deliveries and tokens of one do not affect another's limits.
 func TestRuleLimitsAreOfEachSubscription(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"concurrency": 3, "rate_limit": {"limit": 1, "per": "1 hour", "burst": 4}}`)
@@ -132,8 +131,8 @@ func TestRuleLimitsAreOfEachSubscription(t *testing.T) {
 	}, without("a count of its own", patch{file: "claim_ruled.sql", old: "v_subscriber bigint := p_queue::bigint << 10 | p_subscription;", new: "v_subscriber bigint := p_queue::bigint << 10;"}))
 }
 
-// A clock that is set back stops no limit: tokens come from then on as ever, and
-// none for the time that comes twice.
+// A clock that is set back stops no limit: tokens accrue from then on as before, and none for the
+// time that repeats.
 func TestRuleRateGoesOnWhenTheClockIsSetBack(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"rate_limit": {"limit": 2, "per": "1 hour", "burst": 3}}`)
@@ -148,7 +147,7 @@ func TestRuleRateGoesOnWhenTheClockIsSetBack(t *testing.T) {
 			return fmt.Sprintf("%d are handed out for that, none may be", n)
 		}
 		if at := get[float64](s, `select next_due from posthaste.claim($1, 1, 'q', 'default', 10)`, worker); at < 1700 || at > 1800 {
-			return fmt.Sprintf("the next one is told for %v s from now, it is 1,800", at)
+			return fmt.Sprintf("the next one is announced in %v s, want 1,800", at)
 		}
 		s.exec(`update posthaste.limit_states set at = at - interval '31 minutes'`)
 		if n := len(s.take(10)); n != 1 {
@@ -161,13 +160,13 @@ func TestRuleRateGoesOnWhenTheClockIsSetBack(t *testing.T) {
 		without("the tokens that were left", patch{file: "claim_ruled.sql", old: "      v_limits.at := t;\n", new: "      v_limits.at := t;\n      v_limits.tokens := null;\n"}))
 }
 
-// So it is with the limits of keys, whose waiting an event of a certain time ends; and
-// that ends it still when the clock has caught up.
+// The same holds for the limits of keys, whose waiting an event at a certain time ends; that event
+// still ends it when the clock has caught up.
 func TestRuleKeyRateGoesOnWhenTheClockIsSetBack(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := connect(t, url)
 		worker, number := s.register(), 0
-		// clock sets it, as far as the ledger can tell.
+		// clock sets the clock back, as far as the ledger can tell.
 		clock := func(by string) {
 			for table, columns := range map[string][]string{"keys": {"tokens_at", "wake_at"}, "claims": {"t0", "t1", "at"}, "entries_other": {"due_at"}} {
 				for _, column := range columns {
@@ -201,12 +200,12 @@ func TestRuleKeyRateGoesOnWhenTheClockIsSetBack(t *testing.T) {
 				}
 				number++
 				if at := get[float64](s, `select coalesce(next_due, -1) from posthaste.claim($1, $2, 'q', 'default', 10)`, worker, number); at < 1700 || at > 1800 {
-					return fmt.Sprintf("%s, the next one is told for %v s from now, it is 1,800", what, at)
+					return fmt.Sprintf("%s, the next one is announced in %v s, want 1,800", what, at)
 				}
 				if ready() {
 					return what + ", a look says that something is ready"
 				}
-				// What another key has brings the lane's reader past all events of this one.
+				// Messages of another key bring the lane's reader past all events of this one.
 				if s.sendKey(fmt.Sprint("other ", number)); len(s.take(10)) != 1 {
 					return what + ", a message of another key is not handed out"
 				}
@@ -221,7 +220,7 @@ func TestRuleKeyRateGoesOnWhenTheClockIsSetBack(t *testing.T) {
 					return fmt.Sprintf("%s, %d are handed out half an hour later, 1 may be", what, n)
 				}
 			}
-			// A key that began to wait meanwhile goes on, too, when the clock has caught up.
+			// A key that began to wait meanwhile continues, too, when the clock has caught up.
 			s.sendMany(4, `{"key": "late"}`)
 			if n := len(s.take(10)) + len(s.take(10)); n != 3 {
 				return fmt.Sprintf("%s, %d of a new key are handed out at once, 3 may be", what, n)
@@ -243,21 +242,21 @@ func TestRuleKeyRateGoesOnWhenTheClockIsSetBack(t *testing.T) {
 		without("looking for keys", patch{file: "claim_keyed.sql", old: "  if v_back then\n", new: "  if false then\n"}),
 		without("telling when", patch{file: "claim_keyed.sql", old: "if v_back and handed = 0 then", new: "if false then"}),
 		without("looks of workers", patch{file: "worker_look.sql", old: "(greatest(b.t1, b.at) > t + interval '2 seconds') is not true", new: "true"}),
-		without("looks", patch{file: "look.sql", old: "if v_rated and greatest(w.t1, w.at) >", new: "if false and greatest(w.t1, w.at) >"}),
+		without("looks", patch{file: "look.sql", old: "if v_rated and greatest(v_due_cursor.t1, v_due_cursor.at) >", new: "if false and greatest(v_due_cursor.t1, v_due_cursor.at) >"}),
 		without("the event for later", patch{file: "wake_key.sql", old: "greatest(p_at, t + interval '1 millisecond')", new: "p_at"}))
 }
 
-// A place comes back with a settle, and so with the rescue of a lost worker or an
-// ended lease, and whoever was refused one is told. Only those who were refused within the
-// last 50 ms are not: they look again by themselves.
+// A settle frees a place, and so does the rescue of a lost worker or an ended lease, and claims that
+// found none are notified. Only those that found none within the last 50 ms are not: they look again
+// by themselves.
 func TestRuleFreedPlacesAreTold(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"concurrency": 1}`)
 		waiting := connect(t, url)
 		waiting.exec(`listen posthaste`)
 		s.sendMany(4, `{}`)
-		// told says whether a notification has come since the last time: they come in the
-		// order of their commits.
+		// told reports whether a notification has come since the last call: they come in the order
+		// of their commits.
 		told := func() (told bool) {
 			s.exec(`select pg_notify('posthaste', 'no more')`)
 			for {
@@ -285,7 +284,7 @@ func TestRuleFreedPlacesAreTold(t *testing.T) {
 			if len(held) != 1 {
 				return fmt.Sprintf("round %d: nothing is handed out though nothing is in flight", i)
 			}
-			// The first time nobody was refused yet, but may be at this moment.
+			// The first time no claim has found the limit yet, but one may at this moment.
 			if i > 0 {
 				if n := len(s.take(1)); n != 0 {
 					return fmt.Sprintf("round %d: %d beside the one that may be", i, n)
@@ -294,7 +293,7 @@ func TestRuleFreedPlacesAreTold(t *testing.T) {
 			s.exec(`update posthaste.limit_states set full_since = clock_timestamp() - interval '51 milliseconds' where full_since is not null`)
 			free(held[0])
 			if !told() {
-				return fmt.Sprintf("round %d: nobody was told of the free place", i)
+				return fmt.Sprintf("round %d: no notification of the free place", i)
 			}
 		}
 		s.sendMany(1, `{}`)
@@ -302,7 +301,7 @@ func TestRuleFreedPlacesAreTold(t *testing.T) {
 		s.exec(`update posthaste.limit_states set full_since = clock_timestamp() + interval '1 hour' where full_since is not null`)
 		s.ack(held...)
 		if told() {
-			return "all were told of a place though the last one was taken just now"
+			return "a place was notified though the last one was taken just now"
 		}
 		worker := s.register()
 		if n := len(s.claim(worker, 1, 5, false)); n != 1 {
@@ -315,7 +314,7 @@ func TestRuleFreedPlacesAreTold(t *testing.T) {
 		s.exec(`update posthaste.registrations set heartbeat_at = '-infinity', lease = '0' where id = $1`, worker)
 		until(t, "the worker's are rescued", func() bool { return get[int](s, `select posthaste.rescue()`) == 1 })
 		if !told() {
-			return "nobody was told of a dead worker's place"
+			return "no notification of a dead worker's place"
 		}
 		if n := len(s.take(1)); n != 1 {
 			return fmt.Sprintf("%d in place of a dead worker's", n)
@@ -328,7 +327,7 @@ func TestRuleFreedPlacesAreTold(t *testing.T) {
 		without("the mark on claims", patch{file: "claim_ruled.sql", old: "when q.concurrency is not null then '{}'::bigint[] end", new: "when false then '{}'::bigint[] end"}))
 }
 
-// Nobody is told where nobody waits, and that somebody waits is written once.
+// Without waiting claims there is no notification, and that a claim waits is written once.
 func TestFreedPlacesOfAQuietQueue(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)
@@ -345,14 +344,14 @@ func TestFreedPlacesOfAQuietQueue(t *testing.T) {
 	s.ack(held...)
 	s.ack(s.take(2)...)
 	waiting.exec(`listen posthaste`)
-	s.take(2) // is not refused
+	s.take(2) // does not reach the limit
 	s.sendMany(1, `{"wake": false}`)
 	held = s.take(2)
 	s.ack(held...)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := waiting.WaitForNotification(ctx); err == nil {
-		t.Error("a settle in a queue where nobody waits has notified")
+		t.Error("a settle in a queue without waiting claims has notified")
 	}
 	s.exec(`select posthaste.maintain()`)
 	until(t, "maintenance removes old rows", func() bool {
@@ -361,7 +360,7 @@ func TestFreedPlacesOfAQuietQueue(t *testing.T) {
 	})
 }
 
-// Limits are given, changed and taken away while messages wait.
+// Limits are set, changed and removed while messages wait.
 func TestLimitQueue(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
@@ -391,11 +390,11 @@ func TestLimitQueue(t *testing.T) {
 		t.Errorf("recorded as %v", got)
 	}
 	if code := s.code(`select posthaste.limit_queue('q', '{"key_concurrency": 1}')`); code != "PH501" {
-		t.Errorf("limits of keys of a queue that does not look at keys end with %q", code)
+		t.Errorf("limits of keys of a queue without keys end with %q", code)
 	}
 }
 
-// A raised limit of keys is felt at once by what waits for the old one.
+// A raised limit of keys applies at once to messages that wait for the old one.
 func TestLimitOfKeysRaised(t *testing.T) {
 	t.Parallel()
 	s := keyed(t, testpg.New(t), `{"key_rate_limit": {"limit": 1, "per": "1 day"}}`)
@@ -409,7 +408,7 @@ func TestLimitOfKeysRaised(t *testing.T) {
 	if code := s.code(`select posthaste.limit_queue('q', '{}')`); code != "PH501" {
 		t.Errorf("taking the last limit of keys away ends with %q", code)
 	}
-	// Buckets that were full again five minutes ago go.
+	// Buckets that were full again five minutes ago are removed.
 	s.exec(`update posthaste.keys set tokens_at = tokens_at - interval '11 minutes'`)
 	until(t, "the bucket is forgotten", func() bool {
 		s.exec(`select posthaste.maintain()`)
@@ -417,7 +416,7 @@ func TestLimitOfKeysRaised(t *testing.T) {
 	})
 }
 
-// Taking tokens changes a key's row in place: no index of keys is written, which each has.
+// Taking tokens changes a key's row in place: it writes none of the indexes of keys.
 func TestTokensAreTakenInPlace(t *testing.T) {
 	t.Parallel()
 	for name, index := range map[string]string{"holds": "", "with an index of the time": `create index on posthaste.keys (tokens_at)`} {
@@ -443,7 +442,7 @@ func TestTokensAreTakenInPlace(t *testing.T) {
 	}
 }
 
-// A hot key, whatever its limit, slows no other key.
+// A hot key, with any limit, slows no other key.
 func TestHotKeysSlowNobody(t *testing.T) {
 	t.Parallel()
 	for _, options := range []string{`{"key_concurrency": 1}`, `{"key_rate_limit": {"limit": 1, "per": "1 hour"}}`, `{"fair": true}`} {
@@ -461,15 +460,15 @@ func TestHotKeysSlowNobody(t *testing.T) {
 			}
 			for _, m := range others {
 				if !slices.Contains(got, m) {
-					t.Errorf("message %d of another key is not among what is handed out", m)
+					t.Errorf("message %d of another key is not handed out", m)
 				}
 			}
 		})
 	}
 }
 
-// When pause_key has answered nothing of the key is handed out any more, not even
-// by a claim that was on its way; other keys go on.
+// Once pause_key has returned nothing of the key is handed out any more, not even by a concurrent
+// claim; other keys continue.
 func TestRulePausedKeysWait(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"ordered": true, "lanes": 1}`)
@@ -523,7 +522,7 @@ func TestRulePausedKeysWait(t *testing.T) {
 		without("looking at it when it is resumed", patch{file: "resume_key.sql", old: "perform posthaste.lane_event(", new: "perform concat("}))
 }
 
-// A key is paused, and nothing of it waits: what is sent later does.
+// A key without waiting messages is paused: later messages of it wait.
 func TestPausedKeyWithoutMessages(t *testing.T) {
 	t.Parallel()
 	s := keyed(t, testpg.New(t), `{"fair": true, "lanes": 3}`)
@@ -540,7 +539,7 @@ func TestPausedKeyWithoutMessages(t *testing.T) {
 	until(t, "the resumed key's message comes", func() bool { n += len(s.take(10)); return n == 1 })
 }
 
-// Who receives by SQL is told when it is worth asking again.
+// A receiver by SQL is told when to call again.
 func TestReceiversAreToldWhenToAskAgain(t *testing.T) {
 	t.Parallel()
 	for options, want := range map[string]struct {
@@ -571,7 +570,7 @@ func TestReceiversAreToldWhenToAskAgain(t *testing.T) {
 			s.exec(`begin`)
 			if got := s.take(1); len(got) > 0 {
 				if told := told(); told != " " {
-					t.Errorf("with an answer it is told %q", told)
+					t.Errorf("with messages it is told %q", told)
 				}
 			}
 			s.exec(`commit`)

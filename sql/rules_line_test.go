@@ -9,16 +9,15 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// sendKeys puts n messages of so many keys, in turn, into the log of a queue with one
-// lane.
+// sendKeys sends n messages of the given number of keys, in turn, to a queue with one lane.
 func (s *session) sendKeys(keys, n int) {
 	s.t.Helper()
 	s.exec(`insert into posthaste.entries_other (ord, queue_id, lane, key, payload)
 		select (select posthaste.ord_now()), q.id, 0, 'k' || g % $1, '1' from posthaste.queue_settings q cross join generate_series(1, $2::int) g where q.name = 'q'`, keys, n)
 }
 
-// Who has little is handed out within a few claims, however many others have much
-// waiting. At full size 1,000 keys have 1,000 each.
+// A key with few messages is handed out within a few claims, however many others have many waiting.
+// At full size 1,000 keys have 1,000 each.
 func TestRuleFairNewcomerBehindManyKeys(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		keys, each := testrun.Size(300, 1000), testrun.Size(40, 1000)
@@ -39,8 +38,8 @@ func TestRuleFairNewcomerBehindManyKeys(t *testing.T) {
 				}
 			}
 		}
-		// The first one waits until what is before it was looked at, 65,536 at a time, and
-		// less where much of it is taken aside.
+		// The first one waits until the messages before it were looked at, 65,536 at a time, and
+		// fewer if many of them are parked.
 		if n, most := claims("first"), 20+keys*each/65536; n > most {
 			return fmt.Sprintf("behind %d messages of %d keys ten of another took %d claims, want at most %d", keys*each, keys, n, most)
 		}
@@ -55,8 +54,8 @@ func TestRuleFairNewcomerBehindManyKeys(t *testing.T) {
 		without("knowing who has much", patch{file: "line_up.sql", old: "early = greatest(z.early - u.n, 0)", new: "early = z.early"}))
 }
 
-// While not all events were read nothing is let go: what came back and is not known
-// yet may be an earlier message of a key.
+// While not all events were read nothing is released: a message that came back and is not known yet
+// may be an earlier one of a key.
 func TestRuleEventsAreReadFirst(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		// A claim reads one event.
@@ -85,8 +84,7 @@ func TestRuleEventsAreReadFirst(t *testing.T) {
 	}, without("waiting for all events", patch{file: "claim_keyed.sql", old: "if v_complete and cardinality(v_keys) > 0", new: "if cardinality(v_keys) > 0"}))
 }
 
-// Whoever looks whether there is something to claim is told of keys that stand in line,
-// for nobody else tells of them.
+// A look for messages to claim sees keys in line, because nothing else tells of them.
 func TestRuleKeysInLineAreSeen(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"fair": true}`)
@@ -119,13 +117,13 @@ func TestRuleKeysInLineAreSeen(t *testing.T) {
 		}
 		return ""
 	},
-		without("the look at the line", patch{file: "look.sql", old: "or posthaste.has_line(v_reader >> 10, v_lane, w.turns)", new: ""}),
+		without("the look at the line", patch{file: "look.sql", old: "or posthaste.has_line(v_reader >> 10, v_lane, v_due_cursor.turns)", new: ""}),
 		without("the worker's look at the line", patch{file: "worker_look.sql", old: "and not posthaste.has_line(o.id::bigint << 10 | o.number, g, b.turns)", new: ""}))
 }
 
-// A claim costs no more with very many keys in line than with few: it reads and writes
-// those that it serves. So also while an old snapshot keeps what died at the front of
-// the line from being cleaned up. At full size 10,000 keys wait.
+// A claim costs no more with very many keys in line than with few: it reads and writes those that it
+// serves. The same holds while an old snapshot keeps rows that died at the front of the line from
+// being cleaned up. At full size 10,000 keys wait.
 func TestClaimBesideManyKeysInLine(t *testing.T) {
 	t.Parallel()
 	const few = 100
@@ -138,7 +136,7 @@ func TestClaimBesideManyKeysInLine(t *testing.T) {
 			s.take(1)
 			return get[bool](s, `select ended from posthaste.claims where reader & 1 = 0 and reader >> 1 & 511 = 0 order by seq desc limit 1`)
 		})
-		// The median of several, for a page may fill up under one of them.
+		// The median of several, because a page may fill up under one of them.
 		median := func() int {
 			var all []int
 			for range 5 {

@@ -17,7 +17,7 @@ func (s *session) parkRows(queue string, first, last int) {
 		  from posthaste.queue_settings q cross join generate_series($2::int, $3::int) g where q.name = $1`, queue, first, last)
 }
 
-// page lists up to most messages below an id, and tells where to go on.
+// page lists up to most messages below an id, and returns the id to continue with.
 func (s *session) page(search string, before int64, most int) (ids []int64, next int64) {
 	s.t.Helper()
 	s.exec(`begin`)
@@ -30,8 +30,8 @@ func (s *session) page(search string, before int64, most int) (ids []int64, next
 	return ids, next
 }
 
-// A listing reads no more with very many parked messages than with some ten
-// thousand, whoever's they are.
+// A listing reads no more with very many parked messages than with some ten thousand, of whatever
+// queue.
 func TestRuleListingsBesideManyParked(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"ordered": true, "lanes": 1}`)
@@ -64,8 +64,7 @@ func TestRuleListingsBesideManyParked(t *testing.T) {
 		without("a bound of the way down", patch{file: "parked_newest.sql", old: "if v_looked >= c_most then", new: "if false then"}))
 }
 
-// Whoever pages through a listing that was cut among others' parked messages finds
-// each once.
+// A caller that pages through a listing that was cut among others' parked messages finds each once.
 func TestListingsAmongParkedGoOn(t *testing.T) {
 	t.Parallel()
 	s := keyed(t, testpg.New(t), `{"ordered": true, "lanes": 1}`)
@@ -89,7 +88,7 @@ func TestListingsAmongParkedGoOn(t *testing.T) {
 	}
 }
 
-// Dead letters that the ring has forgotten are listed beside what it holds.
+// Dead letters whose entries were reclaimed are listed beside those of the ring.
 func TestListingsHaveDeadLetters(t *testing.T) {
 	t.Parallel()
 	s := keeping(t, testpg.New(t), `{"max_attempts": 1}`)
@@ -111,7 +110,7 @@ func TestListingsHaveDeadLetters(t *testing.T) {
 	}
 }
 
-// A listing by reference reads what it finds, whatever the statistics say.
+// A listing by reference reads only its result, with any statistics.
 func TestListingsByReferenceReadLittle(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
@@ -151,9 +150,8 @@ func TestListingsByReferenceReadLittle(t *testing.T) {
 	look("with misleading statistics")
 }
 
-// The oldest that waits in a queue that looks at keys is none that was withdrawn from
-// its log, such as what was taken aside before its turn; and looking for it costs no
-// more where very many were.
+// The oldest waiting message of a keyed queue was not withdrawn from its log, as is a
+// message that was parked before its turn; and the look for it costs no more if very many were.
 func TestRuleOldestThatWaitsWasNotWithdrawn(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"fair": true, "lanes": 1}`)
@@ -173,7 +171,7 @@ func TestRuleOldestThatWaitsWasNotWithdrawn(t *testing.T) {
 		}
 		withdraw()
 		if older("0") {
-			return "nothing waits, and something is told of"
+			return "nothing waits, and something is reported"
 		}
 		send(2, "3 days")
 		if older("4 days") || !older("2 days") {
@@ -200,19 +198,18 @@ func TestRuleOldestThatWaitsWasNotWithdrawn(t *testing.T) {
 			patch{file: "oldest_fresh.sql", old: "where e.k = 1024 or not exists", new: "where not exists"}))
 }
 
-// Whoever receives by SQL can say by which words a message is found, where it was
-// sent without.
+// A receiver by SQL can name the terms of a message that was sent without any.
 func TestTermsOfReceivers(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
 	ids := []int64{s.send(`{}`), s.send(`{}`), s.send(`{"terms": ["sent"]}`), s.send(`{}`), s.send(`{}`)}
 	got := list[int64](s, `select delivery_id from posthaste.receive('q', 10, '1 hour')`)
 	for _, c := range []struct{ options, want string }{
-		{`{"terms": 1}`, "terms must be an array as long as the delivery ids, of arrays of strings"},
-		{`{"terms": [["a"]]}`, "terms must be an array as long as the delivery ids, of arrays of strings"},
+		{`{"terms": 1}`, "terms must be an array with one array of strings for each delivery id"},
+		{`{"terms": [["a"]]}`, "terms must be an array with one array of strings for each delivery id"},
 		{`{"terms": ["a", null, null]}`, "terms must be an array of strings"},
 		{`{"terms": [["a", 1], null, null]}`, "terms must be an array of strings"},
-		{fmt.Sprintf(`{"terms": [[%q], null, null]}`, strings.Repeat("x", 256)), "terms must hold strings of at most 255 bytes"},
+		{fmt.Sprintf(`{"terms": [[%q], null, null]}`, strings.Repeat("x", 256)), "terms must be strings of at most 255 bytes"},
 	} {
 		if pg := s.refusal(`select from posthaste.ack($1, $2)`, got[:3], c.options); pg == nil || pg.Code != "PH400" || pg.ColumnName != "terms" || pg.Message != c.want {
 			t.Errorf("%s: %v, want %s", c.options, pg, c.want)
@@ -226,7 +223,7 @@ func TestTermsOfReceivers(t *testing.T) {
 	}
 }
 
-// A listing by a term that was found looks up those that lie near one another at once.
+// A listing by a term of a handler looks up messages that are near one another at once.
 func TestRuleListingsByFoundTerm(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -248,7 +245,7 @@ func TestRuleListingsByFoundTerm(t *testing.T) {
 	}, without("looking them up at once", patch{file: "named_heads.sql", old: "group by w.pos >> 10)", new: "group by w.pos)"}))
 }
 
-// What waits for its retry is found behind any number of newer messages.
+// A message that waits for its retry is found behind any number of newer ones.
 func TestRuleRetryingIsFoundBehindManyOthers(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)

@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// Whoever takes several locks takes them in the order in which all others do: where a
-// statement waits for one of them, nobody waits for those that it comes to later.
+// All sessions take several locks in the same order: while a statement waits for one of them, no
+// other session waits for a lock that the statement takes later.
 
-// takesInOrder examines, while holder holds one lock, whether a statement that waits
-// for that leaves alone a later one: free is to find it.
+// takesInOrder examines, while holder holds one lock, whether a statement that waits for that leaves
+// a later one alone: free must find it.
 func takesInOrder(s, holder, taker *session, hold, take, free string) string {
 	s.t.Helper()
 	holder.exec(`begin`)
@@ -27,7 +27,7 @@ func takesInOrder(s, holder, taker *session, hold, take, free string) string {
 	return ""
 }
 
-// Settlements that come too late take the readers of their claims ascending.
+// Settlements that come too late lock the readers of their claims in ascending order.
 func TestRuleLateSettlementsTakeReadersInOrder(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, holder, late := begin(t, url), connect(t, url), connect(t, url)
@@ -65,8 +65,7 @@ func TestRuleDeadLettersAreRemovedInOrder(t *testing.T) {
 	}
 }
 
-// Who drops a queue waits for its schedules before it has anything else of it that
-// upkeep comes to.
+// Dropping a queue waits for its schedules before it locks anything else of it that upkeep uses.
 func TestRuleDroppingWaitsForSchedulesFirst(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, holder, ending := begin(t, url), connect(t, url), connect(t, url)
@@ -78,8 +77,8 @@ func TestRuleDroppingWaitsForSchedulesFirst(t *testing.T) {
 		patch{file: "drop_queue.sql", old: "  delete from posthaste.history_cursors", new: "  delete from posthaste.schedule_settings where queue_id = v_id;\n  delete from posthaste.history_cursors"}))
 }
 
-// An open transaction that cancels does not hold up upkeep, which forgets what was
-// cancelled in slots that are gone.
+// An open transaction that cancels does not delay upkeep, which removes withdrawals of reclaimed
+// slots.
 func TestRuleForgettingPassesOverWhoCancels(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, other := begin(t, url), connect(t, url)
@@ -89,7 +88,7 @@ func TestRuleForgettingPassesOverWhoCancels(t *testing.T) {
 		other.exec(`update posthaste.cancelled set outcome = 'done' where pos = 5`)
 		s.exec(`set statement_timeout = '20s'`)
 		if code := s.code(`select posthaste.forget_cancelled()`); code != "" {
-			return fmt.Sprintf("beside who cancels it ended with %q", code)
+			return fmt.Sprintf("beside a cancelling transaction it ended with %q", code)
 		}
 		if n := get[int](s, `select count(*)::int from posthaste.cancelled`); n != 1 {
 			return fmt.Sprintf("%d are kept, want that one alone", n)
@@ -98,7 +97,7 @@ func TestRuleForgettingPassesOverWhoCancels(t *testing.T) {
 	}, without("passing over", patch{file: "forget_cancelled.sql", old: "        for update skip locked));", new: "        ));"}))
 }
 
-// Who gives a queue other limits holds up nobody who only mentions it.
+// Changing a queue's limits does not delay transactions that only refer to the queue.
 func TestRuleLimitingHoldsUpNoSubscriber(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, other := begin(t, url), connect(t, url)

@@ -32,8 +32,7 @@ func (s *session) sendTogether(kind string, keys ...string) []int64 {
 	return ids
 }
 
-// position takes a position in the transaction that is open, as a send does: after the
-// transaction's id.
+// position takes a position in the open transaction, as a send does: after the transaction's id.
 func (s *session) position() int64 {
 	s.t.Helper()
 	s.exec(`select pg_current_xact_id()`)
@@ -70,8 +69,8 @@ func TestManyNeedKeys(t *testing.T) {
 	}
 }
 
-// ◆ The functions check what is sent, and no role goes past them. An insert or a COPY of a
-// role's own is denied, with all columns and with few.
+// ◆ The functions check each message, and no role can bypass them. An insert or a COPY by a role is
+// denied, with all columns and with few.
 func TestRolesInsertByFunctionsAlone(t *testing.T) {
 	t.Parallel()
 	s := ordered(t, testpg.New(t))
@@ -108,8 +107,8 @@ func TestRuleLargePayloadsNeedNoFile(t *testing.T) {
 	}, without("reading them one by one", patch{file: "insert_entries.sql", old: "from (select unnest(p_payloads) as x) y)", new: "from unnest(p_payloads) x)"}))
 }
 
-// A day of a delay has 24 hours, also where the session's time zone changes its clocks, and
-// options that are no object are refused by name.
+// A day of a delay has 24 hours, even if the session's time zone changes its clocks, and options
+// that are not an object fail with the name of the option.
 func TestRuleDelaysAreSeconds(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// What is handed out at most once is settled in the transaction that hands it
-// out, which is flushed, and nobody gets it again: not by the number, not after
-// its worker's death, not after any time.
+// Deliveries of an at-most-once queue are settled in the transaction that hands them out, which is
+// flushed, and they are never handed out again: not by the number, not after the worker's death, not
+// after any time.
 func TestRuleAtMostOnce(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -25,7 +25,7 @@ func TestRuleAtMostOnce(t *testing.T) {
 			return "its commit does not wait for the flush"
 		}
 		s.exec(`commit`)
-		// The answer was lost, and a fetch of it too.
+		// The reply was lost, and that of a fetch too.
 		if got := s.fetch(worker, 1); len(got) != 0 {
 			return fmt.Sprintf("%d deliveries can be read again by their number", len(got))
 		}
@@ -69,8 +69,8 @@ func TestRuleAtMostOnce(t *testing.T) {
 		without("the refusal", patch{file: "refuse_at_most_once.sql", old: "if v_name is not null then", new: "if false then"}))
 }
 
-// So where messages wait their turn by key: what was parked and let go is settled
-// in the step that hands it out, too.
+// The same holds for messages that wait for their key: parked messages that are released are settled
+// in the step that hands them out, too.
 func TestRuleAtMostOnceByKeys(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := connect(t, url)
@@ -126,10 +126,10 @@ func TestRuleAtMostOnceByKeys(t *testing.T) {
 		return ""
 	},
 		without("settling what claims hand out", patch{file: "claim_ruled.sql", old: "if p_closed and v.handed > 0 then", new: "if false then"}),
-		without("settling what was let go", patch{file: "claim_ruled.sql", old: "          perform posthaste.settle_claim(c,", new: "          continue when c.part = 5;\n          perform posthaste.settle_claim(c,"}))
+		without("settling what was let go", patch{file: "claim_ruled.sql", old: "          perform posthaste.settle_claim(v_claim,", new: "          continue when v_claim.part = 5;\n          perform posthaste.settle_claim(v_claim,"}))
 }
 
-// A paused queue hands out nothing, whoever asks, and goes on where it stopped.
+// A paused queue hands out nothing to any caller, and continues where it stopped.
 func TestRulePausedQueueHandsOutNothing(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)

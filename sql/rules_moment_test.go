@@ -8,11 +8,11 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// What is decided by several looks, and by which of them: between two statements others
+// Decisions that depend on several reads, and on their order: between two statements other sessions
 // commit.
 
-// gated has a function of heads wait for the gate before it answers, in sessions that
-// have an advisory lock, and closes the gate. Statements see what was there before it.
+// gated makes a function of heads wait for the gate before it returns, in sessions that have an
+// advisory lock, and closes the gate. Statements see the rows from before it.
 func gated(s *session, function, arguments, returns, give string) (open func()) {
 	s.t.Helper()
 	const gate = 4711
@@ -28,8 +28,8 @@ func gated(s *session, function, arguments, returns, give string) (open func()) 
 	return func() { s.exec(`select pg_advisory_unlock($1)`, gate) }
 }
 
-// A dead letter that is replayed while it is cancelled was not waiting when it was looked
-// for, and is not withdrawn where it was handed out before it died.
+// A dead letter that is replayed while it is cancelled was not waiting when it was looked for, and
+// is not withdrawn if it was handed out before it died.
 func TestRuleWhatIsReplayedMeanwhileIsNotCancelled(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -61,8 +61,8 @@ func TestRuleWhatIsReplayedMeanwhileIsNotCancelled(t *testing.T) {
 `}))
 }
 
-// A message that is parked while it is waited for to be rescheduled stays where it is,
-// with its attempts: that it is parked is asked under the lock.
+// A message that is parked while a reschedule waits for it stays parked, with its attempts: whether
+// it is parked is read under the lock.
 func TestRuleWhatIsParkedMeanwhileIsRescheduledThere(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := connect(t, url)
@@ -91,7 +91,7 @@ func TestRuleWhatIsParkedMeanwhileIsRescheduledThere(t *testing.T) {
 `}))
 }
 
-// A message that is retried while it is erased is told as pending.
+// A message that is retried while it is erased is reported as pending.
 func TestRuleWhatIsRetriedMeanwhileIsNotErased(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -118,7 +118,7 @@ func TestRuleWhatIsRetriedMeanwhileIsNotErased(t *testing.T) {
 `}))
 }
 
-// What upkeep copies to the history while it is erased is erased there.
+// A message that upkeep copies to the history while it is erased is erased there.
 func TestRuleWhatIsCopiedMeanwhileIsErased(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, upkeep, eraser := connect(t, url), connect(t, url), connect(t, url)
@@ -164,8 +164,8 @@ func TestRuleRebasingWaitsForSendersThatWaitForAKey(t *testing.T) {
 	}, without("the lock", patch{file: "dedupe.sql", old: "  lock table only posthaste.entries_plain, only posthaste.entries_other in row exclusive mode;\n", new: ""}))
 }
 
-// A claim without a number could not be found again, and a lease is not extended by a
-// look that is older than its rescue.
+// A claim needs a number, without which it could not be found again; and a lease is not extended by
+// a snapshot that is older than its rescue.
 func TestClaimsAndLeasesAreRefusedBlindly(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A message that is moved to a later time in a queue that looks at keys comes then, and
-// not before: what is parked waits where it is, and what is not is taken from its place.
+// A message of a keyed queue that is rescheduled to a later time comes then, and not before: a
+// parked one waits in its row, and another one is withdrawn from its place.
 func TestRuleMovedOfAKeyWaits(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"key_concurrency": 1, "lanes": 1}`)
@@ -52,7 +52,7 @@ func TestRuleMovedOfAKeyWaits(t *testing.T) {
 		without("taking it from its place", patch{file: "reschedule.sql", old: "        perform posthaste.withdraw(v.h, v.subscription, case when v_all then 'carried' else 'moved' end);\n", new: "        null;\n"}))
 }
 
-// What is parked for a subscription goes with it, at once.
+// Unsubscribing removes the parked messages of the subscription at once.
 func TestRuleUnsubscribingLetsGoOfWhatIsParked(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"key_concurrency": 1, "lanes": 1}`)

@@ -10,14 +10,14 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// What the ledger writes for itself can be named by nobody. Events of keyed lanes are
+// Entries that the ledger writes for itself cannot be named by callers. Events of keyed lanes are
 // stored as entries with the message id 0.
 
-// unusual are numbers that no message, delivery, claim or worker has, but that the ledger
-// uses for itself or that do not fit where ids are made of others.
+// unusual are numbers that no message, delivery, claim or worker has, but that the ledger uses for
+// itself or that overflow where ids are combined.
 var unusual = []int64{0, -1, 1 << 51, math.MaxInt64, math.MaxInt64 - 4095, math.MinInt64, math.MinInt64 + 4095}
 
-// An event that was taken for a message and withdrawn would strand what waits for it.
+// An event that was mistaken for a message and withdrawn would strand waiting messages.
 func TestRuleEventsAreNobodysMessages(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := ordered(t, url)
@@ -46,8 +46,8 @@ func TestRuleEventsAreNobodysMessages(t *testing.T) {
 	}, without("telling events from messages", patch{file: "later_heads.sql", old: " where x > 0", new: ""}))
 }
 
-// Whatever number a caller gives for an id: it is refused in words, or told of as
-// unknown, and nothing is changed by it.
+// Any number that a caller passes as an id either fails with a message, or is reported as unknown,
+// and changes nothing.
 func TestUnusualNumbers(t *testing.T) {
 	t.Parallel()
 	s := ordered(t, testpg.New(t))
@@ -92,8 +92,8 @@ func TestUnusualNumbers(t *testing.T) {
 	t.Logf("%d calls in %v", len(calls)*len(unusual), time.Since(began))
 }
 
-// What nothing would hand out any more is told, with what helps. Whatever waits for a
-// reason is not.
+// Messages that no claim would hand out any more are reported, with a hint. Messages that wait for a
+// reason are not.
 func TestDoctorFindsTheStranded(t *testing.T) {
 	t.Parallel()
 	s := ordered(t, testpg.New(t))
@@ -120,8 +120,8 @@ func TestDoctorFindsTheStranded(t *testing.T) {
 	s.heals(t, "stranded")
 }
 
-// Times that no program can show are refused wherever they come in, with the field's
-// name: one in a list would break it for everybody.
+// Times that no program can show fail wherever they are passed, with the field's name: one of them
+// would break every list that contains it.
 func TestFarTimes(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
@@ -153,9 +153,9 @@ func TestFarTimes(t *testing.T) {
 			t.Errorf("%s of %v ends with %v, want PH400 with field %s", c.call, c.args, pg, c.field)
 		}
 	}
-	// What has passed means now.
+	// A past time means now.
 	s.exec(`select from posthaste.reschedule($1, '1999-01-01')`, waiting)
 	if age := get[time.Duration](s, `select oldest_age from posthaste.queues where queue = 'q'`); age > time.Hour {
-		t.Errorf("what was moved to 1999 has waited for %v", age)
+		t.Errorf("the message moved to 1999 has waited for %v", age)
 	}
 }

@@ -31,7 +31,7 @@ func (s *session) settleAs(outcome string, g ...got) {
 	}
 }
 
-// wants tells what came in place of what must.
+// wants reports a difference from the expected messages.
 func wants(what string, have []got, want ...int64) string {
 	if !slices.Equal(messages(have), want) {
 		return fmt.Sprintf("%s: %v was handed out, want %v", what, messages(have), want)
@@ -39,8 +39,8 @@ func wants(what string, have []got, want ...int64) string {
 	return ""
 }
 
-// A send that began after another's commit comes later, also in a transaction that
-// is older, and also at an isolation level whose snapshot is.
+// A send that began after another's commit comes later, even in a transaction that is older, and at
+// an isolation level whose snapshot is older.
 func TestRuleOrderIsThatOfSending(t *testing.T) {
 	send := func(s *session) int64 { return s.sendKey("a") }
 	many := func(s *session) int64 { return s.sendTogether("k", "a")[0] }
@@ -70,7 +70,7 @@ func TestRuleOrderIsThatOfSending(t *testing.T) {
 	}
 }
 
-// What is not finished blocks its key in the transaction that says so.
+// An unfinished message blocks its key in the transaction that settles it.
 func TestRuleUnfinishedBlocksItsKey(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := ordered(t, url)
@@ -87,8 +87,8 @@ func TestRuleUnfinishedBlocksItsKey(t *testing.T) {
 		without("the look at what is blocked", patch{file: "pass_log.sql", old: "when z.blocked then 'behind'", new: "when false then 'behind'"}))
 }
 
-// Nothing of a key is let go while another of its messages is in flight, for that
-// may come back, and is earlier.
+// No message of a key is released while another one is in flight, because that may come back, and is
+// earlier.
 func TestRuleNothingIsLetGoBesideWhatIsInFlight(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := ordered(t, url)
@@ -108,8 +108,8 @@ func TestRuleNothingIsLetGoBesideWhatIsInFlight(t *testing.T) {
 	}, without("the question", patch{file: "let_go.sql", old: "if q.ordered and k.hash = any (busy) then", new: "if false then"}))
 }
 
-// A key whose messages arrive as fast as they are let go does not stay blocked: a
-// claim lets all of them go that are parked, and then what arrived comes by itself.
+// A key whose messages arrive as fast as they are released does not stay blocked: a claim releases
+// all parked ones, and then later ones come from the log.
 func TestRuleABusyKeyDoesNotStayBlocked(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := ordered(t, url)
@@ -141,8 +141,8 @@ func TestRuleABusyKeyDoesNotStayBlocked(t *testing.T) {
 	}, without("all that is parked", patch{file: "let_go.sql", old: "v_room := p_limit - cardinality(v_picked);", new: "v_room := least(1, p_limit - cardinality(v_picked));"}))
 }
 
-// What the claiming transaction settled itself counts as in flight, for the event
-// of it cannot be seen yet.
+// Deliveries that the claiming transaction settled itself count as in flight, because the event of
+// the settlement is not visible yet.
 func TestRuleOwnSettlementsCountAsInFlight(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := ordered(t, url)
@@ -162,10 +162,10 @@ func TestRuleOwnSettlementsCountAsInFlight(t *testing.T) {
 		patch{file: "lane_open.sql", old: "pg_visible_in_snapshot(s.xid, p_seen)", new: "true", times: 2}))
 }
 
-// What is in flight is asked as of the snapshot up to which events are read: what
-// came back after it was taken still is.
+// Which deliveries are in flight is read as of the snapshot up to which events are read: a delivery
+// that was returned after it still counts.
 func TestRuleInFlightIsAskedAsOfTheEvents(t *testing.T) {
-	// The claim stops between its snapshot and the question.
+	// The claim stops between its snapshot and that read.
 	stop := patch{file: "due_idle.sql", old: "begin\n", new: "begin\n  perform pg_advisory_xact_lock(4711);\n"}
 	rule(t, func(t *testing.T, url string) string {
 		breakFunctions(t, url, []patch{stop})
@@ -190,10 +190,10 @@ func TestRuleInFlightIsAskedAsOfTheEvents(t *testing.T) {
 			return fmt.Sprintf("%v was handed out, and %d had come back", got, a1)
 		}
 		return ""
-	}, without("the snapshot of the events", patch{file: "claim_keyed.sql", old: "posthaste.lane_busy(o.open, s)", new: "posthaste.lane_busy(o.open, posthaste.snapshot_now())"}))
+	}, without("the snapshot of the events", patch{file: "claim_keyed.sql", old: "posthaste.lane_busy(v_open.open, s)", new: "posthaste.lane_busy(v_open.open, posthaste.snapshot_now())"}))
 }
 
-// What a claim lets go may lie in a slot that became live after it looked.
+// Entries of messages that a claim releases may be in a slot that became live after it looked.
 func TestRuleLetGoIsReadWhereItWasAppended(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := ordered(t, url)
@@ -215,8 +215,8 @@ func TestRuleLetGoIsReadWhereItWasAppended(t *testing.T) {
 	}, without("the later slots", patch{file: "keyed_rows.sql", old: "      l := row((c.first_pos >> 22) & 15, (c.first_pos >> 22) & 15, 1, 0, 1, 0)::posthaste.live;\n", new: "      null;\n"}))
 }
 
-// The lowest of what is parked is that by order, and not by position: a sender
-// may have taken its place in the order and then been slow.
+// The lowest parked message is the lowest by order, and not by position: a sender may have taken its
+// place in the order and then been slow.
 func TestRuleLowestIsByOrder(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := ordered(t, url)
@@ -246,8 +246,8 @@ func TestRuleLowestIsByOrder(t *testing.T) {
 	}, without("the order", patch{file: "block_keys.sql", old: "(k.low_ord, k.low_id) <= (excluded.low_ord, excluded.low_id)", new: "k.low_id <= excluded.low_id", times: 2}))
 }
 
-// One worker at a time holds a lane: another claims there when none of its claims
-// is open, and then all that it left comes first.
+// One worker at a time holds a lane: another claims there when none of its claims is open, and then
+// all its remaining messages come first.
 func TestRuleALaneHasOneHolder(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := ordered(t, url)
@@ -265,7 +265,7 @@ func TestRuleALaneHasOneHolder(t *testing.T) {
 		}
 		s.settleAs("released", first...)
 		return wants("another worker afterwards", s.claims(two, 2, 10), a1, a2)
-	}, without("the holder", patch{file: "claim_keyed.sql", old: "if o.other is not null or ", new: "if "}))
+	}, without("the holder", patch{file: "claim_keyed.sql", old: "if v_open.other is not null or ", new: "if "}))
 }
 
 // A worker that never rests gives a lane to one that came later and asked for it.
@@ -290,14 +290,14 @@ func TestRuleLanesAreHandedOver(t *testing.T) {
 				return ""
 			}
 			more := s.claims(one, number, 10)
-			s.settleAs("done", held...) // what it claimed since stays open
+			s.settleAs("done", held...) // later claims stay open
 			held = more
 		}
 		return "a worker that came later was given no lane"
 	}, without("the wish", patch{file: "claim_keyed.sql", old: "and y.worker <> coalesce(p_holder, 0)", new: "and false"}))
 }
 
-// Only a claim parks, lets go and unblocks, one after the other in a lane.
+// Only a claim parks, releases and unblocks, one after the other in a lane.
 func TestRuleLettingGoIsOnesAtATime(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := ordered(t, url)
@@ -323,9 +323,9 @@ func TestRuleLettingGoIsOnesAtATime(t *testing.T) {
 	}, without("the lock", patch{file: "claim_keyed.sql", old: "if not posthaste.lock_reader(v_reader, p_wait) or not posthaste.lock_reader(v_reader + 1, p_wait) then", new: "if false then"}))
 }
 
-// What a transaction sent that was open when the cursor passed is found when it ends:
-// what it sent first, whose place in the order is its id, and what it sent after
-// others had ended. It is handed out, read and counted once.
+// Messages of a transaction that was open when the cursor passed are found when it ends: those sent
+// first, whose place in the order is its id, and those sent after others had ended. They are handed
+// out, read and counted once.
 func TestRuleLateSendersAreRead(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := ordered(t, url)
@@ -342,7 +342,7 @@ func TestRuleLateSendersAreRead(t *testing.T) {
 		})
 		between := s.sendKey("b")
 		if later = slow.sendKey("c"); get[bool](slow, `select ord = xid from posthaste.entries where pos = $1`, later) {
-			t.Fatal("what was sent after others had ended has the order of its transaction's beginning")
+			t.Fatal("a message sent after others had ended has the order of its transaction's beginning")
 		}
 		s.exec(`select pg_current_xact_id()`)
 		if fault := wants("beside the late one", s.claims(worker, 1, 10), between); fault != "" {

@@ -9,10 +9,9 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// A claim costs no more with very many parked messages than with few: when it finds
-// nothing, a message of another key, or the next one of a key with most of them, and
-// while an old snapshot keeps what was let go from being cleaned up. At
-// full size a million are parked.
+// A claim costs no more with very many parked messages than with few: when it finds nothing, a
+// message of another key, or the next one of a key with most of them, and while an old snapshot
+// keeps released messages from being cleaned up. At full size a million are parked.
 func TestClaimBesideManyParked(t *testing.T) {
 	t.Parallel()
 	const few = 2_000
@@ -40,7 +39,7 @@ func TestClaimBesideManyParked(t *testing.T) {
 		s.exec(`vacuum posthaste.parked`)
 		old.exec(`begin isolation level repeatable read`)
 		old.exec(`select from posthaste.parked limit 1`)
-		// The median of several, for a page may fill up under one of them.
+		// The median of several, because a page may fill up under one of them.
 		median := func(wanted int, before func()) int {
 			var all []int
 			for range 5 {
@@ -101,7 +100,7 @@ func TestClaimBesideManyParked(t *testing.T) {
 	}
 }
 
-// A settle costs no more where something of very many keys is parked.
+// A settle costs no more if messages of very many keys are parked.
 func TestSettleBesideManyParkedKeys(t *testing.T) {
 	t.Parallel()
 	pages := func(n int) int {
@@ -117,7 +116,7 @@ func TestSettleBesideManyParkedKeys(t *testing.T) {
 	}
 }
 
-// handings counts claims that handed something out.
+// handings counts claims with deliveries.
 func (s *session) handings() int {
 	s.t.Helper()
 	return get[int](s, `select count(*)::int from posthaste.claims where places > 0`)

@@ -8,7 +8,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// What is parked can be told of, taken back, and outlives its place in the ring.
+// Parked messages can be looked up and withdrawn, and outlive their place in the ring.
 
 func (s *session) states(id int64) []string {
 	s.t.Helper()
@@ -29,7 +29,7 @@ func (s *session) takeFor(subscription string, most int) (out []got) {
 	return out
 }
 
-// same compares what was handed out, or told.
+// same compares deliveries, or reported states.
 func same[T comparable](t *testing.T, what string, have []T, want ...T) {
 	t.Helper()
 	if !slices.Equal(have, want) {
@@ -104,7 +104,7 @@ func TestOrderedPurge(t *testing.T) {
 	same(t, "a parked one", s.states(a2), "default: cancelled")
 	same(t, "one that was not reached", s.states(a4), "default: cancelled")
 	same(t, "what runs", s.states(a1), "default: running")
-	// It may be tried again, and what is sent now comes after it.
+	// It may be retried, and later sends come after it.
 	for _, g := range first {
 		if g.message == a1 {
 			s.exec(`select from posthaste.fail($1, 'no', '{"retry_after": "0"}')`, g.delivery)
@@ -121,8 +121,7 @@ func TestOrderedPurge(t *testing.T) {
 	}
 }
 
-// Each subscription has its own order, parks for itself, and gets what passes its
-// filter.
+// Each subscription has its own order, parks for itself, and gets the messages that pass its filter.
 func TestOrderedSubscriptions(t *testing.T) {
 	t.Parallel()
 	s := keyed(t, testpg.New(t), `{"ordered": true, "lanes": 2}`)
@@ -150,13 +149,13 @@ func TestOrderedSubscriptions(t *testing.T) {
 	s.empty()
 }
 
-// What was parked when its slot was reclaimed is there in every way.
+// A message that was parked when its slot was reclaimed can still be handled in every way.
 func TestParkedOutlivesItsSlot(t *testing.T) {
 	t.Parallel()
 	s := keeping(t, testpg.New(t), `{"ordered": true, "lanes": 1, "retention": "1 day", "retain_payload": true}`)
 	turn := func() {
 		t.Helper()
-		s.drain("default") // nothing, and the readers come on
+		s.drain("default") // nothing, and the readers advance
 		if fault := reclaimAll(t, s); fault != "" {
 			t.Fatal(fault)
 		}
@@ -196,8 +195,8 @@ func TestParkedOutlivesItsSlot(t *testing.T) {
 	s.empty()
 }
 
-// A done that comes after its delivery was given up takes the message back from
-// where it waits, and its key goes on.
+// A success that comes after its delivery was declared lost withdraws the waiting message, and its
+// key continues.
 func TestOrderedLateAck(t *testing.T) {
 	t.Parallel()
 	s := keyed(t, testpg.New(t), `{"ordered": true, "lanes": 1}`)
@@ -239,7 +238,7 @@ func TestKeyedReschedule(t *testing.T) {
 	}
 }
 
-// Dropping, unsubscribing and purging leave nothing, also while a claim lets go.
+// Dropping, unsubscribing and purging leave nothing, even while a claim releases messages.
 func TestParkedGoWithTheirQueue(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)

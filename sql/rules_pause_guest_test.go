@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A key that is paused is paused for subscriptions made later, too, whichever of
-// pausing and subscribing is under way when the other comes.
+// A paused key is also paused for later subscriptions, whichever of pausing and subscribing is in
+// progress when the other begins.
 func TestRulePausedKeysWaitForLaterSubscriptions(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"fair": true, "lanes": 2}`)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Whoever settles in a transaction that will be prepared says so, for it could not be once
-// it has notified: somebody sleeps, a key waits for its run to end, a limit is reached.
+// A settle in a transaction that will be prepared has an option for that, because PostgreSQL cannot
+// prepare it after a notification: to sleeping workers, to a waiting key, to claims at a limit.
 func TestRuleSettlingCanBePrepared(t *testing.T) {
 	for name, settle := range map[string]string{
 		"ack":     `select posthaste.ack(array(select delivery_id from got), '{"wake": false}')`,
@@ -40,7 +40,7 @@ func TestRuleSettlingCanBePrepared(t *testing.T) {
 	}
 }
 
-// The option is that of one call.
+// The option applies to one call.
 func TestRuleOnlyTheCallIsSilent(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, sleeper := begin(t, url), connect(t, url)
@@ -54,9 +54,9 @@ func TestRuleOnlyTheCallIsSilent(t *testing.T) {
 		s.exec(`select posthaste.release(array[$1::bigint])`, ids[1])
 		if pg := s.refusal(`prepare transaction 'notified'`); pg == nil {
 			s.exec(`rollback prepared 'notified'`)
-			return "the second call notified nobody"
+			return "the second call sent no notification"
 		}
 		return ""
-	}, without("ending it", patch{file: "settle_singles.sql", old: "  perform set_config('posthaste.no_wake', '', true); -- of this call alone\n", new: ""},
+	}, without("ending it", patch{file: "settle_singles.sql", old: "  perform set_config('posthaste.no_wake', '', true); -- it applies to this call alone\n", new: ""},
 		patch{file: "settle_singles.sql", old: "then '' else 'yes' end", new: "then current_setting('posthaste.no_wake', true) else 'yes' end"}))
 }

@@ -19,8 +19,8 @@ func (s *session) sendOf(priority, n int) []int64 {
 	return list[int64](s, `select posthaste.send('q', '1', jsonb_build_object('priority', $1::int)) from generate_series(1, $2::int)`, priority, n)
 }
 
-// ways are how messages are handed out, at most most of them, as message ids.
-// Lots are drawn from the session's own numbers, and so always the same.
+// ways are the ways in which messages are handed out, at most most of them, as message ids. The
+// random numbers are the session's own, and so always the same.
 func (s *session) ways() map[string]func(most int) []int64 {
 	s.t.Helper()
 	s.exec(`select setseed(0.5)`)
@@ -53,9 +53,9 @@ func TestRulePrioritiesAreObeyed(t *testing.T) {
 				sent[priority] = s.sendOf(priority, 10)
 			}
 			want := slices.Concat(sent[0], sent[1], sent[2], sent[3])
-			// All that wait in one claim, whichever priority that begins with, and
-			// with each priority's own order; then in small ones, most of which
-			// begin with the first.
+			// All waiting messages in one claim, whichever priority it begins with, and each
+			// priority in its own order; then in small claims, most of which begin with the first
+			// priority.
 			got := take(25)
 			first := slices.IndexFunc([]int{0, 1, 2, 3}, func(p int) bool { return slices.Contains(sent[p], got[0]) })
 			if first == 0 && !slices.Equal(got, want[:25]) {
@@ -91,8 +91,8 @@ func TestRulePrioritiesAreObeyed(t *testing.T) {
 		without("their lanes", patch{file: "insert_entries.sql", old: "coalesce(p_priorities[n], 0) * v_steps[v_of[n]] +", new: "floor(random() * 4) * v_steps[v_of[n]] +"}))
 }
 
-// No priority is starved, however many messages of the others keep coming: of
-// each the first ones begin an eighth of the claims, in sum.
+// No priority is starved, however many messages of the others keep coming: messages of the others
+// begin an eighth of the claims in total.
 func TestRuleNoPriorityIsStarved(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -150,9 +150,8 @@ func TestPriorityIsKept(t *testing.T) {
 	}
 }
 
-// Lanes for priorities are made by the first sender who needs them, and nobody
-// waits for another sender's transaction for that: who comes meanwhile sends
-// with priority 0.
+// The first sender that needs a priority creates its lanes, and no sender waits for another's
+// transaction: senders meanwhile send with priority 0.
 func TestRulePrioritiesWaitForNobody(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, first, old := begin(t, url), connect(t, url), connect(t, url)
@@ -175,7 +174,7 @@ func TestRulePrioritiesWaitForNobody(t *testing.T) {
 		}
 		old.exec(`commit`)
 		if n := len(s.receive()); n != 3 {
-			return fmt.Sprintf("%d messages are handed out, want 3, and %d is none of them", n, one)
+			return fmt.Sprintf("%d messages are handed out, want 3, and %d is not among them", n, one)
 		}
 		return ""
 	},
@@ -184,9 +183,9 @@ func TestRulePrioritiesWaitForNobody(t *testing.T) {
 		without("the older snapshot", patch{file: "part_lanes.sql", old: "when serialization_failure then", new: "when division_by_zero then"}))
 }
 
-// The first sender with a priority changes its queue, until its transaction ends.
-// Whoever changes the queue meanwhile is told who is in the way, and neither waits
-// for ever nor lets others wait: claims go on.
+// The first sender with a priority changes its queue, until its transaction ends. Operators that
+// change the queue meanwhile get an error that names the transaction, and neither wait forever nor
+// delay others: claims continue.
 func TestRuleAnOpenSenderStopsNoOperator(t *testing.T) {
 	changes := []struct{ name, sql string }{
 		{"pausing", `select posthaste.pause_queue('q')::int::bigint`},
@@ -209,7 +208,7 @@ func TestRuleAnOpenSenderStopsNoOperator(t *testing.T) {
 			ends = append(ends, who[i].start(change.sql))
 		}
 		for i, change := range changes {
-			// While it waits it keeps nobody from claiming, and no upkeep.
+			// While it waits it blocks no claims, and no upkeep.
 			held := 0
 			until(t, change.name+" waits, or has ended", func() bool {
 				held = get[int](s, `select count(*)::int from pg_locks where pid = $1 and locktype = 'advisory' and granted and (classid::bigint >> 12) & 15 in (1, 6)`, int32(who[i].PgConn().PID()))
@@ -246,7 +245,7 @@ func TestRuleAnOpenSenderStopsNoOperator(t *testing.T) {
 		without("purging's order", patch{file: "purge.sql", old: "  perform posthaste.lock_queue(v_queue, 'settings');\n", new: ""}))
 }
 
-// Whoever sends by SQL is told that a priority is not kept.
+// A sender by SQL gets a notice if a priority is not kept.
 func TestNoticeOfAPriorityThatIsNotKept(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)
@@ -277,7 +276,7 @@ func TestNoticeOfAPriorityThatIsNotKept(t *testing.T) {
 	}
 }
 
-// A queue with lanes of its own has them for each priority.
+// A queue with several lanes has them for each priority.
 func TestPrioritiesOfAWideQueue(t *testing.T) {
 	t.Parallel()
 	s := connect(t, testpg.New(t))
@@ -307,8 +306,8 @@ func TestPrioritiesOfAWideQueue(t *testing.T) {
 	}
 }
 
-// A claim whose answer was lost and that is made again has what it had, also
-// where other priorities could fill it.
+// A claim that is repeated after a lost reply returns its deliveries, even if other priorities could
+// fill it.
 func TestRuleRepeatedClaimStaysAsItWas(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -321,7 +320,7 @@ func TestRuleRepeatedClaimStaysAsItWas(t *testing.T) {
 			return fmt.Sprintf("handed out %v, and then %v, want %v both times", first, again, sent)
 		}
 		return ""
-	}, without("its end", patch{file: "claim.sql", old: "      v_lanes := 0; -- that is its answer", new: "      null; -- that is its answer"}))
+	}, without("its end", patch{file: "claim.sql", old: "      v_lanes := 0; -- this is its result", new: "      null; -- this is its result"}))
 }
 
 // A claim that is filled from several priorities hands out no more than it was asked for.

@@ -8,9 +8,9 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// ◆ One message that cannot be read keeps neither its neighbours nor, once a person has
-// given it up, its slot: after ten tries the places of its claim are tried one by one, the
-// doctor names the claim, and what is left becomes a dead letter without content.
+// ◆ One message that cannot be read keeps neither the messages beside it nor, once an operator has
+// given it up, its slot: after ten tries the places of its claim are tried one by one, the doctor
+// names the claim, and the unreadable message becomes a dead letter without content.
 func TestRuleWhatCannotBeReadIsQuarantined(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -37,7 +37,7 @@ func TestRuleWhatCannotBeReadIsQuarantined(t *testing.T) {
 		}
 		tries(9)
 		if got := ascending(s.receive()); !slices.Equal(got, good) {
-			return fmt.Sprintf("the neighbours %v came again as %v", good, got)
+			return fmt.Sprintf("the other messages %v came again as %v", good, got)
 		}
 		claim := get[int64](s, `select coalesce(max(claim), 0) from posthaste.held_claims where tries > 10 and next_try > clock_timestamp() + interval '50 minutes'`)
 		if n := get[int](s, `select count(*) from posthaste.doctor_ring() where message ~ 'missing chunk number 0'`); n != 1 || claim == 0 {
@@ -54,17 +54,17 @@ func TestRuleWhatCannotBeReadIsQuarantined(t *testing.T) {
 			return fmt.Sprintf("%d became dead letters, %d are unnamed; dead are %v", dead, unnamed, letters)
 		}
 		if n := get[int](s, `select count(*) from posthaste.doctor_ring() where "check" = 'quarantined'`); n != 0 {
-			return "the doctor names what was given up"
+			return "the doctor names a claim that was given up"
 		}
 		return ""
 	},
 		without("counting", patch{file: "rescue_claim.sql", old: "tries = h.tries + 1", new: "tries = h.tries"}),
-		without("one by one", patch{file: "rescue_claim.sql", old: "return posthaste.rescue_apart(c, v_open);", new: "null;"}),
+		without("one by one", patch{file: "rescue_claim.sql", old: "return posthaste.rescue_apart(v_claim, v_open);", new: "null;"}),
 		without("letters without content", patch{file: "give_up.sql", old: "        insert into posthaste.dead_letter_entries", new: "        raise exception 'no';\n        insert into posthaste.dead_letter_entries"}))
 }
 
-// Rows of a claim that are gone stop neither the rescue of others nor, given up, the ring;
-// and what passes by itself is tried on.
+// Missing rows of a claim stop neither the rescue of other claims nor, once given up, the ring;
+// and a claim with a temporary error is tried again.
 func TestRowsThatAreGoneAreGivenUp(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
@@ -83,7 +83,7 @@ func TestRowsThatAreGoneAreGivenUp(t *testing.T) {
 	}
 	claim := get[int64](s, `select claim from posthaste.held_claims where tries > 10`)
 	if code := s.code(`select from posthaste.give_up($1)`, claim); code != "PH409" {
-		t.Errorf("what cannot be named is given up without being asked: %q", code)
+		t.Errorf("unknown messages are given up without unnamed_too: %q", code)
 	}
 	if n := get[int](s, `select unnamed from posthaste.give_up($1, unnamed_too => true)`, claim); n != 1 {
 		t.Errorf("%d could not be named, want 1", n)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A sender that took its place in the order before the rebase, and puts its message
-// into the log after it, comes after what was sent before all the same.
+// A sender that took its place in the order before the rebase, and inserts its message after it,
+// still comes after earlier sends.
 func TestRuleRebaseKeepsTheOrderOfWaitingSenders(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, sender, other := connect(t, url), connect(t, url), connect(t, url)
@@ -35,8 +35,8 @@ func TestRuleRebaseKeepsTheOrderOfWaitingSenders(t *testing.T) {
 		patch{file: "rebase_keys.sql", old: "constant xid8 := '1'", new: "xid8 := pg_current_xact_id()"}))
 }
 
-// A sender of many takes its positions before it inserts them. A rebase waits for it, or the
-// messages would lie where nobody looks any more.
+// A sender of many takes its positions before it inserts them. A rebase waits for it: otherwise the
+// messages would be where no reader looks any more.
 func TestRuleRebaseWaitsForPositions(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, sender, gate := begin(t, url), connect(t, url), connect(t, url)
@@ -77,14 +77,14 @@ func TestRuleRebaseWaitsForPositions(t *testing.T) {
 	}, without("the lock", patch{file: "insert_entries.sql", old: "lock table only posthaste.entries_plain, only posthaste.entries_other in row exclusive mode;", new: "", times: 2}))
 }
 
-// pauseAfter is a statement that lets a function wait for advisory lock 77 after a part of
-// its text.
+// pauseAfter is a statement that makes a function wait for advisory lock 77 after a part of its
+// text.
 func pauseAfter(function, part string) string {
 	return fmt.Sprintf(`do $do$ begin execute replace(pg_get_functiondef('posthaste.%s'::regproc), $part$%s$part$, $part$%[2]s perform pg_advisory_xact_lock(77);$part$); end $do$`, function, part)
 }
 
-// A rebase empties the ring of what was there: the ids that it was sent under may be
-// given out here one day, and then it would come once more.
+// A rebase empties the ring of the old entries: their ids may be given out here one day, and then
+// they would be delivered again.
 func TestRuleRebaseEmptiesTheRing(t *testing.T) {
 	for name, broken := range map[string]twin{
 		"with a free slot": without("truncating", patch{file: "rebase_ring.sql", old: "truncate posthaste.entries_plain_%1$s, posthaste.entries_other_%1$s,", new: "truncate"}),
@@ -96,9 +96,9 @@ func TestRuleRebaseEmptiesTheRing(t *testing.T) {
 				s.exec(`select setval('posthaste.positions', 2::bigint << 22)`)
 				first, second := s.send(`{}`), s.send(`{}`)
 				s.exec(`select from posthaste.ack(array(select delivery_id from posthaste.receive('q', 1, '1 hour')))`)
-				s.exec(`select posthaste.rotate()`) // marks what the sequence ran into
+				s.exec(`select posthaste.rotate()`) // marks the slots that the sequence entered
 				if name == "with none" {
-					s.exec(`select setval('posthaste.positions', 17::bigint << 22)`) // the next slot is theirs
+					s.exec(`select setval('posthaste.positions', 17::bigint << 22)`) // the next slot has theirs
 					s.exec(`update posthaste.slots set live = true, epoch = case when slot < 2 then 16 + slot else slot end`)
 				}
 				// A dump of a server that was so many ids ahead.
@@ -108,7 +108,7 @@ func TestRuleRebaseEmptiesTheRing(t *testing.T) {
 				s.exec(`update posthaste.claims set first_xid = (first_xid::text::bigint + $1)::text::xid8, last_xid = (last_xid::text::bigint + $1)::text::xid8 where places > 0`, ahead)
 				s.rebase()
 				if got := s.receive(); !slices.Equal(got, []int64{second}) {
-					// What is broken may also show at once, where others give ids away fast.
+					// A fault may also show at once, if other sessions use ids fast.
 					return fmt.Sprintf("after the rebase %v was received; %d was settled, and %d was not", got, first, second)
 				}
 				s.exec(`create temp table given (n int)`)
@@ -124,9 +124,9 @@ func TestRuleRebaseEmptiesTheRing(t *testing.T) {
 	}
 }
 
-// Where only the server's identifier is another one, as after pg_upgrade, a person
-// may say that transaction ids are the same: nothing is handed out again then. Where
-// the row was written by somebody else, as in a restored dump, that is refused.
+// If only the server's identifier differs, as after pg_upgrade, an operator may declare the
+// transaction ids to be the same: then nothing is handed out again. If another transaction wrote the
+// row, as in a restored dump, that fails.
 func TestRuleRebaseSameIDs(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -143,7 +143,7 @@ func TestRuleRebaseSameIDs(t *testing.T) {
 			return fmt.Sprintf("in a copy receive ends with %q", code)
 		}
 		if code := copied.code(`select posthaste.rebase(same_ids => true)`); code != "" {
-			return "what pg_upgrade made is refused: " + code
+			return "a database upgraded by pg_upgrade fails: " + code
 		}
 		if came := copied.receive(); !slices.Equal(came, []int64{second}) {
 			return fmt.Sprintf("%d was left to be handed out, and %v came", second, came)
@@ -166,7 +166,7 @@ func (s *session) rebase() {
 	}
 }
 
-// takeAll receives and acknowledges until so many messages came, and returns them.
+// takeAll receives and acknowledges until n messages came, and returns them.
 func (s *session) takeAll(n int) (came []int64) {
 	s.t.Helper()
 	until(s.t, "all messages came", func() bool {
@@ -177,8 +177,7 @@ func (s *session) takeAll(n int) (came []int64) {
 	return came
 }
 
-// Senders come to the tables of the ring in any order: none of them, and no rebase, ends in
-// a deadlock.
+// Senders lock the tables of the ring in any order: none of them, and no rebase, ends in a deadlock.
 func TestRuleRebaseGivesWayToSenders(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, sender, rebaser := begin(t, url), connect(t, url), connect(t, url)

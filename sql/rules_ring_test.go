@@ -16,8 +16,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg/testdb"
 )
 
-// A slot is marked in a transaction that commits before the sequence moves
-// there: until then nobody else sees the mark.
+// A slot is marked in a transaction that commits before the sequence moves there: until then no
+// other session sees the mark.
 func TestRuleSlotIsMarkedBeforeTheSequenceMoves(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -48,15 +48,15 @@ func TestRuleRotationNeverTurnsTheSequenceBack(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
 		rotated(s)
-		// The sequence nears the end of its slot, and a rotator that has read it
-		// is stopped at a row until others have run on into the next.
+		// The sequence is near the end of its slot, and a rotator that has read it waits at a row
+		// until others have run on into the next slot.
 		s.exec(`select setval('posthaste.positions', ((last_value >> 22) << 22) + 4194300) from posthaste.positions`)
 		return s.goesOnBehindARotator(url, `select length(posthaste.rotate())::bigint`, func() {})
 	}, without("the revolution", patch{file: "slot_start.sql", old: "(p_last + 67108864 + 4194303) >> 22", new: "(p_last + 4194303) >> 22"}))
 }
 
-// turned is a database in which slot 0 could be reclaimed, were it not for what
-// the caller does next: its messages are settled, and all are beyond it.
+// turned is a database in which slot 0 could be reclaimed, except for the caller's next changes: its
+// messages are settled, and all readers are past it.
 func turned(t *testing.T, url string) *session {
 	t.Helper()
 	s := begin(t, url)
@@ -69,7 +69,7 @@ func turned(t *testing.T, url string) *session {
 	return s
 }
 
-// turn moves the sequence into another slot, and marks the left ones.
+// turn moves the sequence into another slot, and marks the slots that it left.
 func turn(t *testing.T, s *session) {
 	t.Helper()
 	before := get[int64](s, `select last_value >> 22 from posthaste.positions`)
@@ -80,10 +80,10 @@ func turn(t *testing.T, s *session) {
 	s.exec(`update posthaste.slots set left_before = pg_current_xact_id() where live and left_before is null and slot <> (select (last_value >> 22) & 15 from posthaste.positions)`)
 }
 
-// Truncating checks again under its lock, in a new statement: what was free
-// before may have been taken since.
+// Truncating checks again under its lock, in a new statement: a slot that was free may have been
+// used since.
 func TestRuleTruncationChecksUnderItsLock(t *testing.T) {
-	// free is what a slot's truncation is told, once the slot is found free.
+	// free returns the readers for a slot's truncation, once the slot is found free.
 	free := func(t *testing.T, s *session) (readers []int64) {
 		s.exec(`select posthaste.carry_slot(0)`)
 		// Transactions of other databases count as possible writers, too.
@@ -98,8 +98,8 @@ func TestRuleTruncationChecksUnderItsLock(t *testing.T) {
 		rule(t, func(t *testing.T, url string) string {
 			s := turned(t, url)
 			readers := free(t, s)
-			// Between that check and the lock a queue begins to need it: here one
-			// whose subscription reads from the oldest kept message on.
+			// Between that check and the lock a queue begins to need it: here by a subscription that
+			// reads from the oldest kept message on.
 			s.exec(`insert into posthaste.subscriptions (queue_id, number, name, since) values (1, 1, 'late', '3:3:')`)
 			truncated := get[bool](s, truncate, readers)
 			got := list[int64](s, `select message_id from posthaste.receive('q', 10, '1 hour', '{"subscription": "late"}')`)
@@ -129,8 +129,7 @@ func TestRuleTruncationChecksUnderItsLock(t *testing.T) {
 	})
 }
 
-// through has the sequence run into slot 0 by itself, for as long as f takes, and out
-// of it.
+// through makes the sequence enter slot 0 by itself, while f runs, and leave it.
 func through(s *session, f func()) {
 	epoch := (get[int64](s, `select last_value >> 22 from posthaste.positions`) + 15) &^ 15
 	s.exec(`select setval('posthaste.positions', $1::bigint - 1)`, epoch<<22+4194304-1)
@@ -138,9 +137,9 @@ func through(s *session, f func()) {
 	s.exec(`select setval('posthaste.positions', $1::bigint)`, (epoch+1)<<22+5) // not as far as the slot that is announced
 }
 
-// A slot that the sequence ran into and out of again since the marks were kept is not
-// reclaimed before they are: a position of it may be taken and not written to yet, and
-// once it counts as emptied, what is withdrawn from there is forgotten too early.
+// A slot that the sequence entered and left since the last marks is not reclaimed before the next
+// marks: a position of it may be taken and not written to yet, and once it counts as emptied,
+// withdrawals from it are removed too early.
 func TestRuleSlotRunThroughIsNotReclaimed(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := turned(t, url)
@@ -173,8 +172,8 @@ func TestRuleSlotRunThroughIsNotReclaimed(t *testing.T) {
 	}, without("what the sequence did", patch{file: "slot_entered.sql", old: "least(v_newest + 1, v_epoch)", new: "v_epoch"}))
 }
 
-// What was carried out of a slot says nothing of what is sent into it later, when the
-// sequence runs into it again before it was reclaimed.
+// The progress of carrying a slot does not cover messages sent into it later, when the sequence
+// enters it again before it was reclaimed.
 func TestRuleSlotRunIntoIsCarriedAnew(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -191,7 +190,7 @@ func TestRuleSlotRunIntoIsCarriedAnew(t *testing.T) {
 		var m int64
 		through(s, func() { m = s.send(`{"delay": "1 hour"}`) })
 		s.exec(`select posthaste.rotate() from generate_series(1, 3)`)
-		// Something falls due meanwhile, so that the cursor moves past the other.
+		// A message becomes due meanwhile, so that the cursor moves past the other.
 		s.send(`{"delay": "1 millisecond"}`)
 		var got []int64
 		until(t, "it came", func() bool {
@@ -210,8 +209,8 @@ func TestRuleSlotRunIntoIsCarriedAnew(t *testing.T) {
 	}, without("forgetting", patch{file: "mark_entered.sql", old: "where k.slot = x.epoch & 15;", new: "where false;"}))
 }
 
-// After a crash the sequence jumps, and nothing tells any more which slots it ran into
-// before that are not marked: they are marked first.
+// After a crash the sequence jumps, and then nothing shows which unmarked slots it entered before:
+// they are marked first.
 func TestRuleSlotsRunIntoAreMarkedBeforeAJump(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -231,8 +230,8 @@ func TestRuleSlotsRunIntoAreMarkedBeforeAJump(t *testing.T) {
 	}, without("the marks", patch{file: "mark_entered.sql", old: "select generate_series(greatest(v_newest + 1, v_from - 15), v_from) union all", new: ""}))
 }
 
-// What was withdrawn from a slot stays so for as long as the slot has its entries,
-// also where the sequence went all around the ring without maintenance meanwhile.
+// Withdrawals from a slot are kept for as long as the slot has its entries, even if the sequence
+// went all around the ring without maintenance meanwhile.
 func TestRuleWithdrawnIsForgottenWithItsEntries(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -255,7 +254,7 @@ func TestRuleWithdrawnIsForgottenWithItsEntries(t *testing.T) {
 		s.exec(`select setval('posthaste.positions', 40::bigint << 22)`)
 		s.send(`{"delay": "1 day"}`)
 		s.exec(`select posthaste.rotate() from generate_series(1, 3)`)
-		// Nothing is forgotten before it was counted.
+		// No withdrawal is removed before it was counted.
 		until(t, "it was counted", func() bool {
 			s.exec(`select posthaste.count_up()`)
 			return get[bool](s, `select pg_visible_in_snapshot(x.noted, c.s) from posthaste.cancelled x, posthaste.counted c`)
@@ -270,9 +269,9 @@ func TestRuleWithdrawnIsForgottenWithItsEntries(t *testing.T) {
 		old: "s.cleared_to >= ((v_epoch + 1) << 22) - 1", new: "s.epoch > v_epoch"}))
 }
 
-// A transaction that took a position of a slot keeps it until it has ended, even
-// if a snapshot would not list it, for nobody after it has finished yet, and
-// even if it has written nothing so far.
+// A transaction that took a position of a slot keeps it until it has ended, even if a snapshot would
+// not list it, because no later transaction has finished yet, and even if it has written nothing so
+// far.
 func TestRuleOpenWriterKeepsItsSlot(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -310,14 +309,14 @@ func TestRuleOpenWriterKeepsItsSlot(t *testing.T) {
 		without("an id taken since", patch{file: "rotate.sql", old: "if pg_current_xact_id_if_assigned() is null", new: "if true"}))
 }
 
-// A backup may hold locks on everything for hours: that means later, and stops
-// neither senders nor claims.
+// A backup may hold locks on everything for hours: upkeep then tries later, and stops neither
+// senders nor claims.
 func TestRuleReclaimingGivesWayToABackup(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := turned(t, url)
 		s.exec(`update posthaste.settings set slot_rows = 1000`) // no more rotation
-		// Transactions of other databases hold a slot back too; until they are
-		// finished no lock is asked for and nothing is examined here.
+		// Transactions of other databases keep a slot too; until they have ended no lock is taken
+		// and nothing is examined here.
 		until(t, "only a lock is in the way", func() bool {
 			s.exec(`select posthaste.carry_slot(0)`)
 			return get[bool](s, `select posthaste.slot_blocker(0) is null`)
@@ -338,7 +337,7 @@ func TestRuleReclaimingGivesWayToABackup(t *testing.T) {
 				}
 				var got []int64
 				var stopped error
-				// Maintenance takes readers for moments; a claim waits for those.
+				// Maintenance locks readers for moments; a claim waits for those.
 				until(t, "a claim got through", func() bool {
 					a := <-s.start(receiveAll)
 					got, stopped = append(got, a.values...), a.err
@@ -401,15 +400,15 @@ func TestRestoredDumpsHandNothingOut(t *testing.T) {
 	if fault := handsOut(connect(t, in(t, u, name)), worker); fault != "" {
 		t.Error(fault)
 	}
-	// What is sent there has no id that was sent here after the dump.
+	// Messages sent there get no id that was used here after the dump.
 	lost := s.send(`{}`)
 	if id := connect(t, in(t, u, name)).send(`{}`); id <= lost {
 		t.Errorf("message %d is lost by the restore, and the next one is %d", lost, id)
 	}
 }
 
-// dropNewerSettings removes the settings at the top of a dump that the server does
-// not know. The tools are those of PostgreSQL 18, and the server may be older.
+// dropNewerSettings removes the settings at the top of a dump that the server does not know. The
+// tools are those of PostgreSQL 18, and the server may be older.
 func dropNewerSettings(t *testing.T, s *session, dump string) {
 	t.Helper()
 	text, err := os.ReadFile(dump)
@@ -454,7 +453,7 @@ func dropLater(t *testing.T, database string) {
 	})
 }
 
-// What was settled since the last count is counted before its slot goes.
+// Settlements since the last count are counted before their slot is reclaimed.
 func TestRuleSettledIsCountedBeforeItsSlotGoes(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)

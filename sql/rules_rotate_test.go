@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// announced is a database whose sequence stands in slot 0 near its end, while
-// maintenance has announced slot 2: slot 1 was in use when it did.
+// announced is a database whose sequence is in slot 0 near its end, while maintenance has announced
+// slot 2: slot 1 was in use at that time.
 func announced(t *testing.T, url string) *session {
 	t.Helper()
 	s := begin(t, url)
@@ -27,8 +27,8 @@ func announced(t *testing.T, url string) *session {
 	return s
 }
 
-// movedOn rotates until the sequence stands in the announced slot, and compares
-// what is received, with what was before, with what was sent.
+// movedOn rotates until the sequence is in the announced slot, and compares the received messages,
+// with those of before, with the sent ones.
 func movedOn(t *testing.T, s *session, sent, got []int64) string {
 	t.Helper()
 	until(t, "the sequence is in the announced slot", func() bool {
@@ -47,8 +47,8 @@ func movedOn(t *testing.T, s *session, sent, got []int64) string {
 	return ""
 }
 
-// What the sequence ran into is live also while it is moved away: until that is
-// committed nothing that was announced counts as reached.
+// A slot that the sequence entered is live even while the sequence is moved away: until that is
+// committed no announced slot counts as reached.
 func TestRuleSlotsRunInToAreLiveWhileTheSequenceMoves(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := announced(t, url)
@@ -68,8 +68,8 @@ func TestRuleSlotsRunInToAreLiveWhileTheSequenceMoves(t *testing.T) {
 		patch{file: "live_slots.sql", old: "p.last_value >> 22 and s.marked_by is null", new: "p.last_value >> 22"}))
 }
 
-// The sequence may run on into the next slot between being read and being moved:
-// that slot is marked first.
+// The sequence may enter the next slot between being read and being moved: that slot is marked
+// first.
 func TestRuleNextSlotIsMarkedBeforeTheSequenceMoves(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := announced(t, url)
@@ -85,8 +85,8 @@ func TestRuleNextSlotIsMarkedBeforeTheSequenceMoves(t *testing.T) {
 	}, without("the mark", patch{file: "rotate.sql", old: "if (v_last & 4194303) >= 3145728 and", new: "if false and"}))
 }
 
-// And if it was left long ago, it is left anew: whoever has taken a position
-// there meanwhile is waited for, also where it has not written its row yet.
+// If the next slot was left long ago, it is left again: transactions that have taken a position
+// there meanwhile are waited for, even if they have not written their row yet.
 func TestRuleNextSlotIsLeftAnewWhenTheSequenceMoves(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := announced(t, url)
@@ -130,9 +130,8 @@ func rotated(s *session) {
 	}
 }
 
-// goesOnBehindARotator stops a rotator at a row, which has read the sequence, and lets
-// something happen and positions be given out meanwhile. It says what is wrong if the
-// sequence does not go on after these.
+// goesOnBehindARotator stops a rotator at a row after it has read the sequence, and lets meanwhile
+// run and positions be taken. It returns a fault if the sequence does not continue after these.
 func (s *session) goesOnBehindARotator(url, rotate string, meanwhile func()) string {
 	s.t.Helper()
 	rotator, holder := connect(s.t, url), connect(s.t, url)
@@ -153,15 +152,15 @@ func (s *session) goesOnBehindARotator(url, rotate string, meanwhile func()) str
 	return ""
 }
 
-// One rotates at a time: of two that have read the sequence each would set it to the
-// same place, and what was given out in between would be given out again.
+// Only one session rotates at a time: otherwise two that have read the sequence would set it to the
+// same place, and positions given out in between would be given out again.
 func TestRuleOneRotatesAtATime(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
 		second := connect(t, url)
 		rotated(s)
 		return s.goesOnBehindARotator(url, `select count(*) from posthaste.maintain()`, func() {
-			// The second has an id already, with which it does not come to that row.
+			// The second has an id already, so it does not come to that row.
 			second.exec(`begin`)
 			second.exec(`select pg_current_xact_id()`)
 			second.exec(`select from posthaste.maintain()`)
@@ -170,7 +169,7 @@ func TestRuleOneRotatesAtATime(t *testing.T) {
 	}, withoutTakingTurns)
 }
 
-// So also where three rotate as often as they can, beside many nextvals.
+// The same holds when three rotate as often as they can, beside many nextvals.
 func TestRuleManyRotatorsGiveNoPositionTwice(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -222,15 +221,15 @@ func TestRuleManyRotatorsGiveNoPositionTwice(t *testing.T) {
 
 var withoutTakingTurns = without("taking turns", patch{file: "maintain.sql", old: "if not pg_try_advisory_xact_lock(posthaste.lock_key(6, 0)) then", new: "if false then"})
 
-// Where the snapshot of a transaction is older than the lock, upkeep is refused as
-// claiming is, and does no harm: neither to who subscribed meanwhile nor to positions.
+// If a transaction's snapshot is older than the lock, upkeep fails as claiming does, and does no
+// harm: neither to a new subscription nor to positions.
 func TestRuleUpkeepNeedsReadCommitted(t *testing.T) {
 	for _, level := range []string{"repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
 			rule(t, func(t *testing.T, url string) string {
 				s := turned(t, url)
 				old := connect(t, url)
-				// With the ring just to be turned,
+				// With the ring about to be turned,
 				old.exec(`begin isolation level ` + level)
 				old.exec(`select from posthaste.slots`)
 				turn(t, s)
@@ -242,7 +241,7 @@ func TestRuleUpkeepNeedsReadCommitted(t *testing.T) {
 					return fmt.Sprintf("after %d the sequence gave %d", last, next)
 				}
 				s.exec(`select from posthaste.ack(array(select delivery_id from posthaste.receive('q', 10, '1 hour')))`)
-				// and with a slot just to be reclaimed.
+				// and with a slot about to be reclaimed.
 				s.exec(`update posthaste.settings set slot_rows = 1000`)
 				until(t, "slot 0 is free", func() bool {
 					s.exec(`select posthaste.carry_slot(0)`)
@@ -255,7 +254,7 @@ func TestRuleUpkeepNeedsReadCommitted(t *testing.T) {
 				old.exec(`commit`)
 				got := list[int64](s, `select message_id from posthaste.receive('q', 10, '1 hour', '{"subscription": "late"}')`)
 				if len(got) != 4 {
-					return fmt.Sprintf("upkeep ended with %q and %q, and who subscribed meanwhile received %v of four messages", turning, reclaiming, got)
+					return fmt.Sprintf("upkeep ended with %q and %q, and the new subscription received %v of four messages", turning, reclaiming, got)
 				}
 				if reclaiming != "PH400" {
 					return fmt.Sprintf("upkeep ended with %q", reclaiming)
@@ -267,8 +266,8 @@ func TestRuleUpkeepNeedsReadCommitted(t *testing.T) {
 	}
 }
 
-// stopRotation starts a rotation and stops it, once it has read the sequence, at
-// the row of slot 15, until release.
+// stopRotation starts a rotation and stops it at the row of slot 15, after it has read the sequence,
+// until release.
 func stopRotation(s, rotator, holder *session) (release func()) {
 	s.t.Helper()
 	s.exec(`update posthaste.slots set left_before = null where slot = 15`)
@@ -285,8 +284,8 @@ func stopRotation(s, rotator, holder *session) (release func()) {
 	}
 }
 
-// Truncating takes its locks in the order in which receiving and settling come
-// to them, or each would wait for what the other has.
+// Truncating takes its locks in the order in which receiving and settling take them: otherwise each
+// would wait for the other's locks.
 func TestRuleTruncationLocksInTheOrderOfSettling(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := turned(t, url)
@@ -294,7 +293,7 @@ func TestRuleTruncationLocksInTheOrderOfSettling(t *testing.T) {
 			s.exec(`select posthaste.carry_slot(0)`)
 			return get[bool](s, `select posthaste.slot_blocker(0) is null`)
 		})
-		// No way out but the right order.
+		// Only the right order avoids the deadlock.
 		s.exec(`alter function posthaste.truncate_slot set lock_timeout = 0`)
 		s.send(`{}`)
 		s.send(`{}`)
@@ -318,9 +317,8 @@ func TestRuleTruncationLocksInTheOrderOfSettling(t *testing.T) {
 		new: "lock table posthaste.entries_plain_%1$s, posthaste.entries_other_%1$s, posthaste.words_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.outcomes_%1$s, posthaste.leases_%1$s in"}))
 }
 
-// ◆ An announced slot that the sequence ran past by itself, a whole revolution without a
-// round of upkeep, is no mark of where it has come to: what it ran through on the way is
-// read, before upkeep comes and after.
+// ◆ An announced slot that the sequence passed by itself, a whole revolution without upkeep, does
+// not show how far the sequence has come: the slots in between are read, before upkeep and after.
 func TestRuleAnnouncedAndOvertakenLosesNothing(t *testing.T) {
 	ranPast := func(upkeep int) func(t *testing.T, url string) string {
 		return func(t *testing.T, url string) string {
@@ -349,8 +347,8 @@ func TestRuleAnnouncedAndOvertakenLosesNothing(t *testing.T) {
 	})
 }
 
-// ◆ Behind a lock that lasts, such as a backup's, upkeep waits for one slot a round and not
-// for each: who claims waits behind it.
+// ◆ Behind a long lock, such as a backup's, upkeep waits for one slot a round and not for each,
+// because claims wait behind it.
 func TestRuleABackupIsWaitedForOnceARound(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// What a rolled back savepoint sent was never sent: what the transaction sends before and
-// after it arrives, in the order of sending where the queue is ordered, and nothing of the
-// savepoint does, nor what it made on the way: a dedupe key, the lanes of a priority.
+// Messages sent in a savepoint that is rolled back were never sent: the transaction's messages
+// before and after it arrive, in order if the queue is ordered, and nothing of the savepoint does,
+// nor its other changes: a dedupe key, the lanes of a priority.
 func TestRuleSavepointsTakeTheirSendsBack(t *testing.T) {
 	const many = `select posthaste.send_many('q', jsonb_build_array($1::jsonb || '{"payload": 1}'))`
 	// As posthaste.ord_now would be if it took the id of the subtransaction that is open.
@@ -52,9 +52,9 @@ func TestRuleSavepointsTakeTheirSendsBack(t *testing.T) {
 	}
 }
 
-// savepoints sends one message, a second in a savepoint that is rolled back, a third from
-// within the savepoint, which is open still, and a fourth after its end, and tells what
-// arrives in their place. With a dedupe key the second alone and the third have it.
+// savepoints sends one message, a second in a savepoint that is rolled back, a third from within the
+// savepoint, which is still open, and a fourth after its end, and reports a fault in those that
+// arrive. With a dedupe key the second alone and the third have it.
 func (s *session) savepoints(send, options, level string) (fault string) {
 	s.t.Helper()
 	sent := func(options string) int64 { s.t.Helper(); return get[int64](s, send, options) }
@@ -73,7 +73,7 @@ func (s *session) savepoints(send, options, level string) (fault string) {
 		return fmt.Sprintf("%v were sent, of which the savepoint that was rolled back had sent %d", want, taken)
 	}
 	if again := get[int64](s, send, options); options != bare && again != want[1] {
-		return fmt.Sprintf("a later send with the key was told %d, want %d", again, want[1])
+		return fmt.Sprintf("a later send with the key got %d, want %d", again, want[1])
 	} else if options == bare {
 		want = append(want, again)
 	}

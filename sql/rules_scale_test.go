@@ -8,12 +8,11 @@ import (
 	"testing"
 )
 
-// What maintenance costs must not grow with history: with the claims that were
-// closed, with what was carried, with queues in which nothing happens. Held by
-// counting rows and index scans, never by time.
+// The cost of maintenance must not grow with history: with closed claims, with carried entries, with
+// idle queues. This is checked by counting rows and index scans, never by time.
 
-// touched runs a statement and counts how often it went to the tables of the
-// ring that match a pattern: by column, idx_tup_fetch (rows) or idx_scan.
+// touched runs a statement and counts its accesses to the tables of the ring that match a pattern:
+// by column, idx_tup_fetch (rows) or idx_scan.
 func (s *session) touched(column, tables, sql string, args ...any) int {
 	s.t.Helper()
 	counted := `select coalesce(sum(` + column + `), 0)::int from pg_stat_xact_user_tables where schemaname = 'posthaste' and relname ~ $1`
@@ -40,8 +39,8 @@ func closed(s *session, worker int64, n int) {
 		    from made m cross join generate_series(0, case when m.single then m.places - 1 else 0 end) p`, worker, n)
 }
 
-// One message that is stuck does not make everybody who looks for open claims
-// walk over all the later ones that are closed; and it is not forgotten.
+// A look for open claims does not walk over all later closed ones because one message is stuck; and
+// the stuck one is not missed.
 func TestRuleStuckClaimsAreSetAside(t *testing.T) {
 	for name, single := range map[string]bool{"settled in batches": false, "settled one by one": true} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
@@ -52,7 +51,7 @@ func TestRuleStuckClaimsAreSetAside(t *testing.T) {
 				worker := s.register()
 				stuck := s.claim(worker, 1, 10, single)
 				closed(s, worker, 12_000)
-				// So many that one step does not reach the end.
+				// More than one step can process.
 				until(t, "the mark has come to the end", func() bool {
 					s.exec(`select from posthaste.worker_look($1, '{}', '{}')`, worker)
 					before := get[int64](s, `select oldest_open from posthaste.registrations where id = $1`, worker)
@@ -60,7 +59,7 @@ func TestRuleStuckClaimsAreSetAside(t *testing.T) {
 					return before == get[int64](s, `select oldest_open from posthaste.registrations where id = $1`, worker)
 				})
 				if got := list[int64](s, `select d from posthaste.worker_unsettled($1, 100000) d`, worker); !slices.Equal(got, stuck) {
-					return fmt.Sprintf("it holds %v, and was told of %v", stuck, got)
+					return fmt.Sprintf("it holds %v, and got %v", stuck, got)
 				}
 				const most = 200
 				for what, sql := range map[string]string{
@@ -70,7 +69,7 @@ func TestRuleStuckClaimsAreSetAside(t *testing.T) {
 					"looking for the lost": `select posthaste.rescue_workers(), $1::bigint`,
 				} {
 					if n := s.touched("idx_tup_fetch", `^(claims|settlements)_`, sql, worker); n > most {
-						return fmt.Sprintf("%s goes over %d rows, of 12,000 closed claims", what, n)
+						return fmt.Sprintf("%s walks over %d rows of 12,000 closed claims", what, n)
 					}
 				}
 				// The registration ends, and the stuck ones are rescued.
@@ -80,7 +79,7 @@ func TestRuleStuckClaimsAreSetAside(t *testing.T) {
 				}
 				s.exec(`select posthaste.rescue()`)
 				if !get[bool](s, `select cleared and not exists (select from posthaste.stragglers) from posthaste.registrations where id = $1`, worker) {
-					return "nothing is open, and the worker that is gone is looked at for ever"
+					return "nothing is open, and the ended worker is looked at forever"
 				}
 				return ""
 			},
@@ -91,8 +90,8 @@ func TestRuleStuckClaimsAreSetAside(t *testing.T) {
 	}
 }
 
-// A worker that is gone and left many open claims: each is rescued in a call of
-// its own, which does not walk over those of the calls before.
+// A lost worker with many open claims: each is rescued in a call of its own, which does not walk
+// over those of the calls before.
 func TestRuleRescueDoesNotStartAnew(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -114,11 +113,11 @@ func TestRuleRescueDoesNotStartAnew(t *testing.T) {
 			return fmt.Sprintf("%d of 2 were rescued", n)
 		}
 		return ""
-	}, without("moving the mark first", patch{file: "rescue_workers.sql", old: "v_open := posthaste.move_mark(w.id);", new: "v_open := false;"}))
+	}, without("moving the mark first", patch{file: "rescue_workers.sql", old: "v_open := posthaste.move_mark(v_worker.id);", new: "v_open := false;"}))
 }
 
-// A slot is held by the open claims that hold its entries, wherever those claims
-// lie and however their entries were found; and by none that is settled.
+// A slot is held by the open claims that hold its entries, wherever those claims are and however
+// their entries were found; and by no settled claim.
 func TestRuleOpenClaimsHoldTheirSlots(t *testing.T) {
 	kinds := []struct{ name, options, age string }{
 		{"fresh", `{}`, ``},
@@ -144,7 +143,7 @@ func TestRuleOpenClaimsHoldTheirSlots(t *testing.T) {
 					t.Fatalf("claimed %v", got)
 				}
 				turn(t, s)
-				// Nobody else writes here; transactions of other databases would count.
+				// No other session writes here; transactions of other databases would count.
 				s.exec(`update posthaste.slots set left_before = '3' where slot = 0`)
 				s.exec(`select posthaste.carry_slot(0)`)
 				want := fmt.Sprintf("claim %d of worker 1 is open", got[0]>>12)
@@ -161,25 +160,25 @@ func TestRuleOpenClaimsHoldTheirSlots(t *testing.T) {
 				return ""
 			}, without("asking for entries",
 				patch{file: "holds_slot.sql", old: "return f.places > 0 and", new: "return false and"},
-				patch{file: "holds_slot.sql", old: "    if w.places > 0 then\n", new: "    if w.places > 0 then return false; end if; if false then\n"}))
+				patch{file: "holds_slot.sql", old: "    if v_window.places > 0 then\n", new: "    if v_window.places > 0 then return false; end if; if false then\n"}))
 		})
 	}
 }
 
-// Carrying what falls due later goes in bounded rounds, and each goes on where
-// the one before it stopped; so does the look whether all of it is carried.
+// Carrying later messages runs in bounded rounds, and each continues where the one before it
+// stopped; so does the check whether all of them are carried.
 func TestRuleCarryingGoesOnWhereItStopped(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
-		const n = 12_500 // more than one round carries, and enough more to see what is walked over again
+		const n = 12_500 // more than one round carries, and enough to notice entries that are walked over again
 		s.exec(`update posthaste.settings set slot_rows = 1, spare_slots = 15`)
 		s.exec(`insert into posthaste.entries_other (queue_id, payload, due_at) select 1, '1', clock_timestamp() + '1 day' from generate_series(1, $1::int)`, n)
 		for range 2*n/4096 + 2 {
 			s.receive() // so that they were seen before they fall due
 		}
 		turn(t, s)
-		s.exec(`update posthaste.settings set slot_rows = 1000000`) // or what is carried would turn it again
-		// Nobody else writes here; transactions of other databases would count.
+		s.exec(`update posthaste.settings set slot_rows = 1000000`) // otherwise the carried entries would turn it again
+		// No other session writes here; transactions of other databases would count.
 		s.exec(`update posthaste.slots set left_before = '3' where slot = 0`)
 		carried := 0
 		for round := range 5 {
@@ -194,7 +193,7 @@ func TestRuleCarryingGoesOnWhereItStopped(t *testing.T) {
 			return fmt.Sprintf("after carrying %d, %d are left", carried, left)
 		}
 		if again := get[int](s, `select count(*)::int from posthaste.entries e where ((e.pos >> 22) & 15) <> 0`); again != n {
-			return fmt.Sprintf("%d were appended anew, want %d", again, n)
+			return fmt.Sprintf("%d were appended again, want %d", again, n)
 		}
 		walked := s.walked(`select posthaste.slot_blocker(0)`)
 		if blocker := get[*string](s, `select posthaste.slot_blocker(0)`); blocker != nil {
@@ -203,14 +202,14 @@ func TestRuleCarryingGoesOnWhereItStopped(t *testing.T) {
 		if walked > 100 {
 			return fmt.Sprintf("whether all is carried is asked by walking over %d entries", walked)
 		}
-		// With the slot goes what is known of it.
+		// The progress of the slot is removed with it.
 		until(t, "the slot is reclaimed", func() bool {
 			s.exec(`select from posthaste.maintain()`)
 			return get[bool](s, `select not live from posthaste.slots where slot = 0`)
 		})
 		s.exec(`select posthaste.forget_cancelled() from generate_series(1, 3)`)
 		if n := get[int](s, `select (select count(*) from posthaste.cancelled)::int + (select count(*) from posthaste.carried where slot = 0)::int`); n != 0 {
-			return fmt.Sprintf("%d rows are kept about a slot that is gone", n)
+			return fmt.Sprintf("%d rows are kept about a reclaimed slot", n)
 		}
 		return ""
 	},
@@ -220,8 +219,8 @@ func TestRuleCarryingGoesOnWhereItStopped(t *testing.T) {
 		without("forgetting", patch{file: "forget_cancelled.sql", old: "v_left int := 10000;", new: "v_left int := 0;"}))
 }
 
-// A look over very many lanes stops after a bounded number of probes, and the
-// next one begins where it stopped: each queue's turn comes.
+// A look at very many lanes stops after a bounded number of probes, and the next one begins where it
+// stopped: each queue has its turn.
 func TestRuleLooksAreBounded(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -255,8 +254,8 @@ func TestRuleLooksAreBounded(t *testing.T) {
 		without("going on", patch{file: "worker_look.sql", old: "set looked = (v_first + v_seen) % v_count", new: "set looked = 0"}))
 }
 
-// Counting asks for all lanes in a handful of statements, each of which may cost
-// a lane no more than its probes.
+// Counting reads all lanes in a handful of statements, each of which costs no more than its probes
+// for a lane.
 func TestRuleCountingCostsProbesOnly(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -265,8 +264,8 @@ func TestRuleCountingCostsProbesOnly(t *testing.T) {
 		counted := func() string { return get[string](s, `select s::text from posthaste.counted`) }
 		before := counted()
 		scans := s.touched("idx_scan", `^(entries|claims)_`, `select posthaste.count_up()`)
-		// Each open transaction of the server, also of other databases, parts a window
-		// into one more range.
+		// Each open transaction of the server, also of other databases, splits a window into one
+		// more range.
 		ranges := get[int](s, `select cardinality(lo) from posthaste.window_ranges($1::pg_snapshot, $2::pg_snapshot)`, before, counted())
 		if most := 4 * 201 * (2 + 2*ranges); scans > most {
 			return fmt.Sprintf("counting over 801 lanes in %d ranges scans indexes %d times, which is more than %d", ranges, scans, most)
@@ -280,8 +279,8 @@ func TestRuleCountingCostsProbesOnly(t *testing.T) {
 	}, without("naming the live slots", patch{file: "count_up.sql", old: "posthaste.in_slots(y.slot, l.a, l.b, l.c, l.d, l.e, l.f)", new: "true"}))
 }
 
-// A delivery that fails costs the reading of its own entry and not of all that
-// it was handed out with: what a settle reads in full it has to store.
+// A failed delivery costs the reading of its own entry and not of all others of its claim: entries
+// that a settle reads in full must be stored.
 func TestRuleFailureReadsOneEntry(t *testing.T) {
 	for name, options := range map[string]string{"fresh": `{}`, "due": `{"delay": "1 microsecond"}`} {
 		t.Run(name, func(t *testing.T) {
@@ -307,7 +306,7 @@ func TestRuleFailureReadsOneEntry(t *testing.T) {
 	}
 }
 
-// Some places of a slice are read as the whole of it is, or not at all.
+// Some places of a slice are read as part of the whole slice, or not at all.
 func TestRulePartOfASliceIsReadOnlyFromAWholeOne(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -328,7 +327,7 @@ func TestRulePartOfASliceIsReadOnlyFromAWholeOne(t *testing.T) {
 	}, without("counting", patch{file: "deliveries_at.sql", old: "if v_rows <> c.places then", new: "if false then"}))
 }
 
-// So is a look-up: of a slice of which a part is gone it tells no place, and goes on.
+// So does a look-up: it returns no place of a slice with missing rows, and continues.
 func TestRulePlacesAreThoseOfAWholeSlice(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -349,12 +348,12 @@ func TestRulePlacesAreThoseOfAWholeSlice(t *testing.T) {
 			return fmt.Sprintf("with the first of two gone, the second is settled: %v, and was", got)
 		}
 		return ""
-	}, without("counting", patch{file: "fetch.sql", old: "if v_rows <> c.places then", new: "if false then"}),
+	}, without("counting", patch{file: "fetch.sql", old: "if v_rows <> v_claim.places then", new: "if false then"}),
 		without("an answer", patch{file: "ends_of.sql", old: "exception when sqlstate 'PH409' then", new: "exception when sqlstate 'PH404' then"}))
 }
 
-// spilled runs a statement and counts the pages that it wrote to files of its
-// own, for what it read did not fit into work_mem.
+// spilled runs a statement and counts the pages that it wrote to temporary files, because its data
+// did not fit into work_mem.
 func (s *session) spilled(sql string, args ...any) int {
 	s.t.Helper()
 	var plans []struct {
@@ -368,8 +367,8 @@ func (s *session) spilled(sql string, args ...any) int {
 	return plans[0].Plan.Written
 }
 
-// Receiving from a queue with lanes waits for a lane only while it holds none:
-// two that wait for each other's would never end.
+// Receiving from a queue with lanes waits for a lane only while it holds none: two sessions that
+// wait for each other's lanes would never end.
 func TestRuleReceiveWaitsWithoutALaneInHand(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := connect(t, url)
@@ -379,7 +378,7 @@ func TestRuleReceiveWaitsWithoutALaneInHand(t *testing.T) {
 		other.exec(`begin`)
 		other.exec(lock, 0)
 		other.exec(lock, 2)
-		// One lane is free and empty. Wherever the search begins, there is an answer.
+		// One lane is free and empty. Wherever the search begins, there is a result.
 		for i := range 20 {
 			receiver := connect(t, url)
 			receiver.exec(`select setseed($1)`, float64(i)/20)

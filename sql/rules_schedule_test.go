@@ -7,10 +7,9 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// The rules of schedules: each tick is one message, whoever sends it and
-// however late.
+// The rules of schedules: each tick is one message, whichever session sends it and however late.
 
-// ticks counts the messages that name a tick, and how many different ones.
+// ticks counts the messages that name a tick, and the different ticks.
 func (s *session) ticks() (messages, different int) {
 	s.t.Helper()
 	messages = get[int](s, `select count(*)::int from posthaste.entries where headers ? 'posthaste-tick'`)
@@ -18,14 +17,14 @@ func (s *session) ticks() (messages, different int) {
 	return messages, different
 }
 
-// schedule puts a schedule to queue q whose next tick lies back by ago.
+// schedule puts a schedule to queue q whose next tick was ago before now.
 func (s *session) schedule(name, spec, options, ago string) {
 	s.t.Helper()
 	s.exec(`select posthaste.schedule_put($1, 'q', $2, '1', $3)`, name, spec, options)
 	s.exec(`update posthaste.schedule_settings set next_at = date_trunc('minute', clock_timestamp()) - $2::interval where name = $1`, name, ago)
 }
 
-// tick ticks once and returns what was sent and missed.
+// tick ticks once and returns the numbers of sent and missed messages.
 func (s *session) tick() (sent, missed int) {
 	s.t.Helper()
 	if err := s.QueryRow(s.t.Context(), `select sent, missed from posthaste.tick()`).Scan(&sent, &missed); err != nil {
@@ -34,7 +33,7 @@ func (s *session) tick() (sent, missed int) {
 	return sent, missed
 }
 
-// Of several that tick at once one sends, and the others do not wait for it.
+// Of several sessions that tick at once one sends, and the others do not wait for it.
 func TestRuleTickIsSentOnce(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -83,7 +82,7 @@ func TestRuleTickThatIsRolledBackIsSentAgain(t *testing.T) {
 	}, without("moving on", patch{file: "tick_schedule.sql", old: "set next_at = s.next_at,", new: "set next_at = x.next_at,"}))
 }
 
-// What was missed is caught up as the schedule says, in bounded steps.
+// Missed ticks are caught up as the schedule says, in bounded steps.
 func TestRuleMissedTicksAreCaughtUpAsAsked(t *testing.T) {
 	const minutes, seconds = "* * * * *", "every 60 seconds"
 	for _, c := range []struct {
@@ -133,8 +132,8 @@ func TestRuleMissedTicksAreCaughtUpAsAsked(t *testing.T) {
 	}
 }
 
-// Whoever drops a queue has its key and waits for its schedules; a tick has the
-// schedule and must not wait for the key.
+// Dropping a queue locks its key and waits for its schedules; a tick has locked the schedule and
+// must not wait for the key.
 func TestRuleTickAndDropDoNotWaitForEachOther(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -158,8 +157,8 @@ func TestRuleTickAndDropDoNotWaitForEachOther(t *testing.T) {
 	}, without("not waiting", patch{file: "tick_schedule.sql", old: "if not pg_try_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(v_queue))) then", new: "perform pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(v_queue)));\n  if false then"}))
 }
 
-// A message that its queue refuses is told with its error, holds up no other
-// schedule, and the schedule goes on.
+// If a queue does not accept a message, its error is reported, it delays no other schedule, and the
+// schedule continues.
 func TestRuleRefusedTickHoldsUpNobody(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -184,13 +183,13 @@ func TestRuleRefusedTickHoldsUpNobody(t *testing.T) {
 	}, without("going on", patch{file: "tick_schedule.sql", old: "if sqlstate not like 'PH4%' then", new: "if true then"}))
 }
 
-// In a copy of the database nothing is sent by itself, and upkeep goes on.
+// In a copy of the database no message is sent automatically, and upkeep continues.
 func TestRuleCopyDoesNotTick(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
 		s.schedule("hourly", "@hourly", `{}`, "1 second")
 		s.exec(`update posthaste.identity set system_identifier = system_identifier + 1`)
-		other := connect(t, url) // that has not asked before
+		other := connect(t, url) // which has not checked before
 		if code := other.code(`select from posthaste.tick()`); code != "PH503" {
 			return "tick ended with " + code
 		}
@@ -206,8 +205,8 @@ func TestRuleCopyDoesNotTick(t *testing.T) {
 		without("going on", patch{file: "maintain.sql", old: "exception when sqlstate 'PH503' then", new: "exception when sqlstate 'PH504' then"}))
 }
 
-// Put again as it is, a schedule keeps its next tick and its pause; another
-// spec or zone begins anew.
+// Put again unchanged, a schedule keeps its next tick and its pause; another spec or zone starts it
+// over.
 func TestRuleScheduleThatIsPutAgainGoesOn(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -240,7 +239,7 @@ func TestRuleScheduleThatIsPutAgainGoesOn(t *testing.T) {
 		without("a new beginning", patch{file: "schedule_put.sql", old: "then x.next_at else excluded.next_at end", new: "then x.next_at else x.next_at end"}))
 }
 
-// While it is paused a schedule misses nothing, and an interval keeps its step.
+// A paused schedule misses nothing, and an interval keeps its step.
 func TestRuleResumedScheduleMissedNothing(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -264,7 +263,7 @@ func TestRuleResumedScheduleMissedNothing(t *testing.T) {
 		without("the step", patch{file: "schedule_resume.sql", old: "else s.next_at + s.every * (1", new: "else clock_timestamp() + s.every * (1"}))
 }
 
-// Upkeep called by SQL alone sends ticks, and says so.
+// Upkeep called by SQL alone sends ticks, and reports them.
 func TestMaintainTicks(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Deliveries that a worker settles in batches cannot be settled in a caller's
-// transaction: that would hold up the worker's acknowledger until it ends.
+// Deliveries that a worker settles in batches cannot be settled in a caller's transaction: that
+// would block the worker's acknowledger until it ends.
 func TestRuleOnlySinglesSettleInTheCallersTransaction(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -24,7 +24,7 @@ func TestRuleOnlySinglesSettleInTheCallersTransaction(t *testing.T) {
 			pg := caller.refusal(sql, got[0])
 			if pg == nil {
 				s.exec(`set lock_timeout = '200ms'`)
-				return fmt.Sprintf("%s was not refused; the acknowledger then ended with %q", sql,
+				return fmt.Sprintf("%s did not fail; the acknowledger then ended with %q", sql,
 					s.code(`select from posthaste.settle(array[$1::bigint], array[B'01'])`, got[1]>>12))
 			}
 			if pg.Code != "PH400" || pg.ColumnName != "delivery_ids" {
@@ -32,7 +32,7 @@ func TestRuleOnlySinglesSettleInTheCallersTransaction(t *testing.T) {
 			}
 			caller.exec(`rollback`)
 		}
-		// Singles may.
+		// Singles can be.
 		s.exec(`select from posthaste.settle(array[$1::bigint], array[B'11'])`, got[0]>>12)
 		s.send(`{}`)
 		single := s.claim(s.register(), 1, 10, true)
@@ -45,8 +45,8 @@ func TestRuleOnlySinglesSettleInTheCallersTransaction(t *testing.T) {
 	}, without("the check", patch{file: "check_singles.sql", old: "    if exists (", new: "    if false and exists ("}))
 }
 
-// Singles are settled without reading settlements: under SERIALIZABLE a read
-// fails against every neighbour.
+// Singles are settled without reading settlements: under SERIALIZABLE a read would conflict with
+// every concurrent settle.
 func TestRuleSinglesSettleBlindly(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		const pairs = 10
@@ -123,7 +123,7 @@ func TestManySerializableSettlers(t *testing.T) {
 	})
 }
 
-// Everybody settles in ascending order, so that opposite wishes do not deadlock.
+// All settles run in ascending order, so that opposite orders of callers do not deadlock.
 func TestRuleSettlesAscend(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -135,7 +135,7 @@ func TestRuleSettlesAscend(t *testing.T) {
 			}
 			claims = append(claims, s.claim(worker, n+1, 3, false)[0]>>12)
 		}
-		// One holds the middle one; the others come from both ends.
+		// One session holds the middle one; the others come from both ends.
 		held := connect(t, url)
 		held.exec(`begin`)
 		held.exec(`select from posthaste.settle(array[$1::bigint], array[B'100'])`, claims[1])
@@ -156,7 +156,7 @@ func TestRuleSettlesAscend(t *testing.T) {
 	}, without("order", patch{file: "settle.sql", old: "order by k.claim\n", new: "order by array_position(p_claims, k.claim)\n"}))
 }
 
-// The functions for received deliveries put any order right, too.
+// The functions for received deliveries sort any order, too.
 func TestRuleSinglesSettleAscending(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -192,7 +192,7 @@ func TestRuleSinglesSettleAscending(t *testing.T) {
 		patch{file: "settle.sql", old: "order by k.claim\n", new: "order by array_position(array(select d >> 12 from unnest(p_deliveries) d), k.claim)\n"}))
 }
 
-// One part that a settle in progress holds does not stop the rescue of all.
+// One part that a settle in progress holds does not stop the rescue of the others.
 func TestRuleHeldPartDoesNotStopRescue(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -216,7 +216,7 @@ func TestRuleHeldPartDoesNotStopRescue(t *testing.T) {
 			lost += get[int](s, `select current_setting('test.lost')::int`)
 		}
 		if lost != 5 {
-			return fmt.Sprintf("%d of the 5 that nobody holds were rescued", lost)
+			return fmt.Sprintf("%d of the 5 that are not held were rescued", lost)
 		}
 		caller.exec(`rollback`)
 		s.exec(`update posthaste.held_claims set next_try = clock_timestamp()`) // its time comes
@@ -234,9 +234,9 @@ func TestRuleHeldPartDoesNotStopRescue(t *testing.T) {
 			old: "      exception when lock_not_available then\n        v_held := true;", new: "      exception when division_by_zero then\n        v_held := true;"}))
 }
 
-// A received delivery that a settle in progress holds, after its lease has ended,
-// stops neither the rescue of others, however many ends lie between, nor its own
-// once it is let go of; and its slot is kept until then.
+// A received delivery that a settle in progress holds, after its lease has ended, stops neither the
+// rescue of others, however many ends lie between, nor its own once it is released; and its slot is
+// kept until then.
 func TestRuleHeldLeaseDoesNotStopRescue(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -249,7 +249,7 @@ func TestRuleHeldLeaseDoesNotStopRescue(t *testing.T) {
 		for range between {
 			s.exec(`select from posthaste.ack($1)`, receive(1))
 		}
-		receive(2) // by somebody who crashed
+		receive(2) // by a caller that crashed
 		caller := connect(t, url)
 		caller.exec(`begin`)
 		caller.exec(`select from posthaste.ack($1)`, held)
@@ -257,7 +257,7 @@ func TestRuleHeldLeaseDoesNotStopRescue(t *testing.T) {
 		lost := 0
 		for try := 0; lost < 2; try++ {
 			if try == 20 {
-				return fmt.Sprintf("%d of the 2 that nobody holds were rescued", lost)
+				return fmt.Sprintf("%d of the 2 that are not held were rescued", lost)
 			}
 			lost += get[int](s, `select posthaste.rescue()`)
 		}
@@ -285,15 +285,15 @@ func TestRuleHeldLeaseDoesNotStopRescue(t *testing.T) {
 		return ""
 	},
 		without("putting it aside", patch{file: "rescue_leases.sql",
-			old: "      insert into posthaste.held_claims (subscriber, claim, next_try) values (p_subscriber, c.id, clock_timestamp() + interval '1 second')\n      on conflict (subscriber, claim) do update set next_try = excluded.next_try;\n",
-			new: "      v_reached := least(v_reached, e.until - interval '1 microsecond');\n"}),
+			old: "      insert into posthaste.held_claims (subscriber, claim, next_try) values (p_subscriber, v_claim.id, clock_timestamp() + interval '1 second')\n      on conflict (subscriber, claim) do update set next_try = excluded.next_try;\n",
+			new: "      v_reached := least(v_reached, v_end.until - interval '1 microsecond');\n"}),
 		without("trying it again", patch{file: "rescue_leases.sql", old: "h.next_try <= t order", new: "false order"}),
 		without("saying that it is due", patch{file: "leases_ended.sql", old: "h.next_try <= clock_timestamp()", new: "false"}),
 		without("keeping its slot", patch{file: "slot_held.sql", old: "select h.claim from posthaste.held_claims h)", new: "select h.claim from posthaste.held_claims h where false)"}))
 }
 
-// One settle that stays open may hold very many deliveries whose leases have
-// ended: they are not waited for one after the other.
+// One settle that stays open may hold very many deliveries whose leases have ended: they are not
+// waited for one after the other.
 func TestRuleManyHeldPlacesAreNotWaitedFor(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -315,7 +315,7 @@ func TestRuleManyHeldPlacesAreNotWaitedFor(t *testing.T) {
 		patch{file: "rescue_leases.sql", old: "v_waited and clock_timestamp() > v_stop", new: "false"}))
 }
 
-// So with the claims of a lost worker, each settled in part by somebody who stays
+// The same holds for the claims of a lost worker, each settled in part by a transaction that stays
 // open: the claims after them have their turn.
 func TestRuleManyHeldClaimsOfALostWorker(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
@@ -332,8 +332,8 @@ func TestRuleManyHeldClaimsOfALostWorker(t *testing.T) {
 		caller.exec(`begin`)
 		caller.exec(`select from posthaste.ack($1)`, held)
 		s.exec(`update posthaste.registrations set heartbeat_at = '-infinity', lease = '0'`)
-		// A look ends after half a second, and each try waits for at least 10 ms: so it
-		// tries few, and others than the looks before it, however slow the machine is.
+		// A look ends after half a second, and each try waits for at least 10 ms: so it tries few,
+		// and others than the looks before it, however slow the machine is.
 		const most = 60
 		aside := 0
 		for {
@@ -346,7 +346,7 @@ func TestRuleManyHeldClaimsOfALostWorker(t *testing.T) {
 				break
 			}
 			if n == aside {
-				return fmt.Sprintf("the one that nobody holds was not rescued: a look tried only those %d that were put aside before", n)
+				return fmt.Sprintf("the one that is not held was not rescued: a look tried only those %d that were held before", n)
 			}
 			aside = n
 		}
@@ -363,11 +363,10 @@ func TestRuleManyHeldClaimsOfALostWorker(t *testing.T) {
 		return ""
 	}, without("an end of waiting", patch{file: "rescue_workers.sql", old: "        exit when clock_timestamp() > v_stop;\n", new: ""}),
 		without("putting them aside", patch{file: "rescue_workers.sql", old: "order by h.next_try nulls first, o.id", new: "order by o.id"},
-			patch{file: "rescue_workers.sql", old: "if c.next_try > clock_timestamp() then", new: "if false then"}))
+			patch{file: "rescue_workers.sql", old: "if v_claim.next_try > clock_timestamp() then", new: "if false then"}))
 }
 
-// A message that kills its worker ends dead, and those it was prefetched with
-// do not.
+// A message that kills its worker ends as a dead letter, and those prefetched with it do not.
 func TestRulePoisonDiesAndInnocentsLive(t *testing.T) {
 	alone := patch{file: "due_slice.sql", old: "if v.losses >= 2 then", new: "if false then", times: 2}
 	rule(t, func(t *testing.T, url string) string {
@@ -410,7 +409,7 @@ func TestRulePoisonDiesAndInnocentsLive(t *testing.T) {
 			old: "d.losses_alone + (a.wanted = 'lost' and c.alone)::int as losses_alone", new: "d.losses_alone + (a.wanted = 'lost')::int as losses_alone"}))
 }
 
-// What was lost twice waits until nothing else runs in the process.
+// A message that was lost twice waits until nothing else runs in the process.
 func TestRuleSuspectWaitsForAnIdleProcess(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -438,9 +437,8 @@ func TestRuleSuspectWaitsForAnIdleProcess(t *testing.T) {
 	}, without("asking", patch{file: "due_slice.sql", old: "if w.places > 0 or not p_alone then", new: "if w.places > 0 then", times: 2}))
 }
 
-// A claim may commit and its reply get lost while the worker lives on: the
-// worker asks what it holds, and the mark of its oldest open claim never passes
-// one in flight.
+// A claim may commit and its reply get lost while the worker lives on: the worker asks for its
+// unsettled deliveries, and the mark of its oldest open claim never passes one in flight.
 func TestRuleClaimWithLostReplyIsFound(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -459,7 +457,7 @@ func TestRuleClaimWithLostReplyIsFound(t *testing.T) {
 		flight.exec(`commit`) // and its reply is lost
 		unsettled := list[int64](s, `select d from posthaste.worker_unsettled($1, 10) d`, worker)
 		if len(unsettled) != 1 {
-			return fmt.Sprintf("it holds one delivery, and was told of %v", unsettled)
+			return fmt.Sprintf("it holds one delivery, and got %v", unsettled)
 		}
 		s.exec(`select from posthaste.settle('{}', '{}', $1, '{released}', '{null}', '{null}', '{null}', '{null}')`, unsettled)
 		if got := s.receive(); !slices.Equal(got, []int64{m}) {
@@ -497,7 +495,7 @@ func TestRuleLostWorkerClaimsNothing(t *testing.T) {
 	}, without("the worker's key", patch{file: "claim.sql", old: "perform pg_advisory_xact_lock_shared(posthaste.lock_key(5, p_worker));", new: "null;"}))
 }
 
-// Extending is per delivery: the others of the same receive end at theirs.
+// Extending applies to one delivery: the others of the same receive keep their ends.
 func TestRuleLeasesAreExtendedOneByOne(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -506,7 +504,7 @@ func TestRuleLeasesAreExtendedOneByOne(t *testing.T) {
 		}
 		ids := list[int64](s, `select delivery_id from posthaste.receive('q', 10, '1 millisecond')`)
 		if !get[bool](s, `select settled from posthaste.extend(array[$1::bigint], '1 hour')`, ids[1]) {
-			return "a lease was not extended that nobody had rescued"
+			return "a lease that was not rescued was not extended"
 		}
 		until(t, "the lease is over", func() bool {
 			return get[bool](s, `select max(until) < clock_timestamp() from posthaste.leases where place is null`)
@@ -549,7 +547,7 @@ func TestRuleRescueLeavesWhatIsBeingExtended(t *testing.T) {
 		old: " for no key update skip locked", new: ""}))
 }
 
-// The ends of leases are examined once each: not again at every look.
+// The ends of leases are examined once each: not again in every look.
 func TestRuleEndsAreExaminedOnce(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -585,8 +583,8 @@ func TestRuleEndsAreExaminedOnce(t *testing.T) {
 	}, without("keeping how far", patch{file: "rescue_leases.sql", old: "if v_reached > k.t + interval '100 milliseconds' or v_reached > k.t and t < v_now then", new: "if false then"}))
 }
 
-// A database that is a copy hands nothing out until a person says what it is:
-// its transaction ids are others. Sending works.
+// A database that is a copy hands nothing out until an operator rebases it: its transaction ids
+// differ. Sending works.
 func TestRuleCopiesHandNothingOut(t *testing.T) {
 	for name, other := range map[string]string{
 		"another database": `update posthaste.identity set database_oid = 1`,
@@ -604,7 +602,7 @@ func TestRuleCopiesHandNothingOut(t *testing.T) {
 	}
 }
 
-// handsOut says what a copy hands out, "" if it sends and refuses all else.
+// handsOut describes what a copy hands out, "" if it sends and everything else fails.
 func handsOut(s *session, worker int64) string {
 	s.t.Helper()
 	s.send(`{}`)

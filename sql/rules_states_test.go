@@ -18,8 +18,8 @@ func (s *session) handles(worker, number int64, places, steps int) {
 	}
 }
 
-// The state of many messages costs each of them the same, however many there are, and
-// however many were handed out with them.
+// The state of many messages costs the same for each, however many there are, and however many were
+// handed out with them.
 func TestRuleStateOfManyMessages(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -51,14 +51,14 @@ func TestRuleStateOfManyMessages(t *testing.T) {
 		}
 		return ""
 	},
-		without("passing over the slice", patch{file: "ends_of.sql", old: "if c.withheld is null and", new: "if false and"}),
+		without("passing over the slice", patch{file: "ends_of.sql", old: "if v_claim.withheld is null and", new: "if false and"}),
 		without("the place of the entry", patch{file: "message_state.sql", old: "e.at_row = p_at and ", new: ""}),
 		without("what is known of the message before", patch{file: "message_states.sql", old: "if v_near.reader = v_reader and", new: "if false and"}))
 }
 
-// What saves looking changes nothing of what is told: of slices settled in one step, in
-// several and in part, by themselves or with others, with outcomes of their own, with a
-// filter, in queues that look at keys and that hand out at most once.
+// Shortcuts do not change the reported states: of slices settled in one step, in several and in
+// part, by themselves or with others, with outcomes of their own, with a filter, in keyed queues
+// and in at-most-once queues.
 func TestStatesAreTheSameWithoutShortcuts(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)
@@ -104,13 +104,13 @@ func TestStatesAreTheSameWithoutShortcuts(t *testing.T) {
 	}
 	with := told()
 	breakFunctions(t, url, []patch{
-		{file: "ends_of.sql", old: "if c.withheld is null and", new: "if false and"},
+		{file: "ends_of.sql", old: "if v_claim.withheld is null and", new: "if false and"},
 		{file: "message_states.sql", old: "if v_near.reader = v_reader and", new: "if false and"},
 	})
 	if without := told(); !slices.Equal(with, without) {
 		for i := range min(len(with), len(without)) {
 			if with[i] != without[i] {
-				t.Fatalf("with shortcuts it is told %s, without %s", with[i], without[i])
+				t.Fatalf("with shortcuts it is reported as %s, without as %s", with[i], without[i])
 			}
 		}
 		t.Fatalf("with shortcuts %d rows, without %d", len(with), len(without))

@@ -27,8 +27,8 @@ func (s *session) subscribe(name, options string) {
 	s.exec(`select posthaste.subscribe('q', $1, $2)`, name, options)
 }
 
-// Each subscription begins where its options say. "now" includes what senders commit
-// later, and "scheduled" what was scheduled before.
+// Each subscription begins where its options say. "now" includes messages that senders commit later,
+// and "scheduled" those that were scheduled before.
 func TestRuleSubscriptionsBegin(t *testing.T) {
 	rule(t, func(t *testing.T, url string) (fault string) {
 		s := begin(t, url)
@@ -41,7 +41,7 @@ func TestRuleSubscriptionsBegin(t *testing.T) {
 		s.subscribe("oldest", `{"from": "oldest"}`)
 		open.exec(`commit`)
 		after, again := s.send(`{}`), s.send(`{"delay": "1 microsecond"}`)
-		// A day passes for the one that waits for it.
+		// A day passes for the message that waits for it.
 		s.exec(`update posthaste.entries_other set due_at = clock_timestamp() where pos = $1`, later)
 		for _, c := range []struct {
 			name string
@@ -69,8 +69,8 @@ func TestRuleSubscriptionsBegin(t *testing.T) {
 		new: "then (select format('%s:%s:', pg_snapshot_xmax(c.s), pg_snapshot_xmax(c.s))::pg_snapshot from posthaste.counted c)"}))
 }
 
-// A filter lets through what it names, on both tracks; retries pass it by, for
-// they passed it before; and what it leaves out is neither counted nor kept.
+// A filter accepts the messages that it names, on both tracks; retries bypass it because they passed
+// it before; and excluded messages are neither counted nor kept.
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)
@@ -119,14 +119,14 @@ func TestFilters(t *testing.T) {
 		if n := get[int](s, `select depth::int from posthaste.queues where subscription = $1`, name); n > 64 {
 			t.Errorf("%s: %d wait, it is said", name, n)
 		}
-		// The story of each message has those that it is for.
+		// Each message has states in the subscriptions that it is for.
 		for _, id := range want["default"] {
 			told := get[int](s, `select count(*)::int from posthaste.message($1) where subscription = $2`, id, name)
 			if (told == 1) != slices.Contains(want[name], id) {
-				t.Errorf("%s: message %d is told %d times", name, id, told)
+				t.Errorf("%s: message %d is reported %d times", name, id, told)
 			}
 			if listed := get[int](s, `select count(*)::int from posthaste.messages where message_id = $1 and subscription = $2`, id, name); listed != told {
-				t.Errorf("%s: message %d is told %d times and listed %d times", name, id, told, listed)
+				t.Errorf("%s: message %d is reported %d times and listed %d times", name, id, told, listed)
 			}
 		}
 		if s.exec(`select from posthaste.receive('q', 1, '1 hour', jsonb_build_object('subscription', $1::text))`, name); get[bool](s, `select ready from posthaste.worker_look($1, '{q}', array[$2])`, worker, name) {
@@ -135,7 +135,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// A filter is immutable, and so is all else: repeated it changes nothing.
+// A filter and all other options are immutable: subscribing again changes nothing.
 func TestSubscribeIsRepeatable(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
@@ -153,16 +153,16 @@ func TestSubscribeIsRepeatable(t *testing.T) {
 	}
 }
 
-// Making a subscription and reclaiming exclude each other: reclaiming goes by
-// the subscriptions that it sees.
+// Adding a subscription and reclaiming exclude each other: reclaiming looks at the subscriptions
+// that it sees.
 func TestRuleSubscribingAndReclaimingExcludeEachOther(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := turned(t, url)
 		maker := connect(t, url)
 		maker.exec(`begin`)
 		maker.exec(`select posthaste.subscribe('q', 'late', '{"from": "oldest"}')`)
-		// As maintenance does, but for what else it would wait for; transactions of
-		// other databases hold a slot back, too.
+		// As maintenance does, but without its other waits; transactions of other databases keep a
+		// slot, too.
 		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 			s.exec(`begin`)
 			mine := get[bool](s, `select pg_try_advisory_xact_lock(posthaste.lock_key(6, 0))`)
@@ -186,9 +186,9 @@ func TestRuleSubscribingAndReclaimingExcludeEachOther(t *testing.T) {
 		patch{file: "subscribe.sql", old: "then posthaste.count_kept(u) else 0 end", new: "then 0 end"}))
 }
 
-// A claim that walked over much that its filter leaves out keeps its progress,
-// goes in bounded steps, and says to come again where it stopped on its way; a
-// look says so, too, though there is nothing to hand out.
+// A claim that walked over many excluded messages keeps its progress, runs in bounded steps, and
+// asks for another claim where it stopped; a look says so, too, though there is nothing to hand
+// out.
 func TestRuleSiftingKeepsItsProgress(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -225,14 +225,14 @@ func TestRuleSiftingKeepsItsProgress(t *testing.T) {
 		}
 		return ""
 	},
-		without("keeping", patch{file: "claim_lane.sql", old: "if v_found = 0 and d.walked > 64 then", new: "if false then"}),
+		without("keeping", patch{file: "claim_lane.sql", old: "if v_found = 0 and v_slice.walked > 64 then", new: "if false then"}),
 		without("steps", patch{file: "sifted_slice.sql", old: "greatest(4096, 4 * p_max)", new: "2147483647"}),
 		without("saying so", patch{file: "claim_lane.sql", old: "  if v_more and handed = 0 then", new: "  if false then"}),
-		without("a look that says so", patch{file: "look.sql", old: "if (d.c).places > 0 or not (d.c).ended or d.walked > 64 then", new: "if (d.c).places > 0 then"}))
+		without("a look that says so", patch{file: "look.sql", old: "if (v_slice.c).places > 0 or not (v_slice.c).ended or v_slice.walked > 64 then", new: "if (v_slice.c).places > 0 then"}))
 }
 
-// A slot is kept as long as the slowest subscription has not come through it,
-// and no longer by one that will hand out nothing of it.
+// A slot is kept as long as the slowest subscription has not passed it, and no longer by one that
+// will hand out nothing of it.
 func TestTruncationWaitsForTheSlowest(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
@@ -270,15 +270,14 @@ func TestTruncationWaitsForTheSlowest(t *testing.T) {
 	until(t, "the slot is reclaimed", reclaimed)
 }
 
-// Of a queue that looks at keys a subscription that nobody reads keeps a slot as
-// long as something in it is for it, and no longer. What was passed so is not handed
-// out, and what comes after it is.
+// In a keyed queue a subscription without readers keeps a slot as long as the slot has a message for
+// it, and no longer. Skipped messages are not handed out, and later ones are.
 func TestRuleIdleFiltersOfKeyedQueuesKeepNoSlot(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"ordered": true, "lanes": 1}`)
 		full := get[int64](s, `select slot_rows from posthaste.settings`)
 		s.exec(`update posthaste.settings set spare_slots = 15`)
-		// By itself the ring does not turn here, so that each round of upkeep reclaims.
+		// The ring does not turn by itself here, so that each round of upkeep reclaims.
 		turn := func() {
 			s.exec(`update posthaste.settings set slot_rows = 1`)
 			turn(t, s)
@@ -341,11 +340,11 @@ func TestRuleIdleFiltersOfKeyedQueuesKeepNoSlot(t *testing.T) {
 		}
 		return ""
 	},
-		without("passing on", patch{file: "sift_on.sql", old: "return posthaste.sift_keyed(c, v_filter, l);", new: "return false;"}),
+		without("passing on", patch{file: "sift_on.sql", old: "return posthaste.sift_keyed(v_cursor, v_filter, l);", new: "return false;"}),
 		without("stopping", patch{file: "sift_keyed.sql", old: "coalesce(array_position(v_out, null) - 1, n)", new: "n"}))
 }
 
-// Ending a subscription lets go of all that it held back.
+// Ending a subscription releases everything that it kept.
 func TestUnsubscribeLetsGo(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
@@ -371,10 +370,10 @@ func TestUnsubscribeLetsGo(t *testing.T) {
 	if n := get[int](s, `select count(*)::int from posthaste.dead_letter_entries`); n != 0 {
 		t.Errorf("%d dead letters are left", n)
 	}
-	// A late failure of it appends nothing.
+	// A late failure in it appends nothing.
 	s.exec(`select from posthaste.fail($1, 'again')`, held[0])
 	if n := get[int](s, `select count(*)::int from posthaste.entries where for_subscription is not null`); n != 0 {
-		t.Errorf("%d retries of a subscription that is gone", n)
+		t.Errorf("%d retries of an ended subscription", n)
 	}
 	for sql, want := range map[string]string{
 		`select from posthaste.receive('q', 1, '1 hour', '{"subscription": "b"}')`: "PH404",
@@ -401,7 +400,7 @@ func TestUnsubscribeLetsGo(t *testing.T) {
 	}
 }
 
-// Numbers are not used again while anything mentions them.
+// Numbers are not used again while any row mentions them.
 func TestSubscriptionNumbers(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
@@ -422,9 +421,9 @@ func TestSubscriptionNumbers(t *testing.T) {
 	}
 }
 
-// A message that was carried to another slot, and on from there, is one message
-// for those who come later, too, and none for those who began between its sending
-// and that; what was cancelled is none for anybody.
+// A message that was carried to another slot, and from there to a third, is one message for later
+// subscriptions, too, and none for those that began between its sending and the carrying; a
+// cancelled one is no message for any.
 func TestRuleCarriedMessagesAreSentOnce(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -469,7 +468,7 @@ func TestRuleCarriedMessagesAreSentOnce(t *testing.T) {
 		without("telling later ones what was cancelled", patch{file: "subscribe.sql", old: "x.outcome in ('carried', 'cancelled')", new: "x.outcome = 'carried'"}))
 }
 
-// So also where it was parked behind others of its key, and was tried before.
+// The same holds if it was parked behind others of its key, and was tried before.
 func TestRuleWhatWasCancelledParkedIsNoneForLaterOnes(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"ordered": true, "lanes": 1}`)
@@ -492,8 +491,8 @@ func TestRuleWhatWasCancelledParkedIsNoneForLaterOnes(t *testing.T) {
 	}, without("looking for its place in the log", patch{file: "subscribe.sql", old: "case when x.xid is null and v_keyed then", new: "case when false then"}))
 }
 
-// Who subscribes from the oldest waits for those who are just rescheduling: what
-// they append anew would be a second message.
+// Subscribing from the oldest waits for transactions that are rescheduling: the entries that they
+// append again would be second messages.
 func TestRuleSubscribingWaitsForWhoReschedules(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -518,8 +517,8 @@ func TestRuleSubscribingWaitsForWhoReschedules(t *testing.T) {
 	}, without("its key", patch{file: "subscribe.sql", old: "  perform posthaste.lock_queue(u.queue_id, 'withdrawn');\n", new: ""}))
 }
 
-// Who subscribes waits for upkeep without holding up who withdraws: that transaction
-// may have what upkeep waits for, and all three would wait for ever.
+// Subscribing waits for upkeep without blocking a transaction that withdraws: that one may hold a
+// lock that upkeep waits for, and all three would wait forever.
 func TestRuleSubscribingWaitsForUpkeepWithNothing(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)

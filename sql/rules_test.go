@@ -11,20 +11,19 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// The rules that the ledger's design marks: each was found by an experiment in
-// which messages were lost, doubled or stopped without it, and each is seen to
-// fail here without its protection. Those of windows and claims are in this
-// file, those of settling and rescue and those of the ring in the next two.
+// The rules of the ledger's design: without each of them messages were lost, doubled or stopped in
+// an experiment, and each is seen to fail here without its protection. Those of windows and claims
+// are in this file, those of settling and rescue and those of the ring in the next two.
 
-// The window's snapshot is taken after the reader's lock is held: taken before,
-// it is older than what the claim before it saw.
+// The window's snapshot is taken after the reader's lock is held: otherwise it is older than the
+// claim before it.
 func TestRuleSnapshotIsTakenAfterTheLock(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
 		first, second := connect(t, url), connect(t, url)
 		m0 := s.send(`{"delay": "1 day"}`)
 		first.exec(`begin`)
-		first.receive() // nothing, and holds the readers
+		first.receive() // nothing, but it holds the readers
 		waiting := second.start(receiveAll)
 		second.blocked(s)
 		m1 := s.send(`{"delay": "1 microsecond"}`)
@@ -47,8 +46,7 @@ func TestRuleSnapshotIsTakenAfterTheLock(t *testing.T) {
 		patch{file: "claim_lane.sql", old: "  s := posthaste.snapshot_now();\n", new: "", times: 2}))
 }
 
-// Where the snapshot of a transaction is older than the lock, claiming is
-// refused; sending is fine.
+// If the snapshot of a transaction is older than the lock, claiming fails; sending works.
 func TestRuleClaimsNeedReadCommitted(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -84,8 +82,8 @@ func TestRuleClaimsNeedReadCommitted(t *testing.T) {
 		old: "if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then", new: "if false then"}))
 }
 
-// A claiming transaction's own id is recorded as in progress: what it appends
-// after its claim is handed out later and not never.
+// A claiming transaction's own id is recorded as in progress: messages that it appends after its
+// claim are handed out later and not lost.
 func TestRuleOwnTransactionIsRecordedAsInProgress(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -104,8 +102,8 @@ func TestRuleOwnTransactionIsRecordedAsInProgress(t *testing.T) {
 	}, without("the own id", patch{file: "snapshot_now.sql", old: "if own is null or own >= pg_snapshot_xmax(s) then", new: "if true then"}))
 }
 
-// A reader of a slice wants as many rows as the claim says: after a truncation
-// the places of those that are left would be others.
+// A reader of a slice requires as many rows as the claim has places: after a truncation the
+// remaining rows would get other places.
 func TestRuleSliceIsReadWholeOrNotAtAll(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -139,7 +137,7 @@ func TestRuleSliceIsReadWholeOrNotAtAll(t *testing.T) {
 			return fmt.Sprintf("a reader of the claim's row ended with %v", pg)
 		}
 		return ""
-	}, without("counting", patch{file: "fetch.sql", old: "if v_rows <> c.places then", new: "if false then"}))
+	}, without("counting", patch{file: "fetch.sql", old: "if v_rows <> v_claim.places then", new: "if false then"}))
 }
 
 // So does a reader whose snapshot is older than the claim.
@@ -159,11 +157,11 @@ func TestRuleOlderReaderOfASliceIsRefused(t *testing.T) {
 			return "it ended with " + pg.Code
 		}
 		return ""
-	}, without("counting", patch{file: "fetch.sql", old: "if v_rows <> c.places then", new: "if false then"}))
+	}, without("counting", patch{file: "fetch.sql", old: "if v_rows <> v_claim.places then", new: "if false then"}))
 }
 
-// An empty fetch after a lost reply proves nothing: claim with the same number
-// answers with what that number has, also while its first try still runs.
+// An empty fetch after a lost reply proves nothing: a claim with the same number returns that
+// number's deliveries, even while its first request still runs.
 func TestRuleNumberIsClaimedOnce(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -201,8 +199,8 @@ func TestRuleNumberIsClaimedOnce(t *testing.T) {
 			old: "perform pg_advisory_xact_lock(posthaste.lock_key(8, p_worker * 1000003 + p_number));", new: "null;"}))
 }
 
-// Which claim handed an entry out is accepted only if the entry lies in that
-// claim's slice: rows before it may have been reclaimed.
+// The claim that handed an entry out is accepted only if the entry lies in that claim's slice: rows
+// before it may have been reclaimed.
 func TestRuleClaimOfAnEntryIsSureOfIt(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -228,7 +226,7 @@ func TestRuleClaimOfAnEntryIsSureOfIt(t *testing.T) {
 	}, without("looking into the slice", patch{file: "find_claim.sql", old: "    else 'reclaimed' end;", new: "    else 'handed_out' end;"}))
 }
 
-// rows is how many rows a test of cost uses: few in CI, POSTHASTE_TEST_ROWS at night.
+// rows is the number of rows of a test of cost: few in CI, POSTHASTE_TEST_ROWS at night.
 func rows(t testing.TB, few int) int {
 	t.Helper()
 	v := os.Getenv("POSTHASTE_TEST_ROWS")
@@ -242,8 +240,8 @@ func rows(t testing.TB, few int) int {
 	return n
 }
 
-// A claim that walks over many rows that are not for it goes in bounded steps,
-// and keeps its progress though it hands nothing out.
+// A claim that walks over many rows that are not for it runs in bounded steps, and keeps its
+// progress though it hands nothing out.
 func TestRuleEmptyClaimKeepsItsProgress(t *testing.T) {
 	for name, values := range map[string]string{
 		"scheduled for tomorrow":         `clock_timestamp() + '1 day', null`,
@@ -262,7 +260,7 @@ func TestRuleEmptyClaimKeepsItsProgress(t *testing.T) {
 						return fmt.Sprintf("one claim walked over %d entries, more than four steps of %d", walked, step)
 					}
 				}
-				// Whatever else runs on the server may add to one of them.
+				// Other activity on the server may add to one of them.
 				touched := s.buffers(receiveAll)
 				for range 4 {
 					touched = min(touched, s.buffers(receiveAll))
@@ -282,8 +280,8 @@ func TestRuleEmptyClaimKeepsItsProgress(t *testing.T) {
 	}
 }
 
-// The second part of a due window walks over what the first part handed out:
-// that too goes in bounded steps, and not again in each empty claim.
+// The second part of a due window walks over the entries that the first part handed out: that also
+// runs in bounded steps, and not again in each empty claim.
 func TestRuleClaimAfterADueBacklogKeepsItsProgress(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -328,8 +326,8 @@ func TestRuleOnlyLiveSlotsAreRead(t *testing.T) {
 	}, without("scalars", patch{file: "fresh_slice.sql", old: inSlots, new: asArray}))
 }
 
-// The sequence may run on into the next slot without maintenance: every slot
-// from the newest mark to the sequence's counts as live.
+// The sequence may enter the next slot without maintenance: every slot from the newest mark to the
+// sequence's slot counts as live.
 func TestRuleSlotsRunInToAreLive(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -348,8 +346,8 @@ func TestRuleSlotsRunInToAreLive(t *testing.T) {
 		patch{file: "live_slots.sql", old: "m.epoch) g) x (slot)", new: "m.epoch) g on false) x (slot)"}))
 }
 
-// The marks are read after the window's snapshot: a slot that was begun in
-// between would be passed over for ever.
+// The marks are read after the window's snapshot: otherwise a slot that was begun in between would
+// never be read.
 func TestRuleMarksAreReadAfterTheSnapshot(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -380,8 +378,8 @@ func TestRuleMarksAreReadAfterTheSnapshot(t *testing.T) {
 		patch{file: "claim_lane.sql", old: "  handed := -1;\n", new: "  handed := -1;\n  live := posthaste.live_slots();\n"}))
 }
 
-// A claim in a long transaction stops its reader for everybody: the others are
-// told who it is after 5 s, and do not wait for ever.
+// A claim in a long transaction blocks its reader: the others get its process after 5 s, and do not
+// wait forever.
 func TestRuleClaimInALongTransactionIsNamed(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)

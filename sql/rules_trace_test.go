@@ -9,8 +9,8 @@ import (
 
 const traceParent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-// The trace context is stored beside the headers, and stands among them wherever
-// they are shown: to receivers, in listings, dead letters and the history.
+// The trace context is stored beside the headers, and is returned among them everywhere: to
+// receivers, in listings, dead letters and the history.
 func TestTraceContextIsAHeader(t *testing.T) {
 	t.Parallel()
 	for _, headers := range []string{
@@ -66,7 +66,7 @@ func TestTraceContextIsAHeader(t *testing.T) {
 	}
 }
 
-// It cannot be filtered by, for no filter would find it.
+// A filter cannot use it, because it would never match.
 func TestTraceContextIsNoFilter(t *testing.T) {
 	t.Parallel()
 	s := connect(t, testpg.New(t))

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A claim that waited for the lane while its subscription ended hands out nothing, and
-// parks nothing that nobody would take away.
+// A claim that waited for the lane while its subscription ended hands out nothing, and parks nothing
+// that would never be removed.
 func TestRuleUnsubscribedMeanwhileParksNothing(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -28,8 +28,8 @@ func TestRuleUnsubscribedMeanwhileParksNothing(t *testing.T) {
 	}, without("the look under the lock", patch{file: "claim_keyed.sql", old: "  if v_gone then\n", new: "  if false then\n"}))
 }
 
-// What a settlement that was under way parks for a subscription that ended meanwhile
-// goes with the next upkeep: its number may be another's one day.
+// Messages that a concurrent settlement parks for a subscription that ended meanwhile are removed by
+// the next upkeep: its number may be used again one day.
 func TestRuleUnsubscribedMeanwhileLeavesNothing(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -52,8 +52,8 @@ func TestRuleUnsubscribedMeanwhileLeavesNothing(t *testing.T) {
 	}, without("looking for what is parked", patch{file: "forget_rows.sql", old: "x.dropped_at > clock_timestamp()", new: "false and x.dropped_at > clock_timestamp()"}))
 }
 
-// A key that is being paused while a subscription ends is paused for nobody who is
-// gone: it could not be resumed, and later subscriptions would copy it.
+// A key that is being paused while a subscription ends is not paused for the ended one: it could not
+// be resumed, and later subscriptions would copy it.
 func TestRuleUnsubscribedMeanwhileIsNotPaused(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := keyed(t, url, `{"fair": true, "lanes": 1}`)
@@ -80,8 +80,8 @@ func TestRuleUnsubscribedMeanwhileIsNotPaused(t *testing.T) {
 	}, without("the look under the locks", patch{file: "key_readers.sql", old: "and u.dropped_at is null) order by r)", new: ") order by r)"}))
 }
 
-// Who ends a subscription, or drops the queue, and who receives take what leases stand at
-// and the lanes in the same order: neither is refused for a deadlock.
+// Ending a subscription, dropping the queue and receiving lock the cursor of leases and the lanes in
+// the same order: none of them fails with a deadlock.
 func TestRuleEndingMeetsReceivers(t *testing.T) {
 	for name, c := range map[string]struct{ ends, file, cursors, parked string }{
 		"unsubscribing": {`select 1::bigint from posthaste.unsubscribe('q', 'second')`, "unsubscribe.sql",
@@ -102,7 +102,7 @@ func TestRuleEndingMeetsReceivers(t *testing.T) {
 				s.exec(`select pg_sleep(0.2)`)
 				holder.exec(`begin`)
 				holder.exec(`select from posthaste.subscriptions where name = 'second' for update`)
-				ended := ending.start(c.ends) // has the lanes
+				ended := ending.start(c.ends) // locks the lanes
 				ending.blocked(s)
 				received := late.start(receive)
 				late.blocked(s)

@@ -6,18 +6,18 @@ import (
 	"testing"
 )
 
-// Upkeep that writes a reader's cursor anew looks for it among the slots that are
-// live once the reader is locked: the sequence may have run on since it began, and
-// the reader with it. Written from an older one, a cursor would go back.
+// Upkeep that writes a reader's cursor again looks for it among the slots that are live once the
+// reader is locked: the sequence may have entered a slot since upkeep began, and the reader with it.
+// Written from an older row, a cursor would move back.
 
-// runOn takes the sequence to the last position of its slot, as it comes to
-// without maintenance: the next is the first one of the slot after it.
+// runOn takes the sequence to the last position of its slot, as it happens without maintenance: the
+// next is the first one of the slot after it.
 func (s *session) runOn() {
 	s.t.Helper()
 	s.exec(`select setval('posthaste.positions', ((last_value >> 22) << 22) + 4194303) from posthaste.positions`)
 }
 
-// held lets upkeep run into a lock, does something meanwhile, and lets it go on.
+// held makes upkeep wait for a lock, calls meanwhile, and releases the lock.
 func (s *session) held(holder, upkeep *session, lock, work string, meanwhile func()) {
 	s.t.Helper()
 	holder.exec(`begin`)
@@ -31,7 +31,7 @@ func (s *session) held(holder, upkeep *session, lock, work string, meanwhile fun
 	}
 }
 
-// Where an idle reader's cursor is carried on.
+// When an idle reader's cursor is carried.
 func TestRuleCarriedCursorIsTheNewest(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -52,21 +52,21 @@ func TestRuleCarriedCursorIsTheNewest(t *testing.T) {
 		}
 		return ""
 	}, without("the marks of then", patch{file: "carry_slot.sql",
-		old: "      l := posthaste.live_slots();\n      c := posthaste.cursor_of(v_reader, l);\n      if", new: "      c := posthaste.cursor_of(v_reader, l);\n      if"}))
+		old: "      l := posthaste.live_slots();\n      v_cursor := posthaste.cursor_of(v_reader, l);\n      if", new: "      v_cursor := posthaste.cursor_of(v_reader, l);\n      if"}))
 }
 
-// Where it is asked up to when a reader has handed out what falls due: only what
-// comes later is carried on.
+// When it is read up to which time a reader has handed out due messages: only later ones are
+// carried.
 func TestRuleHandedOutIsNotCarried(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
 		s.exec(`update posthaste.settings set slot_rows = 1, carry_after = '0'`)
 		m := s.send(`{"delay": "1 day"}`)
 		turn(t, s)
-		// Nobody else writes here; transactions of other databases would count.
+		// No other session writes here; transactions of other databases would count.
 		s.exec(`update posthaste.slots set left_before = '3' where slot = 0`)
 		upkeep := connect(t, url)
-		upkeep.exec(`select posthaste.carry_slot(15)`) // which is free; or it would run into the lock before it has begun
+		upkeep.exec(`select posthaste.carry_slot(15)`) // which is free; otherwise it would wait for the lock before it has begun
 		s.held(connect(t, url), upkeep, `lock table posthaste.carried in access exclusive mode`, `select posthaste.carry_slot(0)::bigint`, func() {
 			s.runOn()
 			// A day passes.
@@ -80,10 +80,10 @@ func TestRuleHandedOutIsNotCarried(t *testing.T) {
 		}
 		return ""
 	}, without("the marks of then", patch{file: "carry_slot.sql",
-		old: "        l := posthaste.live_slots();\n        c := posthaste.cursor_of(v_reader, l);\n        v_reached", new: "        c := posthaste.cursor_of(v_reader, l);\n        v_reached"}))
+		old: "        l := posthaste.live_slots();\n        v_cursor := posthaste.cursor_of(v_reader, l);\n        v_reached", new: "        v_cursor := posthaste.cursor_of(v_reader, l);\n        v_reached"}))
 }
 
-// Where what a subscription may not hold any more is passed over.
+// When messages that a subscription may not keep any more are skipped.
 func TestRuleSkippingBeginsAtTheNewestCursor(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -96,7 +96,7 @@ func TestRuleSkippingBeginsAtTheNewestCursor(t *testing.T) {
 		until(t, "all older transactions have ended", func() bool { // also those of other databases
 			return get[bool](s, `select posthaste.slot_entered(0) is null`)
 		})
-		// Upkeep is held at the first subscription, and comes to the second later.
+		// Upkeep waits at the first subscription, and comes to the second later.
 		s.held(connect(t, url), connect(t, url), `select from posthaste.counters where subscription = 1 for update`, `select posthaste.skip_slot(0)`, func() {
 			s.runOn()
 			want = append(want, s.send(`{}`))
@@ -114,7 +114,7 @@ func TestRuleSkippingBeginsAtTheNewestCursor(t *testing.T) {
 	}, without("the marks of then", patch{file: "skip_slot.sql", old: "    l := posthaste.live_slots(); -- their newest", new: "    -- their newest"}))
 }
 
-// Where a reader that sifts is brought on.
+// When a reader that sifts is moved forward.
 func TestRuleSiftingOnBeginsAtTheNewestCursor(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)
@@ -134,8 +134,8 @@ func TestRuleSiftingOnBeginsAtTheNewestCursor(t *testing.T) {
 	}, without("the marks of then", patch{file: "sift_on.sql", old: "  l := posthaste.live_slots(); -- its newest", new: "  -- its newest"}))
 }
 
-// Who had a message and has no claim left that shows it is not told of where it
-// is rescheduled: what is appended anew is not for them.
+// A subscription that had a message and has no claim left that shows it is not reported when the
+// message is rescheduled: the entry that is appended again is not for it.
 func TestRuleRescheduledIsForThoseWhoWait(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := begin(t, url)

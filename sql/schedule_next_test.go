@@ -17,8 +17,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// The ticks of a cron line are those that somebody finds who looks at the clock
-// of the zone each minute, also while clocks are set.
+// The ticks of a cron line are those that a program finds that looks at the clock of the zone each
+// minute, also while clocks change.
 func TestRuleTicksAreThoseOfTheClockOnTheWall(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := connect(t, url)
@@ -49,8 +49,8 @@ func TestRuleTicksAreThoseOfTheClockOnTheWall(t *testing.T) {
 		without("either day", patch{file: "schedule_spec.sql", old: "f[3] not in ('*', '*/1') and", new: "false and"}))
 }
 
-// The twin in Go, by which the engine on Redis ticks, takes and refuses the same specs
-// with the same words, and ticks at the same times.
+// The implementation in Go, by which the engine on Redis ticks, accepts and rejects the same specs
+// with the same messages, and ticks at the same times.
 func TestTicksAreThoseOfTheTwinInGo(t *testing.T) {
 	t.Parallel()
 	s := connect(t, testpg.New(t))
@@ -95,7 +95,7 @@ func twinNext(spec, zone string, after time.Time) string {
 	return next.UTC().Format(time.RFC3339)
 }
 
-// Whatever the spec says, it is refused as bad input or ticks later than asked.
+// Any spec fails as bad input or ticks later than the given time.
 func FuzzScheduleSpec(f *testing.F) {
 	for _, spec := range []string{"* * * * *", "*/15 2,3-5 1-31/2 jan-mar,12 fri-sun", "@daily", "every 90 seconds", "0 0 31 2 *", "every 1 year", "59 23 29 2 0-7/3", "1,,2 * * * *", "every -1 s"} {
 		f.Add(spec)

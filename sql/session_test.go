@@ -22,10 +22,10 @@ import (
 	ledger "github.com/posthaste-mq/posthaste/sql"
 )
 
-// patience bounds every wait for a condition; nothing is expected to take it.
+// patience bounds every wait for a condition; none is expected to take that long.
 const patience = 60 * time.Second
 
-// session is one connection of a test. What fails unexpectedly ends the test.
+// session is one connection of a test. An unexpected error ends the test.
 type session struct {
 	*pgx.Conn
 	t          testing.TB
@@ -113,13 +113,13 @@ func (s *session) send(options string) int64 {
 
 const receiveAll = `select message_id from posthaste.receive('q', 1000, '1 hour')`
 
-// receive receives all there is, as message ids.
+// receive receives all available messages, and returns their ids.
 func (s *session) receive() []int64 {
 	s.t.Helper()
 	return list[int64](s, receiveAll)
 }
 
-// endLeases lets the time of all leases of an hour pass, so that a look is due.
+// endLeases moves all leases of an hour to the past, so that a look is due.
 func (s *session) endLeases() {
 	s.t.Helper()
 	s.exec(`update posthaste.leases set until = until - interval '61 minutes'`)
@@ -143,7 +143,7 @@ func (s *session) fetch(worker, number int64) []int64 {
 	return list[int64](s, `select numbered_from + ordinality from posthaste.fetch($1, $2) with ordinality`, worker, number)
 }
 
-// answer is what a statement in the background came to.
+// answer is the result of a statement in the background.
 type answer struct {
 	values []int64
 	err    error
@@ -172,13 +172,13 @@ func (s *session) start(sql string, args ...any) <-chan answer {
 	return c
 }
 
-// superuser is the URL by which the server's superuser comes to the database of a session.
+// superuser is the URL of the server's superuser for the database of a session.
 func superuser(t *testing.T, s *session) string {
 	t.Helper()
 	return in(t, testpg.Superuser(t), s.Config().Database)
 }
 
-// waits says whether s waits for somebody's lock.
+// waits reports whether s waits for a lock.
 func (s *session) waits(watcher *session) bool {
 	s.t.Helper()
 	return get[bool](watcher, `select wait_event_type = 'Lock' is true from pg_stat_activity where pid = $1`, int32(s.PgConn().PID()))
@@ -198,11 +198,11 @@ func (s *session) waitsOrEnds(watcher *session, ended <-chan answer) {
 
 func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	// Open transactions of other tests' databases hold up the ring, too.
+	// Open transactions of other tests' databases delay the ring, too.
 	testrun.Until(t, 4*patience, what, condition)
 }
 
-// buffers runs a statement and counts the pages it touches, also in functions.
+// buffers runs a statement and counts the pages that it touches, including those in functions.
 func (s *session) buffers(sql string, args ...any) int {
 	s.t.Helper()
 	var plans []struct {
@@ -217,9 +217,8 @@ func (s *session) buffers(sql string, args ...any) int {
 	return plans[0].Plan.Hit + plans[0].Plan.Read
 }
 
-// reads is how many pages a statement that changes nothing touches: the least of
-// several, for the first time, and whenever something analyses a table beside it,
-// the catalogue is read as well.
+// reads returns the number of pages that a read-only statement touches: the least of several runs,
+// because the first one, and one after a concurrent analyze of a table, also reads the catalog.
 func (s *session) reads(sql string, args ...any) int {
 	s.t.Helper()
 	least := s.buffers(sql, args...)
@@ -233,7 +232,7 @@ func (s *session) reads(sql string, args ...any) int {
 func (s *session) walked(sql string, args ...any) int {
 	s.t.Helper()
 	const counted = `select coalesce(sum(idx_tup_fetch), 0)::int from pg_stat_xact_user_tables where schemaname = 'posthaste' and relname ~ '^entries_'`
-	// In a transaction, for outside the counts are passed on now and then.
+	// In a transaction, because outside of one the counts are flushed from time to time.
 	s.exec(`begin`)
 	before := get[int](s, counted)
 	s.exec(sql, args...)
@@ -242,8 +241,7 @@ func (s *session) walked(sql string, args ...any) int {
 	return n
 }
 
-// patch breaks a shipped file: old, which must stand there exactly times (0: 1)
-// often, becomes new.
+// patch breaks a shipped file: it replaces old, which must occur exactly times (0: 1) times, by new.
 type patch struct {
 	file, old, new string
 	times          int
@@ -257,12 +255,12 @@ type twin struct {
 
 func without(name string, patches ...patch) twin { return twin{name, patches} }
 
-// rule examines the shipped functions, which must show no fault, and each
-// broken twin, which must show one, or the examination proves nothing.
+// rule examines the shipped functions, which must have no fault, and each broken twin, which must
+// have one: otherwise the examination proves nothing.
 //
-// Some faults show only where two sessions meet at one moment, or where no other
-// test's transaction is open on the server, which a busy machine delays: a twin is
-// examined again for as long as twins.
+// Some faults show only if two sessions meet at one moment, or if no other test's transaction is
+// open on the server, which a busy machine delays: a twin is examined repeatedly for as long as
+// twins.
 func rule(t *testing.T, examine func(t *testing.T, url string) (fault string), broken ...twin) {
 	t.Helper()
 	t.Parallel()
@@ -295,7 +293,7 @@ func rule(t *testing.T, examine func(t *testing.T, url string) (fault string), b
 	}
 }
 
-// beginTwin is [testrun.Twin] for a twin of functions, whose test stands in the file.
+// beginTwin is [testrun.Twin] for a twin of functions, whose test is in the file.
 func beginTwin(t testing.TB, test string, patches ...patch) (found func()) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Base(test))
@@ -319,8 +317,8 @@ func functionText(t testing.TB, file string) string {
 	return text
 }
 
-// waitsFor gives the functions that wait for a lock for so long, and then say who has
-// it, another time for that.
+// waitsFor gives the functions with a lock timeout of the first duration, which name the holder in
+// their error, the second duration instead.
 const waitsFor = `do $$
 declare
   f text;
@@ -330,8 +328,7 @@ begin
   end loop;
 end $$`
 
-// waitsLong lets whoever waits for another's lock wait for longer than a busy machine
-// stands still.
+// waitsLong makes waits for locks longer than the longest stall of a busy machine.
 func waitsLong(t testing.TB, url string) {
 	t.Helper()
 	s := connect(t, url)
@@ -339,13 +336,13 @@ func waitsLong(t testing.TB, url string) {
 	_ = s.Close(t.Context())
 }
 
-// asShipped undoes that, for what is told in the end.
+// asShipped undoes that, for tests of the final error.
 func (s *session) asShipped() {
 	s.t.Helper()
 	s.exec(fmt.Sprintf(waitsFor, "61s", "5s"))
 }
 
-// breakFunctions is breakFunction for several places at once.
+// breakFunctions applies several patches at once.
 func breakFunctions(t testing.TB, url string, patches []patch) {
 	t.Helper()
 	texts := map[string]string{}

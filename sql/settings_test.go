@@ -16,8 +16,8 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// callersSettings are such as databases, roles and URLs have, by which a function must not
-// act. Isolation is not among them: receiving refuses all but READ COMMITTED.
+// callersSettings are settings as databases, roles and URLs have them, on which a function must not
+// depend. Isolation is not among them: receiving needs READ COMMITTED.
 var callersSettings = map[string]string{
 	"encoding":              "client_encoding = latin1",
 	"dates":                 "datestyle = 'SQL, DMY'",
@@ -38,14 +38,14 @@ var callersSettings = map[string]string{
 	"sequential scans only": "enable_indexscan = off",
 }
 
-// shadow has functions that a foreign search path brings in before ours: none that the
-// promises themselves call.
+// shadow has functions that a foreign search path puts before the right ones: none that the contract
+// itself calls.
 const shadow = `create schema shadow; create function shadow.jsonb_typeof(jsonb) returns text language sql as $$ select 'shadow' $$;
 	create function shadow.octet_length(text) returns int language sql as $$ select 1000000000 $$;
 	create function shadow.octet_length(bytea) returns int language sql as $$ select 1000000000 $$;
 	create function shadow.date_trunc(text, timestamptz) returns timestamptz language sql as $$ select timestamptz '2001-01-01' $$`
 
-// asSaid is a statement in the encoding that a setting says the client has.
+// asSaid returns a statement in the client encoding of a setting.
 func asSaid(setting, sql string) string {
 	if !strings.Contains(setting, "latin1") {
 		return sql
@@ -57,8 +57,8 @@ func asSaid(setting, sql string) string {
 	return string(latin)
 }
 
-// FT1: the promises of the SQL interface hold under whatever settings the caller's
-// session has, or are refused by the code that they name.
+// FT1: the contract of the SQL interface holds under any settings of the caller's session, or fails
+// with the named code.
 func TestFT1_SQLUnderForeignSettings(t *testing.T) {
 	t.Parallel()
 	for name, setting := range callersSettings {
@@ -80,7 +80,7 @@ func TestFT1_SQLUnderForeignSettings(t *testing.T) {
 	}
 }
 
-// madeWith makes a database with other properties than the server's, without the schema.
+// madeWith creates a database with other properties than the server's, without the schema.
 func madeWith(t *testing.T, properties string) string {
 	t.Helper()
 	admin, err := url.Parse(testpg.Superuser(t))
@@ -95,7 +95,7 @@ func madeWith(t *testing.T, properties string) string {
 	return admin.String()
 }
 
-// FT1: in a Turkish database lower('FRI') is no day of the week.
+// FT1: in a Turkish database lower('FRI') is not a day of the week.
 func TestFT1_SQLInATurkishDatabase(t *testing.T) {
 	t.Parallel()
 	if testpg.Version(t) == "14" {
@@ -125,7 +125,7 @@ func TestFT1_SQLInATurkishDatabase(t *testing.T) {
 	}
 }
 
-// A database that keeps text in another encoding is refused before anything is made.
+// A database with another encoding fails before anything is created.
 func TestFT1_OtherEncodingsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, encoding := range []string{"LATIN1", "SQL_ASCII", "LATIN9"} {

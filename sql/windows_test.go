@@ -43,18 +43,17 @@ func seed(t testing.TB) uint64 {
 	return rand.Uint64()
 }
 
-// quiet is how long a run goes on although nothing ends any more, before it is drained
-// or, if it has keys, judged by its rounds. Leases of 2 s end within it. By itself it
-// decides nothing.
+// quiet is the time for which a run continues although no message ends any more, before it is
+// drained or, if it has keys, judged by its rounds. Leases of 2 s end within it. It decides
+// nothing by itself.
 const quiet = 3 * time.Second
 
-// Each committed message ends exactly once for each subscription, none is handed
-// out twice as the same attempt, none early, none that was rolled back, cancelled
-// or purged, none with a dedupe key in use; and at the end nothing is held: with
-// concurrent senders that roll back, use savepoints, stay open, prepare, and
-// claim between their sends; receivers that roll back; leases that end; workers
-// that vanish while two of their connections settle; a ring that turns; and what
-// else queues can be told to do, by lot.
+// Each committed message ends exactly once for each subscription, none is handed out twice as the
+// same attempt, none early, none that was rolled back, cancelled or purged, none with a dedupe key
+// in use; and at the end nothing is held: with concurrent senders that roll back, use savepoints,
+// stay open, prepare, and claim between their sends; receivers that roll back; leases that end;
+// workers that vanish while two of their connections settle; a ring that turns; and all other
+// features of queues, at random.
 func TestInterleaving(t *testing.T) {
 	t.Parallel()
 	for i, shape := range []shape{crowd, narrow, runaway, hurried} {
@@ -73,15 +72,15 @@ func TestInterleaving(t *testing.T) {
 	}
 }
 
-// twins are the shipped functions with one condition broken. The interleavings
-// must find each, or they prove nothing: by a fault that the broken condition
-// causes, and not by whatever else a busy machine may bring about. in is the shape
-// that finds it soonest; where it does not, others are tried in turn with it.
+// twins are the shipped functions with one condition broken. The interleavings must find each, or
+// they prove nothing: by a fault that the broken condition causes, and not by other effects of a
+// busy machine. in is the shape that finds it soonest; if it does not, others are tried in turn
+// with it.
 var twins = []struct {
 	name, file, old, new string
 	in                   shape
 	features
-	found []string // what the finding says, one of these
+	found []string // the finding contains one of these
 }{
 	{"edge of the due time", "due_slice.sql",
 		"if v.due_at <= w.t1 and ", "if v.due_at <= w.t1 and v.due_at > w.t0 and ", runaway, features{}, []string{"lost:"}},
@@ -97,9 +96,9 @@ var twins = []struct {
 		"pg_visible_in_snapshot(e.xid, v_purge) and", "false and", runaway, features{purging: true}, []string{"waited when the queue was purged", "never came to subscription"}},
 }
 
-// A condition whose patch a deterministic rule has in rules_*_test.go or
-// ranges_test.go is not repeated here. So it is with twins that fail only in a moment
-// that few runs come to, such as that of TestRuleOpenClaimsAreCopiedWhenTheyAreClosed.
+// Conditions whose patch a deterministic rule in rules_*_test.go or ranges_test.go has are not
+// repeated here. The same applies to twins that fail only in a moment that few runs reach, such as
+// that of TestRuleOpenClaimsAreCopiedWhenTheyAreClosed.
 func TestInterleavingFindsBrokenTwins(t *testing.T) {
 	for _, twin := range twins {
 		t.Run(strings.ReplaceAll(twin.name, " ", "_"), func(t *testing.T) {
@@ -109,7 +108,7 @@ func TestInterleavingFindsBrokenTwins(t *testing.T) {
 				url := testpg.New(t)
 				breakFunction(t, url, twin.file, twin.old, twin.new)
 				x := &interleaving{shape: shapes[n%len(shapes)], features: twin.features, crew: crew{t: t, url: url, seed: seed(t)}}
-				// Short at first: what is lost is noticed only when all else has ended.
+				// Short at first: lost messages are noticed only when all others have ended.
 				x.run(min(time.Duration(3+n)*time.Second, left), quiet)
 				return x.faults
 			})
@@ -117,10 +116,9 @@ func TestInterleavingFindsBrokenTwins(t *testing.T) {
 	}
 }
 
-// findsBroken runs interleavings on a broken twin until one of them has a fault with
-// one of the words, and then calls found. That must be within a minute at full size,
-// where each twin has the machine for itself. Beside other tests it may take longer, and
-// the log says how long.
+// findsBroken runs interleavings on a broken twin until one of them has a fault with one of the
+// words, and then calls found. At full size that must be within a minute, because each twin has
+// the machine for itself. Beside other tests it may take longer, and the log says how long.
 func findsBroken(t *testing.T, words []string, found func(), run func(n int, left time.Duration) (faults []string)) {
 	t.Helper()
 	most := testrun.Size(5*time.Minute, time.Minute)

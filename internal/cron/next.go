@@ -27,8 +27,8 @@ func Zone(name string) (*time.Location, error) {
 			return zone, nil
 		}
 	}
-	return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "time_zone", Message: fmt.Sprintf("there is no time zone '%s'", name),
-		Hint: "UTC, or a name with a place in it as the database of time zones writes it, such as Europe/Berlin"}
+	return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "time_zone", Message: fmt.Sprintf("unknown time zone '%s'", name),
+		Hint: "use UTC, or a name with a place from the time zone database, such as Europe/Berlin"}
 }
 
 // Next returns the first tick after a time; for an interval, that time must be a tick. ok is

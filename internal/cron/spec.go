@@ -44,7 +44,7 @@ func Parse(spec string) (s Spec, err error) {
 	case len(spec) > specBytes:
 		return s, invalid(specHint, "spec is over %d bytes", specBytes)
 	case text == "":
-		return s, invalid(specHint, "spec must say when the schedule ticks")
+		return s, invalid(specHint, "spec must not be empty")
 	}
 	if duration, ok := strings.CutPrefix(text, "every"); ok && strings.IndexFunc(duration, blank) == 0 {
 		s.every, err = interval(strings.TrimFunc(duration, blank))
@@ -64,7 +64,7 @@ func Parse(spec string) (s Spec, err error) {
 	}
 	f := strings.FieldsFunc(text, blank)
 	if len(f) != 5 {
-		return s, invalid(specHint, "'%s' has %d fields and not five", spec, len(f))
+		return s, invalid(specHint, "'%s' has %d fields, not five", spec, len(f))
 	}
 	for i, field := range []struct {
 		what      string
@@ -110,7 +110,7 @@ func values(text string, low, high int, names []string) (bits uint64, fault stri
 	for part := range strings.SplitSeq(text, ",") {
 		m := partOfField.FindStringSubmatch(part)
 		if m == nil {
-			return 0, fmt.Sprintf("'%s' is no value, range, step or *", part)
+			return 0, fmt.Sprintf("'%s' is not a value, range, step or *", part)
 		}
 		from, to, step := low, high, 1
 		if m[4] != "" {
@@ -119,12 +119,12 @@ func values(text string, low, high int, names []string) (bits uint64, fault stri
 		if m[1] == "" {
 			var ok bool
 			if from, ok = value(m[2]); !ok {
-				return 0, fmt.Sprintf("'%s' is no name", m[2])
+				return 0, fmt.Sprintf("'%s' is not a name", m[2])
 			}
 			to = from
 			if m[3] != "" {
 				if to, ok = value(m[3]); !ok {
-					return 0, fmt.Sprintf("'%s' is no name", m[3])
+					return 0, fmt.Sprintf("'%s' is not a name", m[3])
 				}
 				if week && to == 0 && from > 0 {
 					to = 7
@@ -140,7 +140,7 @@ func values(text string, low, high int, names []string) (bits uint64, fault stri
 			}
 		}
 		if step < 1 {
-			return 0, fmt.Sprintf("'%s': a step of zero", part)
+			return 0, fmt.Sprintf("'%s': the step is zero", part)
 		}
 		for v := from; v <= to; v += step {
 			bits |= 1 << (v % modulus)
@@ -157,7 +157,7 @@ func interval(text string) (every time.Duration, err error) {
 	for rest := text; rest != ""; {
 		m := partOfInterval.FindStringSubmatch(rest)
 		if m == nil {
-			return 0, invalid(specHint, "'%s' is no duration", text)
+			return 0, invalid(specHint, "'%s' is not a duration", text)
 		}
 		rest = rest[len(m[0]):]
 		var unit time.Duration
@@ -173,13 +173,13 @@ func interval(text string) (every time.Duration, err error) {
 		case "w", "week", "weeks":
 			unit = 7 * 24 * time.Hour
 		case "mon", "mons", "month", "months", "y", "yr", "yrs", "year", "years":
-			return 0, invalid("a cron line names days of months: '0 0 1 * *'",
-				"months and years differ in length: an interval is made of weeks, days, hours, minutes and seconds")
+			return 0, invalid("use a cron line for days of months: '0 0 1 * *'",
+				"months and years differ in length: an interval consists of weeks, days, hours, minutes and seconds")
 		default:
-			return 0, invalid(specHint, "'%s' is no duration", text)
+			return 0, invalid(specHint, "'%s' is not a duration", text)
 		}
 		if named[unit] { // as in PostgreSQL
-			return 0, invalid(specHint, "'%s' is no duration", text)
+			return 0, invalid(specHint, "'%s' is not a duration", text)
 		}
 		named[unit] = true
 		n, _ := strconv.Atoi(m[1]) // the pattern matches only digits
@@ -190,7 +190,7 @@ func interval(text string) (every time.Duration, err error) {
 		every += time.Duration(n) * unit
 	}
 	if every == 0 {
-		return 0, invalid(specHint, "an interval is of whole seconds, one at least, and ten years at most")
+		return 0, invalid(specHint, "an interval must be whole seconds, at least one second and at most ten years")
 	}
 	return every, nil
 }

@@ -31,7 +31,7 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, o posthaste.Queue
 	if q := e.queues[name]; q != nil && q.options.Conflict(o) == "" {
 		return nil
 	} else if q != nil {
-		return &posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: "queue " + quote.Name(name) + " exists with other options"}
+		return &posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: "queue " + quote.Name(name) + " exists with different options"}
 	}
 	e.queues[name] = &queue{name: name, options: o, createdAt: time.Now(), once: map[string]*message{},
 		info: posthaste.SubscriptionInfo{Name: posthaste.DefaultSubscription}}
@@ -149,7 +149,7 @@ func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste
 // newest lists messages that match, newest first.
 func (e *Engine) newest(before posthaste.MessageID, limit int, match func(*message) bool) (found []*message, err error) {
 	if limit < 0 || limit > 1000 {
-		return nil, posthaste.Invalidf("limit", "at most 1 to 1000 messages can be listed at a time, and %d are wanted", limit)
+		return nil, posthaste.Invalidf("limit", "a call lists 1 to 1000 messages, not %d", limit)
 	}
 	for id := e.lastID; id > 0 && len(found) < cmp.Or(limit, 100); id-- {
 		if m := e.messages[id]; m != nil && (before == 0 || id < before) && match(m) {
@@ -169,7 +169,7 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (page 
 		}
 	}
 	if f.State != "" && !slices.Contains(posthaste.States(), f.State) {
-		return page, posthaste.Invalidf("state", "state %s is none", quote.Name(string(f.State)))
+		return page, posthaste.Invalidf("state", "unknown state %s", quote.Name(string(f.State)))
 	}
 	found, err := e.newest(f.Before, f.Limit, func(m *message) bool {
 		return (f.Queue == "" || f.Queue == m.Queue) && (f.Reference == "" || f.Reference == m.Reference) &&

@@ -303,7 +303,7 @@ func (e *Engine) Unsettled(ctx context.Context, id posthaste.WorkerID, upTo int6
 // Receive implements [posthaste.Engine].
 func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (posthaste.ReceiveReply, error) {
 	if req.Max < 1 || req.Max > 1000 {
-		return posthaste.ReceiveReply{}, posthaste.Invalidf("max", "max must be 1 to 1000, and is %d", req.Max)
+		return posthaste.ReceiveReply{}, posthaste.Invalidf("max", "max must be 1 to 1000, got %d", req.Max)
 	}
 	if req.Lease <= 0 || req.Lease > 12*time.Hour {
 		return posthaste.ReceiveReply{}, posthaste.Invalidf("lease", "lease must be above zero and at most 12h, got %s", req.Lease)
@@ -373,7 +373,7 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 	defer e.mu.Unlock()
 	for _, s := range settlements {
 		if d := e.delivery(s.Delivery); d != nil && d.q.options.Mode == posthaste.AtMostOnce {
-			return nil, &posthaste.Error{Code: posthaste.CodeConflict, Field: "mode", Message: "the queue hands out at most once: settling is refused"}
+			return nil, &posthaste.Error{Code: posthaste.CodeConflict, Field: "mode", Message: "the queue is an at-most-once queue: its deliveries are settled as soon as they are handed out"}
 		}
 	}
 	results := make([]posthaste.SettleResult, len(settlements))

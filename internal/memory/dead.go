@@ -30,7 +30,7 @@ func (m *message) deadMatches(f posthaste.DeadLetterFilter) bool {
 // dead finds dead letters, newest first.
 func (e *Engine) dead(f posthaste.DeadLetterFilter) ([]*message, error) {
 	if f.Subscription != "" && f.Queue == "" {
-		return nil, posthaste.Invalidf("subscription", "a subscription is one of a queue, and no queue is given")
+		return nil, posthaste.Invalidf("subscription", "subscription needs a queue")
 	}
 	if f.Queue != "" {
 		if _, err := e.subscribed(posthaste.QueueRef{Queue: f.Queue, Subscription: f.Subscription}); err != nil {
@@ -115,7 +115,7 @@ func (e *Engine) Erase(ctx context.Context, term string, before posthaste.Messag
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if term == "" {
-		return page, posthaste.Invalidf("term", "term must say whose messages are to be erased")
+		return page, posthaste.Invalidf("term", "term must not be empty")
 	}
 	of, err := e.newest(before, 1000, func(m *message) bool { return slices.Contains(m.Terms, term) })
 	for _, m := range of {
@@ -149,7 +149,7 @@ func (e *Engine) Actions(ctx context.Context, f posthaste.ActionFilter) (all []p
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if f.Limit < 0 || f.Limit > 1000 {
-		return nil, posthaste.Invalidf("limit", "at most 1 to 1000 actions can be listed at a time, and %d are wanted", f.Limit)
+		return nil, posthaste.Invalidf("limit", "a call lists 1 to 1000 actions, not %d", f.Limit)
 	}
 	for _, a := range slices.Backward(e.actions) {
 		if (f.Before == 0 || a.ID < f.Before) && (f.Queue == "" || f.Queue == a.Queue) && (f.MessageID == 0 || f.MessageID == a.MessageID) && len(all) < cmp.Or(f.Limit, 100) {

@@ -139,7 +139,7 @@ func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages
 	now := time.Now()
 	if before, ok := e.requests[[2]string{r.Scope, r.Key}]; ok && now.Before(before.until) {
 		if !bytes.Equal(before.digest, r.Digest) {
-			return nil, &posthaste.Error{Code: posthaste.CodeKeyReused, Field: "Idempotency-Key", Message: "the key was used for another request"}
+			return nil, &posthaste.Error{Code: posthaste.CodeKeyReused, Field: "Idempotency-Key", Message: "the key was used for a different request"}
 		}
 		return slices.Clone(before.ids), nil
 	}

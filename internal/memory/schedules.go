@@ -41,7 +41,7 @@ func (e *Engine) PutSchedule(ctx context.Context, s posthaste.Schedule) (time.Ti
 	switch {
 	case err != nil:
 	case s.CatchUp != posthaste.CatchUpOnce && s.CatchUp != posthaste.CatchUpEach && s.CatchUp != posthaste.CatchUpSkip:
-		err = posthaste.Invalidf("catch_up", "catch_up is each, once or skip")
+		err = posthaste.Invalidf("catch_up", "catch_up must be each, once or skip")
 	case s.Message.Headers[posthaste.HeaderSchedule]+s.Message.Headers[posthaste.HeaderTick] != "":
 		err = posthaste.Invalidf("headers", "these headers are set by each tick")
 	default:

@@ -26,12 +26,12 @@ func (e *Engine) CreateToken(ctx context.Context, token posthaste.Token) (secret
 		token.ExpiresAt, token.ExpiresIn = now.Add(token.ExpiresIn), 0
 	}
 	if !token.ExpiresAt.IsZero() && !token.ExpiresAt.After(now) {
-		return "", posthaste.Invalidf("expires_at", "a token must expire at a time that comes")
+		return "", posthaste.Invalidf("expires_at", "a token must expire in the future")
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.token(token.Name) != nil {
-		return "", &posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: "there is a token " + token.Name + " already"}
+		return "", &posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: "token " + quote.Name(token.Name) + " already exists"}
 	}
 	secret = "ph_" + rand.Text() + rand.Text()
 	token.Hash, token.CreatedAt, token.CreatedBy = sha256.Sum256([]byte(secret)), now, posthaste.ActorOf(ctx)
@@ -54,7 +54,7 @@ func (e *Engine) RevokeToken(ctx context.Context, name string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.token(name) == nil {
-		return notFound("name", "there is no token %s", quote.Name(name))
+		return notFound("name", "token %s does not exist", quote.Name(name))
 	}
 	e.tokens = slices.DeleteFunc(e.tokens, func(t *posthaste.Token) bool { return t.Name == name })
 	e.recordToken(ctx, "token_drop", name)

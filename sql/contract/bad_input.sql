@@ -1,6 +1,6 @@
--- Bad input is refused with the code and the field, and nothing is stored.
+-- Bad input fails with the code and the field, and nothing is stored.
 select posthaste.create_queue('contract_bad', '{"max_payload": 100}');
--- One of a time at which these options were allowed: who makes it again is not refused.
+-- A queue from a time when these options were allowed: creating it again does not fail.
 select posthaste.create_queue('contract_old');
 update posthaste.queue_settings set backoff_base = '2 hours', timeout = '400 days' where name = 'contract_old';
 
@@ -9,7 +9,7 @@ select posthaste.create_queue('contract_wide');
 create temporary table cases (statement text, code text, field text);
 insert into cases values
   ('select posthaste.send(''nowhere'', ''1'')', 'PH404', 'queue'),
-  -- No URL's path has such a part.
+  -- A URL's path cannot contain such a part.
   ('select posthaste.create_queue(''.'')', 'PH400', 'name'),
   ('select posthaste.create_queue(''..'')', 'PH400', 'name'),
   ('select posthaste.subscribe(''contract_bad'', ''..'')', 'PH400', 'subscription'),
@@ -35,7 +35,7 @@ insert into cases values
   ('select posthaste.send_many(''contract_bad'', ''{}'')', 'PH400', 'messages'),
   ('select posthaste.send_many(''contract_bad'', ''[1]'')', 'PH400', 'messages'),
   ('select posthaste.send_many(''contract_bad'', ''[{"key": "a"}]'')', 'PH400', 'messages'),
-  ('select posthaste.send_many(''contract_bad'', ''[{"payload": 1}, {"payload": 2, "colour": 1}]'')', 'PH400', 'colour'),
+  ('select posthaste.send_many(''contract_bad'', ''[{"payload": 1}, {"payload": 2, "color": 1}]'')', 'PH400', 'color'),
   ('select posthaste.send_many(''contract_bad'', ''[{"payload": 1, "wake": false}]'')', 'PH400', 'wake'),
   ('select posthaste.send_many(''nowhere'', ''[{"payload": 1}]'')', 'PH404', 'queue'),
   ('select from posthaste.receive(''nowhere'', 1, ''1 minute'')', 'PH404', 'queue'),
@@ -98,7 +98,7 @@ insert into cases values
   ('select from posthaste.list_dead_letters(''{"color": "red"}'')', 'PH400', 'color'),
   ('select from posthaste.list_dead_letters(''{"error": 1}'')', 'PH400', 'error'),
   ('select from posthaste.list_dead_letters(''{"subscription": "a"}'')', 'PH400', 'subscription'),
-  ('select from posthaste.list_dead_letters(''{"queue": "contract_bad", "subscription": "nobody"}'')', 'PH404', 'subscription'),
+  ('select from posthaste.list_dead_letters(''{"queue": "contract_bad", "subscription": "missing"}'')', 'PH404', 'subscription'),
   ('select from posthaste.list_dead_letters(''{"died_from": "soon"}'')', 'PH400', 'died_from'),
   ('select from posthaste.list_dead_letters(''{"died_before": "soon"}'')', 'PH400', 'died_before'),
   ('select from posthaste.list_dead_letters(''{"died_from": ""}'')', 'PH400', 'died_from'),
@@ -160,7 +160,7 @@ insert into cases values
 insert into cases
 select format('select posthaste.send(''contract_bad'', ''1'', %L)', o.options), o.code, o.field
   from (values
-    ('[]', 'PH400', 'options'), ('{"colour": "red"}', 'PH400', 'colour'), ('{"priority": 4}', 'PH400', 'priority'), ('{"priority": -1}', 'PH400', 'priority'),
+    ('[]', 'PH400', 'options'), ('{"color": "red"}', 'PH400', 'color'), ('{"priority": 4}', 'PH400', 'priority'), ('{"priority": -1}', 'PH400', 'priority'),
     ('{"priority": "high"}', 'PH400', 'priority'), ('{"dedupe_key": 1}', 'PH400', 'dedupe_key'), ('{"dedupe_window": "1 day"}', 'PH400', 'dedupe_window'),
     ('{"dedupe_key": "x", "dedupe_window": "0"}', 'PH400', 'dedupe_window'), ('{"dedupe_key": "x", "dedupe_window": "366 days"}', 'PH400', 'dedupe_window'),
     (jsonb_build_object('dedupe_key', repeat('k', 256))::text, 'PH413', 'dedupe_key'),
@@ -183,13 +183,13 @@ select format(f.call, d.delay), 'PH400', 'delay'
 insert into cases
 select format('select posthaste.create_queue(''contract_new'', %L)', o.options), o.code, o.field
   from (values
-    ('[]', 'PH400', 'options'), ('{"colour": 1}', 'PH400', 'colour'), ('{"ordered": 1}', 'PH400', 'ordered'), ('{"on_dead": "stop"}', 'PH400', 'on_dead'), ('{"ordered": true, "on_dead": "x"}', 'PH400', 'on_dead'),
+    ('[]', 'PH400', 'options'), ('{"color": 1}', 'PH400', 'color'), ('{"ordered": 1}', 'PH400', 'ordered'), ('{"on_dead": "stop"}', 'PH400', 'on_dead'), ('{"ordered": true, "on_dead": "x"}', 'PH400', 'on_dead'),
     ('{"ordered": true, "key_concurrency": 2}', 'PH400', 'key_concurrency'), ('{"key_concurrency": 0}', 'PH400', 'key_concurrency'),
     ('{"ordered": true, "mode": "at_most_once"}', 'PH400', 'mode'), ('{"key_concurrency": 2, "mode": "at_most_once"}', 'PH400', 'mode'),
     ('{"concurrency": 0}', 'PH400', 'concurrency'), ('{"concurrency": 1.5}', 'PH400', 'concurrency'), ('{"concurrency": 100001}', 'PH400', 'concurrency'), ('{"fair": 1}', 'PH400', 'fair'),
     ('{"rate_limit": 5}', 'PH400', 'rate_limit'), ('{"rate_limit": {}}', 'PH400', 'rate_limit'), ('{"rate_limit": {"limit": null}}', 'PH400', 'rate_limit'), ('{"rate_limit": {"limit": 0}}', 'PH400', 'rate_limit'),
     ('{"rate_limit": {"limit": -1}}', 'PH400', 'rate_limit'), ('{"rate_limit": {"limit": 1, "per": "0"}}', 'PH400', 'rate_limit'), ('{"rate_limit": {"limit": 1, "per": "400 days"}}', 'PH400', 'rate_limit'),
-    ('{"rate_limit": {"limit": 1, "burst": 0}}', 'PH400', 'rate_limit'), ('{"key_rate_limit": {"limit": 1, "colour": 1}}', 'PH400', 'key_rate_limit'), ('{"key_rate_limit": "fast"}', 'PH400', 'key_rate_limit'),
+    ('{"rate_limit": {"limit": 1, "burst": 0}}', 'PH400', 'rate_limit'), ('{"key_rate_limit": {"limit": 1, "color": 1}}', 'PH400', 'key_rate_limit'), ('{"key_rate_limit": "fast"}', 'PH400', 'key_rate_limit'),
     ('{"concurrency": 2, "key_concurrency": 3}', 'PH400', 'key_concurrency'), ('{"rate_limit": {"limit": 1}, "key_rate_limit": {"limit": 2}}', 'PH400', 'key_rate_limit'),
     ('{"ordered": true, "fair": true}', 'PH400', 'fair'), ('{"mode": "at_most_once", "concurrency": 2}', 'PH400', 'concurrency'), ('{"mode": "at_most_once", "fair": true, "key_concurrency": 2}', 'PH400', 'mode'),
     ('{"max_attempts": 0}', 'PH400', 'max_attempts'), ('{"max_attempts": 1.5}', 'PH400', 'max_attempts'), ('{"max_attempts": "3"}', 'PH400', 'max_attempts'),
@@ -222,18 +222,18 @@ begin
   end loop;
   assert v_wrong = '', v_wrong;
   assert not exists (select from posthaste.entries e join posthaste.queue_settings q on q.id = e.queue_id where q.name = 'contract_bad'), 'something was sent';
-  assert not exists (select from posthaste.queue_settings where name = 'contract_new'), 'a queue was made';
+  assert not exists (select from posthaste.queue_settings where name = 'contract_new'), 'a queue was created';
 end $$;
 drop table cases;
 
--- Of many messages, the one at fault is told by its number, from 1.
+-- With many messages, the error names the invalid one by its number, from 1.
 do $$
 declare
   c record;
   v_text text;
   v_hint text;
 begin
-  for c in select * from (values ('{"payload": 2, "colour": 1}', 'known: key,%'), ('{"payload": 2, "delay": "soon"}', '%'), ('{"key": "a"}', ''), ('7', ''),
+  for c in select * from (values ('{"payload": 2, "color": 1}', 'known: key,%'), ('{"payload": 2, "delay": "soon"}', '%'), ('{"key": "a"}', ''), ('7', ''),
                                  ('{"payload": 2, "priority": 7}', ''), (format('{"payload": 2, "key": "%s"}', repeat('k', 256)), '')) m (second, hint) loop
     v_text := 'none';
     begin
@@ -245,15 +245,15 @@ begin
   end loop;
 end $$;
 
--- Nobody settles by the ids of another's deliveries or of none, and nothing of
--- the sort is recorded.
+-- Ids of another caller's deliveries, or of deliveries that never existed, settle nothing, and
+-- nothing is recorded.
 do $$
 begin
-  assert not exists (select from posthaste.ack('{1, 4096, 9223372036854775807}') a where a.settled), 'a delivery that never was, was settled';
-  assert not exists (select from posthaste.fail(4096, 'e') f where f.settled), 'a delivery that never was, failed';
-  assert not exists (select from posthaste.release('{4096}') r where r.settled), 'a delivery that never was, was released';
-  assert not exists (select from posthaste.extend('{4096}', '1 minute') e where e.settled), 'a delivery that never was, was extended';
-  assert not exists (select from posthaste.settlements s where s.claim in (0, 1)), 'a settlement of nothing is recorded';
+  assert not exists (select from posthaste.ack('{1, 4096, 9223372036854775807}') a where a.settled), 'a delivery that never existed was settled';
+  assert not exists (select from posthaste.fail(4096, 'e') f where f.settled), 'a delivery that never existed failed';
+  assert not exists (select from posthaste.release('{4096}') r where r.settled), 'a delivery that never existed was released';
+  assert not exists (select from posthaste.extend('{4096}', '1 minute') e where e.settled), 'a delivery that never existed was extended';
+  assert not exists (select from posthaste.settlements s where s.claim in (0, 1)), 'a settlement of nothing was recorded';
 end $$;
 select posthaste.drop_queue('contract_bad');
 

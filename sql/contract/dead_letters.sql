@@ -1,4 +1,4 @@
--- What fails for good is kept with its whole story, until it is replayed or
+-- A message that fails permanently is kept with its full story until it is replayed or
 -- discarded.
 select posthaste.create_queue('contract_dead', '{"max_attempts": 2, "backoff": {"base": "0 seconds", "max": "0 seconds"}}');
 select set_config('contract.first', posthaste.send('contract_dead', '{"a": 1}', '{"reference": "r1"}')::text, false);
@@ -22,7 +22,7 @@ begin
   assert (select state from posthaste.message(d.message_id)) = 'dead', 'its state is another';
 end $$;
 
--- Replayed, it goes on under its own id, once; discarded, it is gone.
+-- A replayed message continues under its own id, once; a discarded one is removed.
 do $$
 declare
   v_id bigint := current_setting('contract.first')::bigint;
@@ -35,7 +35,7 @@ begin
   assert (select array_agg(m.message_id) from posthaste.list_messages('contract_dead', in_state => 'discarded') m) = array[current_setting('contract.second')::bigint]
      and not exists (select from posthaste.list_messages('contract_dead', in_state => 'dead')), 'it is listed otherwise';
   assert (select state from posthaste.message(v_id)) = 'retrying', 'the replayed one does not wait for its next attempt';
-  assert (select array_agg(action order by id) from posthaste.actions where message_id in (v_id, current_setting('contract.second')::bigint)) = array['replay', 'discard'], 'who did it was not recorded';
+  assert (select array_agg(action order by id) from posthaste.actions where message_id in (v_id, current_setting('contract.second')::bigint)) = array['replay', 'discard'], 'the actor was not recorded';
 end $$;
 do $$
 declare

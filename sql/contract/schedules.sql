@@ -1,4 +1,4 @@
--- Schedules: each tick sends one message; what is wrong is refused with the field.
+-- Schedules: each tick sends one message; bad input fails with the field.
 select posthaste.create_queue('contract_reports', '{"max_payload": 200}');
 select posthaste.schedule_put('contract_nightly', 'contract_reports', '30 2 * * *', '{"report": "daily"}',
   '{"time_zone": "europe/berlin", "catch_up": "each", "key": "k", "headers": {"a": "b"}}');
@@ -18,7 +18,7 @@ begin
   perform posthaste.maintain();
   assert (select count(*) from posthaste.list_messages(in_queue => 'contract_reports')) = 0;
 
-  -- Paused it has no next tick, stays so when put again, and goes on when resumed.
+  -- A paused schedule has no next tick, stays paused when put again, and continues when resumed.
   perform posthaste.schedule_pause('contract_nightly');
   perform posthaste.schedule_put('contract_nightly', 'contract_reports', '30 2 * * *');
   select * into strict v from posthaste.schedules s where s.name = 'contract_nightly';
@@ -51,7 +51,7 @@ select format('select posthaste.schedule_put(''contract_bad'', ''contract_report
     ('every 0.5 seconds'), ('every 1.5 seconds'), ('every 1 month'), ('every 1 year'), ('every 11000 weeks'), ('every infinity'), ('every now'), ('every 99999999999 days'), (repeat('1,', 200) || '1 * * * *')) x (spec);
 insert into cases
 select format('select posthaste.schedule_put(''contract_bad'', ''contract_reports'', ''@daily'', ''1'', %L)', x.options), x.code, x.field
-  from (values ('[]', 'PH400', 'options'), ('{"colour": 1}', 'PH400', 'colour'), ('{"time_zone": "Europe/Berln"}', 'PH400', 'time_zone'), ('{"time_zone": "Europe/Berlin1"}', 'PH400', 'time_zone'),
+  from (values ('[]', 'PH400', 'options'), ('{"color": 1}', 'PH400', 'color'), ('{"time_zone": "Europe/Berln"}', 'PH400', 'time_zone'), ('{"time_zone": "Europe/Berlin1"}', 'PH400', 'time_zone'),
     ('{"time_zone": "CET"}', 'PH400', 'time_zone'), ('{"time_zone": "Etc/GMT+99"}', 'PH400', 'time_zone'), ('{"time_zone": "../../etc/passwd"}', 'PH400', 'time_zone'), ('{"time_zone": "+02"}', 'PH400', 'time_zone'), ('{"time_zone": ""}', 'PH400', 'time_zone'), ('{"time_zone": 1}', 'PH400', 'time_zone'),
     ('{"catch_up": "all"}', 'PH400', 'catch_up'), ('{"catch_up": true}', 'PH400', 'catch_up'), ('{"delay": "1 second"}', 'PH400', 'delay'), ('{"send_at": "2999-01-01T00:00:00Z"}', 'PH400', 'send_at'),
     ('{"dedupe_key": "d"}', 'PH400', 'dedupe_key'), ('{"wake": false}', 'PH400', 'wake'), ('{"priority": 4}', 'PH400', 'priority'), ('{"dedupe_window": "1 hour"}', 'PH400', 'dedupe_window'), ('{"headers": {"posthaste-tick": "x"}}', 'PH400', 'headers'), ('{"headers": []}', 'PH400', 'headers'),
@@ -93,7 +93,7 @@ begin
 end $$;
 drop table cases;
 
--- A queue goes with the schedules that send to it.
+-- Dropping a queue drops the schedules that send to it.
 select posthaste.drop_queue('contract_reports');
 do $$ begin
   assert not exists (select from posthaste.schedules);

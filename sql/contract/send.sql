@@ -1,7 +1,7 @@
--- What is sent arrives as it was sent, once, and only if its transaction commits.
+-- A message arrives unchanged, once, and only if its transaction commits.
 select posthaste.create_queue('contract_send');
 
--- In the caller's transaction: what is rolled back was never sent.
+-- In the caller's transaction: a rollback removes the message.
 begin;
 select posthaste.send('contract_send', '"rolled back"');
 rollback;
@@ -10,7 +10,7 @@ begin
   assert not exists (select from posthaste.receive('contract_send', 10, '1 minute')), 'a message was received that was rolled back';
 end $$;
 
--- Everything that was said of a message comes back.
+-- All options of a message are returned.
 select set_config('contract.id', posthaste.send('contract_send', E'{"n": 9007199254740993, "s": "\\u00e9"}',
   '{"key": "ada", "kind": "greeting", "reference": "order 7", "headers": {"h": "v"}, "terms": ["x", "y"]}')::text, false);
 create temporary table got as select * from posthaste.receive('contract_send', 10, '1 minute');
@@ -38,7 +38,7 @@ begin
   assert g.payload = decode('00ff0a', 'hex') and g.content_type = 'image/x', 'bytes changed';
 end $$;
 
--- Many at once, in order; what is said once holds for all that say nothing else.
+-- Many at once, in order; common options are the defaults of each message.
 create temporary table ids as select * from posthaste.send_many('contract_send',
   '[{"payload": 1}, {"payload": 2, "kind": "own"}, {"payload": 3}]', '{"kind": "common"}') with ordinality as i (id, n);
 do $$
@@ -48,13 +48,13 @@ begin
 end $$;
 drop table ids;
 
--- Numbers as large and as small as a double's, and strings of many digits, are no others.
+-- Numbers in the range of a double, and strings of many digits, are accepted.
 select posthaste.send('contract_send', '["1e400", 1.7e308, 5e-324, 0]');
 select posthaste.send_bytes('contract_send', convert_to('[-1.7e308]', 'UTF8'), '{"content_type": "Application/JSON; charset=utf-8"}');
 select posthaste.send('contract_send', to_jsonb(repeat('7', 400)));
 do $$
 begin
-  assert (select count(*) = 3 from posthaste.receive('contract_send', 10, '1 minute')), 'a payload that is fine was not sent';
+  assert (select count(*) = 3 from posthaste.receive('contract_send', 10, '1 minute')), 'a valid payload was not sent';
 end $$;
 
 -- Scheduled messages wait.

@@ -1,16 +1,16 @@
--- Each delivery is settled once, by whoever comes first, and the others are told.
+-- Each delivery is settled once, by the first caller; later callers get false.
 select posthaste.create_queue('contract_settle', '{"max_attempts": 3}');
 select from posthaste.send_many('contract_settle', '[{"payload": 0}, {"payload": 1}, {"payload": 2}, {"payload": 3}]');
 create temporary table got as select delivery_id, message_id, (convert_from(payload, 'UTF8'))::int as n from posthaste.receive('contract_settle', 10, '1 hour');
 
--- Received, they are nobody else's.
+-- Received messages belong to one caller.
 do $$
 begin
   assert (select count(*) = 4 from got), 'four messages were sent';
   assert not exists (select from posthaste.receive('contract_settle', 10, '1 hour')), 'a message was received twice';
 end $$;
 
--- ack: done, with what the outside answered; not twice, and no other way after it.
+-- ack: done, with the receipt of another system; not twice, and no other outcome afterwards.
 do $$
 declare
   d bigint := (select delivery_id from got where n = 0);
@@ -30,11 +30,11 @@ begin
   assert jsonb_array_length(m.attempts) = 1 and m.attempts -> 0 @> '{"attempt": 1, "outcome": "done", "receipt": {"id": "x1"}}', format('its story is %s', m.attempts);
 end $$;
 
--- Several ids: each is answered, in ascending order, also those that never were.
+-- Several ids: one result each, in ascending order, also for ids that never existed.
 do $$
 begin
   assert (select array_agg(settled order by delivery_id) from posthaste.ack(array[(select delivery_id from got where n = 1), 4096, 4096])) = array[false, true],
-    'one of the two was answered wrongly';
+    'one of the two results is wrong';
 end $$;
 
 -- strict: all or nothing.
@@ -51,7 +51,7 @@ begin;
 select from posthaste.ack(array[(select delivery_id from got where n = 2)], '{"strict": true}');
 rollback;
 
--- release: at once for anybody else, and the attempt does not count.
+-- release: available to all callers at once, and the attempt does not count.
 do $$
 begin
   assert (select settled from posthaste.release(array[(select delivery_id from got where n = 2)])), 'it was not released';
@@ -61,7 +61,7 @@ declare
   r record;
 begin
   select * into strict r from posthaste.receive('contract_settle', 10, '1 hour');
-  assert r.attempt = 1 and r.message_id = (select message_id from got where n = 2), 'what was released did not come back as it was';
+  assert r.attempt = 1 and r.message_id = (select message_id from got where n = 2), 'the released message did not come back unchanged';
   assert (select settled from posthaste.ack(array[r.delivery_id])), 'it was not settled';
 end $$;
 

@@ -1,5 +1,5 @@
--- Tokens of the HTTP API: the secret is told once, its hash is kept, and one that
--- was dropped or has expired is not in force.
+-- Tokens of the HTTP API: the secret is returned once, its hash is stored, and a dropped or
+-- expired token is not valid.
 delete from posthaste.issued_tokens;
 do $$
 declare
@@ -7,18 +7,18 @@ declare
   v_other text;
   t record;
 begin
-  assert not exists (select from posthaste.token_hashes()), 'tokens are asked for before there was one';
+  assert not exists (select from posthaste.token_hashes()), 'tokens are required before one exists';
   v_secret := posthaste.token_add('shop', '{send,receive,send}', '{"queues": ["orders", "emails", "orders"]}', 'ada');
   v_other := posthaste.token_add('ops', '{admin}', '{"expires_in": "90 days"}');
-  assert v_secret ~ '^ph_[A-Za-z0-9_-]{43}$' and v_other <> v_secret, 'a secret is no secret';
+  assert v_secret ~ '^ph_[A-Za-z0-9_-]{43}$' and v_other <> v_secret, 'invalid secret';
   select * into strict t from posthaste.token_hashes() h where h.name = 'shop';
   assert t.hash = sha256(convert_to(v_secret, 'UTF8')), 'the hash is another''s';
   assert t.scopes = '{receive,send}' and t.queues = '{emails,orders}', format('stored as %s', t);
-  assert (select count(*) from posthaste.token_hashes() h where h.name is null) = 1, 'tokens are not asked for';
+  assert (select count(*) from posthaste.token_hashes() h where h.name is null) = 1, 'tokens are not required';
   assert not exists (select from posthaste.issued_tokens x where x::text like '%' || v_secret || '%'), 'the secret is stored';
 
   -- The time of use is stored once in five minutes.
-  perform posthaste.token_hashes('{shop,nobody}');
+  perform posthaste.token_hashes('{shop,missing}');
   assert (select array_agg(v.name) from posthaste.tokens v where v.last_used_at > now() - interval '2 minutes') = '{shop}', 'the use is not on record';
   update posthaste.issued_tokens set last_used_at = now() - interval '4 minutes' where name = 'shop';
   perform posthaste.token_hashes('{shop}');
@@ -34,11 +34,11 @@ begin
   assert not exists (select from posthaste.tokens v where v.name = 'shop'), 'a dropped token is listed';
   assert not exists (select from posthaste.token_hashes() h where h.name = 'shop'), 'a dropped token is in force';
   perform posthaste.token_drop('ops');
-  assert (select count(*) from posthaste.token_hashes()) = 1, 'without tokens the door opens again';
-  assert exists (select from posthaste.issued_tokens x where x.name = 'shop' and x.created_by = 'ada' and x.dropped_by = 'grace'), 'who did it is not on record';
+  assert (select count(*) from posthaste.token_hashes()) = 1, 'without tokens the API is open again';
+  assert exists (select from posthaste.issued_tokens x where x.name = 'shop' and x.created_by = 'ada' and x.dropped_by = 'grace'), 'the actor was not recorded';
 end $$;
 
--- Bad input names the field, and nothing is made.
+-- Errors of bad input name the field, and nothing is created.
 do $$
 declare
   r record;
@@ -53,7 +53,7 @@ begin
       ('PH400', 'scopes', $q$select posthaste.token_add('bad', null)$q$),
       ('PH400', 'scopes', $q$select posthaste.token_add('bad', '{send,root}')$q$),
       ('PH400', 'scopes', $q$select posthaste.token_add('bad', '{send,null}')$q$),
-      ('PH400', 'colour', $q$select posthaste.token_add('bad', '{send}', '{"colour": 1}')$q$),
+      ('PH400', 'color', $q$select posthaste.token_add('bad', '{send}', '{"color": 1}')$q$),
       ('PH400', 'queues', $q$select posthaste.token_add('bad', '{admin}', '{"queues": ["q"]}')$q$),
       ('PH400', 'queues', $q$select posthaste.token_add('bad', '{send}', '{"queues": []}')$q$),
       ('PH400', 'queues', $q$select posthaste.token_add('bad', '{send}', '{"queues": "q"}')$q$),
@@ -78,5 +78,5 @@ begin
     end;
     assert v_state = r.state and v_field = r.field, format('%s ended with %s, field %s', r.sql, coalesce(v_state, 'success'), v_field);
   end loop;
-  assert not exists (select from posthaste.tokens), 'a refused token was made';
+  assert not exists (select from posthaste.tokens), 'an invalid token was created';
 end $$;

@@ -1157,6 +1157,7 @@ function skip_slot(p_slot integer) returns bigint language plpgsql volatile cost
 function slot_blocker(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function slot_entered(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function slot_held(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
+function slot_of(pos bigint) returns bigint language sql immutable parallel safe cost 100
 function slot_start(p_last bigint, p_slot integer) returns bigint language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function slot_unread(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function snapshot_now() returns pg_snapshot language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp

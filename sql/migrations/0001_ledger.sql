@@ -117,7 +117,8 @@ create table posthaste.entries_plain (
 ) partition by list (((pos >> 22) & 15));
 
 -- All other entries: those with a due time (scheduled messages, retries, events of
--- lanes), and those of queues that look at keys, which have a place in the order (ord).
+-- lanes), and those of keyed queues (ordered, fair, or with limits for each key), which
+-- have a place in the order (ord).
 create table posthaste.entries_other (
   xid              xid8        not null default pg_current_xact_id(),
   pos              bigint      not null default nextval('posthaste.positions'),
@@ -287,7 +288,7 @@ create index entries_other_pos on posthaste.entries_other using brin (pos) with 
 create index entries_other_message on posthaste.entries_other (message_id) where message_id is not null;
 create index entries_other_due_xid on posthaste.entries_other (queue_id, lane, xid, pos) where due_at is not null;
 create index entries_other_due on posthaste.entries_other (queue_id, lane, due_at, pos) where due_at is not null;
--- Queues that look at keys are read by (ord, pos). ord is mostly the id of the
+-- Keyed queues are read by (ord, pos). ord is mostly the id of the
 -- transaction that sent, so this index also finds what a late transaction sent
 -- before the beginning of the window. Only messages that it sent later in its life,
 -- or beside others that ended, need the index after it, and few messages are in it.

@@ -72,8 +72,8 @@ create table posthaste.cancelled (
 create index cancelled_fresh on posthaste.cancelled (subscriber, xid) where xid is not null;
 create index cancelled_noted on posthaste.cancelled (noted);
 
--- What was carried out of a slot and is cancelled there: all entries of the lane that
--- are due after since, up to the key (due_at, pos). Removed with the slot's content.
+-- Entries carried out of a slot and cancelled there: all entries of the lane that are due
+-- after since, up to the key (due_at, pos). Removed with the slot's content.
 create table posthaste.carried (
   slot     smallint    not null,
   queue_id int         not null,

@@ -50,7 +50,7 @@ create table posthaste.action_records (
 create index action_records_message on posthaste.action_records (message_id);
 create index action_records_queue on posthaste.action_records (queue_id, id);
 
--- Sums of the log. Maintenance adds what is new since counted.s.
+-- Sums of the log. Maintenance adds all rows that are newer than counted.s.
 create table posthaste.counters (
   queue_id     int         not null,
   subscription smallint    not null,

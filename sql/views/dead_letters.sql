@@ -1,6 +1,6 @@
--- posthaste.dead_letters: messages that failed for good, one row for each
--- subscription they are dead for, with the story of all attempts. They stay
--- until they are replayed or discarded.
+-- posthaste.dead_letters: messages that failed permanently, one row for each subscription that
+-- they are dead for, with the story of all attempts. They stay until they are replayed or
+-- discarded.
 create or replace view posthaste.dead_letters as
 select d.message_id, q.name as queue, s.name as subscription, d.error, d.died_at, d.created_at, d.attempt as attempts, d.key, d.kind, d.headers,
        d.reference, d.terms, coalesce(d.content_type, 'application/json') as content_type, d.payload, d.story, d.erased_at

@@ -1,7 +1,7 @@
--- posthaste.entries: all entries of the ring, from their two tables. Who asks for plain ones
--- reads entries_plain alone, for the planner knows that the other has none, and may use its
--- index of the log, which is not for others. at_row is where the row lies in its table; head
--- is what posthaste.head says of it.
+-- posthaste.entries: all entries of the ring, from their two tables. A query with the condition
+-- plain reads entries_plain alone, because the planner knows that the other table has no such
+-- rows, and may use its index of the log, which has only these. at_row is the row's place in its
+-- table; head is the value of type posthaste.head.
 create or replace view posthaste.entries as
 select p.xid, p.pos, null::xid8 as ord, null::bigint as message_id, p.created_at, null::timestamptz as due_at, p.queue_id, p.lane,
        null::smallint as for_subscription, 1::smallint as attempt, 0::smallint as failures, 0::smallint as losses, 0::smallint as losses_alone,

@@ -1,10 +1,9 @@
--- posthaste.messages: every message whose first entry is in the log, those that are
--- parked, and those of the history; one row for each subscription, in no order. Ask for a
--- few: by message_id, or with limit alone. A condition on reference, terms or key reads the
--- whole log: posthaste.list_messages finds those by an index. state, due_at and attempts
--- are worked out per row that is shown, so a condition on state reads all of it:
--- posthaste.list_messages pages through that, newest first. Of what was erased, the content
--- is left out.
+-- posthaste.messages: every message whose first entry is in the log, parked messages, and those
+-- of the history; one row for each subscription, in no order. Query a few: by message_id, or with
+-- limit alone. A condition on reference, terms or key reads the whole log:
+-- posthaste.list_messages finds those by an index. state, due_at and attempts are computed for
+-- each returned row, so a condition on state reads everything: posthaste.list_messages pages
+-- through that, newest first. The content of erased messages is left out.
 create or replace view posthaste.messages as
 select m.message_id, q.name as queue, s.name as subscription,
        (posthaste.message_state(m.message_id, s.number, m.at, false)).state, (posthaste.message_state(m.message_id, s.number, m.at, false)).due_at,
@@ -19,7 +18,7 @@ select m.message_id, q.name as queue, s.name as subscription,
     select e.pos, e.queue_id, null, e.xid, e.due_at, null, e.kind, null, null, null, e.content_type, null, e.created_at, x.at, e.headers, false, e.at_row
       from posthaste.erased x join posthaste.entries e on ((e.pos >> 22) & 15) = (x.message_id >> 22) & 15 and e.pos = x.message_id and e.message_id is null
     union all
-    -- What is copied and not truncated yet stands above.
+    -- Rows that are copied and not truncated yet are returned above.
     select h.message_id, h.queue_id, h.subscription, null, null, h.key, h.kind, h.headers, h.reference, h.terms, h.content_type, h.payload, h.created_at, h.erased_at, null, true, null
       from posthaste.history h
      where h.expires_at > clock_timestamp() and not exists (select from posthaste.slots s where s.live and s.epoch = h.message_id >> 22)

@@ -1,16 +1,16 @@
--- posthaste.queues: one row per queue and subscription: its options, and where
--- its messages are. Counts come from counters that maintenance keeps, as of
--- counted_at, and never from a count over the log.
---   depth           wait: ready, scheduled and retrying ones
+-- posthaste.queues: one row per queue and subscription: its options, and the states of its
+-- messages. Counts come from counters that maintenance keeps, as of counted_at, and never from a
+-- count over the log.
+--   depth           waiting messages: ready, scheduled and retrying ones
 --   in_flight       handed out and not settled
 --   dead            dead letters
 --   sent, done, retried, lost   totals
--- Where a subscription has a filter, depth and sent hold also what it has not
--- come to yet, whether that passes or not.
---   filter          what the subscription lets through; null if everything
---   max_lag         how far it may fall behind before space is taken from it; null if any
---   withdrawn       cancelled, moved to another time, purged, or taken for max_lag before it was handed out
---   oldest_age      of the oldest that waits and may be handed out; null if none
+-- With a filter, depth and sent include all messages that the subscription has not reached yet,
+-- whether they pass the filter or not.
+--   filter          the subscription's filter; null without one
+--   max_lag         how far it may fall behind before its messages are skipped; null: no limit
+--   withdrawn       cancelled, rescheduled, purged, or skipped because of max_lag
+--   oldest_age      age of the oldest message that waits and may be handed out, or null
 create or replace view posthaste.queues as
 select q.name as queue, s.name as subscription,
        greatest(k.sent + k.again - k.dropped - k.sifted - k.handed, 0) as depth,

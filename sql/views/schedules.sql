@@ -1,8 +1,8 @@
--- posthaste.schedules: what sends messages at times of its own. next_at and
--- upcoming (the next five ticks) are null while it is paused.
---   last_tick, last_message_id, last_sent_at   the last tick that got a message
---   sent, missed   ticks that got a message of their own, and that did not
---   error          what refused the message of the last tick; null if none did
+-- posthaste.schedules: recurring schedules. next_at and upcoming (the next five ticks) are null
+-- while it is paused.
+--   last_tick, last_message_id, last_sent_at   the last tick with a message
+--   sent, missed   ticks with a message of their own, and ticks without one
+--   error          why the message of the last tick could not be sent; null if it was sent
 create or replace view posthaste.schedules as
 select s.name, q.name as queue, s.spec, s.time_zone, s.catch_up, s.payload, s.options,
        case when s.paused_at is null then s.next_at end as next_at,

@@ -1,6 +1,5 @@
--- posthaste.workers: the processes that registered. state is alive, overdue (it
--- missed its lease and will be declared lost), lost, or ended (it left in order);
--- the last two stay for about a day.
+-- posthaste.workers: the registered workers. state is alive, overdue (it missed its lease and
+-- will be declared lost), lost, or ended (it left in order); the last two stay for about a day.
 create or replace view posthaste.workers as
 select w.id, w.name, w.version,
        case when w.lost_at is not null then 'lost' when w.ended_at is not null then 'ended'

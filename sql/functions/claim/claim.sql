@@ -1,28 +1,23 @@
--- posthaste.claim: hands out messages to a worker. Does not block but for other
--- claims of the same reader. Where little was handed out it returns the rows at
--- once, for with small claims a second statement and a second transaction would
--- cost more than reading does; other rows are read by posthaste.fetch
+-- posthaste.claim: hands out messages to a worker. It waits only for other claims of the same
+-- reader. A small claim returns the deliveries itself, because a second statement and a second
+-- transaction would cost more than reading them; posthaste.fetch reads those of a large claim
 -- afterwards, outside the readers' locks.
--- Arguments: worker, the worker's own ascending number of this request; queue,
--- subscription; how many (1 to 4096); single: each delivery is settled by
--- itself; idle: nothing else runs in the process; due: look at the due track in
--- any case, and not only where nothing is fresh; again: the number may have been
--- used before, by a try whose answer was lost, and then the answer is what it
--- has; rows: how many rows it may return, which is how much longer the readers
--- stay locked.
--- Returns: handed, wants_idle (a message waits that must run alone), next_due
--- (seconds until the next one falls due, where nothing was handed out), timeout
--- (seconds) and rules, in each row; and a delivery in those that have a delivery_id.
--- rules is a sum: 1, messages of a key follow each other; 2, what is handed out
--- counts against a limit, so that a worker should ask for no more than it can start
--- at once; 4, nothing was handed out for the queue's own limits are reached, and
--- what is sent before next_due changes nothing; 8, the queue has a concurrency, so
--- that a settle may end that. Of a
--- queue whose mode is at_most_once (which at_most_once tells) it returns all rows,
--- and never again: the claim is settled as it is made, its rows cannot be read by
--- the number, and a number that is used again is a new claim. A paused queue has
--- nothing.
--- Errors: PH410 the worker was declared lost; PH404; PH400; PH503.
+-- Arguments: worker; the worker's own ascending number of this request; queue, subscription;
+-- the maximum number (1 to 4096); single: each delivery is settled by itself; idle: nothing
+-- else runs in the process; due: look at the due track in any case, and not only if nothing is
+-- fresh; again: the number may have been used before, by a request whose reply was lost, and
+-- then its claim is returned; rows: the maximum number of deliveries to return, which prolongs
+-- the locks of the readers.
+-- Returns: handed, wants_idle (a message waits that must run alone), next_due (seconds until
+-- the next one becomes due, if nothing was handed out), timeout (seconds) and rules, in each
+-- row; and a delivery in the rows that have a delivery_id. rules is a sum: 1, messages of a key
+-- are in order; 2, deliveries count against a limit, so a worker should ask for no more than it
+-- can start at once; 4, nothing was handed out because the queue's own limits are reached, and
+-- new messages before next_due change nothing; 8, the queue has a concurrency, so a settle may
+-- free a place. For an at-most-once queue (the column at_most_once) it returns all rows, and
+-- only once: the claim is settled at its creation, its deliveries cannot be read by the number,
+-- and a number that is used again is a new claim. A paused queue has nothing.
+-- Errors: PH410 if the worker was declared lost; PH404; PH400; PH503.
 -- Locks: the worker's key, shared; the number's key; the readers.
 create or replace function posthaste.claim(p_worker bigint, p_number bigint, p_queue text, p_subscription text, p_max int,
   p_single boolean default false, p_idle boolean default false, p_due boolean default true, p_again boolean default true, p_rows int default 0)
@@ -46,7 +41,7 @@ declare
   v_due timestamptz;
 begin
   if p_max not between 1 and 4096 or p_max is null then
-    raise exception using errcode = 'PH400', column = 'max', message = format('max must be 1 to 4096, and is %s', p_max);
+    raise exception using errcode = 'PH400', column = 'max', message = format('max must be 1 to 4096, got %s', p_max);
   end if;
   if p_worker is null or p_number is null then
     raise exception using errcode = 'PH400', column = 'number', message = 'worker and number must not be null';
@@ -54,8 +49,8 @@ begin
   if coalesce(current_setting('posthaste.identity_checked', true), '') <> 'yes' then
     perform posthaste.check_identity(null, p_worker);
   end if;
-  -- Declaring a worker lost takes this key exclusively, so that no claim of it
-  -- can commit afterwards.
+  -- A transaction that declares the worker lost takes this key exclusively, so that no later
+  -- claim of the worker can commit.
   perform pg_advisory_xact_lock_shared(posthaste.lock_key(5, p_worker));
   select r.oldest_open, q.id, s.number, case when q.paused_at is null then q.lanes else 0 end, q.width, extract(epoch from q.timeout), q.mode = 'at_most_once', (q.keyed or q.limited) and q.paused_at is null,
          case when q.ordered then 1 else 0 end + case when q.limited or q.key_concurrency is not null or q.key_rate is not null then 2 else 0 end
@@ -67,32 +62,32 @@ begin
     left join posthaste.subscriptions s on s.queue_id = q.id and s.name = coalesce(nullif(p_subscription, ''), 'default') and s.dropped_at is null;
   if v_open is null then
     raise exception using errcode = 'PH410', message = format('worker %s is not registered any more', p_worker),
-      hint = 'register anew; what it held is handed out elsewhere';
+      hint = 'register again; other workers get the messages that it held';
   end if;
   if p_number < v_open then
     raise exception using errcode = 'PH400', column = 'number', message = format('number %s was used before', p_number);
   end if;
   if v_subscription is null then
-    perform posthaste.find_subscription(p_queue, p_subscription); -- says what there is not
+    perform posthaste.find_subscription(p_queue, p_subscription); -- raises an error if it does not exist
   end if;
   handed := 0;
   wants_idle := false;
-  -- The first try of this number may still be running behind a cut connection.
+  -- The first request of this number may still be running behind a lost connection.
   perform pg_advisory_xact_lock(posthaste.lock_key(8, p_worker * 1000003 + p_number));
   if p_again then
     v_live := posthaste.live_slots();
-    -- Between and ordered, or the choice of the index would be left to chance.
+    -- Both between and order by: otherwise the choice of the index is left to chance.
     select coalesce(sum(k.places), 0) into handed from (
       select c.places - coalesce(bit_count(c.withheld), 0) as places from posthaste.claims c
        where c.holder = p_worker and c.number between p_number and p_number
          and posthaste.in_slots(c.slot, v_live.a, v_live.b, v_live.c, v_live.d, v_live.e, v_live.f)
        order by c.number) k;
     if handed > 0 then
-      v_lanes := 0; -- that is its answer, also where there is room for more
+      v_lanes := 0; -- this is its result, even if there is room for more
     end if;
   end if;
-  -- The settle's flush covers the claim's: what is handed out and not settled
-  -- when the database crashes is handed out again.
+  -- The settle's flush covers the claim's: deliveries that are not settled when the database
+  -- crashes are redelivered.
   if not at_most_once then
     perform set_config('synchronous_commit', case when current_setting('posthaste.must_flush', true) = 'yes' then current_setting('synchronous_commit') else 'off' end, true);
   else
@@ -111,10 +106,10 @@ begin
   end if;
   v_first := posthaste.first_priority(v_lanes, v_width);
   for v_round in 0..v_lanes - 1 loop
-    -- Only where lanes are priorities is a claim filled from several.
+    -- A claim is filled from several lanes only if lanes are priorities.
     exit when handed > 0 and (v_lanes = v_width or handed >= p_max or v_made[cardinality(v_made)].alone);
-    -- Later lanes are only tried, never waited for, for they are not taken in
-    -- ascending order.
+    -- Later lanes are only tried and never waited for, because they are not taken in ascending
+    -- order.
     v_lane := posthaste.claim_lane(v_queue, v_subscription, posthaste.lane_of_round(v_round, v_width, v_first, p_number), p_max - handed,
       p_worker, case when not at_most_once then p_number end, null, p_single and not at_most_once, p_idle and handed = 0, p_due, v_round = 0, at_most_once);
     wants_idle := wants_idle or v_lane.wants_idle;
@@ -127,7 +122,7 @@ begin
   end loop;
   next_due := case when v_due is not null then greatest(0, extract(epoch from v_due - clock_timestamp())) end;
   if handed = 1 and p_rows > 0 and v_made[1].part = 0 then
-    -- One fresh entry, of which the claim says all: half as dear as by its window.
+    -- One fresh entry, which the claim locates: half as expensive as by its window.
     return query
       select handed, wants_idle, next_due, timeout, v_made[1].id * 4096, coalesce(e.message_id, e.pos), e.attempt, e.key, e.kind, e.headers,
              e.payload, e.content_type, e.reference, e.created_at, e.due_at, e.story, false, at_most_once, rules, e.trace

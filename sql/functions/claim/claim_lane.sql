@@ -1,15 +1,14 @@
--- posthaste.claim_lane: hands out the next entries of one lane's two readers.
--- Finds only the bounds, under the readers' locks; the rows are read outside.
--- Arguments: queue, subscription, lane; how many; the holder and its number, or
--- null for a lease by time; until when that lease runs; single: each delivery is
--- settled by itself; alone: one that must run alone may be handed out; due:
--- whether to look at the due track also where something is fresh; wait: whether
--- to wait for the readers; closed: the claims are settled as they are made; keys:
--- what the claims are to have there, as in claims.
--- Returns: handed, or -1 if a reader was busy; made, its claims; live, the slots that it looked into; wants_idle; next_due, where asked
--- for and known and nothing was handed out.
--- Locks: the readers, ascending. The settings that hold its plans are its
--- callers': to pin them once more would cost each claim as much as a query. Inserts: claims, leases.
+-- posthaste.claim_lane: hands out the next entries of one lane's two readers. It finds only
+-- the bounds, under the readers' locks; the rows are read outside.
+-- Arguments: queue, subscription, lane; the maximum number; the holder and its number, or null
+-- for a lease; the end of the lease; single: each delivery is settled by itself; alone: a
+-- message that must run alone may be handed out; due: whether to look at the due track even if
+-- something is fresh; wait: whether to wait for the readers; closed: the claims are settled at
+-- their creation; keys: the column keys of the claims.
+-- Returns: handed, or -1 if a reader was busy; made, its claims; live, the slots that it read;
+-- wants_idle; next_due, if requested and known and nothing was handed out.
+-- Locks: the readers, ascending. Its callers have the settings that fix its plans: setting them
+-- here again would cost each claim as much as a query. Inserts: claims, leases.
 create or replace function posthaste.claim_lane(p_queue int, p_subscription int, p_lane int, p_max int,
   p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, p_due boolean, p_wait boolean, p_closed boolean default false, p_keys bigint[] default null,
   out handed int, out made posthaste.claims[], out live posthaste.live, out wants_idle boolean, out next_due timestamptz)
@@ -19,9 +18,9 @@ declare
   v_reader bigint := posthaste.reader_key(p_queue, p_subscription, p_lane, 0);
   s pg_snapshot;
   t timestamptz;
-  c posthaste.claims;
-  w posthaste.claims;
-  d record;
+  v_cursor posthaste.claims;
+  v_due posthaste.claims;
+  v_slice record;
   f record;
   v_found int;
   v_left int := p_max;
@@ -41,14 +40,14 @@ begin
   end if;
   handed := 0;
   made := '{}';
-  -- Only now, in new statements: a snapshot from before the lock is held would
-  -- not see what the claim before this one saw.
+  -- Only now, in new statements: a snapshot from before the lock would not see the claim
+  -- before this one.
   s := posthaste.snapshot_now();
   t := clock_timestamp();
   live := posthaste.live_slots();
 
-  -- While both tracks have work each gets about half of a claim; of a claim of
-  -- one message, every other.
+  -- While both tracks have work, each gets about half of a claim; of claims of one message,
+  -- every other claim.
   for v_step in 1..2 loop
     exit when v_alone or v_left = 0;
     if (v_step = 1) = v_due_first then
@@ -58,111 +57,111 @@ begin
         t := clock_timestamp();
         live := posthaste.live_slots();
       end if;
-      w := posthaste.cursor_of(v_reader + 1, live);
-      t := greatest(t, w.t1);
-      d := posthaste.due_idle(p_queue, p_lane, w, t, live);
-      next_due := d.next_due;
-      continue when d.idle;
+      v_due := posthaste.cursor_of(v_reader + 1, live);
+      t := greatest(t, v_due.t1);
+      v_slice := posthaste.due_idle(p_queue, p_lane, v_due, t, live);
+      next_due := v_slice.next_due;
+      continue when v_slice.idle;
       next_due := null;
       for v_round in 1..4 loop
-        c := w;
-        if c.ended then
-          if c.part = 1 then
-            w.part := 2;
+        v_cursor := v_due;
+        if v_cursor.ended then
+          if v_cursor.part = 1 then
+            v_due.part := 2;
           else
-            w.part := 1;
-            w.s0 := c.s1;
-            w.s1 := s;
-            w.t0 := c.t1;
-            w.t1 := t;
-            w.window_claim := null;
+            v_due.part := 1;
+            v_due.s0 := v_cursor.s1;
+            v_due.s1 := s;
+            v_due.t0 := v_cursor.t1;
+            v_due.t1 := t;
+            v_due.window_claim := null;
             v_new := true;
           end if;
-          w.last_xid := '0';
-          w.last_pos := 0;
-          w.last_due := '-infinity';
+          v_due.last_xid := '0';
+          v_due.last_pos := 0;
+          v_due.last_due := '-infinity';
         end if;
-        d := posthaste.due_slice(p_queue, p_subscription, p_lane, w, case when v_step = 1 then (v_left + 1) / 2 else v_left end, p_alone, live);
-        w := d.w;
-        v_walked := v_walked + d.walked;
-        wants_idle := wants_idle or d.wants_idle;
-        if w.places > 0 then
-          w.keys := p_keys;
-          w := posthaste.put_claim(w, p_holder, p_number, p_until, p_single, p_closed);
-          made := made || w;
-          handed := handed + w.places;
-          v_left := v_left - w.places;
-          v_alone := w.alone;
+        v_slice := posthaste.due_slice(p_queue, p_subscription, p_lane, v_due, case when v_step = 1 then (v_left + 1) / 2 else v_left end, p_alone, live);
+        v_due := v_slice.w;
+        v_walked := v_walked + v_slice.walked;
+        wants_idle := wants_idle or v_slice.wants_idle;
+        if v_due.places > 0 then
+          v_due.keys := p_keys;
+          v_due := posthaste.put_claim(v_due, p_holder, p_number, p_until, p_single, p_closed);
+          made := made || v_due;
+          handed := handed + v_due.places;
+          v_left := v_left - v_due.places;
+          v_alone := v_due.alone;
           v_walked := 0;
           exit;
         end if;
-        exit when not w.ended or (w.part = 2 and v_new);
+        exit when not v_due.ended or (v_due.part = 2 and v_new);
       end loop;
-      -- What was walked over in vain is not walked over again.
+      -- Entries that it walked over in vain are not walked over again.
       if v_walked > 64 then
-        w := posthaste.put_claim(w, null, null, null, false);
+        v_due := posthaste.put_claim(v_due, null, null, null, false);
       end if;
-      if handed = 0 and not w.ended and not wants_idle then
-        -- It stopped among others' and later ones: there is more to walk over.
+      if handed = 0 and not v_due.ended and not wants_idle then
+        -- It stopped among entries for others and later ones: there is more to walk over.
         next_due := t;
-      elsif handed = 0 and w.ended and w.part = 2 then
+      elsif handed = 0 and v_due.ended and v_due.part = 2 then
         select e.due_at into next_due
           from (select e.due_at, e.for_subscription
                   from posthaste.entries e
-                 where e.queue_id = p_queue and e.lane = p_lane and e.due_at is not null and e.due_at > w.t1
+                 where e.queue_id = p_queue and e.lane = p_lane and e.due_at is not null and e.due_at > v_due.t1
                    and posthaste.in_slots((e.pos >> 22) & 15, live.a, live.b, live.c, live.d, live.e, live.f)
                  order by e.due_at, e.pos limit 100) e
          where e.for_subscription is null or e.for_subscription = p_subscription
          limit 1;
       end if;
     else
-      c := posthaste.cursor_of(v_reader, live);
+      v_cursor := posthaste.cursor_of(v_reader, live);
       v_found := 0;
-      if c.part = 3 then
-        d := posthaste.sifted_slice(p_queue, p_lane, c, s, v_left, live);
-        c := d.c;
-        v_found := c.places;
-        v_more := v_found = 0 and not c.ended;
-        -- What was walked over in vain is not walked over again.
-        if v_found = 0 and d.walked > 64 then
-          perform posthaste.put_claim(c, null, null, null, false);
+      if v_cursor.part = 3 then
+        v_slice := posthaste.sifted_slice(p_queue, p_lane, v_cursor, s, v_left, live);
+        v_cursor := v_slice.c;
+        v_found := v_cursor.places;
+        v_more := v_found = 0 and not v_cursor.ended;
+        -- Entries that it walked over in vain are not walked over again.
+        if v_found = 0 and v_slice.walked > 64 then
+          perform posthaste.put_claim(v_cursor, null, null, null, false);
         end if;
       else
-        if not c.ended then
-          f := posthaste.fresh_slice(p_queue, p_lane, c.s0, c.s1, c.last_xid, c.last_pos, v_left, live);
+        if not v_cursor.ended then
+          f := posthaste.fresh_slice(p_queue, p_lane, v_cursor.s0, v_cursor.s1, v_cursor.last_xid, v_cursor.last_pos, v_left, live);
           v_found := f.places;
         end if;
         if v_found = 0 then
-          c.s0 := c.s1;
-          c.s1 := s;
-          c.window_claim := null;
-          f := posthaste.fresh_slice(p_queue, p_lane, c.s0, c.s1, '0', 0, v_left, live);
+          v_cursor.s0 := v_cursor.s1;
+          v_cursor.s1 := s;
+          v_cursor.window_claim := null;
+          f := posthaste.fresh_slice(p_queue, p_lane, v_cursor.s0, v_cursor.s1, '0', 0, v_left, live);
           v_found := f.places;
         end if;
         if v_found > 0 then
-          c.part := 0;
-          c.places := f.places;
-          c.first_xid := f.first_xid;
-          c.first_pos := f.first_pos;
-          c.last_xid := f.last_xid;
-          c.last_pos := f.last_pos;
-          c.ended := f.places < v_left;
-          c.alone := false;
-          c.t0 := null;
-          c.t1 := null;
+          v_cursor.part := 0;
+          v_cursor.places := f.places;
+          v_cursor.first_xid := f.first_xid;
+          v_cursor.first_pos := f.first_pos;
+          v_cursor.last_xid := f.last_xid;
+          v_cursor.last_pos := f.last_pos;
+          v_cursor.ended := f.places < v_left;
+          v_cursor.alone := false;
+          v_cursor.t0 := null;
+          v_cursor.t1 := null;
         end if;
       end if;
       if v_found > 0 then
-        c.keys := p_keys;
-        c := posthaste.put_claim(c, p_holder, p_number, p_until, p_single, p_closed);
-        made := made || c;
+        v_cursor.keys := p_keys;
+        v_cursor := posthaste.put_claim(v_cursor, p_holder, p_number, p_until, p_single, p_closed);
+        made := made || v_cursor;
         v_left := v_left - v_found;
         handed := handed + v_found;
       end if;
     end if;
   end loop;
   if v_more and handed = 0 then
-    -- It stopped among what is not for it: there is more to walk over.
+    -- It stopped among entries that are not for it: there is more to walk over.
     next_due := t;
   end if;
 end $$;

@@ -1,17 +1,15 @@
--- posthaste.claim_ruled: claims from a queue that has rules of its own: whose keys
--- are looked at, or that has limits as a whole.
--- Arguments: queue and subscription; how many; the holder and its number, or null
--- for a lease by time; until when that lease runs; single, alone, due and closed as
--- in posthaste.claim_lane.
--- Returns: as posthaste.claim_lane, over all lanes; limited: nothing was handed out
--- for the queue's own limits are reached, until next_due or until what is handed
--- out is settled, which wakes who listens; what is sent until then changes nothing.
--- Limits hold for all processes together: the claims of a limited queue come one
--- after the other, and the newest row of limit_states says where they stand. A
--- message over a limit is not handed out, so that no lease runs and no attempt is
--- counted while it waits.
--- Locks: a reader's key of the lane 511, which stands for the limits; the lanes'
--- readers. Inserts: limit_states, settlements where the claims are closed, and what claim_lane and claim_keyed do.
+-- posthaste.claim_ruled: claims from a queue that is keyed or has limits of its own.
+-- Arguments: queue and subscription; the maximum number; the holder and its number, or null for
+-- a lease; the end of the lease; single, alone, due and closed as in posthaste.claim_lane.
+-- Returns: as posthaste.claim_lane, over all lanes; limited: nothing was handed out because the
+-- queue's own limits are reached, until next_due or until deliveries are settled, which wakes
+-- listening workers; new messages until then change nothing.
+-- Limits hold for all processes together: the claims of a limited queue run one after the
+-- other, and the newest row of limit_states has the current values. A message over a limit is
+-- not handed out, so no lease runs and no attempt is counted while it waits.
+-- Locks: a reader's key of the lane 511, which represents the limits; the lanes' readers.
+-- Inserts: limit_states, settlements if the claims are closed, and those of claim_lane and
+-- claim_keyed.
 create or replace function posthaste.claim_ruled(p_queue int, p_subscription int, p_max int,
   p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, p_due boolean, p_closed boolean default false,
   out handed int, out made posthaste.claims[], out live posthaste.live, out wants_idle boolean, out next_due timestamptz, out limited boolean)
@@ -30,7 +28,7 @@ declare
   t timestamptz;
   v_lane int;
   v record;
-  c posthaste.claims;
+  v_claim posthaste.claims;
   v_begun timestamptz := clock_timestamp();
   v_start bigint := coalesce(p_number, (random() * 1000000)::bigint);
   v_refused bigint[] := '{}';
@@ -48,15 +46,14 @@ begin
     t := clock_timestamp();
     v_back := coalesce(v_limits.at > t, false);
     if v_back then
-      -- The clock was set back: tokens come from here on, and not only once it is
-      -- again where it was.
+      -- The clock was set back: tokens accrue from here on, and not only once it has caught up.
       v_limits.at := t;
       v_limits.full_since := case when v_limits.full_since is not null then t end;
     end if;
     v_limits.tokens := posthaste.key_tokens(v_limits.tokens, v_limits.at, q.rate, q.burst, t);
     v_open := posthaste.lane_open(case when q.concurrency is null then '{}' else coalesce(v_limits.open, '{}') end, p_holder, posthaste.snapshot_now());
     v_full := coalesce(v_open.unsettled >= q.concurrency, false);
-    -- More tokens than can be asked for are as good as none missing.
+    -- More tokens than a claim can use are treated as no shortage.
     v_max := least(v_max, floor(least(v_limits.tokens, v_max)), q.concurrency - v_open.unsettled);
     if v_back or v_full <> (v_limits.full_since is not null) and (v_full or v_max < 1) then
       v_limits.full_since := case when v_full then t end;
@@ -66,9 +63,9 @@ begin
     end if;
     if v_max < 1 then
       limited := true;
-      -- Who settled while the last place was being taken does not wake anybody, and
-      -- is looked for, the more seldom the longer it takes. What comes in 50 ms is waited for together, for that
-      -- costs fewer claims.
+      -- A settle while the last place was being taken wakes no worker, so its effect is
+      -- looked for, less often the longer it takes. Settles within 50 ms are waited for
+      -- together, because that costs fewer claims.
       next_due := case when v_full then t + least(greatest(t - v_limits.full_since, interval '50 milliseconds'), interval '10 seconds')
                        else t + make_interval(secs => (greatest(1, least(q.burst / 2, q.rate / 20)) - v_limits.tokens) / q.rate) end;
       return;
@@ -80,10 +77,10 @@ begin
     if q.keyed then
       v := posthaste.claim_keyed(q, p_subscription, v_lane, v_max - handed, p_holder, p_number, p_until, p_single, p_alone and handed = 0, v_round = 0);
       if p_closed and v.handed > 0 then
-        -- Whatever was let go is handed out by a claim as all else is, and settled
-        -- with it: handed out is all that is known of it.
-        foreach c in array v.made loop
-          perform posthaste.settle_claim(c, repeat('1', c.places)::bit varying, repeat('0', c.places)::bit varying, null);
+        -- Released messages are handed out by a claim like all others and settled with it: of
+        -- them only the delivery is known.
+        foreach v_claim in array v.made loop
+          perform posthaste.settle_claim(v_claim, repeat('1', v_claim.places)::bit varying, repeat('0', v_claim.places)::bit varying, null);
         end loop;
       end if;
       if v.other is not null then
@@ -104,8 +101,8 @@ begin
     end if;
   end loop;
   if handed = 0 and q.key_rate is not null then
-    -- When a key has its next token is an event, which the claim that parks for want
-    -- of one has written after it looked for the next.
+    -- The time of a key's next token is an event. The claim that parks for lack of a token wrote
+    -- it after it looked for the next.
     live := posthaste.live_slots();
     select least(next_due, min(x.due_at)) into next_due
       from generate_series(0, q.lanes - 1) g
@@ -121,7 +118,7 @@ begin
             case when q.concurrency is null then '{}' else v_open.open || array(select x.id from unnest(made) x) end,
             case when v_open.unsettled + handed >= q.concurrency then t end);
   end if;
-  -- Another has at least two lanes more: one of them is asked for.
+  -- Another worker has at least two lanes more: ask for one of them.
   if q.ordered and p_holder is not null and handed < v_max and cardinality(v_refused) > 0 then
     select x.lane into v_lane
       from (select u.holder, u.lane, count(*) over (partition by u.holder) as has from unnest(v_refused, v_lanes) u (holder, lane)) x

@@ -1,7 +1,7 @@
--- posthaste.first_priority: with which priority a claim begins. Where a queue's
--- lanes are priorities, seven claims of eight begin with 0, and the eighth, by
--- lot, with 1, 2 or 3: so that none is starved. A claim goes on with the others
--- in ascending order as long as it is not full.
+-- posthaste.first_priority: the priority that a claim begins with. If a queue's lanes are
+-- priorities, seven of eight claims begin with 0, and the eighth, at random, with 1, 2 or 3,
+-- so that none is starved. A claim continues with the others in ascending order as long as it
+-- is not full.
 -- Arguments: the queue's lanes, and its width. Returns: 0 to 3.
 create or replace function posthaste.first_priority(p_lanes int, p_width int)
 returns int language sql volatile as

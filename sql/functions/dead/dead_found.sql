@@ -1,12 +1,10 @@
--- posthaste.dead_found: which messages have dead letters that are like a filter,
--- newest first.
--- Arguments: the filter; ids (null: any); only ids below before; at most so many.
--- Returns: the ids, descending. cut_at: it looked at 10,000 letters and no
--- further: these are all down to that id.
--- What it walks, by whatever stands first here and is given: ids, reference, key,
--- a term or times of death that at most 10,000 letters have, kind of a queue,
--- the queue, all. The rest of the filter is asked of each letter on the way. Each
--- walk goes along one index, which its order leaves no choice of.
+-- posthaste.dead_found: the messages with dead letters that match a filter, newest first.
+-- Arguments: the filter; ids (null: any); only ids below before; the maximum number.
+-- Returns: the ids, descending. cut_at: it looked at 10,000 letters and stopped: these are all
+-- down to that id.
+-- It scans by the first of these that is given: ids, reference, key, a term or times of death
+-- that at most 10,000 letters have, kind of a queue, the queue, all. It checks the rest of the
+-- filter for each letter. Each scan uses one index, which its order by determines.
 -- Reads: dead_letter_entries.
 create or replace function posthaste.dead_found(f posthaste.dead_filter, p_ids bigint[], p_before bigint, p_max int, out message_ids bigint[], out cut_at bigint)
 language plpgsql stable
@@ -47,13 +45,13 @@ begin
   if v_ids is not null then
     v_sql := c_of_ids;
   elsif v_column is not null then
-    -- By comparing rows, for with equal signs another index would give the order,
-    -- too; and down without an end, which the loops below see: by PostgreSQL 14 a
-    -- comparison of rows ends with the queue, and not with the value.
+    -- By comparing rows, because with equal signs another index would give the same order;
+    -- and without a lower end, which the loops below check: in PostgreSQL 14 a comparison of
+    -- rows ends with the queue, and not with the value.
     v_queues := array(select q.id from posthaste.queue_settings q where q.dropped_at is null and (f.queue_id is null or q.id = f.queue_id));
     v_sql := format('from posthaste.dead_letter_entries d where (d.queue_id, d.%1$I, d.message_id) < (%%s, $5, $3) and d.%1$I is not null
                       order by d.queue_id desc, d.%1$I desc, d.message_id desc', v_column);
-    -- Those that have any.
+    -- The queues that have any.
     execute format('select array(select q.id from unnest($4) q (id) cross join lateral (select d.queue_id, d.%I as value %s limit 1) d where d.queue_id = q.id and d.value = $5)',
       v_column, format(v_sql, 'q.id')) into v_queues using f, v_ids, v_before, v_queues, v_value;
     v_sql := format('select d.message_id, posthaste.dead_matches(d, $1), d.queue_id = $4[1] and d.%I = $5 %s', v_column, format(v_sql, '$4[1]'));

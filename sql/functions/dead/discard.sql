@@ -1,4 +1,4 @@
--- posthaste.discard: removes dead letters for good.
+-- posthaste.discard: removes dead letters permanently.
 -- Arguments: as posthaste.replay.
 -- Returns: the ids that were dead letters, ascending.
 -- Errors: as posthaste.replay. Locks: the dead letters. Deletes: dead_letter_entries.
@@ -8,15 +8,15 @@ create or replace function posthaste.discard(message_ids bigint[] default null, 
 returns setof bigint language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare
-  c record := posthaste.dead_chosen(discard.message_ids, discard.filter, discard.before, discard.max);
+  v_chosen record := posthaste.dead_chosen(discard.message_ids, discard.filter, discard.before, discard.max);
   v_now timestamptz := clock_timestamp();
 begin
-  -- Ascending, or it would deadlock with another, or with a replay.
-  perform from posthaste.dead_letter_entries d where d.message_id = any (c.ids) order by d.message_id, d.subscription for update;
+  -- Ascending: otherwise it would deadlock with another discard or a replay.
+  perform from posthaste.dead_letter_entries d where d.message_id = any (v_chosen.ids) order by d.message_id, d.subscription for update;
   return query
     with gone as (
       delete from posthaste.dead_letter_entries d
-       where d.message_id = any (c.ids) and posthaste.dead_matches(d, c.f) returning d.*
+       where d.message_id = any (v_chosen.ids) and posthaste.dead_matches(d, v_chosen.f) returning d.*
     ), kept as (
       insert into posthaste.history (part, subscription, queue_id, message_id, created_at, settled_at, expires_at, erased_at, state,
                                      content_type, key, kind, reference, headers, terms, attempts, payload)
@@ -24,7 +24,7 @@ begin
              'discarded', g.content_type, g.key, g.kind, g.reference, posthaste.all_headers(g.headers, g.trace), g.terms, g.story, case when q.retain_payload then g.payload end
         from gone g join posthaste.queue_settings q on q.id = g.queue_id and q.retention is not null
     ), events as (
-      -- What it stopped goes on.
+      -- The key that it stopped continues.
       select posthaste.lane_event(g.queue_id::bigint << 10 | g.subscription, g.lane,
                jsonb_build_array(jsonb_build_object('key', g.key, 'go', g.message_id)), clock_timestamp()), posthaste.ring(g.queue_id)
         from gone g where g.ord is not null and g.key is not null
@@ -35,6 +35,6 @@ begin
     )
     select distinct g.message_id from gone g where (select count(*) from events) >= 0 order by 1;
   if not found and discard.filter is null then
-    perform posthaste.no_dead_letter(c.ids);
+    perform posthaste.no_dead_letter(v_chosen.ids);
   end if;
 end $$;

@@ -1,37 +1,38 @@
--- posthaste.replay: sends dead letters once more, under their old ids and with
--- their story: the attempts go on counting, and all tries are open again.
--- Arguments: ids, at most 10,000; by: who asked, for the record; in place of ids
--- a filter as posthaste.dead_filter, or {"all": true}, then the newest below before are meant, at
--- most max, and the setting posthaste.list_before says until the transaction
--- ends where to go on, empty if there are no more.
--- Returns: the ids that were dead letters, ascending. A message that is dead for
--- several subscriptions is replayed for each that is meant. What was erased has
--- nothing left to send and stays.
--- Errors: PH400, PH404, by ids also if none of them is a dead letter (any more). Locks: the queues' keys, shared; the dead letters.
+-- posthaste.replay: sends dead letters again, under their old ids and with their story: the
+-- attempts keep counting, and the message gets all its attempts again.
+-- Arguments: ids, at most 10,000; by: the actor to record; instead of ids a filter as
+-- posthaste.dead_filter, or {"all": true}. A filter selects the newest below before, at most
+-- max; then the setting posthaste.list_before has, until the transaction ends, the id to
+-- continue with, empty if there are no more.
+-- Returns: the ids that were dead letters, ascending. A message that is dead for several
+-- subscriptions is replayed for each selected one. Erased messages have no content left to send
+-- and stay.
+-- Errors: PH400, PH404, also if none of the ids is a dead letter (any more). Locks: the queues'
+-- keys, shared; the dead letters.
 -- Deletes: dead_letter_entries. Inserts: entries_other, words, parked, action_records.
 create or replace function posthaste.replay(message_ids bigint[] default null, by text default session_user, filter jsonb default null,
   before bigint default null, max int default 1000)
 returns setof bigint language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare
-  c record := posthaste.dead_chosen(replay.message_ids, replay.filter, replay.before, replay.max);
+  v_chosen record := posthaste.dead_chosen(replay.message_ids, replay.filter, replay.before, replay.max);
   v_now timestamptz := clock_timestamp();
   q record;
 begin
   -- Dropping a queue takes this key exclusively.
   for q in select distinct s.id, s.name from posthaste.dead_letter_entries d join posthaste.queue_settings s on s.id = d.queue_id
-            where d.message_id = any (c.ids) order by s.name loop
+            where d.message_id = any (v_chosen.ids) order by s.name loop
     perform pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(q.name)));
     perform posthaste.ring(q.id);
   end loop;
-  -- Ascending, or two replays would deadlock.
-  perform from posthaste.dead_letter_entries d where d.message_id = any (c.ids) order by d.message_id, d.subscription for update;
+  -- Ascending: otherwise two replays would deadlock.
+  perform from posthaste.dead_letter_entries d where d.message_id = any (v_chosen.ids) order by d.message_id, d.subscription for update;
   return query
     with gone as (
       delete from posthaste.dead_letter_entries d
-       where d.message_id = any (c.ids) and posthaste.dead_matches(d, c.f) and d.erased_at is null returning d.*
+       where d.message_id = any (v_chosen.ids) and posthaste.dead_matches(d, v_chosen.f) and d.erased_at is null returning d.*
     ), parks as (
-      -- First of its key again.
+      -- It is the first of its key again.
       insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, reason, created_at, attempt, failures, losses, losses_alone,
                                     content_type, kind, reference, headers, terms, trace, story, payload)
       select g.queue_id::bigint << 10 | g.subscription, coalesce(g.key, ''), g.ord, g.message_id, g.pos, g.lane, 'replayed', g.created_at, least(g.attempt + 1, 32767), 0, 0, 0,
@@ -59,6 +60,6 @@ begin
     )
     select distinct g.message_id from gone g where (select count(*) from events) >= 0 order by 1;
   if not found and replay.filter is null then
-    perform posthaste.no_dead_letter(c.ids);
+    perform posthaste.no_dead_letter(v_chosen.ids);
   end if;
 end $$;

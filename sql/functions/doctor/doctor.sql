@@ -1,11 +1,9 @@
--- posthaste.doctor: looks for what is wrong or soon will be, one row for each
--- finding. None at all says that nothing was found. Checks are functions
--- posthaste.doctor_… without arguments that return the same columns; one more is only
--- one more such function.
--- Returns: the check's name; level: 'fault' (something does not work now) or
--- 'warning'; what was found; what to do; the
--- queue and the subscription, if it is about one.
--- Reads what its checks read. Locks: none.
+-- posthaste.doctor: looks for faults and signs of them, and returns one row for each finding. No
+-- row means that nothing was found. Checks are functions posthaste.doctor_… without arguments
+-- that return the same columns; a new check needs only such a function.
+-- Returns: the check's name; level: 'fault' (something does not work now) or 'warning'; the
+-- finding; a hint; the queue and the subscription, if it is about one.
+-- Reads the tables of its checks. Locks: none.
 create or replace function posthaste.doctor()
 returns table ("check" text, level text, message text, hint text, queue text, subscription text)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 as $$

@@ -1,10 +1,10 @@
--- posthaste.ring: the sender's part of the doorbell; every send calls it once in
--- its own transaction. It notifies only if somebody sleeps, for NOTIFY takes a
--- lock on the whole database at commit.
+-- posthaste.ring: the sender's part of the doorbell. Every send calls it once in its own
+-- transaction. It notifies only if a worker sleeps, because NOTIFY takes a lock on the whole
+-- database at commit.
 -- Arguments: queue id. Returns: nothing. Errors: none.
--- Locks: the bell key, shared, without waiting, until the transaction ends; the
---   doze key, shared, without waiting, given back within the same expression
---   (as two statements, a cancel between them leaves the session holding it).
+-- Locks: the bell key, shared, without waiting, until the transaction ends; the doze key,
+--   shared, without waiting, released within the same expression (with two statements, a
+--   cancellation between them would leave the session holding it).
 -- Tables: none. Sends: channel posthaste, the queue's id as text.
 -- No SET, and only qualified names and grammar: it is inlined into its caller.
 create or replace function posthaste.ring(queue_id int)

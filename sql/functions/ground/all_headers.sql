@@ -1,6 +1,6 @@
--- posthaste.all_headers: a message's headers as its sender gave them. The trace
--- context is stored beside them, for with most messages it is the only one, and as
--- JSON it would cost half as much as all else.
+-- posthaste.all_headers: a message's headers as its sender gave them. The trace context is
+-- stored in a column of its own because most messages have no other header, and as JSON it
+-- would cost half as much as the rest of the row.
 -- No SET and one expression: it is inlined.
 create or replace function posthaste.all_headers(headers jsonb, trace text)
 returns jsonb language sql stable parallel safe

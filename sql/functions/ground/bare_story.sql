@@ -1,5 +1,5 @@
--- posthaste.bare_story: a story without what was said: the attempts with their
--- outcomes, workers and times, and no error texts and receipts.
+-- posthaste.bare_story: a story without the texts of handlers: the attempts with their
+-- outcomes, workers and times, but no error messages and receipts.
 create or replace function posthaste.bare_story(p_story jsonb)
 returns jsonb language sql immutable set search_path = pg_catalog, pg_temp as
 $$ select coalesce(jsonb_agg((a.value - 'receipt') || case when a.value ? 'error' then '{"error": "erased"}'::jsonb else '{}' end order by a.n), '[]')

@@ -1,5 +1,5 @@
--- posthaste.find_subscription: resolves names of a queue and a subscription. A
--- paused queue has no lanes.
+-- posthaste.find_subscription: resolves the names of a queue and a subscription. A paused
+-- queue has no lanes.
 -- Errors: PH404 with the field queue or subscription.
 -- Reads: queue_settings, subscriptions.
 create or replace function posthaste.find_subscription(p_queue text, p_subscription text,
@@ -14,7 +14,7 @@ begin
       on s.queue_id = q.id and s.name = coalesce(nullif(p_subscription, ''), 'default') and s.dropped_at is null
    where q.name = p_queue and q.dropped_at is null;
   if queue_id is null then
-    perform posthaste.find_queue(p_queue); -- says so
+    perform posthaste.find_queue(p_queue); -- raises the error
   elsif number is null then
     raise exception using errcode = 'PH404', column = 'subscription',
       message = format('queue %L has no subscription %L', p_queue, coalesce(nullif(p_subscription, ''), 'default')),

@@ -1,6 +1,5 @@
--- posthaste.first_snapshot: a snapshot that sees nothing of this transaction nor
--- of any that is still running, at every isolation level: where a new
--- subscription's readers start.
+-- posthaste.first_snapshot: a snapshot that sees nothing of this transaction nor of any other
+-- running one, at every isolation level. The readers of a new subscription start here.
 create or replace function posthaste.first_snapshot()
 returns pg_snapshot language sql volatile set search_path = pg_catalog, pg_temp as
 $$ select format('%s:%s:', pg_snapshot_xmin(s), pg_snapshot_xmin(s))::pg_snapshot

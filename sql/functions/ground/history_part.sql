@@ -1,8 +1,8 @@
--- posthaste.history_part: the part of the history that rows go into which expire
--- at a time. One that ends soon after that, or else a free one, or else the one
--- that ends next after it: then the space comes back later.
--- Arguments: when the last of the rows expires, the queue's retention, of which a
--- quarter is what one part takes in. Inserts into or updates: history_parts.
+-- posthaste.history_part: chooses the part of the history for rows that expire at a time: a
+-- part that ends soon after that time, or else a free part, or else the part that ends next
+-- after it. In the last case the space is reclaimed later.
+-- Arguments: when the last of the rows expires; the queue's retention. One part spans a
+-- quarter of it. Inserts or updates: history_parts.
 create or replace function posthaste.history_part(p_expires timestamptz, p_retention interval)
 returns smallint language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -12,7 +12,7 @@ begin
     select h.part into v_part from posthaste.history_parts h
      where h.until >= p_expires and h.until <= p_expires + p_retention / 4 order by h.until limit 1;
     if v_part is null then
-      -- Of two at once one gets it, and the other looks again.
+      -- Of two concurrent transactions one inserts the row; the other looks again.
       insert into posthaste.history_parts (part, until)
       select g, p_expires + p_retention / 4 from generate_series(0, 15) g
        where not exists (select from posthaste.history_parts h where h.part = g) order by g limit 1
@@ -20,8 +20,8 @@ begin
     end if;
     if v_part is null and (select count(*) from posthaste.history_parts) = 16 then
       select h.part into v_part from posthaste.history_parts h order by h.until < p_expires, abs(extract(epoch from h.until - p_expires)) limit 1;
-      -- One that ends earlier may be over, and upkeep may be just forgetting it: then its row
-      -- is gone when this has waited for it, and it looks again.
+      -- A part that ends earlier may be over, and upkeep may be deleting its row. Then the
+      -- row is gone once the update has waited for it, and the loop looks again.
       if (select h.until < p_expires from posthaste.history_parts h where h.part = v_part) is not false then
         update posthaste.history_parts h set until = p_expires where h.part = v_part and h.until < p_expires returning h.part into v_part;
       end if;

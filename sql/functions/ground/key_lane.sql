@@ -1,4 +1,4 @@
--- posthaste.key_lane: the lane of a key. Without one: any, by chance.
+-- posthaste.key_lane: the lane of a key. Without a key: a random lane.
 -- No SET: it is inlined into its caller.
 create or replace function posthaste.key_lane(key text, lanes int)
 returns smallint language sql volatile parallel safe as

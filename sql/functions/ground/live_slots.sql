@@ -1,9 +1,8 @@
--- posthaste.live_slots: the slots that may hold rows, as up to three runs of the
--- ring, split where the gaps are widest.
--- Must be called after the snapshot of the window was taken: a slot is marked
--- in a transaction that commits before the sequence moves there, and every slot
--- from the newest mark to that of last_value counts as live, since the sequence
--- may run on into the next slot without maintenance.
+-- posthaste.live_slots: the slots that may hold rows, as up to three runs of the ring, split
+-- at the widest gaps.
+-- Call it after taking the snapshot of the window: a slot is marked in a transaction that
+-- commits before the sequence moves there. Every slot from the newest mark to the slot of
+-- last_value counts as live because the sequence may enter the next slot without maintenance.
 -- Reads: slots, positions.
 create or replace function posthaste.live_slots() returns posthaste.live
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
@@ -16,8 +15,8 @@ declare
   v_slots bigint[];
   v_cuts int[];
 begin
-  -- A slot that is announced (marked_by) is no mark of where the sequence has come to:
-  -- it lies ahead, or was run past without maintenance, and what lies before it, too.
+  -- The mark of an announced slot (marked_by) does not show how far the sequence has come:
+  -- the slot lies ahead, or the sequence passed it and those before it without maintenance.
   select p.last_value >> 22 into v_epoch from posthaste.positions p;
   select min(s.slot), max(s.slot), count(*), max(s.epoch) filter (where s.epoch <= v_epoch and s.marked_by is null)
     into v_first, v_last, v_count, v_newest from posthaste.slots s where s.live;
@@ -30,7 +29,7 @@ begin
     from (select s.slot::bigint from posthaste.slots s where s.live
           union
           select g & 15 from marked m cross join generate_series(greatest(m.newest + 1, m.epoch - 15), m.epoch) g) x (slot);
-  -- Where a run ends, before the two widest gaps.
+  -- The last index of each run, before the two widest gaps.
   v_cuts := array(select n from (select i - 1 as n from generate_series(2, cardinality(v_slots)) i
                                   where v_slots[i] - v_slots[i - 1] > 1 order by v_slots[i] - v_slots[i - 1] desc, i limit 2) x order by n)
             || array[cardinality(v_slots), cardinality(v_slots), cardinality(v_slots)];

@@ -1,5 +1,5 @@
--- posthaste.lock_lanes: takes all readers of a queue for the rest of the
--- transaction, ascending: nothing of it is handed out meanwhile.
+-- posthaste.lock_lanes: takes all readers of a queue for the rest of the transaction, in
+-- ascending order. Nothing of the queue is handed out until the transaction ends.
 -- Arguments: queue; the subscription (null: all). Errors: PH503. Locks: the readers.
 create or replace function posthaste.lock_lanes(p_queue int, p_subscription int default null)
 returns void language plpgsql volatile set search_path = pg_catalog, pg_temp as $$

@@ -1,10 +1,9 @@
--- posthaste.lock_queue: takes a key of a queue for the rest of the transaction.
--- Arguments: the queue; what for:
---   settings    the row of its settings, before it is changed. A sender that is the first
---               to use a priority has it until its transaction ends, which may be long
---   withdrawn   what is withdrawn from it: shared by who withdraws or pauses for the
---               subscriptions that there are, exclusive by who makes another one
--- whether shared. Waits at most 5 s. Errors: PH503, naming the transaction in the way.
+-- posthaste.lock_queue: takes a lock of a queue for the rest of the transaction.
+-- Arguments: the queue; the lock:
+--   settings    the row of its settings, before a change. The first sender that uses a
+--               priority holds it until its transaction ends, which may take long
+--   withdrawn   its withdrawals: shared by transactions that withdraw or pause for the
+--               existing subscriptions, exclusive for one that adds a subscription
 create or replace function posthaste.lock_queue(p_queue int, p_what text, p_shared boolean default false)
 returns void language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin

@@ -1,4 +1,4 @@
--- posthaste.lock_reader: takes a reader for the rest of the transaction.
+-- posthaste.lock_reader: takes a reader's lock for the rest of the transaction.
 -- Arguments: reader, whether to wait for it.
 -- Returns: whether it was taken. Waits at most 5 s.
 -- Errors: PH503, naming the transaction in the way.
@@ -7,7 +7,7 @@ returns boolean language plpgsql volatile set search_path = pg_catalog, pg_temp 
 declare
   v_key bigint := posthaste.lock_key(1, p_reader);
 begin
-  -- To wait costs a subtransaction: only where somebody has it.
+  -- Waiting costs a subtransaction: only if another transaction holds the lock.
   if pg_try_advisory_xact_lock(v_key) then
     return true;
   elsif not p_wait then

@@ -1,5 +1,5 @@
--- posthaste.must_flush: makes this transaction's commit wait until it is flushed,
--- whatever is set, and whatever claims follow in it.
+-- posthaste.must_flush: makes this transaction's commit wait until it is flushed, whatever
+-- the settings are and whatever claims follow in it.
 create or replace function posthaste.must_flush()
 returns void language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin

@@ -1,6 +1,6 @@
--- posthaste.read_committed: refuses a transaction in which what is read after waiting for a
--- lock is older than the lock.
--- Arguments: what needs it. Returns: nothing. Errors: PH400. Locks: none. Tables: none.
+-- posthaste.read_committed: raises an error in a transaction whose reads after waiting for a
+-- lock would be older than the lock.
+-- Arguments: the name of the operation. Errors: PH400. Locks: none. Tables: none.
 create or replace function posthaste.read_committed(p_what text)
 returns void language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin

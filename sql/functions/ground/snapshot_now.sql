@@ -1,9 +1,9 @@
--- posthaste.snapshot_now: the present snapshot as it may be stored in a cursor.
--- A transaction's own id counts as finished in its own snapshot once it lies
--- below xmax; stored like that, what the same transaction appends afterwards
--- would be skipped for ever. So the own id is listed as in progress.
--- Errors: PH400 unless the isolation level is READ COMMITTED, for elsewhere the
--- snapshot would be older than the lock that protects the reader.
+-- posthaste.snapshot_now: the current snapshot in a form that a cursor may store.
+-- A transaction's own id counts as finished in its own snapshot once it lies below xmax.
+-- Stored like that, entries that the transaction appends later would never be delivered.
+-- So the own id is listed as in progress.
+-- Errors: PH400 unless the isolation level is READ COMMITTED, because otherwise the snapshot
+-- would be older than the lock that protects the reader.
 create or replace function posthaste.snapshot_now()
 returns pg_snapshot language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare

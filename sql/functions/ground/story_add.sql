@@ -1,5 +1,5 @@
--- posthaste.story_add: a message's story with one more attempt. Bounded to 100
--- attempts: the first 20 and the newest 80 stay.
+-- posthaste.story_add: a message's story with one more attempt. It keeps at most 100
+-- attempts: the first 20 and the newest 80.
 create or replace function posthaste.story_add(p_story jsonb, p_attempt jsonb)
 returns jsonb language sql immutable set search_path = pg_catalog, pg_temp as
 $$ select case when jsonb_array_length(coalesce(p_story, '[]')) < 100 then coalesce(p_story, '[]') || p_attempt

@@ -1,8 +1,8 @@
--- posthaste.window_ranges: the ids of the transactions that became visible
--- between two snapshots, as ascending half-open ranges lo ≤ id < hi: those that
--- s0 lists as in progress and s1 sees, then from xmax(s0) up to xmax(s1) the
--- gaps between those that s1 lists as in progress. So nothing uncommitted is
--- walked over, and one old open writer does not make a reader walk the log.
+-- posthaste.window_ranges: the ids of the transactions that became visible between two
+-- snapshots, as ascending half-open ranges lo ≤ id < hi. First those that s0 lists as in
+-- progress and s1 sees, then, from xmax(s0) up to xmax(s1), the gaps between those that s1
+-- lists as in progress. So readers do not walk over uncommitted entries, and one old open
+-- writer does not make a reader walk the log.
 create or replace function posthaste.window_ranges(s0 pg_snapshot, s1 pg_snapshot, out lo bigint[], out hi bigint[])
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare

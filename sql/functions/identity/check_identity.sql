@@ -1,17 +1,17 @@
--- posthaste.check_identity: refuses in a database that is a copy, or may be one.
--- A database restored from a dump, cloned or moved by logical replication has
--- other transaction ids, and no trace in the ids shows it; claims by stored
--- snapshots would skip messages in silence. A physical copy would hand out what the
--- original does. A backend never changes its database, and ends with its server, so
--- the answer is remembered for the session.
--- Arguments: from where who asks comes, if it says so; its worker, if it has one.
--- Errors: PH503. Reads: what not_here reads. Updates: what admit updates.
+-- posthaste.check_identity: raises an error in a database that is a copy, or may be one.
+-- A database restored from a dump, cloned or moved by logical replication has other
+-- transaction ids, and the ids themselves do not show it. Claims by stored snapshots would
+-- skip messages silently. A physical copy would hand out the same messages as the original.
+-- A backend never changes its database and ends with its server, so the result is cached for
+-- the session.
+-- Arguments: the caller's environment, if known; its worker, if it has one.
+-- Errors: PH503. Reads: the tables of not_here. Updates: the tables of admit.
 create or replace function posthaste.check_identity(p_environment text default null, p_worker bigint default null)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v record;
 begin
-  -- Who is registered here came from here.
+  -- A worker that is registered here belongs to this database.
   if not posthaste.is_original() or not exists (select from posthaste.registrations r where r.id = p_worker) then
     v := posthaste.not_here(p_environment);
     if v.message is not null then

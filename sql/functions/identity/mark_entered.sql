@@ -1,9 +1,8 @@
--- posthaste.mark_entered: marks the slots that the sequence ran into by itself since the
--- marks were kept.
--- Between where posthaste.skip_ids moved it from and to, it ran into none.
+-- posthaste.mark_entered: marks the slots that the sequence entered by itself since the last
+-- mark, except those that posthaste.skip_ids moved it across.
 -- Arguments: the sequence's epoch.
--- What carrying has noted of such a slot is not true of what was sent there since: it
--- goes over the slot anew.
+-- The progress of carrying such a slot does not cover messages sent there since, so it is
+-- deleted, and carrying starts over.
 -- Called under the maintenance key. Updates: slots. Deletes: carried.
 create or replace function posthaste.mark_entered(p_epoch bigint)
 returns void language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
@@ -22,7 +21,7 @@ begin
     v_from := p_epoch;
     v_to := p_epoch;
   end if;
-  -- Of a slot that it entered several times the newest epoch counts.
+  -- The newest epoch counts for a slot that was entered several times.
   v_epochs := array(select max(e) from (select generate_series(greatest(v_newest + 1, v_from - 15), v_from) union all select generate_series(greatest(v_to, p_epoch - 15), p_epoch)) x (e) group by e & 15);
   update posthaste.slots s set live = true, epoch = x.epoch, left_before = null, marked_by = null, opened_at = clock_timestamp()
     from unnest(v_epochs) x (epoch)

@@ -1,5 +1,5 @@
--- posthaste.refuse_copy: refuses in a database that is a copy, which a session asks
--- once, for a backend never changes its database. Everything that goes by cursors or
+-- posthaste.refuse_copy: raises an error in a database that is a copy. It checks once per
+-- session because a backend never changes its database. Every function that uses cursors or
 -- claims calls this or posthaste.check_identity.
 -- Errors: PH503. Reads: identity.
 create or replace function posthaste.refuse_copy()

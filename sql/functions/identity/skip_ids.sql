@@ -1,12 +1,12 @@
--- posthaste.skip_ids: moves the sequence of ids a revolution ahead, once after each crash,
--- promotion or restore of the server, before the first id is taken.
--- Ids that were lost with the old server are known outside, to inboxes for example, and must
--- not come to mean other messages. The size of an unlogged index tells whether that has
--- happened, and not a row: the size is what every snapshot sees at once, it stays where
--- the transaction rolls back, and no dump contains it. The lock
--- goes with the subtransaction that takes it, so that the caller's transaction keeps
--- nothing; what is done within is never rolled back.
--- Locks: one of its own, given back. Advances: positions, skipped_from. Inserts: skipped.
+-- posthaste.skip_ids: moves the sequence of ids ahead by a revolution, once after each crash,
+-- promotion or restore of the server, before the first id is used.
+-- Other systems, such as inboxes, may know ids that were lost with the old server; these must
+-- not be used for other messages. The size of an unlogged index records that this was done,
+-- and not a row: every snapshot sees the size at once, it survives a rollback of the
+-- transaction, and no dump contains it. The lock is released with the subtransaction that
+-- takes it, so that the caller's transaction keeps nothing. The changes made under it are
+-- never rolled back.
+-- Locks: one of its own, released. Advances: positions, skipped_from. Inserts: skipped.
 create or replace function posthaste.skip_ids()
 returns void language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
@@ -20,7 +20,7 @@ begin
       end if;
       raise division_by_zero;
     exception when division_by_zero then
-      null; -- only for the lock
+      null; -- releases the lock
     end;
   end if;
   perform set_config('posthaste.ids_skipped', 'yes', false);

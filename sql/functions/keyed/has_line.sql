@@ -1,5 +1,5 @@
--- posthaste.has_line: whether keys of a lane are in line. Arguments: subscriber, lane;
--- turns of its cursor of events. Reads: keys.
+-- posthaste.has_line: whether keys of a lane are in line. Arguments: subscriber, lane; turns of
+-- its cursor of events. Reads: keys.
 create or replace function posthaste.has_line(p_subscriber bigint, p_lane int, p_turns bigint[])
 returns boolean language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan

@@ -1,5 +1,5 @@
--- posthaste.lane_busy: the hashes of the keys of what was not settled of some claims
--- for a snapshot, one for each place.
+-- posthaste.lane_busy: the hashes of the keys of the deliveries of some claims that were not
+-- settled for a snapshot, one for each place.
 -- Arguments: ids of claims, ascending; the snapshot. Reads: claims, settlements.
 create or replace function posthaste.lane_busy(p_claims bigint[], p_seen pg_snapshot)
 returns bigint[] language plpgsql volatile

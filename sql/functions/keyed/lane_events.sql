@@ -1,16 +1,14 @@
--- posthaste.lane_events: what happened in a keyed lane since its cursor of events:
--- the due track of such a lane holds no messages to hand out, but events, which
--- settles, operators and claims append, and scheduled messages, which are parked
--- when their time comes.
+-- posthaste.lane_events: the events of a keyed lane since its cursor of events. The due track
+-- of such a lane has no messages to hand out. It has events, which settles, operators and
+-- claims append, and scheduled messages, which are parked at their time.
 -- An event is an entry with attempt 0 whose story lists objects:
 --   key         look at this key
 --   ord, id     and this message of it came back: it is parked
---   stop        a message by which the key is stopped; go: it is no more
--- Arguments: queue, subscription, lane; the cursor; the snapshot and the time up to
--- which to read; the live slots.
--- Returns: the cursor moved on; the events' objects in order; the scheduled
--- messages' keys; how much was walked over; whether all was read: a call walks over
--- 16,384 at most.
+--   stop        a message that stops the key; go: it does not stop it any more
+-- Arguments: queue, subscription, lane; the cursor; the snapshot and the time up to which to
+-- read; the live slots.
+-- Returns: the new cursor; the events' objects in order; the scheduled messages' keys; the
+-- number of rows walked; whether all was read: a call walks over at most 16,384 rows.
 create or replace function posthaste.lane_events(p_queue int, p_subscription int, p_lane int, inout w posthaste.claims,
   s pg_snapshot, t timestamptz, l posthaste.live, out events jsonb, out xids xid8[], out poss bigint[], out walked int, out complete boolean)
 language plpgsql volatile
@@ -103,7 +101,7 @@ begin
     w.ended := walked - v_before < 4096;
     exit when walked >= 16384;
   end loop;
-  -- Put together once: adding to a jsonb copies all of it.
+  -- Built at once: adding to a jsonb copies all of it.
   events := coalesce((select jsonb_agg(o.object order by s.i, o.i)
                         from unnest(v_stories) with ordinality s (story, i) cross join lateral jsonb_array_elements(s.story) with ordinality o (object, i)), '[]');
 end $$;

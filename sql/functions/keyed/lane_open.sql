@@ -1,9 +1,9 @@
 -- posthaste.lane_open: which of some claims were open for a snapshot.
--- Arguments: ids of claims, ascending; who asks (null: receivers, who count as one); the
--- snapshot: later settlements do not count, and neither do this transaction's own,
--- for the events of both are not seen either.
--- Returns: those that are open; if one of them is another's, whose (0: receivers';
--- null if all are the caller's); how many deliveries are not settled.
+-- Arguments: ids of claims, ascending; the caller's holder (null: receivers, which count as
+-- one); the snapshot: later settlements and this transaction's own do not count, because their
+-- events are not seen either.
+-- Returns: the open claims; if one of them belongs to another holder, that holder (0:
+-- receivers; null if all are the caller's); the number of unsettled deliveries.
 -- Reads: claims, settlements.
 create or replace function posthaste.lane_open(p_claims bigint[], p_holder bigint, p_seen pg_snapshot,
   out open bigint[], out other bigint, out unsettled bigint)
@@ -21,8 +21,8 @@ begin
     if p_claims[1] >> 22 <> p_claims[cardinality(p_claims)] >> 22 then
       v_epochs := array(select distinct x >> 22 from unnest(p_claims) x order by 1);
     end if;
-    -- Slot by slot, and mostly there is one: a slot that is a parameter is pruned by
-    -- before sixteen partitions are set up, which would be most of the cost.
+    -- Slot by slot, and usually there is one: a slot that is a parameter prunes partitions before
+    -- sixteen of them are set up, which would be most of the cost.
     foreach v_epoch in array v_epochs loop
       select open || coalesce(array_agg(k.id order by k.id) filter (where k.open > 0), '{}'),
              greatest(other, max(coalesce(k.holder, 0)) filter (where k.open > 0 and k.holder is distinct from p_holder)), unsettled + coalesce(sum(k.open), 0)
@@ -36,7 +36,7 @@ begin
                 from unnest(p_claims) i (id)
                cross join lateral (select * from posthaste.claims c where c.slot = v_epoch & 15 and c.id = i.id order by c.slot, c.id limit 1) c
                where i.id >> 22 = v_epoch
-              offset 0) k; -- or what is open would be counted twice over
+              offset 0) k; -- otherwise open deliveries would be counted twice
     end loop;
   end if;
 end $$;

@@ -1,6 +1,6 @@
--- posthaste.next_token: when the next key of a lane that waits for a token has one.
--- For where the clock was set back: else events tell it, and it is not looked for
--- among all keys. Arguments: subscriber, lane; after which time (null: any). Reads: keys.
+-- posthaste.next_token: when the next key of a lane that waits for a token gets one. It is
+-- used only if the clock was set back: otherwise events tell it, without a search among all
+-- keys. Arguments: subscriber, lane; after which time (null: any). Reads: keys.
 create or replace function posthaste.next_token(p_subscriber bigint, p_lane int, p_after timestamptz)
 returns timestamptz language sql volatile set search_path = pg_catalog, pg_temp as $$
   select min(z.wake_at) from posthaste.keys z

@@ -1,10 +1,9 @@
--- posthaste.pause_key: claims and receives find nothing of a key from then on, for
--- any of the queue's subscriptions, those made later included; other keys notice nothing. What was handed out
--- before can be settled, and senders notice nothing.
--- Arguments: the queue's name, which must look at keys; the key; by: who asked, for
--- the record.
--- Returns: whether it changed anything. Errors: PH404, PH400, PH501 of a queue that
--- does not look at keys, PH503.
+-- posthaste.pause_key: pauses delivery for one key: later claims and receives find none of its
+-- messages, in all subscriptions of the queue, including later ones. Other keys and senders
+-- are not affected, and messages handed out before can be settled.
+-- Arguments: the queue's name, which must be keyed; the key; by: the actor to record.
+-- Returns: whether it changed anything. Errors: PH404, PH400, PH501 if the queue is not keyed,
+-- PH503.
 -- Locks: as key_readers. Inserts: keys, action_records.
 create or replace function posthaste.pause_key(queue text, key text, by text default session_user)
 returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$

@@ -1,6 +1,5 @@
--- posthaste.resume_key: what waits of a key is handed out again, and who sleeps is
--- woken.
--- Arguments: the queue's name; the key; by: who asked, for the record.
+-- posthaste.resume_key: resumes delivery for one key and wakes sleeping workers.
+-- Arguments: the queue's name; the key; by: the actor to record.
 -- Returns: whether it changed anything. Errors: as pause_key.
 -- Locks: as key_readers. Updates: keys. Inserts: entries_other (events), action_records.
 create or replace function posthaste.resume_key(queue text, key text, by text default session_user)

@@ -1,11 +1,11 @@
--- posthaste.unpark: takes parked messages back from a subscription: no claim will
--- hand them out.
--- Arguments: subscriber; message ids (null: all of it); how they ended for it:
--- 'cancelled' or 'done'; of all, only what was parked when this snapshot was taken:
--- settling parks without the lanes' locks, and what it parks after the counters were
--- brought up to date nobody would count.
--- Returns: how many were parked. Of ids, their keys are looked at by the next claim;
--- where all are taken back nothing is left to look for.
+-- posthaste.unpark: withdraws parked messages from a subscription: no claim will hand them
+-- out.
+-- Arguments: subscriber; message ids (null: all); how they ended: 'cancelled' or 'done'; for
+-- all, the snapshot: only messages that were parked for it are withdrawn, because settling
+-- parks without the lanes' locks, and messages parked after the counters were updated would
+-- not be counted.
+-- Returns: the number of withdrawn messages. Given ids, the next claim looks at their keys; if
+-- all are withdrawn, no key is left to look at.
 -- Called under the lanes' locks. Deletes: parked, keys. Inserts: cancelled,
 -- entries_other (events); history, where the queue has a retention. Updates: keys.
 create or replace function posthaste.unpark(p_subscriber bigint, p_ids bigint[], p_outcome text, p_seen pg_snapshot default null)
@@ -20,7 +20,7 @@ declare
 begin
   if p_ids is null then
     l := posthaste.live_slots();
-    -- In one statement. Whatever parks without the locks tells it by an event.
+    -- In one statement: an event tells of every message that is parked without the locks.
     with late as materialized (
       select (o ->> 'id')::bigint as id
         from posthaste.queue_settings q
@@ -40,15 +40,15 @@ begin
       select p.ctid from (select distinct x as id from unnest(p_ids) x) u
        cross join lateral (select x.ctid from posthaste.parked x where x.message_id = u.id and x.subscriber = p_subscriber order by x.message_id, x.subscriber) p);
   end if;
-  -- By ctid: as a join this may compare each id with all that is parked.
-  -- Under the locks nobody else updates them: one that was updated would be skipped.
+  -- By ctid: a join may compare each id with all parked messages. The locks exclude
+  -- other updates; a row updated meanwhile would be skipped.
   with gone as (
     delete from posthaste.parked p where p.ctid = any (v_rows) returning p.*
   ), noted as (
-    -- Of all that is purged the counters know already.
+    -- A purge counts all its messages itself.
     insert into posthaste.cancelled (pos, subscriber, outcome, noted, copied)
     select distinct on (g.pos) g.pos, g.subscriber, p_outcome, case when p_ids is null then '3' else pg_current_xact_id() end, true from gone g where g.pos is not null
-    -- Withdrawn from the log when it was parked ahead of the cursor, which no counter knows.
+    -- Withdrawn from the log when it was parked ahead of the cursor, which is not counted.
     on conflict (pos, subscriber) do update set outcome = excluded.outcome, noted = case when cancelled.outcome = 'parked' then excluded.noted else cancelled.noted end
   ), kept as (
     insert into posthaste.history (part, subscription, queue_id, message_id, created_at, settled_at, expires_at, state,

@@ -1,6 +1,6 @@
--- posthaste.all_cursors: where the readers of a track stand, all that there are:
--- what posthaste.cursor_of tells for one. In one statement, for to start one that
--- names the partitions costs ten times what it does for a reader.
+-- posthaste.all_cursors: the cursors of all readers of a track, as posthaste.cursor_of
+-- returns one. It is one statement because starting one that names the partitions costs ten
+-- times as much as the work for one reader.
 -- Arguments: the track (0 fresh, 1 due), the live slots.
 -- Returns: s0 is null where the present window is used up.
 -- Reads: queue_settings, subscriptions, claims.

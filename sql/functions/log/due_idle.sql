@@ -1,8 +1,8 @@
--- posthaste.due_idle: whether a due track certainly has nothing to hand out, by
--- two index probes in place of walking its window: no entry became visible since
--- the cursor's snapshot, and none that was visible has fallen due since.
+-- posthaste.due_idle: whether a due track certainly has nothing to hand out. Two index probes
+-- replace the walk of its window: no entry became visible since the cursor's snapshot, and
+-- none that was visible has become due since.
 -- Arguments: queue, lane, the cursor, the time of the look, the live slots.
--- Returns: idle (false: walk the window), and when the next entry falls due.
+-- Returns: idle (false: walk the window), and when the next entry becomes due.
 create or replace function posthaste.due_idle(p_queue int, p_lane int, w posthaste.claims, t timestamptz, l posthaste.live,
   out idle boolean, out next_due timestamptz)
 language plpgsql volatile
@@ -11,8 +11,8 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set j
 begin
   idle := false;
   if w.ended and w.part = 2 then
-    -- Not by exists, which leaves the choice of the index to chance: the order
-    -- asks for the one that starts at this id.
+    -- Not exists, which leaves the choice of the index to the planner: the order by
+    -- selects the index that starts at this id.
     select (select e.pos from posthaste.entries e
               where e.queue_id = p_queue and e.lane = p_lane and e.due_at is not null and e.xid >= pg_snapshot_xmin(w.s1)
                 and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)

@@ -1,14 +1,14 @@
 -- posthaste.due_slice: the next entries of one part of a due window.
--- Part 1: entries that became visible between the window's snapshots with a due
--- time not after its end. Part 2: entries visible before, whose due time lies
--- between the window's times. Entries of other subscriptions, withdrawn ones,
--- those that the subscription's filter leaves out, those due later and, in part
--- 2, those of part 1 are walked over, in bounded steps.
--- One lower bound, not two: a btree starts at only one of them.
--- Arguments: w holds the window, the part and the key after which to go on; how
--- many; whether one that must run alone may be handed out; the live slots.
--- Returns: w with the slice's first and last key, places, alone and ended (the
--- part is used up); how many rows were walked; whether one waits to run alone.
+-- Part 1: entries that became visible between the window's snapshots with a due time not
+-- after its end. Part 2: entries visible before, whose due time lies between the window's
+-- times. These are skipped, in bounded steps: entries of other subscriptions, withdrawn
+-- entries, entries that the subscription's filter excludes, entries due later and, in part
+-- 2, those of part 1.
+-- One lower bound, not two: a btree scan starts at only one of them.
+-- Arguments: w holds the window, the part and the key after which to continue; the maximum
+-- number; whether an entry that must run alone may be handed out; the live slots.
+-- Returns: w with the slice's first and last key, places, alone and ended (the part is used
+-- up); the number of rows walked; whether an entry waits to run alone.
 create or replace function posthaste.due_slice(p_queue int, p_subscription int, p_lane int, inout w posthaste.claims,
   p_max int, p_alone boolean, l posthaste.live, out walked int, out wants_idle boolean)
 language plpgsql volatile

@@ -1,10 +1,10 @@
 -- posthaste.fresh_slice: the next p_max entries of a fresh window.
--- Arguments: queue, lane, the window's snapshots, the key after which to go on
--- ((0, 0) at the window's start), how many, the live slots.
--- Returns: how many there are, and the keys of the first and the last.
--- The ranges are the window, no more and no less: asking for each row whether the
--- snapshots see it would cost a fifth of what reading it does. One lower bound, not
--- two: a btree starts at only one of them.
+-- Arguments: queue, lane, the window's snapshots, the key after which to continue ((0, 0) at
+-- the window's start), the maximum number, the live slots.
+-- Returns: the number of entries, and the keys of the first and the last.
+-- The ranges are exactly the window: checking for each row whether the snapshots see it would
+-- cost a fifth of reading the row. One lower bound, not two: a btree scan starts at only one
+-- of them.
 create or replace function posthaste.fresh_slice(p_queue int, p_lane int, s0 pg_snapshot, s1 pg_snapshot,
   p_xid xid8, p_pos bigint, p_max int, l posthaste.live,
   out places int, out first_xid xid8, out first_pos bigint, out last_xid xid8, out last_pos bigint)
@@ -12,15 +12,15 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set jit = off as $$
 declare
-  w record;
+  v_window record;
   v_lo bigint[];
   v_hi bigint[];
   v_xids xid8[];
   v_poss bigint[];
 begin
-  w := posthaste.window_ranges(s0, s1);
-  v_lo := w.lo;
-  v_hi := w.hi;
+  v_window := posthaste.window_ranges(s0, s1);
+  v_lo := v_window.lo;
+  v_hi := v_window.hi;
   places := 0;
   if cardinality(v_lo) = 0 or v_hi[cardinality(v_hi)] <= p_xid::text::bigint then
     return;

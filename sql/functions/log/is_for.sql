@@ -1,8 +1,8 @@
 -- posthaste.is_for: whether an entry is for a subscription, withdrawn or not.
--- What is for one subscription alone (retries) passed its filter before. What is
--- for all must pass it, and must not have been there before the subscription,
--- unless that takes what falls due after it was made.
--- Arguments: the subscription; the entry's.
+-- An entry for one subscription alone (a retry) passed its filter before. An entry for all
+-- subscriptions must pass it, and must be newer than the subscription, unless the
+-- subscription takes messages that become due after it was created.
+-- Arguments: the subscription; the entry's columns.
 create or replace function posthaste.is_for(s posthaste.subscriptions, p_for int, p_xid xid8, p_due timestamptz, p_kind text, p_headers jsonb)
 returns boolean language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin

@@ -1,5 +1,5 @@
--- posthaste.left_out: which entries of a keyed lane's log are not for its reader:
--- its subscription's filter leaves them out, or they were withdrawn from it.
+-- posthaste.left_out: which entries of a keyed lane's log are not for its reader because the
+-- subscription's filter excludes them or they were withdrawn from it.
 -- Arguments: queue, lane, subscriber, the filter; orders and positions.
 -- Returns: 'filtered', 'cancelled' or null for each. Reads: entries, cancelled.
 create or replace function posthaste.left_out(p_queue int, p_lane int, p_subscriber bigint, p_filter jsonb, p_ords xid8[], p_poss bigint[])

@@ -1,12 +1,11 @@
--- posthaste.ordered_slice: the next p_max entries of a window of a keyed lane's log,
--- by (ord, pos).
--- Arguments: queue, lane, the window's snapshots, the key after which to go on
--- (('0', 0) at the window's start), how many, the live slots.
+-- posthaste.ordered_slice: the next p_max entries of a window of a keyed lane's log, by
+-- (ord, pos).
+-- Arguments: queue, lane, the window's snapshots, the key after which to continue (('0', 0)
+-- at the window's start), the maximum number, the live slots.
 -- Returns: their orders, positions and keys.
--- What became visible between the snapshots is, from xmax(s0) on, in the log's own
--- order; and what transactions that s0 lists as in progress put in before that,
--- which is found by their ids, one after the other, and comes first. So an old open
--- writer does not make a reader walk the log.
+-- Entries of transactions that s0 lists as in progress come first. They are found by these
+-- ids, one after the other. The others, from xmax(s0) on, are in the log's own order. So one
+-- old open writer does not make a reader walk the log.
 create or replace function posthaste.ordered_slice(p_queue int, p_lane int, s0 pg_snapshot, s1 pg_snapshot,
   p_ord xid8, p_pos bigint, p_max int, l posthaste.live, out ords xid8[], out poss bigint[], out keys text[])
 language plpgsql volatile

@@ -1,8 +1,8 @@
 -- posthaste.passes: whether a message passes a subscription's filter.
--- Arguments: the filter as posthaste.subscription_filter made it, null for none;
--- the message's kind and headers.
--- Returns: true or false, never null. Nothing that can change is asked, for a
--- slice is read again by it.
+-- Arguments: the filter as posthaste.subscription_filter made it, null for no filter; the
+-- message's kind and headers.
+-- Returns: true or false, never null. It depends on nothing that can change, because a slice
+-- is read again with it.
 create or replace function posthaste.passes(p_filter jsonb, p_kind text, p_headers jsonb)
 returns boolean language plpgsql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
 declare

@@ -1,8 +1,8 @@
 -- posthaste.put_claim: writes a claim, which is the reader's new cursor.
--- Arguments: c as it should be but for id, seq and holder, built from the row
--- before it; holder and number, or until when the lease by time runs. A row
--- without places has no holder: it is closed at birth. closed: so is this one, all
--- of whose places are settled here; handed out is all that is known of them.
+-- Arguments: c as the new row except for id, seq and holder, derived from the previous row;
+-- holder and number, or the end of the lease. A row without places has no holder: it has
+-- nothing to settle. closed: this row has nothing to settle either, because all its places
+-- are settled here; of its messages only the delivery is known.
 -- Returns: the row written. Called under the reader's lock.
 -- Inserts: claims, leases, settlements.
 create or replace function posthaste.put_claim(c posthaste.claims, p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean,
@@ -17,8 +17,8 @@ begin
   perform pg_current_xact_id();
   c.id := nextval('posthaste.positions');
   c.slot := (c.id >> 22) & 15;
-  -- Snapshots with many ids in progress stand in the window's first claim of
-  -- each slot, and the others point to it.
+  -- Snapshots with many ids in progress are stored in the window's first claim of each slot,
+  -- and the others point to it.
   if v_before.id is not null and v_before.slot = c.slot and pg_column_size(c.s0) + pg_column_size(c.s1) > 256
      and exists (select from posthaste.claims k where k.slot = c.slot and k.id = coalesce(v_before.window_claim, v_before.id)
                    and k.s1 is not null and k.s1::text = c.s1::text and k.s0::text = c.s0::text) then

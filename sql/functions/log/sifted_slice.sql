@@ -1,13 +1,13 @@
--- posthaste.sifted_slice: the next entries of a fresh track whose reader sifts:
--- its subscription has a filter, or entries ahead of it were withdrawn. What is
--- left out is walked over, in bounded steps, and has no place.
--- A reader sifts while its cursor's part is 3, and leaves that by itself when what
--- is left of its window has nothing to sift, nor any later one.
--- Arguments: c, the cursor; the snapshot up to which a new window may be opened;
--- how many; the live slots. Called under the reader's lock where it must hold.
--- Returns: c as the claim to be written: its window, the slice's first and last
--- key, places, ended, part (3, or 0 where it does not sift any more); how many
--- rows were walked over or taken.
+-- posthaste.sifted_slice: the next entries of a fresh track whose reader sifts, because its
+-- subscription has a filter or entries ahead of it were withdrawn. Entries that it skips are
+-- walked in bounded steps, and have no place.
+-- A reader sifts while its cursor's part is 3. It stops by itself when neither the rest of
+-- its window nor a later one has an entry to skip.
+-- Arguments: c, the cursor; the snapshot up to which a new window may be opened; the maximum
+-- number; the live slots. If the result must stay valid, call it under the reader's lock.
+-- Returns: c as the claim to write: its window, the slice's first and last key, places,
+-- ended, part (3, or 0 if it does not sift any more); the number of rows walked over or
+-- taken.
 create or replace function posthaste.sifted_slice(p_queue int, p_lane int, inout c posthaste.claims, s pg_snapshot, p_max int, l posthaste.live, out walked int)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -33,13 +33,13 @@ begin
   select x.filter into v_filter from posthaste.subscriptions x where x.queue_id = p_queue and x.number = v_subscriber & 1023;
   loop
     if not c.ended and v_filter is null
-       -- Ahead in this window, and in later ones; what lies behind is not read again.
+       -- Ahead in this window, and in later ones; entries behind the cursor are not read again.
        and not exists (select from posthaste.cancelled x
                         where x.subscriber = v_subscriber and x.xid >= greatest(c.last_xid, pg_snapshot_xmin(c.s0)) and (x.xid, x.pos) > (c.last_xid, c.last_pos)
                           and not pg_visible_in_snapshot(x.xid, c.s0))
        and not exists (select from posthaste.cancelled x
                         where x.subscriber = v_subscriber and x.xid >= pg_snapshot_xmin(c.s1) and not pg_visible_in_snapshot(x.xid, c.s1)) then
-      -- All that was withdrawn lies behind: millions may follow in this window.
+      -- The cursor is past all withdrawn entries: millions may follow in this window.
       select f.places, f.first_xid, f.first_pos, f.last_xid, f.last_pos into v
         from posthaste.fresh_slice(p_queue, p_lane, c.s0, c.s1, c.last_xid, c.last_pos, p_max, l) f;
       c.ended := v.places < p_max;
@@ -64,7 +64,7 @@ begin
       if v_filter is null
          and not exists (select from posthaste.cancelled x
                           where x.subscriber = v_subscriber and x.xid >= pg_snapshot_xmin(c.s0) and not pg_visible_in_snapshot(x.xid, c.s0)) then
-        -- All that was withdrawn lies behind.
+        -- The cursor is past all withdrawn entries.
         select 0, f.places, f.first_xid, f.first_pos, f.last_xid, f.last_pos into c.part, c.places, c.first_xid, c.first_pos, c.last_xid, c.last_pos
           from posthaste.fresh_slice(p_queue, p_lane, c.s0, c.s1, '0', 0, p_max, l) f;
         c.ended := c.places < p_max;
@@ -72,7 +72,7 @@ begin
       end if;
     end if;
     select x.lo, x.hi into v_lo, v_hi from posthaste.window_ranges(c.s0, c.s1) x;
-    -- The ranges are an optimisation, as in posthaste.fresh_slice.
+    -- The ranges are an optimization, as in posthaste.fresh_slice.
     for v in select e.xid, e.pos, e.kind, e.headers
                from unnest(v_lo, v_hi) r (lo, hi)
               cross join lateral (

@@ -1,4 +1,4 @@
--- posthaste.without_places: a claim's row as a bare cursor, to be written anew.
+-- posthaste.without_places: a claim's row as a bare cursor, ready to be written again.
 create or replace function posthaste.without_places(c posthaste.claims)
 returns posthaste.claims language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
 begin

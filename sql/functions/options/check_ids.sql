@@ -7,8 +7,8 @@ begin
   if p_ids is null or array_position(p_ids, null) is not null then
     raise exception using errcode = 'PH400', column = 'message_ids', message = 'message_ids must not be null';
   elsif cardinality(p_ids) > 10000 then
-    raise exception using errcode = 'PH400', column = 'message_ids', message = format('at most 10000 ids at a time, and these are %s', cardinality(p_ids)),
-      hint = 'go on in several calls';
+    raise exception using errcode = 'PH400', column = 'message_ids', message = format('a call takes at most 10000 ids, got %s', cardinality(p_ids)),
+      hint = 'split the ids over several calls';
   end if;
   return p_ids;
 end $$;

@@ -1,9 +1,9 @@
--- posthaste.check_json: refuses JSON that readers cannot take: numbers that no double holds,
--- not even nearly (JavaScript reads 1e400 as Infinity, Go refuses it), and those of more
--- than 1,000 digits. Such a number has very many digits in its text, so that most JSON is
--- let through by one look at that.
--- Arguments: the JSON; its text as jsonb writes it; what it is. Errors: PH400 with that as
--- the field.
+-- posthaste.check_json: refuses JSON that readers cannot parse: numbers outside the range of
+-- a double (JavaScript reads 1e400 as Infinity, Go fails), and numbers of more than 1,000
+-- digits. The text of such a number has very many digits, so one regular expression lets
+-- most JSON pass.
+-- Arguments: the JSON; its text as jsonb writes it; the name of the field. Errors: PH400
+-- with that field.
 create or replace function posthaste.check_json(p_json jsonb, p_text text, p_field text default 'payload')
 returns void language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
 declare

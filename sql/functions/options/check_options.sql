@@ -1,5 +1,5 @@
--- posthaste.check_options: refuses options that are unknown, by name.
--- Arguments: the options; the names accepted; the names that are planned.
+-- posthaste.check_options: refuses unknown options.
+-- Arguments: the options; the accepted names; the planned names.
 -- Errors: PH400 for an unknown name or a wrong shape, PH501 for a planned one.
 create or replace function posthaste.check_options(p_options jsonb, p_known text[], p_planned text[])
 returns void language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
@@ -10,7 +10,7 @@ begin
     return;
   end if;
   if jsonb_typeof(p_options) <> 'object' then
-    raise exception using errcode = 'PH400', column = 'options', message = format('options must be a JSON object, and are %s', jsonb_typeof(p_options));
+    raise exception using errcode = 'PH400', column = 'options', message = format('options must be a JSON object, got %s', jsonb_typeof(p_options));
   end if;
   for k in select jsonb_object_keys(p_options) loop
     if k = any (p_known) then

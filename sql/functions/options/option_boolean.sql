@@ -4,7 +4,7 @@ returns boolean language plpgsql immutable set search_path = pg_catalog, pg_temp
 begin
   if jsonb_typeof(p_options -> p_name) not in ('boolean', 'null') then
     raise exception using errcode = 'PH400', column = p_name,
-      message = format('option %L must be true or false, and is a %s', p_name, jsonb_typeof(p_options -> p_name));
+      message = format('option %L must be true or false, got a %s', p_name, jsonb_typeof(p_options -> p_name));
   end if;
   return coalesce((p_options ->> p_name)::boolean, p_default);
 end $$;

@@ -1,4 +1,4 @@
--- posthaste.option_interval: a duration option as interval text, not negative.
+-- posthaste.option_interval: a duration option, not negative. Its text is read as an interval.
 create or replace function posthaste.option_interval(p_options jsonb, p_name text)
 returns interval language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
@@ -11,5 +11,5 @@ begin
   return v;
 exception when data_exception then
   raise exception using errcode = 'PH400', column = p_name,
-    message = format('option %L is no duration: %L', p_name, p_options ->> p_name), hint = 'for example ''30 seconds'' or ''1 hour''';
+    message = format('option %L is not a duration: %L', p_name, p_options ->> p_name), hint = 'for example ''30 seconds'' or ''1 hour''';
 end $$;

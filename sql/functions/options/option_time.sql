@@ -1,5 +1,5 @@
--- posthaste.option_time: a time option as text, with its zone: without one, or in another
--- notation than ISO 8601, it would mean what the caller's session says.
+-- posthaste.option_time: a time option in ISO 8601 with a time zone. Without a zone, or in
+-- another notation, its meaning would depend on the settings of the session.
 create or replace function posthaste.option_time(p_options jsonb, p_name text)
 returns timestamptz language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
@@ -11,5 +11,5 @@ begin
   return v_text::timestamptz;
 exception when data_exception then
   raise exception using errcode = 'PH400', column = p_name,
-    message = format('option %L is no time with its zone: %L', p_name, v_text), hint = 'for example 2030-01-31T12:00:00Z, or what to_jsonb makes of a timestamptz';
+    message = format('option %L is not a time with a time zone: %L', p_name, v_text), hint = 'for example 2030-01-31T12:00:00Z, or to_jsonb of a timestamptz';
 end $$;

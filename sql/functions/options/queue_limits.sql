@@ -1,8 +1,7 @@
--- posthaste.queue_limits: the limits among a queue's options: concurrency and
--- key_concurrency (1 to 100,000: how many messages, of all and of each key, may be
--- handed out and not settled), rate_limit and key_rate_limit (as
--- posthaste.option_rate reads them: how many are handed out in how long).
--- Arguments: the options; the queue as far as it is known. Returns: the queue with
+-- posthaste.queue_limits: the limits among a queue's options: concurrency and key_concurrency
+-- (1 to 100,000 unsettled messages of the queue or of one key), rate_limit and
+-- key_rate_limit (deliveries per time, as posthaste.option_rate reads them).
+-- Arguments: the options; the queue with the options known so far. Returns: the queue with
 -- exactly these limits.
 -- Errors: PH400 with the option's name.
 create or replace function posthaste.queue_limits(o jsonb, q posthaste.queue_settings)
@@ -20,20 +19,20 @@ begin
   q.key_burst := v.burst;
   if q.mode = 'at_most_once' and q.concurrency is not null then
     raise exception using errcode = 'PH400', column = 'concurrency',
-      message = 'a queue that hands out at most once has no concurrency: what it handed out is settled with that', hint = 'rate_limit bounds it';
+      message = 'an at-most-once queue cannot have a concurrency: its messages are settled as soon as they are handed out', hint = 'use rate_limit';
   elsif q.mode = 'at_most_once' and (q.ordered or q.key_concurrency is not null) then
     raise exception using errcode = 'PH400', column = 'mode',
-      message = 'a queue that hands out at most once cannot be ordered or have a key_concurrency: it never learns when a message has ended, so it cannot start the next of its key then',
+      message = 'an at-most-once queue cannot be ordered or have a key_concurrency: it does not know when a message ends, so it cannot start the next one of its key then',
       hint = 'leave out mode';
   elsif q.ordered and q.key_concurrency is not null then
     raise exception using errcode = 'PH400', column = 'key_concurrency',
-      message = 'options ''ordered'' and ''key_concurrency'' exclude each other: of an ordered key one message runs at a time';
+      message = 'options ''ordered'' and ''key_concurrency'' exclude each other: an ordered queue runs one message of a key at a time';
   elsif q.key_concurrency > q.concurrency then
     raise exception using errcode = 'PH400', column = 'key_concurrency',
-      message = format('key_concurrency (%s) is above concurrency (%s), so that it bounds nothing', q.key_concurrency, q.concurrency);
+      message = format('key_concurrency (%s) is above concurrency (%s), so it has no effect', q.key_concurrency, q.concurrency);
   elsif q.key_rate > q.rate then
     raise exception using errcode = 'PH400', column = 'key_rate_limit',
-      message = format('key_rate_limit (%s a second) is above rate_limit (%s a second), so that it bounds nothing', q.key_rate, q.rate);
+      message = format('key_rate_limit (%s a second) is above rate_limit (%s a second), so it has no effect', q.key_rate, q.rate);
   end if;
   return q;
 end $$;

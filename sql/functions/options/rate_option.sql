@@ -1,6 +1,6 @@
--- posthaste.rate_option: a rate as posthaste.option_rate reads it: by the shortest
--- of second, minute, hour and day in which a whole number comes.
--- Arguments: how many a second, how many at once at most. Returns: null for none.
+-- posthaste.rate_option: the inverse of posthaste.option_rate. It uses the shortest of second,
+-- minute, hour and day in which the limit is a whole number.
+-- Arguments: the rate per second, the burst. Returns: null without a rate.
 create or replace function posthaste.rate_option(p_rate float8, p_burst float8)
 returns jsonb language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
   select case when p_rate is not null then coalesce(

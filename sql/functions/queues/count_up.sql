@@ -1,7 +1,7 @@
--- posthaste.count_up: adds the log's new part to the counters: each entry,
--- settlement and outcome once, by windows. Never a count over a backlog.
+-- posthaste.count_up: adds the new part of the log to the counters: each entry, settlement
+-- and outcome once, by windows. It never counts a backlog.
 -- Returns: whether there was anything new.
--- The ranges are laterals with a fence: joined, they would be filters over the
+-- The ranges are laterals with a fence because as joins they would be filters over the
 -- whole slot.
 -- Called under the maintenance lock. Updates: counters, counted.
 create or replace function posthaste.count_up()
@@ -23,9 +23,9 @@ declare
 begin
   select * into k from posthaste.counted;
   select last_value into v_last from posthaste.positions;
-  -- Before the snapshot, so that nothing is handed out that is not counted. All
-  -- queues by one statement, here and below: a statement for each lane would cost
-  -- ten times as much as its index probes.
+  -- Before the snapshot, so that every message that was handed out is also counted. One
+  -- statement for all queues, here and below: a statement for each lane would cost ten times as
+  -- much as its index probes.
   l := posthaste.live_slots();
   with handed as materialized (
     select q.id, u.number, x.total, x.sifted
@@ -40,9 +40,8 @@ begin
             order by y.reader desc, y.seq desc limit 1) c) x
      where q.dropped_at is null and u.dropped_at is null
   )
-  -- By ctid, here and below: as a join this may compare each queue with all counters.
-  -- Nobody else updates them without the maintenance lock: one that was updated would be
-  -- skipped.
+  -- By ctid, here and below: a join may compare each queue with all counters. The maintenance
+  -- lock excludes other updates; a row updated meanwhile would be skipped.
   update posthaste.counters x set handed = h.total, sifted = h.sifted
     from (select h.total, h.sifted, y.ctid from handed h
            cross join lateral (select y.ctid from posthaste.counters y where y.queue_id = h.id and y.subscription = h.number order by y.queue_id, y.subscription limit 1) y) h
@@ -51,8 +50,8 @@ begin
   l := posthaste.live_slots();
   select lo, hi into v_lo, v_hi from posthaste.window_ranges(k.s, v_s);
   -- After a long time without upkeep, in parts of about 16,384 messages: each lane is counted
-  -- by itself, and by parts they find the pages that they share in the cache. What the
-  -- sequence jumped over is no messages; and each part costs a look at each lane.
+  -- by itself, and with parts the shared pages are in the cache. Positions that the sequence
+  -- jumped over hold no messages, and each part costs a look at each lane.
   v_parts := case when (v_last >> 22) - (k.last_value >> 22) < 16 then v_last - k.last_value else v_last & 4194303 end / 16384;
   v_parts := least(v_parts, 1024, 16384 / greatest((select sum(q.lanes) from posthaste.queue_settings q where q.dropped_at is null), 1));
   if v_parts > 1 then
@@ -98,7 +97,7 @@ begin
            where s.rows > 0) s
    where x.ctid = s.ctid;
   v_any := found;
-  -- Ordered, or the choice of the index would be left to chance.
+  -- Ordered: otherwise the choice of the index is left to chance.
   for n in select q.id, d.for_subscription, d.rows, d.first
              from posthaste.queue_settings q
             cross join lateral (
@@ -110,7 +109,7 @@ begin
                   where e.queue_id = q.id and e.lane = g and e.due_at is not null
                     and e.xid >= r.lo::text::xid8 and e.xid < r.hi::text::xid8
                     and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
-                    -- Of events only those of a keyed queue's replays, which append nothing else.
+                    -- Of the events, only those of replays in keyed queues, which append nothing else.
                     and (e.message_id is distinct from 0 or e.story -> 0 ? 'id' and e.story -> 0 ? 'go')
                   order by e.xid, e.pos) e
                group by e.for_subscription) d
@@ -149,7 +148,7 @@ begin
            again = again + case when exists (select from posthaste.queue_settings q where q.id = n.subscriber >> 10 and q.keyed) then n.again else 0 end
      where queue_id = n.subscriber >> 10 and subscription = n.subscriber & 1023;
   end loop;
-  -- What was done by a late acknowledgement comes not again after all.
+  -- A message that a late acknowledgement settled is not delivered again.
   for n in select x.subscriber, count(*) filter (where x.outcome <> 'done') as withdrawn, count(*) filter (where x.outcome = 'done') as done
              from unnest(v_lo, v_hi) r (lo, hi)
             cross join lateral (

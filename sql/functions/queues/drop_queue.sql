@@ -1,19 +1,19 @@
--- posthaste.drop_queue: drops a queue with everything in it, and the schedules
--- that send to it. Its entries and claims count as settled from then on, also those that
--- transactions still open have sent, and its space comes back with the ring.
+-- posthaste.drop_queue: drops a queue with its messages, and the schedules that send to it.
+-- From then on its entries and claims count as settled, including those of open
+-- transactions, and their space is reclaimed when the ring comes round.
 -- Errors: PH404, PH400 unless READ COMMITTED, PH503. Locks: the queue's key, exclusive;
--- the queue's settings; of one that looks at keys, the readers.
+-- the queue's settings; of a keyed queue, the readers.
 -- Updates: queue_settings, subscriptions. Deletes: dead_letter_entries, counters,
 -- lease_cursors, held_claims, schedule_settings, history_cursors, history_aside,
 -- parked, keys, lane_wishes, limit_states, ahead, ahead_keys. Inserts: action_records.
--- What the history has of it is shown no more, and goes when it expires.
+-- Its history is not shown any more, and is removed when it expires.
 create or replace function posthaste.drop_queue(name text, by text default session_user)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_id int;
 begin
-  -- Rows of keys that were written since an older snapshot would stay.
+  -- Rows of keys that are newer than an older snapshot would stay.
   perform posthaste.read_committed('drop_queue');
   perform pg_advisory_xact_lock(posthaste.lock_key(7, hashtext(drop_queue.name)));
   v_id := (select q.id from posthaste.queue_settings q where q.name = drop_queue.name and q.dropped_at is null);
@@ -23,17 +23,17 @@ begin
   perform posthaste.lock_queue(v_id, 'settings');
   insert into posthaste.action_records (by, action, queue_id) values (coalesce(drop_queue.by, session_user), 'drop', v_id);
   update posthaste.queue_settings q set dropped_at = clock_timestamp() where q.id = v_id;
-  -- Before the rest: upkeep may have a schedule, and come to the rest with it.
+  -- First, because upkeep may hold a schedule and then lock the other rows.
   delete from posthaste.schedule_settings where queue_id = v_id;
-  -- Before the lanes: so does who receives.
+  -- Before the lanes, in the same order as a receive.
   delete from posthaste.held_claims where subscriber >> 10 = v_id;
   delete from posthaste.lease_cursors where subscriber >> 10 = v_id;
-  -- A claim deletes what it lets go.
+  -- A claim deletes the rows of messages that it releases.
   if (select q.keyed from posthaste.queue_settings q where q.id = v_id) then
     perform posthaste.lock_lanes(v_id);
   end if;
   update posthaste.subscriptions set dropped_at = clock_timestamp() where queue_id = v_id and dropped_at is null;
-  -- In the order in which they are discarded.
+  -- In the same order as discard.
   perform from posthaste.dead_letter_entries d where d.queue_id = v_id order by d.message_id, d.subscription for update;
   delete from posthaste.dead_letter_entries where queue_id = v_id;
   delete from posthaste.counters where queue_id = v_id;

@@ -1,6 +1,6 @@
--- posthaste.oldest_waiting: since when the oldest message waits that a
--- subscription may hand out now: when it was sent, or fell due.
--- Returns: one row for each subscription that has one.
+-- posthaste.oldest_waiting: for each subscription the time since which the oldest message
+-- waits that it may hand out now: when the message was sent, or became due.
+-- Returns: one row for each subscription that has such a message.
 -- Reads: queue_settings, claims, entries, cancelled, subscriptions.
 create or replace function posthaste.oldest_waiting()
 returns table (queue_id int, subscription int, since timestamptz) language plpgsql volatile security definer

@@ -1,7 +1,7 @@
--- posthaste.pause_queue: claims and receives find nothing from then on; what was handed
--- out before can be settled, and senders notice nothing.
--- Arguments: the queue's name; by: who asked, for the record.
--- Returns: whether it changed anything. Errors: PH404; PH503, naming who is changing
+-- posthaste.pause_queue: pauses a queue: later claims and receives find nothing. Messages
+-- handed out before can be settled, and senders are not affected.
+-- Arguments: the queue's name; by: the actor to record.
+-- Returns: whether it changed anything. Errors: PH404; PH503, naming the transaction that changes
 -- the queue. Locks: the queue's settings. Updates: queue_settings. Inserts: action_records.
 create or replace function posthaste.pause_queue(name text, by text default session_user)
 returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -13,7 +13,7 @@ begin
   update posthaste.queue_settings q set paused_at = clock_timestamp()
    where q.id = v_id and q.dropped_at is null and q.paused_at is null;
   if not found then
-    perform posthaste.find_queue(pause_queue.name); -- says if there is none any more
+    perform posthaste.find_queue(pause_queue.name); -- raises an error if it was dropped meanwhile
     return false;
   end if;
   insert into posthaste.action_records (by, action, queue_id) values (coalesce(pause_queue.by, session_user), 'pause', v_id);

@@ -1,6 +1,6 @@
--- posthaste.resume_queue: what waits is handed out again, and who sleeps is woken.
--- Arguments: the queue's name; by: who asked, for the record.
--- Returns: whether it changed anything. Errors: PH404; PH503, naming who is changing
+-- posthaste.resume_queue: resumes a queue and wakes its sleeping workers.
+-- Arguments: the queue's name; by: the actor to record.
+-- Returns: whether it changed anything. Errors: PH404; PH503, naming the transaction that changes
 -- the queue. Locks: the queue's settings. Updates: queue_settings. Inserts: action_records.
 create or replace function posthaste.resume_queue(name text, by text default session_user)
 returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -12,7 +12,7 @@ begin
   update posthaste.queue_settings q set paused_at = null
    where q.id = v_id and q.dropped_at is null and q.paused_at is not null;
   if not found then
-    perform posthaste.find_queue(resume_queue.name); -- says if there is none any more
+    perform posthaste.find_queue(resume_queue.name); -- raises an error if it was dropped meanwhile
     return false;
   end if;
   insert into posthaste.action_records (by, action, queue_id) values (coalesce(resume_queue.by, session_user), 'resume', v_id);

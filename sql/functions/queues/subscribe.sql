@@ -1,58 +1,59 @@
--- posthaste.subscribe: adds a named reader to a queue: every message is delivered
--- to each of its subscriptions, which make progress and end it by themselves.
--- Options: from: 'now' (default), which is what commits after this call was made,
--- or 'oldest', which is all that is kept and was not purged; scheduled: with now, also what was
--- scheduled before and falls due later; filter: {"kind": word or words,
--- "headers": {"name": word or words}}; max_lag: how far it may fall behind before
--- reclaiming passes it over where space is wanted. What is skipped so is counted
--- and recorded in actions.
--- Keys that are paused are so for it, too.
--- Made already with the same options it is left as it is. A filter never changes.
--- Errors: PH400 with the field, PH404, PH503 in a copy or when a transaction withdraws there for 5 s, PH409 if it exists with other options, or
--- if the queue has had 1,024 whose numbers are still mentioned.
--- Locks: the maintenance key, for reclaiming must not run meanwhile; then the key of
--- what is withdrawn from the queue, for it waits for who cancels or reschedules there.
+-- posthaste.subscribe: adds a subscription to a queue. Every message is delivered to each
+-- subscription of its queue, and each has its own progress, retries and dead letters.
+-- Options: from: 'now' (default): messages committed after this call began; or 'oldest': all
+-- messages that are kept and were not purged; scheduled: with now, also messages scheduled
+-- before that become due later; filter: {"kind": word or words, "headers": {"name": word or
+-- words}}; max_lag: how far it may fall behind before reclaiming skips its messages if space
+-- is needed. Skipped messages are counted and recorded in actions.
+-- Keys that are paused are also paused for the new subscription.
+-- If it exists with the same options, nothing changes. A filter never changes.
+-- Errors: PH400 with the field; PH404; PH503 in a copy, or if another transaction withdraws
+-- there for 5 s; PH409 if it exists with different options, or if messages of 1,024
+-- subscriptions of the queue are kept.
+-- Locks: the maintenance key, because reclaiming must not run meanwhile; then the lock of the
+-- queue's withdrawals, which waits for transactions that cancel or reschedule there.
 -- Inserts: subscriptions, counters, cancelled, keys, action_records.
 create or replace function posthaste.subscribe(queue text, subscription text, options jsonb default '{}', by text default session_user)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  o jsonb := coalesce(subscribe.options, '{}');
+  v_options jsonb := coalesce(subscribe.options, '{}');
   u posthaste.subscriptions;
   k posthaste.subscriptions;
   v_keyed boolean;
   v_counts record;
 begin
   perform posthaste.check_name(subscribe.subscription, 'subscription', 'subscription');
-  perform posthaste.check_options(o, array['from', 'scheduled', 'filter', 'max_lag'], '{}');
+  perform posthaste.check_options(v_options, array['from', 'scheduled', 'filter', 'max_lag'], '{}');
   u.name := subscribe.subscription;
-  u.starts := coalesce(posthaste.option_text(o, 'from'), 'now');
+  u.starts := coalesce(posthaste.option_text(v_options, 'from'), 'now');
   if u.starts not in ('now', 'oldest') then
-    raise exception using errcode = 'PH400', column = 'from', message = format('option ''from'' must be now or oldest, and is %L', u.starts);
+    raise exception using errcode = 'PH400', column = 'from', message = format('option ''from'' must be now or oldest, got %L', u.starts);
   end if;
-  u.scheduled := posthaste.option_boolean(o, 'scheduled', false);
+  u.scheduled := posthaste.option_boolean(v_options, 'scheduled', false);
   if u.scheduled and u.starts = 'oldest' then
     raise exception using errcode = 'PH400', column = 'scheduled', message = 'options ''from'': ''oldest'' and ''scheduled'' exclude each other',
-      hint = 'the oldest kept holds what is scheduled, too';
+      hint = '''oldest'' includes scheduled messages';
   end if;
-  u.filter := posthaste.subscription_filter(o -> 'filter');
-  u.max_lag := posthaste.option_interval(o, 'max_lag');
+  u.filter := posthaste.subscription_filter(v_options -> 'filter');
+  u.max_lag := posthaste.option_interval(v_options, 'max_lag');
   if u.max_lag = '0' or u.max_lag > '36500 days' then
     raise exception using errcode = 'PH400', column = 'max_lag', message = 'option ''max_lag'' must be above zero and at most 36500 days';
   end if;
   u.queue_id := posthaste.find_queue(subscribe.queue);
   v_keyed := (select q.keyed from posthaste.queue_settings q where q.id = u.queue_id);
   if v_keyed and u.max_lag is not null then
-    raise exception using errcode = 'PH400', column = 'max_lag', message = 'option ''max_lag'' is not for queues that look at keys: what is skipped would be missing in its key''s sequence',
-      hint = 'watch the lag in doctor and the metrics; purge or unsubscribe to let go of what is held back';
+    raise exception using errcode = 'PH400', column = 'max_lag', message = 'option ''max_lag'' is not supported in queues that are ordered or fair, or have limits for each key: skipped messages would be missing in the sequence of their key',
+      hint = 'watch the lag in doctor and the metrics; purge or unsubscribe to free the space';
   end if;
   perform posthaste.refuse_copy();
-  -- Reclaiming looks at the subscriptions that it sees: what this one needs must
-  -- not go before it can be seen.
+  -- Reclaiming looks at the subscriptions that it sees: messages for this one must be kept
+  -- even before it is visible.
   perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
-  -- Who withdraws messages appends them anew for the subscriptions that it sees, and
-  -- who pauses a key does it for those. Never the other way round: whoever waits for
-  -- this key may hold what reclaiming waits for, and reclaiming holds the other one.
+  -- A transaction that withdraws messages appends them again for the subscriptions that it
+  -- sees, and one that pauses a key does so for these. Never in the other order: a session
+  -- that waits for this lock may hold a lock that reclaiming waits for, and reclaiming holds
+  -- the maintenance key.
   perform posthaste.lock_queue(u.queue_id, 'withdrawn');
   perform pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(subscribe.queue)));
   u.queue_id := posthaste.find_queue(subscribe.queue);
@@ -60,7 +61,7 @@ begin
   if k.name is not null then
     if (k.starts, k.scheduled, k.filter, k.max_lag) is distinct from (u.starts, u.scheduled, u.filter, u.max_lag) then
       raise exception using errcode = 'PH409', column = 'subscription',
-        message = format('queue %L has the subscription %L with other options', subscribe.queue, u.name),
+        message = format('subscription %L of queue %L exists with different options', u.name, subscribe.queue),
         hint = 'unsubscribe first, or use another name';
     end if;
     return;
@@ -74,9 +75,10 @@ begin
   insert into posthaste.subscriptions (queue_id, number, name, since, filter, created_at, starts, scheduled, sifts, max_lag)
   values (u.queue_id, u.number, u.name, u.since, u.filter, u.created_at, u.starts, u.scheduled, u.sifts, u.max_lag);
   if u.starts = 'oldest' or u.scheduled then
-    -- What was appended anew elsewhere is not a second message for it either, and
-    -- what was cancelled stays so; that was before its time, and not its history.
-    -- What was parked when it was cancelled has no transaction there: the log has it.
+    -- Entries that another subscription's retry appended again are no second message for this
+    -- one, and cancelled ones stay cancelled; all that is older than the subscription and not
+    -- part of its history. A message that was parked when it was cancelled has no transaction
+    -- there: the log has it.
     insert into posthaste.cancelled (pos, subscriber, outcome, xid, copied)
     select distinct on (x.pos) x.pos, u.queue_id::bigint << 10 | u.number, x.outcome,
            case when x.xid is null and v_keyed then
@@ -85,7 +87,7 @@ begin
       from posthaste.cancelled x
      where x.subscriber >= u.queue_id::bigint << 10 and x.subscriber < (u.queue_id + 1)::bigint << 10 and x.outcome in ('carried', 'cancelled')
      order by x.pos, x.outcome = 'cancelled' desc;
-    -- A cancelled fresh entry is told by the cursor's part.
+    -- The cursor's part shows that there are cancelled fresh entries.
     for v_lane in 0..(select q.lanes - 1 from posthaste.queue_settings q where q.id = u.queue_id) loop
       if not v_keyed and exists (select from posthaste.cancelled x where x.subscriber = (u.queue_id::bigint << 10 | u.number) and x.xid is not null) then
         perform posthaste.sift_from_here(posthaste.reader_key(u.queue_id, u.number, v_lane, 0));
@@ -103,5 +105,5 @@ begin
   insert into posthaste.counters (queue_id, subscription, sent)
   values (u.queue_id, u.number, case when u.starts = 'oldest' or u.scheduled then posthaste.count_kept(u) else 0 end);
   insert into posthaste.action_records (by, action, queue_id, details)
-  values (coalesce(subscribe.by, session_user), 'subscribe', u.queue_id, jsonb_build_object('subscription', u.name) || o);
+  values (coalesce(subscribe.by, session_user), 'subscribe', u.queue_id, jsonb_build_object('subscription', u.name) || v_options);
 end $$;

@@ -1,12 +1,13 @@
--- posthaste.unsubscribe: ends a subscription. What it held back is let go of: its
--- claims count as settled, its dead letters are removed, and its space comes back
--- with the ring. Its name may be used again, for a new subscription.
--- The last one of a queue stays: without any its messages would go unread.
--- Errors: PH404, PH409, PH400 unless READ COMMITTED, PH503. Locks: the maintenance key; of a queue that looks at
--- keys, the readers. Updates: subscriptions.
--- Deletes: dead_letter_entries, counters, lease_cursors, held_claims, parked,
--- keys, lane_wishes, limit_states, ahead, ahead_keys. What a settlement parks that is
--- under way goes with upkeep. Inserts: action_records.
+-- posthaste.unsubscribe: ends a subscription. Its claims count as settled, its dead letters
+-- are removed, and the space of its messages is reclaimed when the ring comes round. Its name
+-- may be used again for a new subscription.
+-- The last subscription of a queue cannot be removed, because then its messages would never
+-- be read.
+-- Errors: PH404, PH409, PH400 unless READ COMMITTED, PH503. Locks: the maintenance key; of a
+-- keyed queue, the readers. Updates: subscriptions.
+-- Deletes: dead_letter_entries, counters, lease_cursors, held_claims, parked, keys,
+-- lane_wishes, limit_states, ahead, ahead_keys. Upkeep deletes rows that a concurrent
+-- settlement parks. Inserts: action_records.
 create or replace function posthaste.unsubscribe(queue text, subscription text, by text default session_user)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -14,7 +15,7 @@ declare
   u record;
   v_subscriber bigint;
 begin
-  -- Rows of keys that were written since an older snapshot would stay.
+  -- Rows of keys that are newer than an older snapshot would stay.
   perform posthaste.read_committed('unsubscribe');
   perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
   u := posthaste.find_subscription(unsubscribe.queue, unsubscribe.subscription);
@@ -24,15 +25,15 @@ begin
       hint = 'subscribe another one first, or drop the queue';
   end if;
   v_subscriber := u.queue_id::bigint << 10 | u.number;
-  -- Before the lanes: so does who receives.
+  -- Before the lanes, in the same order as a receive.
   delete from posthaste.held_claims h where h.subscriber = v_subscriber;
   delete from posthaste.lease_cursors z where z.subscriber = v_subscriber;
-  -- A claim deletes what it lets go.
+  -- A claim deletes the rows of messages that it releases.
   if (select q.keyed from posthaste.queue_settings q where q.id = u.queue_id) then
     perform posthaste.lock_lanes(u.queue_id, u.number);
   end if;
   update posthaste.subscriptions s set dropped_at = clock_timestamp() where s.queue_id = u.queue_id and s.number = u.number;
-  -- In the order in which they are replayed and discarded.
+  -- In the same order as replay and discard.
   perform from posthaste.dead_letter_entries d where d.queue_id = u.queue_id and d.subscription = u.number order by d.message_id for update;
   delete from posthaste.dead_letter_entries d where d.queue_id = u.queue_id and d.subscription = u.number;
   delete from posthaste.counters c where c.queue_id = u.queue_id and c.subscription = u.number;

@@ -1,21 +1,19 @@
--- posthaste.rebase: makes the ledger of a copy usable: of a database that was
--- restored from a dump, cloned, or moved by logical replication, where transaction
--- ids are others than those the cursors know. A person calls it who knows that the
--- original hands out nothing any more, or that this one may do so beside it.
--- Arguments: same_ids: this is what pg_upgrade made, or another physical copy: ids
--- are the same, and only that is written down; by: who asked, for the record.
--- Returns: rebased, false if the ledger belongs here already and nothing was done;
--- waiting: how many deliveries there are that nobody was handed; again: of these that
--- somebody was handed and did not settle, which are handed out again, attempt + 1.
--- All of it happens in one transaction: what the restored cursors had not handed
--- out and what the claims show unsettled is appended anew, for each subscription,
--- in its old order, new cursors are written, and the rest of the ring is emptied.
--- Settled messages stay settled, and can be looked up only in the history. What
--- was sent since the copy was made is kept, too. All workers count as lost. Whoever
--- sends waits meanwhile. Progress is told by notices.
--- Errors: PH400 unless the isolation level is READ COMMITTED; PH409 same_ids, and
--- the ids are others. Locks: the maintenance key; ACCESS EXCLUSIVE on the ring.
--- Writes: every table that knows transaction ids or claims.
+-- posthaste.rebase: makes the ledger of a copy usable: of a database that was restored from a
+-- dump, cloned, or moved by logical replication, whose transaction ids differ from those in the
+-- cursors. Call it only if the original does not hand out messages any more, or if both may.
+-- Arguments: same_ids: this is the result of pg_upgrade, or another physical copy: ids are the
+-- same, and only the new identity is recorded; by: the actor to record.
+-- Returns: rebased, false if the ledger belongs here already and nothing was done; waiting: the
+-- number of deliveries that were never handed out; again: the number of those that were handed
+-- out and not settled, which are redelivered with attempt + 1.
+-- It is one transaction: messages that the restored cursors had not handed out, or that their
+-- claims show unsettled, are appended again, for each subscription, in their old order; new
+-- cursors are written, and the rest of the ring is emptied. Settled messages stay settled, and
+-- can be looked up only in the history. Messages sent since the copy was made are kept, too. All
+-- workers count as lost. Senders wait meanwhile. Notices report the progress.
+-- Errors: PH400 unless the isolation level is READ COMMITTED; PH409 with same_ids if the ids
+-- differ. Locks: the maintenance key; ACCESS EXCLUSIVE on the ring.
+-- Writes: every table that contains transaction ids or claims.
 create or replace function posthaste.rebase(same_ids boolean default false, by text default session_user)
 returns table (rebased boolean, waiting bigint, again bigint)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -38,13 +36,13 @@ begin
   if rebase.same_ids then
     if not v_same then
       raise exception using errcode = 'PH409', column = 'same_ids',
-        message = 'this database was restored from a dump or replicated: its transaction ids are not those its messages were sent under',
-        hint = 'leave out same_ids (--same-ids): it is for what pg_upgrade made';
+        message = 'this database was restored from a dump or replicated: its messages were sent with other transaction ids',
+        hint = 'leave out same_ids (--same-ids): it is for databases upgraded by pg_upgrade';
     end if;
   else
     raise notice 'waiting for transactions that use the ring';
-    -- All at once or none: senders come to these tables in any order. Who waits for one of
-    -- them would become part of a deadlock, and gives way before anybody looks for one.
+    -- All at once or none: senders lock these tables in any order. Waiting for one of them
+    -- could be part of a deadlock, so this gives up before the deadlock check runs.
     perform set_config('lock_timeout', '300ms', true);
     loop
       begin

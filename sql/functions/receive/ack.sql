@@ -1,11 +1,10 @@
--- posthaste.ack: acknowledges received deliveries: they are done.
--- Options: strict (raise unless all were the caller's; use it in the transaction
--- whose effects must happen exactly once), receipts (an array parallel to the
--- ids, of what the outside answered), terms (parallel too: arrays of words to find
--- each message by, taken where it was sent without), wake (false: no notification, as
--- PREPARE TRANSACTION needs it).
--- Returns: per id whether this call settled it; false means that it was settled
--- before, or that its lease ended and it was handed out again.
+-- posthaste.ack: acknowledges received deliveries: they succeeded.
+-- Options: strict (raise unless all belonged to the caller; use it in the transaction whose
+-- effects must happen exactly once), receipts (an array parallel to the ids, of the replies of
+-- other systems), terms (parallel too: arrays of the terms of each message, used if it was sent
+-- without any), wake (false: no notification, as PREPARE TRANSACTION requires).
+-- Returns: for each id whether this call settled it; false means that it was settled before, or
+-- that its lease ended and it was redelivered.
 -- Errors: PH400, PH409 when strict.
 create or replace function posthaste.ack(delivery_ids bigint[], options jsonb default '{}')
 returns table (delivery_id bigint, settled boolean)

@@ -1,25 +1,22 @@
--- posthaste.receive: hands out messages until a lease ends, to any caller that
--- can speak SQL. Does not block. Each delivery is settled by itself (ack, fail,
--- release) and may be extended by itself.
--- Arguments: queue; how many, 1 to 1000; the lease, above zero and at most 12 h;
+-- posthaste.receive: hands out messages until a lease ends, to any SQL client. It does not
+-- block. Each delivery is settled by itself (ack, fail, release) and may be extended by itself.
+-- Arguments: queue; the maximum number, 1 to 1000; the lease, above zero and at most 12 h;
 -- options: subscription.
 -- Returns: one row per message, with its payload as bytes.
--- First rescues at most one expired claim of its subscription, so that SQL alone
--- is complete; what that appends comes with the next call. What a queue whose mode
--- is at_most_once hands out is settled with that: there is no lease, and nothing
--- to acknowledge. Call it in a short
--- READ COMMITTED transaction of its own and commit before the work: until then
--- nobody else receives from the queue's lanes that it looked at. Of several lanes
--- it takes the first that has something (lanes of priorities: as posthaste.claim
--- does); where others read all that are left,
--- the answer is empty. So it is of a paused queue, and after it walked over 32,768 due messages that
--- were handed out before or are for later or others: the next call goes on there.
--- Until the transaction ends the setting posthaste.next_due has, after an empty
--- answer, in how many seconds something falls due, or a limit lets the next
--- message through, as far as that is known (else it is empty); and
--- posthaste.at_limit is yes where what waits waits for a limit of the queue.
--- Errors: PH400, PH404, PH503. Locks: the readers of the lanes it looked at;
--- waits for one only while it holds none.
+-- First it rescues at most one expired claim of its subscription, so that crash recovery works
+-- with SQL alone; the next call returns the rescued messages. Deliveries of an at-most-once
+-- queue are settled at once: there is no lease, and nothing to acknowledge.
+-- Call it in a short READ COMMITTED transaction of its own and commit before the work: until
+-- then no other session receives from the lanes that it looked at. Of several lanes it takes
+-- the first that has messages (lanes of priorities: as posthaste.claim does). It returns no rows
+-- if other sessions read all remaining lanes, if the queue is paused, and after it walked over
+-- 32,768 due messages that were handed out before or are for later or for other subscriptions:
+-- the next call continues there.
+-- Until the transaction ends the setting posthaste.next_due has, if no row was returned, the
+-- seconds until a message becomes due or a limit lets the next message through, if known (else
+-- it is empty); posthaste.at_limit is yes if messages wait for a limit of the queue.
+-- Errors: PH400, PH404, PH503. Locks: the readers of the lanes it looked at; it waits for one
+-- only while it holds none.
 create or replace function posthaste.receive(queue text, max int, lease interval, options jsonb default '{}')
 returns table (delivery_id bigint, message_id bigint, attempt int, key text, kind text, headers jsonb, payload bytea,
   content_type text, created_at timestamptz, due_at timestamptz, reference text, story jsonb)
@@ -39,15 +36,15 @@ declare
   v_stretches int := 0;
   v_due timestamptz;
   v_limited boolean := false;
-  c posthaste.claims;
+  v_claim posthaste.claims;
 begin
   perform posthaste.check_options(receive.options, array['subscription'], '{}');
   if receive.max is null or receive.max not between 1 and 1000 then
-    raise exception using errcode = 'PH400', column = 'max', message = format('max must be 1 to 1000, and is %s', coalesce(receive.max::text, 'null'));
+    raise exception using errcode = 'PH400', column = 'max', message = format('max must be 1 to 1000, got %s', coalesce(receive.max::text, 'null'));
   end if;
   if receive.lease is null or receive.lease <= '0' or receive.lease > '12 hours' then
     raise exception using errcode = 'PH400', column = 'lease',
-      message = format('lease must be above zero and at most 12 hours, and is %s', coalesce(receive.lease::text, 'null'));
+      message = format('lease must be above zero and at most 12 hours, got %s', coalesce(receive.lease::text, 'null'));
   end if;
   if coalesce(current_setting('posthaste.identity_checked', true), '') <> 'yes' then
     perform posthaste.check_identity();
@@ -75,9 +72,9 @@ begin
   end if;
   v_start := floor(random() * v_sub.width);
   v_first := posthaste.first_priority(v_lanes, v_sub.width);
-  -- Every lane that nobody is reading. An empty one stays locked until the end of
-  -- the transaction, so one is waited for only while none is held: what is in the
-  -- lanes that are busy is being handed out by others.
+  -- Every lane that no session is reading. An empty one stays locked until the end of the
+  -- transaction, so this waits for one only while it holds none: messages in busy lanes are
+  -- being handed out by other sessions.
   <<lanes>>
   for v_round in 0..v_lanes loop
     if v_round = v_lanes then
@@ -95,13 +92,13 @@ begin
       if v_lane.handed > 0 then
         v_handed := v_handed + v_lane.handed;
         v_made := v_made || v_lane.made;
-        -- Only where lanes are priorities is an answer filled from several.
+        -- A result is filled from several lanes only if lanes are priorities.
         exit lanes when v_lanes = v_sub.width or v_handed >= receive.max or v_made[cardinality(v_made)].alone;
         exit;
       end if;
       v_due := least(v_due, v_lane.next_due);
-      -- It stopped on its way: a caller who sleeps after an empty answer would
-      -- take one nap for each such stretch.
+      -- It stopped on its way: a caller that sleeps after an empty result would sleep once for
+      -- each such stretch.
       exit when (v_lane.handed = 0 and v_lane.next_due <= clock_timestamp()) is not true;
       v_stretches := v_stretches + 1;
       exit lanes when v_stretches = 8;
@@ -109,10 +106,10 @@ begin
   end loop;
   perform set_config('posthaste.next_due', case when v_handed = 0 and v_due is not null then greatest(0, extract(epoch from v_due - clock_timestamp()))::text else '' end, true),
           set_config('posthaste.at_limit', case when v_limited then 'yes' else '' end, true);
-  foreach c in array v_made loop
+  foreach v_claim in array v_made loop
     return query
-      select c.id * 4096 + d.place, d.message_id, d.attempt::int, d.key, d.kind, posthaste.all_headers(d.headers, d.trace), d.payload,
+      select v_claim.id * 4096 + d.place, d.message_id, d.attempt::int, d.key, d.kind, posthaste.all_headers(d.headers, d.trace), d.payload,
              coalesce(d.content_type, 'application/json'), d.created_at, d.due_at, d.reference, d.story
-        from posthaste.deliveries_of(c) d;
+        from posthaste.deliveries_of(v_claim) d;
   end loop;
 end $$;

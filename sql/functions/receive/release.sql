@@ -1,8 +1,7 @@
--- posthaste.release: hands received deliveries back. The attempt does not count,
--- and no failure is recorded.
--- Options: after (an interval before which they are not handed out again;
--- without it they can be at once), strict, wake as for ack. Returns: per id whether this call
--- settled it.
+-- posthaste.release: returns received deliveries to the queue. The attempt does not count, and
+-- no failure is recorded.
+-- Options: after (an interval before which they are not redelivered; without it they can be at
+-- once), strict, wake as for ack. Returns: for each id whether this call settled it.
 -- Errors: PH400, PH409 when strict.
 create or replace function posthaste.release(delivery_ids bigint[], options jsonb default '{}')
 returns table (delivery_id bigint, settled boolean)

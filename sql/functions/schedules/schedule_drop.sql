@@ -1,6 +1,6 @@
--- posthaste.schedule_drop: ends a schedule. What it has sent stays.
--- Errors: PH404. Locks: the schedule. Deletes: schedule_settings. Inserts:
--- action_records.
+-- posthaste.schedule_drop: drops a schedule. The messages that it sent stay.
+-- Errors: PH404. Locks: the schedule. Deletes: schedule_settings.
+-- Inserts: action_records.
 create or replace function posthaste.schedule_drop(name text, by text default session_user)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column

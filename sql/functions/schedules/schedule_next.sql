@@ -1,6 +1,6 @@
--- posthaste.schedule_next: when a schedule would tick next after a time; of an
--- interval, one that ticked at that time.
--- Arguments: when it ticks, as of posthaste.schedule_put; its zone; the time.
+-- posthaste.schedule_next: the next tick of a schedule after a time. An interval counts from
+-- that time.
+-- Arguments: the spec, as of posthaste.schedule_put; its time zone; the time.
 -- Errors: PH400 with the field. Tables: none.
 create or replace function posthaste.schedule_next(spec text, time_zone text default 'UTC', after timestamptz default clock_timestamp())
 returns timestamptz language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -14,7 +14,7 @@ begin
   v_next := posthaste.next_tick(s.cron, s.every, posthaste.zone_name(time_zone), after);
   if v_next is null then
     raise exception using errcode = 'PH400', column = 'spec', message = format('the cron line %L never fires', spec),
-      hint = 'no month that it names has such a day';
+      hint = 'none of its months has such a day';
   end if;
   return v_next;
 end $$;

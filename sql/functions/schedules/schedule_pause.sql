@@ -1,5 +1,5 @@
--- posthaste.schedule_pause: stops a schedule until posthaste.schedule_resume. Its
--- ticks in between are not missed: there are none. Harmless when repeated.
+-- posthaste.schedule_pause: pauses a schedule until posthaste.schedule_resume. Ticks in between
+-- do not count as missed. Idempotent.
 -- Errors: PH404. Locks: the schedule. Updates: schedule_settings.
 -- Inserts: action_records, if it changes anything.
 create or replace function posthaste.schedule_pause(name text, by text default session_user)

@@ -1,56 +1,54 @@
--- posthaste.schedule_put: makes a schedule, or changes the one of that name: at
--- each tick one message is sent.
+-- posthaste.schedule_put: creates or changes a recurring schedule: each tick sends one message.
 -- Arguments: name; queue; spec: when it ticks, a cron line of five fields (with
 --   lists, ranges, steps and names), @hourly, @daily, @weekly, @monthly, @yearly,
 --   or every and a duration ('every 90 seconds'); the messages' payload.
--- Options: time_zone ('UTC'), by whose clocks a cron line goes; catch_up, what
---   becomes of ticks that were missed: once ('once'), each or skip; all others
---   are the messages' and as of posthaste.send, without delay, send_at,
---   dedupe_key and wake.
--- A schedule that is put again goes on: it stays paused, and if its spec and zone
--- are the same, the next tick stays, too.
--- Returns: the next tick. Errors: PH400 PH404 PH413 PH501 with the field; nothing
--- is changed then. 40001 in REPEATABLE READ and SERIALIZABLE if the queue changed since the snapshot.
+-- Options: time_zone ('UTC') of a cron line; catch_up: what happens with missed ticks: once
+--   ('once'), each or skip; all others are options of the messages, as of posthaste.send,
+--   without delay, send_at, dedupe_key and wake.
+-- A changed schedule stays paused if it was, and if its spec and zone are the same, its next
+-- tick stays, too.
+-- Returns: the next tick. Errors: PH400 PH404 PH413 PH501 with the field; then nothing is
+-- changed. 40001 in REPEATABLE READ and SERIALIZABLE if the queue changed since the snapshot.
 -- Locks: the queue's key, shared; the schedule. Inserts, updates: schedule_settings.
 -- Inserts: action_records, if it changes anything.
 create or replace function posthaste.schedule_put(name text, queue text, spec text, payload jsonb default '{}', options jsonb default '{}', by text default session_user)
 returns timestamptz language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  o jsonb := coalesce(schedule_put.options, '{}');
+  v_options jsonb := coalesce(schedule_put.options, '{}');
   s posthaste.schedule_settings;
   v_bad text;
 begin
   perform posthaste.check_name(schedule_put.name, 'schedule');
-  if jsonb_typeof(o) <> 'object' then
-    raise exception using errcode = 'PH400', column = 'options', message = format('options must be a JSON object, and are %s', jsonb_typeof(o));
+  if jsonb_typeof(v_options) <> 'object' then
+    raise exception using errcode = 'PH400', column = 'options', message = format('options must be a JSON object, got %s', jsonb_typeof(v_options));
   end if;
   s.name := schedule_put.name;
   s.spec := btrim(schedule_put.spec, E' \t');
   select x.cron, x.every into s.cron, s.every from posthaste.schedule_spec(s.spec) x;
-  s.time_zone := posthaste.zone_name(coalesce(posthaste.option_text(o, 'time_zone'), 'UTC'));
-  s.catch_up := coalesce(posthaste.option_text(o, 'catch_up'), 'once');
+  s.time_zone := posthaste.zone_name(coalesce(posthaste.option_text(v_options, 'time_zone'), 'UTC'));
+  s.catch_up := coalesce(posthaste.option_text(v_options, 'catch_up'), 'once');
   if s.catch_up not in ('each', 'once', 'skip') then
-    raise exception using errcode = 'PH400', column = 'catch_up', message = format('option ''catch_up'' is each, once or skip, and not %L', s.catch_up);
+    raise exception using errcode = 'PH400', column = 'catch_up', message = format('option ''catch_up'' must be each, once or skip, got %L', s.catch_up);
   end if;
   s.next_at := posthaste.schedule_next(s.spec, s.time_zone, date_trunc('second', clock_timestamp()));
   s.payload := schedule_put.payload;
-  s.options := o - array['time_zone', 'catch_up'];
+  s.options := v_options - array['time_zone', 'catch_up'];
   select k into v_bad from jsonb_object_keys(s.options) k where k in ('delay', 'send_at', 'dedupe_key', 'wake') limit 1;
   if v_bad is not null then
-    raise exception using errcode = 'PH400', column = v_bad, message = format('option %L is not for schedules: their messages are sent at the tick, one for each', v_bad);
+    raise exception using errcode = 'PH400', column = v_bad, message = format('option %L is not allowed in schedules: each tick sends one message at once', v_bad);
   end if;
   if jsonb_typeof(s.options -> 'headers') = 'object' and s.options -> 'headers' ?| array['posthaste-schedule', 'posthaste-tick'] then
     raise exception using errcode = 'PH400', column = 'headers', message = 'headers posthaste-schedule and posthaste-tick are set by each tick';
   end if;
-  -- Dropping takes this key exclusively: it finds the schedule, or we no queue.
+  -- Dropping takes this key exclusively: it finds the schedule, or this finds no queue.
   perform pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(schedule_put.queue)));
   select q.id into s.queue_id from posthaste.queue_settings q where q.name = schedule_put.queue and q.dropped_at is null;
   if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
-    -- Where the snapshot is older than the key the queue may be dropped: then this fails (40001).
+    -- If the snapshot is older than the key, the queue may be dropped: then this fails (40001).
     perform from posthaste.queue_settings q where q.id = s.queue_id for share;
   end if;
-  -- Whatever a send refuses is refused now: one is made and taken back.
+  -- Fail now for every reason that makes a send fail: send one message and roll it back.
   begin
     perform posthaste.tick_send(s, schedule_put.queue, s.next_at);
     raise exception using errcode = 'ZZ001';

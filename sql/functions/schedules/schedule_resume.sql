@@ -1,5 +1,5 @@
--- posthaste.schedule_resume: lets a paused schedule go on with its first tick from
--- now on. An interval keeps its step. Harmless when repeated.
+-- posthaste.schedule_resume: resumes a paused schedule with its first tick from now on. An
+-- interval keeps its step. Idempotent.
 -- Returns: the next tick. Errors: PH404. Locks: the schedule. Updates:
 -- schedule_settings. Inserts: action_records, if it changes anything.
 create or replace function posthaste.schedule_resume(name text, by text default session_user)

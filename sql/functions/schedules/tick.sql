@@ -1,11 +1,10 @@
--- posthaste.tick: sends the messages of the schedules' ticks that are due. Safe to
--- call by anyone at any time, and by any number at once: a schedule is locked
--- while its message is sent and it is moved on, in one transaction, and one that
--- is locked is passed over. posthaste.maintain calls it, too.
+-- posthaste.tick: sends the messages of the schedules' ticks that are due. Any number of
+-- sessions may call it at any time: a schedule is locked while its message is sent and its next
+-- tick is set, in one transaction, and a locked one is skipped. posthaste.maintain calls it,
+-- too.
 -- Bounded: 100 schedules, and 100 messages of each, in a call; and about a second.
--- Returns: messages sent; ticks that got none, as catch_up says; seconds until
--- the next tick, 0 if one is due already, null if no schedule is there or all
--- are paused.
+-- Returns: messages sent; ticks without a message, because of catch_up; seconds until the next
+-- tick, 0 if one is due already, null if there is no schedule or all are paused.
 -- Errors: PH503 in a copy of the database. Locks: schedules, without waiting.
 create or replace function posthaste.tick(out sent int, out missed bigint, out next_tick double precision)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$

@@ -1,16 +1,16 @@
--- posthaste.erase: erases what is kept of messages that bear a term, such as a
--- person's address. The fact stays, with queue, kind, states, workers and times;
--- payload, headers, key, reference, terms, error texts and receipts go.
--- Dead letters and the history are blanked at once. Rows of the ring are never
--- changed: what is settled there is shown to nobody from now on, is blank when it
--- is copied to the history, and goes with its slot. A message that is still to be
--- delivered, to any subscription, is left as it is everywhere and told as pending: erase again when it is settled.
--- Arguments: the term; by: who asked, for the record, which has the term's SHA-256
--- only; the newest messages below before are dealt with, at most max, 1 to 10,000,
--- and the setting posthaste.list_before says where to go on, empty at the end.
+-- posthaste.erase: erases the content of messages that have a term, such as a person's address.
+-- Queue, kind, states, workers and times stay; payload, headers, key, reference, terms, error
+-- texts and receipts are removed.
+-- Dead letters and the history are blanked at once. Rows of the ring are never changed: the
+-- content of settled messages there is not shown any more, is not copied to the history, and
+-- disappears with its slot. A message that is still to be delivered, to any subscription, stays
+-- everywhere and is returned as pending: erase again when it is settled.
+-- Arguments: the term; by: the actor to record (the record has only the term's SHA-256); it
+-- processes the newest messages below before, at most max, 1 to 10,000, and the setting
+-- posthaste.list_before has the id to continue with, empty at the end.
 -- Returns: one row per message: its id, queue, and outcome: erased or pending.
--- Errors: PH400, also unless READ COMMITTED, PH413. Locks: the maintenance key. Updates: dead_letter_entries, history. Inserts: erased,
--- action_records.
+-- Errors: PH400, also unless READ COMMITTED, PH413. Locks: the maintenance key.
+-- Updates: dead_letter_entries, history. Inserts: erased, action_records.
 create or replace function posthaste.erase(term text, by text default session_user, before bigint default null, max int default 1000)
 returns table (message_id bigint, queue text, outcome text)
 language plpgsql volatile security definer
@@ -33,14 +33,14 @@ declare
 begin
   perform set_config('posthaste.list_before', '', true);
   if coalesce(v_term, '') = '' then
-    raise exception using errcode = 'PH400', column = 'term', message = 'term must say whose messages are to be erased';
+    raise exception using errcode = 'PH400', column = 'term', message = 'term must not be empty';
   elsif octet_length(v_term) > 255 then
     raise exception using errcode = 'PH413', column = 'term', message = 'term is over 255 bytes';
   elsif v_max is null or v_max not between 1 and 10000 then
-    raise exception using errcode = 'PH400', column = 'limit', message = format('1 to 10000 messages at a time, and %s are wanted', v_max),
-      hint = 'go on in several calls';
+    raise exception using errcode = 'PH400', column = 'limit', message = format('a call erases 1 to 10000 messages, not %s', v_max),
+      hint = 'use several calls';
   end if;
-  -- What upkeep copies to the history meanwhile would be blanked nowhere.
+  -- Messages that upkeep copies to the history meanwhile would not be blanked.
   perform posthaste.read_committed('erase');
   perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
   v_hash := encode(sha256(convert_to(v_term, 'UTF8')), 'hex');
@@ -49,19 +49,19 @@ begin
   v_kept := posthaste.history_ids(v_queues, null, null, v_term, erase.before, v_max);
   v_bottom := greatest(v_ids[v_max], v_kept[v_max]);
   v_ids := array(select distinct x from unnest(v_ids || v_kept) x where x >= coalesce(v_bottom, 0) order by x);
-  -- What was erased in the ring already still has its term there.
+  -- Messages that were erased in the ring already still have their term there.
   v_ids := array(select x from unnest(v_ids) x where (select z.at from posthaste.erased z where z.message_id = x order by z.message_id limit 1) is null);
-  -- Against replaying and discarding, ascending as these do it.
+  -- Against replaying and discarding, in their order.
   perform from posthaste.dead_letter_entries d where d.message_id = any (v_ids) order by d.message_id, d.subscription for update;
-  -- In one statement: what is settled in between would be found in neither place.
-  -- "is true" keeps the planner from joining, which may compare each with each.
+  -- In one statement: a message settled between two would be found in neither place. "is
+  -- true" keeps the planner from joining, which may compare each with each.
   v_pending := array(select distinct m.message_id
                        from posthaste.message_rows(
                               array(select x from unnest(v_heads) x where (x.message_id in (select i from unnest(v_ids) i)) is true)
                               || posthaste.other_heads(v_ids), v_ids, false) m
                        join posthaste.queue_settings q on q.id = m.queue_id
                       where m.state in ('scheduled', 'ready', 'running', 'retrying') and q.dropped_at is null);
-  -- What one subscription is still to be given is left as it is for all.
+  -- A message that one subscription has still to get stays for all.
   v_gone := array(select x from unnest(v_ids) x where (x in (select p from unnest(v_pending) p)) is not true);
   update posthaste.dead_letter_entries d
      set payload = '', headers = null, key = null, reference = null, terms = null, trace = null, error = 'erased', story = posthaste.bare_story(d.story), erased_at = v_now

@@ -1,4 +1,4 @@
--- posthaste.list_actions: what operators did, newest first.
+-- posthaste.list_actions: the recorded actions of operators, newest first.
 -- Arguments, null for any: in_queue; of_message; before: only records with ids
 -- below it, for paging; max: 1 to 1000.
 -- Errors: PH400, PH404 with the field. Reads: action_records.
@@ -13,7 +13,7 @@ declare
   v_queue int;
 begin
   if v_max is null or v_max not between 1 and 1000 then
-    raise exception using errcode = 'PH400', column = 'limit', message = format('at most 1 to 1000 actions can be listed at a time, and %s are wanted', v_max);
+    raise exception using errcode = 'PH400', column = 'limit', message = format('a call lists 1 to 1000 actions, not %s', v_max);
   end if;
   if list_actions.in_queue is not null then
     v_queue := posthaste.find_queue(list_actions.in_queue);

@@ -1,17 +1,16 @@
 -- posthaste.list_messages: messages with their states, newest first.
--- Arguments, null for any and never empty: in_queue, with_reference, with_term (one of its terms),
--- in_state (a message matches if some subscription has it so); before: only ids
--- below it, for paging; max: 1 to 1000 rows; with_key.
--- Returns: one row per message and subscription, as posthaste.message without
--- the payload. What was erased is found by its queue, id and state alone.
--- By reference and term it uses their indexes, by state dead it reads the dead
--- letters, by state retrying what was tried before, and the history by key, too.
--- With any other state it looks at the newest messages that match the rest, up to
--- 5,000 deliveries, and no further; by key at 500,000 positions of the ring, and at
--- 10,000 of those that are parked where more are; and says so in a notice: page on
--- with before.
--- For clients that see no notices it is in the setting posthaste.list_before, too,
--- until the transaction ends; empty after a search that was not cut.
+-- Arguments, null for any and never empty: in_queue, with_reference, with_term (one of its
+-- terms), in_state (a message matches if some subscription has it in this state); before: only
+-- ids below it, for paging; max: 1 to 1000 rows; with_key.
+-- Returns: one row per message and subscription, as posthaste.message without the payload.
+-- Erased messages are found only by their queue, id and state.
+-- By reference and term it uses their indexes. By state dead it reads the dead letters, by state
+-- retrying the messages with earlier attempts. By key it also reads the history.
+-- By any other state it looks at the newest messages that match the rest, up to 5,000
+-- deliveries; by key, at up to 500,000 positions of the ring and 10,000 parked messages. If it
+-- stops there it says so in a notice: continue with before.
+-- For clients that see no notices the setting posthaste.list_before has the id to continue with
+-- until the transaction ends; it is empty after a complete search.
 -- Errors: PH400, PH404 with the field.
 create or replace function posthaste.list_messages(in_queue text default null, with_reference text default null, with_term text default null,
   in_state text default null, before bigint default null, max int default 100, with_key text default null)
@@ -44,16 +43,16 @@ declare
 begin
   perform set_config('posthaste.list_before', '', true);
   if v_left is null or v_left not between 1 and 1000 then
-    raise exception using errcode = 'PH400', column = 'limit', message = format('at most 1 to 1000 messages can be listed at a time, and %s are wanted', v_left);
+    raise exception using errcode = 'PH400', column = 'limit', message = format('a call lists 1 to 1000 messages, not %s', v_left);
   end if;
   v_empty := array_position(array[v_queue, v_reference, v_term, v_key], '');
   if v_empty is not null then
     v_bad := (array['queue', 'reference', 'term', 'key'])[v_empty];
-    raise exception using errcode = 'PH400', column = v_bad, message = format('%s to search by must not be empty', v_bad), hint = 'null is any';
+    raise exception using errcode = 'PH400', column = v_bad, message = format('%s to search by must not be empty', v_bad), hint = 'null means any';
   end if;
   if v_state not in ('scheduled', 'ready', 'running', 'retrying', 'done', 'handed_out', 'dead', 'discarded', 'cancelled') then
-    raise exception using errcode = 'PH400', column = 'state', message = format('state %L is none', v_state),
-      hint = 'scheduled, ready, running, retrying, done, handed_out, dead, discarded or cancelled';
+    raise exception using errcode = 'PH400', column = 'state', message = format('unknown state %L', v_state),
+      hint = 'expected one of scheduled, ready, running, retrying, done, handed_out, dead, discarded, cancelled';
   end if;
   if v_queue is not null then
     v_queues := array[posthaste.find_queue(v_queue)];
@@ -64,10 +63,10 @@ begin
                                                where s.queue_id = any (v_queues) and s.dropped_at is null group by s.queue_id) x), 1);
   while v_left > 0 and v_looked < 5000 and not v_cut loop
     v_page := case when v_state is null and (v_key is null or v_reference is null and v_term is null) then v_left else 1000 end;
-    -- v_bottom is how far down all that is there was seen; null is to the end.
+    -- v_bottom is the id down to which everything was seen; null is to the end.
     v_bottom := null;
     v_heads := '{}';
-    v_more := '{}'; -- messages of which the ring may have forgotten all
+    v_more := '{}'; -- messages that the ring may have reclaimed
     if v_reference is not null or v_term is not null then
       v_heads := array(select h from posthaste.named_heads(v_queues, v_reference, v_term, v_before, v_page) h);
     else
@@ -104,7 +103,7 @@ begin
       v_bottom := greatest(v_bottom, v_more[v_page]);
     end if;
     v_ids := array(select distinct x from unnest(v_ids || v_more) x where x >= coalesce(v_bottom, 0) order by x);
-    -- What was erased is not found by what it said.
+    -- Erased messages are not found by their content.
     if v_reference is not null or v_term is not null or v_key is not null then
       v_more := array(select e.message_id from posthaste.erased e where e.message_id = any (v_ids));
     else
@@ -128,8 +127,7 @@ begin
         join states s on s.message_id = w.message_id
         join posthaste.queue_settings q on q.id = s.queue_id
        order by s.message_id desc, s.subscription_name;
-    -- Rows, not messages: with several subscriptions a page may end early, and
-    -- never late.
+    -- Rows, not messages: with several subscriptions a page may end early, and never late.
     get diagnostics v_found = row_count;
     v_left := v_left - v_found;
     v_before := v_bottom;
@@ -137,6 +135,6 @@ begin
   end loop;
   if v_left > 0 and v_bottom is not null then
     perform set_config('posthaste.list_before', v_before::text, true);
-    raise notice using message = format('looked at messages down to %s only', v_before), hint = format('page on with before => %s', v_before);
+    raise notice using message = format('the search stopped at message %s', v_before), hint = format('continue with before => %s', v_before);
   end if;
 end $$;

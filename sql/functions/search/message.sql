@@ -1,17 +1,17 @@
--- posthaste.message: the state and the whole story of one message.
+-- posthaste.message: the state and the full history of one message.
 -- Arguments: its id. Returns: one row per subscription of its queue:
 --   state      scheduled, ready, running, retrying, done, handed_out (at most
 --              once), dead, discarded or cancelled
---   due_at     when it may be handed out next, where that lies ahead
---   attempts   every attempt, oldest first: attempt, outcome, worker (absent where
---              it was received by SQL or HTTP), claimed_at, ended_at, duration_ms,
---              error, receipt; no outcome while it runs
---   payload    null where it was erased, or not retained
+--   due_at     when it may be handed out next, if that is in the future
+--   attempts   every attempt, oldest first: attempt, outcome, worker (absent if it was
+--              received by SQL or HTTP), claimed_at, ended_at, duration_ms, error, receipt; no
+--              outcome while it runs
+--   payload    null if it was erased, or not retained
 --   erased_at  when its content was erased
--- Settled messages can be looked up as long as the ring has room, and as long as
--- the queue's retention; dead letters until they are replayed or discarded.
--- Errors: PH404 unknown, or its space was reclaimed; PH400.
--- Reads: entries, dead_letter_entries and what message_rows reads.
+-- Settled messages can be looked up as long as the ring has room and for the queue's
+-- retention; dead letters until they are replayed or discarded.
+-- Errors: PH404 if the message is unknown or its space was reclaimed; PH400.
+-- Reads: entries, dead_letter_entries and the tables of message_rows.
 create or replace function posthaste.message(id bigint)
 returns table (message_id bigint, queue text, subscription text, state text, due_at timestamptz, key text, kind text, headers jsonb,
   reference text, terms text[], content_type text, payload bytea, created_at timestamptz, attempts jsonb, erased_at timestamptz)
@@ -25,9 +25,9 @@ begin
   if v_id is null then
     raise exception using errcode = 'PH400', column = 'id', message = 'id must not be null';
   end if;
-  -- By BRIN; an index on pos would cost every send more than this is worth.
+  -- By BRIN; an index on pos would make every send too expensive.
   v_heads := array(select e.head from posthaste.entries e
-                    where ((e.pos >> 22) & 15) = (v_id >> 22) & 15 and e.pos = v_id and e.message_id is null)
+                    where posthaste.slot_of(e.pos) = posthaste.slot_of(v_id) and e.pos = v_id and e.message_id is null)
           || posthaste.other_heads(array[v_id]);
   return query
     select s.message_id, q.name, s.subscription_name, s.state, s.due_at, s.key, s.kind, s.headers, s.reference, s.terms,
@@ -39,7 +39,7 @@ begin
        union all
        select k.payload from posthaste.parked k where k.message_id = s.message_id and k.subscriber = (s.queue_id::bigint << 10 | s.subscription)
        union all
-       select e.payload from posthaste.entries e where ((e.pos >> 22) & 15) = (s.payload_pos >> 22) & 15 and e.pos = s.payload_pos
+       select e.payload from posthaste.entries e where posthaste.slot_of(e.pos) = posthaste.slot_of(s.payload_pos) and e.pos = s.payload_pos
        limit 1) p on s.payload_pos is not null;
   if not found then
     raise exception using errcode = 'PH404', column = 'id', message = format('message %s is unknown, or its space was reclaimed', v_id),

@@ -1,5 +1,5 @@
--- posthaste.idempotency_end: keeps what a request sent that idempotency_begin
--- began in the same transaction.
+-- posthaste.idempotency_end: stores the ids of the messages that a request sent after
+-- idempotency_begin in the same transaction.
 -- Arguments: as there; the ids in order; for how many seconds they are kept.
 -- Inserts, updates: idempotency_keys.
 create or replace function posthaste.idempotency_end(p_scope text, p_key text, p_request bytea, p_ids bigint[], p_seconds double precision)

@@ -1,5 +1,5 @@
--- posthaste.send: sends a message with a JSON payload in the caller's transaction: the
--- message leaves when the transaction commits, and never if it rolls back.
+-- posthaste.send: sends a message with a JSON payload in the caller's transaction: the message
+-- is sent if the transaction commits, and is not if it rolls back.
 -- Options: key, kind, reference (texts of at most 255 bytes), headers (an object
 -- of strings, 16 KiB together), terms (an array of strings), content_type, delay
 -- (interval text) or send_at (a time), wake (false: never notify, needed before
@@ -8,8 +8,9 @@
 -- the window a second send with the key sends nothing, and returns the first's id.
 -- Returns: the message id. Errors: PH400, PH404, PH413 with the field.
 -- Inserts: entries_plain or entries_other, words.
--- What most messages are is done here, in as few statements as can be: starting one costs
--- more than running it. posthaste.insert_entries does the rest, and says what is wrong.
+-- Messages without rare options are sent here, in as few statements as possible: starting a
+-- statement costs more than running it. posthaste.insert_entries sends the others, and raises
+-- the errors.
 create or replace function posthaste.send(queue text, payload jsonb, options jsonb default '{}')
 returns bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -25,10 +26,10 @@ declare
   v_keyed boolean;
   v_ordered boolean;
   v_id bigint;
-  o record;
+  v_options record;
 begin
-  -- In one expression, and the rest by itself: in each transaction an expression is made
-  -- ready when it is first evaluated, with all functions in it.
+  -- In one expression, and the rest by itself: in each transaction an expression is prepared
+  -- when it is first evaluated, with all functions in it.
   if octet_length(v_body) >= 250 or options <> '{}' or current_setting('posthaste.ids_skipped', true) is distinct from 'yes' then
     if current_setting('posthaste.ids_skipped', true) is distinct from 'yes' then
       perform posthaste.skip_ids();
@@ -45,7 +46,7 @@ begin
         v_odd := greatest(octet_length(v_key), octet_length(v_kind), octet_length(v_reference), 0) > 255;
         if options ? 'delay' then
           if options ->> 'delay' ~ '^[0-9]{1,6} (second|minute|hour|day)s?$' then
-            -- By seconds: a day is no longer where the session's time zone changes its clocks.
+            -- By seconds: a day has other lengths where the session's time zone changes its clocks.
             v_due := clock_timestamp() + make_interval(secs => nullif(extract(epoch from (options ->> 'delay')::interval), 0)::float8);
           else
             v_odd := true;
@@ -56,7 +57,7 @@ begin
   end if;
   select x.id, x.width, x.max_payload, x.keyed, x.ordered into v_queue, v_width, v_most, v_keyed, v_ordered
     from posthaste.queue_settings x where x.name = send.queue and x.dropped_at is null;
-  -- To ring is the last of each condition. What it returns says nothing.
+  -- Ringing comes last in each condition. Its result means nothing.
   if v_odd is not true and octet_length(v_body) <= v_most and not v_keyed and v_due is null and v_reference is null and (posthaste.ring(v_queue) is null) is not null then
     insert into posthaste.entries_plain (queue_id, lane, key, kind, payload)
     values (v_queue, case when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, v_body)
@@ -78,9 +79,9 @@ begin
     returning pos into v_id;
     return v_id;
   end if;
-  o := posthaste.send_options(options, '{}');
-  return (posthaste.insert_entries(array[queue], array[v_body], array[o.content_type], array[o.key], array[o.kind],
-    case when o.headers is not null then array[o.headers] end, array[o.reference], case when o.terms is not null then array[o.terms] end,
-    array[o.delay], array[o.send_at], array[o.trace], o.wake,
-    case when o.priority <> 0 then array[o.priority] end, case when o.dedupe_key is not null then array[o.dedupe_key] end, array[o.dedupe_window]))[1];
+  v_options := posthaste.send_options(options, '{}');
+  return (posthaste.insert_entries(array[queue], array[v_body], array[v_options.content_type], array[v_options.key], array[v_options.kind],
+    case when v_options.headers is not null then array[v_options.headers] end, array[v_options.reference], case when v_options.terms is not null then array[v_options.terms] end,
+    array[v_options.delay], array[v_options.send_at], array[v_options.trace], v_options.wake,
+    case when v_options.priority <> 0 then array[v_options.priority] end, case when v_options.dedupe_key is not null then array[v_options.dedupe_key] end, array[v_options.dedupe_window]))[1];
 end $$;

@@ -1,19 +1,19 @@
--- posthaste.send_bytes: sends a message with a payload of bytes, in the caller's
--- transaction: it leaves when that commits, and never if it rolls back.
--- Options: as of posthaste.send; content_type is application/octet-stream
--- unless given; application/json, with parameters too, and what ends in +json must be
--- valid JSON in UTF-8, without \u0000.
+-- posthaste.send_bytes: sends a message with a binary payload in the caller's transaction: the
+-- message is sent if the transaction commits, and is not if it rolls back.
+-- Options: those of posthaste.send; the default content_type is application/octet-stream.
+-- Payloads of type application/json, with or without parameters, and of types that end in
+-- +json must be valid JSON in UTF-8, without \u0000.
 -- Returns: the message id. Errors: PH400, PH404, PH413 with the field.
 create or replace function posthaste.send_bytes(queue text, payload bytea, options jsonb default '{}')
 returns bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  o record;
+  v_options record;
   v_json jsonb;
 begin
-  o := posthaste.send_options(options, '{}');
-  o.content_type := coalesce(o.content_type, 'application/octet-stream');
-  -- As IsJSON in Go.
-  if btrim(split_part(lower(o.content_type collate "C"), ';', 1)) ~ '^(application/json|.*[+]json|)$' then
+  v_options := posthaste.send_options(options, '{}');
+  v_options.content_type := coalesce(v_options.content_type, 'application/octet-stream');
+  -- The same rule as IsJSON in Go.
+  if btrim(split_part(lower(v_options.content_type collate "C"), ';', 1)) ~ '^(application/json|.*[+]json|)$' then
     begin
       v_json := convert_from(payload, 'UTF8')::jsonb;
     exception when data_exception or syntax_error or program_limit_exceeded then
@@ -22,6 +22,6 @@ begin
     end;
     perform posthaste.check_json(v_json, v_json::text);
   end if;
-  return posthaste.send_row(queue, payload, o.content_type, o.key, o.kind, o.headers, o.reference, o.terms, o.delay, o.send_at, o.trace, o.wake,
-    o.priority, o.dedupe_key, o.dedupe_window);
+  return posthaste.send_row(queue, payload, v_options.content_type, v_options.key, v_options.kind, v_options.headers, v_options.reference, v_options.terms, v_options.delay, v_options.send_at, v_options.trace, v_options.wake,
+    v_options.priority, v_options.dedupe_key, v_options.dedupe_window);
 end $$;

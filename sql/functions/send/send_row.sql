@@ -1,8 +1,7 @@
--- posthaste.send_row: sends one message, for clients. What most messages are is done in
--- few statements and short expressions, for making each ready costs more than it does; the
--- rest, and saying what is wrong, is left to posthaste.insert_entries.
--- Arguments: one message as in posthaste.send_rows. JSON payloads are checked by
--- the client.
+-- posthaste.send_row: sends one message, for clients. Messages without rare options are sent
+-- in few statements and short expressions, because preparing each costs more than running it.
+-- posthaste.insert_entries sends the others, and raises the errors.
+-- Arguments: one message as in posthaste.send_rows. JSON payloads are checked by the client.
 -- Returns: the id. Errors: as send.
 -- Inserts: entries_plain or entries_other, words.
 create or replace function posthaste.send_row(p_queue text, p_payload bytea, p_content_type text, p_key text, p_kind text,

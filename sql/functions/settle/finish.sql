@@ -1,17 +1,17 @@
--- posthaste.finish: does what follows from deliveries that were just settled in
--- another way than plainly done: outcome rows, new entries, dead letters, all in
--- the transaction whose settlement won.
--- Arguments: the claim; parallel arrays of places, outcomes wanted ('done' with
--- a receipt, 'retried', 'dead', 'lost', 'released'), error texts, waits in
--- seconds (null: the queue's backoff, and none where released), receipts,
--- durations in milliseconds, terms found for messages that were sent without any
--- (arrays of strings, null for none); those from the waits on may be left out.
--- Returns: place, what it became, when the next attempt may start.
--- A failed or lost message is dead once failures and losses while alone reach
--- max_attempts. A released one keeps its attempt.
--- In a keyed queue what is not finished is parked, and its key with it, and comes
--- back by a claim.
--- Inserts: outcomes, entries_other, words, dead_letter_entries, parked. Reads: claims, entries, queue_settings.
+-- posthaste.finish: processes deliveries that were just settled in another way than by plain
+-- success: outcome rows, new entries, dead letters, all in the transaction that settled them.
+-- Arguments: the claim; parallel arrays of places, requested outcomes ('done' with a receipt,
+-- 'retried', 'dead', 'lost', 'released'), error texts, waits in seconds (null: the queue's
+-- backoff, and no wait for 'released'), receipts, durations in milliseconds, terms that the
+-- handler found for messages sent without any (arrays of strings, null for none); those from
+-- the waits on may be omitted.
+-- Returns: place, its outcome, when the next attempt may start.
+-- A failed or lost message is dead once failures and losses while alone reach max_attempts. A
+-- released one keeps its attempt.
+-- In a keyed queue unfinished messages are parked, and their keys with them, and come back by a
+-- claim.
+-- Inserts: outcomes, entries_other, words, dead_letter_entries, parked.
+-- Reads: claims, entries, queue_settings.
 create or replace function posthaste.finish(c posthaste.claims, p_places int[], p_outcomes text[], p_errors text[],
   p_waits double precision[] default '{}', p_receipts jsonb[] default '{}', p_durations real[] default '{}', p_terms jsonb[] default '{}')
 returns table (place int, outcome text, due_at timestamptz)
@@ -44,7 +44,7 @@ begin
     ), decided as (
       select x.*,
              case when x.wanted in ('retried', 'lost') and x.failures + x.losses_alone >= q.max_attempts then 'dead' else x.wanted end as became,
-             -- What a handler says is recorded, whatever it is.
+             -- The handler's values are recorded, whatever they are.
              least(posthaste.last_time() - interval '1 second', v_now + make_interval(secs => greatest(0, least(9e12, case x.wanted
                when 'retried' then coalesce(x.wait,
                  random() * least(extract(epoch from q.backoff_max)::float8,
@@ -59,7 +59,7 @@ begin
                   else posthaste.story_add(y.story, jsonb_strip_nulls(jsonb_build_object(
                          'attempt', y.attempt, 'outcome', case when y.wanted = 'lost' then 'lost' else y.became end, 'worker', v_worker,
                          'claimed_at', c.at, 'ended_at', v_now, 'duration_ms', y.duration, 'error', y.error))
-                         -- Nulls inside a receipt are its own affair.
+                         -- Nulls inside a receipt are kept.
                          || case when y.receipt is null then '{}' else jsonb_build_object('receipt', y.receipt) end)
              end as story_now
         from decided y
@@ -67,7 +67,7 @@ begin
       insert into posthaste.outcomes (slot, claim, place, attempt, pos, message_id, reader, at, worker, duration, due_at, outcome, error, receipt, terms)
       select c.slot, c.id, z.place, z.attempt, z.pos, z.message_id, c.reader, v_now, c.holder, z.duration,
              case when z.became in ('retried', 'lost', 'released') then z.next end, z.became, z.error, z.receipt,
-             -- Where the message lives on, its next entry has them.
+             -- If the message continues, its next entry has them.
              case when z.unnamed and z.became in ('done', 'dead') then z.terms end
         from told z
     ), named as (
@@ -90,8 +90,8 @@ begin
       select a.pos >> 22 & 15, a.message_id, a.pos, a.queue_id, a.lane, w
         from again a cross join lateral unnest(posthaste.words_of(a.reference, a.terms)) w where num_nonnulls(a.reference, a.terms) > 0
     ), parks as (
-      -- Not as a loose entry: messages of its key that are reached meanwhile stay
-      -- behind it. Which claims learn by the event.
+      -- Not as a loose entry: messages of its key that are read meanwhile stay behind it.
+      -- Claims hear of it by the event.
       insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, not_before, reason, created_at, attempt, failures, losses, losses_alone,
                                     content_type, kind, reference, headers, terms, trace, story, payload)
       select c.reader >> 10, coalesce(z.key, ''), z.ord, z.message_id, z.pos, v_lane & 255, case when z.next > v_now then z.next end, z.became, z.created_at,
@@ -122,8 +122,8 @@ begin
         set pos = excluded.pos, attempt = excluded.attempt, error = excluded.error, story = excluded.story, died_at = excluded.died_at
     )
     select z.place, z.became, case when z.became in ('retried', 'lost', 'released') then z.next end from told z
-     where (select count(*) from events) >= 0; -- or they would not be appended
-  -- Somebody who sleeps has to know the next due time.
+     where (select count(*) from events) >= 0; -- otherwise they would not be appended
+  -- Sleeping workers must know the next due time.
   if p_outcomes && array['retried', 'lost', 'released'] and not posthaste.no_wake() then
     perform posthaste.ring(v_queue);
   end if;

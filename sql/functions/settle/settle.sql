@@ -1,17 +1,17 @@
 -- posthaste.settle: records outcomes of many deliveries in one statement.
--- Arguments: claims ascending, and for each the bits of its deliveries that are
--- plainly done; then, in parallel arrays ascending by delivery id, deliveries
--- with something to say: id, outcome ('done', 'retried', 'dead', 'released'),
--- error, wait in seconds or null, receipt as JSON text, duration in ms. strict:
--- raise instead of answering false. terms, in parallel too or left out: arrays of
--- words to find each message by, as JSON text, taken where it was sent without.
--- Returns: rows for the second kind, and for plainly done ones only where
--- refused: delivery id, whether it was settled, what it became, when the next
--- attempt may start, why its content was refused (nothing was recorded then).
--- What is done and was lost before is withdrawn where it was not handed out
--- again, but never in strict form.
--- Errors: PH400 of numbers that no claim can have, PH409 in strict form. Locks: none but those of inserting; everybody
--- settles in ascending order of (claim, part). For what came too late, readers.
+-- Arguments: claims ascending, and for each the bits of its deliveries that plainly succeeded;
+-- then, in parallel arrays ascending by delivery id, deliveries with details: id, outcome
+-- ('done', 'retried', 'dead', 'released'), error, wait in seconds or null, receipt as JSON text,
+-- duration in ms. strict: raise instead of returning false. terms, also parallel or omitted:
+-- arrays of the terms of each message, as JSON text, used if it was sent without any.
+-- Returns: rows for the second kind, and for plain successes only those that were not settled:
+-- delivery id, whether it was settled, its outcome, when the next attempt may start, the fault
+-- of its content (then nothing was recorded).
+-- If a successful delivery had been declared lost, the retry is withdrawn unless it was handed
+-- out, but never in strict form.
+-- Errors: PH400 for numbers that no claim can have, PH409 in strict form. Locks: only those of
+-- inserting; all callers settle in ascending order of (claim, part). For late deliveries, the
+-- readers.
 create or replace function posthaste.settle(p_claims bigint[], p_done bit varying[],
   p_deliveries bigint[] default '{}', p_outcomes text[] default '{}', p_errors text[] default '{}', p_waits double precision[] default '{}',
   p_receipts text[] default '{}', p_durations real[] default '{}', p_strict boolean default false,
@@ -25,7 +25,7 @@ declare
   v_from int := 1;
   v_to int;
   v_n int := cardinality(p_deliveries);
-  c posthaste.claims;
+  v_claim_row posthaste.claims;
   v_zero bit varying;
   v_wanted bit varying;
   v_plain bit varying;
@@ -58,17 +58,17 @@ begin
             select distinct d >> 12, null::bit varying from unnest(p_deliveries) d where not (d >> 12) = any (p_claims)) k
      order by k.claim
   loop
-    -- Those of this claim with something to say.
+    -- Those of this claim with details.
     v_to := v_from;
     while v_to <= v_n and p_deliveries[v_to] >> 12 = v_claim loop
       v_to := v_to + 1;
     end loop;
-    c := null;
-    select * into c from posthaste.claims where slot = (v_claim >> 22) & 15 and id = v_claim;
-    if c.id is null or c.places = 0 then
+    v_claim_row := null;
+    select * into v_claim_row from posthaste.claims where slot = (v_claim >> 22) & 15 and id = v_claim;
+    if v_claim_row.id is null or v_claim_row.places = 0 then
       if p_strict then
-        raise exception using errcode = 'PH409', message = format('claim %s was reclaimed or never was', v_claim),
-          hint = 'its deliveries are not the caller''s; nothing of this transaction must stay';
+        raise exception using errcode = 'PH409', message = format('claim %s was reclaimed or never existed', v_claim),
+          hint = 'its deliveries do not belong to the caller; roll this transaction back';
       end if;
       return query select v_claim * 4096 + g, false, null::text, null::timestamptz, null::text
         from generate_series(0, coalesce(length(v_done), 0) - 1) g where get_bit(v_done, g) = 1;
@@ -76,13 +76,13 @@ begin
       v_from := v_to;
       continue;
     end if;
-    v_zero := repeat('0', c.places)::bit varying;
+    v_zero := repeat('0', v_claim_row.places)::bit varying;
     v_plain := v_zero;
     if v_done is not null then
-      v_plain := substring(v_done || v_zero for c.places);
-      if length(v_done) > c.places then
+      v_plain := substring(v_done || v_zero for v_claim_row.places);
+      if length(v_done) > v_claim_row.places then
         return query select v_claim * 4096 + g, false, null::text, null::timestamptz, null::text
-          from generate_series(c.places, length(v_done) - 1) g where get_bit(v_done, g) = 1;
+          from generate_series(v_claim_row.places, length(v_done) - 1) g where get_bit(v_done, g) = 1;
       end if;
     end if;
     v_wanted := v_plain;
@@ -92,11 +92,11 @@ begin
     v_terms := '{}';
     for i in v_from..v_to - 1 loop
       v_place := p_deliveries[i] & 4095;
-      if v_place >= c.places or get_bit(v_wanted, v_place) = 1 then
+      if v_place >= v_claim_row.places or get_bit(v_wanted, v_place) = 1 then
         return query select p_deliveries[i], false, null::text, null::timestamptz, null::text;
         continue;
       end if;
-      -- A bad value is refused alone; its neighbours are settled.
+      -- A delivery with a bad value fails alone; the others are settled.
       begin
         v_fault := 'receipt is not valid JSON';
         v_receipt := p_receipts[i]::jsonb;
@@ -106,7 +106,7 @@ begin
         return query select p_deliveries[i], false, null::text, null::timestamptz, case when sqlstate = 'PH400' then sqlerrm else v_fault || ': ' || sqlerrm end;
         continue;
       end;
-      -- By subscripts, in place: joining two arrays copies both each time.
+      -- By subscripts, in place: concatenating two arrays copies both each time.
       v_receipts[cardinality(v_places) + 1] := v_receipt;
       v_terms[cardinality(v_places) + 1] := v_found;
       v_wanted := set_bit(v_wanted, v_place, 1);
@@ -123,15 +123,15 @@ begin
         v_plain := set_bit(v_plain, v_places[i], 1);
       end if;
     end loop;
-    v_fresh := posthaste.settle_claim(c, v_wanted, v_plain, null);
+    v_fresh := posthaste.settle_claim(v_claim_row, v_wanted, v_plain, null);
     if v_fresh <> v_wanted then
-      perform posthaste.refuse_at_most_once((c.reader >> 20)::int);
+      perform posthaste.refuse_at_most_once((v_claim_row.reader >> 20)::int);
       if not p_strict and bit_count(v_plain & ~v_fresh) > 0 then
-        v_late := v_late || c;
+        v_late := v_late || v_claim_row;
         v_bits := v_bits || (v_plain & ~v_fresh);
       end if;
-      return query select c.id * 4096 + g, false, null::text, null::timestamptz, null::text
-        from generate_series(0, c.places - 1) g where get_bit(v_wanted & ~v_fresh, g) = 1;
+      return query select v_claim_row.id * 4096 + g, false, null::text, null::timestamptz, null::text
+        from generate_series(0, v_claim_row.places - 1) g where get_bit(v_wanted & ~v_fresh, g) = 1;
     end if;
     if cardinality(v_places) > 0 then
       return query
@@ -141,16 +141,16 @@ begin
                  array_agg(v_receipts[i] order by i) as receipts, array_agg(p_durations[v_index[i]] order by i) as durations,
                  array_agg(v_terms[i] order by i) as terms
             from generate_subscripts(v_places, 1) i where get_bit(v_fresh, v_places[i]) = 1)
-        select c.id * 4096 + f.place, true, f.outcome, f.due_at, null::text
-          from mine m cross join lateral posthaste.finish(c, m.places, m.outcomes, m.errors, m.waits, m.receipts, m.durations, m.terms) f
+        select v_claim_row.id * 4096 + f.place, true, f.outcome, f.due_at, null::text
+          from mine m cross join lateral posthaste.finish(v_claim_row, m.places, m.outcomes, m.errors, m.waits, m.receipts, m.durations, m.terms) f
          where m.places is not null;
     end if;
     if p_strict and v_fresh <> v_wanted then
-      raise exception using errcode = 'PH409', message = format('%s of the deliveries were no longer the caller''s', bit_count(v_wanted) - bit_count(v_fresh)),
-        hint = 'they were settled before, or rescued after their lease; nothing of this transaction must stay';
+      raise exception using errcode = 'PH409', message = format('%s of the deliveries no longer belonged to the caller', bit_count(v_wanted) - bit_count(v_fresh)),
+        hint = 'they were settled before, or their lease ended; roll this transaction back';
     end if;
   end loop;
-  -- Last, for it takes readers: ascending, as everybody does.
+  -- Last, because it locks readers: in ascending order, as all sessions do.
   for v_place in select g from generate_subscripts(v_late, 1) g order by v_late[g].reader >> 10, v_late[g].reader >> 1 & 255, g loop
     perform posthaste.late_done(v_late[v_place], v_bits[v_place]);
   end loop;

@@ -1,5 +1,5 @@
--- posthaste.claim_open: whether a claim has deliveries that are not settled.
--- Those of a dropped subscription, so also of a dropped queue, count as settled.
+-- posthaste.claim_open: whether a claim has deliveries that are not settled. Deliveries of a
+-- dropped subscription, and so of a dropped queue, count as settled.
 -- Reads: settlements, subscriptions.
 create or replace function posthaste.claim_open(c posthaste.claims)
 returns boolean language plpgsql volatile

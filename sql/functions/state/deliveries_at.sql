@@ -1,8 +1,8 @@
--- posthaste.deliveries_at: as posthaste.deliveries_of, but only some places of a
--- claim's slice. The others' keys are counted, and their rows are not read.
+-- posthaste.deliveries_at: as posthaste.deliveries_of, but only for some places of a claim's
+-- slice. Of the other places only the keys are read, to count them.
 -- Arguments: the claim; places.
--- Errors: PH409 as posthaste.fetch, if there are not as many rows as the claim
--- says. Reads: claims, entries, slots, cancelled, subscriptions.
+-- Errors: PH409 as posthaste.fetch, if there are fewer rows than places in the claim.
+-- Reads: claims, entries, slots, cancelled, subscriptions.
 create or replace function posthaste.deliveries_at(c posthaste.claims, p_places int[])
 returns table (place int, pos bigint, message_id bigint, created_at timestamptz, due_at timestamptz,
   attempt smallint, failures smallint, losses smallint, losses_alone smallint,
@@ -98,7 +98,7 @@ begin
       message = format('claim %s has %s deliveries of which %s can be read: it was reclaimed, or this transaction is older than it', c.id, c.places, v_rows),
       hint = 'its deliveries are settled, or will be handed out again';
   end if;
-  -- By their keys, in the slot each lies in.
+  -- By their keys, each in its slot.
   if c.part in (0, 3) then
     return query
       select p, e.pos, coalesce(e.message_id, e.pos), e.created_at, e.due_at, e.attempt, e.failures, e.losses, e.losses_alone,

@@ -1,17 +1,16 @@
 -- posthaste.find_claim: which claim of a reader handed an entry out.
--- A binary search over the reader's claims: snapshots and times only grow, and
--- keys grow within a window, so "taken by the time of this claim" is false up to
--- one claim and true from it on. Rows before that one may have been reclaimed,
--- so the answer counts only if the entry lies in that claim's own slice.
--- Arguments: the reader, the entry's key, the live slots. The entry must be one
--- that is for the reader's subscription (posthaste.is_for), of its track, and not
--- withdrawn.
+-- A binary search over the reader's claims: snapshots and times only grow, and keys grow
+-- within a window, so "taken by the time of this claim" is false up to one claim and true
+-- from it on. Rows before that claim may have been reclaimed, so the result counts only if
+-- the entry lies in that claim's own slice.
+-- Arguments: the reader, the entry's key, the live slots. The entry must be for the reader's
+-- subscription (posthaste.is_for), of its track, and not withdrawn.
 -- Returns: fate, one word:
 --   waiting      no claim took it yet
---   handed_out   c did; its snapshots are filled in
---   reclaimed    one did whose row is gone
+--   handed_out   c handed it out; the snapshots of c are filled in
+--   reclaimed    the row of the claim that handed it out is gone
 --   purged       it was waiting when the queue was purged
--- Called several times in one stable function, all answers are of one moment.
+-- If one stable function calls it several times, all results are of one moment.
 -- Reads: claims. Locks: none. Errors: none.
 create or replace function posthaste.find_claim(p_reader bigint, p_xid xid8, p_pos bigint, p_due timestamptz, l posthaste.live,
   out fate text, out c posthaste.claims)
@@ -38,13 +37,13 @@ begin
       select k.s0, k.s1 into v.s0, v.s1 from posthaste.claims k where k.slot = v.slot and k.id = v.window_claim;
     end if;
     if v.s1 is null and v.part <> 5 then
-      -- Truncated while this looked.
+      -- Truncated during this search.
       fate := 'reclaimed';
       c := null;
       return;
     end if;
     if (p_reader >> 1 & 511) >= 256 then
-      -- What was let go: appended by the claim, right before its own position.
+      -- A released message: appended by the claim, right before the claim's own position.
       v_taken := v.id > p_pos;
     elsif v.part = 4 then
       v_ord := coalesce(v_ord, (select e.ord from posthaste.entries e
@@ -70,7 +69,7 @@ begin
     end if;
     exit when v_low >= v_high;
     v_at := v_low + (v_high - v_low) / 2;
-    -- The first claim left from v_at on: rows between may be gone.
+    -- The first claim left from v_at on: rows between may have been reclaimed.
     select k.* into v from posthaste.claims k
      where k.reader = p_reader and k.seq >= v_at
        and posthaste.in_slots(k.slot, l.a, l.b, l.c, l.d, l.e, l.f)

@@ -1,10 +1,10 @@
--- posthaste.keyed_rows: the entries of a claim's slice in a keyed queue, in order,
--- but for those that were withheld when the claim was made.
+-- posthaste.keyed_rows: the entries of a claim's slice in a keyed queue, in order, without
+-- those that were withheld when the claim was made.
 -- Part 4: a slice of the log, by (ord, pos) as posthaste.ordered_slice reads it.
--- Part 5: what the claim itself appended when it let parked messages go, by its
+-- Part 5: entries that the claim itself appended when it released parked messages, by its
 -- transaction's id.
--- A slice ends with a place that was handed out, so that a row that is gone shows
--- in their number.
+-- A slice ends with a place that was handed out, so that a missing row shows in the number
+-- of rows.
 -- Arguments: the claim with its snapshots, the live slots. Reads: entries.
 create or replace function posthaste.keyed_rows(c posthaste.claims, l posthaste.live)
 returns table (place int, pos bigint, message_id bigint, created_at timestamptz, due_at timestamptz,

@@ -1,6 +1,5 @@
--- posthaste.later_heads: the later entries of messages: retries, rescues,
--- replays and what was carried on. Events of keyed lanes, which have the id 0, are
--- nobody's messages. Reads: entries.
+-- posthaste.later_heads: the later entries of messages: retries, rescues, replays and
+-- carried entries. Events of keyed lanes have the id 0 and belong to no message. Reads: entries.
 create or replace function posthaste.later_heads(p_ids bigint[])
 returns setof posthaste.head language plpgsql stable rows 100
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -9,7 +8,7 @@ declare
   l posthaste.live := posthaste.live_slots();
 begin
   return query
-    -- Ordered, or the choice of the plan would be left to chance.
+    -- Ordered: otherwise the choice of the plan is left to chance.
     select (x.h).*
       from (select distinct x as id from unnest(p_ids) x where x > 0) i -- 0 is that of events
      cross join lateral (

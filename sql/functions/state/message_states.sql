@@ -1,12 +1,12 @@
--- posthaste.message_states: where messages stand, for each subscription.
--- Arguments: all entries left of the messages wanted, as heads, first ones and
--- later ones in any order; those of dead letters may be among them; told: whether
--- attempts are wanted (null if not).
--- Returns: per message and subscription, newest message first: the newest entry
--- that is for it (h), the subscription's number and name, the state, when it may
--- be handed out next (null unless that lies ahead), and every attempt, oldest
--- first. What is not known any more, since its claim was reclaimed, has no row.
--- All of one moment: the statement's that calls it.
+-- posthaste.message_states: the states of messages, for each subscription.
+-- Arguments: all remaining entries of the wanted messages, as heads, first ones and later
+-- ones in any order, and possibly those of dead letters; told: whether attempts are wanted
+-- (null if not).
+-- Returns: per message and subscription, newest message first: the newest entry that is for
+-- it (h), the subscription's number and name, the state, when it may be handed out next (null
+-- unless that is in the future), and every attempt, oldest first. Attempts whose claim was
+-- reclaimed are unknown and have no row.
+-- All of one moment: that of the calling statement.
 -- Reads: subscriptions, claims, entries, settlements, outcomes, cancelled,
 --   dead_letter_entries, parked, registrations, action_records. Locks: none. Errors: none.
 create or replace function posthaste.message_states(p_heads posthaste.head[], p_told boolean default true)
@@ -41,7 +41,7 @@ begin
       left join posthaste.dead_letter_entries d on d.message_id = x.message_id and d.subscription = s.number
       left join posthaste.parked p on p.message_id = x.message_id and p.subscriber = x.queue_id::bigint << 10 | s.number
       left join posthaste.cancelled k on k.pos = x.pos and k.subscriber = x.queue_id::bigint << 10 | s.number
-     -- What was sent before the subscription began is not its message, nor what its filter leaves out.
+     -- Messages sent before the subscription began, or excluded by its filter, are not its own.
      where d.message_id is not null or posthaste.is_for(s, x.for_subscription, x.xid, x.due_at, x.kind, x.headers)
      order by x.message_id desc, s.number, x.pos desc, x.for_subscription -- a dead letter's head, which has the terms that were found, before that of the first entry
   loop
@@ -53,13 +53,13 @@ begin
       v_state := case when v.again then 'retrying' when v.not_before > v_now then 'scheduled' else 'ready' end;
       v_head.due_at := v.not_before;
     elsif v.withdrawn is not null then
-      -- Carried on, it lives in a later entry, which would stand here.
+      -- A carried message is in a later entry, which would be here.
       v_state := case when v.withdrawn in ('cancelled', 'done') then v.withdrawn end;
     else
       v_reader := posthaste.reader_key(v.queue_id, v.subscriber, v.lane, (v.due_at is not null)::int);
       if v_near.reader = v_reader and (v.xid, v.pos) >= (v_near.first_xid, v_near.first_pos) and (v.xid, v.pos) <= (v_near.last_xid, v_near.last_pos)
          and pg_visible_in_snapshot(v.xid, v_near.s1) and not pg_visible_in_snapshot(v.xid, v_near.s0) then
-        -- In the same slice: the windows of a reader have nothing in common.
+        -- In the same slice: the windows of a reader do not overlap.
         v_fate := 'handed_out';
         v_claim := v_near.id;
       else
@@ -105,7 +105,7 @@ begin
         from a
         join posthaste.queue_settings q on q.id = a.queue_id
         left join ends e on e.claim = a.claim and e.pos = a.pos
-        -- Dead here means that its dead letter is gone.
+        -- Dead here means that the dead letter is gone.
         left join lateral (
           select k.action from posthaste.action_records k
            where k.message_id = a.message_id and k.action in ('discard', 'replay') and (k.details ->> 'subscription')::int = a.number
@@ -122,11 +122,11 @@ begin
                   'worker', case when w.holder is not null then coalesce(r.name, 'worker ' || w.holder) end,
                   'claimed_at', w.claimed_at, 'ended_at', coalesce(w.ended_at, w.settled_at),
                   'duration_ms', coalesce(w.took, w.duration), 'error', w.error))
-                  -- Not stripped: a receipt may hold nulls of its own.
+                  -- Nulls are not stripped: a receipt may contain some.
                   || case when w.receipt is null then '{}' else jsonb_build_object('receipt', w.receipt) end) end
       from told w
       left join posthaste.registrations r on r.id = w.holder
-     -- Retried, lost, released or replayed: the entry that followed is gone.
+     -- Retried, lost, released or replayed: the following entry is gone.
      where w.action is distinct from 'replay' and w.now in ('scheduled', 'ready', 'running', 'retrying', 'done', 'handed_out', 'dead', 'cancelled')
      order by w.n;
 end $$;

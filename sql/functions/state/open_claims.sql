@@ -1,6 +1,6 @@
--- posthaste.open_claims: a worker's claims that have deliveries that are not
--- settled: its stragglers, and those from its mark on. The cost grows with the
--- open ones and with what was claimed since the mark moved, not with the ring.
+-- posthaste.open_claims: a worker's claims with deliveries that are not settled: its
+-- stragglers, and those from its mark on. The cost grows with the number of open claims and
+-- of claims since the mark moved, not with the ring.
 -- Arguments: worker. Reads: registrations, stragglers, claims, settlements,
 -- subscriptions.
 create or replace function posthaste.open_claims(p_worker bigint)
@@ -8,8 +8,8 @@ returns setof posthaste.claims language plpgsql volatile rows 10
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set enable_memoize = off set jit = off as $$
 declare
-  -- Read first, in a statement of its own: what the mark passes meanwhile is
-  -- found from here on all the same, and what it passed before is set aside.
+  -- Read first, in a statement of its own: claims that the mark passes meanwhile are found
+  -- from here on all the same, and those that it passed before are among the stragglers.
   v_mark bigint := (select w.oldest_open from posthaste.registrations w where w.id = p_worker);
   l posthaste.live := posthaste.live_slots();
 begin
@@ -19,8 +19,8 @@ begin
      cross join lateral (select k.* from posthaste.claims k where k.slot = (s.claim >> 22) & 15 and k.id = s.claim order by k.slot, k.id limit 1) c
      where s.worker = p_worker and c.number < v_mark and posthaste.claim_open(c.*::posthaste.claims)
      order by s.worker, s.claim;
-  -- The same question as claim_open, asked here: a call for each claim would
-  -- cost several times as much.
+  -- The same condition as claim_open, spelled out: a call for each claim would cost several
+  -- times as much.
   return query
     select c.*
       from posthaste.claims c

@@ -1,5 +1,5 @@
--- posthaste.other_heads: what is left of messages beside their first entries: later
--- entries, and, of which the log may be reclaimed, dead letters and what is parked.
+-- posthaste.other_heads: the entries of messages other than their first ones: later entries
+-- and, if the log was reclaimed, dead letters and parked messages.
 -- Reads: entries, dead_letter_entries, parked.
 create or replace function posthaste.other_heads(p_ids bigint[])
 returns posthaste.head[] language plpgsql stable

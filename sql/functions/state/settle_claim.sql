@@ -1,10 +1,10 @@
--- posthaste.settle_claim: sets bits of one claim: exactly one of a settle, a
--- rescue and a late settle wins each delivery, whatever their order.
--- Arguments: the claim's row; the places wanted, as bits, as long as the claim
--- has places; which of them are plainly done; how long handling took.
+-- posthaste.settle_claim: sets bits of one claim. For each delivery exactly one of a settle,
+-- a rescue and a late settle succeeds, in whatever order they come.
+-- Arguments: the claim's row; the wanted places, as bits, as many as the claim has places;
+-- which of them succeeded without details; the duration of the handler.
 -- Returns: the bits that this call set. Inserts: settlements. Reads: keys, limit_states.
--- The claim's row must have been read in this transaction: the lock on its slot
--- that this took keeps the slot from being truncated before the bits are in.
+-- The claim's row must have been read in this transaction: the lock on its slot that the read
+-- took prevents that the slot is truncated before the bits are written.
 create or replace function posthaste.settle_claim(c posthaste.claims, p_wanted bit varying, p_done bit varying, p_duration real)
 returns bit varying language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -15,8 +15,8 @@ declare
   v_place int;
 begin
   if c.single then
-    -- Settled blindly, never reading settlements: under SERIALIZABLE a read
-    -- would fail against every neighbour.
+    -- Settled blindly, never reading settlements: under SERIALIZABLE a read would conflict
+    -- with every concurrent settle.
     v_fresh := p_wanted & ~p_wanted;
     for v_place in
       with put as (
@@ -53,17 +53,17 @@ begin
   if c.keys is null or posthaste.no_wake() then
     return v_fresh;
   end if;
-  -- Rings where keys wait for a run to end. A claim that begins to wait at this very moment
-  -- is not seen: it looks again soon.
+  -- Notifies if keys wait for a run to end. A claim that begins to wait at this very moment is
+  -- not seen: it looks again soon.
   if exists (select from posthaste.keys z
               where z.subscriber = c.reader >> 10 and z.lane = (c.reader >> 1 & 255) and z.waits) then
     perform posthaste.ring((c.reader >> 20)::int);
   end if;
-  -- Wakes who listens where the queue's concurrency has been used up for 50 ms. Each that
-  -- was refused within those looks again after 50 ms (posthaste.claim_ruled), and workers at
-  -- once when they settle: in dense traffic a notification for each settle would have all
-  -- commits of the database wait for each other. Not by the bell, which those who wait for a
-  -- limit do not hold: what is sent is nothing to them.
+  -- Wakes workers that listen when the queue's concurrency has been used up for 50 ms. A claim
+  -- that found it used up within that time looks again after 50 ms (posthaste.claim_ruled),
+  -- and workers look at once when they settle: in dense traffic a notification for each settle
+  -- would make all commits of the database wait for each other. It does not use the bell,
+  -- which workers that wait for a limit do not hold, because they need not hear of sends.
   if (select z.full_since from posthaste.limit_states z where z.subscriber = c.reader >> 10 order by z.subscriber desc, z.id desc limit 1) <= clock_timestamp() - interval '50 milliseconds' then
     perform pg_notify('posthaste', (c.reader >> 20)::text);
   end if;

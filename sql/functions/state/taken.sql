@@ -1,7 +1,7 @@
--- posthaste.taken: whether a reader had come past an entry by the time of a
--- claim: false up to one of its claims and true from it on.
--- Arguments: the claim with its snapshots filled in; the entry's key, with a null
--- due time on the fresh track.
+-- posthaste.taken: whether a reader had passed an entry by the time of a claim: false up to
+-- one of its claims and true from it on.
+-- Arguments: the claim with its snapshots filled in; the entry's key, with a null due time on
+-- the fresh track.
 create or replace function posthaste.taken(c posthaste.claims, p_xid xid8, p_pos bigint, p_due timestamptz)
 returns boolean language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin

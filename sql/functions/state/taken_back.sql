@@ -1,11 +1,11 @@
 -- posthaste.taken_back: which of some messages were cancelled, purged or discarded for each
--- subscription that they were for, so that they are handed out to nobody any more. Of one
--- whose first entry is gone nobody can tell who had it, so it was not.
+-- subscription that they were for, so that they will not be handed out any more. Messages
+-- whose first entry is gone are not returned, because their subscriptions are unknown.
 -- Arguments: parallel arrays, the messages' queues and ids. Returns: the ids.
--- Mostly it is none, which indexes tell: a message that is cancelled has a row there, one
--- that was discarded a record, and one that was purged an id that its queue had given by then.
--- First entries are looked up by neighborhoods of their positions, for each look reads all
--- that the index of these has not summarized yet.
+-- Usually none were, which indexes show: a cancelled message has a row there, a discarded
+-- one a record, and a purged one an id below that of its queue's purge.
+-- First entries are looked up by neighborhoods of their positions, because each lookup reads
+-- all rows that the index of these has not summarized yet.
 -- Reads: as posthaste.message_states.
 create or replace function posthaste.taken_back(p_queues int[], p_ids bigint[])
 returns setof bigint language plpgsql stable
@@ -15,7 +15,7 @@ declare
   v_ids bigint[];
   v_first posthaste.head[];
 begin
-  -- Ordered and limited, or all cancelled ones may be read at once.
+  -- Ordered and limited: otherwise the plan may read all cancelled ones at once.
   v_ids := array(
     select distinct u.id from unnest(p_queues, p_ids) u (queue, id)
      where (select k.pos from posthaste.cancelled k where k.pos = u.id order by k.pos limit 1) is not null

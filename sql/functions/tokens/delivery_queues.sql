@@ -1,7 +1,7 @@
--- posthaste.delivery_queues: which queue each delivery is of, for servers whose
--- caller may settle those of some queues only.
--- Arguments: delivery ids. Returns: one name per id, in order; null where the
--- claim is not known (any more). Errors: none. Reads: claims, queue_settings.
+-- posthaste.delivery_queues: the queue of each delivery, for servers whose caller may settle
+-- deliveries of some queues only.
+-- Arguments: delivery ids. Returns: one name per id, in order; null if the claim is not known
+-- (any more). Errors: none. Reads: claims, queue_settings.
 create or replace function posthaste.delivery_queues(delivery_ids bigint[])
 returns text[] language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set max_parallel_workers_per_gather = 0 as $$
@@ -11,7 +11,7 @@ declare
   v_last bigint;
   v_name text;
 begin
-  -- One after the other: only so is the leaf of each claim known.
+  -- One after the other: only then is the leaf of each claim known to the planner.
   for i in 1..coalesce(cardinality(v_ids), 0) loop
     if v_ids[i] >> 12 is distinct from v_last or i = 1 then
       v_last := v_ids[i] >> 12;

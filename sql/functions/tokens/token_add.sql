@@ -1,18 +1,18 @@
--- posthaste.token_add: makes a token for callers of the HTTP API.
--- Arguments: a name that no other token has; scopes: send, receive, admin; by: who
--- asked, for the record.
--- Options: queues (an array of names: send and receive for these only), expires_at
--- or expires_in.
--- Returns: the secret, which is stored nowhere: only its hash is.
+-- posthaste.token_add: creates a token for callers of the HTTP API.
+-- Arguments: a name that no other token has; scopes: send, receive, admin; by: the actor to
+-- record.
+-- Options: queues (an array of names: send and receive for these only), expires_at or
+-- expires_in.
+-- Returns: the secret, which is not stored: only its hash is.
 -- Errors: PH400 with the field, PH409 if the name is taken, PH503 if there are
 -- 1,000 tokens. Inserts: issued_tokens, action_records.
 create or replace function posthaste.token_add(name text, scopes text[], options jsonb default '{}', by text default session_user)
 returns text language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  o jsonb := coalesce(token_add.options, '{}');
+  v_options jsonb := coalesce(token_add.options, '{}');
   v_scopes text[] := array(select distinct x from unnest(token_add.scopes) x order by 1);
-  q jsonb := nullif(o -> 'queues', 'null');
+  q jsonb := nullif(v_options -> 'queues', 'null');
   v_in interval;
   v_at timestamptz;
   v_secret text;
@@ -22,19 +22,19 @@ begin
   if cardinality(v_scopes) = 0 or array_position(v_scopes, null) is not null or not v_scopes <@ array['send', 'receive', 'admin'] then
     raise exception using errcode = 'PH400', column = 'scopes', message = 'scopes must be one or more of send, receive and admin';
   end if;
-  perform posthaste.check_options(o, array['queues', 'expires_at', 'expires_in'], '{}');
+  perform posthaste.check_options(v_options, array['queues', 'expires_at', 'expires_in'], '{}');
   -- The queues need not exist yet.
   if jsonb_typeof(q) <> 'array' then
-    raise exception using errcode = 'PH400', column = 'queues', message = 'option ''queues'' must be an array of names of queues';
+    raise exception using errcode = 'PH400', column = 'queues', message = 'option ''queues'' must be an array of queue names';
   elsif jsonb_array_length(q) not between 1 and 100
      or exists (select from jsonb_array_elements(q) x where jsonb_typeof(x) <> 'string' or x #>> '{}' !~ '^[a-z0-9_.-]{1,63}$') then
-    raise exception using errcode = 'PH400', column = 'queues', message = 'option ''queues'' must be 1 to 100 names of queues',
+    raise exception using errcode = 'PH400', column = 'queues', message = 'option ''queues'' must be 1 to 100 queue names',
       hint = 'leave it out for all queues';
   elsif q is not null and 'admin' = any (v_scopes) then
-    raise exception using errcode = 'PH400', column = 'queues', message = 'a token with the scope admin cannot be limited to queues: it may do everything';
+    raise exception using errcode = 'PH400', column = 'queues', message = 'a token with scope admin cannot be limited to queues';
   end if;
-  v_in := posthaste.option_interval(o, 'expires_in');
-  v_at := posthaste.option_time(o, 'expires_at');
+  v_in := posthaste.option_interval(v_options, 'expires_in');
+  v_at := posthaste.option_time(v_options, 'expires_at');
   if v_in is not null and v_at is not null then
     raise exception using errcode = 'PH400', column = 'expires_in', message = 'expires_in excludes expires_at';
   end if;
@@ -42,14 +42,14 @@ begin
     v_at := coalesce(v_at, clock_timestamp() + v_in);
   exception when data_exception then
     raise exception using errcode = 'PH400', column = 'expires_in',
-      message = 'this is no time that a token can expire at', hint = 'for example expires_at ''2030-01-31T12:00:00Z'', or expires_in ''90 days''';
+      message = 'invalid expiry time', hint = 'for example expires_at ''2030-01-31T12:00:00Z'', or expires_in ''90 days''';
   end;
   if v_at <= clock_timestamp() or v_at >= posthaste.last_time() then
     raise exception using errcode = 'PH400', column = case when v_in is null then 'expires_at' else 'expires_in' end,
-      message = 'a token must expire at a time that comes, before the last day of the year 9999';
+      message = 'a token must expire in the future, before the last day of the year 9999';
   end if;
   if (select count(*) from posthaste.issued_tokens t where t.dropped_at is null) >= 1000 then
-    raise exception using errcode = 'PH503', column = 'name', message = 'there are 1000 tokens, which is the most there can be', hint = 'drop some';
+    raise exception using errcode = 'PH503', column = 'name', message = 'the maximum of 1000 tokens is reached', hint = 'drop some tokens';
   end if;
   -- 3 × 122 random bits, of which the hash keeps 256.
   v_secret := 'ph_' || rtrim(translate(encode(sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())),
@@ -59,8 +59,8 @@ begin
     case when q is not null then array(select distinct x from jsonb_array_elements_text(q) x order by 1) end, left(coalesce(token_add.by, session_user), 255), v_at)
   on conflict (name) where dropped_at is null do nothing;
   if not found then
-    raise exception using errcode = 'PH409', column = 'name', message = format('there is a token %L already', token_add.name),
-      hint = 'a new secret needs a new name: add it, give it out, then drop the old one';
+    raise exception using errcode = 'PH409', column = 'name', message = format('token %L already exists', token_add.name),
+      hint = 'a new secret needs a new name: add a token, distribute its secret, then drop the old one';
   end if;
   insert into posthaste.action_records (by, action, details) values (coalesce(token_add.by, session_user), 'token_add', jsonb_build_object('token', token_add.name));
   return v_secret;

@@ -1,9 +1,9 @@
--- posthaste.token_hashes: what a server needs to know its callers by. A server
--- asks about once a second while it is called, and keeps the answer.
--- Arguments: names of the tokens it was called with since; each one's time of use
--- is stored at most once in five minutes.
--- Returns: the tokens in force with the SHA-256 of their secrets. A first row
--- without a name says that tokens are asked for: one was made here at some time.
+-- posthaste.token_hashes: the tokens by which a server identifies its callers. A server asks
+-- about once a second while it is called, and caches the result.
+-- Arguments: names of the tokens used since; their time of use is stored at most once in five
+-- minutes.
+-- Returns: the valid tokens with the SHA-256 of their secrets. A first row without a name says
+-- that tokens are required: one was created here at some time.
 -- Reads and updates: issued_tokens.
 create or replace function posthaste.token_hashes(used text[] default '{}')
 returns table (name text, hash bytea, scopes text[], queues text[])
@@ -11,7 +11,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 #variable_conflict use_column
 begin
   if cardinality(token_hashes.used) > 0 then
-    -- Whoever is updating a row is a server that says the same.
+    -- A concurrent update is that of a server with the same value.
     update posthaste.issued_tokens t set last_used_at = date_trunc('minute', clock_timestamp())
      where t.id in (select x.id from posthaste.issued_tokens x
                      where x.name = any (token_hashes.used) and x.dropped_at is null

@@ -1,6 +1,7 @@
--- posthaste.copy_claim: copies what a closed claim settled for good to the
--- history: done and cancelled ones, and what was handed out at most once. What was retried, lost or released lives on
--- in a later entry, and takes its story there; dead ones are kept as dead letters.
+-- posthaste.copy_claim: copies the messages that a closed claim settled finally to the history:
+-- done and cancelled ones, and deliveries of at-most-once queues. Messages that were retried,
+-- lost or released continue in a later entry, which has their story; dead ones are kept as dead
+-- letters.
 -- Arguments: the claim's row, the settings of its queue. Inserts: history.
 -- Reads: entries, settlements, outcomes, registrations, erased.
 create or replace function posthaste.copy_claim(c posthaste.claims, q posthaste.queue_settings)
@@ -16,7 +17,7 @@ begin
   select greatest((select max(s.at) from posthaste.settlements s where s.slot = c.slot and s.claim = c.id),
                   (select max(o.at) from posthaste.outcomes o where o.slot = c.slot and o.claim = c.id)) + q.retention into v_last;
   if v_last is null or v_last <= clock_timestamp() then
-    return; -- expired on the way
+    return; -- expired already
   end if;
   v_part := posthaste.history_part(v_last, q.retention);
   insert into posthaste.history (part, subscription, queue_id, message_id, created_at, settled_at, expires_at, erased_at, state,
@@ -29,7 +30,7 @@ begin
       select d.*, coalesce(d.terms, o.terms) as all_terms, coalesce(o.outcome, v_usual) as outcome, coalesce(o.at, t.at) as ended,
              coalesce(d.story, '[]') || (jsonb_strip_nulls(jsonb_build_object('attempt', d.attempt, 'outcome', coalesce(o.outcome, v_usual), 'worker', v_worker,
                'claimed_at', c.at, 'ended_at', coalesce(o.at, t.at), 'duration_ms', coalesce(o.duration, t.duration), 'error', o.error))
-               -- Not stripped: a receipt may hold nulls of its own.
+               -- Nulls are not stripped: a receipt may contain some.
                || case when o.receipt is null then '{}' else jsonb_build_object('receipt', o.receipt) end) as attempts
         from posthaste.deliveries_of(c) d
         left join lateral (
@@ -42,6 +43,6 @@ begin
     left join lateral (select y.at from posthaste.erased y where y.message_id = x.message_id order by y.message_id limit 1) e on true
    where x.outcome in ('done', 'handed_out', 'cancelled') and x.ended is not null;
 exception when sqlstate 'PH409' then
-  -- Its entries are gone, so it was copied when they went, or never can be.
+  -- Its entries are gone, so it was copied with them before, or cannot be copied any more.
   raise warning 'claim % cannot be copied to the history: %', c.id, sqlerrm;
 end $$;

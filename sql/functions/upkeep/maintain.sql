@@ -1,9 +1,9 @@
 -- posthaste.maintain: one round of upkeep: schedules, rescue, counters, rotation, space.
--- Safe to call by anyone at any time; of several at once one does the work.
--- Returns: what it did, one row a task; none if there was nothing to do. Tasks
--- after which another call at once has work: ticked, rescued, marked, copied, cleared, reclaimed.
--- Tells once when the clock is behind the last round's time.
--- Locks: the maintenance key, for the transaction and without waiting.
+-- Any number of sessions may call it at any time; one of them does the work.
+-- Returns: its work, one row for each task; no row if there was nothing to do. After these tasks
+-- another call at once has work: ticked, rescued, marked, copied, cleared, reclaimed.
+-- Reports once when the clock is behind the last round's time.
+-- Locks: the maintenance key, without waiting, until the transaction ends.
 create or replace function posthaste.maintain()
 returns table (task text, detail text)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 as $$
@@ -13,8 +13,8 @@ declare
   v_ahead interval;
   r record;
 begin
-  -- In a copy nothing is sent by itself, and by cursors with other transaction ids
-  -- slots would be found free that are not.
+  -- In a copy no messages are sent automatically. With cursors of other transaction ids,
+  -- slots would be considered free that are not.
   begin
     if coalesce(current_setting('posthaste.identity_checked', true), '') <> 'yes' then
       perform posthaste.check_identity();
@@ -46,7 +46,7 @@ begin
   end if;
   v_ahead := (select c.at - clock_timestamp() from posthaste.counted c);
   if v_ahead > interval '2 seconds' then
-    -- Once, for counting stores the time anew.
+    -- Once, because counting stores the time again.
     return query select 'clock', format('the clock of the database was set back by %s or more', date_trunc('second', v_ahead));
   end if;
   if posthaste.count_up() then
@@ -71,6 +71,6 @@ begin
   elsif r.reason like 'slot %' then
     return query select 'kept', r.reason;
   end if;
-  -- Last, for it takes lanes until the transaction ends.
+  -- Last, because it locks lanes until the transaction ends.
   perform posthaste.forget_buckets();
 end $$;

@@ -1,8 +1,8 @@
--- posthaste.oldest_slot: which slot was left longest ago and holds something, and
--- what keeps it: the subscription, the claim or the transaction.
--- Returns: slot, since when it is kept, who (as posthaste.slot_blocker), and the
--- queue and the subscription if it is one; no row if no slot was left, or the
--- oldest one is free. Reads what slot_blocker reads.
+-- posthaste.oldest_slot: the slot with rows that the sequence left longest ago, and what keeps
+-- it: the subscription, the claim or the transaction.
+-- Returns: slot, since when it is kept, blocker (as posthaste.slot_blocker), and the queue and
+-- the subscription if one keeps it; no row if no slot was left, or the oldest one is free. Reads
+-- the tables of slot_blocker.
 create or replace function posthaste.oldest_slot()
 returns table (slot int, since timestamptz, blocker text, queue text, subscription text)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -15,7 +15,7 @@ begin
       from posthaste.slots s where s.live and s.left_before is not null order by s.epoch
   loop
     blocker := posthaste.slot_blocker(slot);
-    continue when blocker is null; -- it is reclaimed when space is wanted
+    continue when blocker is null; -- it is reclaimed when space is needed
     v_names := regexp_match(blocker, '^subscription ''([^'']+)'' of queue ''([^'']+)''');
     subscription := v_names[1];
     queue := v_names[2];

@@ -1,14 +1,14 @@
--- posthaste.vitals: how the ledger itself is, in numbers: for metrics, at every
--- scrape. What it costs does not depend on how many messages wait.
+-- posthaste.vitals: the health of the ledger itself in numbers, for metrics at every scrape.
+-- Its cost does not depend on the number of waiting messages.
 -- Returns one row:
 --   slots_free       of the ring's 16
 --   slots_wanted     how many should be free (setting spare_slots)
 --   slot_age         since when the oldest slot in use has been in use
---   alive, overdue   workers that beat in time; that missed their lease and will be
---                    declared lost
+--   alive, overdue   workers with a heartbeat in time; workers that missed their lease and
+--                    will be declared lost
 --   heartbeat_age    the longest time since the last heartbeat of one of them
---   doorbells        connections of this database on which workers sleep, known by
---                    the end of their application_name, whatever the rest of it is
+--   doorbells        connections of this database on which workers sleep, recognized by
+--                    the end of their application_name
 --   upkeep_age       since the last round of upkeep
 -- Reads: slots, settings, registrations, counted, pg_stat_activity. Locks: none.
 create or replace function posthaste.vitals(out slots_free int, out slots_wanted int, out slot_age interval, out alive int, out overdue int,

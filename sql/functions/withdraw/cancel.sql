@@ -1,10 +1,9 @@
--- posthaste.cancel: takes a message back from every subscription that it was not
--- handed out to, retries included. Exact: what it says is cancelled is never
--- handed out any more.
--- Arguments: its id; by: who asked, for the record.
--- Returns: per subscription whether it was in time, and the state: cancelled, or
--- what it has come to. Repeated it answers the same.
--- Until the transaction ends nobody else claims from the message's lane.
+-- posthaste.cancel: withdraws a message from every subscription that has not handed it out,
+-- including its retries. Exact: a message reported as cancelled is never handed out.
+-- Arguments: its id; by: the actor to record.
+-- Returns: for each subscription whether it was in time, and the state: cancelled, or the
+-- state of the message. Idempotent.
+-- Until the transaction ends no other session claims from the message's lane.
 -- Errors: PH404, PH400, PH503. Locks: the readers of its queue and lane.
 -- Inserts: cancelled, claims, action_records.
 create or replace function posthaste.cancel(message_id bigint, by text default session_user)

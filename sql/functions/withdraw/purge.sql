@@ -1,14 +1,14 @@
--- posthaste.purge: takes back all messages of a queue that wait, scheduled ones and
--- retries included, from every subscription, as of one moment. What is handed out
--- runs on, and may be tried again if it fails.
--- Arguments: queue; by: who asked, for the record.
--- Returns: per subscription how many it took back; of one with a filter also
--- those that this would have left out.
--- The fresh readers are set on to the newest snapshot; the waiting entries of the
--- due tracks, and what is parked, are listed as cancelled. Until the transaction ends nobody else
--- claims from the queue.
--- Errors: PH404, PH400, PH503. Locks: the queue's settings, the maintenance key, all
--- readers of the queue. Inserts: claims, cancelled, history, action_records.
+-- posthaste.purge: withdraws all waiting messages of a queue, including scheduled ones and
+-- retries, from every subscription, as of one moment. Deliveries that were handed out continue,
+-- and may be retried if they fail.
+-- Arguments: queue; by: the actor to record.
+-- Returns: for each subscription the number of withdrawn messages; with a filter it includes
+-- those that the filter excludes.
+-- The fresh readers move to the newest snapshot; the waiting entries of the due tracks and
+-- parked messages are listed as cancelled. Until the transaction ends no other session claims
+-- from the queue.
+-- Errors: PH404, PH400, PH503. Locks: the queue's settings, the maintenance key, all readers of
+-- the queue. Inserts: claims, cancelled, history, action_records.
 -- Deletes: parked, keys. Updates: queue_settings, counters.
 create or replace function posthaste.purge(queue text, by text default session_user)
 returns table (subscription text, purged bigint)
@@ -20,60 +20,60 @@ declare
   l posthaste.live;
   v_purge pg_snapshot;
   u posthaste.subscriptions;
-  c posthaste.claims;
-  w posthaste.claims;
+  v_fresh posthaste.claims;
+  v_due posthaste.claims;
   r record;
 begin
   perform posthaste.refuse_copy();
-  -- First: it may wait for a sender, and nobody may wait for that meanwhile.
+  -- First: it may wait for a sender, and no other session should wait for this one meanwhile.
   perform posthaste.lock_queue(v_queue, 'settings');
   perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
   perform posthaste.lock_lanes(v_queue);
-  -- What is counted is what is seen, and nothing is handed out meanwhile.
+  -- It counts the entries that it sees, and none is handed out meanwhile.
   perform posthaste.count_up();
   v_purge := (select k.s from posthaste.counted k);
   l := posthaste.live_slots();
   for r in select s, g as lane, q.keyed from posthaste.queue_settings q join posthaste.subscriptions s on s.queue_id = q.id and s.dropped_at is null
             cross join generate_series(0, q.lanes - 1) g where q.id = v_queue order by s.number, g loop
     u := r.s;
-    c := posthaste.cursor_of(posthaste.reader_key(v_queue, u.number, r.lane, 0), l);
-    c := posthaste.without_places(c);
+    v_fresh := posthaste.cursor_of(posthaste.reader_key(v_queue, u.number, r.lane, 0), l);
+    v_fresh := posthaste.without_places(v_fresh);
     if r.keyed then
-      c.part := 4;
+      v_fresh.part := 4;
       if r.lane = 0 then
         perform posthaste.unpark(v_queue::bigint << 10 | u.number, null, 'cancelled', v_purge);
       end if;
     end if;
-    c.t0 := null;
-    c.t1 := null;
-    if not c.ended then
+    v_fresh.t0 := null;
+    v_fresh.t1 := null;
+    if not v_fresh.ended then
       -- The rest of its window: a slice without places, from here to its end.
-      c.first_xid := c.last_xid;
-      c.first_pos := c.last_pos;
-      c.ended := true;
-      c := posthaste.put_claim(c, null, null, null, false);
+      v_fresh.first_xid := v_fresh.last_xid;
+      v_fresh.first_pos := v_fresh.last_pos;
+      v_fresh.ended := true;
+      v_fresh := posthaste.put_claim(v_fresh, null, null, null, false);
     end if;
-    c.s0 := c.s1;
-    c.s1 := v_purge;
-    c.window_claim := null;
-    c.first_xid := '0';
-    c.first_pos := 0;
-    c.last_xid := '0';
-    c.last_pos := 0;
-    c.ended := true;
-    perform posthaste.put_claim(c, null, null, null, false);
-    w := posthaste.cursor_of(posthaste.reader_key(v_queue, u.number, r.lane, 1), l);
+    v_fresh.s0 := v_fresh.s1;
+    v_fresh.s1 := v_purge;
+    v_fresh.window_claim := null;
+    v_fresh.first_xid := '0';
+    v_fresh.first_pos := 0;
+    v_fresh.last_xid := '0';
+    v_fresh.last_pos := 0;
+    v_fresh.ended := true;
+    perform posthaste.put_claim(v_fresh, null, null, null, false);
+    v_due := posthaste.cursor_of(posthaste.reader_key(v_queue, u.number, r.lane, 1), l);
     insert into posthaste.cancelled (pos, subscriber, outcome, noted)
     select e.pos, v_queue::bigint << 10 | u.number, 'cancelled', '3'
       from posthaste.entries e
      where e.queue_id = v_queue and e.lane = r.lane and e.due_at is not null
        and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
-       and pg_visible_in_snapshot(e.xid, v_purge) and posthaste.taken(w, e.xid, e.pos, e.due_at) is not true
+       and pg_visible_in_snapshot(e.xid, v_purge) and posthaste.taken(v_due, e.xid, e.pos, e.due_at) is not true
        and e.message_id is distinct from 0 -- events
        and posthaste.is_for(u, e.for_subscription, e.xid, e.due_at, e.kind, e.headers)
     on conflict do nothing;
   end loop;
-  -- Read after the snapshot was taken: what that sees has an id up to it.
+  -- Read after the snapshot was taken: entries that the snapshot sees have an id up to it.
   update posthaste.queue_settings set purged = v_purge, purged_to = (select p.last_value from posthaste.positions p) where id = v_queue;
   return query
     with emptied as (

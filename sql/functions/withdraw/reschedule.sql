@@ -1,7 +1,7 @@
--- posthaste.reschedule: moves the time of a message, or of its next attempt, for
--- every subscription that it was not handed out to: there it is withdrawn, and
--- appended anew with the new time, at once.
--- Arguments: its id; the time, at once if it has passed; by: who asked.
+-- posthaste.reschedule: changes the due time of a message, or of its next attempt, for every
+-- subscription that has not handed it out: withdraws it and appends it again with the new time
+-- in one step.
+-- Arguments: its id; the time, which means now if it is past; by: the actor.
 -- Returns: per subscription whether it was in time, and the state.
 -- Errors: PH404, PH400, PH503. Locks: the readers of its queue and lane.
 -- Inserts: cancelled, claims, entries_other, words, action_records.
@@ -19,18 +19,18 @@ begin
   if reschedule.send_at is null or not isfinite(reschedule.send_at) or reschedule.send_at >= posthaste.last_time() then
     raise exception using errcode = 'PH400', column = 'send_at', message = 'send_at must be a time before the last day of the year 9999', hint = 'for example 2030-01-31T12:00:00Z';
   end if;
-  -- A time that has passed becomes now: the message's age counts from it.
+  -- A past time becomes now: the message's age counts from it.
   v_at := greatest(reschedule.send_at, clock_timestamp());
   for v in 
     select x.*, q.ordered,
            bool_and((x.h).for_subscription is null and x.waits and x.parked is null) over ()
-           -- Who is not told of may have had it long ago, and has no claim left that
-           -- shows it: to those, too, a new entry for all would be the message again.
+           -- A subscription without a row may have handed it out long ago by a claim that was
+           -- reclaimed: a new entry for all would deliver it again there.
            and not exists (select from posthaste.subscriptions s
                             where s.queue_id = (x.h).queue_id and s.dropped_at is null and s.number <> all (x.told)
                               and posthaste.is_for(s, null, (x.h).xid, (x.h).due_at, (x.h).kind, (x.h).headers)
                               and (select z.pos from posthaste.cancelled z where z.pos = (x.h).pos and z.subscriber = s.queue_id::bigint << 10 | s.number
-                                    order by z.pos, z.subscriber limit 1) is null) as everybody
+                                    order by z.pos, z.subscriber limit 1) is null) as for_all
       from (select y.*, array_agg(y.subscription) over () as told from posthaste.hold_message(reschedule.message_id) y) x
       join posthaste.queue_settings q on q.id = (x.h).queue_id
   loop
@@ -42,11 +42,11 @@ begin
     subscription := v.name;
     state := v.state;
     if v.waits then
-      v_all := v.everybody;
+      v_all := v.for_all;
       v_head := v.h;
       v_from := v_from || v.name::text;
       if v.parked is not null then
-        -- It waits where it is.
+        -- A parked message waits in its row.
         update posthaste.parked p set not_before = v_at
          where p.message_id = reschedule.message_id and p.subscriber = ((v.h).queue_id::bigint << 10 | v.subscription);
         perform posthaste.lane_event((v.h).queue_id::bigint << 10 | v.subscription, v.parked, jsonb_build_array(jsonb_build_object('key', coalesce((v.h).key, ''))),

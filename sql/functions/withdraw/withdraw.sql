@@ -1,8 +1,8 @@
--- posthaste.withdraw: takes a waiting entry, or the parked message, back from one
--- subscription: no claim will hand it out.
--- Arguments: the entry; the subscription's number; how it ended for it:
--- 'cancelled', 'done', 'carried' or 'moved' (it lives on in a later entry, of
--- everybody or of this subscription alone).
+-- posthaste.withdraw: withdraws a waiting entry, or a parked message, from one subscription: no
+-- claim will hand it out.
+-- Arguments: the entry; the subscription's number; how it ended for it: 'cancelled', 'done',
+-- 'carried' or 'moved' (a later entry replaces it, for all subscriptions or for this one
+-- alone).
 -- Called under the lock of the entry's reader, which must not have handed it out.
 -- Inserts: cancelled, claims. Deletes: parked.
 create or replace function posthaste.withdraw(h posthaste.head, p_subscription int, p_outcome text)
@@ -15,7 +15,7 @@ begin
   end if;
   insert into posthaste.cancelled (pos, subscriber, outcome, xid)
   values (h.pos, h.queue_id::bigint << 10 | p_subscription, p_outcome, case when h.due_at is null then h.xid end);
-  -- Readers of keyed queues ask whether there is any such row.
+  -- Readers of keyed queues check for such rows themselves.
   if h.due_at is null and not v_keyed then
     perform posthaste.sift_from_here(posthaste.reader_key(h.queue_id, p_subscription, h.lane, 0));
   end if;

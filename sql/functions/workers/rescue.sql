@@ -1,6 +1,6 @@
--- posthaste.rescue: hands out anew what one lost holder or ended lease left
--- unsettled: one claim a transaction, so call it until it returns 0.
--- Returns: how many deliveries were lost. Errors: PH503 in a copy.
+-- posthaste.rescue: redelivers the unsettled messages of one lost worker or ended lease: one
+-- claim per transaction, so call it until it returns 0.
+-- Returns: the number of lost deliveries. Errors: PH503 in a copy.
 create or replace function posthaste.rescue()
 returns int language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 as $$
 declare

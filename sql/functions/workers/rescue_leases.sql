@@ -1,14 +1,13 @@
--- posthaste.rescue_leases: examines ends of leases by time of one subscriber,
--- each once, and rescues at most one claim.
+-- posthaste.rescue_leases: examines the ends of leases of one subscriber, each once, and
+-- rescues at most one claim.
 -- Arguments: subscriber (reader >> 10).
--- Returns: how many deliveries were lost.
--- The ends that passed since the last look are those that became visible since
--- its snapshot, and those visible before whose time came since. Progress is kept
--- in lease_cursors; a look that finds another at work leaves it to that one. A
--- claim of which somebody is settling a part is put aside in held_claims and
--- tried again by later looks, each of them once a second at most: so they hold
--- up nothing, however long their settles stay open. A look stops after 100 ms of
--- such tries.
+-- Returns: the number of lost deliveries.
+-- The ends that passed since the last look are those that became visible since its snapshot,
+-- and those visible before whose time came since. Progress is kept in lease_cursors; a look
+-- that finds another session at work leaves it to that one. A claim of which another session is
+-- settling a part is stored in held_claims and tried again by later looks, at most once a
+-- second. So such claims delay nothing, however long their settles stay open. A look stops
+-- after 100 ms of such tries.
 -- Locks: a try-lock per subscriber. Updates: lease_cursors, held_claims.
 create or replace function posthaste.rescue_leases(p_subscriber bigint)
 returns int language plpgsql volatile
@@ -22,8 +21,8 @@ declare
   v_held bigint;
   v_stop timestamptz := t + interval '100 milliseconds';
   v_waited boolean := false;
-  e record;
-  c posthaste.claims;
+  v_end record;
+  v_claim posthaste.claims;
   v_lost int := 0;
   v_reached timestamptz;
   v_now timestamptz;
@@ -33,8 +32,8 @@ begin
   if not pg_try_advisory_xact_lock(posthaste.lock_key(10, p_subscriber)) then
     return 0;
   end if;
-  -- After t was taken: of these claims, every end up to t counts as ended here, so
-  -- that those passed over below are examined, too.
+  -- After t was taken: every end of these claims up to t counts as ended here, so that those
+  -- skipped below are examined, too.
   for v_held in
     select h.claim from posthaste.held_claims h
      where h.subscriber = p_subscriber and h.next_try <= t order by h.next_try, h.claim
@@ -43,7 +42,7 @@ begin
     if v_lost = 0 then
       delete from posthaste.held_claims h where h.subscriber = p_subscriber and h.claim = v_held;
     else
-      -- It may have been held in part: only the next try tells. A quarantined one is tried
+      -- It may have been held in part: only the next try shows it. A quarantined claim is tried
       -- once an hour.
       update posthaste.held_claims h set next_try = clock_timestamp() + case when v_lost < 0 and h.tries > 10 then interval '1 hour' else interval '1 second' end where h.subscriber = p_subscriber and h.claim = v_held;
     end if;
@@ -70,8 +69,8 @@ begin
                     order by x.until offset 255 limit 1), t) into t;
   v_reached := t;
   select lo, hi into v_lo, v_hi from posthaste.window_ranges(k.s, s);
-  for e in
-    -- Each part is ordered, or the choice of its index would be left to chance.
+  for v_end in
+    -- Each part is ordered: otherwise the choice of its index is left to chance.
     select x.claim, x.until from (
       select n.claim, n.until
         from unnest(v_lo, v_hi) r (lo, hi)
@@ -87,27 +86,25 @@ begin
         order by x.until)) x
      order by x.until
   loop
-    continue when exists (select from posthaste.held_claims h where h.subscriber = p_subscriber and h.claim = e.claim);
-    select * into c from posthaste.claims where slot = (e.claim >> 22) & 15 and id = e.claim;
-    continue when c.id is null or not posthaste.claim_open(c);
+    continue when exists (select from posthaste.held_claims h where h.subscriber = p_subscriber and h.claim = v_end.claim);
+    select * into v_claim from posthaste.claims where slot = (v_end.claim >> 22) & 15 and id = v_end.claim;
+    continue when v_claim.id is null or not posthaste.claim_open(v_claim);
     if v_lost > 0 or v_waited and clock_timestamp() > v_stop then
-      -- One claim a transaction, and not many waits in vain: this one's turn comes
-      -- with the next call.
-      v_reached := least(v_reached, e.until - interval '1 microsecond');
+      -- One claim per transaction, and few tries in vain: this one is left to the next call.
+      v_reached := least(v_reached, v_end.until - interval '1 microsecond');
       exit;
     end if;
-    v_lost := posthaste.rescue_claim(c.id);
-    if v_lost < 0 or (v_lost > 0 and posthaste.claim_open(c)) then
-      -- Held in part by a settle in progress, or extended in part, which the next
-      -- try finds out.
-      insert into posthaste.held_claims (subscriber, claim, next_try) values (p_subscriber, c.id, clock_timestamp() + interval '1 second')
+    v_lost := posthaste.rescue_claim(v_claim.id);
+    if v_lost < 0 or (v_lost > 0 and posthaste.claim_open(v_claim)) then
+      -- Held in part by a settle in progress, or extended in part, which the next try shows.
+      insert into posthaste.held_claims (subscriber, claim, next_try) values (p_subscriber, v_claim.id, clock_timestamp() + interval '1 second')
       on conflict (subscriber, claim) do update set next_try = excluded.next_try;
       v_waited := true;
       v_lost := greatest(v_lost, 0);
     end if;
   end loop;
-  -- Progress is also written where it is small because many ends lie close
-  -- together, or the same 256 would be examined for ever.
+  -- Small progress is also written if many ends lie close together: otherwise the same
+  -- 256 would be examined forever.
   if v_reached > k.t + interval '100 milliseconds' or v_reached > k.t and t < v_now then
     insert into posthaste.lease_cursors (subscriber, s, t) values (p_subscriber, s, v_reached)
     on conflict (subscriber) do update set s = excluded.s, t = excluded.t;

@@ -1,13 +1,12 @@
--- posthaste.worker_look: looks at a worker's queues, and moves the mark of its
--- oldest open claim.
+-- posthaste.worker_look: looks at a worker's queues, and moves the mark of its oldest open
+-- claim.
 -- Arguments: worker; arrays of queues and subscriptions to look at.
--- Returns: per queue, in order: ready, next_due (seconds); and in each row
--- maintain (messages flowed since the last round of maintenance) and rescue
--- (a worker is overdue or gone, or a lease has ended). One row at least. A queue
--- that is gone has ready null.
--- Bounded: all lanes are probed by one statement, and only those that may have
--- something are looked at exactly. A call stops after the work of 4,096 probes;
--- the queues beyond have ready null, and the next call begins with them.
+-- Returns: per queue, in order: ready, next_due (seconds); and in each row maintain (messages
+-- flowed since the last round of maintenance) and rescue (a worker is overdue or gone, or a
+-- lease has ended). At least one row. A dropped queue has ready null.
+-- Bounded: one statement probes all lanes, and only those that may have messages are looked at
+-- exactly. A call stops after the work of 4,096 probes; the queues beyond have ready null, and
+-- the next call begins with them.
 -- Updates: registrations.
 create or replace function posthaste.worker_look(p_worker bigint, p_queues text[], p_subscriptions text[])
 returns table (ready boolean, next_due double precision, maintain boolean, rescue boolean)
@@ -35,15 +34,15 @@ begin
   for v in
     select o.n, o.id, o.lanes, o.number, o.paused, x.idle, x.due_at,
            o.number is not null and exists (select from posthaste.lease_cursors z where z.subscriber = (o.id::bigint << 10 | o.number)) as received
-      -- Cut off here and not by leaving the loop, which reads ahead.
+      -- Ended here and not by leaving the loop, which reads ahead.
       from (select 1 + (v_first + i) % v_count as n, q.id, q.lanes, q.keyed, q.paused_at is not null as paused, s.number, s.since,
                    sum(1 + coalesce(q.lanes, 0)) over (order by i rows between unbounded preceding and current row) - coalesce(q.lanes, 0) as work
               from generate_series(0, v_count - 1) i
               left join posthaste.queue_settings q on q.name = p_queues[1 + (v_first + i) % v_count] and q.dropped_at is null
               left join posthaste.subscriptions s on s.queue_id = q.id and s.dropped_at is null
                                                  and s.name = coalesce(nullif(p_subscriptions[1 + (v_first + i) % v_count], ''), 'default')) o
-      -- Idle: both cursors stand at the end of their windows, and nothing became
-      -- visible or fell due since, as in posthaste.due_idle.
+      -- Idle: both cursors are at the end of their windows, and nothing became visible or due
+      -- since, as in posthaste.due_idle.
       left join lateral (
         select bool_and(coalesce(f.ended, true) and y.s is not null
                         and coalesce((select e.pos from posthaste.entries e
@@ -107,7 +106,7 @@ begin
     update posthaste.registrations w set looked = (v_first + v_seen) % v_count where w.id = p_worker;
   end if;
   return query select v_ready[g], v_next[g], maintain, rescue from generate_series(1, greatest(v_count, 1)) g order by g;
-  -- Last, for it keeps this worker from claiming until the transaction ends.
+  -- Last, because it keeps this worker from claiming until the transaction ends.
   if p_worker is not null then
     perform posthaste.move_mark(p_worker);
   end if;

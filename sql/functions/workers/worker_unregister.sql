@@ -1,4 +1,4 @@
--- posthaste.worker_unregister: ends a registration. What is still held is rescued.
+-- posthaste.worker_unregister: ends a registration. Its unsettled deliveries are rescued.
 -- Locks: the worker's key, exclusive. Updates: registrations.
 create or replace function posthaste.worker_unregister(p_worker bigint)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$

@@ -1,8 +1,8 @@
--- posthaste.dead_filter: reads what dead letters are to be chosen by.
--- Arguments: queue, subscription (of that queue), kind, key, reference, term (one
--- of its terms), error (part of the last error's text, in any case), died_from
--- and died_before (times; from is included, before is not). What is given must
--- not be empty: whoever meant one queue must not get all.
+-- posthaste.dead_filter: parses a filter of dead letters.
+-- Arguments: queue, subscription (of that queue), kind, key, reference, term (one of its
+-- terms), error (part of the last error's text, ignoring case), died_from and died_before
+-- (times; from is included, before is not). Values must not be empty: a caller that meant one
+-- queue must not get all.
 -- Errors: PH400 and PH404 with the field. Reads: queue_settings, subscriptions.
 create or replace function posthaste.dead_filter(p_filter jsonb)
 returns posthaste.dead_filter language plpgsql stable set search_path = pg_catalog, pg_temp as $$
@@ -14,7 +14,7 @@ begin
   for v_name in select jsonb_object_keys(p_filter) loop
     if coalesce(posthaste.option_text(p_filter, v_name), '') = '' then
       raise exception using errcode = 'PH400', column = v_name, message = format('%s of the filter must not be empty', v_name),
-        hint = 'leave it out to choose by the others alone';
+        hint = 'leave it out to filter by the other fields alone';
     end if;
   end loop;
   v_name := p_filter ->> 'subscription';
@@ -24,8 +24,8 @@ begin
       f.subscription := (posthaste.find_subscription(p_filter ->> 'queue', v_name)).number;
     end if;
   elsif v_name is not null then
-    raise exception using errcode = 'PH400', column = 'subscription', message = 'a subscription is one of a queue, and no queue is given',
-      hint = 'give queue, too';
+    raise exception using errcode = 'PH400', column = 'subscription', message = 'subscription needs a queue',
+      hint = 'also set queue';
   end if;
   f.kind := p_filter ->> 'kind';
   f.key := p_filter ->> 'key';

@@ -1,4 +1,4 @@
--- posthaste.dead_matches: whether a dead letter is like a filter.
+-- posthaste.dead_matches: whether a dead letter matches a filter.
 -- No SET and one expression: it is inlined, so that the payload is not read.
 create or replace function posthaste.dead_matches(d posthaste.dead_letter_entries, f posthaste.dead_filter)
 returns boolean language sql immutable parallel safe

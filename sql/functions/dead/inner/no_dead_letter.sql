@@ -1,6 +1,6 @@
--- posthaste.no_dead_letter: refuses ids none of which is a dead letter to act on,
--- and says of the first ones who replayed, discarded or erased it last.
--- Arguments: ids; of none nothing is wrong.
+-- posthaste.no_dead_letter: raises an error if none of the ids is a dead letter to act on, and
+-- says for the first ones by which action and actor they were replayed, discarded or erased.
+-- Arguments: ids; an empty array is no error.
 -- Errors: PH404 with the field message_ids. Reads: action_records.
 create or replace function posthaste.no_dead_letter(p_ids bigint[])
 returns void language plpgsql stable

@@ -1,16 +1,16 @@
--- posthaste.doctor_late: which subscriptions fall behind? Does every schedule's time zone
--- still exist, and does somebody send what is due?
--- Reads: queue_settings, subscriptions, schedule_settings, and what oldest_waiting reads.
+-- posthaste.doctor_late: subscriptions that fall behind, schedules whose time zone does not exist
+-- any more, and schedules whose ticks are not sent.
+-- Reads: queue_settings, subscriptions, schedule_settings, and the tables of oldest_waiting.
 create or replace function posthaste.doctor_late()
 returns table ("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   v_schedule record;
 begin
   return query
-    select 'behind', 'warning', format('the oldest message that subscription %L of queue %L may have now has waited for %s%s', o.subscription, o.queue,
+    select 'behind', 'warning', format('the oldest message that is ready for subscription %L of queue %L has waited for %s%s', o.subscription, o.queue,
                              date_trunc('second', o.age), case when o.paused_at is not null then ': the queue is paused' else '' end),
            case when o.paused_at is not null then format('posthaste queue resume %s', o.queue)
-                else 'run a worker for it, or more of them; look whether its handlers fail or take long' end, o.queue, o.subscription
+                else 'run a worker for it, or more of them; check whether its handlers fail or take long' end, o.queue, o.subscription
       from (select q.name as queue, s.name as subscription, q.paused_at, clock_timestamp() - w.since as age
               from posthaste.oldest_waiting() w
               join posthaste.queue_settings q on q.id = w.queue_id
@@ -23,7 +23,7 @@ begin
       perform clock_timestamp() at time zone v_schedule.time_zone;
     exception when invalid_parameter_value then
       return query select 'schedules', 'fault', format('this server does not know the time zone %L of schedule %L', v_schedule.time_zone, v_schedule.name),
-        'put the schedule anew with one that it knows, or mend the server''s time zone data', v_schedule.queue, null::text;
+        'change the schedule to a known time zone, or fix the server''s time zone data', v_schedule.queue, null::text;
     end;
     if v_schedule.paused_at is null and v_schedule.next_at < clock_timestamp() - posthaste.patience() then
       return query select 'schedules', 'warning', format('schedule %L should have ticked %s ago', v_schedule.name, date_trunc('second', clock_timestamp() - v_schedule.next_at)),

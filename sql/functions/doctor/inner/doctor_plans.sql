@@ -1,7 +1,7 @@
--- posthaste.doctor_plans: can the hot statements still have their plans? Functions
--- bring their own settings, and need every index of the ring, usable. Last, the
--- shapes of the hottest statements are planned under the same settings: whatever
--- the cause, none may read a whole slot or sort it.
+-- posthaste.doctor_plans: whether the hot statements can still get their plans. Functions bring
+-- their own settings, and need every index of the ring, usable. Last, the shapes of the hottest
+-- statements are planned under the same settings: whatever the cause, none may read a whole slot
+-- or sort it.
 -- Reads: pg_index, pg_settings, positions.
 create or replace function posthaste.doctor_plans()
 returns table ("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile
@@ -18,35 +18,35 @@ begin
      where c.relnamespace = 'posthaste'::regnamespace and not (i.indisvalid and i.indisready)
      order by 3;
   return query
-    select 'plans', 'fault', format('table %s has no index like %s: statements read all of it instead', t.inhrelid::regclass, p.indexrelid::regclass),
-           format('create it as %s says', p.indexrelid::regclass), null::text, null::text
+    select 'plans', 'fault', format('table %s lacks the index %s: statements read the whole table instead', t.inhrelid::regclass, p.indexrelid::regclass),
+           format('create it with the definition of %s', p.indexrelid::regclass), null::text, null::text
       from pg_index p join pg_class c on c.oid = p.indexrelid and c.relkind = 'I' and c.relnamespace = 'posthaste'::regnamespace
       join pg_inherits t on t.inhparent = p.indrelid
      where not exists (select from pg_inherits y join pg_index k on k.indexrelid = y.inhrelid where y.inhparent = p.indexrelid and k.indrelid = t.inhrelid)
      order by 3 limit 100;
   return query
-    select 'plans', 'warning', format('%s is off: statements get other plans than they were made for', s.name), 'turn it on, for this database at least', null::text, null::text
+    select 'plans', 'warning', format('%s is off: statements do not get their intended plans', s.name), 'turn it on, at least for this database', null::text, null::text
       from pg_settings s
      where s.name in ('enable_indexscan', 'enable_indexonlyscan', 'enable_bitmapscan', 'enable_nestloop', 'enable_partition_pruning') and s.reset_val = 'off'
      order by s.name;
-  select (p.last_value >> 22) & 15 into v_slot from posthaste.positions p;
+  select posthaste.slot_of(p.last_value) into v_slot from posthaste.positions p;
   for h in
     select x.what, format(x.sql, v_slot) as sql from (values
       ('the claim of fresh messages', 'select xid, pos from posthaste.entries where queue_id = 1 and lane = 0 and plain and (xid, pos) > (''3''::xid8, 0) and ((pos >> 22) & 15) = %s order by xid, pos limit 100'),
-      ('the claim of what became visible', 'select xid, pos from posthaste.entries where queue_id = 1 and lane = 0 and due_at is not null and (xid, pos) > (''3''::xid8, 0) and ((pos >> 22) & 15) = %s order by xid, pos limit 100'),
-      ('the claim of what fell due', 'select due_at, pos from posthaste.entries where queue_id = 1 and lane = 0 and due_at is not null and (due_at, pos) > (''epoch''::timestamptz, 0) and ((pos >> 22) & 15) = %s order by due_at, pos limit 100'),
+      ('the claim of newly visible messages', 'select xid, pos from posthaste.entries where queue_id = 1 and lane = 0 and due_at is not null and (xid, pos) > (''3''::xid8, 0) and ((pos >> 22) & 15) = %s order by xid, pos limit 100'),
+      ('the claim of due messages', 'select due_at, pos from posthaste.entries where queue_id = 1 and lane = 0 and due_at is not null and (due_at, pos) > (''epoch''::timestamptz, 0) and ((pos >> 22) & 15) = %s order by due_at, pos limit 100'),
       ('the claim of keyed messages', 'select ord, pos from posthaste.entries where queue_id = 1 and lane = 0 and due_at is null and ord is not null and (ord, pos) > (''3''::xid8, 0) and ((pos >> 22) & 15) = %s order by ord, pos limit 100'),
       ('the search for a reference or a term', 'select pos from posthaste.words where slot = %s and word = ''r'' and queue_id = 1 and message_id < 1 order by message_id desc limit 100'),
-      ('the look at later attempts', 'select pos from posthaste.entries where message_id = 1 and ((pos >> 22) & 15) = %s'),
+      ('the search for later attempts', 'select pos from posthaste.entries where message_id = 1 and ((pos >> 22) & 15) = %s'),
       ('a reader''s cursor', 'select id from posthaste.claims where reader = 1 and slot = %s order by reader, seq desc limit 1'),
-      ('the look at what a worker holds', 'select id from posthaste.claims where holder = 1 and number between 1 and 2 and slot = %s order by number'),
+      ('the search for a worker''s claims', 'select id from posthaste.claims where holder = 1 and number between 1 and 2 and slot = %s order by number'),
       ('settling', 'select bits from posthaste.settlements where slot = %s and claim = 1 and part = 0 order by number desc limit 1')
     ) x (what, sql)
   loop
     execute 'explain (format json) ' || h.sql into v_plan;
     return query
-      select 'plans', 'warning', format('%s is planned with a %s on %s: it reads more than it needs', h.what, n ->> 'Node Type', coalesce(n ->> 'Relation Name', 'what it found')),
-             E'see that this table has the indexes that migrations made, and which settings of this database or user change plans (\\drds in psql)', null::text, null::text
+      select 'plans', 'warning', format('%s is planned with a %s on %s: it reads more than it needs', h.what, n ->> 'Node Type', coalesce(n ->> 'Relation Name', 'its rows')),
+             E'check that this table has all indexes of the migrations, and which settings of this database or user change plans (\\drds in psql)', null::text, null::text
         from jsonb_path_query(v_plan, '$.**{0 to 20} ? (@."Node Type" == "Seq Scan" || @."Node Type" == "Bitmap Heap Scan" || @."Node Type" == "Sort" || @."Node Type" == "Incremental Sort")') n
        limit 1;
   end loop;

@@ -1,7 +1,7 @@
--- posthaste.doctor_server: is this the database that its messages were sent in, or a
--- copy, where nothing is handed out? May the roles do what they are for? Was the clock
--- set back? Is there room in the server's table of locks, which all programs share?
--- Reads: what not_here reads, pg_roles and the privileges, claims, counted, pg_locks,
+-- posthaste.doctor_server: whether this database is a copy, where nothing is handed out; whether
+-- the roles have their privileges; whether the clock was set back; whether there is room in the
+-- server's lock table, which all programs share.
+-- Reads: the tables of not_here, pg_roles and the privileges, claims, counted, pg_locks,
 -- registrations.
 create or replace function posthaste.doctor_server()
 returns table ("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile
@@ -16,17 +16,17 @@ declare
   v_wanted int := v_workers * 2 * 300;
 begin
   return query select 'identity', 'fault', n.message, n.hint, null::text, null::text from posthaste.not_here() n where n.message is not null;
-  -- Where there are no roles (migrate up --no-roles) nothing is expected of them.
+  -- Without roles (migrate up --no-roles) there is nothing to check.
   return query
-    select 'privileges', 'fault', format('role %s may not %s', r.rolname, x.what), 'posthaste migrate up grants it anew', null::text, null::text
+    select 'privileges', 'fault', format('role %s may not %s', r.rolname, x.what), 'grant it again: posthaste migrate up', null::text, null::text
       from pg_roles r
       join (values ('posthaste_sender', 'send', 'posthaste.send(text, jsonb, jsonb)'),
                    ('posthaste_receiver', 'receive', 'posthaste.receive(text, integer, interval, jsonb)'),
                    ('posthaste_receiver', 'do upkeep', 'posthaste.maintain()'),
-                   ('posthaste_admin', 'make queues', 'posthaste.create_queue(text, jsonb, text)')) x (role, what, call) on x.role = r.rolname
+                   ('posthaste_admin', 'create queues', 'posthaste.create_queue(text, jsonb, text)')) x (role, what, call) on x.role = r.rolname
      where not has_schema_privilege(r.rolname, 'posthaste', 'usage') or not has_function_privilege(r.rolname, x.call, 'execute')
      order by 3;
-  -- Readers never go back in time, so until the clock has caught up nothing new falls due.
+  -- Readers never go back in time, so nothing becomes due until the clock has caught up.
   select greatest((select c.at from posthaste.counted c),
                   max((select y.t1 from posthaste.claims y
                         where y.reader = posthaste.reader_key(s.queue_id, s.number, g, 1)
@@ -36,17 +36,17 @@ begin
    where s.dropped_at is null;
   if v_ahead > interval '2 seconds' then
     return query select 'clock', 'warning', format('the clock of the database was set back by %s', date_trunc('second', v_ahead)),
-      'messages and retries fall due when it has caught up; fresh ones are handed out', null::text, null::text;
+      'scheduled messages and retries become due when it has caught up; other messages are handed out', null::text, null::text;
   end if;
-  -- A statement that finds the table of locks full fails (53200), whosever it is. A claim or
-  -- settle in a session that has made no plans for it yet takes up to 300 places, for it
-  -- plans over all 16 slots and their indexes; one that has, about 80.
+  -- Any statement that finds the lock table full fails (53200). A claim or settle in a session
+  -- without plans for it takes up to 300 locks, because it plans over all 16 slots and their
+  -- indexes; with plans, about 80.
   if v_taken > v_places / 2 then
-    return query select 'locks', 'warning', format('%s of %s places in the table of locks are taken; when it is full, statements of all programs fail', v_taken, v_places),
-      'see in pg_locks who has them, and set max_locks_per_transaction higher, which needs a restart of the server', null::text, null::text;
+    return query select 'locks', 'warning', format('%s of %s entries of the lock table are in use; when it is full, statements of all programs fail', v_taken, v_places),
+      'look in pg_locks for their sessions, and raise max_locks_per_transaction, which needs a restart of the server', null::text, null::text;
   end if;
   if v_wanted > v_places then
-    return query select 'locks', 'warning', format('%s workers that begin at once can take %s places in the table of locks, and it has %s; when it is full, statements of all programs fail', v_workers, v_wanted, v_places),
+    return query select 'locks', 'warning', format('%s workers that start at once can use %s entries of the lock table, and it has %s; when it is full, statements of all programs fail', v_workers, v_wanted, v_places),
       format('set max_locks_per_transaction to %s, which needs a restart of the server', ceil(v_wanted::numeric / v_sessions)), null::text, null::text;
   end if;
 end $$;

@@ -1,6 +1,6 @@
--- posthaste.doctor_settings: settings of the database that lose messages, or stand
--- in the way of handing them out; and such as are set for roles that may use the
--- ledger, or for all since this session began (alter role, alter database).
+-- posthaste.doctor_settings: settings of the database that lose messages or keep them from being
+-- handed out, including those set for roles that may use the ledger, or for all since this
+-- session began (alter role, alter database).
 -- Reads: pg_settings, pg_db_role_setting, pg_roles, pg_stat_activity.
 create or replace function posthaste.doctor_settings()
 returns table ("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
@@ -11,12 +11,12 @@ begin
     select 'settings', x.level, format('%s is %s: %s', s.name, s.reset_val || coalesce(' ' || s.unit, ''), x.why), x.hint, null::text, null::text
       from pg_settings s
       join (values
-        ('fsync', 'fault', 'what was committed can be lost, and the database be destroyed, when the machine goes down', 'turn it on'),
-        ('full_page_writes', 'fault', 'the database can be destroyed when the machine goes down', 'turn it on'),
-        ('synchronous_commit', 'warning', 'what was sent or settled in the last moments can be lost when the database goes down', 'turn it on, for this database at least'),
-        ('default_transaction_isolation', 'warning', 'receiving by SQL is refused outside of READ COMMITTED', 'set it to read committed, for those who receive at least'),
+        ('fsync', 'fault', 'committed messages can be lost, and the database destroyed, when the machine crashes', 'turn it on'),
+        ('full_page_writes', 'fault', 'the database can be destroyed when the machine crashes', 'turn it on'),
+        ('synchronous_commit', 'warning', 'the last sends and settlements can be lost when the database crashes', 'turn it on, at least for this database'),
+        ('default_transaction_isolation', 'warning', 'receiving by SQL needs READ COMMITTED', 'set it to read committed, at least for the roles that receive'),
         ('default_transaction_read_only', 'fault', 'nothing can be sent or handed out', 'turn it off for this database'),
-        ('autovacuum', 'warning', 'small tables (queues, workers, counters) grow without end', 'turn it on; the ring does not need it, all else does'),
+        ('autovacuum', 'warning', 'small tables (queues, workers, counters) grow without bound', 'turn it on; only the ring does not need it'),
         ('statement_timeout', 'warning', 'upkeep and rescue may need longer', 'set it for the roles that need it, not for the database'),
         ('transaction_timeout', 'warning', 'upkeep and rescue may need longer', 'set it for the roles that need it, not for the database')
       ) x (name, level, why, hint) on x.name = s.name
@@ -35,11 +35,11 @@ begin
                and (d.setrole = 0 or r.rolcanlogin and has_schema_privilege(r.oid, 'posthaste', 'usage'))
              order by 1, 3, d.setdatabase desc) z
       join (values
-        ('synchronous_commit', 'what is sent or settled with it can be lost when the database goes down', 'turn it on, in this database at least: alter role … in database … set …'),
-        ('default_transaction_isolation', 'receiving is refused outside of READ COMMITTED', 'set it to read committed, in this database at least: alter role … in database … set …'),
-        ('default_transaction_read_only', 'nothing can be sent or received with it', 'turn it off, in this database at least: alter role … in database … set …')
+        ('synchronous_commit', 'the last sends and settlements can be lost when the database crashes', 'turn it on, at least in this database: alter role … in database … set …'),
+        ('default_transaction_isolation', 'receiving needs READ COMMITTED', 'set it to read committed, at least in this database: alter role … in database … set …'),
+        ('default_transaction_read_only', 'nothing can be sent or received with it', 'turn it off, at least in this database: alter role … in database … set …')
       ) x (name, why, hint) on x.name = z.name
-      join pg_settings s on s.name = z.name and s.reset_val <> z.value -- what this session has is told above
+      join pg_settings s on s.name = z.name and s.reset_val <> z.value -- the settings of this session are reported above
      where case z.name when 'default_transaction_isolation' then z.value not in ('read committed', 'read uncommitted')
                                                                  and (z.setrole = 0 or has_function_privilege(z.setrole, 'posthaste.receive(text, integer, interval, jsonb)', 'execute'))
                        when 'default_transaction_read_only' then z.value::boolean
@@ -48,6 +48,6 @@ begin
   select count(*) into v_used from pg_stat_activity a where a.backend_type = 'client backend';
   if v_used > 0.9 * current_setting('max_connections')::int then
     return query select 'settings', 'warning', format('%s of %s connections are in use', v_used, current_setting('max_connections')),
-      'raise max_connections, give processes smaller pools (pool_max_conns), or put a pooler before the database', null::text, null::text;
+      'raise max_connections, give processes smaller pools (pool_max_conns), or use a connection pooler', null::text, null::text;
   end if;
 end $$;

@@ -1,10 +1,10 @@
--- posthaste.doctor_stranded: finds messages of keyed queues that could start, and that no
--- claim will look at, because no event tells of them. That must not happen.
--- It does not find messages that wait for a reason: their queue or key is paused, or
--- stopped by a dead message; they wait for their time, a token, their turn, or for one of
--- their key that runs; or an event tells of them, and nobody has claimed since.
--- It looks at 10,000 keys of a subscription at most.
--- Reads: keys, parked, and what lane_events reads.
+-- posthaste.doctor_stranded: messages of keyed queues that could start, but that no claim will
+-- look at, because no event names their key. That must not happen.
+-- It does not report messages that wait for a reason: their queue or key is paused, or stopped
+-- by a dead letter; they wait for their time, a token, their turn, or for a running message of
+-- their key; or an event names their key, and no claim has run since.
+-- It looks at no more than 10,000 keys of a subscription.
+-- Reads: keys, parked, and the tables of lane_events.
 create or replace function posthaste.doctor_stranded()
 returns table ("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
@@ -16,7 +16,7 @@ declare
   v_read record;
   v_lane bigint := -1;
   v_busy bigint[];
-  v_told jsonb; -- the keys that events tell of, as an object: it is looked up by key
+  v_told jsonb; -- the keys of events, as an object, which is fast to search
   v_count int := 0;
 begin
   for v_found in
@@ -43,10 +43,10 @@ begin
       v_read := posthaste.lane_events(v_found.id, v_found.number, v_found.lane, v_cursor, pg_current_snapshot(), greatest(clock_timestamp(), v_cursor.t1), v_live);
       v_told := (select coalesce(jsonb_object_agg(o ->> 'key', true), '{}') from jsonb_array_elements(v_read.events) o where o ? 'key');
     end if;
-    -- Where the clock was set back, the times of events and of keys do not compare.
+    -- After the clock was set back, the times of events and of keys are not comparable.
     continue when not v_read.complete or v_cursor.t1 > clock_timestamp() or v_found.hash = any (v_busy) or v_told ? v_found.key;
-    -- The same questions again, later than the events were read: a claim or an operator
-    -- may have come to the key meanwhile.
+    -- The same conditions again, later than the events were read: a claim or an operator may
+    -- have changed the key meanwhile.
     continue when not exists (
       select from posthaste.keys z
         join posthaste.parked p on p.subscriber = z.subscriber and p.key = z.key and p.message_id = v_found.message_id
@@ -55,8 +55,8 @@ begin
          and z.blocked and z.paused_at is null and z.stopped_by is null and z.turn is null and not z.waits and coalesce(z.wake_at < v_before, true)
          and greatest(p.not_before, p.parked_at) < v_before);
     return query select 'stranded', 'fault', format('message %s of key %L has been ready for %s, and no claim will look at it', v_found.message_id, v_found.key, date_trunc('second', clock_timestamp() - v_found.since)),
-      case when v_found.key <> '' then 'pause its key and resume it, which has the next claim look at it, and report this: it must not happen'
-           else 'report this: it must not happen' end,
+      case when v_found.key <> '' then 'pause its key and resume it, so that the next claim looks at it, and report this bug'
+           else 'report this bug' end,
       v_found.queue, v_found.subscription;
     v_count := v_count + 1;
     exit when v_count = 100;

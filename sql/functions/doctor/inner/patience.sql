@@ -1,6 +1,6 @@
--- posthaste.patience: how long something may last before posthaste.doctor tells
--- of it: 5 minutes, or what the session's setting posthaste.patience says, such as
--- set posthaste.patience = '10 seconds'. Errors: 22007 if that is no interval.
+-- posthaste.patience: how long a condition may last before posthaste.doctor reports it: 5
+-- minutes, or the session's setting posthaste.patience, for example
+-- set posthaste.patience = '10 seconds'. Errors: 22007 if that is not an interval.
 create or replace function posthaste.patience()
 returns interval language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin

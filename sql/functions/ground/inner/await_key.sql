@@ -1,10 +1,10 @@
--- posthaste.await_key: takes an advisory lock for the rest of the transaction, and waits
--- for it at most 5 s.
--- Arguments: the key, as posthaste.lock_key makes it; whether shared; for the error, what
--- another transaction does that has it, and a hint.
--- Errors: PH503, naming the processes that have it, and since when their transactions run.
--- After a deadlock it waits again, twice at most: upkeep that wants a slot's tables may be
--- a part of the deadlock, and upkeep gives up after 50 ms.
+-- posthaste.await_key: takes an advisory lock for the rest of the transaction, waiting at
+-- most 5 s.
+-- Arguments: the key, as posthaste.lock_key makes it; whether shared; for the error, what a
+-- transaction that holds the lock does, and a hint.
+-- Errors: PH503, naming the processes that hold it and the start of their transactions.
+-- After a deadlock it waits again, at most twice: upkeep that wants a slot's tables may be
+-- part of the deadlock, and upkeep gives up after 50 ms.
 create or replace function posthaste.await_key(p_key bigint, p_shared boolean, p_doing text, p_hint text)
 returns void language plpgsql volatile set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
 declare

@@ -1,7 +1,7 @@
--- posthaste.is_original: whether this database is the one that the ledger was made
--- in, or that a person said it is: by the server's identifier and the database's
--- oid, and by the id of the transaction that wrote the row, which no dump keeps,
--- also not one that is restored into the database it was made of.
+-- posthaste.is_original: whether the ledger was created in this database, or an operator
+-- declared it the original. It compares the server's identifier, the database's oid, and the
+-- id of the transaction that wrote the row, which no dump keeps, not even one that is
+-- restored into the same database.
 -- Reads: identity.
 create or replace function posthaste.is_original()
 returns boolean language plpgsql volatile set search_path = pg_catalog, pg_temp as $$

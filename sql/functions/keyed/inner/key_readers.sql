@@ -1,9 +1,9 @@
--- posthaste.key_readers: takes the lanes of a key, of all subscriptions of its
--- queue, for the rest of the transaction: what is written in keys is written so.
+-- posthaste.key_readers: locks the lanes of a key, in all subscriptions of its queue, until the
+-- transaction ends. Rows of keys are written under these locks.
 -- Arguments: the queue's name, the key. Returns: the lanes' readers of the log.
--- Errors: PH404; PH400 of a key that is none, and unless READ COMMITTED; PH501 of a
--- queue that does not look at keys; PH503.
--- Locks: the key of what is withdrawn from the queue, shared; the lanes' readers, ascending.
+-- Errors: PH404; PH400 for an invalid key, and unless READ COMMITTED; PH501 if the queue is not
+-- keyed; PH503.
+-- Locks: the lock of the queue's withdrawals, shared; the lanes' readers, ascending.
 create or replace function posthaste.key_readers(p_queue text, p_key text)
 returns bigint[] language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -18,10 +18,10 @@ begin
       message = case when coalesce(p_key, '') = '' then 'key must not be empty' else 'key is over 255 bytes' end;
   elsif not q.keyed then
     raise exception using errcode = 'PH501', column = 'queue',
-      message = format('queue %L does not look at keys, so that none of them can be paused: not supported yet', p_queue),
+      message = format('queue %L does not support pausing keys yet', p_queue),
       hint = 'keys can be paused in queues that are ordered or fair, or have a key_concurrency or key_rate_limit; pause_queue pauses the whole queue';
   end if;
-  -- A subscription that is being made copies what is paused.
+  -- A subscription that is being added copies the paused keys.
   perform posthaste.snapshot_now();
   perform posthaste.lock_queue(v_queue, 'withdrawn', true);
   v_readers := array(select posthaste.reader_key(v_queue, u.number, posthaste.key_lane(p_key, q.width), 0)
@@ -30,8 +30,8 @@ begin
     perform posthaste.lock_reader(v_reader, true);
     perform posthaste.lock_reader(v_reader + 1, true);
   end loop;
-  -- Without those that ended while their lanes were waited for: what is written for
-  -- them nobody would take away.
+  -- Without subscriptions that ended during the wait for their lanes: rows written for them
+  -- would never be removed.
   return array(select r from unnest(v_readers) r
                 where exists (select from posthaste.subscriptions u where u.queue_id = v_queue and u.number = (r >> 10 & 1023) and u.dropped_at is null) order by r);
 end $$;

@@ -1,9 +1,9 @@
--- posthaste.lane_apply: writes down in the lane's keys what its events tell, and
--- parks the scheduled messages whose time came.
--- Arguments: subscriber, lane; what posthaste.lane_events returned; whether some of
--- the messages may not be for the subscription.
--- Returns: the keys to look at, each once, in the order in which they came up; how
--- many messages the filter left out.
+-- posthaste.lane_apply: applies a lane's events to its keys, and parks the scheduled messages
+-- that became due.
+-- Arguments: subscriber, lane; the result of posthaste.lane_events; whether some of the
+-- messages may not be for the subscription.
+-- Returns: the keys to look at, each once, in the order in which they came up; the number of
+-- messages that the filter excluded.
 -- Called under the lane's lock. Updates: keys. Inserts: parked.
 create or replace function posthaste.lane_apply(p_subscriber bigint, p_lane int, p_events jsonb, p_xids xid8[], p_poss bigint[], p_sifts boolean,
   out keys text[], out sifted bigint)
@@ -14,7 +14,7 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off s
 declare
   v_queue int := p_subscriber >> 10;
   v_sub posthaste.subscriptions;
-  e record;
+  v_found record;
 begin
   keys := '{}';
   sifted := 0;
@@ -22,15 +22,15 @@ begin
     perform posthaste.block_keys(p_subscriber, p_lane, array_agg(x.key), array_agg(x.ord::xid8), array_agg(x.id))
        from jsonb_to_recordset(p_events) x (key text, ord text, id bigint)
       where x.id is not null having count(*) > 0;
-    for e in select x.key, x.stop, x.go from jsonb_to_recordset(p_events) x (key text, stop bigint, go bigint)
+    for v_found in select x.key, x.stop, x.go from jsonb_to_recordset(p_events) x (key text, stop bigint, go bigint)
               where x.stop is not null or x.go is not null loop
-      if e.stop is not null then
+      if v_found.stop is not null then
         insert into posthaste.keys as k (subscriber, key, lane, hash, stopped_by)
-        values (p_subscriber, e.key, p_lane, posthaste.key_hash(e.key), e.stop)
+        values (p_subscriber, v_found.key, p_lane, posthaste.key_hash(v_found.key), v_found.stop)
         on conflict (subscriber, key) do update set stopped_by = excluded.stopped_by;
       else
         update posthaste.keys k set stopped_by = null
-         where k.subscriber = p_subscriber and k.key = e.key and k.stopped_by = e.go;
+         where k.subscriber = p_subscriber and k.key = v_found.key and k.stopped_by = v_found.go;
       end if;
     end loop;
     keys := array(select x.key from (select o ->> 'key' as key, min(n) as n from jsonb_array_elements(p_events) with ordinality j (o, n) group by 1) x order by x.n);
@@ -57,9 +57,9 @@ begin
     )
     select array_agg(p.key) as keys, array_agg(p.ord) as ords, array_agg(p.message_id) as ids,
            (select count(*) from come c where not c.mine and (not pg_visible_in_snapshot(c.xid, v_sub.since) or v_sub.scheduled and c.due_at > v_sub.created_at)) as out
-      into e from put p;
-    perform posthaste.block_keys(p_subscriber, p_lane, e.keys, e.ords, e.ids);
-    keys := keys || array(select distinct x from unnest(e.keys) x where x <> all (keys));
-    sifted := e.out;
+      into v_found from put p;
+    perform posthaste.block_keys(p_subscriber, p_lane, v_found.keys, v_found.ords, v_found.ids);
+    keys := keys || array(select distinct x from unnest(v_found.keys) x where x <> all (keys));
+    sifted := v_found.out;
   end if;
 end $$;

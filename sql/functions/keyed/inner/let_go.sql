@@ -1,19 +1,18 @@
--- posthaste.let_go: hands out parked messages of a keyed lane: appends them anew,
--- in their order, and claims what it appended in the same step.
--- Arguments: the queue; the log's reader; the number of the
--- claim that is made, above those before it; the keys to look at; hashes of the keys of
--- what is in flight; the last number given in the lane's line; how many; whether something was handed out before by this
--- claim; holder, number, until, single, alone as in posthaste.claim_lane; the time;
--- the live slots.
--- Returns: the keys to be looked at again: those it did not come to, and those that had
--- a turn; the hashes with those added that were
--- let go; the last number given; the claim (places 0: nothing); whether one waits to run alone.
--- Whoever had a turn and has more goes to the end of the line, and whoever has
+-- posthaste.let_go: hands out parked messages of a keyed lane: appends them again, in their
+-- order, and claims these entries in the same step.
+-- Arguments: the queue; the log's reader; the number of the new claim, above the earlier ones;
+-- the keys to look at; hashes of the keys in flight; the last number given in the lane's line;
+-- the maximum number; whether this claim handed out something before; holder, number, until,
+-- single, alone as in posthaste.claim_lane; the time; the live slots.
+-- Returns: the keys to look at again: those that it did not reach, and those that had a turn;
+-- the hashes with those of the released messages; the last number given; the claim (places 0:
+-- nothing); whether a message waits to run alone.
+-- A key that had a turn and has more messages goes to the end of the line, and a key that has
 -- nothing to hand out leaves it.
--- A key lets go what it may: of an ordered queue only from its first message on, and
--- nothing while that waits for its time; no more than its free places and tokens.
--- Called under the lane's lock, which is why only claims let go: a settle cannot
--- know what is being parked at the same time.
+-- A key may release: in an ordered queue, messages from its first one on, and none while that
+-- one waits for its time; otherwise as many as it has free places and tokens.
+-- Called under the lane's lock. Only claims release messages, because a settle does not know
+-- which messages are being parked at the same time.
 -- Deletes: parked. Updates: keys. Inserts: entries_other, words, claims, leases.
 create or replace function posthaste.let_go(q posthaste.queue_settings, p_reader bigint, p_seq bigint, inout keys text[], inout busy bigint[], inout turn bigint,
   p_limit int, p_before boolean, p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, t timestamptz, l posthaste.live,
@@ -74,7 +73,7 @@ begin
       end if;
     end if;
     if q.ordered and k.hash = any (busy) then
-      -- What is in flight of it is earlier, or comes back in a moment.
+      -- Its message in flight is earlier, or comes back in a moment.
       v_room := 0;
       v_bound := 'busy';
     end if;
@@ -87,7 +86,7 @@ begin
     end if;
     v_n := 0;
     v_low_ord := null;
-    v_ready := false; -- something is left that could start
+    v_ready := false; -- a message is left that could start
     if v_room <= 0 then
       v_low_ord := k.low_ord;
       v_low_id := k.low_id;
@@ -97,7 +96,7 @@ begin
                 where p.subscriber = v_subscriber and p.key = v_key and (p.ord, p.message_id) >= (k.low_ord, k.low_id)
                 order by p.ord, p.message_id limit 8192 loop
         v_waits := coalesce(r.not_before > t, false);
-        -- Lost twice: alone, with nothing else running.
+        -- Lost twice: it runs alone, while nothing else runs.
         v_stays := v_waits or v_n = v_room or r.losses >= 2 and (p_before or cardinality(v_picked) > 0 or not p_alone);
         if not v_stays then
           v_picked := v_picked || v_key;
@@ -142,19 +141,19 @@ begin
       busy := busy || array_fill(k.hash, array[v_n]);
     end if;
   end loop;
-  -- Whoever had a turn comes after those that had none.
+  -- Keys that had a turn come after those that had none.
   keys := keys || v_served;
 
   made := null;
   if cardinality(v_picked) = 0 then
     return;
   end if;
-  -- Its reader has no cursor: what it reads is what is appended here.
+  -- Its reader has no cursor: it reads the entries appended here.
   made.reader := posthaste.reader_key(q.id, (p_reader >> 10 & 1023)::int, v_lane + 256, 1);
   made.seq := p_seq - 1;
   made.total := 0;
   with gone as (
-    -- Each by its key: as a join this may walk over all that is parked.
+    -- Each by its key: a join may scan all parked messages.
     delete from posthaste.parked p
      using (select u.n, y.ctid from unnest(v_picked, v_ords, v_ids) with ordinality u (key, ord, id, n)
              cross join lateral (select x.ctid from posthaste.parked x
@@ -177,7 +176,7 @@ begin
   )
   select min(pos), max(pos), count(*) into made.first_pos, made.last_pos, made.places from again;
   if made.places <> cardinality(v_picked) then
-    raise exception 'posthaste: % parked messages of lane % of % were to be let go, and % were there', cardinality(v_picked), v_lane, q.name, made.places;
+    raise exception 'posthaste: expected to release % parked messages of lane % of %, and found %', cardinality(v_picked), v_lane, q.name, made.places;
   end if;
   made.part := 5;
   made.first_xid := pg_current_xact_id();

@@ -1,9 +1,9 @@
--- posthaste.line_of: the first keys of a lane's line: those who have not had much yet
--- and the others by turns, so that neither a stream of the ones nor many of the others
--- keep the rest waiting.
--- Arguments: subscriber, lane; turns of the cursor of events, which tell where the two
--- lines begin and the last number given (null: not known); how many of each at most.
--- Returns: the turns with the beginnings brought on; the keys.
+-- posthaste.line_of: the first keys of a lane's line: those with few messages so far and the
+-- others by turns, so that neither a stream of the former nor many of the latter starve the
+-- rest.
+-- Arguments: subscriber, lane; turns of the cursor of events: where the two lines begin, and
+-- the last number given (null: unknown); the maximum of each.
+-- Returns: the turns with the new beginnings; the keys.
 -- Called under the lane's lock. Reads: keys.
 create or replace function posthaste.line_of(p_subscriber bigint, p_lane int, inout turns bigint[], p_max int, out keys text[])
 language plpgsql volatile
@@ -29,6 +29,6 @@ begin
             where z.subscriber = p_subscriber and z.lane = p_lane and z.turn is not null and z.early = 0 and z.turn >= v_late
             order by z.turn limit p_max)) x;
   keys := coalesce(keys, '{}');
-  -- What a claim takes from the front dies there, and is walked over once, by the next.
+  -- Rows that a claim takes from the front die there, and only the next claim walks over them.
   turns := array[coalesce(v_early, v_last + 1), coalesce(v_late, v_last + 1), v_last];
 end $$;

@@ -1,9 +1,10 @@
 -- posthaste.park: parks entries of a keyed lane's log that may not start yet.
--- Arguments: the queue; the slice of the log that they are in, as a claim; the live
--- slots; keys, orders and positions of its entries, and why each may not start
--- (null: it may, and is not parked); the time.
--- Returns: keys to be looked at soon again, and how many of each were parked: they only
--- had their share, or, where
+-- Arguments: the queue; the slice of the log with the entries, as a claim; the live slots;
+-- keys, orders and positions of its entries, and the reason why each may not start (null: it
+-- may, and is not parked); the time.
+-- Returns: keys to look at soon again, and how many messages of each were parked: keys that
+-- only had their share, or, in queues without order, messages behind one that waits for its
+-- time.
 -- messages need not wait for one another, stand behind one that waits for its time.
 -- Called under the lane's lock. Inserts: parked, entries_other (events). Updates: keys.
 create or replace function posthaste.park(q posthaste.queue_settings, c posthaste.claims, l posthaste.live, p_keys text[], p_ords xid8[], p_poss bigint[], p_why text[], t timestamptz,
@@ -29,7 +30,7 @@ begin
   )
   select count(*) into v_rows from come;
   if v_rows <> cardinality(p_why) - cardinality(array_positions(p_why, null)) then
-    raise exception 'posthaste: % messages of lane % of % were parked, and % may not start', v_rows, v_lane, q.name, cardinality(p_why) - cardinality(array_positions(p_why, null));
+    raise exception 'posthaste: parked % messages of lane % of %, and % may not start', v_rows, v_lane, q.name, cardinality(p_why) - cardinality(array_positions(p_why, null));
   end if;
   perform posthaste.block_keys(v_subscriber, v_lane, array_agg(coalesce(u.key, '')), array_agg(u.ord), array_agg(u.pos), array_agg(u.why = 'busy'))
      from unnest(p_keys, p_ords, p_poss, p_why) u (key, ord, pos, why)
@@ -37,7 +38,7 @@ begin
   if 'tokens' = any (p_why) then
     v_now := posthaste.token_time(t);
     for k in update posthaste.keys z
-                -- Each by its key: as a join this may walk over all keys.
+                -- Each by its key: a join may scan all keys.
                 set wake_at = v_now + make_interval(secs => greatest(greatest(1, least(q.key_burst / 2, q.key_rate / 20)) - posthaste.key_tokens(z.tokens, z.tokens_at, q.key_rate, q.key_burst, v_now), 0) / q.key_rate),
                     tokens_at = least(z.tokens_at, v_now)
                from (select y.ctid from (select distinct u.key from unnest(p_keys, p_why) u (key, why) where u.why = 'tokens') x

@@ -1,7 +1,7 @@
--- posthaste.park_ahead: parks entries of a fair lane's log that its cursor has not
--- come to, and withdraws them there.
--- Arguments: subscriber, lane; its subscription's filter: what that leaves out stays;
--- orders and positions. Returns: how many were parked.
+-- posthaste.park_ahead: parks entries of a fair lane's log that its cursor has not reached,
+-- and withdraws them there.
+-- Arguments: subscriber, lane; its subscription's filter, whose excluded entries stay; orders
+-- and positions. Returns: the number of parked messages.
 -- Called under the lane's lock. Inserts: parked, cancelled. Updates: keys.
 create or replace function posthaste.park_ahead(p_subscriber bigint, p_lane int, p_filter jsonb, p_ords xid8[], p_poss bigint[])
 returns bigint language plpgsql volatile

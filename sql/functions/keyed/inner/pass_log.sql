@@ -1,16 +1,14 @@
--- posthaste.pass_log: the next slice of a keyed lane's log: what may start is handed
--- out, and what may not is parked.
--- Arguments: the queue; the log's cursor; hashes of the keys of what is in flight;
--- how many are wanted (0: all are parked), and how many entries to look at;
--- whether all may start, which saves looking; whether some may not be for this
--- reader, and its subscription's filter; holder, number, until and single as in
--- posthaste.claim_lane; the snapshot, the time, the live slots.
--- Returns: the cursor moved on; the claim that was made, if something was handed
--- out; the hashes with those added that were; keys to be looked at again, and how many
--- of each were parked; whether the log is used up.
--- A key whose messages are parked, that is paused or stopped, has no free place or
--- no token, parks what is reached of it. Of a fair queue each key gets an equal part
--- of a claim.
+-- posthaste.pass_log: processes the next slice of a keyed lane's log: hands out the messages
+-- that may start, and parks the others.
+-- Arguments: the queue; the log's cursor; hashes of the keys in flight; the wanted number (0:
+-- all are parked), and the number of entries to look at; whether all may start, which saves
+-- looking; whether some may not be for this reader, and its subscription's filter; holder,
+-- number, until and single as in posthaste.claim_lane; the snapshot, the time, the live slots.
+-- Returns: the new cursor; the claim, if something was handed out; the hashes with those of
+-- its messages; keys to look at again, and how many messages of each were parked; whether the
+-- log is used up.
+-- A message is parked if messages of its key are parked, or the key is paused or stopped or has
+-- no free place or token. In a fair queue each key gets an equal part of a claim.
 -- Called under the lane's lock. Inserts: claims, leases, parked, settlements.
 -- Updates: keys.
 create or replace function posthaste.pass_log(q posthaste.queue_settings, inout c posthaste.claims, inout busy bigint[], p_wanted int, p_look int, p_all boolean, p_sifts boolean, p_filter jsonb,
@@ -62,7 +60,7 @@ begin
       v_out := posthaste.left_out(q.id, v_lane, v_subscriber, p_filter, f.ords, f.poss);
     end if;
     v_share := case when p_wanted = 0 then 0 when q.fair then greatest(1, ceil(p_wanted::float8 / (select count(distinct coalesce(x, '')) from unnest(f.keys) x))) end;
-    -- Why an entry may not start; null: it may.
+    -- The reason why an entry may not start; null: it may.
     select array_agg(x.why order by x.i), array_agg(x.hash order by x.i)
       into v_why, v_hashes
       from (select e.i, e.hash,
@@ -76,10 +74,10 @@ begin
                         when v_share < e.nth then 'share' end as why
               from (select u.key, u.out, posthaste.key_hash(u.key) as hash, u.i, row_number() over (partition by u.key, u.out order by u.i) as nth
                       from unnest(f.keys, v_out) with ordinality u (key, out, i)) e
-              -- The nested loop is the only way here, and would be slow below.
+              -- The nested loop is the only possible plan here, and would be slow below.
               left join lateral (select y.* from posthaste.keys y where y.subscriber = v_subscriber and y.key = e.key limit 1) z on true
               left join (select x as hash, count(*) as n from unnest(busy) x group by 1) b on b.hash = e.hash) x;
-    -- The slice ends with the last that is handed out. Where none is, all are passed.
+    -- The slice ends with the last entry handed out. Without one, all are passed.
     select max(x.i), max(x.nth) into v_last, v_handed
       from (select u.i::int, row_number() over (order by u.i)::int as nth from unnest(v_why) with ordinality u (why, i) where u.why is null) x
      where x.nth <= p_wanted;
@@ -131,7 +129,7 @@ begin
   end if;
   c := posthaste.put_claim(c, p_holder, p_number, p_until, p_single);
   if c.withheld is not null then
-    -- Settled at birth, and counted as neither handed out nor settled.
+    -- It has nothing to settle, and counts as neither handed out nor settled.
     if p_single then
       insert into posthaste.settlements (slot, claim, part, number, reader, fresh, done, bits)
       select c.slot, c.id, g, 1, c.reader, 0, 0, B'1' from generate_series(0, c.places - 1) g where get_bit(c.withheld, g) = 1;

@@ -1,17 +1,17 @@
--- posthaste.read_ahead: looks ahead of a fair lane's cursor for keys that wait behind
--- the backlog of others, and parks the first messages of each, so that they take
--- turns before the cursor comes to them. What it leaves in the log costs a look and
--- no writing: a million messages of one key are passed in a second or two, and once.
--- Arguments: the queue; the log's cursor, in the midst of a window; how far the lane was
--- read ahead (null: not at all); the last number given in its line; its subscription's
--- filter; the claim's snapshot; the live slots.
--- Returns: how far it was read now; the last number given. It goes on where it stopped as long as
--- the cursor is in the same window, and from the cursor on in the next one. A call
--- reads 65,536 entries at most, and fewer once it parked 8,192 of them: bounded by
--- count, for a busy machine would otherwise hardly get on.
--- Of a key that has more than its share ahead nothing is taken beyond it until then,
--- or its later messages would be handed out before those between. What is parked is
--- withdrawn from the log (outcome 'parked'): the cursor passes it.
+-- posthaste.read_ahead: looks ahead of a fair lane's cursor for keys that wait behind the
+-- backlog of others, and parks the first messages of each, so that they take turns before the
+-- cursor reaches them. Entries that stay in the log are read and not written: a million
+-- messages of one key take a second or two, once.
+-- Arguments: the queue; the log's cursor, within a window; how far the lane was read ahead
+-- (null: not at all); the last number given in its line; its subscription's filter; the
+-- claim's snapshot; the live slots.
+-- Returns: how far it was read now; the last number given. It continues where it stopped as
+-- long as the cursor is in the same window, and from the cursor on in the next one. A call
+-- reads at most 65,536 entries, and fewer once it parked 8,192 of them. The bound is a count
+-- because with a bound by time a busy machine would make little progress.
+-- Messages of a key beyond its share ahead stay in the log, and so do all later ones of it:
+-- otherwise they would be handed out before those in between. Parked messages are withdrawn
+-- from the log (outcome 'parked'), so that the cursor skips them.
 -- Called under the lane's lock. Inserts: ahead, ahead_keys, parked, cancelled.
 -- Updates: ahead_keys, keys.
 create or replace function posthaste.read_ahead(q posthaste.queue_settings, c posthaste.claims, inout a posthaste.ahead, inout turn bigint, p_filter jsonb, s pg_snapshot, l posthaste.live)
@@ -51,7 +51,7 @@ begin
       ), fresh as materialized (
         select k.key, coalesce(k.parked, 0) as before, x.i, row_number() over (partition by k.key order by x.i) as nth
           from known k cross join lateral unnest(k.places) x (i)
-         -- Not by exists, which may become a join that walks over all of them.
+         -- Not exists, which may become a join that scans all of them.
          where (select z.pos from posthaste.cancelled z where z.pos = f.poss[x.i] and z.subscriber = v_subscriber limit 1) is null
       ), counts as (
         insert into posthaste.ahead_keys as k (subscriber, lane, reading, key, parked, left_in_log)
@@ -88,7 +88,7 @@ begin
     v_read := v_read + n;
     exit when v_read >= 65536 or a.parked - coalesce(b.parked, 0) >= 8192;
   end loop;
-  -- Where nothing was found the next one begins where this did.
+  -- If nothing was found, the next one begins at the same place.
   if v_read > 0 or n > 0 or a.reading is distinct from b.reading or a.complete <> b.complete then
     a.id := a.id + 1;
     insert into posthaste.ahead select a.*;

@@ -1,6 +1,6 @@
--- posthaste.renew_tokens: after the clock was set back, lets the keys of a lane that
--- wait for a token wait from now on.
--- Arguments: the queue, subscriber, lane; the time of the clock and the reader's.
+-- posthaste.renew_tokens: after the clock was set back, makes the keys of a lane that wait for
+-- a token wait from the new time on.
+-- Arguments: the queue, subscriber, lane; the time of the clock and the reader's time.
 -- Called under the lane's lock. Updates: keys. Inserts: entries_other (events).
 create or replace function posthaste.renew_tokens(q posthaste.queue_settings, p_subscriber bigint, p_lane int, p_now timestamptz, t timestamptz)
 returns void language plpgsql volatile

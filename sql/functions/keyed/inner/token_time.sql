@@ -1,6 +1,6 @@
--- posthaste.token_time: the time by which keys get their tokens: a reader's, or the
--- clock's where that was set back by more than 2 seconds, so that they get them from
--- there on and not only once it is again where it was.
+-- posthaste.token_time: the time that tokens of keys are computed from: a reader's time, or the
+-- clock's if it was set back by more than 2 seconds. Otherwise keys would get no tokens until
+-- the clock has caught up.
 -- Arguments: the reader's time, which never goes back.
 create or replace function posthaste.token_time(t timestamptz)
 returns timestamptz language plpgsql volatile set search_path = pg_catalog, pg_temp as $$

@@ -1,6 +1,6 @@
--- posthaste.due_is_for: posthaste.is_for of a due entry that is for all, whose
--- kind and headers are looked up only where there is a filter.
--- Arguments: the subscription; the entry's. Reads: entries.
+-- posthaste.due_is_for: posthaste.is_for of a due entry that is for all subscriptions. It
+-- reads the entry's kind and headers only if there is a filter.
+-- Arguments: the subscription; the entry's columns. Reads: entries.
 create or replace function posthaste.due_is_for(s posthaste.subscriptions, p_lane int, p_xid xid8, p_pos bigint, p_due timestamptz)
 returns boolean language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$

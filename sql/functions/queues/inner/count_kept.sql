@@ -1,5 +1,5 @@
--- posthaste.count_kept: how many messages are kept that a new subscription will
--- come to, once, when it is made. Reads: entries, cancelled.
+-- posthaste.count_kept: the number of kept messages that a new subscription will read,
+-- counted once, when it is created. Reads: entries, cancelled.
 create or replace function posthaste.count_kept(u posthaste.subscriptions)
 returns bigint language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -26,7 +26,7 @@ begin
      where e.queue_id = u.queue_id and e.lane = g and e.due_at is not null and e.for_subscription is null and pg_visible_in_snapshot(e.xid, s)
        and (not pg_visible_in_snapshot(e.xid, u.since) or u.scheduled and e.due_at > u.created_at)
        and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
-       -- Not by exists, which may become a join that compares each with all.
+       -- Not exists, which may become a join that compares each with all.
        and (select x.outcome from posthaste.cancelled x where x.pos = e.pos and x.subscriber = (u.queue_id::bigint << 10 | u.number) order by x.pos, x.subscriber limit 1) is distinct from 'carried') x;
   return v_fresh + v_due - (select count(*) from posthaste.cancelled x where x.subscriber = (u.queue_id::bigint << 10 | u.number)
                                and x.xid is not null and x.outcome = 'carried' and not pg_visible_in_snapshot(x.xid, u.since));

@@ -1,6 +1,6 @@
--- posthaste.free_number: a number for a new subscription of a queue: one that was
--- never used, or else one whose subscription is gone and mentioned nowhere: the
--- whole ring was written anew since, with an hour to spare for what was in flight.
+-- posthaste.free_number: a number for a new subscription of a queue: one that was never used,
+-- or else one of a dropped subscription that no row mentions: the whole ring was written
+-- again since, with an hour to spare for transactions that were in flight.
 -- Errors: PH409. Called under the maintenance key. Deletes: subscriptions, parked, lease_cursors.
 create or replace function posthaste.free_number(p_queue int)
 returns smallint language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
@@ -19,10 +19,10 @@ begin
    order by s.dropped_at limit 1;
   if v_number is null then
     raise exception using errcode = 'PH409', column = 'subscription',
-      message = 'the queue has had 1,024 subscriptions, and messages of all of them are kept',
-      hint = 'numbers become free once what mentions them was reclaimed';
+      message = 'the queue has had 1,024 subscriptions, and entries of all of them are still kept',
+      hint = 'try again when entries of dropped subscriptions have been reclaimed';
   end if;
-  -- What a settlement left that was under way when it ended.
+  -- Rows of a settlement that was in flight when the subscription ended.
   delete from posthaste.parked p where p.subscriber = (p_queue::bigint << 10 | v_number);
   delete from posthaste.lease_cursors z where z.subscriber = (p_queue::bigint << 10 | v_number);
   delete from posthaste.history_cursors h where h.reader >> 10 = (p_queue::bigint << 10 | v_number);

@@ -1,13 +1,12 @@
--- posthaste.oldest_fresh: when the oldest message without a due time was sent that a
--- reader has not come to: in what is left of its window, then in the next one.
--- Arguments: up to which snapshot; the live slots.
--- Returns: one row for each subscription and lane that has one.
--- By the readers' order; a message of a transaction that stayed open for long can
--- be older than its place in it. What was withdrawn is passed over. Where 1,024
--- in a row were withdrawn, or 16 do not pass the filter, the last of these stands
--- for what the subscription has not come to. Of a keyed queue, of the log alone: what
--- is parked may not be handed out, or had its turn.
--- Reads: what all_cursors reads, entries, cancelled.
+-- posthaste.oldest_fresh: when the oldest message without a due time was sent that a reader
+-- has not reached: in the rest of its window, then in the next one.
+-- Arguments: the snapshot up to which to look; the live slots.
+-- Returns: one row for each subscription and lane that has such a message.
+-- It uses the readers' order; a message of a long transaction can be older than its place in
+-- it. Withdrawn messages are skipped. After 1,024 withdrawn messages in a row, or 16 that do
+-- not pass the filter, the last of these is returned. In a keyed queue it reads the log alone:
+-- parked messages may not be handed out yet, or had their turn.
+-- Reads: the tables of all_cursors, entries, cancelled.
 create or replace function posthaste.oldest_fresh(s pg_snapshot, l posthaste.live)
 returns table (queue_id int, subscription int, since timestamptz) language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -20,8 +19,8 @@ begin
        select e.created_at
          from (select e.created_at, e.kind, e.headers, e.k, row_number() over () as n
                  from (values (c.s0, c.s1, c.last_xid, c.last_pos), (c.s1, s, '0', 0)) w (s0, s1, last_xid, last_pos)
-                -- Those that the window's first snapshot lists as in progress, then all that
-                -- began later: an old open writer does not make this walk the log.
+                -- Those that the window's first snapshot lists as in progress, then all that began
+                -- later: an old open writer does not make this walk the log.
                 cross join lateral (
                   select x as lo, x as hi from pg_snapshot_xip(w.s0) x where pg_visible_in_snapshot(x, w.s1)
                   union all select pg_snapshot_xmax(w.s0), pg_snapshot_xmax(w.s1)) r

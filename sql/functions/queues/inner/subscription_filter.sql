@@ -1,8 +1,8 @@
--- posthaste.subscription_filter: a filter as users write it, checked, and in the
--- one form that posthaste.passes reads: lists of words everywhere, sorted.
--- Arguments: {"kind": word or words, "headers": {"name": word or words}}. A
--- message passes if its kind is one of those and each header named has one of
--- its words. No message has an empty kind, so that none would pass by it.
+-- posthaste.subscription_filter: checks a filter as users write it and returns the normal form
+-- that posthaste.passes reads: sorted lists of words everywhere.
+-- Arguments: {"kind": word or words, "headers": {"name": word or words}}. A message passes if
+-- its kind is one of the words and each named header has one of its words. No message has an
+-- empty kind, so an empty word would match nothing.
 -- Returns: null for null. Errors: PH400 with the field filter.
 create or replace function posthaste.subscription_filter(p_filter jsonb)
 returns jsonb language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
@@ -17,7 +17,7 @@ begin
   end if;
   if jsonb_typeof(p_filter) <> 'object' or p_filter = '{}' or p_filter - array['kind', 'headers'] <> '{}'
      or p_filter ? 'headers' and (jsonb_typeof(p_filter -> 'headers') <> 'object' or p_filter -> 'headers' = '{}') then
-    raise exception using errcode = 'PH400', column = 'filter', message = format('this is no filter: %s', left(p_filter::text, 200)),
+    raise exception using errcode = 'PH400', column = 'filter', message = format('invalid filter: %s', left(p_filter::text, 200)),
       hint = 'for example {"kind": ["created", "paid"], "headers": {"region": "eu"}}';
   end if;
   for h in select array['kind'] as path, p_filter -> 'kind' as words where p_filter ? 'kind'
@@ -28,11 +28,11 @@ begin
     if jsonb_typeof(v_words) <> 'array' or v_words = '[]'
        or exists (select from jsonb_array_elements(v_words) w where jsonb_typeof(w) <> 'string' or octet_length(w #>> '{}') > 16384 or w = '""' and v_path = array['kind']) then
       raise exception using errcode = 'PH400', column = 'filter',
-        message = format('the filter wants a word or a list of words for %s, and there is %s', array_to_string(v_path, ' '), left(h.words::text, 200));
+        message = format('the filter needs a word or a list of words for %s, got %s', array_to_string(v_path, ' '), left(h.words::text, 200));
     end if;
     if v_path = array['headers', 'traceparent'] then
-      raise exception using errcode = 'PH400', column = 'filter', message = 'a filter cannot ask for the header traceparent, which differs with every trace',
-        hint = 'give messages a header of their own to filter by';
+      raise exception using errcode = 'PH400', column = 'filter', message = 'a filter cannot use the header traceparent, which differs in every trace',
+        hint = 'send messages with another header to filter by';
     end if;
     v_words := (select jsonb_agg(distinct w order by w) from jsonb_array_elements(v_words) w);
     if v_path[1] = 'headers' and not v_out ? 'headers' then

@@ -1,6 +1,6 @@
--- posthaste.adopt: says that the ledger belongs to this database from now on.
--- Written twice, for only the row that was written tells by whom: within a
--- savepoint it is not the transaction's id.
+-- posthaste.adopt: records that the ledger belongs to this database from now on.
+-- It writes twice, because only the written row shows its transaction id: within a savepoint
+-- that is not the id of the transaction.
 -- Inserts, updates: identity.
 create or replace function posthaste.adopt()
 returns void language plpgsql volatile set search_path = pg_catalog, pg_temp as $$

@@ -1,8 +1,8 @@
--- posthaste.rebase_append: appends what is in rebase_work anew, in its old order,
--- a revolution further on; what keys wait for goes to the parked ones.
--- What was fresh is due at once, for the due track can say whom an entry is for. Of
--- keyed queues all have the lowest place in the order, and so are ordered by their
--- ids: a sender that waits for the lock may have a place below this transaction's id.
+-- posthaste.rebase_append: appends the entries of rebase_work again, in their old order, a
+-- revolution further on; messages that wait for their key are parked.
+-- Fresh messages become due at once, because entries of the due track can be for a single
+-- subscription. In keyed queues all have the lowest place in the order, and so are ordered by
+-- their ids: a sender that waits for the lock may have a place below this transaction's id.
 -- Returns: the first of the new positions.
 -- Called by posthaste.rebase under its locks. Inserts: entries_other, words, parked, cancelled.
 -- Updates: positions.
@@ -18,7 +18,7 @@ declare
   v_rows bigint;
   v_block bigint;
 begin
-  -- A free slot, so that the others can be truncated, if there is one.
+  -- A free slot, if there is one, so that the others can be truncated.
   v_start := posthaste.slot_start(v_last, coalesce((select s.slot from posthaste.slots s where not s.live order by (s.slot - (v_last >> 22)) & 15 limit 1), ((v_last >> 22) + 1) & 15)::int);
   perform setval('posthaste.positions', v_start, false);
   update pg_temp.rebase_work w set n = o.n
@@ -28,7 +28,7 @@ begin
   analyze pg_temp.rebase_work;
   select count(*) into v_all from pg_temp.rebase_work;
   for v_block in select distinct w.pos >> 20 from pg_temp.rebase_work w order by 1 loop
-    -- One slot's part of the ring: as a constant, for the planner.
+    -- One slot's part of the ring: as a constant that the planner can use.
     execute format($q$
       with again as (
       insert into posthaste.entries_other (pos, ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
@@ -63,7 +63,7 @@ begin
     v_done := v_done + v_rows;
     raise notice 'appended % of % messages', v_done, v_all;
   end loop;
-  -- It is no second message to those who were handed it before.
+  -- It is no second message for subscriptions that handed it out before.
   insert into posthaste.cancelled (pos, subscriber, outcome, noted)
   select w.n, w.queue_id::bigint << 10 | u.number, 'earlier', '3'
     from pg_temp.rebase_work w cross join lateral unnest(w.earlier) u (number)

@@ -1,12 +1,11 @@
--- posthaste.rebase_collect: finds what the restored ledger had not settled, in
--- temporary tables: rebase_readers, where each reader stood, and rebase_work, the
--- entries to be appended anew: needs, the subscriptions that they are for; earlier,
--- those that were handed them before, or never; again: those were handed it and did
--- not settle it; lost, what the story gets; parks: it goes to the parked ones, for
--- its queue looks at keys. What a fair queue parked ahead of its cursor is withdrawn
--- from the log, and is among the parked ones or was handed out from there; what was
--- left in the log for now is an entry like any other.
--- Also copies the history, of which the ring is emptied.
+-- posthaste.rebase_collect: finds the unsettled messages of the restored ledger, in temporary
+-- tables: rebase_readers, the cursor of each reader, and rebase_work, the entries to append
+-- again: needs, the subscriptions that they are for; earlier, subscriptions that handed them out
+-- before, or never do; again, subscriptions that handed them out without a settlement; lost, the
+-- addition to the story; parks: it is parked, because its queue is keyed. Messages that a fair
+-- queue parked ahead of its cursor are withdrawn from the log, and are among the parked ones or
+-- were handed out from there; messages that it left in the log are entries like any other.
+-- It also copies the history, because the ring is emptied.
 -- Called by posthaste.rebase under its locks. Reads: the ring. Inserts: history.
 create or replace function posthaste.rebase_collect()
 returns void language plpgsql volatile set search_path = pg_catalog, pg_temp set jit = off as $$
@@ -15,7 +14,7 @@ declare
   v_now timestamptz := clock_timestamp();
   v_found bigint := 0;
   v_rows bigint;
-  c posthaste.claims;
+  v_claim posthaste.claims;
 begin
   create temp table rebase_readers on commit drop as
     select q.id as queue_id, u.number, g as lane, q.keyed, u,
@@ -27,7 +26,7 @@ begin
      where q.dropped_at is null;
   create temp table rebase_work (n bigint, pos bigint, queue_id int, for_subscription smallint, needs smallint[], earlier smallint[], again boolean, lost jsonb, parks boolean) on commit drop;
 
-  for c in
+  for v_claim in
     select k.* from posthaste.claims k
       join posthaste.subscriptions u on u.queue_id = k.reader >> 20 and u.number = (k.reader >> 10) & 1023 and u.dropped_at is null
       left join (select t.claim, count(*) as parts, max(bit_count(t.bits)) as bits from posthaste.settlements t group by t.claim) s on s.claim = k.id
@@ -35,11 +34,11 @@ begin
      order by k.id
   loop
     insert into pg_temp.rebase_work (pos, queue_id, for_subscription, needs, again, lost, parks)
-    select d.pos, c.reader >> 20, (c.reader >> 10) & 1023, array[(c.reader >> 10) & 1023], true,
-           jsonb_strip_nulls(jsonb_build_object('attempt', d.attempt, 'outcome', 'lost', 'worker', (select r.name from posthaste.registrations r where r.id = c.holder),
-             'claimed_at', c.at, 'ended_at', v_now, 'error', 'the database was restored from a copy that was made while this was handed out')),
+    select d.pos, v_claim.reader >> 20, (v_claim.reader >> 10) & 1023, array[(v_claim.reader >> 10) & 1023], true,
+           jsonb_strip_nulls(jsonb_build_object('attempt', d.attempt, 'outcome', 'lost', 'worker', (select r.name from posthaste.registrations r where r.id = v_claim.holder),
+             'claimed_at', v_claim.at, 'ended_at', v_now, 'error', 'the database was restored from a copy that was made while this was handed out')),
            q.keyed
-      from posthaste.deliveries_at(c, posthaste.open_places(c)) d, posthaste.queue_settings q where q.id = c.reader >> 20;
+      from posthaste.deliveries_at(v_claim, posthaste.open_places(v_claim)) d, posthaste.queue_settings q where q.id = v_claim.reader >> 20;
   end loop;
 
   for s in 0..15 loop
@@ -70,9 +69,9 @@ begin
         raise notice 'copying the history of slot % of 16', s + 1;
       end loop;
     end loop;
-    -- Of claims that are open, what is settled.
-    for c in select k.* from posthaste.history_aside a join posthaste.claims k on k.slot = (a.claim >> 22) & 15 and k.id = a.claim order by k.id loop
-      perform posthaste.copy_claim(c, q) from posthaste.queue_settings q where q.id = c.reader >> 20;
+    -- Of claims that are open, the settled deliveries.
+    for v_claim in select k.* from posthaste.history_aside a join posthaste.claims k on k.slot = (a.claim >> 22) & 15 and k.id = a.claim order by k.id loop
+      perform posthaste.copy_claim(v_claim, q) from posthaste.queue_settings q where q.id = v_claim.reader >> 20;
     end loop;
   end if;
 end $$;

@@ -1,6 +1,6 @@
--- posthaste.rebase_counters: counts what the restored log holds and was not counted
--- yet, and brings the counters to where they are when everything that was handed
--- out counts as settled, and what is in rebase_work or parked waits.
+-- posthaste.rebase_counters: counts the entries of the restored log that were not counted yet,
+-- and sets the counters so that everything that was handed out counts as settled, and the
+-- entries of rebase_work and parked messages as waiting.
 -- Called by posthaste.rebase under its locks. Updates: counters.
 create or replace function posthaste.rebase_counters()
 returns void language plpgsql volatile set search_path = pg_catalog, pg_temp set jit = off as $$

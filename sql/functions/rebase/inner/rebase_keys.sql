@@ -1,7 +1,6 @@
--- posthaste.rebase_keys: puts the parked messages of queues that look at keys in
--- the order of their ids, which is that of their sends, below all that is sent from
--- now on, and lets the next claims look at their keys. That keys are paused, stopped
--- or short of tokens stays so.
+-- posthaste.rebase_keys: orders the parked messages of keyed queues by their ids, which is the
+-- order of their sends, before all messages sent from now on, and makes the next claims look at
+-- their keys. Keys that are paused, stopped or short of tokens stay so.
 -- Called by posthaste.rebase under its locks. Updates: parked, keys,
 -- dead_letter_entries. Inserts: entries_other (events).
 create or replace function posthaste.rebase_keys()
@@ -13,7 +12,7 @@ declare
 begin
   update posthaste.dead_letter_entries set ord = v_first where ord is not null;
   update posthaste.parked set ord = v_first where ord <> v_first;
-  -- Events that no claim came to yet.
+  -- Events that no claim has read yet.
   for r in
     select k.queue_id::bigint << 10 | k.number as subscriber, k.lane, o ->> 'key' as key, (o ->> 'stop')::bigint as stop, (o ->> 'go')::bigint as go
       from pg_temp.rebase_readers k

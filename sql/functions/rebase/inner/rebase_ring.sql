@@ -11,7 +11,7 @@ declare
 begin
   select last_value >> 22 into v_last from posthaste.positions;
   for s in 0..15 loop
-    -- The newest revolution in which the new positions came to the slot.
+    -- The newest revolution in which the new positions entered the slot.
     v_epoch := v_last - ((v_last - s) & 15);
     if v_epoch >= v_first then
       execute format('delete from posthaste.entries_plain_%s where pos < $1', s) using p_start;

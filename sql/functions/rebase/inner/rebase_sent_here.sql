@@ -1,8 +1,8 @@
--- posthaste.rebase_sent_here: finds the entries that were sent in a restored copy,
--- and gives them an id that no restored cursor or claim has seen.
--- The restore made a slot's indexes after it had put in the rows: what has a higher
--- xmin was written afterwards, and then its stored id is higher, too, and no higher
--- than xmin, which may be a savepoint's.
+-- posthaste.rebase_sent_here: finds the entries that were sent in a restored copy, and gives them
+-- an id that no restored cursor or claim has seen.
+-- The restore created a slot's indexes after it inserted the rows. A row with a higher xmin was
+-- written afterwards; then its stored id is higher, too, and at most xmin, which may be that of a
+-- savepoint.
 -- Called by posthaste.rebase under its locks. Updates: entries_plain, entries_other.
 create or replace function posthaste.rebase_sent_here()
 returns void language plpgsql volatile set search_path = pg_catalog, pg_temp as $$

@@ -1,8 +1,8 @@
 -- posthaste.settle_singles: settles received deliveries, each by itself.
--- Arguments: ids in any order and possibly repeated; the outcome; parallel
--- receipts or null; error; the caller's options, of which strict, wake and, as what waits
--- before the next attempt, retry_after or after count; parallel arrays of terms or null.
--- Returns: per distinct id in ascending order: settled, outcome, due_at.
+-- Arguments: ids in any order, possibly repeated; the outcome; parallel receipts or null; error;
+-- the caller's options, of which strict, wake and, as the wait before the next attempt,
+-- retry_after or after are used; parallel arrays of terms or null.
+-- Returns: for each distinct id in ascending order: settled, outcome, due_at.
 -- Errors: PH400, PH409 in strict form.
 create or replace function posthaste.settle_singles(p_deliveries bigint[], p_outcome text, p_receipts jsonb, p_error text,
   p_options jsonb, p_terms jsonb)
@@ -23,13 +23,13 @@ begin
     raise exception using errcode = 'PH400', column = v_option, message = format('%s reaches beyond the year 9999: %s seconds', v_option, v_wait);
   end if;
   if p_receipts is not null and (jsonb_typeof(p_receipts) <> 'array' or jsonb_array_length(p_receipts) <> cardinality(p_deliveries)) then
-    raise exception using errcode = 'PH400', column = 'receipts', message = 'receipts must be an array as long as the delivery ids';
+    raise exception using errcode = 'PH400', column = 'receipts', message = 'receipts must be an array with one element for each delivery id';
   end if;
   if p_terms is not null and (jsonb_typeof(p_terms) <> 'array' or jsonb_array_length(p_terms) <> cardinality(p_deliveries)) then
-    raise exception using errcode = 'PH400', column = 'terms', message = 'terms must be an array as long as the delivery ids, of arrays of strings';
+    raise exception using errcode = 'PH400', column = 'terms', message = 'terms must be an array with one array of strings for each delivery id';
   end if;
   perform posthaste.found_terms(x.t::text) from jsonb_array_elements(p_terms) x (t) where x.t <> 'null';
-  -- Ascending, or opposite orders of two callers would deadlock.
+  -- Ascending: otherwise two callers with opposite orders would deadlock.
   select array_agg(x.id order by x.id), array_agg(x.receipt order by x.id), array_agg(x.terms order by x.id) into v_ids, v_receipts, v_terms
     from (select distinct on (u.id) u.id, nullif(p_receipts -> (u.n::int - 1), 'null')::text as receipt, nullif(p_terms -> (u.n::int - 1), 'null')::text as terms
             from unnest(p_deliveries) with ordinality u (id, n) order by u.id, u.n) x;
@@ -62,5 +62,5 @@ begin
     select i, coalesce(a.settled, true), case when a.settled is null then 'done' else a.outcome end, a.due_at
       from unnest(v_ids) i left join answers a on a.delivery_id = i
      order by i;
-  perform set_config('posthaste.no_wake', '', true); -- of this call alone
+  perform set_config('posthaste.no_wake', '', true); -- it applies to this call alone
 end $$;

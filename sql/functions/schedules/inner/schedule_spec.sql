@@ -1,6 +1,5 @@
--- posthaste.schedule_spec: takes apart what says when a schedule ticks: a cron
--- line of five fields, @hourly, @daily, @midnight, @weekly, @monthly, @yearly or
--- @annually, or every and a duration.
+-- posthaste.schedule_spec: parses the spec of a schedule: a cron line of five fields, @hourly,
+-- @daily, @midnight, @weekly, @monthly, @yearly or @annually, or every and a duration.
 -- Returns: cron or every. Errors: PH400 with the field spec. Tables: none.
 create or replace function posthaste.schedule_spec(p_spec text, out cron posthaste.cron, out every interval)
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
@@ -10,22 +9,22 @@ declare
   v_hint text := 'a cron line such as ''30 2 * * mon-fri'', @daily, or ''every 90 seconds''';
 begin
   if coalesce(v_text, '') = '' or octet_length(p_spec) > 255 then
-    raise exception using errcode = 'PH400', column = 'spec', message = case when octet_length(p_spec) > 255 then 'spec is over 255 bytes' else 'spec must say when the schedule ticks' end, hint = v_hint;
+    raise exception using errcode = 'PH400', column = 'spec', message = case when octet_length(p_spec) > 255 then 'spec is over 255 bytes' else 'spec must not be empty' end, hint = v_hint;
   end if;
   if v_text ~ '^every[[:space:]]' then
     begin
       every := substr(v_text, 7)::interval;
     exception when data_exception then
-      raise exception using errcode = 'PH400', column = 'spec', message = format('%L is no duration', substr(v_text, 7)), hint = v_hint;
+      raise exception using errcode = 'PH400', column = 'spec', message = format('%L is not a duration', substr(v_text, 7)), hint = v_hint;
     end;
     if extract(year from every) <> 0 or extract(month from every) <> 0 then
-      raise exception using errcode = 'PH400', column = 'spec', message = 'months and years differ in length: an interval is made of weeks, days, hours, minutes and seconds',
-        hint = 'a cron line names days of months: ''0 0 1 * *''';
+      raise exception using errcode = 'PH400', column = 'spec', message = 'months and years differ in length: an interval consists of weeks, days, hours, minutes and seconds',
+        hint = 'use a cron line for days of months: ''0 0 1 * *''';
     end if;
     -- A day is 24 hours here.
     every := make_interval(secs => extract(epoch from every)::double precision);
     if every < '1 second' or every > '87600 hours' or every <> date_trunc('second', every) then
-      raise exception using errcode = 'PH400', column = 'spec', message = 'an interval is of whole seconds, one at least, and ten years at most', hint = v_hint;
+      raise exception using errcode = 'PH400', column = 'spec', message = 'an interval must be whole seconds, at least one second and at most ten years', hint = v_hint;
     end if;
     return;
   end if;
@@ -34,7 +33,7 @@ begin
     when '@daily' then '0 0 * * *' when '@midnight' then '0 0 * * *' when '@hourly' then '0 * * * *' else v_text end;
   f := regexp_split_to_array(v_text, E'[ \t]+');
   if cardinality(f) <> 5 then
-    raise exception using errcode = 'PH400', column = 'spec', message = format('%L has %s fields and not five', p_spec, cardinality(f)), hint = v_hint;
+    raise exception using errcode = 'PH400', column = 'spec', message = format('%L has %s fields, not five', p_spec, cardinality(f)), hint = v_hint;
   end if;
   cron.minutes := posthaste.cron_field(f[1], 'minute', 0, 59, null);
   cron.hours := posthaste.cron_field(f[2], 'hour', 0, 23, null);

@@ -1,9 +1,9 @@
--- posthaste.tick_schedule: sends what is due of one schedule that the caller has
--- locked, and moves it on, in bounded steps.
--- Arguments: the schedule; now. Returns: messages sent, and ticks that got none.
--- A message that the queue refuses is a tick missed, with the error kept.
--- Locks: the queue's key, shared and without waiting: who drops the queue holds
---   it, and waits for the schedule that we have. Updates: schedule_settings.
+-- posthaste.tick_schedule: sends the due messages of one schedule that the caller has locked,
+-- and sets its next tick, in bounded steps.
+-- Arguments: the schedule; now. Returns: messages sent, and ticks without one.
+-- If the queue does not accept a message, the tick is missed and the error stored.
+-- Locks: the queue's key, shared and without waiting: a session that drops the queue holds it
+--   and waits for this schedule. Updates: schedule_settings.
 create or replace function posthaste.tick_schedule(s posthaste.schedule_settings, p_now timestamptz, out sent int, out missed bigint)
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -32,7 +32,7 @@ begin
         s.error := null;
         sent := sent + 1;
       exception when others then
-        -- Any other error is the database's and leaves the tick where it is.
+        -- Any other error is the database's, and the tick stays due.
         if sqlstate not like 'PH4%' then
           raise;
         end if;

@@ -1,12 +1,12 @@
--- posthaste.wall_time: the first moment at which the clocks of a zone show a time
--- or a later one. A time that comes twice, when clocks are set back, is the first
--- of the two; one that they are set forward over is the moment when that is done.
--- Arguments: the zone; the time on the wall, in whole seconds. Tables: none.
+-- posthaste.wall_time: the first moment at which the clocks of a zone show a wall-clock time or
+-- a later one. A time that occurs twice, when clocks are set back, means the first occurrence;
+-- one that is skipped, when clocks are set forward, means the moment of the change.
+-- Arguments: the zone; the wall-clock time, in whole seconds. Tables: none.
 create or replace function posthaste.wall_time(p_zone text, p_wall timestamp)
 returns timestamptz language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
-  -- Of two PostgreSQL takes the second, and what does not exist it takes by the
-  -- offset before the change.
+  -- For a repeated time PostgreSQL returns the second occurrence; for a skipped time it uses
+  -- the offset before the change.
   t timestamptz := p_wall at time zone p_zone;
   v_over interval := (t at time zone p_zone) - p_wall;
   v_earlier timestamptz;

@@ -1,5 +1,5 @@
--- posthaste.zone_change: when a zone's clocks are set between two times that
--- differ in their offset from UTC, of which none but one such change lies between.
+-- posthaste.zone_change: when a zone's clocks change between two times with different offsets
+-- from UTC and only one change between them.
 -- Arguments: the zone; two times in whole seconds.
 -- Returns: the first second with the new offset. Tables: none.
 create or replace function posthaste.zone_change(p_zone text, p_low timestamptz, p_high timestamptz)

@@ -1,7 +1,7 @@
--- posthaste.history_ids: the newest messages of given queues in the history,
--- below an id, that bear a reference, a key, a term, as far as these are given.
--- Part by part, each along one index, of which its order leaves no choice; by term
--- all of a part that bear the term are read.
+-- posthaste.history_ids: the newest messages of given queues in the history, below an id, that
+-- have a reference, a key, a term, as far as these are given.
+-- Part by part, each by one index, which its order by determines; by term all messages of a
+-- part with the term are read.
 -- Reads: history_parts, history.
 create or replace function posthaste.history_ids(p_queues int[], p_reference text, p_key text, p_term text, p_before bigint, p_max int)
 returns bigint[] language plpgsql stable

@@ -1,4 +1,4 @@
--- posthaste.history_of: what the history has of messages and has not expired.
+-- posthaste.history_of: the rows of messages in the history that have not expired.
 -- Reads: history_parts, history.
 create or replace function posthaste.history_of(p_ids bigint[])
 returns setof posthaste.history language plpgsql stable rows 10

@@ -1,9 +1,9 @@
--- posthaste.key_heads: the newest messages with a key in the ring, below an id:
--- their entries, first and later ones.
--- No index of the ring has keys, for each message with one would pay for it. So
--- it reads the ring from the newest message down, 500,000 positions at most.
--- Arguments: queues, key, before which id, how many at most.
--- Returns: the heads. cut_at: it went no further than to that id.
+-- posthaste.key_heads: the newest messages with a key in the ring, below an id: their entries,
+-- first and later ones.
+-- The ring has no index on keys, because each message with a key would pay for it. So it reads
+-- the ring from the newest message down, at most 500,000 positions.
+-- Arguments: queues, key, before which id, the maximum number.
+-- Returns: the heads. cut_at: it stopped at that id.
 -- Reads: slots, positions, entries.
 create or replace function posthaste.key_heads(p_queues int[], p_key text, p_before bigint, p_max int, out heads posthaste.head[], out cut_at bigint)
 language plpgsql stable
@@ -19,7 +19,7 @@ declare
   v_left bigint := 500000;
 begin
   heads := '{}';
-  -- The last turn, without a slot, is for what comes below the lowest one.
+  -- The last round, without a slot, is for messages below the lowest one.
   for v_epoch in
     select x.e from (select s.epoch as e from posthaste.slots s where s.live
                      union select generate_series(greatest((select max(s.epoch) from posthaste.slots s where s.live) + 1, (v_last >> 22) - 15), v_last >> 22)
@@ -30,16 +30,16 @@ begin
     heads := heads || array(
       select e.head from posthaste.entries e
        where e.message_id >= v_high and e.message_id < v_top and e.key = p_key and e.queue_id = any (p_queues)
-         and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f));
+         and posthaste.in_slots(posthaste.slot_of(e.pos), l.a, l.b, l.c, l.d, l.e, l.f));
     v_top := least(v_top, v_high);
     continue when v_epoch < 0;
     v_step := 32768;
     while v_top > v_epoch << 22 loop
       v_low := greatest(v_epoch << 22, v_top - v_step);
-      -- Wide steps over what is empty.
-      if not exists (select from posthaste.entries e where ((e.pos >> 22) & 15) = v_epoch & 15 and e.pos >= v_low and e.pos < v_top)
+      -- Wide steps over empty positions.
+      if not exists (select from posthaste.entries e where posthaste.slot_of(e.pos) = v_epoch & 15 and e.pos >= v_low and e.pos < v_top)
          and not exists (select from posthaste.entries e where e.message_id >= v_low and e.message_id < v_top
-                            and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)) then
+                            and posthaste.in_slots(posthaste.slot_of(e.pos), l.a, l.b, l.c, l.d, l.e, l.f)) then
         v_top := v_low;
         v_step := v_step * 2;
         continue;
@@ -52,11 +52,11 @@ begin
       end if;
       heads := heads || array(
         select e.head from posthaste.entries e
-         where ((e.pos >> 22) & 15) = v_epoch & 15 and e.pos >= v_low and e.pos < v_top and e.message_id is null and e.key = p_key and e.queue_id = any (p_queues));
+         where posthaste.slot_of(e.pos) = v_epoch & 15 and e.pos >= v_low and e.pos < v_top and e.message_id is null and e.key = p_key and e.queue_id = any (p_queues));
       heads := heads || array(
         select e.head from posthaste.entries e
          where e.message_id >= v_low and e.message_id < v_top and e.key = p_key and e.queue_id = any (p_queues)
-           and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f));
+           and posthaste.in_slots(posthaste.slot_of(e.pos), l.a, l.b, l.c, l.d, l.e, l.f));
       v_left := v_left - (v_top - v_low);
       v_top := v_low;
     end loop;

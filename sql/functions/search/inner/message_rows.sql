@@ -1,13 +1,11 @@
--- posthaste.message_rows: what is known of messages, from the ring, the dead
--- letters and the history, as people look at it. Of what was erased, the content
--- is left out.
--- Arguments: entries left of the messages as posthaste.message_states takes them;
--- the messages' ids, by which the history is asked; told: whether attempts are wanted
--- (null, but for the history's, if not).
--- Returns: per message and subscription one row, newest message first. kept says
--- that it is from the history. payload_pos is the entry that has the payload,
--- null where none may be shown.
--- Reads: history, erased and what posthaste.message_states reads.
+-- posthaste.message_rows: all that is known of messages, from the ring, the dead letters and
+-- the history, for display. The content of erased messages is left out.
+-- Arguments: remaining entries of the messages as posthaste.message_states takes them; the
+-- messages' ids in the history; told: whether attempts are wanted (if not, they are null
+-- except for the history's).
+-- Returns: per message and subscription one row, newest message first. kept: the row is from
+-- the history. payload_pos: the entry that has the payload, null if none may be shown.
+-- Reads: history, erased and the tables of posthaste.message_states.
 create or replace function posthaste.message_rows(p_heads posthaste.head[], p_ids bigint[], p_told boolean default true)
 returns table (message_id bigint, queue_id int, subscription smallint, subscription_name text, state text, due_at timestamptz, key text, kind text, headers jsonb,
   reference text, terms text[], content_type text, created_at timestamptz, attempts jsonb, erased_at timestamptz, kept boolean, payload_pos bigint, payload bytea)

@@ -1,9 +1,8 @@
--- posthaste.named_heads: the newest messages of given queues that bear a
--- reference or a term or both, below an id: their entries that are left, first
--- and later ones.
--- Slot by slot from the newest, until enough messages are found of which no
--- older slot can hold a newer one. It reads what it returns, and the words of at most
--- 10,000 retries, scheduled messages and found terms a slot and queue.
+-- posthaste.named_heads: the newest messages of given queues that have a reference or a term or
+-- both, below an id: their remaining entries, first and later ones.
+-- Slot by slot from the newest, until enough messages are found and no older slot can hold a
+-- newer one. It reads its result, and the words of at most 10,000 retries, scheduled messages
+-- and found terms per slot and queue.
 -- Reads: slots, positions, words, entries, dead_letter_entries, parked.
 create or replace function posthaste.named_heads(p_queues int[], p_reference text, p_term text, p_before bigint, p_max int)
 returns setof posthaste.head language plpgsql stable rows 100
@@ -12,7 +11,7 @@ declare
   v_last bigint := (select last_value from posthaste.positions);
   v_before bigint := least(coalesce(p_before, v_last + 1), v_last + 1);
   v_epoch bigint;
-  -- What both are wanted for is looked up by its reference, of which there are fewer.
+  -- With both it looks up the reference, which fewer messages have.
   v_word text := coalesce('r' || p_reference, 't' || p_term);
   v_also text := case when p_reference is not null then 't' || p_term end;
   v_words posthaste.words[];
@@ -68,14 +67,14 @@ begin
     v_heads := v_heads || array(
       select e.head from unnest(v_words) w cross join lateral (
         select e.head from posthaste.entries e
-         where e.plain and e.queue_id = w.queue_id and e.lane = w.lane and e.xid = w.xid and e.pos = w.pos and ((e.pos >> 22) & 15) = v_epoch & 15
+         where e.plain and e.queue_id = w.queue_id and e.lane = w.lane and e.xid = w.xid and e.pos = w.pos and posthaste.slot_of(e.pos) = v_epoch & 15
          order by e.xid, e.pos limit 1) e);
-    -- The others, which may lie in an older slot: those near one another at once, for the
+    -- The others, which may lie in an older slot: those near one another at once, because the
     -- index of positions leads to some thousand of them.
     v_heads := v_heads || array(
       select e.head
         from (select array_agg(w.pos) as poss, min(w.pos) as low, max(w.pos) as high from unnest(v_words) w where w.xid is null group by w.pos >> 10) i
-       cross join lateral (select e.pos, e.head from posthaste.entries e where ((e.pos >> 22) & 15) = (i.low >> 22) & 15 and e.pos between i.low and i.high offset 0) e
+       cross join lateral (select e.pos, e.head from posthaste.entries e where posthaste.slot_of(e.pos) = posthaste.slot_of(i.low) and e.pos between i.low and i.high offset 0) e
        where e.pos = any (i.poss));
     select array_agg(x.h), min(x.id), max(x.rank) into v_heads, v_lowest, v_found
       from (select (u.h).message_id as id, u.h, dense_rank() over (order by (u.h).message_id desc) as rank

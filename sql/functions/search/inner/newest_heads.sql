@@ -1,10 +1,9 @@
--- posthaste.newest_heads: the newest messages by position, newest first, below
--- a position; of one queue or (null) of all.
--- Walks the slots from the newest down, and each slot's positions from the top,
--- so its work does not grow with the log: a slot without messages of the queue
--- costs a probe, one with few of them is read by the queue's indexes, and only
--- one with many is walked. Between two slots come messages of which only later
--- entries (retries) are left.
+-- posthaste.newest_heads: the newest messages by position, newest first, below a position; of
+-- one queue or (null) of all.
+-- It walks the slots from the newest down, and each slot's positions from the top, so its work
+-- does not grow with the log: a slot without messages of the queue costs a probe, one with few
+-- of them is read by the queue's indexes, and only one with many is walked. Between two slots
+-- come messages of which only later entries (retries) are left.
 -- Reads: slots, positions, entries.
 create or replace function posthaste.newest_heads(p_queue int, p_before bigint, p_max int)
 returns setof posthaste.head language plpgsql stable rows 100
@@ -23,7 +22,7 @@ declare
   v_rows int;
   v_few record;
 begin
-  -- The last turn, without a slot, is for what comes below the lowest one.
+  -- The last round, without a slot, is for messages below the lowest one.
   for v_epoch in
     select x.e from (select s.epoch as e from posthaste.slots s where s.live
                      union select generate_series(greatest((select max(s.epoch) from posthaste.slots s where s.live) + 1, (v_last >> 22) - 15), v_last >> 22)
@@ -37,7 +36,7 @@ begin
         select distinct on (e.message_id) e.message_id, e.head as h
           from posthaste.entries e
          where e.message_id >= (v_epoch + 1) << 22 and e.message_id < v_top and (p_queue is null or e.queue_id = p_queue)
-           and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
+           and posthaste.in_slots(posthaste.slot_of(e.pos), l.a, l.b, l.c, l.d, l.e, l.f)
          order by e.message_id desc, e.pos desc limit v_left) x;
     get diagnostics v_rows = row_count;
     v_left := v_left - v_rows;
@@ -55,10 +54,10 @@ begin
     v_step := 8192;
     while v_high > v_bottom and v_left > 0 loop
       v_low := greatest(v_bottom, v_high - v_step);
-      -- Wide steps only ask whether there is anything.
+      -- Wide steps only check whether there is anything.
       if v_step > 8192 then
         if exists (select from posthaste.entries e
-                    where ((e.pos >> 22) & 15) = v_epoch & 15 and e.pos >= v_low and e.pos < v_high and e.message_id is null
+                    where posthaste.slot_of(e.pos) = v_epoch & 15 and e.pos >= v_low and e.pos < v_high and e.message_id is null
                       and (p_queue is null or e.queue_id = p_queue)) then
           v_step := v_step / 2;
         else
@@ -69,7 +68,7 @@ begin
       end if;
       return query
         select (e.head).* from posthaste.entries e
-         where ((e.pos >> 22) & 15) = v_epoch & 15 and e.pos >= v_low and e.pos < v_high and e.message_id is null
+         where posthaste.slot_of(e.pos) = v_epoch & 15 and e.pos >= v_low and e.pos < v_high and e.message_id is null
            and (p_queue is null or e.queue_id = p_queue)
          order by e.pos desc limit v_left;
       get diagnostics v_rows = row_count;

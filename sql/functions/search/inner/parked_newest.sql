@@ -1,9 +1,9 @@
 -- posthaste.parked_newest: the newest parked messages, below an id.
--- Arguments: queues; key (null: any); before which id; how many at most.
--- Returns: their ids, descending. cut_at: it looked at 10,000 rows and no further:
--- these are all down to that id.
--- Where at most 10,000 of the queues' are parked, or of the key there, it reads
--- those; else it goes down by id, over those of others, too.
+-- Arguments: queues; key (null: any); before which id; the maximum number.
+-- Returns: their ids, descending. cut_at: it looked at 10,000 rows and stopped: these are all
+-- down to that id.
+-- If at most 10,000 messages of the queues, or of the key there, are parked, it reads those;
+-- otherwise it goes down by id, also over those of other queues.
 -- Reads: parked, subscriptions.
 create or replace function posthaste.parked_newest(p_queues int[], p_key text, p_before bigint, p_max int, out message_ids bigint[], out cut_at bigint)
 language plpgsql stable

@@ -1,16 +1,15 @@
--- posthaste.dedupe: which of some messages are new: one whose dedupe key is in use is not
--- sent, and answers with the id of the message that uses it, unless that was taken back;
--- of several with one key in a call only the first is sent.
+-- posthaste.dedupe: deduplicates sends. A message whose dedupe key is in use is not sent, and
+-- gets the id of the message that uses the key, unless that one was withdrawn. Of several
+-- messages with one key in a call only the first is sent.
 -- Arguments: parallel arrays: the queues' ids, the keys and their windows, as of
 -- posthaste.insert_entries, which inserts the messages; the time.
 -- Returns: ids, in order: for a new message a position that was taken for it; fresh, the
--- numbers of those that are new.
--- Locks: the rows of keys that are new, in ascending order; waits for a
--- transaction that is just using one of them, and goes on with what it left: its
--- message, or none if it rolled back. In REPEATABLE READ and SERIALIZABLE that
--- is a serialization failure (40001), as with any row.
--- Inserts: dedupe_keys. Updates: dedupe_keys whose window is over, or whose message
--- was taken back.
+-- numbers of the new messages.
+-- Locks: the rows of new keys, in ascending order. It waits for a transaction that is using
+-- one of them and continues with its result: its message, or no message if it rolled back. In
+-- REPEATABLE READ and SERIALIZABLE that is a serialization failure (40001), as with any row.
+-- Inserts: dedupe_keys. Updates: dedupe_keys whose window is over, or whose message was
+-- withdrawn.
 create or replace function posthaste.dedupe(p_queues int[], p_dedupe_keys text[], p_dedupe_windows double precision[], p_now timestamptz,
   out ids bigint[], out fresh int[])
 language plpgsql volatile
@@ -25,22 +24,23 @@ declare
 begin
   ids := array_fill(null::bigint, array[cardinality(p_queues)]);
   fresh := '{}';
-  -- Per message the one that uses its key, and that again where it was taken back, which is
-  -- for good. Before the lock: this reads tables that rebasing has while it waits for the lock.
+  -- For each message the id that uses its key, and the same again if that one was withdrawn,
+  -- which is final. Before the lock: this reads tables that rebasing holds while it waits for
+  -- the lock.
   v_used := array(select (select d.message_id from posthaste.dedupe_keys d
                            where d.queue_id = p_queues[n] and d.key = p_dedupe_keys[n] and p_dedupe_keys[n] <> '' and d.until - interval '0' > p_now limit 1)
                     from generate_series(1, cardinality(p_queues)) n);
   if array_remove(v_used, null) <> '{}' then
     v_free := array(select case when x.id in (select posthaste.taken_back(p_queues, v_used)) then x.id end from unnest(v_used) with ordinality x (id, n) order by x.n);
   end if;
-  -- Before the positions, as an insert has it: rebasing waits for who has some by this
-  -- lock alone, and here one may wait for a key in between.
+  -- Before the positions, as in an insert: rebasing waits for transactions with positions by
+  -- this lock alone, and here a transaction may wait for a key in between.
   lock table only posthaste.entries_plain, only posthaste.entries_other in row exclusive mode;
   -- The transaction's id comes before the positions: reclaiming relies on it.
   perform pg_current_xact_id();
   -- In the messages' order, which in a keyed queue is that of their keys.
   v_positions := array(select nextval('posthaste.positions') from generate_series(1, cardinality(p_queues)));
-  -- Row by row and ascending: two batches with the same keys would deadlock else.
+  -- Row by row and ascending: otherwise two batches with the same keys would deadlock.
   for k in
     select u.queue, u.key, min(u.n) as first, array_agg(u.n) as all_of_it
       from (select p_queues[n] as queue, p_dedupe_keys[n] as key, n from generate_series(1, cardinality(p_queues)) n) u
@@ -48,12 +48,12 @@ begin
   loop
     v_known := false;
     loop
-      -- Looked at first, for a conflict would lock the row of a key in use, and
-      -- everybody who sends it would wait for everybody else.
-      select d.message_id into v_id from posthaste.dedupe_keys d where d.queue_id = k.queue and d.key = k.key and d.until - interval '0' > p_now; -- not by the index of until, which has all of them
+      -- Read first, because a conflict would lock the row of a key in use, and all its senders
+      -- would wait for each other.
+      select d.message_id into v_id from posthaste.dedupe_keys d where d.queue_id = k.queue and d.key = k.key and d.until - interval '0' > p_now; -- avoids the index on until, which contains all of them
       v_known := found;
       if v_known and v_id = v_free[k.first] then
-        -- Of several who find that at once one sends, and the others its message.
+        -- If several find that at once, one sends, and the others get its message.
         update posthaste.dedupe_keys d set message_id = v_positions[k.first], until = p_now + make_interval(secs => coalesce(p_dedupe_windows[k.first], 86400))
          where d.queue_id = k.queue and d.key = k.key and d.message_id = v_id
         returning d.message_id into v_id;

@@ -1,10 +1,12 @@
 -- posthaste.insert_entries: checks messages for one queue each and appends them.
--- Arguments: parallel arrays, null if no message has that; payloads are bytes already; due times absolute, or
--- delays in seconds; null content type means JSON. wake: ring the doorbell.
--- Returns: the ids in order; of a message whose dedupe key is in use, that of the
--- message that uses it.
+-- Arguments: parallel arrays, null if no message has the option; payloads are bytes already;
+-- due times absolute, or delays in seconds; null content type means JSON. wake: ring the
+-- doorbell.
+-- Returns: the ids in order; for a message whose dedupe key is in use, the id of the message
+-- that uses it.
 -- Errors: PH400 PH404 PH413 with the field. Advances: positions.
--- Inserts: entries_plain or entries_other, words. Updates: queue_settings, where a priority is used first.
+-- Inserts: entries_plain or entries_other, words. Updates: queue_settings, when a priority is
+-- used for the first time.
 create or replace function posthaste.insert_entries(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[],
   p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamptz[], p_traces text[], p_wake boolean,
   p_priorities smallint[] default null, p_dedupe_keys text[] default null, p_dedupe_windows double precision[] default null)
@@ -14,7 +16,7 @@ declare
   v_names text[];
   v_queues int[];
   v_widths int[];
-  v_steps int[]; -- from one priority's lanes to the next's
+  v_steps int[]; -- distance between the lanes of two priorities
   v_most int[];
   v_keyed boolean[];
   v_ordered boolean[];
@@ -24,7 +26,7 @@ declare
   v_of int[];
   v_bad int;
   v_fault text; -- the field and its fault
-  v_flat boolean := false; -- a priority is not kept
+  v_flat boolean := false; -- a priority was replaced by 0
   v_ids bigint[];
   v_now timestamptz := clock_timestamp();
   v_lanes smallint[];
@@ -57,7 +59,7 @@ begin
   if true = any (v_keyed) then
     v_ord := posthaste.ord_now();
   end if;
-  -- What most messages are, in few and short statements.
+  -- Messages without rare options, in few and short statements.
   if cardinality(v_names) = 1 and p_headers is null and p_terms is null and p_delays is null and p_send_ats is null
      and p_priorities is null and p_dedupe_keys is null and coalesce((select max(x) from (select unnest(p_references) as x) y), '') = ''
      -- Not from unnest(…), which would write all of them into a file first.
@@ -68,8 +70,8 @@ begin
     if p_wake then
       perform posthaste.ring(q.id);
     end if;
-    -- Before the positions, as an insert has it: rebasing waits for this lock, and
-    -- reclaiming relies on the transaction's id.
+    -- Before the positions, as in an insert: rebasing waits for this lock, and reclaiming relies
+    -- on the transaction's id.
     lock table only posthaste.entries_plain, only posthaste.entries_other in row exclusive mode;
     perform pg_current_xact_id();
     v_ids := array(select nextval('posthaste.positions') from generate_series(1, cardinality(p_payloads)));
@@ -130,7 +132,7 @@ begin
                       when p_dedupe_windows[n] is not null and not (p_dedupe_windows[n] > 0 and p_dedupe_windows[n] <= 31536000) then 'dedupe_window range' end;
       v_bad := n;
       exit when v_fault is not null;
-      -- By a condition that is never null, for null does not end an AND.
+      -- By a condition that is never null, because null does not end an AND.
       if coalesce(p_priorities[n], 0) > 0 and v_steps[v_of[n]] = 0 then
         if posthaste.part_lanes(v_queues[v_of[n]]) then
           v_steps[v_of[n]] := v_widths[v_of[n]];
@@ -140,7 +142,7 @@ begin
       end if;
     end loop;
     if v_flat and v_fault is null then
-      raise notice 'posthaste: sent with priority 0, for another transaction is just making the queue''s priorities, or changing the queue';
+      raise notice 'posthaste: sent with priority 0 because another transaction is changing the queue or using its first priority';
     end if;
   end if;
   if v_fault is not null then
@@ -150,14 +152,14 @@ begin
         when 'payload missing' then 'payload must not be null'
         when 'payload size' then format('payload of %s bytes is over the queue''s limit of %s (max_payload)', octet_length(p_payloads[v_bad]), v_most[v_of[v_bad]])
         when 'headers shape' then 'headers must be an object whose values are strings'
-        when 'headers size' then 'headers are over 16 KiB together'
+        when 'headers size' then 'headers are over 16 KiB in total'
         when 'delay range' then case when p_delays[v_bad] < 0 then 'delay must not be negative' else 'delay reaches beyond the year 9999' end
           || format(': %s seconds', p_delays[v_bad])
-        when 'send_at range' then format('send_at must be a time before the last day of the year 9999, and is %s', p_send_ats[v_bad])
-        when 'priority range' then format('priority must be 0 to 3, and is %s', p_priorities[v_bad])
-        when 'priority keyed' then 'queues that look at keys have no priorities'
-        when 'dedupe_window range' then format('dedupe_window must be above zero and at most 365 days, and is %s seconds', p_dedupe_windows[v_bad])
-        when 'key ordered' then 'an ordered queue needs a key in each message: it is in the order of its key'
+        when 'send_at range' then format('send_at must be a time before the last day of the year 9999, got %s', p_send_ats[v_bad])
+        when 'priority range' then format('priority must be 0 to 3, got %s', p_priorities[v_bad])
+        when 'priority keyed' then 'queues that are ordered or fair, or have limits for each key, have no priorities'
+        when 'dedupe_window range' then format('dedupe_window must be above zero and at most 365 days, got %s seconds', p_dedupe_windows[v_bad])
+        when 'key ordered' then 'an ordered queue needs a key in each message, which determines its order'
         when 'delay ordered' then 'a message of an ordered queue cannot be delayed: all later ones of its key would wait for it'
         when 'send_at ordered' then 'a message of an ordered queue cannot be scheduled: all later ones of its key would wait for it'
         when 'terms shape' then 'terms must be an array of strings'
@@ -175,7 +177,7 @@ begin
   for n in 1..cardinality(p_payloads) loop
     v_lanes[n] := case when v_keyed[v_of[n]] then posthaste.key_lane(nullif(p_keys[n], ''), v_widths[v_of[n]])
                        else coalesce(p_priorities[n], 0) * v_steps[v_of[n]] + floor(random() * v_widths[v_of[n]]) end;
-    -- A time that has come is no due time.
+    -- A time in the past is no due time.
     v_dues[n] := case when p_delays[n] > 0 then v_now + make_interval(secs => p_delays[n]) when p_send_ats[n] > v_now then p_send_ats[n] end;
     v_plain[n] := v_dues[n] is null and not v_keyed[v_of[n]];
   end loop;

@@ -1,4 +1,4 @@
--- posthaste.more_of: what goes into the column more of entries_plain; null if nothing does.
+-- posthaste.more_of: the value of the column more of entries_plain; null without rare options.
 -- No SET and one expression: it is inlined.
 create or replace function posthaste.more_of(content_type text, reference text, headers jsonb, terms jsonb)
 returns jsonb language sql stable parallel safe

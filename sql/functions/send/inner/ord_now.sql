@@ -1,14 +1,14 @@
--- posthaste.ord_now: the place in the order of a keyed queue of what is sent now.
--- If one send begins after another's commit, its ord is at least as high, and its
--- positions are higher. The own transaction's id alone does not give that, for
--- it may be old, nor does the position, for windows are by ids.
--- Every snapshot that sees what was sent has an xmax of at least its ord, which
--- ends the readers' scans.
--- Under READ COMMITTED a new snapshot's xmax is taken, which is why this is
--- volatile and no column default. Elsewhere the snapshot is as old as the
--- transaction, and the new id of a subtransaction does the same. That is rolled back:
--- deleting its row would look through the table, which SERIALIZABLE takes for a conflict
--- with every other sender, and a publication of all tables refuses.
+-- posthaste.ord_now: the place of the messages that are sent now in the order of a keyed queue.
+-- If a send begins after another's commit, its ord is at least as high, and its positions are
+-- higher. The transaction's own id does not guarantee that because it may be old, and the
+-- position does not because windows are by ids.
+-- Every snapshot that sees the messages has an xmax of at least their ord, which ends the
+-- readers' scans.
+-- Under READ COMMITTED it takes a new snapshot's xmax, which is why this is volatile and not
+-- a column default. At other levels the snapshot is as old as the transaction, and the new id
+-- of a subtransaction does the same. That is rolled back: deleting its row would scan the
+-- table, which SERIALIZABLE treats as a conflict with every other sender, and which fails if
+-- a publication contains all tables.
 -- Gives the transaction its id, which must come before its positions.
 -- Inserts: order_marks, and rolls back.
 create or replace function posthaste.ord_now()
@@ -25,9 +25,9 @@ begin
     insert into posthaste.order_marks default values returning xmin::text::bigint into v_low;
     raise division_by_zero;
   exception when division_by_zero then
-    null; -- only for the subtransaction's id, which is above all those of before
+    null; -- only the subtransaction's id is needed, which is above all earlier ones
   end;
-  -- xmin has the lower 32 bits, and lies above the own id.
+  -- xmin has the lower 32 bits, and is above the transaction's own id.
   v_id := (own::text::bigint >> 32 << 32) | v_low;
   if v_id < own::text::bigint then
     v_id := v_id + (1::bigint << 32);

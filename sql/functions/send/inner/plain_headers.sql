@@ -1,5 +1,5 @@
 -- posthaste.plain_headers: whether headers are an object whose values are all strings.
--- Not in SQL: inlined, it would be made ready anew in each transaction that sends.
+-- Not in SQL: inlined, it would be prepared again in each transaction that sends.
 create or replace function posthaste.plain_headers(headers jsonb)
 returns boolean language plpgsql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
 begin

@@ -1,4 +1,4 @@
--- posthaste.send_options: checks a message's options and takes them apart.
+-- posthaste.send_options: checks a message's options and returns them in columns.
 -- Errors: PH400 with the option's name; PH501 for planned ones.
 create or replace function posthaste.send_options(p_options jsonb, p_more text[],
   out content_type text, out key text, out kind text, out headers jsonb, out reference text, out terms jsonb,
@@ -29,11 +29,11 @@ begin
   dedupe_key := nullif(posthaste.option_text(p_options, 'dedupe_key'), '');
   dedupe_window := extract(epoch from posthaste.option_interval(p_options, 'dedupe_window'));
   if dedupe_window is not null and dedupe_key is null then
-    raise exception using errcode = 'PH400', column = 'dedupe_window', message = 'option ''dedupe_window'' says nothing without a dedupe_key';
+    raise exception using errcode = 'PH400', column = 'dedupe_window', message = 'option ''dedupe_window'' needs a dedupe_key';
   end if;
   send_at := posthaste.option_time(p_options, 'send_at');
   if send_at >= posthaste.last_time() then
-    raise exception using errcode = 'PH400', column = 'send_at', message = format('option ''send_at'' must be a time before the last day of the year 9999, and is %s', send_at);
+    raise exception using errcode = 'PH400', column = 'send_at', message = format('option ''send_at'' must be a time before the last day of the year 9999, got %s', send_at);
   end if;
   if delay is not null and send_at is not null then
     raise exception using errcode = 'PH400', column = 'send_at', message = 'options ''delay'' and ''send_at'' exclude each other';

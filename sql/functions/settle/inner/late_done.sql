@@ -1,26 +1,26 @@
--- posthaste.late_done: what follows from deliveries that were done, and were lost
--- before that was told: the entry that followed is withdrawn if it was not handed
--- out yet, so that nothing happens twice. The deliveries stay lost, and who
--- settled them is told that they were not his any more.
+-- posthaste.late_done: processes deliveries that succeeded but were declared lost before the
+-- acknowledgement came. It withdraws the retry if that was not handed out yet, so that the
+-- message is not handled twice. The deliveries stay lost, and the caller is told that they no
+-- longer belonged to it.
 -- Arguments: the claim; the places that came too late, as bits.
--- Of an ordered queue only what comes first of its key is taken to be done: it would be
--- on record before what comes before it is.
--- Where the reader stays busy for most of a second (less than after what a deadlock is
--- looked for), the message is handed out again, as it would be without this.
--- Locks: the due reader. Reads: outcomes, entries, claims, settlements. Inserts: cancelled. Deletes:
--- parked.
+-- In an ordered queue it treats only the first message of a key as done: otherwise the message
+-- would be recorded before an earlier one.
+-- If the reader stays busy for most of a second (less than deadlock_timeout), the message is
+-- redelivered, as it would be without this.
+-- Locks: the due reader. Reads: outcomes, entries, claims, settlements. Inserts: cancelled.
+-- Deletes: parked.
 create or replace function posthaste.late_done(c posthaste.claims, p_late bit varying)
 returns void language plpgsql volatile
 set search_path = pg_catalog, pg_temp set lock_timeout = '900ms' set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
 declare
   v_subscription int := (c.reader >> 10) & 1023;
-  -- What was let go stands in a lane of its own, which is its lane's.
+  -- Released messages are in a lane of their own, which belongs to their lane.
   v_reader bigint := posthaste.reader_key((c.reader >> 20)::int, v_subscription, (c.reader >> 1 & 255)::int, 1);
   v_parked bigint[];
   v_busy bigint[];
   v_head posthaste.head;
 begin
-  -- Elsewhere the snapshot is older than the lock.
+  -- At other levels the snapshot is older than the lock.
   if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted')
      or not exists (select from posthaste.outcomes o where o.slot = c.slot and o.claim = c.id and o.outcome = 'lost' and get_bit(p_late, o.place) = 1) then
     return;
@@ -28,7 +28,7 @@ begin
   perform pg_advisory_xact_lock(posthaste.lock_key(1, v_reader));
   if c.part >= 4 then
     v_parked := array(
-      -- Each by its id, here and below: as a join this may compare each with all that is parked.
+      -- Each by its id, here and below: a join may compare each with all parked messages.
       select p.message_id from posthaste.outcomes o
        cross join lateral (select x.message_id, x.attempt from posthaste.parked x where x.message_id = o.message_id and x.subscriber = c.reader >> 10
                             order by x.message_id, x.subscriber limit 1) p

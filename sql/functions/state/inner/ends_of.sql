@@ -1,12 +1,12 @@
 -- posthaste.ends_of: how deliveries of one claim ended.
--- Arguments: claim id; positions of entries in its slice; told: whether it is wanted
--- when they were settled, or only that they were.
--- Returns: per position, claimed_at and holder; settled_at and duration of what
--- settled it, null if nothing did; and what its own outcome says, if it has one:
--- outcome, ended_at, took, error, receipt, terms. Nothing of a claim that was reclaimed.
--- Mostly it is the same for all of a slice, but for the few that have an outcome of
--- their own: then nobody needs to know their places, for which all of it has to be read.
--- The slot is a parameter, by which partitions are pruned before they are set up.
+-- Arguments: claim id; positions of entries in its slice; told: whether the times of
+-- settlement are wanted, or only whether they were settled.
+-- Returns: per position, claimed_at and holder; settled_at and duration of the settlement,
+-- null without one; and the columns of its own outcome, if it has one: outcome, ended_at,
+-- took, error, receipt, terms. No rows for a claim that was reclaimed.
+-- Usually all of a slice ended the same way, except for a few with an outcome of their own.
+-- Then their places need not be known, which would require reading the whole slice.
+-- The slot is a parameter, so that partitions are pruned before they are set up.
 -- Reads: claims, settlements, outcomes, entries.
 create or replace function posthaste.ends_of(p_claim bigint, p_poss bigint[], p_told boolean)
 returns table (pos bigint, claimed_at timestamptz, holder bigint, settled_at timestamptz, duration real,
@@ -16,42 +16,42 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan s
 #variable_conflict use_column
 declare
   v_slot bigint := (p_claim >> 22) & 15;
-  c posthaste.claims;
+  v_claim posthaste.claims;
   v_rows bigint;
   v_settled bigint;
   v_outcomes bigint := 0;
   v_at timestamptz;
   v_duration real;
 begin
-  select * into c from posthaste.claims k where k.slot = v_slot and k.id = p_claim;
-  if c.id is null then
+  select * into v_claim from posthaste.claims k where k.slot = v_slot and k.id = p_claim;
+  if v_claim.id is null then
     return;
   end if;
-  select count(*), coalesce(case when c.single then count(*) else max(bit_count(t.bits)) end, 0) into v_rows, v_settled
+  select count(*), coalesce(case when v_claim.single then count(*) else max(bit_count(t.bits)) end, 0) into v_rows, v_settled
     from posthaste.settlements t where t.slot = v_slot and t.claim = p_claim;
   if v_settled > 0 then
     select count(*) into v_outcomes from (select from posthaste.outcomes o where o.slot = v_slot and o.claim = p_claim limit 65) o;
   end if;
-  if c.withheld is null and v_outcomes <= 64 and (v_settled = 0 or v_settled = c.places and (not p_told or v_rows = 1)) then
+  if v_claim.withheld is null and v_outcomes <= 64 and (v_settled = 0 or v_settled = v_claim.places and (not p_told or v_rows = 1)) then
     select t.at, t.duration into v_at, v_duration from posthaste.settlements t where t.slot = v_slot and t.claim = p_claim order by t.part, t.number limit 1;
     return query
-      select u.pos, c.at, c.holder, v_at, v_duration, o.outcome, o.at, o.duration, o.error, o.receipt, o.terms
+      select u.pos, v_claim.at, v_claim.holder, v_at, v_duration, o.outcome, o.at, o.duration, o.error, o.receipt, o.terms
         from unnest(p_poss) u (pos)
         left join posthaste.outcomes o on o.slot = v_slot and o.claim = p_claim and o.pos = u.pos;
     return;
   end if;
   begin
     return query
-      select p.pos, c.at, c.holder, t.at, t.duration, o.outcome, o.at, o.duration, o.error, o.receipt, o.terms
+      select p.pos, v_claim.at, v_claim.holder, t.at, t.duration, o.outcome, o.at, o.duration, o.error, o.receipt, o.terms
         from unnest(p_poss) u (pos)
-        join posthaste.deliveries_of(c) p on p.pos = u.pos
+        join posthaste.deliveries_of(v_claim) p on p.pos = u.pos
         left join lateral (
           select t.at, t.duration from posthaste.settlements t
-           where t.slot = v_slot and t.claim = p_claim and t.part = case when c.single then p.place else 0 end
-             and get_bit(t.bits, case when c.single then 0 else p.place end) = 1
+           where t.slot = v_slot and t.claim = p_claim and t.part = case when v_claim.single then p.place else 0 end
+             and get_bit(t.bits, case when v_claim.single then 0 else p.place end) = 1
            order by t.number limit 1) t on true
         left join posthaste.outcomes o on o.slot = v_slot and o.claim = p_claim and o.place = p.place;
   exception when sqlstate 'PH409' then
-    return; -- of a slice of which a row is gone, counting what is left would number wrong
+    return; -- a row of the slice is gone, so counting the others would give wrong numbers
   end;
 end $$;

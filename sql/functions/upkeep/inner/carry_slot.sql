@@ -1,11 +1,9 @@
--- posthaste.carry_slot: moves out of a slot what must outlive it: cursors of idle
--- readers are written anew, those that sift are brought on to what they will hand
--- out next, and entries due later are appended anew and cancelled
--- where they were, exactly, under the locks of the readers concerned. A reader
--- that is busy is left for the next round. One round carries at most 1,000
--- cursors and 10,000 entries; the table carried says how far it came in a lane,
--- so that the next one does not walk over that again.
--- Arguments: slot. Returns: how much was carried, cursors and entries.
+-- posthaste.carry_slot: moves data out of a slot that must outlive it: it writes cursors of idle
+-- readers again, moves those that sift forward to their next message, and appends entries due
+-- later again and cancels the old ones, exactly, under the locks of their readers. A busy reader
+-- is left for the next round. One round carries at most 1,000 cursors and 10,000 entries; the
+-- table carried has the progress in a lane, so that the next round does not walk over it again.
+-- Arguments: slot. Returns: the number of carried cursors and entries.
 -- Locks: readers, without waiting. Inserts: claims, entries_other, words, cancelled.
 -- Updates: carried, counters.
 create or replace function posthaste.carry_slot(p_slot int)
@@ -17,7 +15,7 @@ declare
   v_after timestamptz := clock_timestamp() + (select carry_after from posthaste.settings);
   q record;
   u record;
-  c posthaste.claims;
+  v_cursor posthaste.claims;
   k posthaste.carried;
   v_reader bigint;
   v_free boolean;
@@ -28,7 +26,7 @@ declare
   v_left int := 10000;
   v_carried int := 0;
 begin
-  -- Only readers that something is carried for are locked.
+  -- Only readers with something to carry are locked.
   for v_reader in
     select posthaste.reader_key(x.id, s.number, g, t)
       from posthaste.queue_settings x
@@ -42,11 +40,11 @@ begin
      limit 1000
   loop
     if posthaste.lock_reader(v_reader, false) then
-      -- Only now: its newest claim may lie in a slot that the sequence came to since.
+      -- Only now: its newest claim may lie in a slot that the sequence entered since.
       l := posthaste.live_slots();
-      c := posthaste.cursor_of(v_reader, l);
-      if c.slot = p_slot then
-        perform posthaste.put_claim(posthaste.without_places(c), null, null, null, false);
+      v_cursor := posthaste.cursor_of(v_reader, l);
+      if v_cursor.slot = p_slot then
+        perform posthaste.put_claim(posthaste.without_places(v_cursor), null, null, null, false);
         v_carried := v_carried + 1;
       end if;
     end if;
@@ -57,8 +55,7 @@ begin
       v_carried := v_carried + posthaste.sift_on(posthaste.reader_key(u.queue_id, u.number, v_lane, 0), l)::int;
     end loop;
   end loop;
-  -- While entries may still come into the slot, carrying would have to begin
-  -- again from the start.
+  -- While the slot may still get entries, carrying would have to start over.
   if posthaste.slot_entered(p_slot) is not null then
     return v_carried;
   end if;
@@ -69,7 +66,7 @@ begin
       left join posthaste.carried y on y.slot = p_slot and y.queue_id = x.id and y.lane = g
      where x.dropped_at is null
        and (select e.pos from posthaste.entries e
-             where e.queue_id = x.id and e.lane = g and e.due_at is not null and ((e.pos >> 22) & 15) = p_slot
+             where e.queue_id = x.id and e.lane = g and e.due_at is not null and posthaste.slot_of(e.pos) = p_slot
                and (e.due_at, e.pos) > (greatest(v_after, y.due_at), case when y.due_at > v_after then y.pos else 9223372036854775807 end)
                and posthaste.to_carry(x.id, e.pos, e.for_subscription)
              order by e.due_at, e.pos limit 1) is not null
@@ -81,8 +78,8 @@ begin
       v_free := v_free and posthaste.lock_reader(v_reader, false);
       if v_free then
         l := posthaste.live_slots();
-        c := posthaste.cursor_of(v_reader, l);
-        v_reached := greatest(v_reached, c.t1);
+        v_cursor := posthaste.cursor_of(v_reader, l);
+        v_reached := greatest(v_reached, v_cursor.t1);
       end if;
     end loop;
     continue when not v_free;
@@ -95,14 +92,13 @@ begin
     end if;
     -- The transaction's id comes before the positions: reclaiming relies on it.
     perform pg_current_xact_id();
-    -- Nobody can have been handed what is due after all cursors' times. Positions
-    -- are taken here, for to find the new rows by what they say took the square of
-    -- their number.
+    -- No entry due after all cursors' times can have been handed out. Positions are taken
+    -- here because finding the new rows by their contents is quadratic in their number.
     with far as materialized (
       select e.*, nextval('posthaste.positions') as new_pos from posthaste.entries e
-       where e.queue_id = q.id and e.lane = q.lane and e.due_at is not null and (e.due_at, e.pos) > (k.due_at, k.pos) and ((e.pos >> 22) & 15) = p_slot
+       where e.queue_id = q.id and e.lane = q.lane and e.due_at is not null and (e.due_at, e.pos) > (k.due_at, k.pos) and posthaste.slot_of(e.pos) = p_slot
          and posthaste.to_carry(q.id, e.pos, e.for_subscription)
-       -- Ordered, or the choice of the index would be left to chance.
+       -- Ordered: otherwise the choice of the index is left to chance.
        order by e.due_at, e.pos
        limit v_left
     ), withdrawn as (
@@ -124,16 +120,16 @@ begin
       returning pos, message_id, queue_id, lane, reference, terms
     ), named as (
       insert into posthaste.words (slot, message_id, pos, queue_id, lane, word)
-      select a.pos >> 22 & 15, a.message_id, a.pos, a.queue_id, a.lane, w
+      select posthaste.slot_of(a.pos), a.message_id, a.pos, a.queue_id, a.lane, w
         from again a cross join lateral unnest(posthaste.words_of(a.reference, a.terms)) w where num_nonnulls(a.reference, a.terms) > 0
     ), still_withdrawn as (
-      -- From whom it was withdrawn before, and who began after it was sent: to
-      -- those the new entry would be a new message.
+      -- Subscriptions that it was withdrawn from before, or that began after it was sent:
+      -- for those the new entry would be a new message.
       insert into posthaste.cancelled (pos, subscriber, outcome, noted, copied)
       select f.new_pos, q.id::bigint << 10 | x.number, coalesce(z.outcome, 'earlier'), '3', coalesce(z.copied, false)
         from far f
         join posthaste.subscriptions x on f.message_id is distinct from 0 and x.queue_id = q.id and x.dropped_at is null and (f.for_subscription is null or f.for_subscription = x.number)
-        -- As a join this may compare each with all that was withdrawn.
+        -- A join may compare each with all withdrawn entries.
         left join lateral (select * from posthaste.cancelled y where y.pos = f.pos and y.subscriber = q.id::bigint << 10 | x.number order by y.pos, y.subscriber limit 1) z on true
        where z.pos is not null
           or x.sifts and f.for_subscription is null and pg_visible_in_snapshot(f.xid, x.since) and not (x.scheduled and f.due_at > x.created_at)

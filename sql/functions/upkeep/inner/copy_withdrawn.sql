@@ -1,7 +1,7 @@
--- posthaste.copy_withdrawn: copies to the history which messages of a slot were
--- withdrawn before they were handed out, at most so many.
--- Arguments: slot, how many. Returns: how many were copied; fewer than asked for
--- when nothing is left. Copied rows say so, and are not copied again.
+-- posthaste.copy_withdrawn: copies messages of a slot that were withdrawn before they were
+-- handed out to the history, up to a maximum.
+-- Arguments: slot, the maximum. Returns: the number of copied messages; less than the maximum
+-- when none is left. Copied rows are marked, and not copied again.
 -- Updates: cancelled. Inserts: history.
 create or replace function posthaste.copy_withdrawn(p_slot int, p_max int)
 returns int language plpgsql volatile
@@ -12,7 +12,7 @@ declare
   x record;
 begin
   loop
-    -- Rows are left of few revolutions.
+    -- There are rows of few revolutions.
     select k.pos >> 22 into v_epoch from posthaste.cancelled k where k.pos >= (v_epoch + 1) << 22 order by k.pos limit 1;
     exit when v_epoch is null;
     continue when v_epoch & 15 <> p_slot;
@@ -20,7 +20,7 @@ begin
       select k.pos, k.subscriber, k.outcome, k.at, e.message_id, e.created_at, e.content_type, e.key, e.kind, e.reference, posthaste.all_headers(e.headers, e.trace) as headers, e.terms, e.story,
              case when q.retain_payload then e.payload end as payload, q.id as queue, q.retention, z.at as erased
         from posthaste.cancelled k
-       cross join lateral (select e.* from posthaste.entries e where ((e.pos >> 22) & 15) = p_slot and e.pos = k.pos limit 1) e
+       cross join lateral (select e.* from posthaste.entries e where posthaste.slot_of(e.pos) = p_slot and e.pos = k.pos limit 1) e
         join posthaste.queue_settings q on q.id = k.subscriber >> 10 and q.retention is not null and q.dropped_at is null
         left join lateral (select y.at from posthaste.erased y where y.message_id = coalesce(e.message_id, e.pos) order by y.message_id limit 1) z on true
        where k.pos >= v_epoch << 22 and k.pos < (v_epoch + 1) << 22 and k.outcome in ('cancelled', 'done') and not k.copied

@@ -1,6 +1,6 @@
--- posthaste.forget_buckets: removes keys that are only kept for their bucket of
--- tokens, which was full again five minutes ago, or was for a limit that is no more: at
--- most 1,000 of a subscription. Lanes that somebody is reading are left for the next one.
+-- posthaste.forget_buckets: removes keys that are kept only for their bucket of tokens, if it
+-- was full again five minutes ago or its limit was removed: at most 1,000 of a subscription.
+-- Lanes that are being read are left for the next round.
 -- Locks: lanes' readers, without waiting. Deletes from: keys.
 create or replace function posthaste.forget_buckets()
 returns void language plpgsql volatile
@@ -25,7 +25,7 @@ begin
      order by x.subscriber, x.lane
   loop
     continue when not posthaste.lock_reader(posthaste.reader_key((k.subscriber >> 10)::int, (k.subscriber & 1023)::int, k.lane, 0), false);
-    -- Anew, under the lane's lock.
+    -- Again, under the lane's lock.
     delete from posthaste.keys z
      where z.subscriber = k.subscriber and z.key = any (k.keys) and z.tokens_at <= k.before
        and not z.blocked and z.paused_at is null and z.stopped_by is null;

@@ -1,5 +1,5 @@
--- posthaste.forget_history: truncates the parts of the history in which
--- everything has expired. A part that somebody reads is left for later.
+-- posthaste.forget_history: truncates the parts of the history in which all rows have expired.
+-- A part that is being read is left for later.
 -- Locks: ACCESS EXCLUSIVE on those parts, for 50 ms at most. Deletes from:
 -- history_parts.
 create or replace function posthaste.forget_history()
@@ -9,7 +9,7 @@ declare
 begin
   for v_part in select h.part from posthaste.history_parts h where h.until <= clock_timestamp() order by h.part loop
     begin
-      -- Its row first, as who writes into it has it: it may have been given a later end.
+      -- Its row first, in the same order as a writer: the part may have got a later end.
       delete from posthaste.history_parts h where h.part = v_part and h.until <= clock_timestamp();
       if found then
         execute format('truncate posthaste.history_%s', v_part);

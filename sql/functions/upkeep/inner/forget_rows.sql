@@ -1,7 +1,6 @@
--- posthaste.forget_rows: removes small rows that are of no use any more, which upkeep
--- calls every round. What parts of the history, what was cancelled and buckets of tokens
--- leave has functions of its own.
--- By ctid: as joins, planned while there were few rows, these would compare each with all.
+-- posthaste.forget_rows: removes small rows that are not needed any more, in every round of
+-- upkeep. The history, withdrawals and buckets of tokens have functions of their own.
+-- By ctid: joins that were planned with few rows would compare each with all.
 -- Reads: subscriptions, queue_settings, slots. Deletes from: parked, dedupe_keys,
 -- idempotency_keys, erased, limit_states, ahead, ahead_keys.
 create or replace function posthaste.forget_rows()
@@ -9,25 +8,25 @@ returns void language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
   v_now timestamptz := clock_timestamp();
-  a record;
+  v_newest record;
 begin
-  -- What a settlement that was under way when its subscription ended parked for it. (A dead
-  -- letter stays, and is discarded by its id; a number that is given anew is looked at by
-  -- posthaste.free_number.)
+  -- Rows that a concurrent settlement parked for a subscription when it ended. (A dead letter
+  -- stays, and is discarded by its id; posthaste.free_number checks a number before it is used
+  -- again.)
   delete from posthaste.parked z
    where z.ctid = any (array(
      select p.ctid
        from (select x.queue_id::bigint << 10 | x.number as subscriber from posthaste.subscriptions x where x.dropped_at > clock_timestamp() - interval '1 day') u
       cross join lateral (select y.ctid from posthaste.parked y where y.subscriber = u.subscriber order by y.subscriber limit 1000 for update skip locked) p));
-  -- Keys whose window is over, but for those that somebody is just using anew.
+  -- Keys whose window is over, except those that a sender is using again.
   delete from posthaste.dedupe_keys k
    where k.ctid = any (array(select d.ctid from posthaste.dedupe_keys d where d.until <= v_now order by d.until limit 10000 for update skip locked));
   delete from posthaste.idempotency_keys k
    where k.ctid = any (array(select i.ctid from posthaste.idempotency_keys i where i.until <= v_now order by i.until limit 10000 for update skip locked));
-  -- Marks of erased messages that the ring has nothing of any more: what a slot has lies
-  -- beyond what it was cleared to.
+  -- Marks of erased messages that are not in the ring any more: the content of a slot is newer
+  -- than the position that it was cleared to.
   delete from posthaste.erased x where x.pos <= (select min(s.cleared_to) from posthaste.slots s where s.live);
-  -- States of limits that newer ones replaced.
+  -- Limit states that newer ones replaced.
   delete from posthaste.limit_states z
    where z.ctid = any (array(
      select old.ctid
@@ -38,9 +37,9 @@ begin
       cross join lateral (select x.ctid from posthaste.limit_states x where x.subscriber = u.queue_id::bigint << 10 | u.number and x.id < newest.id
                            order by x.id) old
       where u.dropped_at is null));
-  -- What was noted while fair queues were read ahead: all but a lane's newest row, and keys
-  -- of earlier readings.
-  for a in
+  -- Notes of reading ahead in fair queues: all but a lane's newest row, and keys of earlier
+  -- readings.
+  for v_newest in
     select x.subscriber, x.lane, x.id, coalesce(x.reading, x.id) as reading
       from posthaste.subscriptions u join posthaste.queue_settings q on q.id = u.queue_id and q.dropped_at is null and q.fair
      cross join lateral generate_series(0, q.lanes - 1) g
@@ -49,10 +48,10 @@ begin
         order by z.subscriber desc, z.lane desc, z.id desc limit 1) x
      where u.dropped_at is null
   loop
-    delete from posthaste.ahead z where z.subscriber = a.subscriber and z.lane = a.lane and z.id < a.id;
+    delete from posthaste.ahead z where z.subscriber = v_newest.subscriber and z.lane = v_newest.lane and z.id < v_newest.id;
     delete from posthaste.ahead_keys k
      where k.ctid = any (array(select x.ctid from posthaste.ahead_keys x
-                                where x.subscriber = a.subscriber and x.lane = a.lane and x.reading < a.reading
+                                where x.subscriber = v_newest.subscriber and x.lane = v_newest.lane and x.reading < v_newest.reading
                                 order by x.reading, x.key limit 10000));
   end loop;
 end $$;

@@ -1,5 +1,5 @@
--- posthaste.ring_seen: what decides whether a slot that was found free is free
--- later, too: how far the sequence is, and which readers there are.
+-- posthaste.ring_seen: the values that decide whether a slot that was found free is still free
+-- later: the sequence's position and the readers.
 -- Reads: positions, queue_settings, subscriptions.
 create or replace function posthaste.ring_seen(out last bigint, out readers bigint[])
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$

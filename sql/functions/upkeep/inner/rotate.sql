@@ -1,30 +1,29 @@
--- posthaste.rotate: keeps the marks of the ring and moves the sequence into the
--- next free slot when the present one is full enough. No DDL, nothing a sender
--- notices.
--- Returns: what it did: 'marked' (a slot is announced, call again in a later
--- transaction), 'moved', or null.
--- A slot is marked live in a transaction that commits before the sequence moves
--- there. setval can turn a sequence back, so it jumps at least a whole
--- revolution (2^26) ahead: nextvals in between cannot get that far.
--- Called under the maintenance lock, first in its transaction. Updates: slots, positions. Deletes: carried.
+-- posthaste.rotate: keeps the marks of the ring and moves the sequence into the next free slot
+-- when the current one is full enough. It uses no DDL, and senders are not affected.
+-- Returns: 'marked' (a slot is announced, call again in a later transaction), 'moved', or null.
+-- A slot is marked live in a transaction that commits before the sequence moves there. setval
+-- can turn a sequence back, so it jumps at least a whole revolution (2^26) ahead: concurrent
+-- nextvals cannot get that far.
+-- Called under the maintenance lock, first in its transaction. Updates: slots, positions.
+-- Deletes: carried.
 create or replace function posthaste.rotate()
 returns text language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
-  c posthaste.settings;
+  v_settings posthaste.settings;
   v_last bigint;
   v_epoch bigint;
   v_start bigint;
   m posthaste.slots;
 begin
-  -- A skip lies farther ahead than where this moves the sequence, and would be undone.
+  -- A skip lies farther ahead than the target of this move, which would undo it.
   perform posthaste.skip_ids();
-  select * into c from posthaste.settings;
+  select * into v_settings from posthaste.settings;
   select last_value into v_last from posthaste.positions;
   v_epoch := v_last >> 22;
-  -- A writer has a transaction id before it takes a position. So whoever took one
-  -- of a slot that the sequence has left has an id below any that is given out
-  -- from now on; if this transaction has one already, a later one notes its own.
-  -- A snapshot would not do: it does not list ids above all those finished.
+  -- A writer has a transaction id before it takes a position. So every transaction with a
+  -- position of a slot that the sequence has left has an id below all that are assigned from
+  -- now on. If this transaction has an id already, a later round notes its own. A snapshot is
+  -- not sufficient: it does not list ids above all those finished.
   if pg_current_xact_id_if_assigned() is null
      and exists (select from posthaste.slots where live and epoch < v_epoch and left_before is null) then
     update posthaste.slots set left_before = pg_current_xact_id() where live and epoch < v_epoch and left_before is null;
@@ -36,14 +35,13 @@ begin
     if m.marked_by = pg_current_xact_id_if_assigned() then
       return 'marked';
     end if;
-    -- The sequence may run on into the next slot after it was read and before it
-    -- is moved, and then nothing tells any more that it was there. So near the
-    -- end of a slot the next one must be marked, too, and is left only from the
-    -- next round on.
+    -- The sequence may enter the next slot between the read and the move, and then nothing
+    -- shows it any more. So near the end of a slot the next one must be marked, too, and it is
+    -- left only from the next round on.
     if (v_last & 4194303) >= 3145728 and m.slot <> (v_epoch + 1) & 15 then
       update posthaste.slots s set left_before = null where s.slot = (v_epoch + 1) & 15 and s.live;
       if found then
-        delete from posthaste.carried k where k.slot = (v_epoch + 1) & 15; -- as posthaste.mark_entered does
+        delete from posthaste.carried k where k.slot = (v_epoch + 1) & 15; -- as in posthaste.mark_entered
       else
         update posthaste.slots s set live = true, left_before = null, epoch = v_epoch + 1, marked_by = pg_current_xact_id() where s.slot = (v_epoch + 1) & 15;
         return 'marked';
@@ -54,9 +52,9 @@ begin
     update posthaste.slots set epoch = v_start >> 22, marked_by = null, opened_at = clock_timestamp() where slot = m.slot;
     return 'moved';
   end if;
-  if (v_last & 4194303) + 1 >= c.slot_rows
+  if (v_last & 4194303) + 1 >= v_settings.slot_rows
      or pg_table_size(format('posthaste.entries_plain_%s', v_epoch & 15)::regclass) + pg_table_size(format('posthaste.entries_other_%s', v_epoch & 15)::regclass)
-        + pg_table_size(format('posthaste.words_%s', v_epoch & 15)::regclass) >= c.slot_bytes then
+        + pg_table_size(format('posthaste.words_%s', v_epoch & 15)::regclass) >= v_settings.slot_bytes then
     select * into m from posthaste.slots where not live order by (slot - v_epoch - 1) & 15 limit 1;
     if m.slot is not null then
       update posthaste.slots set live = true, left_before = null, epoch = posthaste.slot_start(v_last, m.slot) >> 22,

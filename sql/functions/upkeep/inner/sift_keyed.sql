@@ -1,8 +1,8 @@
--- posthaste.sift_keyed: as posthaste.sift_on, for the log of a keyed lane: brings its
--- reader on to the next entry that its subscription's filter does not leave out.
--- In bounded steps. Arguments: the reader's cursor, the subscription's filter, the
--- live slots.
--- Returns: whether it moved so far that going on at once is worth it. Called under the reader's lock. Inserts: claims.
+-- posthaste.sift_keyed: posthaste.sift_on of the log of a keyed lane: moves its reader
+-- forward to the next entry that its subscription's filter does not exclude, in bounded steps.
+-- Arguments: the reader's cursor, the subscription's filter, the live slots.
+-- Returns: whether it moved so far that continuing at once is useful. Called under the reader's
+-- lock. Inserts: claims.
 create or replace function posthaste.sift_keyed(c posthaste.claims, p_filter jsonb, l posthaste.live)
 returns boolean language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$

@@ -1,9 +1,8 @@
--- posthaste.skip_slot: passes over what subscriptions have not read of a slot that
--- they may not hold any more: those with a max_lag, once the slot was left longer
--- ago than that. Their cursors move past everything that was written while the
--- slot was, and what waits in it for later is withdrawn. What is skipped is
--- counted, and recorded in actions.
--- Arguments: slot. Returns: how much was skipped.
+-- posthaste.skip_slot: skips the unread entries of a slot for subscriptions that must not keep it
+-- any longer: those with a max_lag, once the sequence left the slot longer ago than that. Their
+-- cursors move past all entries that were written before that, and entries of the slot that are
+-- due later are withdrawn. Skipped entries are counted, and recorded in actions.
+-- Arguments: slot. Returns: the number of skipped entries.
 -- Locks: the readers, without waiting. Inserts: claims, cancelled, action_records.
 -- Updates: counters.
 create or replace function posthaste.skip_slot(p_slot int)
@@ -13,11 +12,11 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set j
 declare
   v_now pg_snapshot := posthaste.snapshot_now();
   l posthaste.live := posthaste.live_slots();
-  o posthaste.live := row(p_slot, p_slot, 1, 0, 1, 0);
+  v_only posthaste.live := row(p_slot, p_slot, 1, 0, 1, 0);
   m posthaste.slots;
   u posthaste.subscriptions;
   r record;
-  c posthaste.claims;
+  v_cursor posthaste.claims;
   v_reader bigint;
   v_fresh bigint;
   v_due bigint;
@@ -36,48 +35,48 @@ begin
     u := r.s;
     v_reader := posthaste.reader_key(u.queue_id, u.number, r.lane, 0);
     continue when not posthaste.lock_reader(v_reader, false) or not posthaste.lock_reader(v_reader + 1, false);
-    l := posthaste.live_slots(); -- their newest claims may lie in a slot that the sequence came to since
+    l := posthaste.live_slots(); -- their newest claims may lie in a slot that the sequence entered since
     v_fresh := 0;
-    c := posthaste.cursor_of(v_reader, l);
+    v_cursor := posthaste.cursor_of(v_reader, l);
     if (select e.pos from posthaste.entries e
-         where e.queue_id = u.queue_id and e.lane = r.lane and e.plain and ((e.pos >> 22) & 15) = p_slot
-           and e.xid >= coalesce(pg_snapshot_xmin(c.s0), '0') and posthaste.taken(c, e.xid, e.pos, null) is not true
+         where e.queue_id = u.queue_id and e.lane = r.lane and e.plain and posthaste.slot_of(e.pos) = p_slot
+           and e.xid >= coalesce(pg_snapshot_xmin(v_cursor.s0), '0') and posthaste.taken(v_cursor, e.xid, e.pos, null) is not true
          order by e.xid, e.pos limit 1) is not null then
       select count(*) into v_fresh from (
         select from posthaste.entries e
          where e.queue_id = u.queue_id and e.lane = r.lane and e.plain
-           and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)
-           and e.xid >= coalesce(pg_snapshot_xmin(c.s0), '0') and e.xid < m.left_before
-           and posthaste.taken(c, e.xid, e.pos, null) is not true and posthaste.passes(u.filter, e.kind, e.headers)
+           and posthaste.in_slots(posthaste.slot_of(e.pos), l.a, l.b, l.c, l.d, l.e, l.f)
+           and e.xid >= coalesce(pg_snapshot_xmin(v_cursor.s0), '0') and e.xid < m.left_before
+           and posthaste.taken(v_cursor, e.xid, e.pos, null) is not true and posthaste.passes(u.filter, e.kind, e.headers)
            and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = v_reader >> 10)
          order by e.xid, e.pos) x;
       -- Every transaction below left_before has ended.
-      c.window_claim := null;
-      c.t0 := null;
-      c.t1 := null;
-      if pg_snapshot_xmax(c.s1) <= m.left_before then
-        c.s0 := c.s1;
-        c.s1 := format('%s:%s:', m.left_before, m.left_before)::pg_snapshot;
-        c.last_xid := '0';
-        c.last_pos := 0;
-        c.ended := true;
+      v_cursor.window_claim := null;
+      v_cursor.t0 := null;
+      v_cursor.t1 := null;
+      if pg_snapshot_xmax(v_cursor.s1) <= m.left_before then
+        v_cursor.s0 := v_cursor.s1;
+        v_cursor.s1 := format('%s:%s:', m.left_before, m.left_before)::pg_snapshot;
+        v_cursor.last_xid := '0';
+        v_cursor.last_pos := 0;
+        v_cursor.ended := true;
       else
-        c.s1 := (select format('%s:%s:%s', coalesce(min(x), pg_snapshot_xmax(c.s1)), pg_snapshot_xmax(c.s1), coalesce(string_agg(x::text, ',' order by x), ''))
-                   from pg_snapshot_xip(c.s1) x where x >= m.left_before)::pg_snapshot;
-        if not c.ended and c.last_xid < m.left_before then
-          c.last_xid := (m.left_before::text::bigint - 1)::text::xid8;
-          c.last_pos := 9223372036854775807;
+        v_cursor.s1 := (select format('%s:%s:%s', coalesce(min(x), pg_snapshot_xmax(v_cursor.s1)), pg_snapshot_xmax(v_cursor.s1), coalesce(string_agg(x::text, ',' order by x), ''))
+                   from pg_snapshot_xip(v_cursor.s1) x where x >= m.left_before)::pg_snapshot;
+        if not v_cursor.ended and v_cursor.last_xid < m.left_before then
+          v_cursor.last_xid := (m.left_before::text::bigint - 1)::text::xid8;
+          v_cursor.last_pos := 9223372036854775807;
         end if;
       end if;
-      perform posthaste.put_claim(posthaste.without_places(c), null, null, null, false);
+      perform posthaste.put_claim(posthaste.without_places(v_cursor), null, null, null, false);
     end if;
-    c := posthaste.cursor_of(v_reader + 1, l);
+    v_cursor := posthaste.cursor_of(v_reader + 1, l);
     with left_out as (
       insert into posthaste.cancelled (pos, subscriber, outcome, noted)
       select e.pos, v_reader >> 10, 'skipped', '3' from posthaste.entries e
-       where e.queue_id = u.queue_id and e.lane = r.lane and e.due_at is not null and ((e.pos >> 22) & 15) = p_slot
-         -- What falls due later than that is carried on.
-         and e.due_at <= clock_timestamp() and pg_visible_in_snapshot(e.xid, v_now) and posthaste.taken(c, e.xid, e.pos, e.due_at) is not true
+       where e.queue_id = u.queue_id and e.lane = r.lane and e.due_at is not null and posthaste.slot_of(e.pos) = p_slot
+         -- Entries due later than that are carried.
+         and e.due_at <= clock_timestamp() and pg_visible_in_snapshot(e.xid, v_now) and posthaste.taken(v_cursor, e.xid, e.pos, e.due_at) is not true
          and posthaste.is_for(u, e.for_subscription, e.xid, e.due_at, e.kind, e.headers)
        order by e.due_at, e.pos limit 10000
       on conflict do nothing returning 1

@@ -1,7 +1,7 @@
 -- posthaste.slot_entered: why a slot may still get rows, or null if it gets none.
--- Whoever took one of its positions in an epoch that is marked has an id below
--- left_before. What the sequence ran into after the marks were last kept is not, and
--- such a position may be anybody's, even if the sequence has left the slot again.
+-- Every transaction with a position of the slot in a marked epoch has an id below left_before.
+-- Slots that the sequence entered after the last marks have no such bound, and any transaction
+-- may have a position there, even if the sequence has left the slot again.
 -- Arguments: slot. Reads: slots, positions.
 create or replace function posthaste.slot_entered(p_slot int)
 returns text language plpgsql volatile set search_path = pg_catalog, pg_temp as $$

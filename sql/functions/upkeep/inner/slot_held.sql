@@ -1,6 +1,6 @@
--- posthaste.slot_held: which open claim lies in a slot or holds one of its
--- entries, or null if none does. When every reader is past the slot that is so
--- for good: later claims cannot hold its entries, and what is settled stays so.
+-- posthaste.slot_held: the open claim that lies in a slot or holds one of its entries, or null.
+-- Once every reader is past the slot, null is final: later claims cannot hold its entries, and
+-- settled deliveries stay settled.
 -- Arguments: slot. Reads: registrations, leases, lease_cursors, held_claims,
 -- claims, settlements, entries.
 create or replace function posthaste.slot_held(p_slot int)
@@ -10,17 +10,17 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set e
 declare
   v_now pg_snapshot := posthaste.snapshot_now();
   l posthaste.live := posthaste.live_slots();
-  c posthaste.claims;
+  v_claim posthaste.claims;
   v_id bigint;
 begin
   for v_id in select r.id from posthaste.registrations r where not r.cleared order by r.id loop
-    for c in select k.* from posthaste.open_claims(v_id) k loop
-      if posthaste.holds_slot(c, p_slot) then
-        return format('claim %s of worker %s is open', c.id, v_id);
+    for v_claim in select k.* from posthaste.open_claims(v_id) k loop
+      if posthaste.holds_slot(v_claim, p_slot) then
+        return format('claim %s of worker %s is open', v_claim.id, v_id);
       end if;
     end loop;
   end loop;
-  for c in
+  for v_claim in
     select k.*
       from (
         select e.claim
@@ -44,17 +44,17 @@ begin
               and posthaste.in_slots(e.slot, l.a, l.b, l.c, l.d, l.e, l.f)
             order by e.xid) e
         union all
-        -- In the same snapshot: an extension takes a claim out of here.
+        -- In the same snapshot: an extension removes a claim from here.
         select h.claim from posthaste.held_claims h) i
-     cross join lateral (select k.* from posthaste.claims k where k.slot = (i.claim >> 22) & 15 and k.id = i.claim order by k.slot, k.id limit 1) k
+     cross join lateral (select k.* from posthaste.claims k where k.slot = posthaste.slot_of(i.claim) and k.id = i.claim order by k.slot, k.id limit 1) k
      where k.places > 0
-       -- Not by exists: that may become a join, and of all queues with all leases.
+       -- Not exists: it may become a join of all queues with all leases.
        and (select u.dropped_at is null from posthaste.subscriptions u where u.queue_id = k.reader >> 20 and u.number = (k.reader >> 10) & 1023)
        -- Received claims are settled delivery by delivery.
        and (select count(*) from posthaste.settlements s where s.slot = k.slot and s.claim = k.id) < k.places
   loop
-    if posthaste.holds_slot(c, p_slot) then
-      return format('claim %s, received until its lease ends, is open', c.id);
+    if posthaste.holds_slot(v_claim, p_slot) then
+      return format('claim %s, received until its lease ends, is open', v_claim.id);
     end if;
   end loop;
   return null;

@@ -1,7 +1,7 @@
--- posthaste.slot_unread: which reader is not past a slot, or null if all are. A
--- reader that is stays so: the slot gets no entries, and cursors do not go back.
--- Readers are chosen by one statement of a few index probes each; those that may
--- have something in the slot are examined exactly.
+-- posthaste.slot_unread: the reader that is not past a slot, or null if all are. A reader that is
+-- past it stays past it: the slot gets no entries, and cursors do not move back.
+-- One statement of a few index probes per reader selects them; those that may have entries in the
+-- slot are examined exactly.
 -- Arguments: slot. Reads: queue_settings, subscriptions, claims, entries,
 -- cancelled, carried.
 create or replace function posthaste.slot_unread(p_slot int)
@@ -11,18 +11,18 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set e
 declare
   v_now pg_snapshot := posthaste.snapshot_now();
   l posthaste.live := posthaste.live_slots();
-  o posthaste.live := row(p_slot, p_slot, 1, 0, 1, 0);
+  v_only posthaste.live := row(p_slot, p_slot, 1, 0, 1, 0);
   q record;
-  c posthaste.claims;
-  w posthaste.claims;
-  d record;
+  v_cursor posthaste.claims;
+  v_due posthaste.claims;
+  v_slice record;
   v_rest boolean;
   k posthaste.carried;
   v_sub posthaste.subscriptions;
 begin
-  -- Ordered, here and below, or the choice of the index would be left to chance.
-  -- A cursor whose snapshots stand in another row has nulls here: then any entry
-  -- of the lane in the slot will do for a closer look.
+  -- Ordered, here and below: otherwise the choice of the index is left to chance. A cursor whose
+  -- snapshots are in another row has nulls here: then any entry of the lane in the slot leads to
+  -- the exact examination.
   for q in
     select x.id, x.name, x.keyed, u.number, u.name as subscription, g as lane, posthaste.reader_key(x.id, u.number, g, 0) as reader
       from posthaste.queue_settings x
@@ -41,95 +41,95 @@ begin
      where x.dropped_at is null
        and (f.slot = p_slot or b.slot = p_slot
             or (select e.pos from posthaste.entries e
-                 where e.queue_id = x.id and e.lane = g and e.plain and ((e.pos >> 22) & 15) = p_slot
+                 where e.queue_id = x.id and e.lane = g and e.plain and posthaste.slot_of(e.pos) = p_slot
                    and e.xid >= coalesce(pg_snapshot_xmin(f.s), '0')
                  order by e.xid, e.pos limit 1) is not null
             or x.keyed
                and (select e.pos from posthaste.entries e
-                     where e.queue_id = x.id and e.lane = g and e.ord is not null and e.due_at is null and ((e.pos >> 22) & 15) = p_slot
+                     where e.queue_id = x.id and e.lane = g and e.ord is not null and e.due_at is null and posthaste.slot_of(e.pos) = p_slot
                        and e.ord >= coalesce(pg_snapshot_xmin(f.s), '0')
                      order by e.ord, e.pos limit 1) is not null
             or (select e.pos from posthaste.entries e
-                 where e.queue_id = x.id and e.lane = g and e.due_at is not null and ((e.pos >> 22) & 15) = p_slot
+                 where e.queue_id = x.id and e.lane = g and e.due_at is not null and posthaste.slot_of(e.pos) = p_slot
                    and e.xid >= coalesce(pg_snapshot_xmin(b.s), '0')
                  order by e.xid, e.pos limit 1) is not null
             or (select e.pos from posthaste.entries e
-                 where e.queue_id = x.id and e.lane = g and e.due_at is not null and ((e.pos >> 22) & 15) = p_slot
+                 where e.queue_id = x.id and e.lane = g and e.due_at is not null and posthaste.slot_of(e.pos) = p_slot
                    and e.due_at > coalesce(b.t, '-infinity')
                  order by e.due_at, e.pos limit 1) is not null)
   loop
-    c := posthaste.cursor_of(q.reader, l);
-    w := posthaste.cursor_of(q.reader + 1, l);
-    if c.slot = p_slot or w.slot = p_slot then
+    v_cursor := posthaste.cursor_of(q.reader, l);
+    v_due := posthaste.cursor_of(q.reader + 1, l);
+    if v_cursor.slot = p_slot or v_due.slot = p_slot then
       return format('subscription %L of queue %L has its cursor in it', q.subscription, q.name);
     end if;
     if q.keyed then
-      if not c.ended and cardinality((posthaste.ordered_slice(q.id, q.lane, c.s0, c.s1, c.last_xid, c.last_pos, 1, o)).poss) > 0
-         or cardinality((posthaste.ordered_slice(q.id, q.lane, c.s1, v_now, '0', 0, 1, o)).poss) > 0 then
+      if not v_cursor.ended and cardinality((posthaste.ordered_slice(q.id, q.lane, v_cursor.s0, v_cursor.s1, v_cursor.last_xid, v_cursor.last_pos, 1, v_only)).poss) > 0
+         or cardinality((posthaste.ordered_slice(q.id, q.lane, v_cursor.s1, v_now, '0', 0, 1, v_only)).poss) > 0 then
         return format('subscription %L of queue %L has not handed out all of it', q.subscription, q.name);
       end if;
-    elsif c.part = 3 then
-      -- At most so much at a time: posthaste.sift_on brings the cursor on.
-      d := posthaste.sifted_slice(q.id, q.lane, c, v_now, 1, o);
-      if (d.c).places > 0 then
+    elsif v_cursor.part = 3 then
+      -- A bounded number at a time: posthaste.sift_on moves the cursor forward.
+      v_slice := posthaste.sifted_slice(q.id, q.lane, v_cursor, v_now, 1, v_only);
+      if (v_slice.c).places > 0 then
         return format('subscription %L of queue %L has not handed out all of it', q.subscription, q.name);
-      elsif not (d.c).ended then
-        return format('subscription %L of queue %L has not come through all of it', q.subscription, q.name);
+      elsif not (v_slice.c).ended then
+        return format('subscription %L of queue %L has not filtered all of it', q.subscription, q.name);
       end if;
-    elsif (not c.ended and (select places from posthaste.fresh_slice(q.id, q.lane, c.s0, c.s1, c.last_xid, c.last_pos, 1, o)) > 0)
-       or (select places from posthaste.fresh_slice(q.id, q.lane, c.s1, v_now, '0', 0, 1, o)) > 0 then
+    elsif (not v_cursor.ended and (select places from posthaste.fresh_slice(q.id, q.lane, v_cursor.s0, v_cursor.s1, v_cursor.last_xid, v_cursor.last_pos, 1, v_only)) > 0)
+       or (select places from posthaste.fresh_slice(q.id, q.lane, v_cursor.s1, v_now, '0', 0, 1, v_only)) > 0 then
       return format('subscription %L of queue %L has not handed out all of it', q.subscription, q.name);
     end if;
-    if w.sifted is not null then
+    if v_due.sifted is not null then
       select x.* into v_sub from posthaste.subscriptions x where x.queue_id = q.id and x.number = q.number;
     end if;
-    -- What is left of the present window, what became visible since, and
-    -- what was visible and falls due later.
+    -- The rest of the current window, entries that became visible since, and visible entries
+    -- that become due later.
     v_rest := false;
-    c := w;
-    while not v_rest and (not c.ended or c.part = 1) loop
-      if c.ended then
-        c.part := 2;
-        c.last_xid := '0';
-        c.last_pos := 0;
-        c.last_due := '-infinity';
+    v_cursor := v_due;
+    while not v_rest and (not v_cursor.ended or v_cursor.part = 1) loop
+      if v_cursor.ended then
+        v_cursor.part := 2;
+        v_cursor.last_xid := '0';
+        v_cursor.last_pos := 0;
+        v_cursor.last_due := '-infinity';
       end if;
-      d := posthaste.due_slice(q.id, q.number, q.lane, c, 1, true, o);
-      c := d.w;
-      v_rest := c.places > 0;
+      v_slice := posthaste.due_slice(q.id, q.number, q.lane, v_cursor, 1, true, v_only);
+      v_cursor := v_slice.w;
+      v_rest := v_cursor.places > 0;
     end loop;
-    c := w;
-    c.part := 1;
-    c.s0 := w.s1;
-    c.s1 := v_now;
-    c.t0 := w.t1;
-    c.t1 := 'infinity';
-    c.last_xid := '0';
-    c.last_pos := 0;
+    v_cursor := v_due;
+    v_cursor.part := 1;
+    v_cursor.s0 := v_due.s1;
+    v_cursor.s1 := v_now;
+    v_cursor.t0 := v_due.t1;
+    v_cursor.t1 := 'infinity';
+    v_cursor.last_xid := '0';
+    v_cursor.last_pos := 0;
     loop
       exit when v_rest;
-      d := posthaste.due_slice(q.id, q.number, q.lane, c, 1, true, o);
-      c := d.w;
-      v_rest := c.places > 0;
-      exit when c.ended;
+      v_slice := posthaste.due_slice(q.id, q.number, q.lane, v_cursor, 1, true, v_only);
+      v_cursor := v_slice.w;
+      v_rest := v_cursor.places > 0;
+      exit when v_cursor.ended;
     end loop;
-    -- Not over what was carried away: that may be millions.
+    -- Not over carried entries: there may be millions.
     k := null;
     select * into k from posthaste.carried y where y.slot = p_slot and y.queue_id = q.id and y.lane = q.lane;
     v_rest := v_rest
       or (select e.pos from posthaste.entries e
-           where e.queue_id = q.id and e.lane = q.lane and e.due_at is not null and e.due_at > w.t1 and e.due_at <= coalesce(k.since, 'infinity')
-             and ((e.pos >> 22) & 15) = p_slot
+           where e.queue_id = q.id and e.lane = q.lane and e.due_at is not null and e.due_at > v_due.t1 and e.due_at <= coalesce(k.since, 'infinity')
+             and posthaste.slot_of(e.pos) = p_slot
              and (e.for_subscription is null or e.for_subscription = q.number)
-             and (w.sifted is null or posthaste.is_for(v_sub, e.for_subscription, e.xid, e.due_at, e.kind, e.headers))
+             and (v_due.sifted is null or posthaste.is_for(v_sub, e.for_subscription, e.xid, e.due_at, e.kind, e.headers))
              and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = q.reader >> 10)
            order by e.due_at, e.pos limit 1) is not null
       or k.due_at is not null
          and (select e.pos from posthaste.entries e
-               where e.queue_id = q.id and e.lane = q.lane and e.due_at is not null and (e.due_at, e.pos) > (greatest(k.due_at, w.t1), case when w.t1 > k.due_at then 9223372036854775807 else k.pos end)
-                 and ((e.pos >> 22) & 15) = p_slot
+               where e.queue_id = q.id and e.lane = q.lane and e.due_at is not null and (e.due_at, e.pos) > (greatest(k.due_at, v_due.t1), case when v_due.t1 > k.due_at then 9223372036854775807 else k.pos end)
+                 and posthaste.slot_of(e.pos) = p_slot
                  and (e.for_subscription is null or e.for_subscription = q.number)
-                 and (w.sifted is null or posthaste.is_for(v_sub, e.for_subscription, e.xid, e.due_at, e.kind, e.headers))
+                 and (v_due.sifted is null or posthaste.is_for(v_sub, e.for_subscription, e.xid, e.due_at, e.kind, e.headers))
                  and not exists (select from posthaste.cancelled x where x.pos = e.pos and x.subscriber = q.reader >> 10)
                order by e.due_at, e.pos limit 1) is not null;
     if v_rest then

@@ -1,5 +1,5 @@
--- posthaste.summarize: brings the indexes that look messages up by position up to
--- date for the newest slots; what they do not cover is read in full.
+-- posthaste.summarize: updates the indexes by position for the newest slots; rows that they do
+-- not cover are read in full.
 create or replace function posthaste.summarize()
 returns void language plpgsql volatile set search_path = pg_catalog, pg_temp set lock_timeout = '50ms' as $$
 declare

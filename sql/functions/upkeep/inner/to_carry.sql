@@ -1,6 +1,6 @@
--- posthaste.to_carry: whether a due entry is to be appended anew before its slot
--- is reclaimed: it was not so far, and some subscription may still hand it out,
--- or a later one that begins with the oldest.
+-- posthaste.to_carry: whether a due entry must be appended again before its slot is reclaimed:
+-- it was not so far, and some subscription may still hand it out, or a later one that begins
+-- with the oldest message.
 -- Arguments: queue, position, the one subscription it is for (null: all).
 -- Reads: subscriptions, cancelled.
 create or replace function posthaste.to_carry(p_queue int, p_pos bigint, p_for int)

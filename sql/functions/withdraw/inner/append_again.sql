@@ -1,6 +1,6 @@
--- posthaste.append_again: appends a withdrawn entry anew with another due time,
--- for one subscription or (null) for all whom the old one was for.
--- Called under the locks of the readers concerned. Inserts: entries_other, words, cancelled.
+-- posthaste.append_again: appends a withdrawn entry again with another due time, for one
+-- subscription or (null) for all that the old entry was for.
+-- Called under the locks of these readers. Inserts: entries_other, words, cancelled.
 create or replace function posthaste.append_again(h posthaste.head, p_due timestamptz, p_for int)
 returns void language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
@@ -21,8 +21,8 @@ begin
   )
   select a.pos into v_pos from again a;
   if p_for is null then
-    -- As in posthaste.carry_slot: it is no new message to those whom the old one
-    -- was not for, or not any more.
+    -- As in posthaste.carry_slot: it is no new message for subscriptions that the old entry
+    -- was not for, or is not any more.
     insert into posthaste.cancelled (pos, subscriber, outcome, noted)
     select v_pos, h.queue_id::bigint << 10 | x.number, coalesce(z.outcome, 'earlier'), '3'
       from posthaste.subscriptions x

@@ -1,12 +1,12 @@
--- posthaste.hold_message: where a message stands for each subscription, held so
--- until the transaction ends for those that it was not handed out to.
+-- posthaste.hold_message: the state of a message for each subscription. Until the transaction
+-- ends it stays the same for those that have not handed it out.
 -- Arguments: message id.
--- Returns: as posthaste.message_states; waits: it was not handed out; parked: in which
--- lane it is parked, null if it is not.
--- Errors: PH404 unknown, or its space was reclaimed; PH400 unless READ COMMITTED,
--- for elsewhere the answer would be older than the locks; PH503.
--- Locks: the key of what is withdrawn from its queue, shared; the readers of its
--- queue and lane, ascending.
+-- Returns: as posthaste.message_states; waits: it was not handed out; parked: the lane in
+-- which it is parked, null if it is not.
+-- Errors: PH404 if the message is unknown or its space was reclaimed; PH400 unless READ
+-- COMMITTED, because otherwise the result would be older than the locks; PH503.
+-- Locks: the lock of the queue's withdrawals, shared; the readers of its queue and lane,
+-- ascending.
 create or replace function posthaste.hold_message(p_id bigint)
 returns table (h posthaste.head, subscription smallint, name text, state text, waits boolean, parked smallint)
 language plpgsql volatile
@@ -24,11 +24,11 @@ begin
   v_heads := array(select e.head from posthaste.entries e
                     where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
           || posthaste.other_heads(array[p_id]);
-  -- Where there is nothing yet nothing is held, and what is committed from here on
-  -- must not be found below.
+  -- Without entries nothing is locked, and entries committed from here on must not be found
+  -- below.
   if v_heads <> '{}' then
-    -- A subscription made meanwhile would not know what is appended anew elsewhere,
-    -- and would be handed both.
+    -- A subscription added meanwhile would not know which entries were appended again
+    -- elsewhere, and would get both.
     perform posthaste.lock_queue((v_heads[1]).queue_id, 'withdrawn', true);
     for v_reader in
       select posthaste.reader_key(s.queue_id, s.number, (v_heads[1]).lane & 255, g) from posthaste.subscriptions s cross join generate_series(0, 1) g
@@ -36,8 +36,8 @@ begin
     loop
       perform posthaste.lock_reader(v_reader, true);
     end loop;
-    -- Anew, in a later statement: who had the lock may have handed it out, or
-    -- appended it anew elsewhere. And all in one: who settles, replays or discards
+    -- Read again, in a later statement: the previous holder of the lock may have handed it out,
+    -- or appended it again elsewhere. All in one statement, because a settle, replay or discard
     -- holds none of these locks.
     return query
       select m.h, m.subscription, m.subscription_name, m.state, m.state in ('scheduled', 'ready', 'retrying'), p.lane

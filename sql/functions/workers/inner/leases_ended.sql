@@ -1,5 +1,5 @@
--- posthaste.leases_ended: whether leases by time of a subscriber have ended since
--- they were last examined, or one that was held is to be tried again.
+-- posthaste.leases_ended: whether leases of a subscriber have ended since they were last
+-- examined, or one that was held is to be tried again.
 -- Reads: lease_cursors, held_claims, leases.
 create or replace function posthaste.leases_ended(p_subscriber bigint)
 returns boolean language plpgsql volatile
@@ -13,7 +13,7 @@ declare
 begin
   select * into k from posthaste.lease_cursors where subscriber = p_subscriber;
   if k.subscriber is null then
-    return false; -- nobody receives from it
+    return false; -- it has no leases
   end if;
   if exists (select from posthaste.held_claims h where h.subscriber = p_subscriber and h.next_try <= clock_timestamp()) then
     return true;

@@ -1,6 +1,6 @@
--- posthaste.look: whether a subscription has something to hand out, without
--- taking anything: no lock, nothing written.
--- Returns: ready, and next_due: seconds until the next message falls due, if any.
+-- posthaste.look: whether a subscription has messages to hand out, without claiming any: it
+-- takes no lock and writes nothing.
+-- Returns: ready, and next_due: seconds until the next message becomes due, if any.
 -- Reads: claims, entries.
 create or replace function posthaste.look(p_queue int, p_subscription int, p_lanes int, out ready boolean, out next_due double precision)
 language plpgsql volatile
@@ -10,11 +10,11 @@ declare
   s pg_snapshot := pg_current_snapshot();
   t timestamptz := clock_timestamp();
   l posthaste.live := posthaste.live_slots();
-  c posthaste.claims;
-  w posthaste.claims;
+  v_cursor posthaste.claims;
+  v_due_cursor posthaste.claims;
   v_reader bigint;
   v_due timestamptz;
-  d record;
+  v_slice record;
   v_idle boolean;
   v_keyed boolean;
   v_rated boolean;
@@ -24,65 +24,65 @@ begin
   select q.keyed, q.key_rate is not null into v_keyed, v_rated from posthaste.queue_settings q where q.id = p_queue;
   for v_lane in 0..p_lanes - 1 loop
     v_reader := posthaste.reader_key(p_queue, p_subscription, v_lane, 0);
-    c := posthaste.cursor_of(v_reader, l);
+    v_cursor := posthaste.cursor_of(v_reader, l);
     if v_keyed then
-      w := posthaste.cursor_of(v_reader + 1, l);
-      if not c.ended and cardinality((posthaste.ordered_slice(p_queue, v_lane, c.s0, c.s1, c.last_xid, c.last_pos, 1, l)).poss) > 0
-         or cardinality((posthaste.ordered_slice(p_queue, v_lane, c.s1, s, '0', 0, 1, l)).poss) > 0
-         or posthaste.has_line(v_reader >> 10, v_lane, w.turns)
+      v_due_cursor := posthaste.cursor_of(v_reader + 1, l);
+      if not v_cursor.ended and cardinality((posthaste.ordered_slice(p_queue, v_lane, v_cursor.s0, v_cursor.s1, v_cursor.last_xid, v_cursor.last_pos, 1, l)).poss) > 0
+         or cardinality((posthaste.ordered_slice(p_queue, v_lane, v_cursor.s1, s, '0', 0, 1, l)).poss) > 0
+         or posthaste.has_line(v_reader >> 10, v_lane, v_due_cursor.turns)
          -- A key waits for a run to end, and one has ended.
          or exists (select from posthaste.keys z where z.subscriber = v_reader >> 10 and z.lane = v_lane and z.waits)
-            and cardinality(w.busy) > cardinality(posthaste.lane_busy(w.open, s)) then
+            and cardinality(v_due_cursor.busy) > cardinality(posthaste.lane_busy(v_due_cursor.open, s)) then
         ready := true;
         return;
       end if;
-      if v_rated and greatest(w.t1, w.at) > clock_timestamp() + interval '2 seconds' then
+      if v_rated and greatest(v_due_cursor.t1, v_due_cursor.at) > clock_timestamp() + interval '2 seconds' then
         -- The clock was set back, as in posthaste.claim_keyed.
         v_next := posthaste.next_token(v_reader >> 10, v_lane, null);
         v_due := least(v_due, v_next);
-        if w.at > clock_timestamp() + interval '2 seconds' or v_next <= clock_timestamp() then
+        if v_due_cursor.at > clock_timestamp() + interval '2 seconds' or v_next <= clock_timestamp() then
           ready := true;
           return;
         end if;
       end if;
-    elsif c.part = 3 then
-      d := posthaste.sifted_slice(p_queue, v_lane, c, s, 1, l);
-      -- Also where a claim is to keep what was walked over in vain, or the next
-      -- look would walk over it again.
-      if (d.c).places > 0 or not (d.c).ended or d.walked > 64 then
+    elsif v_cursor.part = 3 then
+      v_slice := posthaste.sifted_slice(p_queue, v_lane, v_cursor, s, 1, l);
+      -- Also if a claim is to record that it walked over rows in vain: otherwise the next look
+      -- would walk over them again.
+      if (v_slice.c).places > 0 or not (v_slice.c).ended or v_slice.walked > 64 then
         ready := true;
         return;
       end if;
-    elsif (not c.ended and (select places from posthaste.fresh_slice(p_queue, v_lane, c.s0, c.s1, c.last_xid, c.last_pos, 1, l)) > 0)
-       or (select places from posthaste.fresh_slice(p_queue, v_lane, c.s1, s, '0', 0, 1, l)) > 0 then
+    elsif (not v_cursor.ended and (select places from posthaste.fresh_slice(p_queue, v_lane, v_cursor.s0, v_cursor.s1, v_cursor.last_xid, v_cursor.last_pos, 1, l)) > 0)
+       or (select places from posthaste.fresh_slice(p_queue, v_lane, v_cursor.s1, s, '0', 0, 1, l)) > 0 then
       ready := true;
       return;
     end if;
-    w := posthaste.cursor_of(v_reader + 1, l);
-    select x.idle, x.next_due into v_idle, v_next from posthaste.due_idle(p_queue, v_lane, w, t, l) x;
+    v_due_cursor := posthaste.cursor_of(v_reader + 1, l);
+    select x.idle, x.next_due into v_idle, v_next from posthaste.due_idle(p_queue, v_lane, v_due_cursor, t, l) x;
     v_due := least(v_due, v_next);
     continue when v_idle;
     for v_round in 1..4 loop
-      c := w;
-      if c.ended then
-        exit when v_round > 1 and c.part = 2 and c.t1 = t;
-        if c.part = 1 then
-          w.part := 2;
+      v_cursor := v_due_cursor;
+      if v_cursor.ended then
+        exit when v_round > 1 and v_cursor.part = 2 and v_cursor.t1 = t;
+        if v_cursor.part = 1 then
+          v_due_cursor.part := 2;
         else
-          w.part := 1;
-          w.s0 := c.s1;
-          w.s1 := s;
-          w.t0 := c.t1;
-          w.t1 := greatest(t, c.t1);
-          t := w.t1;
+          v_due_cursor.part := 1;
+          v_due_cursor.s0 := v_cursor.s1;
+          v_due_cursor.s1 := s;
+          v_due_cursor.t0 := v_cursor.t1;
+          v_due_cursor.t1 := greatest(t, v_cursor.t1);
+          t := v_due_cursor.t1;
         end if;
-        w.last_xid := '0';
-        w.last_pos := 0;
-        w.last_due := '-infinity';
+        v_due_cursor.last_xid := '0';
+        v_due_cursor.last_pos := 0;
+        v_due_cursor.last_due := '-infinity';
       end if;
-      d := posthaste.due_slice(p_queue, p_subscription, v_lane, w, 1, true, l);
-      w := d.w;
-      if w.places > 0 or not w.ended then
+      v_slice := posthaste.due_slice(p_queue, p_subscription, v_lane, v_due_cursor, 1, true, l);
+      v_due_cursor := v_slice.w;
+      if v_due_cursor.places > 0 or not v_due_cursor.ended then
         ready := true;
         return;
       end if;

@@ -1,8 +1,7 @@
--- posthaste.move_mark: moves the mark of a worker's oldest open claim over
--- closed ones, and never past a claim in flight: it needs the worker's key
--- exclusively, and does nothing where a claim holds it. Some that stay open
--- while more than a thousand after them were closed are set aside as stragglers,
--- so that one stuck message does not keep all later claims from being passed.
+-- posthaste.move_mark: moves the mark of a worker's oldest open claim over closed ones, and
+-- never past a claim in flight: it needs the worker's key exclusively, and does nothing if a
+-- claim holds it. A few claims that stay open while more than a thousand later ones were closed
+-- are moved to the stragglers, so that the mark can pass one stuck message.
 -- In steps of 16,384 claims (or places settled by themselves) and 512 open ones.
 -- Returns: whether the worker has open claims, or may have (null: not looked).
 -- Locks: the worker's key, exclusive. Updates: registrations, stragglers.
@@ -12,13 +11,13 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set enable_memoize = off set jit = off as $$
 declare
   l posthaste.live;
-  c record;
+  v_claim record;
   v_mark bigint;
   v_new bigint;
   v_walked int := 0;
   v_full boolean := false;
-  v_ids bigint[] := '{}';     -- of the open ones, with number and
-  v_numbers bigint[] := '{}'; -- how much was walked up to each
+  v_ids bigint[] := '{}';     -- the open claims, with their numbers and
+  v_numbers bigint[] := '{}'; -- the rows walked up to each
   v_at int[] := '{}';
   v_behind int;
 begin
@@ -32,7 +31,7 @@ begin
   select oldest_open into v_mark from posthaste.registrations where id = p_worker;
   v_new := v_mark;
   -- Read row by row: there may be hours of claims.
-  for c in select k.id, k.number, case when k.single then k.places else 1 end as cost,
+  for v_claim in select k.id, k.number, case when k.single then k.places else 1 end as cost,
                   k.places > 0
                   and (select u.dropped_at is null from posthaste.subscriptions u where u.queue_id = k.reader >> 20 and u.number = (k.reader >> 10) & 1023)
                   and case when k.single then (select count(*) from posthaste.settlements s where s.slot = k.slot and s.claim = k.id)
@@ -43,23 +42,23 @@ begin
             where k.holder = p_worker and k.number >= v_mark
               and posthaste.in_slots(k.slot, l.a, l.b, l.c, l.d, l.e, l.f)
             order by k.holder, k.number loop
-    v_walked := v_walked + c.cost;
-    if c.open then
-      v_ids := v_ids || c.id::bigint;
-      v_numbers := v_numbers || c.number::bigint;
+    v_walked := v_walked + v_claim.cost;
+    if v_claim.open then
+      v_ids := v_ids || v_claim.id::bigint;
+      v_numbers := v_numbers || v_claim.number::bigint;
       v_at := v_at || v_walked;
     end if;
-    v_new := c.number;
+    v_new := v_claim.number;
     v_full := v_walked >= 16384 or cardinality(v_ids) = 512;
     exit when v_full;
   end loop;
-  -- Several claims can bear one number, so the last one walked stays unless it
-  -- is the last of all.
+  -- Several claims can have the same number, so the last one walked stays unless it is the
+  -- last of all.
   if not v_full and v_walked > 0 then
     v_new := v_new + 1;
   end if;
-  -- The open ones with a thousand and more behind them are set aside if they are
-  -- few: where many are open, as many have to be looked at anyway.
+  -- Open claims with a thousand or more behind them become stragglers if they are few. If many
+  -- are open, as many have to be looked at anyway.
   select count(*) into v_behind from unnest(v_at) a where a <= v_walked - 1024;
   if v_behind * 8 > v_walked - 1024 then
     v_behind := 0;

@@ -1,5 +1,5 @@
--- posthaste.overdue_places: the places of a claim that are not settled, and that
--- nobody holds any more: its worker is gone, or their leases are over. Ascending.
+-- posthaste.overdue_places: the places of a claim that are not settled and have no holder any
+-- more: its worker is gone, or their leases are over. Ascending.
 -- Called under the claim's lock. Reads: registrations, settlements, leases.
 create or replace function posthaste.overdue_places(c posthaste.claims)
 returns int[] language plpgsql volatile set search_path = pg_catalog, pg_temp as $$

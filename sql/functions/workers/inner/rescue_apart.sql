@@ -1,8 +1,8 @@
--- posthaste.rescue_apart: rescues parts of a claim, where all of it at once failed again
--- and again, so that one message that cannot be read keeps none of the others: halves,
--- and halves of those that fail. It begins anywhere, and begins none after 500 ms.
+-- posthaste.rescue_apart: rescues parts of a claim that failed repeatedly as a whole, so that
+-- one message that cannot be read does not hold back the others: halves, and halves of those
+-- that fail. It starts at a random place, and starts no part after 500 ms.
 -- Arguments: the claim, its places. Called under the claim's lock.
--- Returns: how many were lost; -1 if none. Updates: held_claims.
+-- Returns: the number of lost deliveries; -1 if there are none. Updates: held_claims.
 create or replace function posthaste.rescue_apart(c posthaste.claims, p_places int[])
 returns int language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
