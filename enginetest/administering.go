@@ -94,17 +94,7 @@ func deadLetters(s *suite) {
 		s.must(err)
 		return dead.Items
 	}
-	dead := list()
-	if len(dead) != 3 {
-		s.Fatalf("%d dead letters, want 3", len(dead))
-	}
-	for i, d := range dead {
-		m := sent[2-i] // newest first
-		if d.ID != ids[2-i] || d.Queue != s.queue || d.Key != m.Key || d.Kind != m.Kind || d.Reference != m.Reference || d.Headers["h"] != "v" ||
-			string(d.Payload) != fmt.Sprint(m.Payload) || d.Error != hopeless.Error || d.DiedAt.IsZero() || len(d.Attempts) != 1 || d.Attempts[0].Error != hopeless.Error {
-			s.Errorf("dead letter %d is %+v", i, d)
-		}
-	}
+	s.wantDeadLetters(list(), ids, sent)
 	if one, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{IDs: ids[1:2]}); err != nil || len(one.Items) != 1 || one.Items[0].ID != ids[1] {
 		s.Errorf("by id: %+v, %v", one.Items, err)
 	}
@@ -141,6 +131,22 @@ func deadLetters(s *suite) {
 	again, err := s.engine.Replay(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{IDs: ids})
 	if s.wantCode("replaying once more", err, posthaste.CodeNotFound); len(again.Items) != 0 {
 		s.Errorf("replayed once more: %v", again.Items)
+	}
+}
+
+// wantDeadLetters checks that all messages became dead letters at their first attempt.
+func (s *suite) wantDeadLetters(dead []posthaste.DeadLetter, ids []posthaste.MessageID, sent []posthaste.Message) {
+	s.Helper()
+	if len(dead) != len(sent) {
+		s.Fatalf("%d dead letters, want %d", len(dead), len(sent))
+	}
+	for i, d := range dead {
+		at := len(sent) - 1 - i // newest first
+		m := sent[at]
+		if d.ID != ids[at] || d.Queue != s.queue || d.Key != m.Key || d.Kind != m.Kind || d.Reference != m.Reference || d.Headers["h"] != "v" ||
+			string(d.Payload) != fmt.Sprint(m.Payload) || d.Error != hopeless.Error || d.DiedAt.IsZero() || len(d.Attempts) != 1 || d.Attempts[0].Error != hopeless.Error {
+			s.Errorf("dead letter %d is %+v", i, d)
+		}
 	}
 }
 

@@ -15,6 +15,21 @@ import (
 // each action is recorded.
 func deadLettersByFilter(s *suite) {
 	s.create(quick())
+	ids := s.bury()
+	s.findByFilter(ids)
+	s.wantFiltersRefused(ids)
+	s.replayInPages(ids)
+	discarded, err := s.engine.Discard(posthaste.WithActor(s.ctx, "bob"), posthaste.DeadLetterFilter{Queue: s.queue, Error: "by 0"})
+	if s.must(err); !slices.Equal(discarded.Items, ids[:1]) || discarded.Next != 0 {
+		s.Errorf("discarded %v (next %d), want %v", discarded.Items, discarded.Next, ids[:1])
+	}
+	s.wantActions(ids)
+}
+
+// bury makes dead letters of six messages that differ in key, kind, reference, term and
+// error.
+func (s *suite) bury() []posthaste.MessageID {
+	s.Helper()
 	var sent []posthaste.Message
 	for i := range 6 {
 		sent = append(sent, posthaste.Message{Queue: s.queue, Payload: i, Key: fmt.Sprint("key", i%2), Kind: fmt.Sprint("kind", i%3),
@@ -28,6 +43,12 @@ func deadLettersByFilter(s *suite) {
 	for i, d := range got {
 		s.settle(posthaste.Settlement{Outcome: posthaste.OutcomeDead, Error: fmt.Sprintf("Größe: Broken by %d", i/2)}, d)
 	}
+	return ids
+}
+
+// findByFilter checks which of the dead letters each filter finds.
+func (s *suite) findByFilter(ids []posthaste.MessageID) {
+	s.Helper()
 	one, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{IDs: ids[3:4]})
 	s.must(err)
 	if len(one.Items) != 1 {
@@ -67,7 +88,13 @@ func deadLettersByFilter(s *suite) {
 			s.Errorf("by %s: found %v, and the next page begins at %d; want %v, %d", what, got, found.Next, c.want, next)
 		}
 	}
-	_, err = s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Subscription: "x"})
+}
+
+// wantFiltersRefused checks the errors of filters that are ambiguous, too wide or name
+// unknown queues.
+func (s *suite) wantFiltersRefused(ids []posthaste.MessageID) {
+	s.Helper()
+	_, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Subscription: "x"})
 	s.wantCode("a subscription of no queue", err, posthaste.CodeInvalid)
 	_, err = s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue, Subscription: "missing"})
 	s.wantCode("an unknown subscription", err, posthaste.CodeNotFound)
@@ -84,8 +111,11 @@ func deadLettersByFilter(s *suite) {
 	}
 	_, err = s.engine.Discard(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{Queue: "missing-s"})
 	s.wantCode("of an unknown queue", err, posthaste.CodeNotFound)
+}
 
-	// In pages of two, until none is left.
+// replayInPages replays the dead letters of one key in pages of two, and settles them.
+func (s *suite) replayInPages(ids []posthaste.MessageID) {
+	s.Helper()
 	var replayed []posthaste.MessageID
 	for filter := (posthaste.DeadLetterFilter{Queue: s.queue, Key: "key1", Limit: 2}); ; {
 		were, err := s.engine.Replay(posthaste.WithActor(s.ctx, "ada"), filter)
@@ -103,12 +133,7 @@ func deadLettersByFilter(s *suite) {
 	if want := []posthaste.MessageID{ids[1], ids[3], ids[5]}; !slices.Equal(replayed, want) {
 		s.Errorf("replayed %v, want %v", replayed, want)
 	}
-	s.settle(done, s.claimed(w, 3)...)
-	discarded, err := s.engine.Discard(posthaste.WithActor(s.ctx, "bob"), posthaste.DeadLetterFilter{Queue: s.queue, Error: "by 0"})
-	if s.must(err); !slices.Equal(discarded.Items, ids[:1]) || discarded.Next != 0 {
-		s.Errorf("discarded %v (next %d), want %v", discarded.Items, discarded.Next, ids[:1])
-	}
-	s.wantActions(ids)
+	s.settle(done, s.claimed(s.register(time.Minute), 3)...)
 }
 
 // noDeadLetters: replaying or discarding messages that are not dead letters returns an error
@@ -227,6 +252,22 @@ func erase(s *suite) {
 	if s.must(err); !slices.Equal(found.Items, []posthaste.Erasure{{MessageID: ids[2], Queue: s.queue}}) {
 		s.Errorf("the second time it erased %+v, want the pending messages", found.Items)
 	}
+	s.wantErased(ids)
+	if info, err := s.engine.Message(s.ctx, other[0]); err != nil || string(info.Payload) != "0" {
+		s.Errorf("another message is reported as %+v, %v", info, err)
+	}
+	actions, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{MessageID: ids[0]})
+	if s.must(err); len(actions) != 1 || actions[0].By != "officer" || actions[0].Action != "erase" || strings.Contains(string(actions[0].Details), "ada") {
+		s.Errorf("on record is %+v", actions)
+	}
+	_, err = s.engine.Erase(posthaste.WithActor(s.ctx, "officer"), "", 0)
+	s.wantCode("erasing an empty term", err, posthaste.CodeInvalid)
+}
+
+// wantErased checks that three messages, the second a dead letter, show nothing of what was
+// erased, are not found by it, and can be discarded but not replayed.
+func (s *suite) wantErased(ids []posthaste.MessageID) {
+	s.Helper()
 	for i, id := range ids {
 		info, err := s.engine.Message(s.ctx, id)
 		s.must(err)
@@ -252,13 +293,4 @@ func erase(s *suite) {
 	if were, err := s.engine.Discard(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{ids[1]}}); err != nil || len(were.Items) != 1 {
 		s.Errorf("an erased message was not discarded: %v, %v", were.Items, err)
 	}
-	if info, err := s.engine.Message(s.ctx, other[0]); err != nil || string(info.Payload) != "0" {
-		s.Errorf("another message is reported as %+v, %v", info, err)
-	}
-	actions, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{MessageID: ids[0]})
-	if s.must(err); len(actions) != 1 || actions[0].By != "officer" || actions[0].Action != "erase" || strings.Contains(string(actions[0].Details), "ada") {
-		s.Errorf("on record is %+v", actions)
-	}
-	_, err = s.engine.Erase(posthaste.WithActor(s.ctx, "officer"), "", 0)
-	s.wantCode("erasing an empty term", err, posthaste.CodeInvalid)
 }

@@ -38,19 +38,7 @@ func schedules(s *suite) {
 	put.CatchUp = posthaste.CatchUpEach
 	next, err := s.engine.PutSchedule(s.ctx, put)
 	s.must(err)
-	is := s.scheduleOf("s")
-	var payload struct{ A int }
-	if err := json.Unmarshal(is.Message.Payload.(json.RawMessage), &payload); err != nil || payload.A != 1 {
-		s.Errorf("its payload is %s", is.Message.Payload)
-	}
-	m := is.Message
-	if m.Queue != s.queue || m.Key != "k" || m.Kind != "kind" || m.Headers["h"] != "v" || m.Reference != "r" || len(m.Terms) != 1 || m.Terms[0] != "t" ||
-		is.Spec != put.Spec || is.TimeZone != "UTC" || is.CatchUp != posthaste.CatchUpEach || is.CreatedAt.IsZero() || !is.PausedAt.IsZero() {
-		s.Errorf("it is reported as %+v", is)
-	}
-	if !is.NextAt.Equal(next) || len(is.Upcoming) != 5 || !is.Upcoming[0].Equal(next) || is.Upcoming[1].Sub(next) != 2*time.Hour {
-		s.Errorf("next tick %s, told as %s and %s", next, is.NextAt, is.Upcoming)
-	}
+	s.wantSchedule(put, next)
 	w := s.register(time.Minute)
 	beat := func() time.Duration {
 		reply, err := s.engine.Heartbeat(s.ctx, posthaste.Heartbeat{Worker: w, Queues: []posthaste.QueueRef{s.ref()}})
@@ -95,6 +83,24 @@ func schedules(s *suite) {
 	s.must(s.engine.DropQueue(s.ctx, s.queue))
 	if infos, err := s.engine.Schedules(s.ctx); err != nil || len(infos) != 0 {
 		s.Errorf("after its queue was dropped: %+v, %v", infos, err)
+	}
+}
+
+// wantSchedule checks how the schedule that was put is reported.
+func (s *suite) wantSchedule(put posthaste.Schedule, next time.Time) {
+	s.Helper()
+	is := s.scheduleOf(put.Name)
+	var payload struct{ A int }
+	if err := json.Unmarshal(is.Message.Payload.(json.RawMessage), &payload); err != nil || payload.A != 1 {
+		s.Errorf("its payload is %s", is.Message.Payload)
+	}
+	m := is.Message
+	if m.Queue != s.queue || m.Key != "k" || m.Kind != "kind" || m.Headers["h"] != "v" || m.Reference != "r" || len(m.Terms) != 1 || m.Terms[0] != "t" ||
+		is.Spec != put.Spec || is.TimeZone != "UTC" || is.CatchUp != posthaste.CatchUpEach || is.CreatedAt.IsZero() || !is.PausedAt.IsZero() {
+		s.Errorf("it is reported as %+v", is)
+	}
+	if !is.NextAt.Equal(next) || len(is.Upcoming) != 5 || !is.Upcoming[0].Equal(next) || is.Upcoming[1].Sub(next) != 2*time.Hour {
+		s.Errorf("next tick %s, told as %s and %s", next, is.NextAt, is.Upcoming)
 	}
 }
 

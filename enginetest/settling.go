@@ -2,11 +2,8 @@ package enginetest
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -33,14 +30,6 @@ var settling = []test{
 	{name: "DU1_ConcurrentClaimers", run: concurrentClaimers},
 	{name: "DU1_ConcurrentReceivers", run: concurrentReceivers},
 	{name: "DS7_SettlesThatRace", run: settlesThatRace},
-}
-
-func fieldOf(err error) string {
-	var e *posthaste.Error
-	if errors.As(err, &e) {
-		return e.Field
-	}
-	return ""
 }
 
 func maxAttempts(s *suite) {
@@ -343,24 +332,7 @@ func story(s *suite) {
 // foundTerms: a message sent without terms is found by the terms of its settlement, whatever
 // its outcome. A message sent with terms keeps them.
 func foundTerms(s *suite) {
-	s.create(posthaste.QueueOptions{MaxAttempts: 5, BackoffBase: time.Millisecond, BackoffMax: time.Millisecond})
-	ids, err := s.engine.Send(s.ctx,
-		posthaste.Message{Queue: s.queue, Payload: "done", Reference: "order 7"}, posthaste.Message{Queue: s.queue, Payload: "dead"},
-		posthaste.Message{Queue: s.queue, Payload: "retried"}, posthaste.Message{Queue: s.queue, Payload: "named", Terms: []string{"eve"}})
-	s.must(err)
-	w := s.register(time.Minute)
-	for _, d := range s.claimed(w, 4) {
-		with := done
-		switch d.MessageID {
-		case ids[1]:
-			with = hopeless
-		case ids[2]:
-			with = failed
-		}
-		with.Terms = []string{"ada", "bob"}
-		s.settle(with, d)
-	}
-	s.settle(done, s.claimed(w, 1)...) // the retry, without new terms
+	ids := s.settledWithTerms()
 	find := func(f posthaste.MessageFilter) (found []posthaste.MessageID) {
 		s.Helper()
 		rows, err := s.engine.Messages(s.ctx, f)
@@ -409,252 +381,27 @@ func foundTerms(s *suite) {
 	}
 }
 
-func claimRepeated(s *suite) {
-	s.create(posthaste.QueueOptions{})
-	s.send(5)
-	w := s.register(time.Minute)
-	req := s.request(w, 3)
-	first, err := s.engine.Claim(s.ctx, req)
-	s.must(err)
-	again, err := s.engine.Claim(s.ctx, req)
-	s.must(err)
-	if len(first.Deliveries) != 3 || fmt.Sprint(deliveryIDs(first.Deliveries)) != fmt.Sprint(deliveryIDs(again.Deliveries)) ||
-		fmt.Sprint(payloads(first.Deliveries)) != fmt.Sprint(payloads(again.Deliveries)) {
-		s.Errorf("the same number gave %v, then %v", deliveryIDs(first.Deliveries), deliveryIDs(again.Deliveries))
-	}
-	rest := s.claimed(w, 2)
-	s.none(w)
-	// A repeated claim also returns the due times.
-	_, err = s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Delay: time.Millisecond})
-	s.must(err)
-	s.until("the delayed message is due", func() bool {
-		req = s.request(w, 1)
-		first, err = s.engine.Claim(s.ctx, req)
-		s.must(err)
-		return len(first.Deliveries) > 0
-	})
-	late, err := s.engine.Claim(s.ctx, req)
-	s.must(err)
-	if len(late.Deliveries) != 1 || first.Deliveries[0].DueAt.IsZero() || !late.Deliveries[0].DueAt.Equal(first.Deliveries[0].DueAt) {
-		s.Errorf("the same number gave %+v, then %+v", first.Deliveries, late.Deliveries)
-	}
-	s.settle(done, slices.Concat(again.Deliveries, rest, late.Deliveries)...)
-}
-
-func deliveryIDs(deliveries []posthaste.RawDelivery) (ids []posthaste.DeliveryID) {
-	for _, d := range deliveries {
-		ids = append(ids, d.ID)
-	}
-	slices.Sort(ids)
-	return ids
-}
-
-func unsettled(s *suite) {
-	s.create(posthaste.QueueOptions{})
-	s.send(6)
-	w := s.register(time.Minute)
-	first := s.claimed(w, 4)
-	upTo := s.number
-	later := s.claimed(w, 2)
-	s.settle(done, first[1])
-	want := deliveryIDs([]posthaste.RawDelivery{first[0], first[2], first[3]})
-	ids, err := s.engine.Unsettled(s.ctx, w, upTo)
-	s.must(err)
-	if slices.Sort(ids); !slices.Equal(ids, want) {
-		s.Errorf("unsettled up to the first claim: %v, want %v", ids, want)
-	}
-	ids, err = s.engine.Unsettled(s.ctx, w, s.number)
-	s.must(err)
-	if slices.Sort(ids); len(ids) != 5 || !slices.Contains(ids, later[1].ID) {
-		s.Errorf("unsettled up to the second claim: %v", ids)
-	}
-	s.settle(released, slices.Concat(first[:1], first[2:], later)...)
-	if ids, err = s.engine.Unsettled(s.ctx, w, s.number); err != nil || len(ids) != 0 {
-		s.Errorf("unsettled at the end: %v, %v", ids, err)
-	}
-	s.claimed(w, 5)
-}
-
-func singleClaims(s *suite) {
-	s.create(posthaste.QueueOptions{})
-	s.send(3)
-	req := s.request(s.register(time.Minute), 3)
-	req.Single = true
-	reply, err := s.engine.Claim(s.ctx, req)
-	s.must(err)
-	for _, d := range reply.Deliveries {
-		s.settle(done, d)
-		if s.trySettle(failed, d)[0].Settled {
-			s.Error("a delivery was settled twice")
-		}
-	}
-	if len(reply.Deliveries) != 3 {
-		s.Errorf("%d deliveries, want 3", len(reply.Deliveries))
-	}
-}
-
-func badClaims(s *suite) {
-	s.create(posthaste.QueueOptions{})
-	w := s.register(time.Minute)
-	for _, limit := range []int{0, -1, posthaste.MaxPlaces + 1} {
-		_, err := s.engine.Claim(s.ctx, s.request(w, limit))
-		s.wantCode(fmt.Sprintf("claim of %d", limit), err, posthaste.CodeInvalid)
-	}
-	for _, limit := range []int{0, 1001} {
-		_, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Max: limit, Lease: time.Second})
-		s.wantCode(fmt.Sprintf("receive of %d", limit), err, posthaste.CodeInvalid)
-	}
-	for _, lease := range []time.Duration{0, -time.Second, 12*time.Hour + time.Second} {
-		_, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Max: 1, Lease: lease})
-		s.wantCode(fmt.Sprintf("receive with a lease of %s", lease), err, posthaste.CodeInvalid)
-		_, err = s.engine.Extend(s.ctx, posthaste.ExtendRequest{Deliveries: []posthaste.DeliveryID{4096}, Lease: lease})
-		s.wantCode(fmt.Sprintf("extend to a lease of %s", lease), err, posthaste.CodeInvalid)
-	}
-	_, err := s.engine.Register(s.ctx, posthaste.WorkerInfo{Name: "x"})
-	s.wantCode("a worker without a lease", err, posthaste.CodeInvalid)
-}
-
-// each passes every message to one of the takers, and returns how often each message came.
-func (s *suite) each(n, takers int, take func(taker int) []posthaste.RawDelivery) {
+// settledWithTerms sends four messages. The first three get the terms ada and bob with their
+// settlements: as done, dead and retried. The fourth was sent with the term eve.
+func (s *suite) settledWithTerms() []posthaste.MessageID {
 	s.Helper()
-	var mu sync.Mutex
-	seen := map[posthaste.MessageID]int{}
-	total := func() int {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(seen)
-	}
-	var all sync.WaitGroup
-	for taker := range takers {
-		all.Go(func() {
-			for total() < n && s.ctx.Err() == nil && !s.Failed() {
-				got := take(taker)
-				for _, d := range got {
-					mu.Lock()
-					seen[d.MessageID]++
-					mu.Unlock()
-				}
-				if len(got) == 0 {
-					time.Sleep(time.Millisecond) // senders are still at work
-				}
-			}
-		})
-	}
-	all.Wait()
-	for id, times := range seen {
-		if times != 1 {
-			s.Errorf("message %d came %d times", id, times)
+	s.create(posthaste.QueueOptions{MaxAttempts: 5, BackoffBase: time.Millisecond, BackoffMax: time.Millisecond})
+	ids, err := s.engine.Send(s.ctx,
+		posthaste.Message{Queue: s.queue, Payload: "done", Reference: "order 7"}, posthaste.Message{Queue: s.queue, Payload: "dead"},
+		posthaste.Message{Queue: s.queue, Payload: "retried"}, posthaste.Message{Queue: s.queue, Payload: "named", Terms: []string{"eve"}})
+	s.must(err)
+	w := s.register(time.Minute)
+	for _, d := range s.claimed(w, 4) {
+		with := done
+		switch d.MessageID {
+		case ids[1]:
+			with = hopeless
+		case ids[2]:
+			with = failed
 		}
+		with.Terms = []string{"ada", "bob"}
+		s.settle(with, d)
 	}
-	if len(seen) != n {
-		s.Errorf("%d of %d messages came", len(seen), n)
-	}
-}
-
-// sendBeside sends n messages from several goroutines while other goroutines receive them.
-func (s *suite) sendBeside(n, senders int) (wait func()) {
-	var all sync.WaitGroup
-	for range senders {
-		all.Go(func() {
-			for range n / senders {
-				if _, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1}); err != nil {
-					s.Error(err)
-				}
-			}
-		})
-	}
-	return all.Wait
-}
-
-func concurrentClaimers(s *suite) {
-	s.create(posthaste.QueueOptions{})
-	const n, claimers = 400, 4
-	defer s.sendBeside(n, 4)()
-	workers := make([]posthaste.WorkerID, claimers)
-	for i := range workers {
-		workers[i] = s.register(time.Minute)
-	}
-	numbers := make([]int64, claimers)
-	s.each(n, claimers, func(i int) []posthaste.RawDelivery {
-		numbers[i]++
-		reply, err := s.engine.Claim(s.ctx, posthaste.ClaimRequest{Worker: workers[i], Number: numbers[i], QueueRef: s.ref(), Max: 7})
-		if err != nil {
-			s.Error(err)
-			return nil
-		}
-		if len(reply.Deliveries) > 0 {
-			s.settleQuietly(reply.Deliveries)
-		}
-		return reply.Deliveries
-	})
-}
-
-func concurrentReceivers(s *suite) {
-	s.create(posthaste.QueueOptions{})
-	const n = 300
-	defer s.sendBeside(n, 3)()
-	s.each(n, 8, func(int) []posthaste.RawDelivery {
-		reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Max: 3, Lease: time.Minute})
-		got := reply.Deliveries
-		if err != nil {
-			s.Error(err)
-		} else if len(got) > 0 {
-			s.settleQuietly(got)
-		}
-		return got
-	})
-}
-
-// settleQuietly acknowledges from a goroutine that must not call Fatal.
-func (s *suite) settleQuietly(deliveries []posthaste.RawDelivery) {
-	var all []posthaste.Settlement
-	for _, d := range deliveries {
-		all = append(all, posthaste.Settlement{Delivery: d.ID, Outcome: posthaste.OutcomeDone})
-	}
-	results, err := s.engine.Settle(s.ctx, all)
-	if err != nil {
-		s.Error(err)
-	}
-	for _, r := range results {
-		if !r.Settled {
-			s.Errorf("delivery %d was not the claimer's: %+v", r.Delivery, r)
-		}
-	}
-}
-
-func settlesThatRace(s *suite) {
-	s.create(posthaste.QueueOptions{})
-	const n, racers = 60, 4
-	s.send(n)
-	d := s.claimed(s.register(time.Minute), n)
-	var mu sync.Mutex
-	won := map[posthaste.DeliveryID]int{}
-	var all sync.WaitGroup
-	for racer := range racers {
-		all.Go(func() {
-			for i := range n / 10 {
-				var batch []posthaste.Settlement
-				for j := range 10 {
-					batch = append(batch, posthaste.Settlement{Delivery: d[(i*10+j+racer*3)%n].ID, Outcome: posthaste.OutcomeDone})
-				}
-				results, err := s.engine.Settle(s.ctx, batch)
-				if err != nil {
-					s.Error(err)
-				}
-				mu.Lock()
-				for _, r := range results {
-					if r.Settled {
-						won[r.Delivery]++
-					}
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	all.Wait()
-	for _, d := range d {
-		if won[d.ID] != 1 {
-			s.Errorf("delivery %d was settled %d times", d.ID, won[d.ID])
-		}
-	}
+	s.settle(done, s.claimed(w, 1)...) // the retry, without new terms
+	return ids
 }

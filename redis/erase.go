@@ -50,21 +50,7 @@ func (e *Engine) Erase(ctx context.Context, term string, before posthaste.Messag
 	}
 	for name, ids := range byQueue {
 		for some := range slices.Chunk(ids, buryMost) {
-			reply, _, err := e.tryQueue(ctx, name, func(q *queue) (any, error) {
-				names := slices.Clone(q.keys)
-				for _, s := range q.subs {
-					names = append(names, e.keys.own(name, s.subscription, "st"), e.keys.own(name, s.subscription, "words"))
-				}
-				args := arguments{{"number", q.numberArg}, {"rules", q.rules}, {"letters", q.letters()}}
-				for _, id := range some {
-					args = append(args, arg{is: place(int64(id))})
-				}
-				return eraseScript.run(ctx, e.client, names, args)
-			})
-			if err != nil {
-				return page, writeError(err)
-			}
-			answers, err := list("erase", reply, len(some))
+			answers, err := e.eraseIn(ctx, name, some)
 			if err != nil {
 				return page, err
 			}
@@ -81,4 +67,23 @@ func (e *Engine) Erase(ctx context.Context, term string, before posthaste.Messag
 	}
 	slices.SortFunc(page.Items, func(a, b posthaste.Erasure) int { return cmp.Compare(b.MessageID, a.MessageID) })
 	return page, writeError(e.record(ctx, records...))
+}
+
+// eraseIn erases messages of one queue, and returns an answer for each.
+func (e *Engine) eraseIn(ctx context.Context, name string, ids []posthaste.MessageID) ([]any, error) {
+	reply, _, err := e.tryQueue(ctx, name, func(q *queue) (any, error) {
+		names := slices.Clone(q.keys)
+		for _, s := range q.subs {
+			names = append(names, e.keys.own(name, s.subscription, "st"), e.keys.own(name, s.subscription, "words"))
+		}
+		args := arguments{{"number", q.numberArg}, {"rules", q.rules}, {"letters", q.letters()}}
+		for _, id := range ids {
+			args = append(args, arg{is: place(int64(id))})
+		}
+		return eraseScript.run(ctx, e.client, names, args)
+	})
+	if err != nil {
+		return nil, writeError(err)
+	}
+	return list("erase", reply, len(ids))
 }

@@ -125,98 +125,138 @@ func gone(reply any) bool {
 
 // send sends messages, or returns the queue whose keys do not exist (any more).
 func (e *Engine) send(ctx context.Context, head sendHead, request string, messages []posthaste.Message) (ids []posthaste.MessageID, missing *queue, err error) {
-	var queues []*queue
-	places := map[string]int{}
-	var kinds, ended []int
-	looks, shared := false, false
-	var names, once, versions, letters []string
-	args := make(arguments, 2, 2+2*len(messages))
-	of := make([]*queue, len(messages))
+	s := sendCall{engine: e, head: head, places: map[string]int{}, args: make(arguments, 2, 2+2*len(messages)), of: make([]*queue, len(messages))}
 	for i := range messages {
-		m := &messages[i]
-		if err := m.Check(); err != nil {
+		if err := s.add(ctx, i, &messages[i]); err != nil {
 			return nil, nil, err
 		}
-		q, err := e.registry.queue(ctx, m.Queue)
-		if err != nil {
-			return nil, nil, err
-		}
-		if head.of != "" && head.of != q.of() {
-			return nil, nil, &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q was dropped", q.name)}
-		}
-		if places[q.name] == 0 {
-			queues = append(queues, q)
-			places[q.name] = len(queues)
-			names = append(names, q.keys...)
-			for _, s := range q.subs {
-				names = append(names, s.keys...)
-			}
-			shared, versions, letters = shared || q.version != "", append(versions, q.version), append(letters, q.letters())
-			ended = append(ended, min(len(q.first), 1))
-			head.Numbers = append(head.Numbers, q.numberArg)
-			looks, kinds = looks || q.looks > 0, append(kinds, q.looks)
-		}
-		of[i] = q
-		c, err := contentOf(m, q)
-		if err != nil {
-			return nil, nil, err
-		}
-		o := sendOptions{Silent: m.NoWake, Words: words(m), Excluded: q.excluded(m)}
-		if q.looks > 0 {
-			if err := checkKeyed(m, q); err != nil {
-				return nil, nil, err
-			}
-			o.Key = m.Key
-		}
-		if at := places[q.name]; at > 1 {
-			o.Queue = at
-		}
-		if m.Delay > 0 {
-			o.Delay = new(max(1, m.Delay.Microseconds()))
-		} else if !m.SendAt.IsZero() {
-			o.Time = new(max(0, micros(m.SendAt)))
-		}
-		if m.DedupeKey != "" {
-			once = append(once, e.keys.once(q.name, q.number, m.DedupeKey))
-			o.Once, o.Window = len(once), max(1, cmp.Or(m.DedupeWindow, 24*time.Hour).Milliseconds())
-		}
-		options := ""
-		if o.Silent || o.Words != nil || o.Queue != 0 || o.Delay != nil || o.Time != nil || o.Once != 0 || o.Key != "" || o.Excluded != "" {
-			options = packed(o)
-		}
-		args = append(args, arg{is: options}, arg{is: c.encode()})
 	}
-	if looks {
-		head.Looks = kinds
-	}
-	if shared {
-		head.Versions, head.Letters, head.Ended = versions, letters, ended
-	}
-	args[0], args[1] = arg{"count", len(queues)}, arg{"head", packed(head)}
-	names = append(names, once...)
-	if head.Schedule != "" {
-		names = append(names, e.keys.ticked(queues[0].name))
-	}
+	s.finish()
 	reserved := false
 	if request != "" && e.cluster {
 		if reserved, err = e.reserve(ctx, request, head); err != nil {
 			return nil, nil, err
 		}
-		names = append(names, e.keys.answer(queues[0].name, request))
+		s.names = append(s.names, e.keys.answer(s.queues[0].name, request))
 	} else if request != "" {
-		names = append(names, request)
+		s.names = append(s.names, request)
 	}
-	reply, err := sendScript.run(ctx, e.client, names, args)
+	reply, err := sendScript.run(ctx, e.client, s.names, s.args)
 	if reserved && (err != nil && (answered(err) || neverSent(err)) || err == nil && gone(reply)) {
 		_ = e.client.Del(ctx, request).Err() // so that another request can use the key
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	if reply == "reused" {
-		return nil, nil, keyReused()
+	return s.answer(reply)
+}
+
+// sendCall collects the keys and arguments of one call of send.lua.
+type sendCall struct {
+	engine *Engine
+	head   sendHead
+	queues []*queue
+	places map[string]int // index of each queue by name, from 1
+	of     []*queue       // the queue of each message
+	names  []string       // of keys
+	once   []string       // keys of dedupe keys, which follow the others
+	args   arguments
+	// For each queue; head needs them only if a queue looks at keys, or has further
+	// subscriptions.
+	kinds, ended      []int
+	versions, letters []string
+	looks, shared     bool
+}
+
+// add adds a message.
+func (s *sendCall) add(ctx context.Context, i int, m *posthaste.Message) error {
+	if err := m.Check(); err != nil {
+		return err
 	}
-	if reply == "ticked" {
+	q, err := s.engine.registry.queue(ctx, m.Queue)
+	if err != nil {
+		return err
+	}
+	if s.head.of != "" && s.head.of != q.of() {
+		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q was dropped", q.name)}
+	}
+	if s.places[q.name] == 0 {
+		s.addQueue(q)
+	}
+	s.of[i] = q
+	c, err := contentOf(m, q)
+	if err != nil {
+		return err
+	}
+	options, err := s.options(m, q)
+	if err != nil {
+		return err
+	}
+	s.args = append(s.args, arg{is: options}, arg{is: c.encode()})
+	return nil
+}
+
+func (s *sendCall) addQueue(q *queue) {
+	s.queues = append(s.queues, q)
+	s.places[q.name] = len(s.queues)
+	s.names = append(s.names, q.keys...)
+	for _, sub := range q.subs {
+		s.names = append(s.names, sub.keys...)
+	}
+	s.shared, s.versions, s.letters = s.shared || q.version != "", append(s.versions, q.version), append(s.letters, q.letters())
+	s.ended = append(s.ended, min(len(q.first), 1))
+	s.head.Numbers = append(s.head.Numbers, q.numberArg)
+	s.looks, s.kinds = s.looks || q.looks > 0, append(s.kinds, q.looks)
+}
+
+// options returns the packed options of a message, or "" if it has none.
+func (s *sendCall) options(m *posthaste.Message, q *queue) (string, error) {
+	o := sendOptions{Silent: m.NoWake, Words: words(m), Excluded: q.excluded(m)}
+	if q.looks > 0 {
+		if err := checkKeyed(m, q); err != nil {
+			return "", err
+		}
+		o.Key = m.Key
+	}
+	if at := s.places[q.name]; at > 1 {
+		o.Queue = at
+	}
+	if m.Delay > 0 {
+		o.Delay = new(max(1, m.Delay.Microseconds()))
+	} else if !m.SendAt.IsZero() {
+		o.Time = new(max(0, micros(m.SendAt)))
+	}
+	if m.DedupeKey != "" {
+		s.once = append(s.once, s.engine.keys.once(q.name, q.number, m.DedupeKey))
+		o.Once, o.Window = len(s.once), max(1, cmp.Or(m.DedupeWindow, 24*time.Hour).Milliseconds())
+	}
+	if o.Silent || o.Words != nil || o.Queue != 0 || o.Delay != nil || o.Time != nil || o.Once != 0 || o.Key != "" || o.Excluded != "" {
+		return packed(o), nil
+	}
+	return "", nil
+}
+
+// finish completes the head and the keys after the last message.
+func (s *sendCall) finish() {
+	if s.looks {
+		s.head.Looks = s.kinds
+	}
+	if s.shared {
+		s.head.Versions, s.head.Letters, s.head.Ended = s.versions, s.letters, s.ended
+	}
+	s.args[0], s.args[1] = arg{"count", len(s.queues)}, arg{"head", packed(s.head)}
+	s.names = append(s.names, s.once...)
+	if s.head.Schedule != "" {
+		s.names = append(s.names, s.engine.keys.ticked(s.queues[0].name))
+	}
+}
+
+// answer reads the reply of send.lua.
+func (s *sendCall) answer(reply any) (ids []posthaste.MessageID, missing *queue, err error) {
+	switch reply {
+	case "reused":
+		return nil, nil, keyReused()
+	case "ticked":
 		return nil, nil, errTicked
 	}
 	all, err := list("send", reply, 1)
@@ -224,16 +264,16 @@ func (e *Engine) send(ctx context.Context, head sendHead, request string, messag
 		return nil, nil, err
 	}
 	if gone(reply) {
-		if n, ok := all[1].(int64); ok && int(n) <= len(queues) {
-			return nil, queues[n-1], nil
+		if n, ok := all[1].(int64); ok && int(n) <= len(s.queues) {
+			return nil, s.queues[n-1], nil
 		}
 	}
-	if len(all) != len(messages) {
+	if len(all) != len(s.of) {
 		return nil, nil, unexpected("send", reply)
 	}
 	ids = make([]posthaste.MessageID, len(all))
 	for i := range all {
-		n, err := id(str(all[i]), of[i].number)
+		n, err := id(str(all[i]), s.of[i].number)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -71,15 +71,7 @@ func (e *Engine) settle(ctx context.Context, q *queue, settlements []posthaste.S
 			continue
 		}
 		others = append(others, i)
-		one := settlement{Delivery: place(int64(s.Delivery)), Outcome: string(s.Outcome), Receipt: string(s.Receipt), Terms: s.Terms,
-			Duration: float64(s.Duration) / 1e6, Jitter: rand.Float64()}
-		if s.Outcome == posthaste.OutcomeRetried || s.Outcome == posthaste.OutcomeDead {
-			one.Error = posthaste.ErrorText(s.Error)
-		}
-		if s.RetryAfter > 0 {
-			one.After = new(s.RetryAfter.Microseconds())
-		}
-		said = append(said, arg{is: packed(one)})
+		said = append(said, arg{is: packed(settlementOf(s))})
 	}
 	args[2].is = len(plain)
 	args = append(args, said...)
@@ -121,6 +113,19 @@ func (e *Engine) settle(ctx context.Context, q *queue, settlements []posthaste.S
 		}
 	}
 	return nil
+}
+
+// settlementOf returns a settlement in the form of settle.lua.
+func settlementOf(s *posthaste.Settlement) settlement {
+	one := settlement{Delivery: place(int64(s.Delivery)), Outcome: string(s.Outcome), Receipt: string(s.Receipt), Terms: s.Terms,
+		Duration: float64(s.Duration) / 1e6, Jitter: rand.Float64()}
+	if s.Outcome == posthaste.OutcomeRetried || s.Outcome == posthaste.OutcomeDead {
+		one.Error = posthaste.ErrorText(s.Error)
+	}
+	if s.RetryAfter > 0 {
+		one.After = new(s.RetryAfter.Microseconds())
+	}
+	return one
 }
 
 func checkSettlement(s posthaste.Settlement) error {

@@ -77,50 +77,20 @@ func whole(payload []byte) error {
 		}
 		sort := rest[0]
 		rest = rest[1:]
-		size, elements, width := uint64(0), uint64(0), 0 // width: size of a length that follows
-		switch {
-		case sort <= 0x7f, sort >= 0xe0, sort == 0xc0, sort == 0xc2, sort == 0xc3: // small integers, nil, booleans
-		case sort <= 0x8f: // small map
-			elements = 2 * uint64(sort&0x0f)
-		case sort <= 0x9f: // small array
-			elements = uint64(sort & 0x0f)
-		case sort <= 0xbf: // short text
-			size = uint64(sort & 0x1f)
-		case sort == 0xc1:
-			return errors.New("the payload contains the byte c1, which MessagePack never uses")
-		case sort <= 0xc6: // bytes
-			width = 1 << (sort - 0xc4)
-		case sort <= 0xc9: // extension, with a type byte
-			width, size = 1<<(sort-0xc7), 1
-		case sort <= 0xcb: // floating point numbers
-			size = 4 << (sort - 0xca)
-		case sort <= 0xcf: // unsigned integers
-			size = 1 << (sort - 0xcc)
-		case sort <= 0xd3: // integers
-			size = 1 << (sort - 0xd0)
-		case sort <= 0xd8: // extensions of fixed sizes
-			size = 1 + 1<<(sort-0xd4)
-		case sort <= 0xdb: // text
-			width = 1 << (sort - 0xd9)
-		case sort <= 0xdd: // array
-			width = 2 << (sort - 0xdc)
-		default: // map
-			width = 2 << (sort - 0xde)
+		v, err := shapeOf(sort)
+		if err != nil {
+			return err
 		}
-		if len(rest) < width {
+		if len(rest) < v.width {
 			return errors.New("the payload is shorter than it claims to be")
 		}
 		length := uint64(0)
-		for _, b := range rest[:width] {
+		for _, b := range rest[:v.width] {
 			length = length<<8 | uint64(b)
 		}
-		rest = rest[width:]
-		switch {
-		case sort >= 0xde && sort <= 0xdf:
-			elements = 2 * length
-		case sort >= 0xdc && sort <= 0xdd:
-			elements = length
-		default:
+		rest = rest[v.width:]
+		size, elements := v.size, v.elements+v.each*length
+		if v.each == 0 {
 			size += length
 		}
 		if uint64(len(rest)) < size {
@@ -133,4 +103,45 @@ func whole(payload []byte) error {
 		return fmt.Errorf("%d bytes follow the value", len(rest))
 	}
 	return nil
+}
+
+// shape is the form of a value, which its first byte determines.
+type shape struct {
+	size     uint64 // bytes of the value
+	elements uint64 // values inside of it
+	width    int    // size of a length that follows
+	each     uint64 // values per unit of that length; 0 if it counts bytes
+}
+
+func shapeOf(sort byte) (v shape, err error) {
+	switch {
+	case sort <= 0x7f, sort >= 0xe0, sort == 0xc0, sort == 0xc2, sort == 0xc3: // small integers, nil, booleans
+	case sort <= 0x8f: // small map
+		v.elements = 2 * uint64(sort&0x0f)
+	case sort <= 0x9f: // small array
+		v.elements = uint64(sort & 0x0f)
+	case sort <= 0xbf: // short text
+		v.size = uint64(sort & 0x1f)
+	case sort == 0xc1:
+		return v, errors.New("the payload contains the byte c1, which MessagePack never uses")
+	case sort <= 0xc6: // bytes
+		v.width = 1 << (sort - 0xc4)
+	case sort <= 0xc9: // extension, with a type byte
+		v.width, v.size = 1<<(sort-0xc7), 1
+	case sort <= 0xcb: // floating point numbers
+		v.size = 4 << (sort - 0xca)
+	case sort <= 0xcf: // unsigned integers
+		v.size = 1 << (sort - 0xcc)
+	case sort <= 0xd3: // integers
+		v.size = 1 << (sort - 0xd0)
+	case sort <= 0xd8: // extensions of fixed sizes
+		v.size = 1 + 1<<(sort-0xd4)
+	case sort <= 0xdb: // text
+		v.width = 1 << (sort - 0xd9)
+	case sort <= 0xdd: // array
+		v.width, v.each = 2<<(sort-0xdc), 1
+	default: // map
+		v.width, v.each = 2<<(sort-0xde), 2
+	}
+	return v, nil
 }

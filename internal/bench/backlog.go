@@ -9,19 +9,20 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// fillPatience is how long filling the backlog may take on top of the duration, and
-// fillShare how much of that it may take besides: millions need a longer one.
+// fillPatience is the time that filling the backlog may take on top of the duration, and
+// fillShare the share of the duration that it may also take, because millions of messages
+// need a longer one.
 const (
 	fillPatience = 12 * time.Second
 	fillShare    = 0.35
 )
 
-// backlogRounds is how often the full queue is measured, each time between two
-// measurements of the empty one: what a machine gives changes while memory and files
-// are new, and while much is written back.
+// backlogRounds is how often the full queue is measured, each time between two measurements
+// of the empty one. The speed of a machine changes while memory and files are new, and while
+// it writes back many pages.
 const backlogRounds = 3
 
-// backlog is flow with many messages waiting all the time, against the same with none.
+// backlog is flow while many messages wait, compared with flow through an empty queue.
 func backlog(ctx context.Context, r *run) (err error) {
 	url, err := r.server.database(ctx, "backlog")
 	if err != nil {
@@ -38,7 +39,7 @@ func backlog(ctx context.Context, r *run) (err error) {
 	}
 	defer func() { err = errors.Join(err, full.stop()) }()
 	r.begin()
-	if err := r.warm(ctx, empty); err != nil {
+	if err := empty.warm(ctx); err != nil {
 		return err
 	}
 	res, result := r.result, &BacklogResult{Waiting: r.o.Waiting}
@@ -54,20 +55,14 @@ func backlog(ctx context.Context, r *run) (err error) {
 	if err := flow(); err != nil {
 		return err
 	}
-	patience := fillPatience + r.part(fillShare)
 	for round := range backlogRounds {
 		if round > 0 && r.late() {
 			break
 		}
-		// A few messages are all settled before the worker has ended.
-		if missing := r.o.Waiting - int(full.unsettled()); missing > 0 {
-			r.phase("filling the queue")
-			if _, err := full.fill(ctx, missing, patience); err != nil || full.unsettled() < int64(r.o.Waiting) {
-				r.invalid("only %d of %d messages could be put into the queue within %s: a longer --duration leaves more time for it", full.unsettled(), r.o.Waiting, patience)
-				return err
-			}
+		if filled, err := refill(ctx, full); err != nil || !filled {
+			return err
 		}
-		n, err := full.waiting(ctx, &own, round == backlogRounds-1)
+		n, err := waiting(ctx, full, &own, round == backlogRounds-1)
 		if err != nil || n == 0 {
 			return err
 		}
@@ -77,12 +72,29 @@ func backlog(ctx context.Context, r *run) (err error) {
 		}
 	}
 	empty.audit(r, complete)
-	// Each empty round but the first and the last stands beside two full ones.
-	neighbours := slices.Concat(result.EmptyRounds[1:], result.EmptyRounds[:len(result.EmptyRounds)-1])
-	result.EmptyPerSecond, res.PerSecond = *known(mean(neighbours)), known(mean(result.FullRounds))
+	// Each empty round except for the first and the last is next to two full ones.
+	neighbors := slices.Concat(result.EmptyRounds[1:], result.EmptyRounds[:len(result.EmptyRounds)-1])
+	result.EmptyPerSecond, res.PerSecond = *known(mean(neighbors)), known(mean(result.FullRounds))
 	res.Ratio = quotient(*res.PerSecond, result.EmptyPerSecond)
-	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
+	own.into(res)
 	return nil
+}
+
+// refill fills the queue up to the messages that shall wait. It reports whether it could.
+func refill(ctx context.Context, t *traffic) (filled bool, err error) {
+	r := t.run
+	// If only a few shall wait, the worker settled all of them before it ended.
+	missing := r.o.Waiting - int(t.unsettled())
+	if missing <= 0 {
+		return true, nil
+	}
+	r.phase("filling the queue")
+	patience := fillPatience + r.part(fillShare)
+	if _, err := t.fill(ctx, missing, patience); err != nil || t.unsettled() < int64(r.o.Waiting) {
+		r.invalid("only %d of %d messages could be put into the queue within %s: a longer --duration leaves more time for it", t.unsettled(), r.o.Waiting, patience)
+		return false, err
+	}
+	return true, nil
 }
 
 func mean(values []float64) float64 {
@@ -93,16 +105,16 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// waiting measures flow through the queue while it is full, for one round: how many
-// messages a second are settled, 0 if that says nothing.
-func (t *traffic) waiting(ctx context.Context, own *cost, last bool) (perSecond float64, err error) {
+// waiting measures one round of flow through the full queue. It returns the messages settled
+// per second, or 0 if the round is not valid.
+func waiting(ctx context.Context, t *traffic, own *cost, last bool) (perSecond float64, err error) {
 	r := t.run
 	already := t.settled.count.Load()
 	if err := t.work(ctx); err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, t.rest()) }()
-	// The clock starts once the worker is at work.
+	// The clock starts once the worker has settled its first message.
 	limited, stop := context.WithTimeout(ctx, r.o.drain)
 	defer stop()
 	if !t.await(limited, t.sent.Load()-already-1) {
@@ -122,27 +134,4 @@ func (t *traffic) waiting(ctx context.Context, own *cost, last bool) (perSecond 
 		return err
 	})
 	return perSecond, err
-}
-
-// fill sends n messages while no worker runs and says how many went in.
-func (t *traffic) fill(ctx context.Context, n int, patience time.Duration) (int, error) {
-	const at = 10_000
-	messages := make([]posthaste.Message, at)
-	for i := range messages {
-		messages[i] = posthaste.Message{Queue: t.queue, Payload: payload}
-	}
-	left := make(chan int, n/at+1)
-	for rest := n; rest > 0; rest -= at {
-		left <- min(rest, at)
-	}
-	close(left)
-	_, err := t.send(ctx, fillers, patience, false, func(ctx context.Context) (int64, error) {
-		some, ok := <-left
-		if !ok {
-			return 0, errFilled
-		}
-		_, err := t.client.Send(ctx, messages[:some]...)
-		return int64(some), err
-	})
-	return int(t.sent.Load()), err
 }

@@ -23,14 +23,14 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 		code     posthaste.Code
 		fields   []string
 	}{
-		{"flight", Options{}, posthaste.CodeInvalid, []string{`"flight"`, "flow, single, latency"}},
-		{"", Options{}, posthaste.CodeInvalid, []string{"there is no bench scenario"}},
+		{"flight", Options{}, posthaste.CodeInvalid, []string{`"flight"`, "expected one of flow, single, latency"}},
+		{"", Options{}, posthaste.CodeInvalid, []string{"unknown bench scenario"}},
 		{"relay", Options{QueueType: "stream"}, posthaste.CodeInvalid, []string{"queue type", "quorum"}},
 		{"redis", Options{DatabaseURL: "postgres://x/y"}, posthaste.CodeInvalid, []string{"measures on Redis"}},
 		{"flow", Options{RedisURL: "redis://x"}, posthaste.CodeInvalid, []string{"measures on PostgreSQL"}},
 		{"flow", Options{Engine: "mysql"}, posthaste.CodeInvalid, []string{"postgres or redis"}},
-		{"pinned", Options{Engine: "redis"}, posthaste.CodeInvalid, []string{"bench pinned is of PostgreSQL alone", "flow, single, latency, senders, ordered, redis, idle"}},
-		{"redis", Options{Engine: "postgres"}, posthaste.CodeInvalid, []string{"of Redis alone"}},
+		{"pinned", Options{Engine: "redis"}, posthaste.CodeInvalid, []string{"bench pinned runs on PostgreSQL only", "flow, single, latency, senders, ordered, redis, idle"}},
+		{"redis", Options{Engine: "postgres"}, posthaste.CodeInvalid, []string{"bench redis runs on Redis only"}},
 		{"pinned", Options{Steady: true}, posthaste.CodeInvalid, []string{"only bench flow has a steady form, not pinned"}},
 		{"flow", Options{Steady: true, Engine: "redis"}, posthaste.CodeInvalid, []string{"only PostgreSQL has slots", "excludes engine redis"}},
 		{"pinned", Options{Keyed: "yes"}, posthaste.CodeInvalid, []string{"keyed must be limits or ordered, got"}},
@@ -39,7 +39,7 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 		{"senders", Options{Queues: 1001, Workers: 9}, posthaste.CodeInvalid, []string{"queues must be 1 to 1000", "workers must be 1 to 8, got 9"}},
 		{"single", Options{Workers: 2}, posthaste.CodeInvalid, []string{"only bench transactional and senders take a number of worker processes, not single"}},
 		{"transactional", Options{Queues: 1001}, posthaste.CodeInvalid, []string{"queues must be 1 to 1000, got 1001"}},
-		{"transactional", Options{Engine: "redis"}, posthaste.CodeInvalid, []string{"bench transactional is of PostgreSQL alone"}},
+		{"transactional", Options{Engine: "redis"}, posthaste.CodeInvalid, []string{"bench transactional runs on PostgreSQL only"}},
 		{"latency", Options{Engine: "redis", OpenSender: true}, posthaste.CodeInvalid, []string{"transaction"}},
 		{"latency", Options{Engine: "redis", DatabaseURL: "postgres://x/y"}, posthaste.CodeInvalid, []string{"measures on Redis"}},
 		{"redis", Options{RedisURL: "redis://:geheim@%zz"}, posthaste.CodeInvalid, []string{"not the URL of a Redis server"}},
@@ -70,8 +70,21 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 	}
 }
 
-// The broker of this machine that is not there is unavailable, with what to install.
-// Not in parallel, for the path is the process's.
+// Each scenario has a description and a function.
+func TestScenariosHaveFunctions(t *testing.T) {
+	t.Parallel()
+	for _, name := range Scenarios() {
+		if runs[name] == nil || Describe(name) == "" {
+			t.Errorf("scenario %s lacks its function or its description", name)
+		}
+	}
+	if len(runs) != len(scenarios) {
+		t.Errorf("%d functions for %d scenarios", len(runs), len(scenarios))
+	}
+}
+
+// A broker that is not installed on this machine is unavailable, and the error says how to install it.
+// Not in parallel, because the path is that of the process.
 func TestNoBrokerIsUnavailable(t *testing.T) {
 	t.Setenv("PATH", "")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -92,7 +105,7 @@ func TestNoServerIsUnavailable(t *testing.T) {
 	}
 	at := l.Addr().String()
 	l.Close()
-	_, err = Run(t.Context(), "flow", Options{DatabaseURL: "postgres://somebody:geheim@" + at + "/x?sslmode=disable"})
+	_, err = Run(t.Context(), "flow", Options{DatabaseURL: "postgres://user:geheim@" + at + "/x?sslmode=disable"})
 	if posthaste.CodeOf(err) != posthaste.CodeUnavailable || strings.Contains(err.Error(), "geheim") {
 		t.Errorf("got %v", err)
 	}
@@ -149,7 +162,7 @@ func TestOtherDatabaseOfTheSameServer(t *testing.T) {
 	}
 }
 
-// message is one of the frontend's, as PostgreSQL's protocol has it.
+// message returns a message of the frontend in PostgreSQL's protocol.
 func message(kind string, body string) string {
 	n := 4 + len(body)
 	return kind + string([]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}) + body
@@ -240,7 +253,7 @@ func TestJSONHasItsFixedNames(t *testing.T) {
 		PinnedResult: &PinnedResult{}, BacklogResult: &BacklogResult{}, OrderedResult: &OrderedResult{}, IdleResult: &IdleResult{}, TelemetryResult: &TelemetryResult{}, RelayResult: &RelayResult{}, PipelineResult: &PipelineResult{}, RedisResult: &RedisResult{}}
 	r.Machine.PostgresVersion = "18"
 	has := encode(t, &r)
-	// Two embedded structs with the same name would both lose it silently.
+	// If two embedded structs had the same name, JSON would silently omit both.
 	for _, name := range strings.Fields(`scenario valid per_second ratio machine server_cpu_us_per_message client_cpu_us_per_message
 		floor_per_second plain_per_second handled_per_second p50_ms p95_ms p99_ms max_ms first_per_second last_per_second waiting
 		connections queues_sent_to asked_per_second worker_processes most_notifications_per_second most_lock_wait_share ways truncations claims claims_after_truncation claims_after_other_upkeep subscriptions grown
@@ -283,7 +296,7 @@ func TestSharedBuffers(t *testing.T) {
 	}
 }
 
-// A URL that cannot be parsed is not told again with its password.
+// The error for a URL that cannot be parsed does not contain its password.
 func TestBrokersURLIsNotTold(t *testing.T) {
 	t.Parallel()
 	_, err := url.Parse(strings.ReplaceAll("amqp://user:secr!zzet@host/", "!", "%"))

@@ -22,7 +22,7 @@ type redisPlace struct {
 func openRedisStream(ctx context.Context, _ *run, url string) (place, error) {
 	options, err := goredis.ParseURL(url)
 	if err != nil {
-		return nil, posthaste.Invalidf("broker", "broker is no URL of Redis: redis://user:password@host:6379/0")
+		return nil, posthaste.Invalidf("broker", "broker is not a valid Redis URL, such as redis://user:password@host:6379/0")
 	}
 	options.PoolSize, options.MaxRetries = 1, -1
 	client := goredis.NewClient(options)

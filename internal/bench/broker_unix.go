@@ -9,8 +9,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 )
 
-// startBroker starts the broker of this machine that goes by a word, with its data in
-// dir.
+// startBroker starts the broker of this machine with the given word, with its data in dir.
 func startBroker(ctx context.Context, word, dir string) (url string, stop func(), err error) {
 	switch word {
 	case "rabbitmq":
@@ -22,7 +21,7 @@ func startBroker(ctx context.Context, word, dir string) (url string, stop func()
 	case "nats":
 		return started(devbroker.StartNATS(ctx, dir))
 	}
-	return "", nil, fmt.Errorf("there is no broker %q", word)
+	return "", nil, fmt.Errorf("unknown broker %q", word)
 }
 
 func started[B interface {

@@ -16,11 +16,6 @@ import (
 // relayPlace is the name of the broker's queue, topic or stream.
 const relayPlace = "posthaste-bench-relay"
 
-// openPlaces open the place to measure at in a broker of each kind.
-var openPlaces = map[*brokers.Kind]func(ctx context.Context, r *run, url string) (place, error){
-	brokers.RabbitMQ: openRabbitMQ, brokers.Kafka: openKafka, brokers.NATS: openNATS, brokers.Redis: openRedisStream,
-}
-
 // place is the queue, topic or stream of a broker at which a relay is measured. It is not
 // safe for concurrent use.
 type place interface {

@@ -10,19 +10,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ceiling is what the broker's client alone publishes, confirmed, in messages a second.
+// ceiling is the throughput of the broker's client alone, confirmed, in messages per second.
 type ceiling struct {
 	perSecond                float64
 	outstanding, connections int
 }
 
-// The combinations that are tried; the best one counts.
+// measureCeiling tries all combinations of these.
 var (
 	ceilingOutstanding = []int{100, 1000, 10_000}
 	ceilingConnections = []int{1, 2, 4}
 )
 
-// measureCeiling tries them for so long together.
+// measureCeiling returns the best combination; all of them together take the given time.
 func measureCeiling(ctx context.Context, p place, during time.Duration) (best ceiling, err error) {
 	each := during / time.Duration(len(ceilingOutstanding)*len(ceilingConnections))
 	for _, connections := range ceilingConnections {
@@ -39,8 +39,8 @@ func measureCeiling(ctx context.Context, p place, during time.Duration) (best ce
 	return best, nil
 }
 
-// publishAlone publishes on so many connections, each with at most window messages
-// without a confirm.
+// publishAlone publishes on several connections, each with at most window unconfirmed
+// messages.
 func publishAlone(ctx context.Context, p place, connections, window int, during time.Duration) (perSecond float64, err error) {
 	var all []publisher
 	for range connections {
@@ -66,8 +66,8 @@ func publishAlone(ctx context.Context, p place, connections, window int, during 
 	return rate(published.Load(), time.Since(began)), err
 }
 
-// flying publishes one message after the other until the time is up, waits for the
-// oldest where window of them are without a confirm, and for all at the end.
+// flying publishes one message after the other until a time. It waits for the oldest message
+// if window messages are unconfirmed, and for all at the end.
 func flying[C any](until time.Time, window int, publish func(n int) (C, error), wait func(C) error) (confirmed int64, err error) {
 	open := make(chan C, window) // a ring, for one goroutine
 	for n := 0; time.Now().Before(until); n++ {
@@ -92,7 +92,7 @@ func flying[C any](until time.Time, window int, publish func(n int) (C, error), 
 	return confirmed, nil
 }
 
-// stopwatch measures from the commit of messages to the confirm of each.
+// stopwatch measures the time from the commit of each message to its confirm.
 type stopwatch struct {
 	mu        sync.Mutex
 	confirmed map[int64]time.Time
@@ -107,7 +107,7 @@ func (s *stopwatch) confirm(id int64) {
 	}
 }
 
-// await waits for a message's confirm, and notes how long it took since.
+// await waits for a message's confirm, and notes the time from since to it.
 func (s *stopwatch) await(ctx context.Context, id int64, since time.Time) error {
 	for {
 		s.mu.Lock()
@@ -128,7 +128,7 @@ func (s *stopwatch) await(ctx context.Context, id int64, since time.Time) error 
 	}
 }
 
-// percentile is that of the samples, in milliseconds.
+// percentile returns a percentile of the samples, in milliseconds.
 func (s *stopwatch) percentile(q float64) float64 {
 	return percentile(slices.Sorted(slices.Values(s.took)), q).Seconds() * 1000
 }

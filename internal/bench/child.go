@@ -7,48 +7,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/exec"
 	"runtime"
 	"time"
 )
 
-// roleEnv tells a process of this program that it is part of a bench. What to
-// do, with the database's URL, comes on its standard input: an environment can
-// be read by others.
-const roleEnv = "POSTHASTE_BENCH_ROLE"
-
-// roles are what such a process can be.
-var roles = map[string]func(context.Context, *orders) error{
-	"sender":  latencySender,
-	"worker":  latencyWorker,
-	"handler": handler,
-	"server":  httpServer,
-}
-
-func init() {
-	role := os.Getenv(roleEnv)
-	if role == "" {
-		return
-	}
-	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
-	os.Exit(serveRole(role, os.Stdin, os.Stdout))
-}
-
-// order is one line that a child is told.
+// order is one line of input of a child.
 type order struct {
 	home
 	Queues []string      `json:"queues,omitempty"`
 	Rate   float64       `json:"rate,omitempty"`
 	During time.Duration `json:"during,omitempty"`
 	Expect int           `json:"expect,omitempty"`
-	// Patience is how long what is expected may take to come.
+	// Patience is the time that the expected messages may take.
 	Patience time.Duration `json:"patience,omitempty"`
 	Stop     bool          `json:"stop,omitempty"`
 }
 
-// report is one line that a child answers.
+// report is one line of output of a child.
 type report struct {
 	Ready   bool            `json:"ready,omitempty"`
 	Sent    int             `json:"sent,omitempty"`
@@ -56,8 +33,8 @@ type report struct {
 	CPU     time.Duration   `json:"cpu,omitempty"`
 	RSSMB   float64         `json:"rss_mb,omitempty"`
 	Again   int64           `json:"again,omitempty"`
-	// Handled counts calls of handlers, and Done messages that were settled as done, the last
-	// of them at Last.
+	// Handled is the number of handler calls, Done that of messages settled as done, and Last
+	// the time of the last of these.
 	Handled int64         `json:"handled,omitempty"`
 	Done    int64         `json:"done,omitempty"`
 	Last    time.Duration `json:"last,omitempty"`
@@ -65,65 +42,31 @@ type report struct {
 	Error   string        `json:"error,omitempty"`
 }
 
-// orders is the child's end of the conversation.
+// orders is the child's end of the connection to its parent.
 type orders struct {
 	first order
 	next  <-chan order // closed when the parent is gone
 	tell  func(report)
 }
 
-// stay waits until the parent lets go of this process. The CPU time of a session
-// that ends meanwhile is out of reach until the server has cleared it away.
+// stay waits until the parent releases this process. If the process ended now, the CPU time
+// of its session could not be read until the server has removed the session.
 func (o *orders) stay() {
 	for range o.next {
 	}
 }
 
-func serveRole(role string, in io.Reader, out io.Writer) int {
-	do, ok := roles[role]
-	if !ok {
-		fmt.Fprintf(os.Stderr, "%s: there is no role %q\n", roleEnv, role)
-		return 2
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	encoder := json.NewEncoder(out)
-	o := &orders{tell: func(r report) { _ = encoder.Encode(r) }}
-	lines := json.NewDecoder(in)
-	if err := lines.Decode(&o.first); err != nil {
-		return 2
-	}
-	next := make(chan order, 4)
-	o.next = next
-	go func() {
-		defer close(next)
-		defer cancel() // nobody is there to hear: end
-		for {
-			var line order
-			if lines.Decode(&line) != nil {
-				return
-			}
-			next <- line
-		}
-	}()
-	if err := do(ctx, o); err != nil {
-		o.tell(report{Error: err.Error()})
-		return 1
-	}
-	return 0
-}
-
-// child is the parent's end.
+// child is the parent's end of the connection.
 type child struct {
 	role  string
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	out   *bufio.Reader
 	order *json.Encoder
-	ready report // what it said when it was ready
+	ready report // its first report
 }
 
-// startChild starts this program again and waits until it is ready.
+// startChild starts this program as a child and waits until it is ready.
 func startChild(ctx context.Context, role string, first order) (*child, error) {
 	self := "/proc/self/exe" // the running program itself, even if its file was replaced
 	if runtime.GOOS != "linux" {
@@ -152,7 +95,7 @@ func startChild(ctx context.Context, role string, first order) (*child, error) {
 		c.ready, err = c.hear()
 	}
 	if err == nil && !c.ready.Ready {
-		err = errors.New("it did not say that it was ready")
+		err = errors.New("it did not report that it is ready")
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("the bench's %s did not start: %w", role, err), c.end())
@@ -168,7 +111,7 @@ func (c *child) hear() (report, error) {
 	}
 	var r report
 	if err := json.Unmarshal(line, &r); err != nil {
-		return r, fmt.Errorf("the bench's %s said something odd: %w", c.role, err)
+		return r, fmt.Errorf("the bench's %s sent an invalid report: %w", c.role, err)
 	}
 	if r.Error != "" {
 		return r, fmt.Errorf("the bench's %s failed: %s", c.role, r.Error)
@@ -176,7 +119,7 @@ func (c *child) hear() (report, error) {
 	return r, nil
 }
 
-// end lets go of the child and waits for it.
+// end releases the child and waits until it has ended.
 func (c *child) end() error {
 	_ = c.in.Close()
 	_, _ = io.Copy(io.Discard, c.out)
@@ -185,3 +128,15 @@ func (c *child) end() error {
 	}
 	return nil
 }
+
+// ask sends an order and reads the child's report.
+func (c *child) ask(o order) (report, error) {
+	if err := c.order.Encode(o); err != nil {
+		return report{}, fmt.Errorf("the bench's %s cannot be reached: %w", c.role, err)
+	}
+	return c.hear()
+}
+
+// roleEnv makes a process of this program part of a bench. Its orders, with the database's
+// URL, come on its standard input, because other processes can read an environment.
+const roleEnv = "POSTHASTE_BENCH_ROLE"

@@ -14,17 +14,18 @@ import (
 )
 
 const (
-	// bellChannel is where the ledger's doorbell is rung.
+	// bellChannel is the channel of the ledger's doorbell.
 	bellChannel = "posthaste"
-	// sampleEvery is the time between two looks at who waits for a lock.
+	// sampleEvery is the interval at which the senders that wait for a lock are counted.
 	sampleEvery = 5 * time.Millisecond
 )
 
-// contention counts notifications, on PostgreSQL also samples who waits for their lock.
+// contention counts notifications. On PostgreSQL it also samples the senders that wait for
+// their lock.
 type contention struct {
 	listener, sampler *pgx.Conn       // on PostgreSQL
 	wakeUps           *goredis.PubSub // on Redis
-	senders           string          // application name of those that are looked at
+	senders           string          // application name of the senders
 	notified          atomic.Int64
 	stop              context.CancelFunc
 	ended             chan struct{}
@@ -50,7 +51,7 @@ func openContention(ctx context.Context, url, senders string) (c *contention, er
 	return c, nil
 }
 
-// openWakeUps counts what is published to wake up workers of the run.
+// openWakeUps counts the messages that are published to wake up workers of the run.
 func openWakeUps(ctx context.Context, s *redisStore) (*contention, error) {
 	c := &contention{ended: make(chan struct{}), wakeUps: s.client.PSubscribe(ctx, "{"+s.prefix+"*")}
 	listening, stop := context.WithCancel(ctx)
@@ -64,7 +65,7 @@ func openWakeUps(ctx context.Context, s *redisStore) (*contention, error) {
 	return c, nil
 }
 
-// count counts what next waits for, until it fails.
+// count counts the calls of next until it fails.
 func (c *contention) count(next func() error) {
 	defer close(c.ended)
 	for next() == nil {
@@ -84,7 +85,7 @@ func (c *contention) close() {
 	_ = c.sampler.Close(context.Background())
 }
 
-// used is the CPU time of both connections' sessions, which is not the senders'.
+// used returns the CPU time of both connections' sessions, which the senders do not use.
 func (c *contention) used() time.Duration {
 	if c.sampler == nil {
 		return 0 // Redis is one process
@@ -92,7 +93,7 @@ func (c *contention) used() time.Duration {
 	return cpumeter.Of(c.listener.PgConn().PID()) + cpumeter.Of(c.sampler.PgConn().PID())
 }
 
-// contended is what was seen in one slice.
+// contended is the contention during one slice.
 type contended struct {
 	notified        int64
 	took            time.Duration
@@ -100,7 +101,7 @@ type contended struct {
 	failure         error
 }
 
-// watch looks until the function that it returns is called, which says what was seen.
+// watch counts until the returned function is called, which returns the result.
 func (c *contention) watch(ctx context.Context) (end func() contended) {
 	ctx, stop := context.WithCancel(ctx)
 	seen := make(chan contended, 1)
@@ -126,7 +127,7 @@ func (c *contention) look(ctx context.Context) (seen contended) {
 			continue
 		}
 		var active, waiting int64
-		// Not with the slice's context: pgx closes a connection whose query is cut off.
+		// Not with the slice's context: pgx closes a connection if the context of a query ends.
 		err := c.sampler.QueryRow(context.WithoutCancel(ctx), `
 			select count(*), count(*) filter (where wait_event_type = 'Lock' and wait_event = 'object')
 			  from pg_catalog.pg_stat_activity where application_name = $1 and state = 'active'`, c.senders).Scan(&active, &waiting)

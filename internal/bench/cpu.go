@@ -6,15 +6,15 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/cpumeter"
 )
 
-// cost adds up the CPU that spans of a run used, and for how many messages.
+// cost sums the CPU time of spans of a run, and their messages.
 type cost struct {
 	meter          cpumeter.Meter
 	server, client time.Duration
-	unknown        bool // the server's CPU is out of reach
+	unknown        bool // the server's CPU time cannot be read
 	messages       int64
 }
 
-// span starts to count; the function it returns ends it for so many messages.
+// span starts a span; the returned function ends it, and takes its number of messages.
 func (c *cost) span() (end func(messages int64)) {
 	server, ok := c.meter.Total()
 	client := ownCPU()
@@ -25,6 +25,11 @@ func (c *cost) span() (end func(messages int64)) {
 		c.server += now - server
 		c.messages += messages
 	}
+}
+
+// into sets the CPU figures of a result.
+func (c *cost) into(res *Result) {
+	res.ServerCPU, res.ClientCPU = c.serverPerMessage(), c.clientPerMessage()
 }
 
 func (c *cost) serverPerMessage() *float64 {
@@ -39,4 +44,14 @@ func (c *cost) clientPerMessage() *float64 {
 		return nil
 	}
 	return known(float64(c.client.Microseconds()) / float64(c.messages))
+}
+
+// perMessage returns the CPU time of server and client together in microseconds, or 0 if it
+// cannot be read.
+func (c *cost) perMessage() float64 {
+	server, client := c.serverPerMessage(), c.clientPerMessage()
+	if server == nil || client == nil {
+		return 0
+	}
+	return *server + *client
 }

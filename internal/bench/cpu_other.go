@@ -4,5 +4,5 @@ package bench
 
 import "time"
 
-// ownCPU is not known here.
+// ownCPU is unknown on this system.
 func ownCPU() time.Duration { return 0 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ownCPU is the CPU time of this process so far.
+// ownCPU returns the CPU time of this process so far.
 func ownCPU() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// countEvery is the time between two looks at what the crew has settled.
+// countEvery is the interval at which the messages that the crew has settled are counted.
 const countEvery = 5 * time.Millisecond
 
-// crew is worker processes that handle what is sent.
+// crew is a group of worker processes that handle the messages.
 type crew struct{ workers []*child }
 
 func startCrew(ctx context.Context, first order, n int) (*crew, error) {
@@ -30,7 +30,8 @@ func startCrew(ctx context.Context, first order, n int) (*crew, error) {
 	return c, nil
 }
 
-// total sums up what the workers have done, and says when the last message was settled.
+// total sums the reports of the workers. Last is the time at which the last message was
+// settled.
 func (c *crew) total() (sum report, err error) {
 	for _, w := range c.workers {
 		got, err := w.ask(order{})
@@ -45,7 +46,7 @@ func (c *crew) total() (sum report, err error) {
 	return sum, nil
 }
 
-// await waits until so many messages are settled. It returns false if ctx ended first.
+// await waits until messages are settled. It returns false if ctx ended first.
 func (c *crew) await(ctx context.Context, messages int64) (sum report, all bool, err error) {
 	for {
 		if sum, err = c.total(); err != nil || sum.Done >= messages {
@@ -65,8 +66,8 @@ func (c *crew) end() error {
 	return errors.Join(faults...)
 }
 
-// handler is a worker whose handlers do nothing. It says what was handled and what that
-// costs whenever it is asked.
+// handler is a worker whose handlers do nothing. At each order it reports its messages and
+// its CPU time.
 func handler(ctx context.Context, o *orders) error {
 	engine, err := o.first.open(ctx, slog.Default())
 	if err != nil {
@@ -86,7 +87,7 @@ func handler(ctx context.Context, o *orders) error {
 	if err != nil {
 		return err
 	}
-	// Times of this process, as all processes of this machine tell them.
+	// The offset from times of this process to those of the machine's clock.
 	offset := monotonic() - time.Since(epoch)
 	o.tell(report{Ready: true})
 	for range o.next {
@@ -96,8 +97,8 @@ func handler(ctx context.Context, o *orders) error {
 	return <-ended
 }
 
-// start runs a worker until ctx ends, and returns once it has started. What Run returned is
-// then to be read from ended.
+// start runs a worker until ctx ends, and returns once it has started. ended then receives the
+// result of Run.
 func start(ctx context.Context, w *worker.Worker) (ended <-chan error, err error) {
 	run := make(chan error, 1)
 	go func() { run <- w.Run(ctx) }()

@@ -10,8 +10,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devpg"
 )
 
-// embeddedSettings are those of a server that this machine is for. Durability is
-// left as PostgreSQL has it: everything on.
+// embeddedSettings are the settings of a server that has the machine to itself. Durability
+// has PostgreSQL's defaults: everything is on.
 func embeddedSettings() map[string]string {
 	return map[string]string{
 		"shared_buffers":     fmt.Sprintf("%dMB", sharedBuffers(memory())>>20),
@@ -22,8 +22,8 @@ func embeddedSettings() map[string]string {
 	}
 }
 
-// sharedBuffers is a quarter of the memory, as PostgreSQL's manual advises for
-// servers of their own; 1 GiB where the memory is unknown, and 8 GiB at most.
+// sharedBuffers returns a quarter of the memory, as PostgreSQL's manual recommends for a
+// dedicated server; 1 GiB if the memory is unknown, and at most 8 GiB.
 func sharedBuffers(memory uint64) uint64 {
 	if memory == 0 {
 		return 1 << 30
@@ -31,7 +31,7 @@ func sharedBuffers(memory uint64) uint64 {
 	return min(max(memory/4, 128<<20), 8<<30)
 }
 
-// start starts the embedded PostgreSQL in a cluster that is thrown away.
+// start starts the embedded PostgreSQL with a temporary cluster.
 func (s *server) start(ctx context.Context, r *run) (err error) {
 	if s.dir, err = clusterDir(r.o.DataDir); err != nil {
 		return err

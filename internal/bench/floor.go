@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// floorRows is how many rows one COPY of the floor carries.
+	// floorRows is the number of rows of one COPY of the floor.
 	floorRows = 10_000
-	// floorColumns are those that the engine writes too.
+	// floorColumns are the columns that the engine writes too.
 	floorColumns = "pos, queue_id, lane, key, kind, trace, more, payload"
 	// slotBits: a position's slot is (pos >> 22) & 15.
 	slotBits = 22
 )
 
-// floorConnections are the numbers of connections that are tried.
+// floorConnections are the numbers of connections that flow tries.
 var floorConnections = [...]int{1, 2, 4}
 
-// floor inserts rows into the table of plain entries by COPY and does nothing else.
-// Rows are made beforehand with their positions, so that the server need not
-// ask the sequence: nothing can insert these rows for less.
+// floor only inserts rows into the table of plain entries by COPY. The rows are prepared with
+// their positions, so that the server does not use the sequence: there is no faster way to
+// insert these rows.
 type floor struct {
 	conns   []*pgx.Conn
 	buffers [][]byte
@@ -74,14 +74,14 @@ func (f *floor) close() {
 	}
 }
 
-// The header of COPY's binary format and, per row, the count of columns and the
-// length of the first one stand before a row's position.
+// In COPY's binary format, the header comes before the first row. In each row, the number of
+// columns and the length of the first column come before the position.
 const (
 	copyHeaderBytes = 19
 	beforePosition  = 2 + 4
 )
 
-// floorBuffer is a whole COPY in binary format, its positions still open.
+// floorBuffer returns a whole COPY in binary format, without positions.
 func floorBuffer(queue int32) []byte {
 	be := binary.BigEndian
 	b := append([]byte("PGCOPY\n\xff\r\n\x00"), make([]byte, 8)...)
@@ -98,7 +98,7 @@ func floorBuffer(queue int32) []byte {
 	return be.AppendUint16(b, math.MaxUint16)
 }
 
-// number writes fresh positions into a buffer.
+// number writes new positions into a buffer.
 func (f *floor) number(b []byte) {
 	pos := f.pos.Add(floorRows) - floorRows
 	step := (len(b) - copyHeaderBytes - 2) / floorRows
@@ -108,7 +108,7 @@ func (f *floor) number(b []byte) {
 	}
 }
 
-// measure inserts through n connections for a while.
+// measure inserts through n connections for a time.
 func (f *floor) measure(ctx context.Context, n int, during time.Duration) (rows int64, took time.Duration, err error) {
 	return forAWhile(ctx, n, during, func(ctx context.Context, i int) (int64, error) {
 		f.number(f.buffers[i])
@@ -121,7 +121,7 @@ func (f *floor) measure(ctx context.Context, n int, during time.Duration) (rows 
 	})
 }
 
-// turn goes on in the next slot, as the ledger does. What was inserted stays: a table
-// that is emptied is filled again in memory and files that are at hand, which the
-// messages of the flow beside it never are.
+// turn advances to the next slot, as the ledger does. The rows stay: a table that is emptied
+// would be filled again in memory and files that are already in use, and the messages of the
+// flow do not have that advantage.
 func (f *floor) turn() { f.pos.Store((f.pos.Load()>>slotBits + 1) << slotBits) }

@@ -3,34 +3,11 @@ package bench
 import (
 	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/posthaste-mq/posthaste"
 )
 
-const (
-	// rounds is how often floor and measurement alternate.
-	rounds = 3
-	// warming is the share of the duration that is not measured.
-	warming = 0.06
-)
-
-// outstanding is how many messages may be unsettled before senders wait: enough
-// that neither side ever waits for a round trip, few enough to stay in cache.
-func outstanding(batch int) int { return max(20*batch, 10_000) }
-
-// outstanding is fewer for a queue with limits, of which a claim takes no more than can be
-// started at once.
-func (r *run) outstanding() int {
-	if r.o.Keyed != "" {
-		return 10 * r.o.Batch
-	}
-	return outstanding(r.o.Batch)
-}
-
-// flow sends in batches, handles and settles, against the insert-only floor.
+// flow sends in batches, handles and settles, and compares with a floor that only inserts.
 func flow(ctx context.Context, r *run) (err error) {
 	if r.o.Steady {
 		return steadyFlow(ctx, r)
@@ -39,7 +16,7 @@ func flow(ctx context.Context, r *run) (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := r.floor(ctx)
+	f, err := openFloors(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -51,34 +28,27 @@ func flow(ctx context.Context, r *run) (err error) {
 	defer func() { err = errors.Join(err, t.stop()) }()
 
 	r.begin()
-	if err := r.warm(ctx, t); err != nil {
+	if err := t.warm(ctx); err != nil {
 		return err
 	}
-	rates := make([][]float64, len(floorConnections))
-	costs := make([]cost, len(floorConnections))
-	own := cost{meter: r.meter()}
+	var inserted [len(floorConnections)]floorRounds
+	own, complete := cost{meter: r.meter()}, true
 	result := &FlowResult{}
-	complete := true
 	for round := range rounds {
 		if round > 0 && r.late() {
 			break
 		}
 		r.phase("floor")
 		for i, n := range floorConnections {
-			costs[i].meter = r.meter()
-			end := costs[i].span()
-			rows, took, err := f.measure(ctx, n, r.part(0.34/float64(rounds*len(floorConnections))))
-			if err != nil {
+			if err := inserted[i].measure(ctx, r, f, n); err != nil {
 				return err
 			}
-			end(rows)
-			rates[i] = append(rates[i], rate(rows, took))
 		}
 		f.turn()
 		r.phase("flow")
 		err := r.profiled(round == rounds-1, func() error {
 			end := own.span()
-			s, err := t.batches(ctx, r.part((1-warming-0.34)/rounds), r.o.Batch, outstanding(r.o.Batch), true)
+			s, err := t.batches(ctx, r.part((1-warming-floorShare)/rounds), r.o.Batch, outstanding(r.o.Batch), true)
 			end(s.messages)
 			complete = complete && s.complete
 			result.Rounds = append(result.Rounds, rate(s.messages, s.whole))
@@ -89,55 +59,50 @@ func flow(ctx context.Context, r *run) (err error) {
 		}
 	}
 	t.audit(r, complete)
-	for i := range rates {
-		if m := median(rates[i]); m > result.FloorPerSecond {
-			result.FloorPerSecond, result.FloorConnections = m, floorConnections[i]
-			result.FloorRounds, result.FloorServerCPU = rounded(rates[i]), costs[i].serverPerMessage()
-		}
-	}
+	bestFloor(result, inserted[:])
 	throughput := median(result.Rounds)
 	res := r.result
 	res.PerSecond, res.Ratio = known(throughput), quotient(throughput, result.FloorPerSecond)
 	result.FloorPerSecond, result.Rounds = *known(result.FloorPerSecond), rounded(result.Rounds)
 	res.FlowResult, res.Batch, res.Senders, res.Messages = result, r.o.Batch, r.o.Senders, own.messages
-	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
+	own.into(res)
 	return nil
 }
 
-// floors is what flow is compared with.
-type floors interface {
-	// measure stores what the flow sends, through n connections for a while.
-	measure(ctx context.Context, n int, during time.Duration) (messages int64, took time.Duration, err error)
-	// turn ends a round.
-	turn()
-	close()
+// floorShare is the share of the duration for the floor.
+const floorShare = 0.34
+
+// floorRounds are the figures of the floor with one number of connections.
+type floorRounds struct {
+	rates []float64
+	cost  cost
 }
 
-// forAWhile lets n goroutines, from 0 on, call once until the time is over or a call
-// failed, each at least one time, and adds up how many messages the calls stored.
-func forAWhile(ctx context.Context, n int, during time.Duration, once func(ctx context.Context, i int) (messages int64, err error)) (messages int64, took time.Duration, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var total atomic.Int64
-	var wait sync.WaitGroup
-	begun := time.Now()
-	for i := range n {
-		wait.Go(func() {
-			for first := true; first || time.Since(begun) < during; first = false {
-				some, err := once(ctx, i)
-				if err != nil {
-					cancel(err)
-					return
-				}
-				total.Add(some)
-			}
-		})
+// measure measures one round through n connections.
+func (m *floorRounds) measure(ctx context.Context, r *run, f floors, n int) error {
+	m.cost.meter = r.meter()
+	end := m.cost.span()
+	rows, took, err := f.measure(ctx, n, r.part(floorShare/float64(rounds*len(floorConnections))))
+	if err != nil {
+		return err
 	}
-	wait.Wait()
-	return total.Load(), time.Since(begun), context.Cause(ctx)
+	end(rows)
+	m.rates = append(m.rates, rate(rows, took))
+	return nil
 }
 
-func (r *run) floor(ctx context.Context) (floors, error) {
+// bestFloor sets the figures of the floor to those of the best number of connections.
+func bestFloor(result *FlowResult, inserted []floorRounds) {
+	for i, n := range floorConnections {
+		if m := median(inserted[i].rates); m > result.FloorPerSecond {
+			result.FloorPerSecond, result.FloorConnections = m, n
+			result.FloorRounds, result.FloorServerCPU = rounded(inserted[i].rates), inserted[i].cost.serverPerMessage()
+		}
+	}
+}
+
+// openFloors opens the floor of the run's store.
+func openFloors(ctx context.Context, r *run) (floors, error) {
 	if r.redis != nil {
 		return &pushes{client: r.redis.client, list: r.redis.loopKey("floor"), batch: floorRows / 10}, nil
 	}
@@ -146,11 +111,4 @@ func (r *run) floor(ctx context.Context) (floors, error) {
 		return nil, err
 	}
 	return openFloor(ctx, url)
-}
-
-// warm lets connections, statements and functions get ready.
-func (r *run) warm(ctx context.Context, t *traffic) error {
-	r.phase("warming up")
-	_, err := t.batches(ctx, min(r.part(warming), time.Second), r.o.Batch, r.outstanding(), true)
-	return err
 }

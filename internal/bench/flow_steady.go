@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// steadySlots is how many slots of the ring hold rows where it has run for long: all
-	// but those that the ledger keeps free.
+	// steadySlots is the number of slots that hold rows in a ring that has run for long: all
+	// except for those that the ledger keeps free.
 	steadySlots = 10
-	// turnover is how long a slot is in use at full speed, and maxSlotRows how many rows it
-	// may have.
+	// turnover is the time that a slot is in use at full speed, and maxSlotRows its maximum of
+	// rows.
 	turnover    = 7 * time.Second
 	maxSlotRows = 1 << 21
-	// replanning is how long claims count as after a truncation.
+	// replanning is the time after a truncation within which claims count as affected by it.
 	replanning = 200 * time.Millisecond
 )
 
-// steadyFlow is flow through a ring whose slots turn over. Each truncation makes the
-// sessions plan their statements anew.
+// steadyFlow is flow through a ring whose slots turn over. After each truncation the sessions
+// plan their statements again.
 func steadyFlow(ctx context.Context, r *run) (err error) {
 	if err := r.server.steady(ctx, r); err != nil {
 		return err
@@ -50,7 +50,7 @@ func steadyFlow(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	r.begin()
-	if err := r.warm(ctx, t); err != nil {
+	if err := t.warm(ctx); err != nil {
 		return err
 	}
 	r.phase("flow while slots turn over")
@@ -73,14 +73,14 @@ func steadyFlow(ctx context.Context, r *run) (err error) {
 	res := r.result
 	res.SteadyResult = timed.result()
 	res.PerSecond, res.Batch, res.Senders, res.Messages = known(rate(s.messages, s.whole)), r.o.Batch, r.o.Senders, s.messages
-	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
+	own.into(res)
 	if res.Truncations == 0 {
-		r.invalid("no slot was truncated in %s: a longer duration is needed", r.part(1-warming).Round(time.Second))
+		r.invalid("no slot was truncated in %s: set a longer duration", r.part(1-warming).Round(time.Second))
 	}
 	return nil
 }
 
-// timedTraffic is traffic whose claims and upkeep are watched.
+// timedTraffic returns traffic whose claims and upkeep are timed.
 func timedTraffic(ctx context.Context, r *run, url string) (*traffic, *timedClaims, error) {
 	conn, err := postgres.Connect(ctx, url)
 	if err != nil {
@@ -98,9 +98,9 @@ func timedTraffic(ctx context.Context, r *run, url string) (*traffic, *timedClai
 	return t, timed, nil
 }
 
-// fillRing lets the flow fill slots until as many hold rows as in a ring that has run for
-// long, and gives each slot the rows of seven seconds, which is what it takes at full speed.
-// After half of the duration the slots that are left get few rows each.
+// fillRing fills as many slots as hold rows in a ring that has run for long. Each slot gets the
+// rows of seven seconds, as at full speed. After half of the duration the remaining slots get
+// few rows each.
 func fillRing(ctx context.Context, r *run, t *traffic, conn *pgx.Conn) error {
 	set := func(rows int64) error {
 		if _, err := conn.Exec(ctx, "update posthaste.settings set slot_rows = $1", rows); err != nil {
@@ -147,24 +147,23 @@ func fillRing(ctx context.Context, r *run, t *traffic, conn *pgx.Conn) error {
 	return set(rows)
 }
 
-// span is when something took place, on the process's monotonic clock.
+// span is a time span on the process's monotonic clock.
 type span struct{ begun, ended time.Duration }
 
-// timedClaims is an engine whose claims are timed, and whose rounds of upkeep are
-// watched for truncations.
+// timedClaims is an engine that times its claims and its rounds of upkeep.
 type timedClaims struct {
 	posthaste.Store
-	conn *pgx.Conn // what tells of truncations; only Maintain uses it
+	conn *pgx.Conn // only for Maintain, to detect truncations
 
 	mu          sync.Mutex
-	files       string // of the ring's tables, as of the last round
+	files       string // of the ring's tables, after the last round
 	claims      []span
 	truncations []span // the rounds of upkeep that truncated a slot
-	upkeep      []span // those that did not
+	upkeep      []span // the other rounds of upkeep
 	fault       error
 }
 
-// Claim implements [posthaste.Engine]. One that hands out nothing is not counted.
+// Claim implements [posthaste.Engine]. A claim that hands out nothing is not counted.
 func (c *timedClaims) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthaste.ClaimReply, error) {
 	begun := time.Since(epoch)
 	reply, err := c.Store.Claim(ctx, req)
@@ -202,7 +201,7 @@ func (c *timedClaims) Maintain(ctx context.Context, what posthaste.Upkeep) (post
 	return reply, err
 }
 
-// forget drops what was seen so far.
+// forget drops all spans so far.
 func (c *timedClaims) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,8 +240,8 @@ func (c *timedClaims) result() *SteadyResult {
 	return result
 }
 
-// near says whether a claim ran between the beginning of one of the rounds and 200 ms after
-// its end: those that wait for the lock of the truncation begin before it.
+// near reports whether a claim ran between the start of one of the rounds and 200 ms after its
+// end. Claims that wait for the lock of a truncation begin before it.
 func (s span) near(rounds []span) bool {
 	return slices.ContainsFunc(rounds, func(r span) bool { return s.ended >= r.begun && s.begun <= r.ended+replanning })
 }
@@ -256,5 +255,3 @@ func claimTimes(claims []span) ClaimTimes {
 	at := func(q float64) float64 { return milliseconds(percentile(took, q)) }
 	return ClaimTimes{Claims: len(claims), P50: at(0.5), P99: at(0.99), Max: at(1)}
 }
-
-func milliseconds(d time.Duration) float64 { return *known(d.Seconds() * 1000) }

@@ -23,7 +23,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// shows checks that the table says something.
+// shows checks that the table contains words.
 func shows(t *testing.T, r *Result, words ...string) {
 	t.Helper()
 	var shown strings.Builder
@@ -59,7 +59,7 @@ func TestBenchTransactional(t *testing.T) {
 	shows(t, r, "row and send, postgres.In without a worker", "of two rows", "3 queues, as fast as goes; worker processes: 2")
 }
 
-// attendedFigures checks what a way has alone where workers handle its messages.
+// attendedFigures checks the figures that a way has only if workers handle its messages.
 func attendedFigures(t *testing.T, w SendingWay) {
 	t.Helper()
 	of := w.Worker == attended
@@ -98,7 +98,7 @@ func TestBenchSenders(t *testing.T) {
 	shows(t, r, "HTTP, arrays of 10 without a worker", "of plain", "HTTP server", "workers")
 }
 
-// What is sent over HTTP is one request as the API describes it.
+// A way over HTTP sends one request of the API.
 func TestPostRequest(t *testing.T) {
 	t.Parallel()
 	for messages, want := range map[int]int{1: 1, 3: 3} {
@@ -116,7 +116,7 @@ func TestPostRequest(t *testing.T) {
 	}
 }
 
-// A server that refuses ends the run, and says why.
+// An error response of the server ends the run, and is its error.
 func TestPostsSayWhatTheServerAnswered(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -143,7 +143,7 @@ func TestPostsSayWhatTheServerAnswered(t *testing.T) {
 	}
 }
 
-// Medians are taken over the rounds, and of ratios over those of each round.
+// Medians are taken over the rounds. The median of a ratio is taken over the ratios of each round.
 func TestWaysAreSummedUp(t *testing.T) {
 	t.Parallel()
 	laps := func(rates ...float64) (laps []sendingLap) {
@@ -175,11 +175,11 @@ func TestWaysAreSummedUp(t *testing.T) {
 	}
 }
 
-// At a low rate the worker sleeps between messages, and each of them wakes it.
+// At a low rate the worker sleeps between messages, and each message wakes it.
 func TestBenchTransactionalCountsNotifications(t *testing.T) {
 	t.Parallel()
 	var rang, sampled bool
-	// A machine that has little left may not get to its turns in time.
+	// A busy machine may be late for its turns.
 	for during := 4 * time.Second; !(rang && sampled) && during < time.Minute; during *= 3 {
 		r := smoke(t, "transactional", Options{Rate: 40, Duration: during})
 		onlyFsync(t, r)
@@ -190,7 +190,7 @@ func TestBenchTransactionalCountsNotifications(t *testing.T) {
 				t.Errorf("%s %s made %g/s, and 40 were asked for", w.Way, w.Worker, w.PerSecond)
 			}
 			if w.Worker != attended && w.Notifications > 5 {
-				t.Errorf("%s %s rang %g times a second, though nobody slept", w.Way, w.Worker, w.Notifications)
+				t.Errorf("%s %s rang %g times a second, although no worker slept", w.Way, w.Worker, w.Notifications)
 			}
 		}
 	}
@@ -208,14 +208,14 @@ func TestBenchSteady(t *testing.T) {
 	if all.Claims == 0 || all.P50 > all.P99 || all.P99 > all.Max || after.Claims > all.Claims || after.Max > all.Max || len(r.WorstOfEach) != r.Truncations {
 		t.Errorf("%+v", r.SteadyResult)
 	}
-	// Upkeep comes once a second, and a slot is truncated by the third round or so.
+	// Upkeep runs once a second, and truncates a slot in about the third round.
 	if (r.Truncations == 0) != strings.Contains(r.Reason, "no slot was truncated") {
 		t.Errorf("%d truncations: %s", r.Truncations, r.Reason)
 	}
 	shows(t, r, "truncations", "within 200 ms of a truncation")
 }
 
-// Of a ring that is full, upkeep truncates a slot, and the round that did so is known.
+// Upkeep truncates a slot of a full ring, and the round in which it does is recorded.
 func TestTruncationsAreSeen(t *testing.T) {
 	t.Parallel()
 	o := Options{DatabaseURL: testpg.Superuser(t), Batch: 100, drain: patient, Duration: time.Second}
@@ -242,7 +242,7 @@ func TestTruncationsAreSeen(t *testing.T) {
 	}
 	defer timed.conn.Close(context.Background())
 	err = fillRing(ctx, r, traffic, conn)
-	// The flow goes on, as senders and the worker open the next slots.
+	// The flow continues: senders and the worker open the next slots.
 	for begun := time.Now(); err == nil && len(timed.result().WorstOfEach) == 0 && time.Since(begun) < patient; {
 		if _, err = traffic.batches(ctx, time.Millisecond, 100, outstanding(100), false); err == nil {
 			_, err = timed.Maintain(ctx, posthaste.UpkeepSpace)
@@ -261,7 +261,7 @@ func TestTruncationsAreSeen(t *testing.T) {
 	}
 	timed.forget()
 	if result := timed.result(); result.Truncations+result.Claims.Claims != 0 {
-		t.Errorf("what was before is not forgotten: %+v", result)
+		t.Errorf("the earlier spans are not dropped: %+v", result)
 	}
 }
 
@@ -313,7 +313,7 @@ func TestTablesThatGrew(t *testing.T) {
 	}
 }
 
-// A session's name must arrive as it is, for senders are found by it.
+// A session's application name must be exact, because senders are found by it.
 func TestNamedSessions(t *testing.T) {
 	t.Parallel()
 	for at, want := range map[string]string{

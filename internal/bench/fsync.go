@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// measureFsync says how often 8 KiB can be written and synced per second, one
-// after the other, in a file in dir. It overwrites the same pages, as the WAL
-// does in a recycled segment.
+// measureFsync returns how many writes of 8 KiB per second can be synced, one after the other,
+// in a file in dir. It overwrites the same pages, as the WAL does in a recycled segment.
 func measureFsync(dir string, during time.Duration) (perSecond float64, err error) {
 	f, err := os.CreateTemp(dir, "fsync-")
 	if err != nil {

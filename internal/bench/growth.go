@@ -11,24 +11,24 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// TableGrowth is what a run left of one table, with its partitions.
+// TableGrowth is the state of one table, with its partitions, after a run.
 type TableGrowth struct {
 	Table string `json:"table"`
-	// Bytes are those of its rows, IndexBytes those of its indexes, at the end.
+	// Bytes is the size of its rows, IndexBytes that of its indexes, at the end.
 	Bytes      int64 `json:"bytes"`
 	IndexBytes int64 `json:"index_bytes"`
-	// GrownBytes is how much more both were at the end than at the beginning.
+	// GrownBytes is the growth of both during the run.
 	GrownBytes int64 `json:"grown_bytes"`
 	LiveRows   int64 `json:"live_rows"`
 	DeadRows   int64 `json:"dead_rows"`
-	// Updates and HotUpdates are those of the run. The latter wrote no index.
+	// Updates and HotUpdates are the updates during the run. The latter wrote no index.
 	Updates    int64 `json:"updates"`
 	HotUpdates int64 `json:"hot_updates"`
-	// Scanned is how many rows, dead or not, index and sequential scans read in the run.
+	// Scanned is the number of rows, dead or not, that index and sequential scans read.
 	Scanned int64 `json:"rows_read"`
 }
 
-// tableSizes are the ledger's tables as they are now.
+// tableSizes returns the current state of the ledger's tables.
 func tableSizes(ctx context.Context, url string) ([]TableGrowth, error) {
 	conn, err := postgres.Connect(ctx, url)
 	if err != nil {
@@ -55,7 +55,7 @@ func tableSizes(ctx context.Context, url string) ([]TableGrowth, error) {
 	return sizes, nil
 }
 
-// grown lists the tables that are larger than before, those first that grew most.
+// grown returns the tables that have grown, in order of growth.
 func grown(before, after []TableGrowth) []TableGrowth {
 	list := []TableGrowth{}
 	for _, a := range after {

@@ -7,32 +7,14 @@ import (
 	"strings"
 
 	"github.com/posthaste-mq/posthaste"
-	"github.com/posthaste-mq/posthaste/internal/cpumeter"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/redis"
 )
 
-// home is where messages of a run are: a database of its own, or keys of a Redis.
+// home is where messages of a run are stored: a database, or keys of a Redis.
 type home struct {
 	URL    string `json:"url,omitempty"`
-	Prefix string `json:"prefix,omitempty"` // of the keys; empty: it is a database
-}
-
-// home makes one, of that purpose.
-func (r *run) home(ctx context.Context, purpose string) (at home, err error) {
-	if r.redis != nil {
-		return home{r.redis.url, r.redis.prefix}, nil
-	}
-	at.URL, err = r.server.database(ctx, purpose)
-	return at, err
-}
-
-// meter is that of the run's server.
-func (r *run) meter() cpumeter.Meter {
-	if r.redis != nil {
-		return r.redis.meter
-	}
-	return r.server.meter
+	Prefix string `json:"prefix,omitempty"` // of the keys; empty for a database
 }
 
 func (h home) open(ctx context.Context, log *slog.Logger) (posthaste.Store, error) {
@@ -42,7 +24,7 @@ func (h home) open(ctx context.Context, log *slog.Logger) (posthaste.Store, erro
 	return postgres.Open(ctx, h.URL, postgres.WithLogger(log))
 }
 
-// withApplicationName is the same database, whose sessions bear a name.
+// withApplicationName returns the URL of the same database with an application name.
 func withApplicationName(at, name string) (string, error) {
 	if !strings.HasPrefix(at, "postgres://") && !strings.HasPrefix(at, "postgresql://") {
 		return at + " application_name='" + name + "'", nil
@@ -55,4 +37,12 @@ func withApplicationName(at, name string) (string, error) {
 	q.Set("application_name", name)
 	u.RawQuery = q.Encode()
 	return u.String(), nil
+}
+
+// openWire opens a proxy before the store.
+func (h home) openWire() (*wire, error) {
+	if h.Prefix != "" {
+		return openRedisWire(h.URL)
+	}
+	return openWire(h.URL)
 }

@@ -12,7 +12,7 @@ import (
 // datasync syncs a file as PostgreSQL syncs its WAL on Linux.
 func datasync(f *os.File) error { return unix.Fdatasync(int(f.Fd())) }
 
-// inMemory reports whether dir lies on a file system that keeps nothing.
+// inMemory reports whether dir is on a file system that is not durable.
 func inMemory(dir string) bool {
 	var s unix.Statfs_t
 	if unix.Statfs(dir, &s) != nil {
@@ -21,14 +21,15 @@ func inMemory(dir string) bool {
 	return s.Type == unix.TMPFS_MAGIC || s.Type == unix.RAMFS_MAGIC
 }
 
-// monotonic is the same clock in all processes of the machine, and never steps.
+// monotonic returns the time of a clock that is the same in all processes of the machine, and
+// never steps.
 func monotonic() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail
 	return time.Duration(t.Nano())
 }
 
-// residentMB is what memory this process holds.
+// residentMB returns the resident memory of this process.
 func residentMB() float64 {
 	b, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -42,8 +43,8 @@ func residentMB() float64 {
 	return pages * float64(os.Getpagesize()) / (1 << 20)
 }
 
-// memory is what this machine, or the control group it is bounded by, has, in
-// bytes; 0 if that cannot be told.
+// memory returns the memory of this machine, or the limit of this control group if that is
+// lower, in bytes; 0 if it is unknown.
 func memory() uint64 {
 	var s unix.Sysinfo_t
 	if unix.Sysinfo(&s) != nil {

@@ -11,7 +11,7 @@ func datasync(f *os.File) error { return f.Sync() }
 
 func inMemory(string) bool { return false }
 
-// monotonic is the wall clock here: nothing else is shared by all processes.
+// monotonic returns the wall clock, the only clock that all processes share here.
 func monotonic() time.Duration { return time.Duration(time.Now().UnixNano()) }
 
 func residentMB() float64 { return 0 }

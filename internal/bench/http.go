@@ -17,11 +17,11 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// httpGrace is what requests have left when the HTTP server ends.
+// httpGrace is the grace period of requests when the HTTP server ends.
 const httpGrace = 5 * time.Second
 
-// httpServer is what "posthaste serve" runs: the HTTP API and upkeep. It says what CPU
-// time it has used whenever it is asked.
+// httpServer runs the HTTP API and upkeep, as "posthaste serve" does. It reports its CPU time
+// at each order.
 func httpServer(ctx context.Context, o *orders) error {
 	log := quiet(slog.Default())
 	engine, err := o.first.open(ctx, log)
@@ -52,32 +52,8 @@ func httpServer(ctx context.Context, o *orders) error {
 	return <-ended
 }
 
-// startHTTP starts the HTTP server and opens each sender's connection to it.
-func (s *sending) startHTTP(ctx context.Context) (err error) {
-	if s.server, err = startChild(ctx, "server", order{home: s.at}); err != nil {
-		return err
-	}
-	for range singles {
-		p, err := openPosts(ctx, s.server.ready.Address)
-		if err != nil {
-			return err
-		}
-		s.posts = append(s.posts, p)
-	}
-	return nil
-}
-
-// posting sends so many messages with each request: one as an object, more as an array.
-func (s *sending) posting(name, kind string, messages int) *sendWay {
-	requests := map[string][]byte{}
-	for _, queue := range s.queues[kind] {
-		requests[queue] = postRequest(s.server.ready.Address, queue, messages)
-	}
-	return &sendWay{SendingWay: SendingWay{Way: name, Worker: kind, HTTP: true}, messages: int64(messages),
-		once: func(_ context.Context, i int) error { return s.posts[i].post(requests[s.queue(kind)]) }}
-}
-
-// postRequest is a whole request that sends so many messages to a queue.
+// postRequest returns a whole request that sends messages to a queue: one as an object, more as
+// an array.
 func postRequest(address, queue string, messages int) []byte {
 	type message struct {
 		Payload json.RawMessage `json:"payload"`
@@ -90,22 +66,22 @@ func postRequest(address, queue string, messages int) []byte {
 		}
 		body = many
 	}
-	encoded, _ := json.Marshal(body) // of what is valid
+	encoded, _ := json.Marshal(body) // it is valid
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "POST /v1/queues/%s/messages HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", queue, address, len(encoded))
 	b.Write(encoded)
 	return b.Bytes()
 }
 
-// posts is a connection to an HTTP server that is kept for one request after the other.
-// Requests are made beforehand, since the client's own work is not what is measured.
+// posts is a connection to an HTTP server for one request after the other. The requests are
+// prepared, because the work of the client is not measured.
 type posts struct {
 	conn  net.Conn
 	reads *bufio.Reader
 	stop  func() bool
 }
 
-// openPosts connects. The connection is closed when ctx ends.
+// openPosts connects to the server. The connection is closed when ctx ends.
 func openPosts(ctx context.Context, address string) (*posts, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -114,7 +90,7 @@ func openPosts(ctx context.Context, address string) (*posts, error) {
 	return &posts{conn, bufio.NewReader(conn), context.AfterFunc(ctx, func() { _ = conn.Close() })}, nil
 }
 
-// post makes a request and reads the answer, which must be 201.
+// post sends a request and reads the response, whose status must be 201.
 func (p *posts) post(request []byte) error {
 	if _, err := p.conn.Write(request); err != nil {
 		return err

@@ -10,33 +10,22 @@ import (
 )
 
 const (
-	// idleQueues is how many queues the worker is subscribed to.
+	// idleQueues is the number of the worker's queues.
 	idleQueues = 20
-	// idleSettling is how long a worker may take to fall asleep.
+	// idleSettling is the time that a worker may take to fall asleep.
 	idleSettling = 3 * time.Second
-	// idleWanted is the shortest time that says how often something happens
-	// that a worker does every 3 s.
+	// idleWanted is the shortest valid time of measurement, because a worker does some things
+	// only every 3 s.
 	idleWanted = 6 * time.Second
 )
 
-// idle counts what a worker does that has nothing to do.
+// idle counts the statements and the CPU time of a worker whose queues are empty.
 func idle(ctx context.Context, r *run) (err error) {
 	at, err := r.home(ctx, "idle")
 	if err != nil {
 		return err
 	}
-	engine, err := at.open(ctx, r.o.Log)
-	if err != nil {
-		return err
-	}
-	queues := make([]string, idleQueues)
-	for i := range queues {
-		queues[i] = fmt.Sprintf("idle-%d", i+1)
-		if err == nil {
-			err = engine.CreateQueue(ctx, queues[i], posthaste.QueueOptions{})
-		}
-	}
-	engine.Close()
+	queues, err := createIdleQueues(ctx, r, at)
 	if err != nil {
 		return err
 	}
@@ -90,19 +79,18 @@ func idle(ctx context.Context, r *run) (err error) {
 	return nil
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+func createIdleQueues(ctx context.Context, r *run, at home) (queues []string, err error) {
+	engine, err := at.open(ctx, r.o.Log)
+	if err != nil {
+		return nil, err
 	}
-}
-
-// ask tells the child something and reads its answer.
-func (c *child) ask(o order) (report, error) {
-	if err := c.order.Encode(o); err != nil {
-		return report{}, fmt.Errorf("the bench's %s does not listen: %w", c.role, err)
+	defer engine.Close()
+	for i := range idleQueues {
+		name := fmt.Sprintf("idle-%d", i+1)
+		if err := engine.CreateQueue(ctx, name, posthaste.QueueOptions{}); err != nil {
+			return nil, err
+		}
+		queues = append(queues, name)
 	}
-	return c.hear()
+	return queues, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -18,21 +17,21 @@ import (
 )
 
 const (
-	// latencyWarming is how many messages go before those that count.
+	// latencyWarming is the number of messages before those that are measured.
 	latencyWarming = 20
-	// samplesWanted is from how many samples on a 99th percentile is printed
-	// as one: at least two lie beyond it.
+	// samplesWanted is the least number of samples for a valid 99th percentile, so that at
+	// least two are beyond it.
 	samplesWanted = 200
 )
 
-// stamped is a message that says when it was sent.
+// stamped is a message with the time at which it was sent.
 type stamped struct {
-	N    int           `json:"n"` // counts from 1; not above 0: not measured
+	N    int           `json:"n"` // counts from 1; 0 and below are not measured
 	Sent time.Duration `json:"sent"`
 	Text string        `json:"text"`
 }
 
-// latency measures the way of single messages between two processes.
+// latency measures how long single messages take between two processes.
 func latency(ctx context.Context, r *run) (err error) {
 	at, err := r.home(ctx, "latency")
 	if err != nil {
@@ -75,7 +74,7 @@ func latency(ctx context.Context, r *run) (err error) {
 	}
 	took := time.Since(begun)
 	if err := receiver.order.Encode(order{Expect: sent.Sent, Patience: r.o.drain}); err != nil {
-		return fmt.Errorf("the bench's worker does not listen: %w", err)
+		return fmt.Errorf("the bench's worker cannot be reached: %w", err)
 	}
 	got, err := receiver.hear()
 	if err != nil {
@@ -83,11 +82,11 @@ func latency(ctx context.Context, r *run) (err error) {
 	}
 	end(int64(sent.Sent))
 	own.client = sent.CPU + got.CPU
-	r.latencyResult(sent.Sent, got, took, &own)
+	latencyResult(r, sent.Sent, got, took, &own)
 	return nil
 }
 
-func (r *run) latencyResult(sent int, got report, took time.Duration, own *cost) {
+func latencyResult(r *run, sent int, got report, took time.Duration, own *cost) {
 	slices.Sort(got.Samples)
 	at := func(q float64) float64 { return *known(percentile(got.Samples, q).Seconds() * 1000) }
 	res := r.result
@@ -95,24 +94,16 @@ func (r *run) latencyResult(sent int, got report, took time.Duration, own *cost)
 		Rate: r.o.Rate, OpenSender: r.o.OpenSender, Duplicates: got.Again}
 	res.Messages = int64(len(got.Samples))
 	res.PerSecond = known(rate(res.Messages, took))
-	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
+	own.into(res)
 	switch n := len(got.Samples); {
 	case n < sent:
-		r.invalid("%d of %d messages had not arrived %s after the last was sent", sent-n, sent, r.o.drain)
+		r.invalid("%d of %d messages had not arrived %s after the last one was sent", sent-n, sent, r.o.drain)
 	case n < samplesWanted:
-		r.invalid("%d samples are too few for a 99th percentile: %d are wanted, which takes a longer duration or a higher rate", n, samplesWanted)
+		r.invalid("%d samples are too few for a 99th percentile, which needs %d: set a longer duration or a higher rate", n, samplesWanted)
 	}
 }
 
-// percentile of sorted samples by nearest rank; 0 of none.
-func percentile(sorted []time.Duration, q float64) time.Duration {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
-}
-
-// openSender sends to the queue in a transaction that stays open.
+// openSender sends to the queue in a transaction that stays open until release.
 func openSender(ctx context.Context, url string) (release func(), err error) {
 	conn, err := postgres.Connect(ctx, url)
 	if err != nil {
@@ -129,8 +120,8 @@ func openSender(ctx context.Context, url string) (release func(), err error) {
 	return release, nil
 }
 
-// latencySender sends at random times, each message from its own goroutine, so
-// that a slow call delays none of the others.
+// latencySender sends at random times, each message from its own goroutine, so that a slow
+// call does not delay the others.
 func latencySender(ctx context.Context, o *orders) error {
 	engine, err := o.first.open(ctx, slog.Default())
 	if err != nil {
@@ -175,36 +166,63 @@ func latencySender(ctx context.Context, o *orders) error {
 	return nil
 }
 
-// latencyWorker handles what arrives and notes how long it was on its way.
+// arrivals are the messages that a worker has handled.
+type arrivals struct {
+	mu    sync.Mutex
+	took  map[int]time.Duration // by number, from the send to the handler's start
+	again int64                 // redelivered messages
+	some  chan struct{}         // receives after each message
+}
+
+func (a *arrivals) handle(_ context.Context, d posthaste.Delivery[stamped]) error {
+	took := monotonic() - d.Payload.Sent
+	if d.Payload.N <= 0 {
+		return nil
+	}
+	a.mu.Lock()
+	if _, twice := a.took[d.Payload.N]; twice {
+		a.again++
+	} else {
+		a.took[d.Payload.N] = took
+	}
+	a.mu.Unlock()
+	select {
+	case a.some <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// await waits until n messages have arrived, or for the patience.
+func (a *arrivals) await(ctx context.Context, n int, patience time.Duration) error {
+	over := time.After(patience)
+	for {
+		a.mu.Lock()
+		waiting := len(a.took) < n
+		a.mu.Unlock()
+		if !waiting {
+			return nil
+		}
+		select {
+		case <-a.some:
+		case <-over:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// latencyWorker handles messages and reports how long each was on its way.
 func latencyWorker(ctx context.Context, o *orders) error {
 	engine, err := o.first.open(ctx, slog.Default())
 	if err != nil {
 		return err
 	}
 	defer engine.Close()
-	var mu sync.Mutex
-	seen := map[int]time.Duration{}
-	again := int64(0)
-	arrived := make(chan struct{}, 1)
+	got := arrivals{took: map[int]time.Duration{}, some: make(chan struct{}, 1)}
 	w := worker.New(engine, worker.Config{Logger: quiet(slog.Default())})
-	worker.Handle(w, o.first.Queues[0], func(_ context.Context, d posthaste.Delivery[stamped]) error {
-		way := monotonic() - d.Payload.Sent
-		if d.Payload.N <= 0 {
-			return nil
-		}
-		mu.Lock()
-		if _, twice := seen[d.Payload.N]; twice {
-			again++
-		} else {
-			seen[d.Payload.N] = way
-		}
-		mu.Unlock()
-		select {
-		case arrived <- struct{}{}:
-		default:
-		}
-		return nil
-	})
+	worker.Handle(w, o.first.Queues[0], got.handle)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended, err := start(ctx, w)
@@ -217,28 +235,15 @@ func latencyWorker(ctx context.Context, o *orders) error {
 	if !ok {
 		return ctx.Err()
 	}
-	patience := time.After(expected.Patience)
-	for waiting := true; waiting; {
-		mu.Lock()
-		waiting = len(seen) < expected.Expect
-		mu.Unlock()
-		if !waiting {
-			break
-		}
-		select {
-		case <-arrived:
-		case <-patience:
-			waiting = false
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if err := got.await(ctx, expected.Expect, expected.Patience); err != nil {
+		return err
 	}
 	used := ownCPU() - cpu
 	cancel()
 	err = <-ended
-	r := report{CPU: used, Again: again}
-	for _, way := range seen {
-		r.Samples = append(r.Samples, way)
+	r := report{CPU: used, Again: got.again}
+	for _, took := range got.took {
+		r.Samples = append(r.Samples, took)
 	}
 	o.tell(r)
 	o.stay()

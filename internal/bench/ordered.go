@@ -3,16 +3,14 @@ package bench
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync/atomic"
 
 	"github.com/posthaste-mq/posthaste"
 )
 
-// orderedKeys is how many keys the messages of scenario ordered have, in turn.
+// orderedKeys is the number of keys that the messages of scenario ordered have in turn.
 const orderedKeys = 10_000
 
-// ordered is flow through an ordered queue, against flow through a plain one.
+// ordered is flow through an ordered queue, compared with flow through a plain one.
 func ordered(ctx context.Context, r *run) (err error) {
 	at, err := r.home(ctx, "ordered")
 	if err != nil {
@@ -31,7 +29,7 @@ func ordered(ctx context.Context, r *run) (err error) {
 	t.keys = keysInTurn(orderedKeys)
 	r.begin()
 	for _, t := range []*traffic{plain, t} {
-		if err := r.warm(ctx, t); err != nil {
+		if err := t.warm(ctx); err != nil {
 			return err
 		}
 	}
@@ -68,28 +66,6 @@ func ordered(ctx context.Context, r *run) (err error) {
 	res := r.result
 	res.PerSecond, res.Ratio = known(throughput), quotient(throughput, flow)
 	res.OrderedResult, res.Batch, res.Senders, res.Messages = result, r.o.Batch, r.o.Senders, own.messages
-	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
+	own.into(res)
 	return nil
-}
-
-func keysInTurn(n int) []string {
-	keys := make([]string, n)
-	for i := range keys {
-		keys[i] = fmt.Sprint("customer ", i)
-	}
-	return keys
-}
-
-// keyed gives messages the keys that come next.
-func (t *traffic) keyed(messages []posthaste.Message, next *atomic.Int64) []posthaste.Message {
-	if len(t.keys) == 0 {
-		return messages
-	}
-	out := make([]posthaste.Message, len(messages))
-	from := next.Add(int64(len(out))) - int64(len(out))
-	for i, m := range messages {
-		m.Key = t.keys[(from+int64(i))%int64(len(t.keys))]
-		out[i] = m
-	}
-	return out
 }

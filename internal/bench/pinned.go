@@ -14,19 +14,13 @@ import (
 )
 
 const (
-	// pinnedKeys is how many keys the messages of the keyed form have, in turn.
+	// pinnedKeys is the number of keys that the messages of the keyed form have in turn.
 	pinnedKeys = 1000
-	// pinnedSubscriptions read them.
+	// pinnedSubscriptions is the number of subscriptions of the keyed form.
 	pinnedSubscriptions = 3
 )
 
-// The queues of the keyed form, as Options.Keyed names them.
-const (
-	keyedLimits  = "limits"
-	keyedOrdered = "ordered"
-)
-
-// keyedQueues have limits, none of which is reached.
+// keyedQueues are the queues of the keyed form. Their limits are never reached.
 var keyedQueues = map[string]posthaste.QueueOptions{
 	keyedLimits: {Limits: posthaste.QueueLimits{
 		Concurrency: 100_000, RateLimit: posthaste.Rate{Limit: 1_000_000},
@@ -35,8 +29,8 @@ var keyedQueues = map[string]posthaste.QueueOptions{
 	keyedOrdered: {Ordered: true, Limits: posthaste.QueueLimits{Concurrency: 100_000, RateLimit: posthaste.Rate{Limit: 1_000_000}}},
 }
 
-// pinned is flow while a reader holds a snapshot and a transaction id: nothing
-// that dies meanwhile can be cleaned away.
+// pinned is flow while a reader holds a snapshot and a transaction id, so that vacuum cannot
+// remove rows that die during the run.
 func pinned(ctx context.Context, r *run) (err error) {
 	url, err := r.server.database(ctx, "pinned")
 	if err != nil {
@@ -48,7 +42,7 @@ func pinned(ctx context.Context, r *run) (err error) {
 	}
 	defer func() { err = errors.Join(err, t.stop()) }()
 	r.begin()
-	if err := r.warm(ctx, t); err != nil {
+	if err := t.warm(ctx); err != nil {
 		return err
 	}
 	release, err := pin(ctx, url)
@@ -91,12 +85,12 @@ func pinned(ctx context.Context, r *run) (err error) {
 	}
 	res.PerSecond, res.Ratio = known(rate(s.messages, s.whole)), quotient(last, first)
 	res.Batch, res.Senders, res.Messages = r.o.Batch, r.o.Senders, s.messages
-	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
+	own.into(res)
 	return nil
 }
 
-// pinnedTraffic is that of a plain queue, or of one with keys, limits and several
-// subscriptions.
+// pinnedTraffic returns traffic through a plain queue, or through a queue with keys, limits and
+// several subscriptions.
 func pinnedTraffic(ctx context.Context, r *run, at home) (*traffic, error) {
 	if r.o.Keyed == "" {
 		return startTraffic(ctx, r, at, "pinned", posthaste.QueueOptions{})
@@ -119,7 +113,7 @@ func pinnedTraffic(ctx context.Context, r *run, at home) (*traffic, error) {
 	return t, nil
 }
 
-// pin opens a transaction that holds a snapshot and an id until it is released.
+// pin opens a transaction that holds a snapshot and an id until release is called.
 func pin(ctx context.Context, url string) (release func(), err error) {
 	conn, err := postgres.Connect(ctx, url)
 	if err != nil {
@@ -137,13 +131,13 @@ func pin(ctx context.Context, url string) (release func(), err error) {
 	return release, nil
 }
 
-// parts are the rates of parts of a run, and the server's CPU per message in
-// them, in microseconds; nil if that is out of reach.
+// parts are the rates of the parts of a run, and the server's CPU time per message in each,
+// in microseconds; nil if it is unknown.
 type parts struct {
 	rates, cpu []float64
 }
 
-// sample measures what is settled in each sixth of the time, and what it costs.
+// sample measures the settled messages and their CPU time in each sixth of the time.
 func sample(ctx context.Context, t *traffic, during time.Duration, m cpumeter.Meter) <-chan parts {
 	out := make(chan parts, 1)
 	go func() {

@@ -25,26 +25,28 @@ import (
 const (
 	pipelineDue     = "notifications" // due in the ledger
 	pipelineBroker  = "posthaste-bench-pipeline"
-	pipelineSending = "sending" // what has come through the broker
-	// pipelineChunk is how many notifications a message of the broker holds.
+	pipelineSending = "sending" // from the broker
+	// pipelineChunk is the number of notifications in a message of the broker.
 	pipelineChunk = 10
-	// pipelineTrial is how many go through before, to see how many to send.
+	// pipelineTrial is the number of notifications before the measurement, whose rate
+	// determines how many are measured.
 	pipelineTrial = 10_000
-	// pipelineShare is the share of the duration that the measured ones shall take.
+	// pipelineShare is the share of the duration for the measured ones.
 	pipelineShare = 0.6
-	// handlersEach is how many handlers a consumer runs at once.
+	// handlersEach is the number of concurrent handlers of a consumer.
 	handlersEach = 150
 	mostNotified = 5_000_000
 )
 
 var pipelineChunks = relay.Chunks{Size: pipelineChunk, Codec: msgpack.Codec}
 
-// pipelined is the notification pipeline: due in the ledger, in chunks through
-// RabbitMQ, taken apart by consumers, handled one by one behind an inbox, kept in a log.
+// pipelined is the notification pipeline. Notifications fall due in the ledger and go through
+// RabbitMQ in chunks. Consumers unpack them and handle each one behind an inbox, and a queue
+// with retention keeps them as a log.
 type pipelined struct {
 	*run
-	*traffic          // what becomes due; settled counts what is confirmed
-	sending  *settled // what was handled
+	*traffic          // of the ledger; settled counts confirmed messages
+	sending  *settled // handled notifications
 	calls    sync.Map // by reference: how often the handler was called
 	repeated atomic.Int64
 	broker   string
@@ -52,13 +54,13 @@ type pipelined struct {
 }
 
 func pipeline(ctx context.Context, r *run) (err error) {
-	broker, stop, err := r.broker(ctx)
+	broker, stop, err := openBroker(ctx, r)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	// What each handler stands behind, beside the broker as the article has it.
-	store, stopStore, err := r.startOwn(ctx, brokers.Redis)
+	// The inbox of each handler is in Redis, as in the article.
+	store, stopStore, err := startOwn(ctx, r, brokers.Redis)
 	if err != nil {
 		return err
 	}
@@ -77,14 +79,14 @@ func pipeline(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	defer t.engine.Close()
-	// The log of what was sent: by reference, for a month.
+	// The log of sent notifications, by reference, for a month.
 	if err := t.engine.CreateQueue(ctx, pipelineSending, posthaste.QueueOptions{Retention: 30 * 24 * time.Hour, RetainPayload: true}); err != nil {
 		return err
 	}
 	p := &pipelined{run: r, traffic: t, sending: watchSettled(t.engine), broker: broker, inbox: store}
 
 	r.begin()
-	r.phase("trying how fast it is")
+	r.phase("measuring the rate of a trial")
 	took, _, err := p.through(ctx, url, pipelineTrial)
 	if err != nil {
 		return err
@@ -100,13 +102,13 @@ func pipeline(ctx context.Context, r *run) (err error) {
 	res := r.result
 	perSecond := rate(int64(n), took)
 	res.PerSecond, res.Messages = known(perSecond), int64(n)
-	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
+	own.into(res)
 	res.PipelineResult = &PipelineResult{PerMinute: *known(60 * perSecond), Consumers: r.o.Consumers, HandlersEach: handlersEach,
 		HandlerMS: float64(r.o.Handler.Microseconds()) / 1000, ChunkSize: pipelineChunk, Inbox: "redis"}
 	return nil
 }
 
-// pipelineQueue makes the broker's queue anew.
+// pipelineQueue creates the broker's queue without messages.
 func pipelineQueue(broker string) (drop func(), err error) {
 	conn, err := amqp.Dial(broker)
 	if err != nil {
@@ -121,7 +123,7 @@ func pipelineQueue(broker string) (drop func(), err error) {
 	}
 	if err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("the broker's queue %s cannot be made: %w", pipelineBroker, err)
+		return nil, fmt.Errorf("the broker's queue %s cannot be created: %w", pipelineBroker, err)
 	}
 	return func() {
 		for _, name := range []string{pipelineBroker, pipelineBroker + ".refused"} {
@@ -131,11 +133,11 @@ func pipelineQueue(broker string) (drop func(), err error) {
 	}, nil
 }
 
-// through sends n notifications that fall due, starts relay and consumers once they
-// are, and waits until all are handled: from the start to the last settle.
+// through sends n notifications, starts relay and consumers once they are due, and waits until
+// all are handled. It returns the time from the start to the last settle.
 func (p *pipelined) through(ctx context.Context, url string, n int) (took time.Duration, own cost, err error) {
 	if n > pipelineTrial {
-		p.phase("sending what falls due")
+		p.phase("sending notifications")
 	}
 	due := time.Now().Add(2 * time.Second)
 	if err := p.plan(ctx, n, due); err != nil {
@@ -253,20 +255,7 @@ func (p *pipelined) start(ctx context.Context, url string) (stop func() error, e
 	return stop, nil
 }
 
-// settledInto counts what one of several engines settles.
-type settledInto struct {
-	posthaste.Store
-	into *settled
-}
-
-// Settle implements [posthaste.Engine].
-func (s *settledInto) Settle(ctx context.Context, settlements []posthaste.Settlement) ([]posthaste.SettleResult, error) {
-	results, err := s.Store.Settle(ctx, settlements)
-	s.into.add(results)
-	return results, err
-}
-
-// notify waits as for a provider's answer, without CPU.
+// notify waits without CPU, as for the response of a provider.
 func (p *pipelined) notify(ctx context.Context, d posthaste.RawDelivery) error {
 	if _, again := p.calls.LoadOrStore(d.Reference, true); again {
 		p.repeated.Add(1)
@@ -279,7 +268,8 @@ func (p *pipelined) notify(ctx context.Context, d posthaste.RawDelivery) error {
 	}
 }
 
-// inspect says what no figure may hide, and asks the log for some of what was sent.
+// inspect invalidates the result if notifications were lost or repeated, and looks some up in
+// the log.
 func (p *pipelined) inspect(ctx context.Context, n int) error {
 	if again := p.repeated.Load(); again > 0 {
 		p.invalid("%d notifications were handled twice", again)

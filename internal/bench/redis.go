@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,27 +15,25 @@ import (
 )
 
 const (
-	// loopConnections is how many connections the loops of scenario redis have.
-	loopConnections = 50
-	// redisShare is the part of a round that each way takes to empty what waits.
-	// Filling takes as long again, on the engine.
+	// redisShare is the part of a round in which each way empties its queue or list. Filling it
+	// takes about the same time, on the engine.
 	redisShare = (1 - warming) / (rounds * 6)
-	// mostWaiting bounds what waits in memory.
+	// mostWaiting is the maximum of the messages that wait in memory.
 	mostWaiting = 500_000
 )
 
-// way is one way to take what waits in Redis.
+// way is one way to receive messages from Redis.
 type way struct {
 	name string
 	cost cost
-	// fill lets n messages wait, and empty takes them all and tells how long that took.
+	// fill sends n messages, and empty receives them all and returns the time that it took.
 	fill   func(ctx context.Context, n int) error
 	empty  func(ctx context.Context, n int) (time.Duration, error)
 	rounds []float64
 }
 
-// redisFlow empties queues that were filled beforehand: by the runtime, which
-// handles each message, and by the loops that are usual.
+// redisFlow empties filled queues by the runtime, which handles each message, and filled lists
+// by the usual loops.
 func redisFlow(ctx context.Context, r *run) error {
 	var ways []*way
 	for _, mode := range []posthaste.Mode{posthaste.AtLeastOnce, posthaste.AtMostOnce} {
@@ -85,11 +82,11 @@ func redisFlow(ctx context.Context, r *run) error {
 			end(int64(sizes[i]))
 			speed := rate(int64(sizes[i]), took)
 			w.rounds = append(w.rounds, speed)
-			// Rates of few messages say little: the next round has more, or fewer.
+			// The next round has as many messages as this rate allows.
 			sizes[i] = min(mostWaiting, max(1000, int(speed*r.part(redisShare).Seconds())))
 		}
 	}
-	r.redisResult(ways[0], ways[1], ways[2], ways[3])
+	redisResult(r, ways[0], ways[1], ways[2], ways[3])
 	return nil
 }
 
@@ -104,11 +101,11 @@ func (w *way) once(ctx context.Context, n int) (time.Duration, error) {
 	return took, nil
 }
 
-func (r *run) redisResult(least, most, move, pop *way) {
+func redisResult(r *run, least, most, move, pop *way) {
 	res := r.result
 	leastRate, mostRate, moveRate, popRate := median(least.rounds), median(most.rounds), median(move.rounds), median(pop.rounds)
 	res.PerSecond, res.Ratio, res.Messages = known(leastRate), quotient(leastRate, moveRate), least.cost.messages
-	res.ServerCPU, res.ClientCPU = least.cost.serverPerMessage(), least.cost.clientPerMessage()
+	least.cost.into(res)
 	res.RedisResult = &RedisResult{
 		AtMostOncePerSecond: *known(mostRate), BLMovePerSecond: *known(moveRate), BRPopPerSecond: *known(popRate),
 		AtLeastOnceRatio: res.Ratio, AtMostOnceRatio: quotient(mostRate, popRate),
@@ -120,11 +117,11 @@ func (r *run) redisResult(least, most, move, pop *way) {
 	}
 }
 
-// redisQueue is a queue that the runtime empties.
+// redisQueue is a queue that a worker empties.
 type redisQueue struct {
 	run  *run
 	name string
-	once bool // handing out settles
+	once bool // a claim settles
 }
 
 func (q *redisQueue) fill(ctx context.Context, n int) error {
@@ -139,8 +136,8 @@ func (q *redisQueue) fill(ctx context.Context, n int) error {
 	})
 }
 
-// empty starts a worker and takes the time until the last of n messages was settled,
-// or handled where handing out settles.
+// empty starts a worker and returns the time until the last of n messages was settled, or
+// handled if a claim settles.
 func (q *redisQueue) empty(ctx context.Context, n int) (took time.Duration, err error) {
 	watched := watchSettled(q.run.redis.engine)
 	w := worker.New(watched, worker.Config{Logger: quiet(q.run.o.Log)})
@@ -178,7 +175,7 @@ func (q *redisQueue) empty(ctx context.Context, n int) (took time.Duration, err 
 	return time.Duration(watched.last.Load()) - begun, nil
 }
 
-// redisLoop is a list that loops empty, each on a connection of its own.
+// redisLoop is a list that loops empty, each on its own connection.
 type redisLoop struct {
 	store *redisStore
 	work  string
@@ -196,8 +193,8 @@ func (l *redisLoop) fill(ctx context.Context, n int) error {
 	})
 }
 
-// move takes each message as jiggler and others do that lose none: into a list of
-// what is being worked on, and out of it when it is done.
+// move receives each message as jiggler and other reliable queues do: into a list of messages
+// in progress, from which it is removed when it is done.
 func (l *redisLoop) move(ctx context.Context, n int) (time.Duration, error) {
 	return l.loop(n, func(i int) error {
 		busy := l.store.loopKey("busy" + strconv.Itoa(i))
@@ -209,7 +206,7 @@ func (l *redisLoop) move(ctx context.Context, n int) (time.Duration, error) {
 	})
 }
 
-// pop takes each message off the list, and loses it with its process.
+// pop removes each message from the list. If its process ended, the message would be lost.
 func (l *redisLoop) pop(ctx context.Context, n int) (time.Duration, error) {
 	return l.loop(n, func(int) error { return l.store.client.BRPop(ctx, 10*time.Second, l.work).Err() })
 }
@@ -218,26 +215,4 @@ func (l *redisLoop) loop(n int, take func(i int) error) (time.Duration, error) {
 	begun := time.Now()
 	err := inParallel(loopConnections, n, 1, func(i, _ int) error { return take(i) })
 	return time.Since(begun), err
-}
-
-// inParallel calls once from several goroutines, each with its number and at most batch
-// of what is left of n, until nothing is left or a call failed.
-func inParallel(goroutines, n, batch int, once func(i, n int) error) error {
-	var wait sync.WaitGroup
-	var left atomic.Int64
-	left.Store(int64(n))
-	faults := make([]error, goroutines)
-	for i := range goroutines {
-		wait.Go(func() {
-			for faults[i] == nil {
-				some := min(int64(batch), left.Add(-int64(batch))+int64(batch))
-				if some <= 0 {
-					return
-				}
-				faults[i] = once(i, int(some))
-			}
-		})
-	}
-	wait.Wait()
-	return errors.Join(faults...)
 }

@@ -8,8 +8,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// pushes is the floor on Redis: messages are pushed to a list, so many with a command,
-// and nothing else.
+// pushes is the floor on Redis: it only pushes messages to a list, batch with each command.
 type pushes struct {
 	client *goredis.Client
 	list   string
@@ -28,7 +27,7 @@ func (p *pushes) measure(ctx context.Context, n int, during time.Duration) (mess
 		return int64(p.batch), nil
 	})
 	if err == nil {
-		err = p.client.Unlink(ctx, p.list).Err() // memory is what it would fill
+		err = p.client.Unlink(ctx, p.list).Err() // because it would fill the memory
 	}
 	return messages, took, err
 }

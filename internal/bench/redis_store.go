@@ -19,23 +19,23 @@ import (
 	"github.com/posthaste-mq/posthaste/redis"
 )
 
-// redisSettings go into the results of runs on Redis.
+// redisSettings are the settings in the results of runs on Redis.
 var redisSettings = []string{"appendonly", "appendfsync", "save", "maxmemory", "maxmemory-policy", "io-threads"}
 
-// redisStore is the Redis of one run, with the keys made there.
+// redisStore is the Redis of one run, with the run's keys.
 type redisStore struct {
 	url    string
 	prefix string
 	engine *redis.Engine
-	// client is of whatever does not go through the engine.
+	// client is used for everything except for the engine.
 	client *goredis.Client
 	meter  cpumeter.Meter
-	stop   func() // ends the server; nil where it was given
+	stop   func() // ends the server; nil if the options name it
 	dir    string // of that server, removed at the end
 }
 
-// openRedis starts the Redis that is installed, or connects to the given one, and
-// notes what the result must say of it.
+// openRedis starts the installed Redis, or connects to the given one, and records its version
+// and settings in the result.
 func openRedis(ctx context.Context, r *run) (_ *redisStore, err error) {
 	s := &redisStore{url: r.o.RedisURL, prefix: "posthaste-bench-" + token()}
 	defer func() {
@@ -59,7 +59,7 @@ func openRedis(ctx context.Context, r *run) (_ *redisStore, err error) {
 		}
 		m.FsyncPerSecond = known(syncs)
 		if inMemory(s.dir) {
-			r.invalid("the data lies in memory (%s), where syncing costs nothing: choose another data directory", s.dir)
+			r.invalid("the data is in memory (%s), where a sync costs nothing: choose another data directory", s.dir)
 		}
 	}
 	if s.engine, err = redis.Open(ctx, s.url, redis.WithPrefix(s.prefix)); err != nil {
@@ -67,15 +67,15 @@ func openRedis(ctx context.Context, r *run) (_ *redisStore, err error) {
 	}
 	o, err := goredis.ParseURL(s.url)
 	if err != nil {
-		return nil, err // the engine has refused it already
+		return nil, err // the engine has accepted it
 	}
 	o.PoolSize, o.MaxRetries, o.ContextTimeoutEnabled = loopConnections, -1, true
 	s.client = goredis.NewClient(o)
 	return s, s.describe(ctx, r)
 }
 
-// describe notes the server's version and settings, and refuses to call figures
-// valid that were not measured with an append-only file.
+// describe records the server's version and settings. Figures that were measured without an
+// append-only file are not valid.
 func (s *redisStore) describe(ctx context.Context, r *run) error {
 	m := &r.result.Machine
 	m.Settings = map[string]string{}
@@ -91,7 +91,7 @@ func (s *redisStore) describe(ctx context.Context, r *run) error {
 	}
 	m.RedisVersion = about["redis_version"]
 	for _, name := range redisSettings {
-		if have, err := s.client.ConfigGet(ctx, name).Result(); err == nil { // a server of others may not tell
+		if have, err := s.client.ConfigGet(ctx, name).Result(); err == nil { // a given server may not allow it
 			m.Settings[name] = have[name]
 		}
 	}
@@ -99,16 +99,16 @@ func (s *redisStore) describe(ctx context.Context, r *run) error {
 		s.meter = cpumeter.Process(pid, "redis-server")
 	}
 	if about["aof_enabled"] != "1" {
-		r.invalid("appendonly is off: what was sent is not durable, so the figures compare with nothing")
+		r.invalid("appendonly is off: messages are not durable, so the figures cannot be compared")
 	}
 	if m.Settings["appendfsync"] == "no" {
-		r.invalid("appendfsync is no: what was sent is not durable, so the figures compare with nothing")
+		r.invalid("appendfsync is no: messages are not durable, so the figures cannot be compared")
 	}
 	return nil
 }
 
-// onLoopback says whether a URL names a server on this machine. One elsewhere may
-// have a process of a number that exists here too.
+// onLoopback reports whether a URL names a server on this machine. The process id of a server
+// elsewhere could be that of another process here.
 func onLoopback(at string) bool {
 	u, err := url.Parse(at)
 	if err != nil {
@@ -120,11 +120,11 @@ func onLoopback(at string) bool {
 	return u.Hostname() == "localhost"
 }
 
-// loopKey is the name of a key of the loops, below the run's prefix.
+// loopKey returns the name of a key of the loops, with the run's prefix.
 func (s *redisStore) loopKey(name string) string { return "{" + s.prefix + ":loop}:" + name }
 
-// close ends the server, or removes the run's keys from one that was given. It may be
-// called on a store that never opened.
+// close ends the server, or removes the run's keys from a given one. It may be called on a
+// store that did not open.
 func (s *redisStore) close(ctx context.Context) (err error) {
 	if s.client != nil {
 		if s.dir == "" {
@@ -144,8 +144,8 @@ func (s *redisStore) close(ctx context.Context) (err error) {
 	return err
 }
 
-// remove removes all keys of the run. It looks at every key of the server, a few at a
-// time: nobody's message waits for it.
+// remove removes all keys of the run. It scans every key of the server in small steps, so that
+// other clients do not wait for it.
 func (s *redisStore) remove(ctx context.Context) error {
 	keys := s.client.Scan(ctx, 0, "{"+s.prefix+"*", 1000).Iterator()
 	for keys.Next(ctx) {

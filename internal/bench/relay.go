@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -17,13 +15,16 @@ import (
 const (
 	// Shares of the duration.
 	relayCeiling, relayLatency = 0.45, 0.2
-	// relayRate is how many messages a second are sent for the latency.
-	relayRate = 50
-	// mostRelayed bounds what waits beforehand.
+	// mostRelayed is the maximum of the messages that wait beforehand.
 	mostRelayed = 1_000_000
 )
 
-// timedSink tells when messages are confirmed.
+// openPlaces holds the function that opens the place in a broker of each kind.
+var openPlaces = map[*brokers.Kind]func(ctx context.Context, r *run, url string) (place, error){
+	brokers.RabbitMQ: openRabbitMQ, brokers.Kafka: openKafka, brokers.NATS: openNATS, brokers.Redis: openRedisStream,
+}
+
+// timedSink notes when messages are confirmed.
 type timedSink struct {
 	posthaste.Sink
 	watch *stopwatch
@@ -32,7 +33,7 @@ type timedSink struct {
 // Deliver implements [posthaste.Sink].
 func (s timedSink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []posthaste.SinkResult {
 	results := s.Sink.Deliver(ctx, batch)
-	if len(batch) < relay.DefaultBatch/10 { // throughput is measured otherwise
+	if len(batch) < relay.DefaultBatch/10 { // large batches are those of the throughput
 		for i := range results {
 			if results[i].Err == nil {
 				s.watch.confirm(int64(batch[i].MessageID))
@@ -42,14 +43,14 @@ func (s timedSink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) [
 	return results
 }
 
-// relayed is flow from the ledger into a broker, with confirms, against what the
-// broker's client publishes alone.
+// relayed is flow from the ledger into a broker, with confirms, compared with publishing by
+// the broker's client alone.
 func relayed(ctx context.Context, r *run) (err error) {
 	kind, _, err := kindOf(r.o.Broker)
 	if err != nil {
 		return err
 	}
-	broker, stop, err := r.broker(ctx)
+	broker, stop, err := openBroker(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -60,7 +61,7 @@ func relayed(ctx context.Context, r *run) (err error) {
 	}
 	defer at.close()
 	if err := at.fresh(ctx); err != nil {
-		return fmt.Errorf("%s: %s cannot be made: %w", kind.Name, relayPlace, err)
+		return fmt.Errorf("%s: %s cannot be created: %w", kind.Name, relayPlace, err)
 	}
 	url, err := r.server.database(ctx, "relay")
 	if err != nil {
@@ -81,108 +82,82 @@ func relayed(ctx context.Context, r *run) (err error) {
 	if err := at.fresh(ctx); err != nil {
 		return err
 	}
-	r.phase("sending what shall be relayed")
-	filled, err := t.fill(ctx, int(min(mostRelayed, 0.8*best.perSecond*r.part(1-relayCeiling-relayLatency).Seconds())), fillPatience)
-	if err != nil {
+	m := relaying{traffic: t, at: at, cost: cost{meter: r.server.meter}, watch: &stopwatch{}}
+	if err := m.measure(ctx, int(min(mostRelayed, 0.8*best.perSecond*r.part(1-relayCeiling-relayLatency).Seconds()))); err != nil {
 		return err
 	}
-	waiting := int64(filled)
-	r.phase("relaying")
-	sink, err := at.sink(quiet(r.o.Log))
-	if err != nil {
-		return err
-	}
-	defer sink.Close()
-	watch := &stopwatch{}
-	w := worker.New(t.settled, worker.Config{Logger: quiet(r.o.Log)})
-	worker.HandleSink(w, t.queue, timedSink{sink, watch}, worker.WithBatchSize(relay.DefaultBatch), worker.WithConcurrency(relay.DefaultConcurrency))
-	own := cost{meter: r.server.meter}
-	end := own.span()
-	began := time.Since(epoch)
-	running, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(running) }()
-	defer func() { cancel(); err = errors.Join(err, <-ended) }()
-	err = r.profiled(true, func() error { return t.until(ctx, waiting) })
-	if err != nil {
-		return err
-	}
-	end(waiting)
-	took := time.Duration(t.settled.last.Load()) - began
-
-	r.phase("relaying single messages")
-	if err := t.timed(ctx, watch, r.part(relayLatency)); err != nil {
-		return err
-	}
-	arrived, err := at.count(ctx)
-	if err != nil {
-		return err
-	}
-	if total := t.settled.count.Load(); arrived < total {
-		r.invalid("the broker has %d messages of %d that were settled", arrived, total)
-	}
-	if len(watch.took) < 50 {
-		r.invalid("only %d messages for the latency: give more --duration", len(watch.took))
-	}
-	throughput := rate(waiting, took)
+	throughput := rate(m.messages, m.took)
 	res := r.result
-	res.PerSecond, res.Ratio, res.Messages = known(throughput), quotient(throughput, best.perSecond), waiting
-	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
+	res.PerSecond, res.Ratio, res.Messages = known(throughput), quotient(throughput, best.perSecond), m.messages
+	m.into(res)
 	res.RelayResult = &RelayResult{Broker: kind.Name, CeilingPerSecond: *known(best.perSecond), CeilingOutstanding: best.outstanding, CeilingConnections: best.connections,
-		ConfirmP50: *known(watch.percentile(0.5)), ConfirmP99: *known(watch.percentile(0.99))}
+		ConfirmP50: *known(m.watch.percentile(0.5)), ConfirmP99: *known(m.watch.percentile(0.99))}
 	if kind == brokers.RabbitMQ {
 		res.QueueType = r.o.QueueType
 	}
 	return nil
 }
 
-// broker is the one that was named, or one of the run's own.
-func (r *run) broker(ctx context.Context) (url string, stop func(), err error) {
-	kind, own, err := kindOf(r.o.Broker)
-	if err != nil || !own {
-		return r.o.Broker, func() {}, err
-	}
-	return r.startOwn(ctx, kind)
+// relaying measures a relay.
+type relaying struct {
+	*traffic
+	at place
+	cost
+	took  time.Duration // for the messages that waited
+	watch *stopwatch
 }
 
-// startOwn starts one of this machine for the run.
-func (r *run) startOwn(ctx context.Context, kind *brokers.Kind) (url string, stop func(), err error) {
-	r.phase("starting " + kind.Name)
-	dir, err := os.MkdirTemp(r.o.DataDir, "posthaste-bench-broker-")
+// measure sends n messages and relays them, and then relays single messages.
+func (m *relaying) measure(ctx context.Context, n int) (err error) {
+	r, log := m.run, quiet(m.run.o.Log)
+	r.phase("sending messages to relay")
+	filled, err := m.fill(ctx, n, fillPatience)
 	if err != nil {
-		return "", nil, err
+		return err
 	}
-	url, end, err := startBroker(ctx, kind.Word, dir)
+	r.phase("relaying")
+	sink, err := m.at.sink(log)
 	if err != nil {
-		os.RemoveAll(dir)
-		return "", nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "broker", Message: err.Error(), Hint: "install it (" + kind.Install + "), or name a broker with --broker", Cause: err}
+		return err
 	}
-	return url, func() {
-		end()
-		if err := os.RemoveAll(dir); err != nil {
-			r.o.Log.Warn("bench could not clear up", slog.Any("error", err))
-		}
-	}, nil
-}
+	defer sink.Close()
+	w := worker.New(m.settled, worker.Config{Logger: log})
+	worker.HandleSink(w, m.queue, timedSink{sink, m.watch}, worker.WithBatchSize(relay.DefaultBatch), worker.WithConcurrency(relay.DefaultConcurrency))
+	end := m.span()
+	began := time.Since(epoch)
+	running, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(running) }()
+	defer func() { cancel(); err = errors.Join(err, <-ended) }()
+	if err := r.profiled(true, func() error { return m.until(ctx, int64(filled)) }); err != nil {
+		return err
+	}
+	end(int64(filled))
+	m.took = time.Duration(m.settled.last.Load()) - began
 
-// until waits until n messages are settled.
-func (t *traffic) until(ctx context.Context, n int64) error {
-	for t.settled.count.Load() < n {
-		select {
-		case <-t.settled.changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	r.phase("relaying single messages")
+	if err := relaySingly(ctx, m.traffic, m.watch, r.part(relayLatency)); err != nil {
+		return err
+	}
+	arrived, err := m.at.count(ctx)
+	if err != nil {
+		return err
+	}
+	if total := m.settled.count.Load(); arrived < total {
+		r.invalid("the broker has %d messages of %d that were settled", arrived, total)
+	}
+	if len(m.watch.took) < 50 {
+		r.invalid("only %d messages for the latency: set a longer --duration", len(m.watch.took))
 	}
 	return nil
 }
 
-// timed sends single messages, and times each from its commit to its confirm.
-func (t *traffic) timed(ctx context.Context, watch *stopwatch, during time.Duration) error {
+// relaySingly sends single messages, and times each from its commit to its confirm.
+func relaySingly(ctx context.Context, t *traffic, watch *stopwatch, during time.Duration) error {
 	watch.mu.Lock()
 	watch.confirmed = map[int64]time.Time{}
 	watch.mu.Unlock()
-	tick := time.NewTicker(time.Second / relayRate)
+	tick := time.NewTicker(time.Second / confirmRate)
 	defer tick.Stop()
 	for until := time.Now().Add(during); time.Now().Before(until); <-tick.C {
 		ids, err := t.client.Send(ctx, posthaste.Message{Queue: t.queue, Payload: payload})

@@ -1,34 +1,28 @@
 package bench
 
-import (
-	"math"
-	"slices"
-	"time"
-)
-
-// Result is what one run measured, as its JSON says it. What does not apply to
-// the scenario, or cannot be known here, is null or absent.
+// Result is the result of one run. Figures that do not apply to the scenario, or are unknown on
+// this machine, are null or absent in JSON.
 type Result struct {
 	Scenario string `json:"scenario"`
-	// Valid says whether the figures may be trusted; Reason why not.
+	// Valid reports whether the figures can be trusted. If not, Reason says why.
 	Valid  bool   `json:"valid"`
 	Reason string `json:"reason,omitempty"`
-	// PerSecond is messages per second, and Ratio what the scenario compares.
+	// PerSecond is messages per second, and Ratio the ratio that the scenario is about.
 	PerSecond *float64 `json:"per_second"`
 	Ratio     *float64 `json:"ratio"`
-	// ServerCPU and ClientCPU are microseconds of CPU per message.
+	// ServerCPU and ClientCPU are microseconds of CPU time per message.
 	ServerCPU *float64 `json:"server_cpu_us_per_message"`
 	ClientCPU *float64 `json:"client_cpu_us_per_message"`
-	// Messages is how many were measured.
+	// Messages is the number of measured messages.
 	Messages int64 `json:"messages"`
-	// Batch is how many messages one Send carried, where that was chosen.
+	// Batch is the number of messages in one Send, if the options set it.
 	Batch int `json:"batch,omitempty"`
-	// Senders is how many goroutines sent batches.
+	// Senders is the number of goroutines that sent batches.
 	Senders int `json:"senders,omitempty"`
-	// DurationSeconds is what the whole run took.
+	// DurationSeconds is the time of the whole run.
 	DurationSeconds float64 `json:"duration_seconds"`
 	Machine         Machine `json:"machine"`
-	// LeftBehind are databases of the run that could not be dropped.
+	// LeftBehind are the databases of the run that could not be dropped.
 	LeftBehind []string `json:"left_behind,omitempty"`
 
 	*FlowResult
@@ -46,34 +40,34 @@ type Result struct {
 	*RedisResult
 }
 
-// Machine is what the figures were measured on.
+// Machine describes the machine and the server.
 type Machine struct {
 	Cores int `json:"cores"`
-	// FsyncPerSecond is how often 8 KiB can be written and synced one after
-	// the other where the database lies. Null where that is out of reach.
+	// FsyncPerSecond is how many writes of 8 KiB per second can be synced, one after the other,
+	// in the directory of the database. Null if it is unknown.
 	FsyncPerSecond  *float64 `json:"fsync_per_second"`
 	PostgresVersion string   `json:"postgres_version,omitempty"`
 	RedisVersion    string   `json:"redis_version,omitempty"`
-	// Embedded says that the run started PostgreSQL or Redis itself.
+	// Embedded reports that the run started PostgreSQL or Redis itself.
 	Embedded bool `json:"embedded"`
-	// Settings of the server that durability and speed hang on.
+	// Settings are the server's settings that affect durability and speed.
 	Settings map[string]string `json:"settings"`
 }
 
-// FlowResult is what scenario flow has of its own.
+// FlowResult holds the figures of scenario flow.
 type FlowResult struct {
-	// FloorPerSecond is rows per second by COPY alone, or on Redis messages pushed to a
-	// list alone, with the number of connections that was best.
+	// FloorPerSecond is rows per second by COPY alone, or on Redis messages pushed to a list
+	// alone, with the best number of connections.
 	FloorPerSecond   float64 `json:"floor_per_second"`
 	FloorConnections int     `json:"floor_connections"`
 	// Rounds and FloorRounds are the figures of each round.
 	Rounds      []float64 `json:"rounds"`
 	FloorRounds []float64 `json:"floor_rounds"`
-	// FloorServerCPU is the floor's server CPU per row, in microseconds.
+	// FloorServerCPU is the floor's server CPU time per row, in microseconds.
 	FloorServerCPU *float64 `json:"floor_server_cpu_us_per_message"`
 }
 
-// SingleResult is what scenario single has of its own.
+// SingleResult holds the figures of scenario single.
 type SingleResult struct {
 	PlainPerSecond   float64   `json:"plain_per_second"`
 	HandledPerSecond float64   `json:"handled_per_second"`
@@ -82,86 +76,85 @@ type SingleResult struct {
 	PlainServerCPU   *float64  `json:"plain_server_cpu_us_per_message"`
 }
 
-// SendingResult is what scenarios transactional and senders have of their own. PerSecond
-// and the CPU of the result are of one way with a worker: by SQL, where the ratio is that
-// to transactions that insert the payload into a table, or by HTTP, where it is that to
-// Engine.Send.
+// SendingResult holds the figures of scenarios transactional and senders. PerSecond and the CPU
+// time of the result are those of one way with a worker. In transactional it is the way by SQL,
+// compared with transactions that insert the payload into a table. In senders it is the way by
+// HTTP, compared with Engine.Send.
 type SendingResult struct {
 	Connections int `json:"connections"`
 	SentTo      int `json:"queues_sent_to"`
 	// WorkerProcesses handle the messages.
 	WorkerProcesses int `json:"worker_processes"`
-	// ArrayOf is how many messages an array sent by HTTP holds.
+	// ArrayOf is the number of messages in an array that is sent by HTTP.
 	ArrayOf int `json:"array_of,omitempty"`
-	// AskedPerSecond is the rate that was asked for; 0: as fast as goes.
+	// AskedPerSecond is the requested rate; 0 for as fast as possible.
 	AskedPerSecond float64 `json:"asked_per_second"`
-	// MostNotifications is that of the way that has most, of those with more than 200 sends
-	// a second. MostLockWaits is that of any way.
+	// MostNotifications is the maximum over the ways with more than 200 sends per second.
+	// MostLockWaits is the maximum over all ways.
 	MostNotifications float64      `json:"most_notifications_per_second"`
 	MostLockWaits     *float64     `json:"most_lock_wait_share"`
 	Ways              []SendingWay `json:"ways"`
 }
 
-// SendingWay is one kind of transaction or call. Figures are medians of the rounds, and
-// ratios those of the ratios in each round.
+// SendingWay is one kind of transaction or call. Figures are medians of the rounds, and a ratio
+// is the median of the ratios in each round.
 type SendingWay struct {
 	Way string `json:"way"`
-	// Worker says whether workers handle the messages meanwhile; empty where none are sent.
+	// Worker is whether workers handle the messages; empty if the way sends none.
 	Worker string `json:"worker,omitempty"`
-	// HTTP says that the messages go through an HTTP server.
+	// HTTP reports that the messages go through an HTTP server.
 	HTTP      bool      `json:"http,omitempty"`
 	PerSecond float64   `json:"per_second"`
 	Rounds    []float64 `json:"rounds"`
-	// Messages is how many were sent; of ways without one, transactions.
+	// Messages is the number of sent messages, or of transactions in ways without messages.
 	Messages int64 `json:"messages"`
-	// RatioToRow compares with the business row alone, RatioToPayloads with the payload
-	// inserted into a second table.
+	// RatioToRow compares with inserting the business row alone, RatioToPayloads with also
+	// inserting the payload into a second table.
 	RatioToRow      *float64 `json:"ratio_to_row_alone,omitempty"`
 	RatioToPayloads *float64 `json:"ratio_to_two_rows,omitempty"`
-	// RatioToPlain compares with the payload inserted into a table, or pushed to a list of
-	// Redis, and RatioToEngine with Engine.Send, by messages.
+	// RatioToPlain compares with inserting the payload into a table, or pushing it to a list of
+	// Redis. RatioToEngine compares with Engine.Send, by messages.
 	RatioToPlain  *float64 `json:"ratio_to_plain,omitempty"`
 	RatioToEngine *float64 `json:"ratio_to_engine_send,omitempty"`
-	// RatioToNobody compares a way with a worker with the same way without one.
+	// RatioToNobody compares a way with a worker to the same way without one.
 	RatioToNobody *float64 `json:"ratio_to_no_worker,omitempty"`
-	// CPU is microseconds per message: of PostgreSQL or Redis, where with a worker handling
-	// the message is part of it, of the senders' process, of the HTTP server's and of the
-	// workers'.
+	// CPU times are microseconds per message: of PostgreSQL or Redis, including the handling if
+	// there is a worker, and of the processes of the senders, the HTTP server and the workers.
 	ServerCPU     *float64 `json:"server_cpu_us"`
 	ClientCPU     *float64 `json:"client_cpu_us"`
 	HTTPServerCPU *float64 `json:"http_server_cpu_us,omitempty"`
 	WorkerCPU     *float64 `json:"worker_cpu_us,omitempty"`
-	// ServerCPUAbove is what the server needs more than for the payload in a second table.
+	// ServerCPUAbove is the server's CPU time above that for the payload in a second table.
 	ServerCPUAbove *float64 `json:"server_cpu_us_above_two_rows,omitempty"`
-	// Handled is how many messages per second were sent and settled.
+	// Handled is the number of messages per second that were sent and settled.
 	Handled *float64 `json:"handled_per_second,omitempty"`
-	// Notifications are those per second on the doorbell's channel, or on those of Redis.
-	// LockWaits is the share of senders that waited for the lock of PostgreSQL's
-	// notifications, of those at work whenever they were looked at, which Sampled counts.
+	// Notifications is the number per second on the doorbell's channel, or on the channels of
+	// Redis. LockWaits is the share of the active senders that waited for the lock of
+	// PostgreSQL's notifications. Sampled is the number of samples of active senders.
 	Notifications float64  `json:"notifications_per_second"`
 	LockWaits     *float64 `json:"lock_wait_share"`
 	Sampled       int64    `json:"senders_sampled"`
-	// AtOnset is how many notifications there were at the beginning of each round, before it
-	// was measured.
+	// AtOnset is the number of notifications at the beginning of each round, before the
+	// measurement.
 	AtOnset []int64 `json:"notifications_at_onset"`
 }
 
-// SteadyResult is what scenario flow has of its own with slots that turn over.
+// SteadyResult holds the figures of scenario flow with slots that turn over.
 type SteadyResult struct {
-	// LiveSlots is how many slots of the ring held rows at the beginning.
+	// LiveSlots is the number of slots of the ring that held rows at the beginning.
 	LiveSlots   int `json:"live_slots"`
 	Truncations int `json:"truncations"`
-	// Claims are all that handed something out.
+	// Claims are all claims that handed messages out.
 	Claims ClaimTimes `json:"claims"`
-	// AfterTruncation are those between the beginning of a round of upkeep that truncated a
-	// slot and 200 ms after its end. AfterUpkeep are those beside the other rounds.
+	// AfterTruncation are those between the start of a round of upkeep that truncated a slot
+	// and 200 ms after its end. AfterUpkeep are those during other rounds of upkeep.
 	AfterTruncation ClaimTimes `json:"claims_after_truncation"`
 	AfterUpkeep     ClaimTimes `json:"claims_after_other_upkeep"`
 	// WorstOfEach is the longest claim of each truncation, in milliseconds.
 	WorstOfEach []float64 `json:"worst_of_each_truncation_ms"`
 }
 
-// ClaimTimes is how long claims took, in milliseconds.
+// ClaimTimes are the times of claims, in milliseconds.
 type ClaimTimes struct {
 	Claims int     `json:"claims"`
 	P50    float64 `json:"p50_ms"`
@@ -169,7 +162,7 @@ type ClaimTimes struct {
 	Max    float64 `json:"max_ms"`
 }
 
-// LatencyResult is what scenario latency has of its own, in milliseconds.
+// LatencyResult holds the figures of scenario latency, in milliseconds.
 type LatencyResult struct {
 	P50        float64 `json:"p50_ms"`
 	P95        float64 `json:"p95_ms"`
@@ -180,52 +173,52 @@ type LatencyResult struct {
 	Duplicates int64   `json:"duplicates"`
 }
 
-// PinnedResult is what scenario pinned has of its own.
+// PinnedResult holds the figures of scenario pinned.
 type PinnedResult struct {
 	FirstPerSecond float64 `json:"first_per_second"`
 	LastPerSecond  float64 `json:"last_per_second"`
 	// Sixths is the rate of each sixth of the run.
 	Sixths []float64 `json:"sixths_per_second"`
-	// SixthsCPU is the server's CPU per message in each of them, in microseconds,
-	// which a busy machine moves less than the rate. Null where that is out of reach.
+	// SixthsCPU is the server's CPU time per message in each of them, in microseconds. A busy
+	// machine affects it less than the rate. Null if it is unknown.
 	SixthsCPU []float64 `json:"sixths_server_cpu_us_per_message"`
-	// CPURatio is the CPU per message of the last sixth to that of the first.
+	// CPURatio compares the CPU time per message of the last sixth to that of the first.
 	CPURatio *float64 `json:"sixths_cpu_ratio"`
-	// Subscriptions read each message. A message counts as settled in shares: with three
-	// subscriptions each delivery that is settled is a third of one.
+	// Subscriptions is the number of subscriptions. Each settled delivery counts as a share of
+	// its message: a third with three subscriptions.
 	Subscriptions int `json:"subscriptions"`
 	// Keyed is the kind of queue, limits or ordered; empty for a plain one.
 	Keyed string `json:"keyed,omitempty"`
-	// PinnedKeys is how many keys the messages had; 0 for a plain queue.
+	// PinnedKeys is the number of keys of the messages; 0 for a plain queue.
 	PinnedKeys int `json:"pinned_keys,omitempty"`
-	// Grown are the tables that grew in the run, those first that grew most.
+	// Grown are the tables that grew during the run, in order of growth.
 	Grown []TableGrowth `json:"grown"`
 }
 
-// OrderedResult is what scenario ordered has of its own.
+// OrderedResult holds the figures of scenario ordered.
 type OrderedResult struct {
-	// Keys is how many keys the messages had.
+	// Keys is the number of keys of the messages.
 	Keys int `json:"keys"`
-	// FlowPerSecond is what went through a plain queue in the same run, without keys.
+	// FlowPerSecond is the flow through a plain queue in the same run, without keys.
 	FlowPerSecond float64 `json:"flow_per_second"`
 	// OrderedRounds and FlowRounds are the figures of each round.
 	OrderedRounds []float64 `json:"ordered_rounds"`
 	FlowRounds    []float64 `json:"flow_rounds"`
-	// FlowServerCPU is the plain queue's server CPU per message, in microseconds.
+	// FlowServerCPU is the plain queue's server CPU time per message, in microseconds.
 	FlowServerCPU *float64 `json:"flow_server_cpu_us_per_message"`
 }
 
-// BacklogResult is what scenario backlog has of its own.
+// BacklogResult holds the figures of scenario backlog.
 type BacklogResult struct {
 	Waiting        int     `json:"waiting"`
 	EmptyPerSecond float64 `json:"empty_per_second"`
-	// FullRounds and EmptyRounds are the figures of each round; an empty queue's is the
-	// first and the last.
+	// FullRounds and EmptyRounds are the figures of each round. The first and the last round
+	// are those of the empty queue.
 	FullRounds  []float64 `json:"backlog_rounds"`
 	EmptyRounds []float64 `json:"empty_rounds"`
 }
 
-// TelemetryResult is what scenario telemetry has of its own. The ratio is that of
+// TelemetryResult holds the figures of scenario telemetry. The ratio is that of
 // flow with metrics.
 type TelemetryResult struct {
 	Variants []TelemetryVariant `json:"variants"`
@@ -238,72 +231,78 @@ type TelemetryVariant struct {
 	Single    TelemetryCost `json:"single"`
 }
 
-// TelemetryCost is what telemetry costs one kind of traffic. Ratios are the medians
-// of those to the same turns without any, which a busy machine moves less.
+// TelemetryCost is the cost of telemetry for one kind of traffic. Ratios are medians of the
+// ratios to the same turns without telemetry, which a busy machine affects less.
 type TelemetryCost struct {
 	PerSecond float64 `json:"per_second"`
 	Ratio     float64 `json:"ratio"`
-	// CPU is of server and client together, in microseconds. CPURatio is null where
-	// that is out of reach.
+	// CPU is the CPU time of server and client together, in microseconds. CPURatio is null if
+	// it is unknown.
 	CPU      float64  `json:"cpu_us_per_message"`
 	CPURatio *float64 `json:"cpu_ratio"`
 }
 
-// IdleResult is what scenario idle has of its own. Statements are commands on Redis.
+// IdleResult holds the figures of scenario idle. Statements are commands on Redis.
 type IdleResult struct {
 	Queues              int     `json:"queues"`
 	StatementsPerSecond float64 `json:"statements_per_second"`
-	// CPUPercent is of one core, of the worker's process.
+	// CPUPercent is the CPU time of the worker's process, in percent of one core.
 	CPUPercent float64 `json:"cpu_percent"`
-	// ServerCPUPercent is of one core, of the whole server.
+	// ServerCPUPercent is that of the whole server.
 	ServerCPUPercent *float64 `json:"server_cpu_percent"`
 	RSSMB            float64  `json:"rss_mb"`
 	Statements       int64    `json:"statements"`
 	MeasuredSeconds  float64  `json:"measured_seconds"`
 }
 
-// RelayResult is what scenario relay has of its own.
+// confirmRate is the number of messages per second with which scenario relay measures confirms.
+const confirmRate = 50
+
+// RelayResult holds the figures of scenario relay.
 type RelayResult struct {
 	Broker string `json:"broker"`
-	// QueueType is that of RabbitMQ's queue.
+	// QueueType is the type of RabbitMQ's queue.
 	QueueType string `json:"queue_type,omitempty"`
-	// CeilingPerSecond is what the broker's client publishes alone, confirmed, with
-	// the outstanding messages and connections that were best.
+	// CeilingPerSecond is the throughput of the broker's client alone, confirmed, with the best
+	// numbers of outstanding messages and connections.
 	CeilingPerSecond   float64 `json:"broker_ceiling_per_second"`
 	CeilingOutstanding int     `json:"ceiling_outstanding"`
 	CeilingConnections int     `json:"ceiling_connections"`
-	// ConfirmP50 and ConfirmP99 are from a message's commit to the broker's
-	// confirm, in milliseconds, at 50 messages a second.
+	// ConfirmP50 and ConfirmP99 are the times from a message's commit to the broker's confirm,
+	// in milliseconds, at 50 messages per second.
 	ConfirmP50 float64 `json:"confirm_p50_ms"`
 	ConfirmP99 float64 `json:"confirm_p99_ms"`
 }
 
-// PipelineResult is what scenario pipeline has of its own.
+// PipelineResult holds the figures of scenario pipeline.
 type PipelineResult struct {
-	// PerMinute is notifications, from when the relay starts on what has fallen due
-	// to the last one's settling.
+	// PerMinute is the number of notifications per minute, from the start of the relay to the
+	// last settle.
 	PerMinute float64 `json:"per_minute"`
-	// Consumers take chunks from the broker, each with so many handlers.
+	// Consumers receive chunks from the broker, each with HandlersEach handlers.
 	Consumers    int     `json:"consumers"`
 	HandlersEach int     `json:"handlers_each"`
 	HandlerMS    float64 `json:"handler_ms"`
 	ChunkSize    int     `json:"chunk_size"`
-	// Inbox is the store of the inbox that each handler stands behind.
+	// Inbox is the store of the handlers' inbox.
 	Inbox string `json:"inbox"`
 }
 
-// RedisResult is what scenario redis has of its own. PerSecond, ServerCPU and
-// ClientCPU of the result are of the runtime at least once.
+// loopConnections is the number of connections of the loops of scenario redis.
+const loopConnections = 50
+
+// RedisResult holds the figures of scenario redis. PerSecond, ServerCPU and
+// ClientCPU of the result are those of an at-least-once queue.
 type RedisResult struct {
 	AtMostOncePerSecond float64 `json:"at_most_once_per_second"`
-	// BLMovePerSecond and BRPopPerSecond are of loops on 50 connections that are not
-	// pipelined.
+	// BLMovePerSecond and BRPopPerSecond are the rates of loops on 50 connections without
+	// pipelining.
 	BLMovePerSecond float64 `json:"blmove_per_second"`
 	BRPopPerSecond  float64 `json:"brpop_per_second"`
 	// AtLeastOnceRatio compares with BLMOVE and LREM, AtMostOnceRatio with BRPOP.
 	AtLeastOnceRatio *float64 `json:"at_least_once_ratio"`
 	AtMostOnceRatio  *float64 `json:"at_most_once_ratio"`
-	// CPU per message in microseconds. Null where that is out of reach.
+	// CPU times are microseconds per message. Null if they are unknown.
 	AtMostOnceServerCPU *float64 `json:"at_most_once_server_cpu_us_per_message"`
 	AtMostOnceClientCPU *float64 `json:"at_most_once_client_cpu_us_per_message"`
 	BLMoveServerCPU     *float64 `json:"blmove_server_cpu_us_per_message"`
@@ -315,68 +314,4 @@ type RedisResult struct {
 	AtMostOnceRounds  []float64 `json:"at_most_once_rounds"`
 	BLMoveRounds      []float64 `json:"blmove_rounds"`
 	BRPopRounds       []float64 `json:"brpop_rounds"`
-}
-
-// known is a figure that exists, rounded for reading.
-func known(v float64) *float64 {
-	v = round(v, digits(v))
-	return &v
-}
-
-// digits keeps about four significant ones.
-func digits(v float64) int {
-	switch v = math.Abs(v); {
-	case v >= 1000:
-		return 0
-	case v >= 10:
-		return 2
-	}
-	return 4
-}
-
-func round(v float64, digits int) float64 {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return 0
-	}
-	p := math.Pow10(digits)
-	return math.Round(v*p) / p
-}
-
-// rate is n per second, 0 where no time went by.
-func rate(n int64, d time.Duration) float64 {
-	if d <= 0 {
-		return 0
-	}
-	return float64(n) / d.Seconds()
-}
-
-// quotient is a ÷ b, or nothing where b is not above zero.
-func quotient(a, b float64) *float64 {
-	if b <= 0 {
-		return nil
-	}
-	return known(a / b)
-}
-
-// median of values, which it leaves alone; 0 of none.
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	s := slices.Sorted(slices.Values(values))
-	if n := len(s); n%2 == 0 {
-		return (s[n/2-1] + s[n/2]) / 2
-	}
-	return s[len(s)/2]
-}
-
-func rounded(values []float64) []float64 {
-	if values == nil {
-		return nil
-	}
-	out := make([]float64, len(values))
-	for i, v := range values {
-		out[i] = *known(v)
-	}
-	return out
 }

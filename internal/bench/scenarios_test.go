@@ -23,10 +23,10 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// These tests look at shapes and rules. How fast it was, on a machine that runs
-// tests beside, says nothing.
+// These tests check shapes and rules. They do not check how fast the run was, because other tests
+// run at the same time.
 
-// patient is time on top of the duration that no machine should need.
+// patient is an overhead that no machine should need.
 const patient = 5 * time.Minute
 
 // smoke runs a scenario briefly on the shared server, whose fsync is off.
@@ -51,7 +51,7 @@ func smoke(t *testing.T, scenario string, o Options) *Result {
 	return r
 }
 
-// onlyFsync checks that nothing else was wrong.
+// onlyFsync checks that the only reason against the result is fsync.
 func onlyFsync(t *testing.T, r *Result) {
 	t.Helper()
 	if strings.Contains(r.Reason, ";") {
@@ -75,7 +75,7 @@ func aboveKnown(t *testing.T, name string, v *float64) {
 	above(t, name, *v)
 }
 
-// trafficFigures checks what every scenario with a flow of messages has.
+// trafficFigures checks the figures of every scenario with a flow of messages.
 func trafficFigures(t *testing.T, r *Result) {
 	t.Helper()
 	aboveKnown(t, "per_second", r.PerSecond)
@@ -121,7 +121,7 @@ func TestTH3Pinned(t *testing.T) {
 	t.Parallel()
 	r := smoke(t, "pinned", Options{Batch: 100})
 	trafficFigures(t, r)
-	// One that is sampled late leaves nothing to the next.
+	// If a sixth is sampled late, nothing may remain for the next.
 	if len(r.SixthsCPU) != 6 || slices.Min(r.SixthsCPU) < 0 || slices.Max(r.SixthsCPU) <= 0 {
 		t.Errorf("the server's CPU in sixths: %v", r.SixthsCPU)
 	}
@@ -133,7 +133,7 @@ func TestTH3Pinned(t *testing.T) {
 func TestTH4Backlog(t *testing.T) {
 	t.Parallel()
 	var r *Result
-	// On a machine that has little left for it a short round settles nothing.
+	// On a busy machine a short round may settle nothing.
 	for during := 3 * time.Second; r == nil || strings.Contains(r.Reason, "nothing was settled") && during < time.Minute; during *= 3 {
 		r = smoke(t, "backlog", Options{Waiting: 2500, Batch: 100, Duration: during})
 	}
@@ -193,26 +193,28 @@ func TestNP6Pipeline(t *testing.T) {
 	above(t, "per_minute", r.PerMinute)
 }
 
+// redisFigures checks the figures of scenario redis.
+func redisFigures(t *testing.T, r *Result) {
+	t.Helper()
+	trafficFigures(t, r)
+	if r.RedisResult == nil || len(r.AtLeastOnceRounds) == 0 {
+		t.Fatalf("%+v", r)
+	}
+	aboveKnown(t, "at_least_once_ratio", r.AtLeastOnceRatio)
+	aboveKnown(t, "at_most_once_ratio", r.AtMostOnceRatio)
+	above(t, "blmove_per_second", r.BLMovePerSecond)
+	above(t, "brpop_per_second", r.BRPopPerSecond)
+	above(t, "at_most_once_per_second", r.AtMostOncePerSecond)
+	if runtime.GOOS == "linux" {
+		aboveKnown(t, "CPU of BLMOVE", r.BLMoveServerCPU)
+	}
+	if !strings.HasPrefix(r.Machine.RedisVersion, "7.") && !strings.HasPrefix(r.Machine.RedisVersion, "8.") || r.Machine.PostgresVersion != "" {
+		t.Errorf("machine: %+v", r.Machine)
+	}
+}
+
 func TestRE6Redis(t *testing.T) {
 	t.Parallel()
-	check := func(t *testing.T, r *Result) {
-		t.Helper()
-		trafficFigures(t, r)
-		if r.RedisResult == nil || len(r.AtLeastOnceRounds) == 0 {
-			t.Fatalf("%+v", r)
-		}
-		aboveKnown(t, "at_least_once_ratio", r.AtLeastOnceRatio)
-		aboveKnown(t, "at_most_once_ratio", r.AtMostOnceRatio)
-		above(t, "blmove_per_second", r.BLMovePerSecond)
-		above(t, "brpop_per_second", r.BRPopPerSecond)
-		above(t, "at_most_once_per_second", r.AtMostOncePerSecond)
-		if runtime.GOOS == "linux" {
-			aboveKnown(t, "CPU of BLMOVE", r.BLMoveServerCPU)
-		}
-		if !strings.HasPrefix(r.Machine.RedisVersion, "7.") && !strings.HasPrefix(r.Machine.RedisVersion, "8.") || r.Machine.PostgresVersion != "" {
-			t.Errorf("machine: %+v", r.Machine)
-		}
-	}
 	run := func(t *testing.T, o Options) *Result {
 		t.Helper()
 		o.Duration, o.drain = time.Second, patient
@@ -221,7 +223,7 @@ func TestRE6Redis(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		check(t, r)
+		redisFigures(t, r)
 		return r
 	}
 	t.Run("its own", func(t *testing.T) {
@@ -244,19 +246,19 @@ func TestRE6Redis(t *testing.T) {
 		defer s.Stop()
 		client := goredis.NewClient(&goredis.Options{Addr: s.Address()})
 		defer client.Close()
-		if err := client.Set(t.Context(), "somebody's", "key", 0).Err(); err != nil {
+		if err := client.Set(t.Context(), "another's", "key", 0).Err(); err != nil {
 			t.Fatal(err)
 		}
 		if r := run(t, Options{RedisURL: s.URL()}); r.Valid || !strings.Contains(r.Reason, "appendonly is off") {
 			t.Errorf("valid is %t: %s", r.Valid, r.Reason)
 		}
-		if left, err := client.Keys(t.Context(), "*").Result(); err != nil || !slices.Equal(left, []string{"somebody's"}) {
+		if left, err := client.Keys(t.Context(), "*").Result(); err != nil || !slices.Equal(left, []string{"another's"}) {
 			t.Errorf("keys left behind: %v, %v", left, err)
 		}
 	})
 }
 
-// What can be measured on PostgreSQL and makes sense on Redis, can there.
+// The scenarios that can run on either engine run on Redis.
 func TestScenariosOnRedis(t *testing.T) {
 	t.Parallel()
 	s, err := devbroker.StartRedis(t.Context(), t.TempDir(), "--appendonly", "no")
@@ -277,7 +279,7 @@ func TestScenariosOnRedis(t *testing.T) {
 				t.Fatal(err)
 			}
 			if name == "idle" {
-				if r.IdleResult == nil || r.Queues != idleQueues { // in so short a time it may give no command
+				if r.IdleResult == nil || r.Queues != idleQueues { // in such a short time it may send no command
 					t.Errorf("%+v", r)
 				}
 			} else {
@@ -353,7 +355,7 @@ func TestLA2Idle(t *testing.T) {
 	}
 }
 
-// What was made on somebody's server must go, also after Ctrl-C.
+// A run drops its databases from a given server, even after Ctrl-C.
 func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	s := testpg.Server(t)
@@ -385,8 +387,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 }
 
-// The one run that is durable: with the embedded server, whose memory and log are used
-// once before, nothing is wrong.
+// A run on the embedded server, which is durable and whose memory and WAL are used beforehand, is
+// valid.
 func TestEmbeddedServerIsDurable(t *testing.T) {
 	t.Parallel()
 	testrun.Nightly(t, "it flushes a disk, whose speed decides how long it takes")

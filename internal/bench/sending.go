@@ -14,27 +14,18 @@ import (
 )
 
 const (
-	// maxQueues is how many queues messages may be spread over, and maxWorkers how many
-	// processes may handle them.
-	maxQueues, maxWorkers = 1000, 8
-	// handling is the share of the duration that is kept for the workers to end with what
-	// was sent in a slice.
+	// handling is the share of the duration that is reserved for the workers to handle the
+	// messages of each slice.
 	handling = 0.2
-	// onset is the longest time that a way is used before it is measured. Workers that slept
-	// begin to poll then, as they do at the beginning of any dense traffic.
+	// onset is the maximum time that a way is used before it is measured. In that time workers
+	// that slept begin to poll, as at the beginning of any dense traffic.
 	onset = time.Second
 )
 
-// Whether workers handle the messages of a way.
-const (
-	attended   = "with a worker"
-	unattended = "without a worker"
-)
-
-// sending is a run of transactional or senders, which compare ways to send.
+// sending is a run of scenario transactional or senders, which compare ways to send.
 type sending struct {
 	run        *run
-	at         home // of the senders, whose sessions bear a name
+	at         home // of the senders, with their application name
 	engine     posthaste.Store
 	plain      *plain // the connections, and the table that payloads are inserted into; nil on Redis
 	crew       *crew
@@ -45,30 +36,11 @@ type sending struct {
 	next       atomic.Int64
 	sent       int64 // to queues that workers read
 	ways       []*sendWay
-	main       *sendWay // whose figures are those of the result
+	main       *sendWay // the way whose figures are those of the result
 	complete   bool
 }
 
-// sendWay is one kind of transaction or call.
-type sendWay struct {
-	SendingWay
-	messages int64                                  // of one call; 0 means 1
-	once     func(ctx context.Context, i int) error // one call, by sender i
-	discard  func(ctx context.Context) error        // what a slice left behind; may be nil
-	laps     []sendingLap
-	// What it is compared with, where it is.
-	row, payloads, plain, own, nobody *sendWay
-}
-
-// sendingLap is one slice of a way. CPU is microseconds per message.
-type sendingLap struct {
-	perSecond, handled            float64
-	server, client, workers, http *float64
-	atOnset                       int64 // notifications before it was measured
-	contended
-}
-
-// openSending makes the queues and the connections, and starts the workers.
+// openSending creates the queues and the connections, and starts the workers.
 func openSending(ctx context.Context, r *run, purpose string) (s *sending, err error) {
 	s = &sending{run: r, complete: true, queues: map[string][]string{}}
 	at, err := r.home(ctx, purpose)
@@ -91,7 +63,7 @@ func openSending(ctx context.Context, r *run, purpose string) (s *sending, err e
 	return s, err
 }
 
-// openSenders opens what messages are sent by, and what watches the senders.
+// openSenders opens the connections of the senders, and those that observe them.
 func (s *sending) openSenders(ctx context.Context, at home) (err error) {
 	if s.at = at; s.run.redis != nil {
 		if s.contention, err = openWakeUps(ctx, s.run.redis); err == nil {
@@ -113,7 +85,7 @@ func (s *sending) openSenders(ctx context.Context, at home) (err error) {
 	return err
 }
 
-// measure measures each way in rounds, and sums up.
+// measure measures each way in rounds, and sets the result.
 func (s *sending) measure(ctx context.Context) error {
 	for _, w := range s.ways {
 		if i := slices.IndexFunc(s.ways, func(o *sendWay) bool { return o.Way == w.Way && o.Worker == unattended }); i >= 0 && w.Worker == attended {
@@ -154,7 +126,7 @@ func (s *sending) round(ctx context.Context, round int) (whole bool, err error) 
 		if round > 0 && s.run.late() {
 			return false, nil
 		}
-		w := s.ways[(round+i)%len(s.ways)] // none is always first
+		w := s.ways[(round+i)%len(s.ways)] // each is first at some time
 		s.run.phase(strings.TrimSpace(w.Way + " " + w.Worker))
 		err := s.run.profiled(round == rounds-1 && w == s.main, func() error {
 			lap, err := s.slice(ctx, w, during)
@@ -168,13 +140,13 @@ func (s *sending) round(ctx context.Context, round int) (whole bool, err error) 
 	return true, nil
 }
 
-// queue is the next one to send to.
+// queue returns the next queue to send to.
 func (s *sending) queue(kind string) string {
 	of := s.queues[kind]
 	return of[int(s.next.Add(1))%len(of)]
 }
 
-// sendsBy sends one message in each call.
+// sendsBy returns a way that sends one message with each call.
 func (s *sending) sendsBy(by sends, name, kind string) *sendWay {
 	return &sendWay{SendingWay: SendingWay{Way: name, Worker: kind}, once: func(ctx context.Context, _ int) error {
 		_, err := by.Send(ctx, posthaste.Message{Queue: s.queue(kind), Payload: payload})
@@ -182,7 +154,7 @@ func (s *sending) sendsBy(by sends, name, kind string) *sendWay {
 	}}
 }
 
-// paced calls once, not before its turn where a rate was asked for.
+// paced returns a function that calls w.once. If the options set a rate, it waits for its turn.
 func (s *sending) paced(w *sendWay, during time.Duration) func(context.Context, int) (int64, error) {
 	var turn atomic.Int64
 	begun, messages := time.Now(), max(w.messages, 1)
@@ -205,8 +177,8 @@ func (s *sending) paced(w *sendWay, during time.Duration) func(context.Context, 
 	}
 }
 
-// slice uses one way for a while and then measures it. The workers handle what was sent
-// in either part.
+// slice uses one way for some time and then measures it. The workers handle the messages of
+// both parts.
 func (s *sending) slice(ctx context.Context, w *sendWay, during time.Duration) (lap sendingLap, err error) {
 	lead := min(onset, during/3)
 	watched := s.contention.watch(ctx)
@@ -240,7 +212,7 @@ func (s *sending) slice(ctx context.Context, w *sendWay, during time.Duration) (
 	return lap, ctx.Err()
 }
 
-// stretch uses a way for a while. whole is from the first call to the last settle.
+// stretch uses a way for some time. whole is the time from the first call to the last settle.
 func (s *sending) stretch(ctx context.Context, w *sendWay, during time.Duration) (sent int64, took, whole time.Duration, err error) {
 	begun := monotonic()
 	sent, took, err = forAWhile(ctx, singles, during, s.paced(w, during))
@@ -255,8 +227,8 @@ func (s *sending) stretch(ctx context.Context, w *sendWay, during time.Duration)
 	return sent, took, done.Last - begun, err
 }
 
-// audit says what no figure may hide: messages that were not settled in time, and handler
-// calls that are not one per message.
+// audit invalidates the result if messages were not settled in time, or if the handler was not
+// called once per message.
 func (s *sending) audit() error {
 	got, err := s.crew.total()
 	switch {
@@ -290,4 +262,42 @@ func (s *sending) close() (err error) {
 		s.contention.close()
 	}
 	return err
+}
+
+func (s *sending) used() (u usage, err error) {
+	u.server, u.known = s.run.meter().Total()
+	u.server -= s.contention.used()
+	u.client = ownCPU()
+	got, err := s.crew.total()
+	if err != nil || s.server == nil {
+		u.workers = got.CPU
+		return u, err
+	}
+	u.workers = got.CPU
+	got, err = s.server.ask(order{})
+	u.http = got.CPU
+	return u, err
+}
+
+// conclude sets the result.
+func (s *sending) conclude() {
+	o := s.run.o
+	result := &SendingResult{Connections: singles, SentTo: o.Queues, WorkerProcesses: o.Workers, AskedPerSecond: o.Rate}
+	for _, w := range s.ways {
+		w.sumUp()
+		result.Ways = append(result.Ways, w.SendingWay)
+		if w.dense() {
+			result.MostNotifications = max(result.MostNotifications, w.Notifications)
+		}
+		if w.LockWaits != nil && (result.MostLockWaits == nil || *w.LockWaits > *result.MostLockWaits) {
+			result.MostLockWaits = w.LockWaits
+		}
+	}
+	res, main := s.run.result, s.main.SendingWay
+	res.SendingResult = result
+	res.PerSecond, res.Messages = known(main.PerSecond), main.Messages
+	if res.Ratio = main.RatioToPayloads; res.Ratio == nil {
+		res.Ratio = main.RatioToEngine
+	}
+	res.ServerCPU, res.ClientCPU = main.ServerCPU, main.ClientCPU
 }

@@ -19,11 +19,11 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// shownSettings go into every result.
+// shownSettings are the settings in every result.
 var shownSettings = []string{"fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "wal_level", "wal_compression",
 	"shared_buffers", "wal_buffers", "max_wal_size", "checkpoint_timeout", "jit", "autovacuum"}
 
-// server is the PostgreSQL of one run, with the databases made on it.
+// server is the PostgreSQL of one run, with the run's databases.
 type server struct {
 	url   string
 	stop  func(context.Context) error // ends the embedded server; nil without one
@@ -33,8 +33,8 @@ type server struct {
 	token string
 }
 
-// openServer starts the embedded PostgreSQL, or connects to the given one, and
-// notes what the result must say of it.
+// openServer starts the embedded PostgreSQL, or connects to the given one, and records its
+// version and settings in the result.
 func openServer(ctx context.Context, r *run) (_ *server, err error) {
 	s := &server{url: r.o.DatabaseURL, token: token()}
 	defer func() {
@@ -66,12 +66,12 @@ func openServer(ctx context.Context, r *run) (_ *server, err error) {
 	return s, nil
 }
 
-// clusterDir makes a directory below parent, or else on the first usual place
-// that is not memory: a cluster in memory syncs nothing.
+// clusterDir creates a directory in parent. Without one it uses the first usual directory that
+// is not in memory, because a sync in memory does nothing.
 func clusterDir(parent string) (string, error) {
 	if parent != "" {
 		if err := os.MkdirAll(parent, 0o755); err != nil {
-			return "", fmt.Errorf("no directory for the cluster: %w", err)
+			return "", fmt.Errorf("the directory for the cluster cannot be created: %w", err)
 		}
 		return os.MkdirTemp(parent, "posthaste-bench-")
 	}
@@ -90,8 +90,8 @@ func clusterDir(parent string) (string, error) {
 	return os.MkdirTemp("", "posthaste-bench-")
 }
 
-// describe notes the server's version and settings, and refuses to call
-// figures valid that were not measured durably.
+// describe records the server's version and settings. Figures that were measured without
+// durable commits are not valid.
 func (s *server) describe(ctx context.Context, r *run, conn *pgx.Conn) error {
 	m := &r.result.Machine
 	m.Settings = map[string]string{}
@@ -109,15 +109,15 @@ func (s *server) describe(ctx context.Context, r *run, conn *pgx.Conn) error {
 	}
 	s.meter = cpumeter.Server(pid)
 	for _, name := range notDurable(m.Settings) {
-		r.invalid("%s is off: commits are not durable, so the figures compare with nothing", name)
+		r.invalid("%s is off: commits are not durable, so the figures cannot be compared", name)
 	}
 	if s.dir != "" && inMemory(s.dir) {
-		r.invalid("the database lies in memory (%s), where syncing costs nothing: choose another data directory", s.dir)
+		r.invalid("the database is in memory (%s), where a sync costs nothing: choose another data directory", s.dir)
 	}
 	return nil
 }
 
-// notDurable names the settings by which a commit may be lost.
+// notDurable returns the settings because of which a commit may be lost.
 func notDurable(settings map[string]string) (names []string) {
 	for _, name := range []string{"fsync", "synchronous_commit"} {
 		if settings[name] == "off" {
@@ -127,7 +127,7 @@ func notDurable(settings map[string]string) (names []string) {
 	return names
 }
 
-// database makes a database with the schema and returns its URL.
+// database creates a database with the schema and returns its URL.
 func (s *server) database(ctx context.Context, purpose string) (string, error) {
 	name, err := s.create(ctx, purpose, "")
 	if err != nil {
@@ -142,12 +142,12 @@ func (s *server) database(ctx context.Context, purpose string) (string, error) {
 		return "", err
 	}
 	defer inside.Close(context.WithoutCancel(ctx))
-	// Roles belong to the whole server, which is not this run's to change.
+	// Roles belong to the whole server, which the run must not change.
 	return at, postgres.Migrate(ctx, inside, postgres.MigrateOptions{NoRoles: true})
 }
 
-// copied makes a database as the last one is, to which nobody may be connected,
-// and returns its URL. The ledger knows a copy and refuses to claim in it.
+// copied creates a copy of the last database, which must have no connections, and returns its
+// URL. The ledger recognizes a copy and rejects claims in it.
 func (s *server) copied(ctx context.Context, purpose string) (string, error) {
 	name, err := s.create(ctx, purpose, " template "+pgx.Identifier{s.made[len(s.made)-1]}.Sanitize())
 	if err != nil {
@@ -165,14 +165,15 @@ func (s *server) create(ctx context.Context, purpose, how string) (name string, 
 	name = "posthaste_bench_" + purpose + "_" + s.token
 	if _, err := conn.Exec(ctx, "create database "+pgx.Identifier{name}.Sanitize()+how); err != nil {
 		return "", &posthaste.Error{Code: posthaste.CodeDenied, Field: "database_url", Cause: err,
-			Message: "bench makes databases of its own and drops them at the end, but cannot make one: " + err.Error(),
-			Hint:    "use a role that may create databases"}
+			Message: "bench creates its own databases and drops them at the end, but cannot create one: " + err.Error(),
+			Hint:    "use a role with CREATEDB"}
 	}
 	s.made = append(s.made, name)
 	return name, nil
 }
 
-// close drops what was made. It may be called on a server that never opened.
+// close drops the databases, or stops the embedded server and removes its cluster. It may be
+// called on a server that did not open.
 func (s *server) close(ctx context.Context) error {
 	if s.dir != "" {
 		var err error
@@ -199,13 +200,13 @@ func (s *server) close(ctx context.Context) error {
 	return nil
 }
 
-// withDatabase is the same server's other database.
+// withDatabase returns the URL of another database of the same server.
 func withDatabase(at, database string) (string, error) {
 	if !strings.HasPrefix(at, "postgres://") && !strings.HasPrefix(at, "postgresql://") {
-		return at + " dbname=" + database, nil // of two, the last counts
+		return at + " dbname=" + database, nil // the last one is used
 	}
 	u, err := url.Parse(at)
-	if err != nil { // its words may hold the password
+	if err != nil { // without the cause, which may contain the password
 		return "", posthaste.Invalidf("database_url", "the database URL cannot be read")
 	}
 	u.Path = "/" + database

@@ -3,19 +3,15 @@ package bench
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/posthaste-mq/posthaste"
-	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// singles is how many goroutines send, and how many connections insert plainly.
-const singles = 32
+// plainShare is the share of the duration for the plain commits.
+const plainShare = 0.3
 
-// single sends one message per call from many goroutines, against as many
+// single sends one message per call from many goroutines, and compares with as many
 // connections that commit one plain row each.
 func single(ctx context.Context, r *run) (err error) {
 	at, err := r.home(ctx, "single")
@@ -27,7 +23,7 @@ func single(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.stop()) }()
-	p, err := r.plain(ctx, at)
+	p, err := openPlains(ctx, r, at)
 	if err != nil {
 		return err
 	}
@@ -48,7 +44,7 @@ func single(ctx context.Context, r *run) (err error) {
 		}
 		r.phase("plain")
 		end := plainly.span()
-		rows, took, err := p.measure(ctx, singles, r.part(0.3/rounds))
+		rows, took, err := p.measure(ctx, singles, r.part(plainShare/rounds))
 		if err != nil {
 			return err
 		}
@@ -57,7 +53,7 @@ func single(ctx context.Context, r *run) (err error) {
 		r.phase("single")
 		err = r.profiled(round == rounds-1, func() error {
 			end := own.span()
-			s, err := t.singles(ctx, r.part((1-warming-0.3)/rounds))
+			s, err := t.singles(ctx, r.part((1-warming-plainShare)/rounds))
 			end(s.messages)
 			complete = complete && s.complete
 			result.SingleRounds = append(result.SingleRounds, rate(s.messages, s.sending))
@@ -69,76 +65,24 @@ func single(ctx context.Context, r *run) (err error) {
 		}
 	}
 	t.audit(r, complete)
-	throughput, plain := median(result.SingleRounds), median(result.PlainRounds)
-	res := r.result
-	res.PerSecond, res.Ratio = known(throughput), quotient(throughput, plain)
-	result.PlainPerSecond, result.HandledPerSecond = *known(plain), *known(median(handled))
-	result.SingleRounds, result.PlainRounds = rounded(result.SingleRounds), rounded(result.PlainRounds)
-	result.PlainServerCPU = plainly.serverPerMessage()
-	res.SingleResult, res.Messages = result, own.messages
-	res.ServerCPU, res.ClientCPU = own.serverPerMessage(), own.clientPerMessage()
+	result.HandledPerSecond, result.PlainServerCPU = *known(median(handled)), plainly.serverPerMessage()
+	singleResult(r.result, result, &own)
 	return nil
 }
 
-// singles sends one message a call from many goroutines for a while.
-func (t *traffic) singles(ctx context.Context, during time.Duration) (stretch, error) {
-	message := posthaste.Message{Queue: t.queue, Payload: payload}
-	return t.send(ctx, singles, during, true, func(ctx context.Context) (int64, error) {
-		_, err := t.client.Send(ctx, message)
-		return 1, err
-	})
+func singleResult(res *Result, result *SingleResult, own *cost) {
+	throughput, plain := median(result.SingleRounds), median(result.PlainRounds)
+	res.PerSecond, res.Ratio = known(throughput), quotient(throughput, plain)
+	result.PlainPerSecond = *known(plain)
+	result.SingleRounds, result.PlainRounds = rounded(result.SingleRounds), rounded(result.PlainRounds)
+	res.SingleResult, res.Messages = result, own.messages
+	own.into(res)
 }
 
-func (r *run) plain(ctx context.Context, at home) (floors, error) {
+// openPlains opens the plain table, or the plain list of Redis, of the run's store.
+func openPlains(ctx context.Context, r *run, at home) (floors, error) {
 	if r.redis != nil {
 		return &pushes{client: r.redis.client, list: r.redis.loopKey("plain"), batch: 1}, nil
 	}
 	return openPlain(ctx, at.URL)
-}
-
-// plain is a table as simple as any, with connections that insert into it.
-type plain struct{ conns []*pgx.Conn }
-
-func openPlain(ctx context.Context, url string) (p *plain, err error) {
-	p = &plain{}
-	defer func() {
-		if err != nil {
-			p.close()
-		}
-	}()
-	for i := range singles {
-		conn, err := postgres.Connect(ctx, url)
-		if err != nil {
-			return nil, err
-		}
-		p.conns = append(p.conns, conn)
-		if i == 0 {
-			if _, err := conn.Exec(ctx, "create table public.plain (id bigint generated always as identity primary key, payload bytea not null)"); err != nil {
-				return nil, fmt.Errorf("the plain table cannot be made: %w", err)
-			}
-		}
-		if _, err := conn.Prepare(ctx, "plain", "insert into public.plain (payload) values ($1)"); err != nil {
-			return nil, fmt.Errorf("the plain insert cannot be prepared: %w", err)
-		}
-	}
-	return p, nil
-}
-
-func (p *plain) close() {
-	for _, c := range p.conns {
-		_ = c.Close(context.Background())
-	}
-}
-
-// turn has nothing to do: rows stay.
-func (*plain) turn() {}
-
-// measure inserts and commits one row at a time on n connections.
-func (p *plain) measure(ctx context.Context, n int, during time.Duration) (rows int64, took time.Duration, err error) {
-	return forAWhile(ctx, n, during, func(ctx context.Context, i int) (int64, error) {
-		if _, err := p.conns[i].Exec(ctx, "plain", []byte(payload)); err != nil {
-			return 0, fmt.Errorf("the plain insert failed: %w", err)
-		}
-		return 1, nil
-	})
 }

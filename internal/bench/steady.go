@@ -9,19 +9,18 @@ import (
 )
 
 const (
-	// usedPerSecond is what flow takes of the shared buffers, and writes to the log,
-	// in a second at most: 190,000 messages a second take 60 MB, and 75.
+	// usedPerSecond is more than flow uses of the shared buffers, and writes to the WAL, in a
+	// second: 190,000 messages per second take 60 MB and 75 MB.
 	usedPerSecond = 80 << 20
-	// logRecord is how much log one step of steady writes.
+	// logRecord is the size of the WAL that one step of steady writes.
 	logRecord = 64 << 20
 )
 
-// steady brings the embedded server into the state of one that has run for a while:
-// the shared buffers that the run needs have been used, and its log has files to write
-// anew. A fresh server takes both from the system page by page as it goes, and the
-// longer a run lasts the dearer a page becomes where a virtual machine has given back
-// what it did not use: 2 µs at first and 12 later were measured. A server that is not
-// ours is taken as it is.
+// steady brings the embedded server into the state of one that has run for a while: it has used
+// the shared buffers that the run needs, and has WAL files to recycle. A fresh server takes both
+// from the system page by page. On a virtual machine that has returned unused memory, a page
+// becomes more expensive the longer a run takes: 2 µs at first and 12 µs later. A given server
+// is not changed.
 func (s *server) steady(ctx context.Context, r *run) error {
 	if s.stop == nil {
 		return nil
@@ -42,7 +41,7 @@ func (s *server) steady(ctx context.Context, r *run) error {
 	for _, statement := range []string{
 		"create unlogged table bench_filler (filler text)",
 		"alter table bench_filler alter filler set storage plain",
-		// Four rows a page. Nothing of it need be written before it is dropped.
+		// Four rows per page. None of them is written to disk before the drop.
 		fmt.Sprintf("insert into bench_filler select pg_catalog.repeat('x', 1900) from pg_catalog.generate_series(1, %d)", min(used, buffers)/8192*4),
 		"drop table bench_filler",
 	} {
@@ -50,14 +49,14 @@ func (s *server) steady(ctx context.Context, r *run) error {
 			return fmt.Errorf("the server's memory cannot be used: %w", err)
 		}
 	}
-	// Not for longer than it takes on top: the rest is as it is on a fresh server.
+	// At most for half of the duration. The rest stays as on a fresh server.
 	for written, begun := int64(0), time.Now(); written < min(used, log) && time.Since(begun) < r.during/2; written += logRecord {
 		if _, err := conn.Exec(ctx, "select pg_catalog.pg_logical_emit_message(false, 'bench', pg_catalog.repeat(pg_catalog.repeat('x', 8192), $1))", logRecord/8192); err != nil {
-			return fmt.Errorf("the server's log cannot be made: %w", err)
+			return fmt.Errorf("the server's WAL cannot be written: %w", err)
 		}
 	}
 	if _, err := conn.Exec(ctx, "checkpoint"); err != nil {
-		return fmt.Errorf("the server's log cannot be made: %w", err)
+		return fmt.Errorf("the server's WAL cannot be written: %w", err)
 	}
 	return nil
 }

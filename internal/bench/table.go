@@ -9,18 +9,18 @@ import (
 	"text/tabwriter"
 )
 
-// figure is what somebody else published, or what was measured of it.
+// figure is a published or measured figure of another product.
 type figure struct{ who, says, where string }
 
 const (
 	sideBySide = "measured side by side: 2 shared cores, PostgreSQL 18, fsync on, 200 bytes, ±20 %"
 	notStated  = "its author's machine, not described"
-	// jigglerMachine is what its documentation says of its figures.
+	// jigglerMachine is the machine of the figures in its documentation.
 	jigglerMachine = "i7-6700HQ, Ruby 3.2, Redis 7.0.7, no-op jobs, concurrency 10"
 )
 
-// figures stand beside a scenario. Conditions differ from row to row and from
-// this machine, so they rank nothing.
+// figures are printed with a scenario's result. They do not rank products, because the
+// conditions differ from row to row and from this machine.
 var figures = map[string][]figure{
 	"flow": {
 		{"PgQue (whole batches are acknowledged)", "79,000–104,000/s", sideBySide},
@@ -95,8 +95,8 @@ var figures = map[string][]figure{
 	},
 }
 
-// Table writes the result for people to read, with the figures of others and
-// their machines beside it.
+// Table writes the result as text, followed by the figures of other products and their
+// machines.
 func (r *Result) Table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "%s\t%s\n", r.Scenario, Describe(r.Scenario))
@@ -129,12 +129,12 @@ func (r *Result) Table(w io.Writer) error {
 		return err
 	}
 	if m.RedisVersion != "" && CanPostgres(r.Scenario) {
-		return nil // others' figures are of PostgreSQL
+		return nil // the other figures were measured on PostgreSQL
 	}
 	return others(w, r.Scenario)
 }
 
-// others writes what others say of the same thing.
+// others writes the figures of other products for a scenario.
 func others(w io.Writer, scenario string) error {
 	if scenario == "backlog" {
 		scenario = "flow"
@@ -152,7 +152,7 @@ func others(w io.Writer, scenario string) error {
 	return t.Flush()
 }
 
-// on is what is said of one of the two engines.
+// on returns the text for the result's engine.
 func (r *Result) on(postgres, redis string) string {
 	if r.Machine.RedisVersion != "" {
 		return redis
@@ -160,7 +160,7 @@ func (r *Result) on(postgres, redis string) string {
 	return postgres
 }
 
-// lines are names and values of what was measured.
+// lines returns the names and values of the figures.
 func (r *Result) lines() (lines [][2]string) {
 	line := func(name, format string, args ...any) {
 		lines = append(lines, [2]string{name, fmt.Sprintf(format, args...)})
@@ -197,13 +197,7 @@ func (r *Result) lines() (lines [][2]string) {
 		line("keys", "%s", grouped(float64(o.Keys)))
 		line("through a plain queue", "%s/s", grouped(o.FlowPerSecond))
 	}
-	if v := r.TelemetryResult; v != nil {
-		for _, v := range v.Variants {
-			for i, c := range []TelemetryCost{v.Flow, v.Single} {
-				line([]string{"flow", "single"}[i]+", "+v.Telemetry, "%s/s (%g), %g µs CPU a message (%s)", grouped(c.PerSecond), c.Ratio, c.CPU, maybe(c.CPURatio))
-			}
-		}
-	}
+	r.telemetryLines(line)
 	if i := r.IdleResult; i != nil {
 		line(r.on("statements", "commands"), "%g/s for %d queues", i.StatementsPerSecond, i.Queues)
 		line("CPU", "%g %% of a core", i.CPUPercent)
@@ -223,7 +217,19 @@ func (r *Result) lines() (lines [][2]string) {
 	return lines
 }
 
-// pinnedLines are those of scenario pinned.
+// telemetryLines adds the lines of scenario telemetry.
+func (r *Result) telemetryLines(line func(name, format string, args ...any)) {
+	if r.TelemetryResult == nil {
+		return
+	}
+	for _, v := range r.Variants {
+		for i, c := range []TelemetryCost{v.Flow, v.Single} {
+			line([]string{"flow", "single"}[i]+", "+v.Telemetry, "%s/s (%g), %g µs CPU a message (%s)", grouped(c.PerSecond), c.Ratio, c.CPU, maybe(c.CPURatio))
+		}
+	}
+}
+
+// pinnedLines adds the lines of scenario pinned.
 func (r *Result) pinnedLines(line func(name, format string, args ...any)) {
 	p := r.PinnedResult
 	if p == nil {
@@ -243,7 +249,7 @@ func (r *Result) pinnedLines(line func(name, format string, args ...any)) {
 	}
 }
 
-// brokerLines are those of scenarios relay and pipeline.
+// brokerLines adds the lines of scenarios relay and pipeline.
 func (r *Result) brokerLines(line func(name, format string, args ...any)) {
 	if b := r.RelayResult; b != nil {
 		to := b.Broker
@@ -252,7 +258,7 @@ func (r *Result) brokerLines(line func(name, format string, args ...any)) {
 		}
 		line("to", "%s", to)
 		line("ceiling", "%s/s: its client alone, confirmed, %d outstanding on %d connections", grouped(b.CeilingPerSecond), b.CeilingOutstanding, b.CeilingConnections)
-		line("commit to confirm", "p50 %g, p99 %g ms at %d/s", b.ConfirmP50, b.ConfirmP99, relayRate)
+		line("commit to confirm", "p50 %g, p99 %g ms at %d/s", b.ConfirmP50, b.ConfirmP99, confirmRate)
 	}
 	if p := r.PipelineResult; p != nil {
 		line("a minute", "%s", grouped(p.PerMinute))
@@ -260,7 +266,7 @@ func (r *Result) brokerLines(line func(name, format string, args ...any)) {
 	}
 }
 
-// redisLines are those of scenario redis.
+// redisLines adds the lines of scenario redis.
 func (r *Result) redisLines(line func(name, format string, args ...any)) {
 	v := r.RedisResult
 	if v == nil {
@@ -275,7 +281,7 @@ func (r *Result) redisLines(line func(name, format string, args ...any)) {
 	line("BRPOP, CPU", "server %s µs, client %s µs per message", maybe(v.BRPopServerCPU), maybe(v.BRPopClientCPU))
 }
 
-// steadyLines are those of scenario flow with slots that turn over.
+// steadyLines adds the lines of scenario flow with slots that turn over.
 func (r *Result) steadyLines(line func(name, format string, args ...any)) {
 	v := r.SteadyResult
 	if v == nil {
@@ -290,7 +296,7 @@ func (r *Result) steadyLines(line func(name, format string, args ...any)) {
 	}
 }
 
-// grouped writes a number with its thousands apart.
+// grouped formats a number with commas between thousands.
 func grouped(v float64) string {
 	s := fmt.Sprintf("%.0f", v)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -299,7 +305,7 @@ func grouped(v float64) string {
 	return s
 }
 
-// maybe is a figure, or a dash where it is out of reach.
+// maybe formats a figure, or returns a dash if it is unknown.
 func maybe(v *float64) string {
 	if v == nil {
 		return "–"

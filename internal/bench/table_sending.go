@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// sendingLines are those of scenarios transactional and senders.
+// sendingLines adds the lines of scenarios transactional and senders.
 func (r *Result) sendingLines(line func(name, format string, args ...any)) {
 	v := r.SendingResult
 	if v == nil {
@@ -26,13 +26,13 @@ func (r *Result) sendingLines(line func(name, format string, args ...any)) {
 	}
 }
 
-// named is a figure that may be out of reach.
+// named is a figure that may be unknown.
 type named struct {
 	name  string
 	value *float64
 }
 
-// knownOf lists the figures that are known behind a separator; without any it is empty.
+// knownOf lists the known figures after a separator. It returns "" if none is known.
 func knownOf(separator string, figures []named) string {
 	var all []string
 	for _, f := range figures {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -13,25 +14,33 @@ import (
 	"github.com/posthaste-mq/posthaste/telemetry/tracing"
 )
 
-// dropped is an exporter of traces that sends them nowhere.
+// dropped is an exporter that drops traces.
 type dropped struct{}
 
 func (dropped) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { return nil }
 func (dropped) Shutdown(context.Context) error                             { return nil }
 
-// seen is a queue whose traffic is followed in one way.
+// seen is a queue and the telemetry of its traffic.
 type seen struct {
 	TelemetryVariant
 	*traffic
-	flow        cost // of all rounds
+	shutdown    func(context.Context) error // of its traces; nil without
+	flow        cost                        // of all rounds
 	flows, ones []lap
 }
 
 // lap is one stretch of a variant.
 type lap struct{ perSecond, cpu float64 }
 
-// telemetryCost is flow and single without telemetry, with metrics, and with
-// metrics and traces, by turns in one run.
+// telemetryVariants are the variants in order. traced is the share of traced messages.
+var telemetryVariants = []struct {
+	name    string
+	metrics bool
+	traced  float64
+}{{"off", false, 0}, {"metrics", true, 0}, {"metrics, 1 % traced", true, 0.01}, {"metrics, all traced", true, 1}}
+
+// telemetryCost is flow and single without telemetry, with metrics, and with metrics and
+// traces, by turns.
 func telemetryCost(ctx context.Context, r *run) (err error) {
 	url, err := r.server.database(ctx, "telemetry")
 	if err != nil {
@@ -40,34 +49,18 @@ func telemetryCost(ctx context.Context, r *run) (err error) {
 	var all []*seen
 	defer func() {
 		for _, s := range all {
-			err = errors.Join(err, s.stop())
+			err = errors.Join(err, s.end(ctx))
 		}
 	}()
 	r.begin()
-	for i, name := range []string{"off", "metrics", "metrics, 1 % traced", "metrics, all traced"} {
+	for i := range telemetryVariants {
 		t, err := newTraffic(ctx, r, home{URL: url}, fmt.Sprint("seen-", i), posthaste.QueueOptions{})
 		if err != nil {
 			return err
 		}
-		s := &seen{TelemetryVariant: TelemetryVariant{Telemetry: name}, traffic: t, flow: cost{meter: r.server.meter}}
+		s := &seen{traffic: t, flow: cost{meter: r.server.meter}}
 		all = append(all, s)
-		if i > 0 {
-			metrics := telemetry.NewPrometheus()
-			if err := prometheus.NewRegistry().Register(metrics); err != nil {
-				return err
-			}
-			t.telemetry = metrics
-		}
-		if share := []float64{0, 0, 0.01, 1}[i]; share > 0 {
-			provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(dropped{}), sdktrace.WithSampler(sdktrace.TraceIDRatioBased(share)))
-			defer func() { err = errors.Join(err, provider.Shutdown(context.WithoutCancel(ctx))) }()
-			follows := tracing.New(provider)
-			t.tracing, t.client = follows, follows.Sender(t.client)
-		}
-		if err := t.work(ctx); err != nil {
-			return err
-		}
-		if err := r.warm(ctx, t); err != nil {
+		if err := s.start(ctx, i); err != nil {
 			return err
 		}
 	}
@@ -79,29 +72,12 @@ func telemetryCost(ctx context.Context, r *run) (err error) {
 			break
 		}
 		for i := range all {
-			s := all[(turn+i)%len(all)] // none is always first
-			r.phase("flow, " + s.Telemetry)
-			end := s.flow.span()
-			own := cost{meter: r.server.meter}
-			ownEnd := own.span()
-			did, err := s.batches(ctx, slice, r.o.Batch, outstanding(r.o.Batch), true)
-			ownEnd(did.messages)
-			end(did.messages)
+			s := all[(turn+i)%len(all)] // each is first at some time
+			settled, err := s.measure(ctx, slice)
 			if err != nil {
 				return err
 			}
-			s.flows = append(s.flows, lap{rate(did.messages, did.whole), own.perMessage()})
-			complete = complete && did.complete
-			r.phase("single, " + s.Telemetry)
-			own = cost{meter: r.server.meter}
-			ownEnd = own.span()
-			did, err = s.singles(ctx, slice)
-			ownEnd(did.messages)
-			if err != nil {
-				return err
-			}
-			s.ones = append(s.ones, lap{rate(did.messages, did.sending), own.perMessage()})
-			complete = complete && did.complete
+			complete = complete && settled
 		}
 	}
 	result := &TelemetryResult{}
@@ -115,11 +91,71 @@ func telemetryCost(ctx context.Context, r *run) (err error) {
 	res.TelemetryResult, res.Batch, res.Senders = result, r.o.Batch, r.o.Senders
 	res.PerSecond, res.Ratio = known(metrics.Flow.PerSecond), known(metrics.Flow.Ratio)
 	res.Messages = metrics.flow.messages
-	res.ServerCPU, res.ClientCPU = metrics.flow.serverPerMessage(), metrics.flow.clientPerMessage()
+	metrics.flow.into(res)
 	return nil
 }
 
-// against compares rounds with those of the same turns without telemetry.
+// start sets the telemetry of a variant, and starts and warms up the worker.
+func (s *seen) start(ctx context.Context, variant int) error {
+	v := telemetryVariants[variant]
+	s.Telemetry = v.name
+	if v.metrics {
+		metrics := telemetry.NewPrometheus()
+		if err := prometheus.NewRegistry().Register(metrics); err != nil {
+			return err
+		}
+		s.telemetry = metrics
+	}
+	if v.traced > 0 {
+		provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(dropped{}), sdktrace.WithSampler(sdktrace.TraceIDRatioBased(v.traced)))
+		s.shutdown = provider.Shutdown
+		follows := tracing.New(provider)
+		s.tracing, s.client = follows, follows.Sender(s.client)
+	}
+	if err := s.work(ctx); err != nil {
+		return err
+	}
+	return s.warm(ctx)
+}
+
+// end stops the worker and the traces.
+func (s *seen) end(ctx context.Context) error {
+	err := s.stop()
+	if s.shutdown != nil {
+		err = errors.Join(err, s.shutdown(context.WithoutCancel(ctx)))
+	}
+	return err
+}
+
+// measure measures one lap of flow and one of single. It reports whether all messages were
+// settled in time.
+func (s *seen) measure(ctx context.Context, during time.Duration) (complete bool, err error) {
+	r := s.run
+	r.phase("flow, " + s.Telemetry)
+	end := s.flow.span()
+	own := cost{meter: r.server.meter}
+	ownEnd := own.span()
+	did, err := s.batches(ctx, during, r.o.Batch, outstanding(r.o.Batch), true)
+	ownEnd(did.messages)
+	end(did.messages)
+	if err != nil {
+		return false, err
+	}
+	s.flows = append(s.flows, lap{rate(did.messages, did.whole), own.perMessage()})
+	complete = did.complete
+	r.phase("single, " + s.Telemetry)
+	own = cost{meter: r.server.meter}
+	ownEnd = own.span()
+	did, err = s.singles(ctx, during)
+	ownEnd(did.messages)
+	if err != nil {
+		return false, err
+	}
+	s.ones = append(s.ones, lap{rate(did.messages, did.sending), own.perMessage()})
+	return complete && did.complete, nil
+}
+
+// against compares laps with those of the same turns without telemetry.
 func against(rounds, off []lap) TelemetryCost {
 	var c TelemetryCost
 	column := func(f func(i int) float64) float64 {
@@ -136,14 +172,4 @@ func against(rounds, off []lap) TelemetryCost {
 		c.CPURatio = known(column(func(i int) float64 { return rounds[i].cpu / off[i].cpu }))
 	}
 	return c
-}
-
-// perMessage is the CPU of server and client together in microseconds; 0 where
-// that is out of reach.
-func (c *cost) perMessage() float64 {
-	server, client := c.serverPerMessage(), c.clientPerMessage()
-	if server == nil || client == nil {
-		return 0
-	}
-	return *server + *client
 }

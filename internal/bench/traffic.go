@@ -1,14 +1,10 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
-	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,74 +13,27 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// drainPatience is how long what was sent may take to be settled after the
-// last send, before the run counts as one that lost something: the default of
-// Options.drain.
-const drainPatience = 10 * time.Second
-
-// fillers is how many goroutines send what is to wait.
+// fillers is the number of goroutines that send waiting messages.
 const fillers = 2
 
-// payload is JSON, the default content type.
-var payload = json.RawMessage(`{"text":"` + string(bytes.Repeat([]byte("x"), payloadBytes-len(`{"text":""}`))) + `"}`)
-
-// settled counts what a worker has settled as done, once that is committed.
-type settled struct {
-	posthaste.Store
-	count   atomic.Int64
-	last    atomic.Int64 // when, on the process's monotonic clock
-	changed chan struct{}
-}
-
-var epoch = time.Now()
-
-func watchSettled(engine posthaste.Store) *settled {
-	return &settled{Store: engine, changed: make(chan struct{}, 1)}
-}
-
-// Settle implements [posthaste.Engine].
-func (s *settled) Settle(ctx context.Context, settlements []posthaste.Settlement) ([]posthaste.SettleResult, error) {
-	results, err := s.Store.Settle(ctx, settlements)
-	s.add(results)
-	return results, err
-}
-
-// add counts what was settled as done.
-func (s *settled) add(results []posthaste.SettleResult) {
-	n := int64(0)
-	for i := range results {
-		if results[i].Settled && results[i].Outcome == posthaste.OutcomeDone {
-			n++
-		}
-	}
-	if n > 0 {
-		s.last.Store(int64(time.Since(epoch)))
-		s.count.Add(n)
-		select {
-		case s.changed <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// sends is what messages are sent by.
+// sends sends messages: an engine, or a client.
 type sends interface {
 	Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error)
 }
 
-// traffic is one process that sends to a queue and handles what it sent.
+// traffic sends to a queue and handles the messages in the same process.
 type traffic struct {
 	run     *run
 	queue   string
-	keys    []string // of its messages, in turn; none without
+	keys    []string // of its messages, in turn; may be empty
 	engine  posthaste.Store
 	client  sends
 	settled *settled
-	// What the worker reads beside the queue's default subscription.
+	// also are the worker's subscriptions besides the default one.
 	also []posthaste.QueueRef
-	// copies is how many deliveries each message has: one for each subscription.
+	// copies is the number of deliveries of each message: one for each subscription.
 	copies int64
-	// What follows the worker; nil, nothing does.
+	// The telemetry of the worker; may be nil.
 	telemetry posthaste.Telemetry
 	tracing   posthaste.Tracing
 	passed    chan struct{} // pass has ended
@@ -94,11 +43,11 @@ type traffic struct {
 	ended     chan error
 
 	mu     sync.Mutex
-	room   sync.Cond // signalled when settled has grown, or the run ends
+	room   sync.Cond // signaled when settled has grown, or the run ends
 	closed bool
 }
 
-// newTraffic makes the queue; a worker is yet to be started.
+// newTraffic creates the queue, without a worker.
 func newTraffic(ctx context.Context, r *run, at home, queue string, o posthaste.QueueOptions) (*traffic, error) {
 	engine, err := at.open(ctx, r.o.Log)
 	if err != nil {
@@ -114,7 +63,7 @@ func newTraffic(ctx context.Context, r *run, at home, queue string, o posthaste.
 	return t, nil
 }
 
-// startTraffic makes the queue and starts the worker.
+// startTraffic creates the queue and starts the worker.
 func startTraffic(ctx context.Context, r *run, at home, queue string, o posthaste.QueueOptions) (*traffic, error) {
 	t, err := newTraffic(ctx, r, at, queue, o)
 	if err != nil {
@@ -154,7 +103,7 @@ func (t *traffic) work(ctx context.Context) error {
 	}
 }
 
-// pass tells waiting senders that there is room.
+// pass wakes up waiting senders when there is room.
 func (t *traffic) pass(ctx context.Context) {
 	for {
 		select {
@@ -172,7 +121,7 @@ func (t *traffic) pass(ctx context.Context) {
 	}
 }
 
-// rest ends the worker, if there is one; work may start another.
+// rest ends the worker if there is one. Afterwards work may start another.
 func (t *traffic) rest() error {
 	if t.cancel == nil {
 		return nil
@@ -199,9 +148,8 @@ type stretch struct {
 	complete bool          // all was settled in time
 }
 
-// batches sends batches for a while, as fast as the worker settles: senders
-// wait while more than outstanding messages are unsettled. With drain it then
-// waits for the last settle of what was sent.
+// batches sends batches for some time, as fast as the worker settles: senders wait while more
+// than outstanding messages are unsettled. With drain it then waits until all are settled.
 func (t *traffic) batches(ctx context.Context, during time.Duration, batch, outstanding int, drain bool) (stretch, error) {
 	messages := make([]posthaste.Message, batch)
 	for i := range messages {
@@ -217,11 +165,11 @@ func (t *traffic) batches(ctx context.Context, during time.Duration, batch, outs
 	})
 }
 
-// errFilled ends a sender that has nothing left to send.
+// errFilled ends a sender that has sent all its messages.
 var errFilled = errors.New("filled")
 
-// send lets n goroutines call once until the time is over, or until once
-// returns errFilled.
+// send calls once repeatedly from n goroutines until the time is over, or until once returns
+// errFilled.
 func (t *traffic) send(ctx context.Context, n int, during time.Duration, drain bool, once func(context.Context) (int64, error)) (stretch, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -230,7 +178,7 @@ func (t *traffic) send(ctx context.Context, n int, during time.Duration, drain b
 	var wait sync.WaitGroup
 	for range n {
 		wait.Go(func() {
-			// Each at least once, for on a busy machine the time may be over by now.
+			// At least one time, because on a busy machine the time may already be over.
 			for first := true; first || time.Since(epoch)-begun < during && ctx.Err() == nil; first = false {
 				some, err := once(ctx)
 				if errors.Is(err, errFilled) {
@@ -258,15 +206,15 @@ func (t *traffic) send(ctx context.Context, n int, during time.Duration, drain b
 	return s, ctx.Err()
 }
 
-// done counts messages that were settled. Of several subscriptions each settlement
-// counts as its share of the message, so that one that lags behind is seen.
+// done returns the number of settled messages. With several subscriptions each settlement
+// counts as a share of its message, so that a subscription that lags behind has an effect.
 func (t *traffic) done() int64 { return t.settled.count.Load() / t.copies }
 
-// unsettled counts messages that were sent and are not settled by all.
+// unsettled returns the number of messages that not all subscriptions have settled.
 func (t *traffic) unsettled() int64 { return t.sent.Load() - t.done() }
 
-// await waits until at most so many messages are unsettled. It returns false
-// if ctx or the worker ended first.
+// await waits until at most the given number of messages is unsettled. It returns false if ctx
+// or the worker ended first.
 func (t *traffic) await(ctx context.Context, unsettled int64) bool {
 	enough := func() bool { return t.unsettled() <= unsettled }
 	if enough() {
@@ -288,8 +236,8 @@ func (t *traffic) await(ctx context.Context, unsettled int64) bool {
 	return true
 }
 
-// audit says what no figure may hide: messages that were not settled in time,
-// and handler calls that are not one per message.
+// audit invalidates the result if messages were not settled in time, or if the handler was not
+// called once per delivery.
 func (t *traffic) audit(r *run, complete bool) {
 	sent, done, handled := t.sent.Load(), t.done(), t.handled.Load()
 	switch {
@@ -300,40 +248,76 @@ func (t *traffic) audit(r *run, complete bool) {
 	}
 }
 
-// profiled runs f with a CPU profile if one was asked for and last is true.
-func (r *run) profiled(last bool, f func() error) error {
-	if r.o.Profile == "" || !last {
-		return f()
+// warm warms up connections, statements and functions.
+func (t *traffic) warm(ctx context.Context) error {
+	r := t.run
+	r.phase("warming up")
+	_, err := t.batches(ctx, min(r.part(warming), time.Second), r.o.Batch, r.outstanding(), true)
+	return err
+}
+
+// keyed returns messages with the next keys.
+func (t *traffic) keyed(messages []posthaste.Message, next *atomic.Int64) []posthaste.Message {
+	if len(t.keys) == 0 {
+		return messages
 	}
-	file, err := os.Create(r.o.Profile)
-	if err != nil {
-		return fmt.Errorf("the CPU profile cannot be written: %w", err)
+	out := make([]posthaste.Message, len(messages))
+	from := next.Add(int64(len(out))) - int64(len(out))
+	for i, m := range messages {
+		m.Key = t.keys[(from+int64(i))%int64(len(t.keys))]
+		out[i] = m
 	}
-	defer file.Close()
-	if err := pprof.StartCPUProfile(file); err != nil {
-		return fmt.Errorf("the CPU profile cannot be taken: %w", err)
+	return out
+}
+
+func keysInTurn(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprint("customer ", i)
 	}
-	defer pprof.StopCPUProfile()
-	return f()
+	return keys
 }
 
-// quiet lets only warnings and errors through, whatever the logger's level: a
-// line for each message would be measured too.
-func quiet(log *slog.Logger) *slog.Logger {
-	return slog.New(warnings{log.Handler()})
+// singles sends one message per call from many goroutines for some time.
+func (t *traffic) singles(ctx context.Context, during time.Duration) (stretch, error) {
+	message := posthaste.Message{Queue: t.queue, Payload: payload}
+	return t.send(ctx, singles, during, true, func(ctx context.Context) (int64, error) {
+		_, err := t.client.Send(ctx, message)
+		return 1, err
+	})
 }
 
-type warnings struct{ slog.Handler }
-
-// Enabled implements [slog.Handler].
-func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
-	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, level)
+// fill sends n messages without a worker and returns how many it has sent in total.
+func (t *traffic) fill(ctx context.Context, n int, patience time.Duration) (int, error) {
+	const at = 10_000
+	messages := make([]posthaste.Message, at)
+	for i := range messages {
+		messages[i] = posthaste.Message{Queue: t.queue, Payload: payload}
+	}
+	left := make(chan int, n/at+1)
+	for rest := n; rest > 0; rest -= at {
+		left <- min(rest, at)
+	}
+	close(left)
+	_, err := t.send(ctx, fillers, patience, false, func(ctx context.Context) (int64, error) {
+		some, ok := <-left
+		if !ok {
+			return 0, errFilled
+		}
+		_, err := t.client.Send(ctx, messages[:some]...)
+		return int64(some), err
+	})
+	return int(t.sent.Load()), err
 }
 
-// WithAttrs implements [slog.Handler].
-func (w warnings) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return warnings{w.Handler.WithAttrs(attrs)}
+// until waits until n messages are settled.
+func (t *traffic) until(ctx context.Context, n int64) error {
+	for t.settled.count.Load() < n {
+		select {
+		case <-t.settled.changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
-
-// WithGroup implements [slog.Handler].
-func (w warnings) WithGroup(name string) slog.Handler { return warnings{w.Handler.WithGroup(name)} }

@@ -11,7 +11,7 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// What the transactions of transactional do beside their message, and by what they send it.
+// The ways of scenario transactional: the rows of a transaction, and how it sends.
 const (
 	rowAlone = "row alone"
 	twoRows  = "row and payload into tables"
@@ -20,14 +20,13 @@ const (
 	byEngine = "send alone, Engine.Send"
 )
 
-// transactional compares transactions that insert a row and send a message with
-// transactions that insert the payload into a table instead, and with those that do
-// neither. Messages of half of the ways are for queues that workers read, those of the
-// other half for queues that nobody reads.
+// transactional compares transactions that insert a row and send a message with transactions
+// that insert the payload into a table instead, and with those that do neither. One half of the
+// ways sends to queues with workers, the other half to queues without.
 func transactional(ctx context.Context, r *run) (err error) {
 	s, err := openSending(ctx, r, "transactional")
 	if err == nil {
-		err = s.transactions(ctx)
+		err = transactions(ctx, s)
 	}
 	if err == nil {
 		err = s.measure(ctx)
@@ -38,10 +37,10 @@ func transactional(ctx context.Context, r *run) (err error) {
 	return err
 }
 
-// transactions makes the table of the business rows and the ways.
-func (s *sending) transactions(ctx context.Context) error {
+// transactions creates the table of the business rows, and sets the ways.
+func transactions(ctx context.Context, s *sending) error {
 	if _, err := s.plain.conns[0].Exec(ctx, "create table public.business (id bigint generated always as identity primary key, customer bigint not null, amount numeric not null)"); err != nil {
-		return fmt.Errorf("the business table cannot be made: %w", err)
+		return fmt.Errorf("the business table cannot be created: %w", err)
 	}
 	for _, conn := range s.plain.conns {
 		for name, statement := range map[string]string{
@@ -53,19 +52,19 @@ func (s *sending) transactions(ctx context.Context) error {
 			}
 		}
 	}
-	row := &sendWay{SendingWay: SendingWay{Way: rowAlone}, once: s.within(func(context.Context, pgx.Tx) error { return nil })}
-	payloads := &sendWay{SendingWay: SendingWay{Way: twoRows}, once: s.within(func(ctx context.Context, tx pgx.Tx) error {
+	row := &sendWay{SendingWay: SendingWay{Way: rowAlone}, once: within(s, func(context.Context, pgx.Tx) error { return nil })}
+	payloads := &sendWay{SendingWay: SendingWay{Way: twoRows}, once: within(s, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "plain", []byte(payload))
 		return err
 	})}
 	s.ways = []*sendWay{row, payloads}
 	for _, kind := range []string{attended, unattended} {
 		s.ways = append(s.ways,
-			&sendWay{SendingWay: SendingWay{Way: bySQL, Worker: kind}, once: s.within(func(ctx context.Context, tx pgx.Tx) error {
+			&sendWay{SendingWay: SendingWay{Way: bySQL, Worker: kind}, once: within(s, func(ctx context.Context, tx pgx.Tx) error {
 				_, err := tx.Exec(ctx, "send", s.queue(kind), payload)
 				return err
 			})},
-			&sendWay{SendingWay: SendingWay{Way: byIn, Worker: kind}, once: s.within(func(ctx context.Context, tx pgx.Tx) error {
+			&sendWay{SendingWay: SendingWay{Way: byIn, Worker: kind}, once: within(s, func(ctx context.Context, tx pgx.Tx) error {
 				_, err := postgres.In(tx).Send(ctx, posthaste.Message{Queue: s.queue(kind), Payload: payload})
 				return err
 			})},
@@ -78,8 +77,8 @@ func (s *sending) transactions(ctx context.Context) error {
 	return nil
 }
 
-// within is a transaction that inserts a business row and does something else.
-func (s *sending) within(also func(context.Context, pgx.Tx) error) func(context.Context, int) error {
+// within returns a transaction that inserts a business row and calls also.
+func within(s *sending, also func(context.Context, pgx.Tx) error) func(context.Context, int) error {
 	return func(ctx context.Context, i int) error {
 		tx, err := s.plain.conns[i].Begin(ctx)
 		if err != nil {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,16 +19,16 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// wire stands between a client and the server and counts statements: messages
-// Execute and FunctionCall, and the statements of each message Query, told
-// apart by their semicolons; of Redis, commands (wire_redis.go). The client's side is
-// not encrypted; the server's is as the URL says.
+// wire is a proxy between a client and the server that counts statements: the messages Execute
+// and FunctionCall, and the statements of each message Query, which are separated by
+// semicolons. For Redis it counts commands (wire_redis.go). The client's side is not encrypted;
+// the server's side is encrypted if the URL says so.
 type wire struct {
 	url        string // for the client
 	statements atomic.Int64
 	listener   net.Listener
 	connect    func() (net.Conn, error)
-	// count passes on what the client says, and counts.
+	// count forwards the client's messages and counts statements.
 	count func(server io.Writer, client io.Reader) error
 	done  sync.WaitGroup
 	mu    sync.Mutex
@@ -47,19 +46,11 @@ func openWire(url string) (*wire, error) {
 		return nil, err
 	}
 	host, port, _ := net.SplitHostPort(w.listener.Addr().String())
-	// Keywords rather than a URL: they need no escaping but the quotes'.
+	// Keywords instead of a URL, because only quotes need escaping in them.
 	quote := func(s string) string { return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'" }
 	w.url = fmt.Sprintf("host=%s port=%s sslmode=disable user=%s password=%s dbname=%s",
 		host, port, quote(config.User), quote(config.Password), quote(config.Database))
 	return w, nil
-}
-
-// openWire stands before what is at home.
-func (h home) openWire() (*wire, error) {
-	if h.Prefix != "" {
-		return openRedisWire(h.URL)
-	}
-	return openWire(h.URL)
 }
 
 func (w *wire) listen() (err error) {
@@ -82,7 +73,7 @@ func (w *wire) close() {
 	w.done.Wait()
 }
 
-// keep remembers a connection, so that close ends it; false once closed.
+// keep adds a connection for close to end. It returns false after close.
 func (w *wire) keep(c net.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,7 +124,7 @@ func dialPostgres(config *pgconn.Config) (net.Conn, error) {
 		_, err = io.ReadFull(conn, answer)
 	}
 	if err == nil && answer[0] != 'S' {
-		err = errors.New("the server does not encrypt")
+		err = errors.New("the server does not support TLS")
 	}
 	if err != nil {
 		_ = conn.Close()
@@ -142,10 +133,10 @@ func dialPostgres(config *pgconn.Config) (net.Conn, error) {
 	return tls.Client(conn, config.TLSConfig), nil
 }
 
-// forward passes on what the client says, and counts.
+// forward forwards the client's messages and counts statements.
 func (w *wire) forward(server io.Writer, client io.Reader) error {
 	in := bufio.NewReaderSize(client, 64<<10)
-	// The first message has no type: it starts the session or cancels another's.
+	// The first message has no type: it starts the session, or cancels a request of another.
 	head := make([]byte, 5)
 	if _, err := io.ReadFull(in, head[1:]); err != nil {
 		return err
@@ -177,11 +168,11 @@ func (w *wire) forward(server io.Writer, client io.Reader) error {
 	}
 }
 
-// pass writes a header and the body that its last four bytes announce.
+// pass writes a header, and the body whose length is in the last four bytes of the header.
 func pass(to io.Writer, from io.Reader, head []byte) error {
 	body := int64(binary.BigEndian.Uint32(head[len(head)-4:])) - 4
 	if body < 0 {
-		return errors.New("a message of a length of " + strconv.FormatInt(body, 10))
+		return fmt.Errorf("a message has the invalid length %d", body)
 	}
 	message := make([]byte, len(head), len(head)+int(min(body, 1<<20)))
 	copy(message, head)
@@ -200,7 +191,7 @@ func pass(to io.Writer, from io.Reader, head []byte) error {
 	return err
 }
 
-// peek looks at a body without taking it, as far as the buffer goes.
+// peek returns the part of a body that is in the buffer, without reading it.
 func peek(in *bufio.Reader, head []byte) (string, error) {
 	body := int64(binary.BigEndian.Uint32(head[len(head)-4:])) - 4
 	b, err := in.Peek(int(max(0, min(body, int64(in.Size())))))

@@ -17,11 +17,11 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// openRedisWire is openWire for a Redis: it counts commands.
+// openRedisWire is openWire for Redis. It counts commands.
 func openRedisWire(at string) (*wire, error) {
 	o, err := goredis.ParseURL(at)
 	if err != nil {
-		return nil, posthaste.Invalidf("redis_url", "this is not the URL of a Redis server")
+		return nil, posthaste.Invalidf("redis_url", "the Redis URL cannot be read")
 	}
 	w := &wire{connect: func() (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -44,8 +44,8 @@ func openRedisWire(at string) (*wire, error) {
 	return w, nil
 }
 
-// commands passes on what the client says, and counts commands. Each is a list: its
-// length, and of each word the length and itself.
+// commands forwards the client's commands and counts them. A command is a list of words: the
+// number of words, and then each word after its length.
 func (w *wire) commands(server io.Writer, client io.Reader) error {
 	in, out := bufio.NewReader(client), bufio.NewWriter(server)
 	length := func(kind string) (int64, error) {
@@ -55,7 +55,7 @@ func (w *wire) commands(server io.Writer, client io.Reader) error {
 		}
 		n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimPrefix(line, kind), "\r\n"), 10, 64)
 		if err != nil || !strings.HasPrefix(line, kind) || n < 0 {
-			return 0, fmt.Errorf("this begins no command of Redis: %.20q", line)
+			return 0, fmt.Errorf("not a Redis command: %.20q", line)
 		}
 		_, err = out.WriteString(line)
 		return n, err

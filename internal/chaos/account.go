@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -38,8 +37,7 @@ type send struct {
 	answer                     history.Kind
 	note                       string // of the answer
 	ids                        []posthaste.MessageID
-	count                      int       // number of messages
-	messages                   []message // the messages of each subscription, one subscription after the other
+	count                      int // number of messages
 }
 
 // message is a message of a send for one subscription, with all its calls by time.
@@ -117,7 +115,8 @@ func (f *fault) away() bool { return f.nature() == outage || f.nature() == crash
 // account is the content of the histories, in order.
 type account struct {
 	sends     map[string]*send
-	list      []*send // the same, by time
+	of        map[*send][]*message // the messages of each subscription, one subscription after the other
+	list      []*send              // the same, by time
 	calls     []*call
 	processes map[string]*process
 	faults    []*fault
@@ -136,165 +135,6 @@ type account struct {
 	ring      bool // the engine has a ring
 }
 
-type place struct {
-	token        string
-	part         int
-	subscription string
-}
-
-// openCall is a call that a process has not ended. The process may run a message again, as
-// another attempt, next to the previous one.
-type openCall struct {
-	place
-	attempt int
-}
-
-// read makes an account of histories, which are ordered by time.
-func read(events []history.Event) (*account, error) {
-	a := &account{sends: map[string]*send{}, processes: map[string]*process{}, calm: never, drained: never}
-	struck := map[string]*fault{}
-	open := map[string]map[openCall]*call{}
-	// Events that several processes wrote at the same time may be slightly out of order: a
-	// sender's intent is always first.
-	for _, e := range events {
-		switch e.Kind {
-		case Intent:
-			if a.sends[e.Token] != nil {
-				return nil, fmt.Errorf("%s sends token %s again", e.Process, e.Token)
-			}
-			s := &send{token: e.Token, queue: e.Queue, key: e.Key, process: e.Process, delay: e.Took, span: span{e.At, never}, count: e.Count}
-			for _, subscription := range subscriptions(e.Queue) {
-				for i := range e.Count {
-					s.messages = append(s.messages, message{send: s, part: i, subscription: subscription})
-				}
-			}
-			a.sends[e.Token] = s
-			a.list = append(a.list, s)
-		case history.Started:
-			if strings.HasPrefix(e.Token, tickPrefix) && a.sends[e.Token] == nil {
-				s := ticked(e)
-				a.sends[e.Token] = s
-				a.list = append(a.list, s)
-			}
-		case Born:
-			a.processes[e.Whom] = &process{name: e.Whom, role: e.Note, span: span{e.At, never}, asked: never, lease: e.Took, holds: e.Count}
-		}
-	}
-	for _, e := range events {
-		switch e.Kind {
-		case history.Sent, Refused, RolledBack, Unsure:
-			s := a.sends[e.Token]
-			if s == nil || s.answer != "" {
-				return nil, fmt.Errorf("%s has an answer to token %s, which it did not send, or another one before", e.Process, e.Token)
-			}
-			s.answer, s.note, s.to, s.ids = e.Kind, e.Note, e.At, e.IDs
-			if e.Kind == history.Sent && len(e.IDs) != s.count {
-				return nil, fmt.Errorf("token %s: %d ids for %d messages", e.Token, len(e.IDs), s.count)
-			}
-		case history.Started:
-			m := a.message(e)
-			if m == nil {
-				a.invented = append(a.invented, e)
-				continue
-			}
-			c := &call{message: m, process: e.Process, id: e.ID, attempt: e.Attempt, alone: e.Alone, span: span{e.At, never}}
-			m.calls = append(m.calls, c)
-			a.calls = append(a.calls, c)
-			if open[e.Process] == nil {
-				open[e.Process] = map[openCall]*call{}
-			}
-			open[e.Process][openCall{place{e.Token, e.Part, e.Subscription}, e.Attempt}] = c
-		case history.Handled, history.Failed:
-			if a.message(e) == nil {
-				continue // its start is in the history
-			}
-			r := openCall{place{e.Token, e.Part, e.Subscription}, e.Attempt}
-			c := open[e.Process][r]
-			if c == nil {
-				return nil, fmt.Errorf("%s ended a call of %s.%d that it did not start", e.Process, e.Token, e.Part)
-			}
-			delete(open[e.Process], r)
-			c.to, c.ended = e.At, e.Kind
-		case Effect:
-			if m := a.message(e); m == nil {
-				a.invented = append(a.invented, e)
-			} else {
-				m.effects++
-			}
-		case Damaged:
-			a.damaged = append(a.damaged, e)
-		case Asked:
-			if p := a.processes[e.Whom]; p != nil {
-				p.asked = e.At
-			}
-		case Died:
-			if p := a.processes[e.Whom]; p != nil {
-				p.to, p.how = e.At, e.Note
-			}
-		case Struck:
-			f := &fault{kind: Fault(e.Note), whom: e.Whom, span: span{e.At, never}, struck: e.Count}
-			a.faults = append(a.faults, f)
-			struck[e.Token] = f
-		case Healed:
-			if f := struck[e.Token]; f != nil {
-				f.to, f.crashed = e.At, e.Note == Crashed
-				f.struck += e.Count
-			}
-		case LeftOut:
-			a.leftOut = append(a.leftOut, e)
-		case Wanted:
-			a.wanted = append(a.wanted, Fault(e.Note))
-		case Planned:
-			a.planned = e.Took
-		case Memory:
-			if p := a.processes[e.Whom]; p != nil {
-				p.memory = append(p.memory, resident{e.At, e.Count})
-			}
-		case Claimed:
-			if p := a.processes[e.Process]; p != nil && e.Queue == Once {
-				p.once += e.Count
-			}
-		case Stalled:
-			a.stalls = append(a.stalls, span{e.At - e.Took, e.At})
-		case Began, Rests:
-			at, err := time.Parse(time.RFC3339Nano, e.Note)
-			if err != nil {
-				return nil, fmt.Errorf("the schedule %s at %q", e.Kind, e.Note)
-			}
-			if e.Kind == Began {
-				a.first = at
-			} else {
-				a.last = at
-			}
-		case Left:
-			a.left = append(a.left, e)
-		case Calm:
-			a.calm = e.At
-		case Drained:
-			a.drained = e.At
-		case Turned:
-			a.turns, a.ring = a.turns+e.Count, true
-		}
-	}
-	// A call that a process did not end lasted until the process died. Its peer may believe
-	// that it ended later. A process that ended gracefully had given it up.
-	for _, c := range a.calls {
-		p := a.processes[c.process]
-		if p == nil {
-			continue
-		}
-		later := needed[p.role] != "" && c.ended != "" && c.to > p.to
-		if c.ended == "" || later {
-			c.ended, c.to = "", max(c.from, p.to)
-		}
-		if later && p.how == Ended {
-			c.ended = history.Failed
-		}
-	}
-	a.hits()
-	return a, nil
-}
-
 func (a *account) message(e history.Event) *message {
 	s := a.sends[e.Token]
 	if s == nil || e.Part < 0 || e.Part >= s.count {
@@ -304,7 +144,7 @@ func (a *account) message(e history.Event) *message {
 	if which < 0 {
 		return nil
 	}
-	return &s.messages[which*s.count+e.Part]
+	return a.of[s][which*s.count+e.Part]
 }
 
 // concerns reports whether a fault strikes a process.

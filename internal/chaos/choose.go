@@ -19,14 +19,14 @@ func (r *rig) choose() (err error) {
 		return err
 	}
 	if r.Engine == OnRedis && r.Sabotage != "" {
-		return errors.New("SQL breaks no Redis: build a broken program, and have it play the children as well")
+		return errors.New("sabotage is SQL, which Redis does not have: build a broken program, and use it for the children as well")
 	}
 	if len(r.Queues) == 0 {
 		r.Queues = r.store.queues()
 	}
 	for _, queue := range r.Queues {
 		if !slices.Contains(r.store.queues(), queue) {
-			return fmt.Errorf("a run on %s has no queue %q, but %s", r.Engine, queue, strings.Join(r.store.queues(), ", "))
+			return fmt.Errorf("unknown queue %q for a run on %s; expected some of %s", queue, r.Engine, strings.Join(r.store.queues(), ", "))
 		}
 	}
 	has := func(queue string) bool { return queue == "" || slices.Contains(r.Queues, queue) }
@@ -44,7 +44,7 @@ func (r *rig) chooseKinds() error {
 	})
 	for _, f := range slices.Concat(r.Kinds, r.Without) {
 		if !slices.Contains(all, f) && (f != Clock || slices.Contains(r.Kinds, f)) {
-			return fmt.Errorf("a run on %s has no fault %q", r.Engine, f)
+			return fmt.Errorf("unknown fault %q for a run on %s", f, r.Engine)
 		}
 	}
 	why := "only others were asked for"

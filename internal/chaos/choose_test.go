@@ -51,7 +51,7 @@ func TestEachKindIsBroughtAboutOrLeftOut(t *testing.T) {
 				e, left := r.left[f]
 				exists := r.can[f] != nil && !(r.Engine == OnRedis && only(f) == Relayed) || f == Clock
 				if slices.Contains(r.Kinds, f) == left && exists || !exists && left {
-					t.Errorf("%s is brought about: %t, and left out: %t", f, slices.Contains(r.Kinds, f), left)
+					t.Errorf("%s is injected: %t, and left out: %t", f, slices.Contains(r.Kinds, f), left)
 				}
 				if left && (e.Key == "" || e.Count == 0) {
 					t.Errorf("%s is left out because of %q, as asked: %d", f, e.Key, e.Count)

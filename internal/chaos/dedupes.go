@@ -11,14 +11,15 @@ func (c *checker) dedupes() {
 			groups[s.key] = append(groups[s.key], s)
 		}
 	}
+	first := func(s *send) *message { return c.of[s][0] }
 	for key, sends := range groups {
 		var came, told *send
 		several := false
 		for _, s := range sends {
-			if len(s.messages[0].calls) > 0 {
+			if len(first(s).calls) > 0 {
 				if came != nil {
 					several = true
-					c.broken(NotOne, "%s and %s both came under dedupe key %s", came.messages[0].calls[0], s.messages[0].calls[0], key)
+					c.broken(NotOne, "%s and %s both came under dedupe key %s", first(came).calls[0], first(s).calls[0], key)
 				}
 				came = s
 			}
@@ -34,11 +35,11 @@ func (c *checker) dedupes() {
 			continue
 		}
 		switch {
-		case came == nil || !came.messages[0].handled():
+		case came == nil || !first(came).handled():
 			c.v.Lost++
 			c.broken(Lost, "message %s, of which %s was told at %s for dedupe key %s: it was not handled", told.ids[0], told.token, clock(told.to), key)
-		case came.messages[0].calls[0].id != told.ids[0]:
-			c.broken(Mistaken, "%s, and %s was told message %s for dedupe key %s", came.messages[0].calls[0], told.token, told.ids[0], key)
+		case first(came).calls[0].id != told.ids[0]:
+			c.broken(Mistaken, "%s, and %s was told message %s for dedupe key %s", first(came).calls[0], told.token, told.ids[0], key)
 		}
 		for _, s := range sends {
 			if s.answer == history.Sent && s != came {

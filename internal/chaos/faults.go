@@ -46,7 +46,7 @@ func (r *rig) strikeAll(ctx, loaded context.Context) {
 				lasting = least
 			}
 			if err := strike(lasting); err != nil && lasting.Err() == nil {
-				r.Log.Info("a fault could not be brought about", "fault", kind, "error", err)
+				r.Log.Info("a fault could not be injected", "fault", kind, "error", err)
 			}
 		}
 		if n := natures[kind]; n == outage || n == crash {

@@ -15,6 +15,21 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
+// task is the task of a child.
+type task struct {
+	Role   string
+	Name   string // of its history, and of its connections
+	Dir    string // of the histories
+	Engine string
+	URL    string   // of the store, through the proxy
+	Server string   // of the HTTP API
+	Queues []string // to receive from
+	Mix    []string // to send to, repeated by weight
+	Seed   uint64
+	Lease  time.Duration
+	Rate   float64 // messages per second, of a sender
+}
+
 // content is a message's payload: the sender's token, and a filling derived from it, so that a
 // receiver detects damage.
 type content struct {

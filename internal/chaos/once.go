@@ -24,8 +24,7 @@ func (c *checker) atMostOnce() {
 		if s.queue != Once {
 			continue
 		}
-		for i := range s.messages {
-			m := &s.messages[i]
+		for _, m := range c.of[s] {
 			switch {
 			case len(m.calls) > 0:
 				starts = append(starts, handing{m.from, m.calls[0].from})

@@ -37,12 +37,12 @@ type witness interface {
 	over()
 }
 
-// nobody is a witness that does nothing.
-type nobody struct{}
+// blindWitness is a witness that does nothing.
+type blindWitness struct{}
 
-func (nobody) asked([]byte)    {}
-func (nobody) answered([]byte) {}
-func (nobody) over()           {}
+func (blindWitness) asked([]byte)    {}
+func (blindWitness) answered([]byte) {}
+func (blindWitness) over()           {}
 
 // link is one connection of a process.
 type link struct {
@@ -144,7 +144,7 @@ func (p *proxy) serve(client net.Conn, process string) {
 		delete(p.links, l)
 		p.mu.Unlock()
 	}()
-	var sees witness = nobody{}
+	var sees witness = blindWitness{}
 	if p.witness != nil {
 		sees = p.witness(process)
 	}

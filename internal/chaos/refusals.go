@@ -25,7 +25,7 @@ func (c *checker) refusals() {
 	}
 	for k, sends := range refused {
 		first := slices.MinFunc(sends, func(x, y *send) int { return cmp.Compare(x.to, y.to) })
-		c.broken(NoReason, "%d sends of %s were refused (%s) while nothing struck it, the first, %s to %s, at %s: %s",
+		c.broken(NoReason, "%d sends of %s were refused (%s) although no fault struck it; the first one, %s to %s, at %s: %s",
 			len(sends), k.process, k.err, first.token, first.queue, clock(first.to), first.note)
 	}
 }

@@ -164,7 +164,7 @@ func (r *rig) prepare(ctx context.Context) error {
 	}
 	r.engine = engine // not before, because an interface with a nil pointer is not nil
 	if len(r.Kinds) == 0 {
-		return errors.New("no fault is left to bring about")
+		return errors.New("no fault is left to inject")
 	}
 	options := map[string]posthaste.QueueOptions{Plain: {Lanes: 2}, Ordered: {Ordered: true, Lanes: 4}, Once: {Mode: posthaste.AtMostOnce},
 		Limited: {Limits: posthaste.QueueLimits{Concurrency: limit, RateLimit: posthaste.Rate{Limit: limitRate, Per: time.Second, Burst: limitBurst}}}}
@@ -241,31 +241,7 @@ func (r *rig) spawn(place int) error {
 		e.Count = holds
 	}
 	r.record.Record(e)
-	var p *running
-	after := func() {}
-	switch role {
-	case roleServer, roleMailWorker, roleRelay:
-		var cmd *exec.Cmd
-		if cmd, after, err = r.shippedCommand(role, name, u); err != nil {
-			return err
-		}
-		p, err = start(name, role, cmd, r.words, nil)
-	default:
-		// The rate is divided among the sequences of sends.
-		rate := r.Rate / 10
-		if role == roleSQLSender {
-			rate *= 2
-		}
-		var input []byte
-		input, err = json.Marshal(task{Role: role, Name: name, Dir: r.Dir, Engine: r.Engine, URL: u, Server: "http://" + r.api,
-			Queues: r.Queues, Mix: r.mix(), Seed: r.Seed, Lease: r.Lease, Rate: rate})
-		if err != nil {
-			return err
-		}
-		cmd := exec.Command(r.executable(place, name))
-		cmd.Env = append(os.Environ(), childEnv+"=1")
-		p, err = start(name, role, cmd, r.words, append(input, '\n'))
-	}
+	p, after, err := r.startAt(place, role, name, u)
 	if err != nil {
 		return err
 	}
@@ -273,16 +249,7 @@ func (r *rig) spawn(place int) error {
 	r.all.Go(func() {
 		<-p.ended
 		r.proxy.forget(p.name)
-		r.mu.Lock()
-		how := Failed
-		switch {
-		case p.killed:
-			how = Killed
-		case p.asked && (p.err == nil || p.terminated()): // before it could end gracefully
-			how = Ended
-		}
-		r.record.Record(history.Event{Kind: Died, Whom: p.name, Note: how})
-		r.mu.Unlock()
+		how := r.died(p)
 		after()
 		if how == Failed {
 			r.Log.Error("a process ended by itself", "process", p.name, "error", p.err)
@@ -293,6 +260,48 @@ func (r *rig) spawn(place int) error {
 		}
 	})
 	return nil
+}
+
+// startAt starts a process of a role. The caller calls after once the process has ended.
+func (r *rig) startAt(place int, role, name, url string) (p *running, after func(), err error) {
+	switch role {
+	case roleServer, roleMailWorker, roleRelay:
+		cmd, after, err := r.shippedCommand(role, name, url)
+		if err != nil {
+			return nil, nil, err
+		}
+		p, err = start(name, role, cmd, r.words, nil)
+		return p, after, err
+	}
+	// The rate is divided among the sequences of sends.
+	rate := r.Rate / 10
+	if role == roleSQLSender {
+		rate *= 2
+	}
+	input, err := json.Marshal(task{Role: role, Name: name, Dir: r.Dir, Engine: r.Engine, URL: url, Server: "http://" + r.api,
+		Queues: r.Queues, Mix: r.mix(), Seed: r.Seed, Lease: r.Lease, Rate: rate})
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd := exec.Command(r.executable(place, name))
+	cmd.Env = append(os.Environ(), childEnv+"=1")
+	p, err = start(name, role, cmd, r.words, append(input, '\n'))
+	return p, func() {}, err
+}
+
+// died records the end of a process, and returns how it ended.
+func (r *rig) died(p *running) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	how := Failed
+	switch {
+	case p.killed:
+		how = Killed
+	case p.asked && (p.err == nil || p.terminated()): // before it could end gracefully
+		how = Ended
+	}
+	r.record.Record(history.Event{Kind: Died, Whom: p.name, Note: how})
+	return how
 }
 
 // leaseOf returns the lease of processes of a role.

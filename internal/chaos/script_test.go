@@ -111,9 +111,9 @@ func (s *script) misses(ms int, kind Fault, whom string) {
 	s.events[len(s.events)-1].Count = 0
 }
 
-// everybody keeps all processes busy until sending ends: s sends every second, and the workers
+// keepsBusy keeps all processes busy until sending ends: s sends every second, and the workers
 // handle its messages, except those that idle says are idle at that time.
-func (s *script) everybody(idle func(ms int, who string) bool) {
+func (s *script) keepsBusy(idle func(ms int, who string) bool) {
 	for ms := 1000; ms < 100_000; ms += 1000 {
 		if idle(ms, "s") {
 			continue
@@ -163,6 +163,9 @@ func (s *script) lives(from, to int, role, name string, megabytes func(age int) 
 	}
 	s.at(to*1000, history.Event{Kind: Died, Whom: name, Note: Ended})
 }
+
+// effects records an effect of a message.
+func (s *script) effects(ms int, token string) { s.at(ms, history.Event{Kind: Effect, Token: token}) }
 
 func (s *script) ended() *script {
 	s.at(100_000, history.Event{Kind: Calm})

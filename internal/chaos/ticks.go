@@ -17,9 +17,7 @@ const everyTick = time.Second
 
 // ticked returns the send of a tick of the schedule, which has no sender to ask.
 func ticked(e history.Event) *send {
-	s := &send{token: e.Token, queue: Ticks, span: span{e.At, e.At}, answer: Ticked, count: 1}
-	s.messages = []message{{send: s}}
-	return s
+	return &send{token: e.Token, queue: Ticks, span: span{e.At, e.At}, answer: Ticked, count: 1}
 }
 
 // ticks checks that each tick of the schedule had its message, from the first one to the last
@@ -37,9 +35,9 @@ func (c *checker) ticks() {
 		}
 		times = append(times, at)
 		c.v.Ticks++
-		if !s.messages[0].handled() {
+		if m := c.of[s][0]; !m.handled() {
 			c.v.Lost++
-			c.broken(Lost, "%s: it was not handled, after %d calls", s.token, len(s.messages[0].calls))
+			c.broken(Lost, "%s: it was not handled, after %d calls", s.token, len(m.calls))
 		}
 	}
 	if c.first.IsZero() {

@@ -183,7 +183,7 @@ func (c *checker) rescues() {
 		if next.attempt > run.attempt+1 || next.attempt == 0 && c.anotherDied(p, took) {
 			continue
 		}
-		most := p.lease + rescue + c.anew(took) + c.obstructed(took, run.queue) + c.b.Slack
+		most := p.lease + rescue + c.renewed(took) + c.obstructed(took, run.queue) + c.b.Slack
 		if took.length() > most && took.length() > most+c.behind(run.queue, next.from) {
 			c.broken(LateRescue, "%s ran again %s after the death of %s, as %s; at most %s is allowed", run.message, took.length(), p.name, next, most)
 		}
@@ -217,9 +217,9 @@ func (c *checker) anotherDied(p *process, s span) bool {
 	return false
 }
 
-// anew returns after how much of a span a lease that started with it was last renewed because
+// renewed returns after how much of a span a lease that started with it was last renewed because
 // the database came back.
-func (c *checker) anew(s span) (after time.Duration) {
+func (c *checker) renewed(s span) (after time.Duration) {
 	for _, f := range c.faults {
 		if f.away() && f.touches(s) {
 			after = max(after, f.to-s.from)

@@ -98,11 +98,11 @@ func TestImportOutbox(t *testing.T) {
 		t.Errorf("a row that is too large: %d\n%s%s", code, out, stderr)
 	}
 	for what, wrong := range map[string][]string{
-		"it has id, body, sent_at": args("--key", "customer"),
-		"not found":                args("--table", "outbocks"),
-		"--batch must be":          args("--batch", "0"),
-		"--trigger must be":        args("--trigger", "perhaps"),
-		"exclude each other":       args("--trigger", "print", "--dry-run"),
+		"it has id, body, sent_at":     args("--key", "customer"),
+		"table \"outbocks\" not found": args("--table", "outbocks"),
+		"--batch must be":              args("--batch", "0"),
+		"--trigger must be":            args("--trigger", "perhaps"),
+		"exclude each other":           args("--trigger", "print", "--dry-run"),
 	} {
 		if _, stderr, code := run(t, dir, wrong...); code != 2 || !strings.Contains(stderr, what) {
 			t.Errorf("%q: %d\n%s", what, code, stderr)

@@ -20,13 +20,6 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// releases are the versions of io.zonky.test.postgres:embedded-postgres-binaries-* that
-// are fetched for each major version. A new one needs its checksums in archive.go.
-var releases = map[string]string{
-	"14": "14.18.0",
-	"18": "18.3.0",
-}
-
 const systemCacheDir = "/var/cache/posthaste"
 
 // binaries is a directory with PostgreSQL's programs.
@@ -259,4 +252,21 @@ func platform() string {
 		}
 	}
 	return runtime.GOOS + "-" + arch
+}
+
+// ownDir creates a directory of this user that other users can enter, or checks that an
+// existing one cannot be changed by others.
+func ownDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	st := info.Sys().(*syscall.Stat_t)
+	if !info.IsDir() || int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("%s is not a directory that only its owner, this user, can write", dir)
+	}
+	return nil
 }

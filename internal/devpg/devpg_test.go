@@ -7,10 +7,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -190,22 +188,7 @@ func TestStartRestartStopAndKill(t *testing.T) {
 			if want := strings.TrimSuffix(release, ".0"); s.Version() != want {
 				t.Errorf("version %q, want %q", s.Version(), want)
 			}
-			for sql, want := range map[string]string{
-				"show server_version":                           s.Version(),
-				"show server_encoding":                          "UTF8",
-				"show fsync":                                    "on",
-				"show synchronous_commit":                       "on",
-				"show max_connections":                          "37",
-				"show data_directory":                           s.DataDir(),
-				"select current_user::text":                     "posthaste",
-				"select current_database()":                     "posthaste",
-				"show password_encryption":                      "scram-sha-256",
-				"select min(c) from (values ('a'), ('B')) v(c)": "B", // by code point
-			} {
-				if got := ask(t, s.URL(), sql); got != want {
-					t.Errorf("%s: %q, want %q", sql, got, want)
-				}
-			}
+			wantSettings(t, s)
 			if last := stages[len(stages)-1]; last != StageStart || !contains(stages, StageInit) {
 				t.Errorf("told stages %q", stages)
 			}
@@ -246,6 +229,27 @@ func TestStartRestartStopAndKill(t *testing.T) {
 				t.Errorf("a search_path that was set before was changed (%v)", err)
 			}
 		})
+	}
+}
+
+// wantSettings checks the settings of a new cluster, of which max_connections was set to 37.
+func wantSettings(t *testing.T, s *Server) {
+	t.Helper()
+	for sql, want := range map[string]string{
+		"show server_version":                           s.Version(),
+		"show server_encoding":                          "UTF8",
+		"show fsync":                                    "on",
+		"show synchronous_commit":                       "on",
+		"show max_connections":                          "37",
+		"show data_directory":                           s.DataDir(),
+		"select current_user::text":                     "posthaste",
+		"select current_database()":                     "posthaste",
+		"show password_encryption":                      "scram-sha-256",
+		"select min(c) from (values ('a'), ('B')) v(c)": "B", // by code point
+	} {
+		if got := ask(t, s.URL(), sql); got != want {
+			t.Errorf("%s: %q, want %q", sql, got, want)
+		}
 	}
 }
 
@@ -391,143 +395,6 @@ func TestStaleLockFileWithTheIDOfAnotherProgram(t *testing.T) {
 	}
 }
 
-func TestBelowADirectoryOnlyRootCanEnter(t *testing.T) {
-	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("only root meets this")
-	}
-	data := filepath.Join(t.TempDir(), "secret", "data")
-	if err := os.MkdirAll(filepath.Dir(data), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	c := Config{DataDir: data}
-	s := start(t, c)
-	if strings.HasPrefix(s.DataDir(), data) {
-		t.Errorf("the cluster lies in %s", s.DataDir())
-	}
-	exec1(t, s.URL(), "create table kept (n int)")
-	if err := s.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	// The cluster is found again, even after the directory was moved.
-	moved := data + "-moved"
-	if err := os.Rename(data, moved); err != nil {
-		t.Fatal(err)
-	}
-	again := start(t, Config{DataDir: moved})
-	if again.DataDir() != s.DataDir() {
-		t.Errorf("the cluster lies in %s, and before in %s", again.DataDir(), s.DataDir())
-	}
-	if got := ask(t, again.URL(), "select count(*)::text from kept"); got != "0" {
-		t.Errorf("the table holds %s", got)
-	}
-	if err := again.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := Remove(t.Context(), moved); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(s.DataDir()); !os.IsNotExist(err) {
-		t.Errorf("the cluster is still in %s", s.DataDir())
-	}
-}
-
-func TestAsAnOrdinaryUser(t *testing.T) {
-	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("the other tests run as one")
-	}
-	s := start(t, Config{DataDir: dir(t)}) // for its binaries
-	who, err := s.place.owner()
-	if err != nil {
-		t.Fatal(err)
-	}
-	data := dir(t)
-	if err := os.Chown(data, int(who.Uid), int(who.Gid)); err != nil {
-		t.Fatal(err)
-	}
-	cmd, o := startOwner(t, Config{DataDir: data, BinDir: s.binaries.dir}, who)
-	if ask(t, o.URL, "select 1::text") != "1" {
-		t.Error("PostgreSQL does not answer")
-	}
-	kill(t, cmd.Process.Pid)
-	_ = cmd.Wait()
-	// Root uses that user's cluster, as that user.
-	again := start(t, Config{DataDir: data})
-	if again.DataDir() != o.DataDir {
-		t.Errorf("the cluster lies in %s, and before in %s", again.DataDir(), o.DataDir)
-	}
-}
-
-// The error for a user id without a name, as in some containers, says what to do.
-func TestAsAUserWithoutAName(t *testing.T) {
-	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can start a process as a user without a name")
-	}
-	s := start(t, Config{DataDir: dir(t)}) // for its binaries
-	const uid = 54321
-	if _, err := user.LookupId(strconv.Itoa(uid)); err == nil {
-		t.Fatalf("user %d has a name", uid)
-	}
-	data := dir(t)
-	if err := os.Chown(data, uid, uid); err != nil {
-		t.Fatal(err)
-	}
-	raw, err := json.Marshal(map[string]string{"DataDir": data, "BinDir": s.binaries.dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), ownerEnv+"="+string(raw))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "posthaste:x:54321:54321:") {
-		t.Errorf("%v: %s", err, out)
-	}
-}
-
-func TestSecondStartIsRefused(t *testing.T) {
-	t.Parallel()
-	c := Config{DataDir: dir(t)}
-	s := start(t, c)
-	_, err := Start(t.Context(), c)
-	if posthaste.CodeOf(err) != posthaste.CodeConflict || !strings.Contains(err.Error(), strconv.Itoa(os.Getpid())) {
-		t.Errorf("the second start: %v", err)
-	}
-	if err := Remove(t.Context(), c.DataDir); posthaste.CodeOf(err) != posthaste.CodeConflict {
-		t.Errorf("removing it in use: %v", err)
-	}
-	if ask(t, s.URL(), "select 1::text") != "1" {
-		t.Error("the first was harmed")
-	}
-	_, o := startOwner(t, Config{DataDir: dir(t)}, nil)
-	_, err = Start(t.Context(), Config{DataDir: filepath.Dir(o.DataDir)})
-	if posthaste.CodeOf(err) != posthaste.CodeConflict {
-		t.Errorf("a start beside another process: %v", err)
-	}
-}
-
-func TestPortThatIsTaken(t *testing.T) {
-	t.Parallel()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	port := l.Addr().(*net.TCPAddr).Port
-	c := Config{DataDir: dir(t), Port: port}
-	_, err = Start(t.Context(), c)
-	if posthaste.CodeOf(err) != posthaste.CodeConflict || !strings.Contains(err.Error(), strconv.Itoa(port)) {
-		t.Fatalf("got: %v", err)
-	}
-	l.Close()
-	if s := start(t, c); s.Port() != port {
-		t.Errorf("port %d, want %d", s.Port(), port)
-	}
-}
-
 func TestEphemeralLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s, err := Start(t.Context(), Config{Ephemeral: true})
@@ -591,35 +458,5 @@ func TestCtrlCDoesNotReachPostgreSQL(t *testing.T) {
 		if got, err := syscall.Getpgid(pid); err != nil || got == pgid {
 			t.Errorf("process %d is in the owner's process group %d (%v)", pid, got, err)
 		}
-	}
-}
-
-func TestWrongConfig(t *testing.T) {
-	t.Parallel()
-	data := dir(t)
-	for field, c := range map[string]Config{
-		"data_dir": {},
-		"port":     {DataDir: data, Port: 70000},
-		"version":  {DataDir: data, Version: "9"},
-		"bin_dir":  {DataDir: data, BinDir: data},
-	} {
-		_, err := Start(t.Context(), c)
-		var e *posthaste.Error
-		if !asError(err, &e) || e.Code != posthaste.CodeInvalid || e.Field != field {
-			t.Errorf("%s: %v", field, err)
-		}
-	}
-	s := start(t, Config{DataDir: data, Version: "14"})
-	if err := s.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Start(t.Context(), Config{DataDir: data, Version: "18"}); posthaste.CodeOf(err) != posthaste.CodeConflict {
-		t.Errorf("a cluster of 14 started by 18: %v", err)
-	}
-	if again := start(t, Config{DataDir: data}); again.binaries.major() != "14" {
-		t.Errorf("without a version, the cluster of 14 was started by %s", again.Version())
-	}
-	if _, err := Start(t.Context(), Config{DataDir: dir(t), Settings: map[string]string{"no_such_setting": "1"}}); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
-		t.Errorf("an unknown setting: %v", err)
 	}
 }

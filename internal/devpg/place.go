@@ -214,23 +214,6 @@ func homeElsewhere(ctx context.Context, b binaries, who *syscall.Credential, eph
 		Hint:    "use a data directory whose parents all users can enter"}
 }
 
-// ownDir creates a directory of this user that other users can enter, or checks that an
-// existing one cannot be changed by others.
-func ownDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return err
-	}
-	st := info.Sys().(*syscall.Stat_t)
-	if !info.IsDir() || int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%s is not a directory that only its owner, this user, can write", dir)
-	}
-	return nil
-}
-
 // lock takes the locks that are not held yet.
 func (p *place) lock() error {
 	if len(p.locks) > 0 {

@@ -176,23 +176,7 @@ func (p *Proxy) serve(client net.Conn) {
 	}()
 	var armed atomic.Pointer[fault] // set if this link's next response is to be cut
 	var back sync.WaitGroup
-	back.Go(func() {
-		defer l.close()
-		buffer := make([]byte, 64<<10)
-		for {
-			n, err := server.Read(buffer)
-			if err != nil {
-				return
-			}
-			if f := armed.Swap(nil); f != nil {
-				f.meet(l)
-				return
-			}
-			if _, err := client.Write(buffer[:n]); err != nil {
-				return
-			}
-		}
-	})
+	back.Go(func() { l.respond(&armed) })
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := client.Read(buffer)
@@ -213,6 +197,26 @@ func (p *Proxy) serve(client net.Conn) {
 		defer p.mu.Unlock()
 		if p.after == nil {
 			p.after = f
+		}
+	}
+}
+
+// respond copies the server's responses to the client until the link ends, or cuts it at the
+// response that an armed fault strikes.
+func (l *link) respond(armed *atomic.Pointer[fault]) {
+	defer l.close()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := l.server.Read(buffer)
+		if err != nil {
+			return
+		}
+		if f := armed.Swap(nil); f != nil {
+			f.meet(l)
+			return
+		}
+		if _, err := l.client.Write(buffer[:n]); err != nil {
+			return
 		}
 	}
 }

@@ -25,27 +25,42 @@ func main() {
 }
 
 func run() int {
-	var c chaos.Config
-	flag.StringVar(&c.Program, "program", "bin/posthaste", "the program as it is shipped")
-	flag.StringVar(&c.Dir, "dir", "", "an empty directory for histories, logs and data; default a new one in the temporary directory")
+	c, check, err := parse()
+	if err != nil {
+		return tell(nil, err)
+	}
+	if check != "" {
+		v, err := chaos.CheckDir(check)
+		return tell(v, err)
+	}
+	fmt.Printf("seed %d, histories and logs in %s\n", c.Seed, c.Dir)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return tell(chaos.Run(ctx, c))
+}
+
+// parse returns the configuration of a run, or the directory whose histories are only to be
+// checked.
+func parse() (c chaos.Config, check string, err error) {
+	flag.StringVar(&c.Program, "program", "bin/posthaste", "the shipped program")
+	flag.StringVar(&c.Dir, "dir", "", "an empty directory for histories, logs and data (default: a new one in the temporary directory)")
 	flag.DurationVar(&c.Duration, "duration", 40*time.Second, "the time for faults and draining together")
-	flag.Uint64Var(&c.Seed, "seed", 0, "repeats a run's faults; default a random one")
-	flag.Float64Var(&c.Rate, "rate", 0, "messages a second of all senders together (default 250)")
+	flag.Uint64Var(&c.Seed, "seed", 0, "seed of the faults; the same seed repeats them (default: random)")
+	flag.Float64Var(&c.Rate, "rate", 0, "messages per second of all senders together (default 250)")
 	flag.DurationVar(&c.Lease, "lease", 0, "lease of workers and of receives (default 10s)")
 	flag.StringVar(&c.Engine, "engine", chaos.OnPostgres, "the engine, postgres or redis")
-	flag.StringVar(&c.Fsync, "appendfsync", "", "of a Redis: everysec (the default) or always")
+	flag.StringVar(&c.Fsync, "appendfsync", "", "when Redis flushes its append-only file: everysec (the default) or always")
 	flag.StringVar(&c.Postgres.Version, "postgres", "18", "the version of PostgreSQL, 14 or 18")
-	only := flag.String("only", "", "bring about this fault alone")
-	without := flag.String("without", "", "do not bring about these faults, with commas between")
-	check := flag.String("check", "", "only check the histories in this directory again")
-	queues := flag.String("queues", "", "the queues to run with, plain and any of ordered, effects, once, emails, relayed, shared, deduped, limited and ticks, with commas between; default all that the engine has")
-	flag.StringVar(&c.Children, "children", "", "the program that plays senders and receivers; default this very one")
-	clocks := flag.String("clocks", "", "builds of this program whose clocks are off, with commas between")
-	sabotage := flag.String("sabotage", "", "a file of SQL that breaks the ledger, to see whether that is found")
+	only := flag.String("only", "", "inject only this fault")
+	without := flag.String("without", "", "faults not to inject, separated by commas")
+	flag.StringVar(&check, "check", "", "only check the histories in this directory")
+	queues := flag.String("queues", "", "queues of the run, separated by commas: plain and any of ordered, effects, once, emails, relayed, shared, deduped, limited and ticks (default: all that the engine supports)")
+	flag.StringVar(&c.Children, "children", "", "the program for senders and receivers (default: this program)")
+	clocks := flag.String("clocks", "", "builds of this program with wrong clocks, separated by commas")
+	sabotage := flag.String("sabotage", "", "a file of SQL that breaks the ledger, to test whether that is found")
 	flag.Parse()
-	if *check != "" {
-		v, err := chaos.CheckDir(*check)
-		return tell(v, err)
+	if check != "" {
+		return c, check, nil
 	}
 	if *only != "" {
 		c.Kinds = []chaos.Fault{chaos.Fault(*only)}
@@ -64,7 +79,7 @@ func run() int {
 	if *sabotage != "" {
 		text, err := os.ReadFile(*sabotage)
 		if err != nil {
-			return tell(nil, err)
+			return c, "", err
 		}
 		c.Sabotage = string(text)
 	}
@@ -72,20 +87,13 @@ func run() int {
 		c.Seed = uint64(rand.Uint32())
 	}
 	c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
-	var err error
 	if c.Program, err = filepath.Abs(c.Program); err == nil && c.Dir == "" {
 		c.Dir, err = os.MkdirTemp("", "posthaste-chaos-")
 	}
 	if err == nil {
-		err = os.Chmod(c.Dir, 0o711) // for the user that PostgreSQL runs as
+		err = os.Chmod(c.Dir, 0o711) // so that the user that PostgreSQL runs as can enter it
 	}
-	if err != nil {
-		return tell(nil, err)
-	}
-	fmt.Printf("seed %d, histories and logs in %s\n", c.Seed, c.Dir)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	return tell(chaos.Run(ctx, c))
+	return c, "", err
 }
 
 func tell(v *chaos.Verdict, err error) int {

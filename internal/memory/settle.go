@@ -1,0 +1,154 @@
+package memory
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
+)
+
+// Settle implements [posthaste.Engine].
+func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement) ([]posthaste.SettleResult, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range settlements {
+		if d := e.delivery(s.Delivery); d != nil && d.q.options.Mode == posthaste.AtMostOnce {
+			return nil, &posthaste.Error{Code: posthaste.CodeConflict, Field: "mode", Message: "the queue is an at-most-once queue: its deliveries are settled as soon as they are handed out"}
+		}
+	}
+	results := make([]posthaste.SettleResult, len(settlements))
+	for i, s := range settlements {
+		results[i].Delivery = s.Delivery
+		if err := checkSettlement(s); err != nil {
+			results[i].Err = err
+		} else if d := e.delivery(s.Delivery); d != nil && !d.settled {
+			results[i].Settled = true
+			results[i].Outcome, results[i].DueAt = e.end(d, s)
+			if w := e.workers[d.worker]; w != nil {
+				if w.open[d.number]--; w.open[d.number] == 0 {
+					delete(w.claims, d.number)
+					delete(w.open, d.number)
+				}
+			}
+		}
+	}
+	return results, nil
+}
+
+func checkSettlement(s posthaste.Settlement) error {
+	switch s.Outcome {
+	case posthaste.OutcomeDone, posthaste.OutcomeReleased, posthaste.OutcomeRetried, posthaste.OutcomeDead:
+	default:
+		return posthaste.Invalidf("outcome", "a delivery cannot be settled as %q", s.Outcome)
+	}
+	if len(s.Receipt) > 0 {
+		if err := jsoncheck.Check("receipt", s.Receipt); err != nil {
+			return err
+		}
+	}
+	if len(s.Terms) > 1000 {
+		return posthaste.Invalidf("terms", "there are over 1,000 terms")
+	}
+	if err := (&posthaste.Message{Queue: "any", Terms: s.Terms}).Check(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// comesAgain counts a delivery whose message is redelivered.
+func (q *queue) comesAgain(outcome posthaste.Outcome) {
+	switch outcome {
+	case posthaste.OutcomeLost:
+		q.info.Lost++
+	case posthaste.OutcomeRetried:
+		q.info.Retried++
+	}
+}
+
+// end settles d and stores the consequence: a new entry, a dead letter, or nothing.
+func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Outcome, dueAt time.Time) {
+	d.settled = true
+	d.q.info.InFlight--
+	e.flowed = true
+	now := time.Now()
+	if len(d.m.Terms) == 0 {
+		d.m.Terms = slices.Clone(s.Terms)
+	}
+	next := *d.entry
+	next.dueAt = now
+	o := d.q.options
+	switch outcome = s.Outcome; outcome {
+	case posthaste.OutcomeDone:
+		d.q.info.Done++
+	case posthaste.OutcomeLost:
+		if next.losses++; d.alone {
+			next.lostsAlone++
+		}
+		next.attempt++
+	case posthaste.OutcomeRetried:
+		next.failures++
+		next.attempt++
+		wait := min(o.BackoffMax, o.BackoffBase<<min(d.failures, 30))
+		next.dueAt = now.Add(rand.N(wait + 1))
+		if s.RetryAfter > 0 {
+			next.dueAt = now.Add(s.RetryAfter)
+		}
+	case posthaste.OutcomeReleased:
+		next.dueAt = now.Add(s.RetryAfter)
+	}
+	if (outcome == posthaste.OutcomeRetried || outcome == posthaste.OutcomeLost) && next.failures+next.lostsAlone >= o.MaxAttempts {
+		outcome = posthaste.OutcomeDead
+	}
+	if a := d.endAttempt(s, outcome, now); a != nil && outcome != posthaste.OutcomeReleased {
+		next.story = append(slices.Clip(d.story), *a)
+	}
+	switch outcome {
+	case posthaste.OutcomeDone:
+		d.m.state = posthaste.StateDone
+		return outcome, time.Time{}
+	case posthaste.OutcomeDead:
+		d.m.state, d.m.diedAt = posthaste.StateDead, now
+		d.q.info.Dead++
+		return outcome, time.Time{}
+	}
+	d.q.comesAgain(outcome)
+	d.m.state, d.m.dueAt = posthaste.StateRetrying, next.dueAt
+	if next.attempt == 1 { // it was released, and has not failed before
+		d.m.state = posthaste.StateReady
+		if next.dueAt.After(now) {
+			d.m.state = posthaste.StateScheduled
+		}
+	}
+	e.append(d.q, &next, true)
+	return outcome, next.dueAt
+}
+
+// endAttempt completes the row that hand wrote for d, and returns it if it is still there.
+func (d *delivery) endAttempt(s posthaste.Settlement, outcome posthaste.Outcome, now time.Time) *posthaste.Attempt {
+	a := d.attemptRow()
+	if a == nil {
+		return nil
+	}
+	a.Outcome, a.EndedAt, a.Receipt = outcome, now, s.Receipt
+	if s.Outcome != posthaste.OutcomeDone && s.Outcome != posthaste.OutcomeReleased {
+		a.Error = posthaste.ErrorText(s.Error)
+	}
+	a.DurationMS = float64(s.Duration) / 1e6
+	return a
+}
+
+// attemptRow finds the row that hand wrote for d.
+func (d *delivery) attemptRow() *posthaste.Attempt {
+	for i := len(d.m.attempts) - 1; i >= 0; i-- {
+		if a := &d.m.attempts[i]; a.Attempt == d.attempt && a.ClaimedAt.Equal(d.claimedAt) {
+			return a
+		}
+	}
+	return nil
+}
