@@ -12,7 +12,7 @@ import (
 )
 
 func newAction(a *app) *cobra.Command {
-	return newGroup("action", "Look at what operators did", newActionLs(a))
+	return newGroup("action", "List operator actions", newActionLs(a))
 }
 
 func newActionLs(a *app) *cobra.Command {
@@ -20,31 +20,31 @@ func newActionLs(a *app) *cobra.Command {
 	var f posthaste.ActionFilter
 	var message, before string
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List what was done, by whom and when, newest first",
+		Use: "ls", Short: "List operator actions with their actor and time, newest first",
 		Args: exactly(0, "no arguments; flags select actions"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if message != "" && f.MessageID.UnmarshalText([]byte(message)) != nil {
-				return posthaste.Invalidf("message", "--message must be a message id, and is %q", message)
+				return posthaste.Invalidf("message", "--message must be a message id, got %q", message)
 			}
 			var id posthaste.MessageID
 			if err := paging(f.Limit, before, &id); err != nil {
 				return err
 			}
 			f.Before = int64(id)
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.actions(ctx, e, f) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return listActions(ctx, a, e, f) })
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	db.flag(cmd)
-	flags.StringVarP(&f.Queue, "queue", "q", "", "only on this queue")
-	flags.StringVar(&message, "message", "", "only on the message with this id")
-	flags.IntVar(&f.Limit, "limit", 100, "how many, 1 to 1000")
-	flags.StringVar(&before, "before", "", "only records with lower ids than this, for the next page")
+	flags.StringVarP(&f.Queue, "queue", "q", "", "only actions on this queue")
+	flags.StringVar(&message, "message", "", "only actions on the message with this id")
+	flags.IntVar(&f.Limit, "limit", 100, "maximum number of results, 1 to 1000")
+	flags.StringVar(&before, "before", "", "only ids below this one, to get the next page")
 	return cmd
 }
 
-func (a *app) actions(ctx context.Context, e posthaste.Store, f posthaste.ActionFilter) error {
+func listActions(ctx context.Context, a *app, e posthaste.Store, f posthaste.ActionFilter) error {
 	actions, err := e.Actions(ctx, f)
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (a *app) actions(ctx context.Context, e posthaste.Store, f posthaste.Action
 		shown[i] = wire.NewAction(x)
 	}
 	next := posthaste.NewPage(actions, f.Limit, 0, func(x *posthaste.Action) posthaste.MessageID { return posthaste.MessageID(x.ID) }).Next
-	return a.printPage(page{"actions", shown, "no action is on record", next}, len(actions), func(w io.Writer) {
+	return page{"actions", shown, "no actions found", next}.print(a, len(actions), func(w io.Writer) {
 		table(w, "ID AT BY ACTION QUEUE MESSAGE DETAILS", func(row func(...any)) {
 			for _, x := range actions {
 				message := ""

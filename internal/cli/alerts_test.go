@@ -9,13 +9,12 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// comparesWithNone is a metric of which all processes tell the same, compared with 0: of
-// nothing at all such an expression says nothing.
+// comparesWithNone matches a comparison with 0 of a metric that all processes export alike.
+// Without the metric, such an expression has no result.
 var comparesWithNone = regexp.MustCompile(`^(?:max|sum)\((posthaste_\w+)\) == 0\b`)
 
-// Where no process runs that tells of something, Prometheus has no such metric. An alert
-// that there is none of it must say so, too; but not where the database is away, of which
-// PosthasteStoreDown tells.
+// If no process exports a metric, an alert on its value 0 must fire too, unless the database
+// is unavailable, which PosthasteStoreDown covers.
 func TestAlertsOfNoneFireWhereNobodyTells(t *testing.T) {
 	t.Parallel()
 	var alerts struct {
@@ -38,6 +37,6 @@ func TestAlertsOfNoneFireWhereNobodyTells(t *testing.T) {
 		}
 	}
 	if !seen {
-		t.Error("PosthasteNoWorkers does not compare workers with 0 any more: mend this test")
+		t.Error("PosthasteNoWorkers no longer compares workers with 0; fix this test")
 	}
 }

@@ -4,5 +4,5 @@ package cli
 
 import "syscall"
 
-// childOf lets a child be in a group of its own. It does not end with this process.
+// childOf puts a child in its own process group. The child does not end with this process.
 func childOf() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

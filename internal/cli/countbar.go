@@ -8,7 +8,7 @@ import (
 	"golang.org/x/term"
 )
 
-// countBar counts what is done on a terminal, and shows nothing elsewhere.
+// countBar shows a counter on a terminal. It shows nothing on other outputs.
 type countBar struct{ bar *progressbar.ProgressBar }
 
 func newCountBar(w io.Writer, what string) countBar {

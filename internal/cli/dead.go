@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os/user"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,23 +17,23 @@ import (
 )
 
 func newDead(a *app) *cobra.Command {
-	return newGroup("dead", "Look at dead letters, send them once more or discard them",
+	return newGroup("dead", "Inspect, replay and discard dead letters",
 		newDeadLs(a), newDeadShow(a),
-		newDecide(a, burial{"replay", "Send dead letters once more, under their old ids", "replayed", posthaste.Store.Replay}),
-		newDecide(a, burial{"discard", "Remove dead letters for good", "discarded", posthaste.Store.Discard}))
+		newDecide(a, decision{"replay", "Replay dead letters under the same ids", "replayed", posthaste.Store.Replay}),
+		newDecide(a, decision{"discard", "Discard dead letters", "discarded", posthaste.Store.Discard}))
 }
 
-// deadFlags are what dead letters are chosen by.
+// deadFlags adds the flags that filter dead letters.
 func deadFlags(flags *pflag.FlagSet, f *posthaste.DeadLetterFilter) {
 	flags.StringVarP(&f.Queue, "queue", "q", "", "only of this queue")
-	flags.StringVar(&f.Subscription, "subscription", "", "only of this subscription of the queue")
+	flags.StringVar(&f.Subscription, "subscription", "", "only of this subscription")
 	flags.StringVar(&f.Kind, "kind", "", "only of this kind")
 	flags.StringVar(&f.Key, "key", "", "only with this key")
 	flags.StringVar(&f.Reference, "reference", "", "only with this reference")
 	flags.StringVar(&f.Term, "term", "", "only with this term")
-	flags.StringVar(&f.Error, "error", "", "only where the last error has this text in it, in any case")
-	flags.Var(instant{&f.DiedFrom}, "died-from", "only what died at this time (RFC 3339) or later")
-	flags.Var(instant{&f.DiedBefore}, "died-before", "only what died before this time (RFC 3339)")
+	flags.StringVar(&f.Error, "error", "", "only if the last error contains this text, ignoring case")
+	flags.Var(instant{&f.DiedFrom}, "died-from", "only dead letters since this time (RFC 3339)")
+	flags.Var(instant{&f.DiedBefore}, "died-before", "only dead letters before this time (RFC 3339)")
 }
 
 func newDeadLs(a *app) *cobra.Command {
@@ -48,19 +47,19 @@ func newDeadLs(a *app) *cobra.Command {
 			if err := paging(f.Limit, before, &f.Before); err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.deadLetters(ctx, e, f) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return listDeadLetters(ctx, a, e, f) })
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	db.flag(cmd)
 	deadFlags(flags, &f)
-	flags.IntVar(&f.Limit, "limit", 100, "how many, 1 to 1000")
-	flags.StringVar(&before, "before", "", "only with lower ids than this, for the next page")
+	flags.IntVar(&f.Limit, "limit", 100, "maximum number of results, 1 to 1000")
+	flags.StringVar(&before, "before", "", "only ids below this one, to get the next page")
 	return cmd
 }
 
-func (a *app) deadLetters(ctx context.Context, e posthaste.Store, f posthaste.DeadLetterFilter) error {
+func listDeadLetters(ctx context.Context, a *app, e posthaste.Store, f posthaste.DeadLetterFilter) error {
 	dead, err := e.DeadLetters(ctx, f)
 	if err != nil {
 		return err
@@ -69,7 +68,7 @@ func (a *app) deadLetters(ctx context.Context, e posthaste.Store, f posthaste.De
 	for i, d := range dead.Items {
 		shown[i] = wire.NewDeadLetter(d)
 	}
-	return a.printPage(page{"dead_letters", shown, "there are no dead letters", dead.Next}, len(dead.Items), func(w io.Writer) {
+	return page{"dead_letters", shown, "no dead letters", dead.Next}.print(a, len(dead.Items), func(w io.Writer) {
 		table(w, "ID QUEUE DIED ATTEMPTS REFERENCE ERROR", func(row func(...any)) {
 			for _, d := range dead.Items {
 				row(d.ID, d.Queue, clock(d.DiedAt), len(d.Attempts), d.Reference, d.Error)
@@ -81,21 +80,21 @@ func (a *app) deadLetters(ctx context.Context, e posthaste.Store, f posthaste.De
 func newDeadShow(a *app) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
-		Use: "show ID", Short: "Show a dead letter with its whole story",
+		Use: "show ID", Short: "Show a dead letter with all attempts",
 		Args: exactly(1, "a message id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := messageIDs(args)
 			if err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.deadLetter(ctx, e, ids[0]) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return showDeadLetter(ctx, a, e, ids[0]) })
 		},
 	}
 	db.flag(cmd)
 	return cmd
 }
 
-func (a *app) deadLetter(ctx context.Context, e posthaste.Store, id posthaste.MessageID) error {
+func showDeadLetter(ctx context.Context, a *app, e posthaste.Store, id posthaste.MessageID) error {
 	dead, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{id}})
 	if err != nil {
 		return err
@@ -114,27 +113,27 @@ func (a *app) deadLetter(ctx context.Context, e posthaste.Store, id posthaste.Me
 	})
 }
 
-// burial is what can be done with dead letters.
-type burial struct {
+// decision is an action on dead letters: replay or discard.
+type decision struct {
 	verb, short, done string
 	decide            func(posthaste.Store, context.Context, posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error)
 }
 
-// newDecide makes replay and discard. Each is recorded with who asked.
-func newDecide(a *app, b burial) *cobra.Command {
+// newDecide returns the command of a decision, which is recorded with its actor.
+func newDecide(a *app, b decision) *cobra.Command {
 	var db database
 	var f posthaste.DeadLetterFilter
 	cmd := &cobra.Command{
 		Use: b.verb + " [ID...]", Short: b.short,
-		Long: b.short + `: those with the given ids, or all that are like the flags.
-By flags it is done in batches of 1,000 from the newest on. What was interrupted
-can be repeated: it goes on with what is left.`,
+		Long: b.short + `: those with the given ids, or all that match the filter.
+With a filter, the command works in batches of 1,000, newest first. If it is
+interrupted, repeat it to process the rest.`,
 		Args: between(0, 1000, "at most 1000 message ids"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			filtered := !reflect.DeepEqual(f, posthaste.DeadLetterFilter{})
 			if filtered == (len(args) > 0) {
-				return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "id", Message: "say which dead letters: ids, or flags such as --queue",
-					Hint: "--all means every one; ids and flags exclude each other"}
+				return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "id", Message: "no dead letters are selected, or both by ids and by a filter",
+					Hint: "give ids, or flags such as --queue; ids and flags are mutually exclusive; --all selects all"}
 			}
 			ids, err := messageIDs(args)
 			if err != nil {
@@ -144,13 +143,13 @@ can be repeated: it goes on with what is left.`,
 			ids = slices.Compact(ids)
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
 				if filtered {
-					return a.decideMatching(ctx, e, b, f)
+					return decideMatching(ctx, a, e, b, f)
 				}
 				were, err := b.decide(e, ctx, posthaste.DeadLetterFilter{IDs: ids})
-				if err != nil && posthaste.CodeOf(err) != posthaste.CodeNotFound { // none of them was, as decided tells
+				if err != nil && posthaste.CodeOf(err) != posthaste.CodeNotFound { // no id is a dead letter; printDecided reports it
 					return err
 				}
-				return a.decided(ctx, e, b.done, ids, were.Items)
+				return printDecided(ctx, a, e, b.done, ids, were.Items)
 			})
 		},
 	}
@@ -158,13 +157,13 @@ can be repeated: it goes on with what is left.`,
 	flags.SortFlags = false
 	db.flag(cmd)
 	deadFlags(flags, &f)
-	flags.BoolVar(&f.All, "all", false, "every dead letter there is")
+	flags.BoolVar(&f.All, "all", false, "all dead letters")
 	return cmd
 }
 
-// decideMatching does it batch by batch, and tells how far it came also where
-// it fails.
-func (a *app) decideMatching(ctx context.Context, e posthaste.Store, b burial, f posthaste.DeadLetterFilter) error {
+// decideMatching applies a decision to all dead letters that match f, in batches. It prints
+// the number of processed dead letters even if a batch fails.
+func decideMatching(ctx context.Context, a *app, e posthaste.Store, b decision, f posthaste.DeadLetterFilter) error {
 	bar := newCountBar(a.stderr, b.done)
 	count := 0
 	var err error
@@ -186,9 +185,8 @@ func (a *app) decideMatching(ctx context.Context, e posthaste.Store, b burial, f
 	return cmp.Or(err, shown)
 }
 
-// decided shows which ids were dead letters. That some were none is a failure,
-// though the others are done.
-func (a *app) decided(ctx context.Context, e posthaste.Store, done string, asked, were []posthaste.MessageID) error {
+// printDecided prints the ids that were dead letters. It fails if some were not.
+func printDecided(ctx context.Context, a *app, e posthaste.Store, done string, asked, were []posthaste.MessageID) error {
 	missing := slices.DeleteFunc(slices.Clone(asked), func(id posthaste.MessageID) bool { return slices.Contains(were, id) })
 	shown := struct {
 		IDs      []posthaste.MessageID `json:"ids"`
@@ -205,8 +203,8 @@ func (a *app) decided(ctx context.Context, e posthaste.Store, done string, asked
 	return err
 }
 
-// noDeadLetter says of which messages there is no dead letter to deal with, and
-// of the first ones why, where that is on record.
+// noDeadLetter returns the error for messages that are not dead letters. It gives the last
+// recorded action of the first ones as the reason.
 func noDeadLetter(ctx context.Context, e posthaste.Store, ids []posthaste.MessageID) error {
 	var texts []string
 	for i, id := range ids {
@@ -222,17 +220,9 @@ func noDeadLetter(ctx context.Context, e posthaste.Store, ids []posthaste.Messag
 		}
 		texts = append(texts, text)
 	}
-	what := "message " + texts[0] + " is no dead letter"
+	what := "message " + texts[0] + " is not a dead letter"
 	if len(texts) > 1 {
-		what = "these messages are no dead letters: " + strings.Join(texts, ", ")
+		what = "these messages are not dead letters: " + strings.Join(texts, ", ")
 	}
 	return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "id", Message: what}
-}
-
-// caller names who decides, for the record.
-func caller() string {
-	if u, err := user.Current(); err == nil && u.Username != "" {
-		return "cli:" + u.Username
-	}
-	return "cli"
 }

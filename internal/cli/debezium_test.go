@@ -21,7 +21,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// What docs/moving-in.md says of moving from Debezium.
+// TestMovedFromDebezium follows the migration from Debezium in docs/moving-in.md.
 const (
 	fromDebezium = `
 posthaste queue create outbox --ordered
@@ -45,9 +45,9 @@ relays:
 // event is a row of Debezium's table, as its outbox event router documents it.
 type event struct{ id, aggregateType, aggregateID, kind, payload string }
 
-// A relay that is set up as the page says routes as Debezium's outbox event router
-// does: the topic by aggregatetype, the record's key aggregateid, the value payload,
-// the header id, and the header eventType of type where the connector places it so.
+// A relay with the configuration of the page routes like the outbox event router of
+// Debezium: aggregatetype selects the topic, aggregateid is the key, payload the value, and
+// id and type are headers.
 func TestMovedFromDebezium(t *testing.T) {
 	t.Parallel()
 	broker, err := devbroker.StartKafka(t.Context(), t.TempDir())
@@ -106,7 +106,7 @@ func TestMovedFromDebezium(t *testing.T) {
 			exec(stdout)
 		}
 	}
-	// What is wrong is told with its line and what to do.
+	// Errors name the line and a fix.
 	for text, want := range map[string]string{
 		"relays:\n  - queue: outbox\n    broker: " + broker.URL() + "\n    topic: nowhere\n":                                                                "wrong.yaml:4: kafka at",
 		"relays:\n  - queue: outbox\n    mechanism: plain\n    broker: kafka://" + devbroker.KafkaUser + ":hunter2@" + broker.LoginAddress() + "\n":         "wrong.yaml:4: kafka at",

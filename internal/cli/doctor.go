@@ -14,26 +14,27 @@ import (
 func newDoctor(a *app) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Look for what is wrong, or soon will be",
-		Long: `Look for what is wrong, or soon will be, and say what helps: a database that
-is a copy; settings that lose messages; missing privileges; transactions,
-prepared transactions and replication slots that stay; a ring that runs full and
-what keeps its oldest slot; workers that beat late or were lost; subscriptions
-that fall behind; schedules that do not tick; indexes that cannot be used; clocks
-that differ; a pooler in the way; a schema of another version.
+		Use: "doctor", Short: "Check the store for problems",
+		Long: `Check the store for present and imminent problems, and print how to fix them: a
+database that is a copy; settings that lose messages; missing privileges;
+long-running transactions, prepared transactions and replication slots; a ring
+(the table segments that hold messages) that is nearly full; workers with late
+heartbeats, and lost workers; subscriptions that lag; schedules that do not tick;
+invalid indexes; clock differences; an unsuitable pooler; a schema of another
+version.
 
-The exit code is 1 where something needs a person now (a fault), and 0 where
-there are only warnings.`,
+The exit code is 1 if there is a fault, which needs action now, and 0 if there are
+only warnings.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.doctor(ctx, e) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return runDoctor(ctx, a, e) })
 		},
 	}
 	db.flag(cmd)
 	return cmd
 }
 
-func (a *app) doctor(ctx context.Context, e posthaste.Store) error {
+func runDoctor(ctx context.Context, a *app, e posthaste.Store) error {
 	found, err := e.Doctor(ctx)
 	if err != nil {
 		return err
@@ -41,7 +42,7 @@ func (a *app) doctor(ctx context.Context, e posthaste.Store) error {
 	faults := 0
 	if err := a.print(wire.NewFindings(found), func(w io.Writer) {
 		if len(found) == 0 {
-			fmt.Fprintln(w, "all is well")
+			fmt.Fprintln(w, "no problems found")
 		}
 		for _, f := range found {
 			level := "warning"
@@ -62,7 +63,7 @@ func (a *app) doctor(ctx context.Context, e posthaste.Store) error {
 		}
 	}
 	if faults > 0 {
-		return &posthaste.Error{Code: posthaste.CodeRefused, Message: fmt.Sprintf("the doctor found %d faults", faults), Hint: "see above"}
+		return &posthaste.Error{Code: posthaste.CodeRefused, Message: fmt.Sprintf("doctor found %d faults", faults), Hint: "see the findings above"}
 	}
 	return nil
 }

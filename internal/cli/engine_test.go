@@ -17,7 +17,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/memory"
 )
 
-// failing is a store in which making a queue ends with one error after the other.
+// failing is a store whose CreateQueue returns the errors in codes, in order.
 type failing struct {
 	posthaste.Store
 	codes []posthaste.Code
@@ -32,8 +32,8 @@ func (f *failing) CreateQueue(context.Context, string, posthaste.QueueOptions) e
 	return &posthaste.Error{Code: code}
 }
 
-// A program that runs waits for its Redis, also where it went while the queue of mails
-// was being made; what is wrong otherwise is an error at once.
+// Creating the queue of mails retries while Redis is unavailable. Other errors are returned
+// at once.
 func TestPrepareWaits(t *testing.T) {
 	t.Parallel()
 	for want, codes := range map[posthaste.Code][]posthaste.Code{
@@ -47,7 +47,7 @@ func TestPrepareWaits(t *testing.T) {
 	}
 }
 
-// A server that another has taken the port of does not count as started.
+// A server does not count as started if another server has its port.
 func TestRedisOnATakenPort(t *testing.T) {
 	t.Parallel()
 	other, home := anyRedis(t, t.TempDir()), anyHome(t)
@@ -67,8 +67,8 @@ func TestRedisOnATakenPort(t *testing.T) {
 	}
 }
 
-// What an up has left behind is stopped, also where its directory is a symbolic link,
-// and nobody else is.
+// stopLeftRedis stops the server of its directory, also through a symbolic link, and no
+// other server.
 func TestStopLeftRedis(t *testing.T) {
 	t.Parallel()
 	elsewhere := t.TempDir()
@@ -77,7 +77,7 @@ func TestStopLeftRedis(t *testing.T) {
 		stopped    bool
 	}{
 		"its own, by a link": {link: []string{elsewhere}, stopped: true},
-		"somebody else's":    {},
+		"another server":     {},
 		"with a password":    {args: []string{"--requirepass", "secret"}},
 	} {
 		home, dir := anyHome(t), t.TempDir()

@@ -11,17 +11,16 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// wellKnown are variables that many programs read, beside POSTHASTE_….
+// wellKnown holds variables that are common to many programs. POSTHASTE_… takes precedence.
 var wellKnown = map[string]string{"database-url": "DATABASE_URL", "redis-url": "REDIS_URL", "smtp-url": "SMTP_URL"}
 
-// secret flags are not repeated in errors.
+// secret holds the flags whose values do not appear in errors.
 var secret = map[string]bool{"database-url": true, "redis-url": true, "smtp-url": true, "token": true}
 
-// envMark marks flags whose values came from their variables.
+// envMark annotates flags that were set by environment variables.
 const envMark = "posthaste_env"
 
-// typed says whether a flag was given on the command line. Where there is none
-// nothing was.
+// typed reports whether a flag was given on the command line. flags may be nil.
 func typed(flags *pflag.FlagSet, name string) bool {
 	if flags == nil {
 		return false
@@ -34,29 +33,29 @@ func typed(flags *pflag.FlagSet, name string) bool {
 	return !env
 }
 
-// envName is the variable that stands for a flag.
+// envName returns the environment variable of a flag.
 func envName(flag string) string {
 	return "POSTHASTE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// wrongValue says what a flag's value must be; cause is what its type says of this one.
-// Numbers and truths are told in words of our own, for theirs are those of a Go package.
+// wrongValue describes why value is invalid for a flag. cause is the error of the flag's
+// type. It is replaced for numbers and booleans, whose errors are those of package strconv.
 func wrongValue(f *pflag.Flag, value string, cause error) string {
 	switch f.Value.Type() {
 	case "int", "int64":
-		return fmt.Sprintf("must be a whole number, and is %q", value)
+		return fmt.Sprintf("must be an integer, got %q", value)
 	case "float64":
-		return fmt.Sprintf("must be a number, and is %q", value)
+		return fmt.Sprintf("must be a number, got %q", value)
 	case "bool":
-		return fmt.Sprintf("must be true or false, and is %q", value)
+		return fmt.Sprintf("must be true or false, got %q", value)
 	case "stringSlice":
-		return fmt.Sprintf("must be words with commas between them, and is %q", value)
+		return fmt.Sprintf("must be a comma-separated list, got %q", value)
 	}
 	return cause.Error()
 }
 
-// bindEnvironment gives flags that were not given the values of their
-// variables. An empty variable counts as none.
+// bindEnvironment sets flags that were not given from their environment variables. An
+// empty variable is ignored.
 func bindEnvironment(flags *pflag.FlagSet) error {
 	var faults []error
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -69,7 +68,7 @@ func bindEnvironment(flags *pflag.FlagSet) error {
 				continue
 			}
 			if err := flags.Set(f.Name, value); err != nil {
-				message := name + " cannot be used for --" + f.Name
+				message := "invalid " + name + ", which sets --" + f.Name
 				if !secret[f.Name] {
 					cause := err
 					if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
@@ -79,7 +78,7 @@ func bindEnvironment(flags *pflag.FlagSet) error {
 				}
 				faults = append(faults, posthaste.Invalidf(f.Name, "%s", message))
 			}
-			_ = flags.SetAnnotation(f.Name, envMark, nil) // it exists
+			_ = flags.SetAnnotation(f.Name, envMark, nil) // the flag exists
 			return
 		}
 	})

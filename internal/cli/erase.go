@@ -14,23 +14,23 @@ import (
 func newErase(a *app) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
-		Use: "erase TERM", Short: "Erase what is kept of messages with a term, such as a recipient",
-		Long: `Erase what is kept of messages with a term, such as a recipient's address: payload,
-headers, key, reference, terms, error texts and receipts. That there was a message
-stays, with its queue, kind, states and times. What is still to be delivered is
-left as it is and told: erase again when it is settled.`,
+		Use: "erase TERM", Short: "Erase personal data of messages with a term",
+		Long: `Erase the payload, headers, key, reference, terms, error texts and receipts of
+messages with a term, such as the address of a recipient. The queue, kind, states
+and times of the messages are kept. Messages that are not settled yet are not
+erased, but listed; run the command again after they are settled.`,
 		Args: exactly(1, "a term"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.erase(ctx, e, args[0]) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return eraseTerm(ctx, a, e, args[0]) })
 		},
 	}
 	db.flag(cmd)
 	return cmd
 }
 
-// erase goes on until there is nothing more, and tells how far it came also
-// where it fails.
-func (a *app) erase(ctx context.Context, e posthaste.Store, term string) error {
+// eraseTerm erases all messages with a term, page by page. It prints the result even if a
+// page fails.
+func eraseTerm(ctx context.Context, a *app, e posthaste.Store, term string) error {
 	bar := newCountBar(a.stderr, "erased")
 	shown := struct {
 		Erased  int                   `json:"erased"`
@@ -61,7 +61,7 @@ func (a *app) erase(ctx context.Context, e posthaste.Store, term string) error {
 	return cmp.Or(err, a.print(shown, func(w io.Writer) {
 		fmt.Fprintf(w, "%d erased\n", shown.Erased)
 		for _, id := range shown.Pending {
-			fmt.Fprintf(w, "%s is still to be delivered: erase again when it is settled\n", id)
+			fmt.Fprintf(w, "%s is not settled yet; run erase again after it is\n", id)
 		}
 	}))
 }

@@ -1,13 +1,11 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
-
-	"github.com/spf13/cobra"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
@@ -20,8 +18,7 @@ const (
 	exitUnreachable = 3
 )
 
-// exitError carries an exit code past what the error itself says. A nil err
-// means that everything was said already.
+// exitError sets the exit code of an error. If err is nil, nothing is printed.
 type exitError struct {
 	code int
 	err  error
@@ -36,52 +33,10 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// misuse makes err one of wrong use, where its code does not say so.
+// misuse makes err a usage error, whatever its code.
 func misuse(err error) error { return &exitError{exitUsage, err} }
 
-// finish tells the error, if there is one, and returns the exit code.
-func (a *app) finish(cmd *cobra.Command, err error) int {
-	if err == nil {
-		return 0
-	}
-	code := a.exitCode(err)
-	var wrapped *exitError
-	if errors.As(err, &wrapped) && wrapped.err == nil {
-		return code
-	}
-	if errors.Is(err, context.Canceled) && a.signal.code() != 0 {
-		fmt.Fprintln(a.stderr, "posthaste: interrupted")
-		return a.signal.code()
-	}
-	if a.json {
-		a.tellJSON(err)
-		return code
-	}
-	a.tell(err)
-	if code == exitUsage && posthaste.CodeOf(err) == "" {
-		fmt.Fprintf(a.stderr, "  %s --help tells how it is used\n", cmd.CommandPath())
-	}
-	return code
-}
-
-func (a *app) exitCode(err error) int {
-	var e *exitError
-	if errors.As(err, &e) {
-		return e.code
-	}
-	switch posthaste.CodeOf(err) {
-	case posthaste.CodeUnavailable:
-		return exitUnreachable
-	case posthaste.CodeInvalid, posthaste.CodeTooLarge, posthaste.CodeUnsupported:
-		return exitUsage
-	}
-	if !a.begun {
-		return exitUsage
-	}
-	return exitFailed
-}
-
-// each lists the errors that were joined into err.
+// each returns the errors that err joins.
 func each(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()
@@ -89,30 +44,30 @@ func each(err error) []error {
 	return []error{err}
 }
 
-func (a *app) tell(err error) {
+func printError(w io.Writer, err error) {
 	for _, err := range each(err) {
 		var e *posthaste.Error
 		if !errors.As(err, &e) {
-			fmt.Fprintln(a.stderr, "posthaste: "+err.Error())
+			fmt.Fprintln(w, "posthaste: "+err.Error())
 			continue
 		}
-		fmt.Fprintln(a.stderr, "posthaste: "+e.Message)
+		fmt.Fprintln(w, "posthaste: "+e.Message)
 		if hint := wire.Hint(e, wire.CLI); hint != "" {
-			fmt.Fprintln(a.stderr, "  "+hint)
+			fmt.Fprintln(w, "  "+hint)
 		}
 	}
 }
 
-// tellJSON writes {"error": {…}} on one line of the standard error.
-func (a *app) tellJSON(err error) {
-	type told struct {
+// printErrorJSON writes {"error": {…}} on one line.
+func printErrorJSON(w io.Writer, err error) {
+	type problem struct {
 		Code    posthaste.Code `json:"code,omitempty"`
 		Field   string         `json:"field,omitempty"`
 		Message string         `json:"message"`
 		Hint    string         `json:"hint,omitempty"`
 	}
 	var messages []string
-	var t told
+	var t problem
 	for i, err := range each(err) {
 		var e *posthaste.Error
 		if !errors.As(err, &e) {
@@ -120,12 +75,12 @@ func (a *app) tellJSON(err error) {
 			continue
 		}
 		if i == 0 {
-			t = told{Code: e.Code, Field: e.Field, Hint: wire.Hint(e, wire.CLI)}
+			t = problem{Code: e.Code, Field: e.Field, Hint: wire.Hint(e, wire.CLI)}
 		}
 		messages = append(messages, e.Message)
 	}
 	t.Message = strings.Join(messages, "; ")
-	encoder := json.NewEncoder(a.stderr)
+	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(map[string]told{"error": t})
+	_ = encoder.Encode(map[string]problem{"error": t})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Every flag of every command says in its help what it takes, by its type and not by words
-// that happen to stand in backquotes, and refuses a wrong value without words of a package.
+// The help of each flag names its type, and no backquoted word instead. An invalid value
+// fails without the error text of a package.
 func TestFlagsAreTold(t *testing.T) {
 	t.Parallel()
 	flags := 0
@@ -23,7 +23,7 @@ func TestFlagsAreTold(t *testing.T) {
 			flags++
 			name, usage := pflag.UnquoteUsage(f)
 			if strings.Contains(name, " ") || usage != f.Usage || usage == "" {
-				t.Errorf("%s --%s is told as %q: %q", cmd.CommandPath(), f.Name, name, f.Usage)
+				t.Errorf("%s --%s has the help %q: %q", cmd.CommandPath(), f.Name, name, f.Usage)
 			}
 			if f.Value.Type() == "string" || f.Value.Type() == "stringArray" || f.Name == "help" {
 				return

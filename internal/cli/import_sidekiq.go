@@ -21,63 +21,63 @@ func newImportSidekiq(a *app) *cobra.Command {
 	var from string
 	var queues []string
 	cmd := &cobra.Command{
-		Use: "sidekiq", Short: "Take over the jobs that Sidekiq or jiggler has in a Redis",
-		Long: `Send the jobs that are queued, scheduled and to be retried, and remove each from its
-Redis once it is sent. Stop its processes first. It may be killed at any moment, and is
-run again then: what was sent is known by its jid for a week. What becomes of what:
+		Use: "sidekiq", Short: "Import the jobs of Sidekiq or jiggler",
+		Long: `Send the jobs that are enqueued, scheduled or to be retried, and remove each from Redis
+after it is sent. Stop the Sidekiq processes first. If the command is killed, run it
+again: jobs are deduplicated by jid for a week. For the mapping of jobs to messages, see
 docs/moving-in.md.`,
 		Example: `  posthaste import sidekiq --from redis://localhost:6379/0 --dry-run
   posthaste import sidekiq --from redis://localhost:6379/0 --map default=jobs --dead dead-jobs`,
-		Args: exactly(0, "no arguments; --from says where the jobs are"),
+		Args: exactly(0, "no arguments; --from names the Redis with the jobs"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Batch < 1 || o.Batch > 1000 {
 				return posthaste.Invalidf("batch", "--batch must be 1 to 1000")
 			}
 			if o.Layout != "sidekiq" && o.Layout != "jiggler" {
-				return posthaste.Invalidf("layout", "--layout must be sidekiq or jiggler, and is %q", o.Layout)
+				return posthaste.Invalidf("layout", "--layout must be sidekiq or jiggler, got %q", o.Layout)
 			}
 			o.Queues = map[string]string{}
 			for _, pair := range queues {
 				old, mapped, ok := strings.Cut(pair, "=")
 				if !ok || old == "" || mapped == "" {
-					return posthaste.Invalidf("map", "--map must be OLD=NEW, and is %q", pair)
+					return posthaste.Invalidf("map", "--map must be OLD=NEW, got %q", pair)
 				}
 				o.Queues[old] = mapped
 			}
 			redis, err := goredis.ParseURL(from)
 			if err != nil {
-				return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "from", Message: "--from is not the URL of a Redis server", Hint: "it looks like redis://user:password@host:6379/0"} // the cause could hold the password
+				return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "from", Message: "--from is not the URL of a Redis server", Hint: "expected redis://user:password@host:6379/0"} // the cause can contain the password
 			}
-			redis.ContextTimeoutEnabled = true // one server, as Sidekiq needs: no other can take its place behind the client's back
+			redis.ContextTimeoutEnabled = true // Sidekiq uses one server, so there is no failover that the client could miss
 			client := goredis.NewClient(redis)
 			defer client.Close()
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.importSidekiq(ctx, client, e, o) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return importSidekiq(ctx, a, client, e, o) })
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	db.flag(cmd)
-	flags.StringVar(&from, "from", "", "the Redis that has the jobs, redis://user:password@host:6379/0")
-	flags.StringVar(&o.Layout, "layout", "sidekiq", "whose keys they are: sidekiq or jiggler")
-	flags.StringVar(&o.Namespace, "namespace", "", "what all its keys begin with, before a colon")
-	flags.StringVarP(&o.Queue, "queue", "q", "", "the queue that all jobs go to (default: that of the same name)")
-	flags.StringArrayVar(&queues, "map", nil, "a queue's jobs go to another, OLD=NEW; may be repeated")
-	flags.StringVar(&o.Dead, "dead", "", "the queue, empty and of nobody else, whose dead letters the dead jobs become (default: they stay)")
+	flags.StringVar(&from, "from", "", "URL of the Redis with the jobs, redis://user:password@host:6379/0")
+	flags.StringVar(&o.Layout, "layout", "sidekiq", "layout of the keys: sidekiq or jiggler")
+	flags.StringVar(&o.Namespace, "namespace", "", "prefix of all keys, without the colon")
+	flags.StringVarP(&o.Queue, "queue", "q", "", "queue of all messages (default: the queue with the same name)")
+	flags.StringArrayVar(&queues, "map", nil, "import the jobs of one queue into another, OLD=NEW; may be repeated")
+	flags.StringVar(&o.Dead, "dead", "", "import dead jobs as dead letters of this queue, which must be empty and otherwise unused (default: dead jobs are not imported)")
 	flags.BoolVar(&o.Keep, "keep", false, "leave the jobs in Redis")
-	flags.IntVar(&o.Batch, "batch", 500, "how many jobs go at a time, 1 to 1000")
+	flags.IntVar(&o.Batch, "batch", 500, "jobs per batch, 1 to 1000")
 	flags.BoolVar(&o.DryRun, "dry-run", false, "only count the jobs")
 	return cmd
 }
 
-func (a *app) importSidekiq(ctx context.Context, from *goredis.Client, to posthaste.Store, o sidekiq.Options) error {
-	bar := newCountBar(a.stderr, "taken over")
+func importSidekiq(ctx context.Context, a *app, from *goredis.Client, to posthaste.Store, o sidekiq.Options) error {
+	bar := newCountBar(a.stderr, "imported")
 	o.Progress = bar.add
 	report, err := sidekiq.Import(ctx, from, to, o)
 	bar.end()
 	if err != nil && report.Imported == 0 {
 		return err
 	}
-	if printed := a.print(report, func(w io.Writer) { tellSidekiq(w, report) }); err == nil {
+	if printed := a.print(report, func(w io.Writer) { printSidekiq(w, report) }); err == nil {
 		err = printed
 	}
 	if err == nil && len(report.Refused) > 0 {
@@ -86,21 +86,21 @@ func (a *app) importSidekiq(ctx context.Context, from *goredis.Client, to postha
 	return err
 }
 
-func tellSidekiq(w io.Writer, r sidekiq.Report) {
+func printSidekiq(w io.Writer, r sidekiq.Report) {
 	if !r.DryRun {
-		fmt.Fprintf(w, "%d jobs are taken over, %d of them as dead letters\n", r.Imported, r.Dead)
+		fmt.Fprintf(w, "imported %d jobs, %d of them as dead letters\n", r.Imported, r.Dead)
 	}
 	if r.Duplicates > 0 {
-		fmt.Fprintf(w, "%d jobs more have the jid of one of these, or are the same without one, and are one with it\n", r.Duplicates)
+		fmt.Fprintf(w, "%d more jobs were duplicates: same jid, or identical without a jid\n", r.Duplicates)
 	}
 	for _, set := range slices.Sorted(maps.Keys(r.Pending)) {
 		fmt.Fprintf(w, "%d jobs are in Redis: %s\n", r.Pending[set], set)
 	}
 	for i, x := range r.Refused {
-		if i == toldRefusals {
-			fmt.Fprintf(w, "… and %d more are refused; --json lists all\n", len(r.Refused)-i)
+		if i == maxShownRejections {
+			fmt.Fprintf(w, "… and %d more were rejected; --json lists all\n", len(r.Refused)-i)
 			break
 		}
-		fmt.Fprintf(w, "job %s of %s is refused and left as it is: %s\n", oneLine(x.JID, 64), oneLine(x.In, 64), strings.TrimSpace(x.Error))
+		fmt.Fprintf(w, "job %s of %s was rejected and left unchanged: %s\n", oneLine(x.JID, 64), oneLine(x.In, 64), strings.TrimSpace(x.Error))
 	}
 }

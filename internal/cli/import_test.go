@@ -16,7 +16,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// An import that is killed again and again takes every row once.
+// An import that is killed repeatedly sends each row once.
 func TestImportOutbox(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -44,7 +44,7 @@ func TestImportOutbox(t *testing.T) {
 		return append([]string{"import", "outbox", "--database-url", url, "--table", "public.outbox", "--id", "id", "--payload", "body", "--queue", "events", "--sent", "sent_at"}, more...)
 	}
 
-	if out, stderr, code := run(t, dir, args("--dry-run")...); code != 0 || !strings.Contains(out, "2000 rows of public.outbox would be taken over") || !strings.Contains(out, "--trigger install") {
+	if out, stderr, code := run(t, dir, args("--dry-run")...); code != 0 || !strings.Contains(out, "2000 rows of public.outbox would be imported") || !strings.Contains(out, "--trigger install") {
 		t.Fatalf("dry run: %d\n%s%s", code, out, stderr)
 	}
 	for range 4 {
@@ -57,7 +57,7 @@ func TestImportOutbox(t *testing.T) {
 			return context.DeadlineExceeded
 		})
 		time.Sleep(time.Duration(rand.IntN(50)) * time.Millisecond)
-		_ = p.Process.Signal(syscall.SIGKILL) // it may have come to its end
+		_ = p.Process.Signal(syscall.SIGKILL) // it can have ended already
 		p.wait()
 	}
 	out, stderr, code := run(t, dir, args("--json")...)
@@ -74,7 +74,7 @@ func TestImportOutbox(t *testing.T) {
 		t.Fatalf("trigger print: %d\n%s", code, out)
 	}
 	if _, err := conn.Exec(ctx, out); err != nil {
-		t.Fatalf("what is printed does not run: %v", err)
+		t.Fatalf("the printed trigger does not run: %v", err)
 	}
 	if _, err := conn.Exec(ctx, "insert into public.outbox (body) values ('1')"); err != nil {
 		t.Fatal(err)
@@ -88,21 +88,21 @@ func TestImportOutbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := count("select count(*) from posthaste.messages"); n != rows+2 {
-		t.Errorf("%d messages once two more rows were inserted, want %d", n, rows+2)
+		t.Errorf("%d messages after two more inserts, want %d", n, rows+2)
 	}
 
 	if _, err := conn.Exec(ctx, "alter table public.outbox disable trigger user; insert into public.outbox (body) values (to_jsonb(repeat('x', 2000))), ('3')"); err != nil {
 		t.Fatal(err)
 	}
-	if out, stderr, code := run(t, dir, args()...); code != 1 || !strings.Contains(out, "1 rows of public.outbox are taken over, 1 are still waiting") || !strings.Contains(out, "row 2003 is refused") {
+	if out, stderr, code := run(t, dir, args()...); code != 1 || !strings.Contains(out, "imported 1 rows of public.outbox; 1 are not imported yet") || !strings.Contains(out, "row 2003 was rejected") {
 		t.Errorf("a row that is too large: %d\n%s%s", code, out, stderr)
 	}
 	for what, wrong := range map[string][]string{
-		"it has id, body, sent_at":     args("--key", "customer"),
-		"table \"outbocks\" not found": args("--table", "outbocks"),
-		"--batch must be":              args("--batch", "0"),
-		"--trigger must be":            args("--trigger", "perhaps"),
-		"exclude each other":           args("--trigger", "print", "--dry-run"),
+		"it has id, body, sent_at": args("--key", "customer"),
+		"not found":                args("--table", "outbocks"),
+		"--batch must be":          args("--batch", "0"),
+		"--trigger must be":        args("--trigger", "perhaps"),
+		"mutually exclusive":       args("--trigger", "print", "--dry-run"),
 	} {
 		if _, stderr, code := run(t, dir, wrong...); code != 2 || !strings.Contains(stderr, what) {
 			t.Errorf("%q: %d\n%s", what, code, stderr)

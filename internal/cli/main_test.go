@@ -21,11 +21,10 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// patience bounds what tests wait for; they go on as soon as it has happened.
+// patience is the longest wait for a condition.
 const patience = 3 * time.Minute
 
-// TestMain makes this test binary the program posthaste too: it lies on the
-// PATH of the tests under that name.
+// TestMain puts this test binary on the PATH of the tests as the program posthaste.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) != "posthaste" {
 		cleanEnvironment()
@@ -33,8 +32,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"posthaste": func() { os.Exit(cli.Main(os.Args[1:])) }})
 }
 
-// cleanEnvironment drops what the developer's own environment says of
-// Posthaste. What says where PostgreSQL is to be had stays.
+// cleanEnvironment removes variables of Posthaste from the environment, except those of the
+// test servers.
 func cleanEnvironment() {
 	for _, env := range os.Environ() {
 		name, _, _ := strings.Cut(env, "=")
@@ -45,8 +44,8 @@ func cleanEnvironment() {
 	}
 }
 
-// TestScripts runs testdata/*.txtar, each as a person types it, on a database
-// of its own: $DATABASE_URL has the schema, $EMPTY_URL has not.
+// TestScripts runs testdata/*.txtar, each with its own databases: $DATABASE_URL has the
+// schema, $EMPTY_URL does not.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -65,8 +64,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestScriptsOnRedis runs testdata/redis/*.txtar, and those scripts that ask nothing
-// of a store but what every engine does, each on a Redis of its own: $REDIS_URL.
+// TestScriptsOnRedis runs testdata/redis/*.txtar, and the scripts that work with every
+// engine, each with its own Redis: $REDIS_URL.
 func TestScriptsOnRedis(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/redis/*.txtar")
@@ -109,7 +108,7 @@ func runScript(t *testing.T, file string, variables ...string) {
 	})
 }
 
-// code runs a command that has to end with an exit code: code 2 posthaste …
+// code runs a command that must end with an exit code: code 2 posthaste …
 func code(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: code NUMBER program [args]")
@@ -130,8 +129,7 @@ func code(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// keep puts the last output, without the line break at its end, into a
-// variable: keep ID
+// keep sets a variable to the last output without its final newline: keep ID
 func keep(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: keep NAME")
@@ -139,8 +137,8 @@ func keep(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], strings.TrimSuffix(ts.ReadFile("stdout"), "\n"))
 }
 
-// waitfor runs a command of posthaste with --json until it lists so many
-// things: waitfor 2 posthaste dead ls
+// waitfor runs a command with --json until it lists the given number of entries: waitfor 2
+// posthaste dead ls
 func waitfor(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: waitfor COUNT program [args]")

@@ -14,7 +14,7 @@ import (
 )
 
 func newMessage(a *app) *cobra.Command {
-	return newGroup("message", "Look at messages and their stories, and take them back", newMessageLs(a), newMessageShow(a), newMessageCancel(a), newMessageReschedule(a))
+	return newGroup("message", "Inspect, cancel and reschedule messages", newMessageLs(a), newMessageShow(a), newMessageCancel(a), newMessageReschedule(a))
 }
 
 func newMessageLs(a *app) *cobra.Command {
@@ -27,80 +27,36 @@ func newMessageLs(a *app) *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List messages, newest first",
-		Long: `List messages, newest first. With --state, other than dead, it looks at the
-10,000 newest messages that match the rest, and no further, and with --key at the
-500,000 newest positions: there may be older ones. Go on with --before and an
-older id.`,
+		Long: `List messages, newest first. With --state other than dead, the search covers the
+10,000 newest messages that match the other flags; with --key, the 500,000 newest
+positions. To search older messages, continue with --before.`,
 		Args: exactly(0, "no arguments; flags select messages"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.State = posthaste.State(state)
 			if state != "" && !slices.Contains(states, state) {
-				return posthaste.Invalidf("state", "--state must be one of %s, and is %q", strings.Join(states, ", "), state)
+				return posthaste.Invalidf("state", "--state must be one of %s, got %q", strings.Join(states, ", "), state)
 			}
 			if err := paging(f.Limit, before, &f.Before); err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.messages(ctx, e, f) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return listMessages(ctx, a, e, f) })
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	db.flag(cmd)
-	flags.StringVarP(&f.Queue, "queue", "q", "", "only of this queue")
-	flags.StringVar(&f.Reference, "reference", "", "only with this reference")
-	flags.StringVar(&f.Key, "key", "", "only with this key")
-	flags.StringVar(&f.Term, "term", "", "only with this term")
-	flags.StringVar(&state, "state", "", "only in this state: "+strings.Join(states, ", "))
-	flags.IntVar(&f.Limit, "limit", 100, "how many, 1 to 1000")
-	flags.StringVar(&before, "before", "", "only with lower ids than this, for the next page")
+	flags.StringVarP(&f.Queue, "queue", "q", "", "only messages of this queue")
+	flags.StringVar(&f.Reference, "reference", "", "only messages with this reference")
+	flags.StringVar(&f.Key, "key", "", "only messages with this key")
+	flags.StringVar(&f.Term, "term", "", "only messages with this term")
+	flags.StringVar(&state, "state", "", "only messages in this state: "+strings.Join(states, ", "))
+	flags.IntVar(&f.Limit, "limit", 100, "maximum number of results, 1 to 1000")
+	flags.StringVar(&before, "before", "", "only ids below this one, to get the next page")
 	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-// paging checks --limit and reads --before.
-func paging(limit int, text string, before *posthaste.MessageID) error {
-	if limit < 1 || limit > 1000 {
-		return posthaste.Invalidf("limit", "--limit must be 1 to 1000, and is %d", limit)
-	}
-	if text == "" {
-		return nil
-	}
-	if before.UnmarshalText([]byte(text)) != nil {
-		return posthaste.Invalidf("before", "--before must be a message id, and is %q", text)
-	}
-	return nil
-}
-
-// page is one page of a listing: what is shown, under its name in JSON, what is said where
-// there is nothing, and where the listing goes on, 0 if this is its end.
-type page struct {
-	name  string
-	shown any
-	none  string
-	next  posthaste.MessageID
-}
-
-// printPage prints a page. One that is not the end says so, also in JSON: it may be empty
-// because a search looked at so many that it stopped.
-func (a *app) printPage(p page, rows int, text func(w io.Writer)) error {
-	value := map[string]any{p.name: p.shown}
-	if p.next != 0 {
-		value["next"] = p.next
-		fmt.Fprintf(a.stderr, "posthaste: there may be more: go on with --before %s\n", p.next)
-	}
-	return a.print(value, func(w io.Writer) {
-		switch {
-		case rows > 0:
-			text(w)
-		case p.next != 0:
-			fmt.Fprintf(w, "found none so far: the search stopped at message %s, and goes on with --before %[1]s\n", p.next)
-		default:
-			fmt.Fprintln(w, p.none)
-		}
-	})
-}
-
-func (a *app) messages(ctx context.Context, e posthaste.Store, f posthaste.MessageFilter) error {
+func listMessages(ctx context.Context, a *app, e posthaste.Store, f posthaste.MessageFilter) error {
 	messages, err := e.Messages(ctx, f)
 	if err != nil {
 		return err
@@ -109,7 +65,7 @@ func (a *app) messages(ctx context.Context, e posthaste.Store, f posthaste.Messa
 	for i, m := range messages.Items {
 		shown[i] = wire.NewMessage(m, false)
 	}
-	return a.printPage(page{"messages", shown, "no message is like that", messages.Next}, len(messages.Items), func(w io.Writer) {
+	return page{"messages", shown, "no messages found", messages.Next}.print(a, len(messages.Items), func(w io.Writer) {
 		table(w, "ID QUEUE STATE ATTEMPTS CREATED REFERENCE KIND KEY", func(row func(...any)) {
 			for _, m := range messages.Items {
 				for _, s := range m.Subscriptions {
@@ -120,7 +76,7 @@ func (a *app) messages(ctx context.Context, e posthaste.Store, f posthaste.Messa
 	})
 }
 
-// stateText is the state, with its subscription where that is not the usual one.
+// stateText returns the state, and the subscription unless it is the default one.
 func stateText(s posthaste.MessageState) string {
 	if s.Subscription == posthaste.DefaultSubscription {
 		return string(s.State)
@@ -131,21 +87,21 @@ func stateText(s posthaste.MessageState) string {
 func newMessageShow(a *app) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
-		Use: "show ID", Short: "Show a message with its state and its whole story",
+		Use: "show ID", Short: "Show a message with its state and all attempts",
 		Args: exactly(1, "a message id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := messageIDs(args)
 			if err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.message(ctx, e, ids[0]) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return showMessage(ctx, a, e, ids[0]) })
 		},
 	}
 	db.flag(cmd)
 	return cmd
 }
 
-func (a *app) message(ctx context.Context, e posthaste.Store, id posthaste.MessageID) error {
+func showMessage(ctx context.Context, a *app, e posthaste.Store, id posthaste.MessageID) error {
 	m, err := e.Message(ctx, id)
 	if err != nil {
 		return err
@@ -159,5 +115,68 @@ func (a *app) message(ctx context.Context, e posthaste.Store, id posthaste.Messa
 			showAttempts(w, s.Attempts)
 		}
 		fmt.Fprintf(w, "\n%s\n", payloadText(m.Payload))
+	})
+}
+
+func newMessageCancel(a *app) *cobra.Command {
+	var db database
+	cmd := &cobra.Command{
+		Use: "cancel ID", Short: "Cancel a message that has not been delivered yet",
+		Long: "Cancel a message in each subscription that has not claimed it yet. The exit code\nis 1 if all subscriptions have.",
+		Args: exactly(1, "a message id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withdraw(a, cmd, &db, args, func(ctx context.Context, e posthaste.Store, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
+				return e.Cancel(ctx, id)
+			})
+		},
+	}
+	db.flag(cmd)
+	return cmd
+}
+
+func newMessageReschedule(a *app) *cobra.Command {
+	var db database
+	cmd := &cobra.Command{
+		Use: "reschedule ID TIME", Short: "Change the delivery time of a message or of its next attempt",
+		Long:    "Change the delivery time of a message, or of its next attempt, in each subscription\nthat has not claimed it yet. The exit code is 1 if all subscriptions have.",
+		Example: "  posthaste message reschedule 4711 2030-01-31T12:00:00Z",
+		Args:    exactly(2, "a message id and a time"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at, err := wire.ParseTime(args[1])
+			if err != nil {
+				return posthaste.Invalidf("send_at", "the time %s", err)
+			}
+			return withdraw(a, cmd, &db, args[:1], func(ctx context.Context, e posthaste.Store, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
+				return e.Reschedule(ctx, id, at)
+			})
+		},
+	}
+	db.flag(cmd)
+	return cmd
+}
+
+// withdraw cancels or reschedules a message with do. The exit code is 1 if every
+// subscription has claimed the message already.
+func withdraw(a *app, cmd *cobra.Command, db *database, args []string, do func(context.Context, posthaste.Store, posthaste.MessageID) ([]posthaste.Withdrawal, error)) error {
+	ids, err := messageIDs(args)
+	if err != nil {
+		return err
+	}
+	return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
+		all, err := do(ctx, e, ids[0])
+		if err != nil {
+			return err
+		}
+		err = a.print(wire.NewWithdrawals(all), func(w io.Writer) {
+			table(w, "SUBSCRIPTION IN-TIME STATE", func(row func(...any)) {
+				for _, each := range all {
+					row(each.Subscription, each.InTime, each.State)
+				}
+			})
+		})
+		if err == nil && !slices.ContainsFunc(all, func(each posthaste.Withdrawal) bool { return each.InTime }) {
+			return &exitError{code: exitFailed} // the table shows why
+		}
+		return err
 	})
 }

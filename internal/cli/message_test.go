@@ -10,7 +10,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/memory"
 )
 
-// cut is a store whose searches by state find nothing and stop at message 4711.
+// cut is a store whose searches by state stop at message 4711 without a result.
 type cut struct{ posthaste.Store }
 
 func (cut) Messages(_ context.Context, f posthaste.MessageFilter) (posthaste.Page[posthaste.MessageInfo], error) {
@@ -20,14 +20,14 @@ func (cut) Messages(_ context.Context, f posthaste.MessageFilter) (posthaste.Pag
 	return posthaste.Page[posthaste.MessageInfo]{}, nil
 }
 
-// A search that was cut says so in its result and on stderr; others say nothing.
+// A partial search reports where it stopped, in its result and on stderr.
 func TestCutListingSaysSo(t *testing.T) {
 	t.Parallel()
 	for _, json := range []bool{false, true} {
 		for state, want := range map[posthaste.State]string{posthaste.StateDone: "--before 4711\n", "": ""} {
 			var stdout, stderr bytes.Buffer
 			a := &app{stdout: &stdout, stderr: &stderr, json: json}
-			if err := a.messages(t.Context(), cut{memory.Open()}, posthaste.MessageFilter{State: state, Limit: 100}); err != nil {
+			if err := listMessages(t.Context(), a, cut{memory.Open()}, posthaste.MessageFilter{State: state, Limit: 100}); err != nil {
 				t.Fatal(err)
 			}
 			if !strings.HasSuffix(stderr.String(), want) || want == "" && stderr.Len() > 0 || strings.Contains(stdout.String(), "4711") != (want != "") {

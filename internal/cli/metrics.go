@@ -17,25 +17,25 @@ import (
 	"github.com/posthaste-mq/posthaste/telemetry"
 )
 
-// newMetrics makes what counts the events of this process, and what shows
-// them, together with the counters of the queues and of the process itself.
+// newMetrics returns the telemetry of this process and the handler of /metrics, which adds
+// the metrics of the store and of the process.
 func newMetrics(engine posthaste.Store, log *slog.Logger) (*telemetry.Prometheus, http.Handler) {
 	events := telemetry.NewPrometheus()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(events, &storeMetrics{engine}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return events, promhttp.HandlerFor(registry, promhttp.HandlerOpts{
-		// What is known is shown also while the store is away.
+		// The handler serves the other metrics while the store is unavailable.
 		ErrorHandling: promhttp.ContinueOnError,
 		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	})
 }
 
-// storeMetrics asks the store for its queues and for how it is at every scrape.
+// storeMetrics collects metrics from the store at each scrape.
 type storeMetrics struct{ engine posthaste.Store }
 
-// scrapeTimeout bounds these questions together, and upTimeout the first of them: a scraper
-// waits 10 s, as a rule.
+// scrapeTimeout bounds all queries of a scrape, and upTimeout the first one. The default
+// timeout of Prometheus is 10 s.
 const (
 	scrapeTimeout = 8 * time.Second
 	upTimeout     = 3 * time.Second
@@ -51,48 +51,48 @@ func storeMetric(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	upMetric      = storeMetric("store_up", "Whether the store answered (1) or not (0).")
-	slowMetric    = storeMetric("store_slow", "Whether the store answers, and did not tell all of its metrics in time (1) or did (0).")
-	findingMetric = storeMetric("finding", "1 for each thing that posthaste doctor finds wrong, such as the subscription that keeps the ring full.", "check", "fault", "queue", "subscription")
+	slowMetric    = storeMetric("store_slow", "Whether the store answered, but did not return all metrics in time (1) or did (0).")
+	findingMetric = storeMetric("finding", "1 for each finding of posthaste doctor, such as a subscription that keeps the ring full.", "check", "fault", "queue", "subscription")
 	pausedMetric  = storeMetric("queue_paused", "Whether the queue is paused (1) or not (0).", "queue")
 )
 
-// subscriptionMetrics are told for each subscription of each queue.
+// subscriptionMetrics are collected for each subscription of each queue.
 var subscriptionMetrics = []struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
 	value func(s *posthaste.SubscriptionInfo) float64
 }{
-	{queueMetric("depth", "Messages that wait, scheduled ones and retries included."), prometheus.GaugeValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Depth) }},
-	{queueMetric("in_flight", "Messages handed out and not settled."), prometheus.GaugeValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.InFlight) }},
+	{queueMetric("depth", "Waiting messages, including scheduled messages and retries."), prometheus.GaugeValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Depth) }},
+	{queueMetric("in_flight", "Messages in flight: claimed and not settled."), prometheus.GaugeValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.InFlight) }},
 	{queueMetric("dead_letters", "Dead letters."), prometheus.GaugeValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Dead) }},
-	{queueMetric("oldest_age_seconds", "Age of the oldest message that may be handed out, in seconds; 0 if there is none."), prometheus.GaugeValue, func(s *posthaste.SubscriptionInfo) float64 { return s.OldestAge.Seconds() }},
-	{queueMetric("sent_total", "Messages sent since the queue was made."), prometheus.CounterValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Sent) }},
-	{queueMetric("done_total", "Messages done since the queue was made."), prometheus.CounterValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Done) }},
-	{queueMetric("retried_total", "Attempts that failed and were to be repeated, since the queue was made."), prometheus.CounterValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Retried) }},
-	{queueMetric("lost_total", "Deliveries whose holder was gone or let its lease end, since the queue was made: each was handed out anew."), prometheus.CounterValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Lost) }},
-	{queueMetric("withdrawn_total", "Messages cancelled, moved to another time, purged, or taken for max_lag before they were handed out, since the queue was made."), prometheus.CounterValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Withdrawn) }},
+	{queueMetric("oldest_age_seconds", "Age of the oldest message that is ready, in seconds; 0 without such a message."), prometheus.GaugeValue, func(s *posthaste.SubscriptionInfo) float64 { return s.OldestAge.Seconds() }},
+	{queueMetric("sent_total", "Messages sent since the queue was created."), prometheus.CounterValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Sent) }},
+	{queueMetric("done_total", "Messages done since the queue was created."), prometheus.CounterValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Done) }},
+	{queueMetric("retried_total", "Failed attempts that are retried, since the queue was created."), prometheus.CounterValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Retried) }},
+	{queueMetric("lost_total", "Deliveries that were lost and redelivered because their worker died or their lease ended, since the queue was created."), prometheus.CounterValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Lost) }},
+	{queueMetric("withdrawn_total", "Messages cancelled, rescheduled, purged, or dropped for max_lag before delivery, since the queue was created."), prometheus.CounterValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Withdrawn) }},
 }
 
-// vitalMetric is told once.
+// vitalMetric is a metric of the store as a whole.
 type vitalMetric struct {
 	desc  *prometheus.Desc
 	value func(v *posthaste.Vitals) float64
 }
 
-// ringMetrics are of PostgreSQL, which alone has a ring and its upkeep.
+// ringMetrics exist on PostgreSQL only, which stores messages in a ring of tables.
 var ringMetrics = []vitalMetric{
-	{storeMetric("slots_free", "Slots of the ring that are free, of 16."), func(v *posthaste.Vitals) float64 { return float64(v.SlotsFree) }},
+	{storeMetric("slots_free", "Free slots of the ring, of 16."), func(v *posthaste.Vitals) float64 { return float64(v.SlotsFree) }},
 	{storeMetric("slots_wanted", "Slots of the ring that should be free (setting spare_slots)."), func(v *posthaste.Vitals) float64 { return float64(v.SlotsWanted) }},
-	{storeMetric("slot_age_seconds", "How long the oldest slot in use has been in use, in seconds."), func(v *posthaste.Vitals) float64 { return v.SlotAge.Seconds() }},
-	{storeMetric("doorbells", "Processes that hold a connection to be woken by."), func(v *posthaste.Vitals) float64 { return float64(v.Doorbells) }},
+	{storeMetric("slot_age_seconds", "Age of the oldest slot in use, in seconds."), func(v *posthaste.Vitals) float64 { return v.SlotAge.Seconds() }},
+	{storeMetric("doorbells", "Processes that hold a connection for notifications."), func(v *posthaste.Vitals) float64 { return float64(v.Doorbells) }},
 	{storeMetric("upkeep_age_seconds", "Time since the last round of upkeep, in seconds."), func(v *posthaste.Vitals) float64 { return v.UpkeepAge.Seconds() }},
 }
 
-// vitalMetrics are of every store.
+// vitalMetrics exist on every store.
 var vitalMetrics = []vitalMetric{
-	{storeMetric("workers", "Workers that beat within their lease."), func(v *posthaste.Vitals) float64 { return float64(v.Workers) }},
-	{storeMetric("workers_overdue", "Workers that missed their lease and will be declared lost."), func(v *posthaste.Vitals) float64 { return float64(v.OverdueWorkers) }},
-	{storeMetric("heartbeat_age_seconds", "The longest time since one of the workers beat, in seconds."), func(v *posthaste.Vitals) float64 { return v.HeartbeatAge.Seconds() }},
+	{storeMetric("workers", "Workers with a heartbeat within their lease."), func(v *posthaste.Vitals) float64 { return float64(v.Workers) }},
+	{storeMetric("workers_overdue", "Workers whose lease has ended and that will be declared lost."), func(v *posthaste.Vitals) float64 { return float64(v.OverdueWorkers) }},
+	{storeMetric("heartbeat_age_seconds", "Age of the oldest last heartbeat of a worker, in seconds."), func(v *posthaste.Vitals) float64 { return v.HeartbeatAge.Seconds() }},
 }
 
 // Describe implements [prometheus.Collector].
@@ -121,7 +121,7 @@ func (m *storeMetrics) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(slowMetric, prometheus.GaugeValue, truth(err != nil && ctx.Err() != nil))
 }
 
-// up reports whether the store answers, be it that it cannot be used as it is.
+// up reports whether the store answers, even with an error.
 func (m *storeMetrics) up(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, upTimeout)
 	defer cancel()
@@ -155,11 +155,11 @@ func (m *storeMetrics) collectVitals(ctx context.Context, out chan<- prometheus.
 	if err != nil {
 		return err
 	}
-	told := vitalMetrics
+	metrics := vitalMetrics
 	if vitals.SlotsWanted > 0 {
-		told = slices.Concat(ringMetrics, vitalMetrics)
+		metrics = slices.Concat(ringMetrics, vitalMetrics)
 	}
-	for _, each := range told {
+	for _, each := range metrics {
 		out <- prometheus.MustNewConstMetric(each.desc, prometheus.GaugeValue, each.value(&vitals))
 	}
 	return nil
@@ -167,13 +167,13 @@ func (m *storeMetrics) collectVitals(ctx context.Context, out chan<- prometheus.
 
 func (m *storeMetrics) collectFindings(ctx context.Context, out chan<- prometheus.Metric) error {
 	found, err := m.engine.Doctor(ctx)
-	told := map[[4]string]bool{}
+	seen := map[[4]string]bool{}
 	for _, f := range found {
 		labels := [4]string{f.Check, strconv.FormatBool(f.Fault), f.Queue, f.Subscription}
-		if !told[labels] {
+		if !seen[labels] {
 			out <- prometheus.MustNewConstMetric(findingMetric, prometheus.GaugeValue, 1, labels[:]...)
 		}
-		told[labels] = true
+		seen[labels] = true
 	}
 	return err
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
@@ -18,17 +18,17 @@ func newMigrate(a *app) *cobra.Command {
 		newMigrateUp(a), newMigrateDown(a), newMigrateStatus(a))
 }
 
-const noRolesHelp = "leave the server's roles alone, for managed servers where this user may not create any"
+const noRolesHelp = "create and drop no roles, for servers on which this user cannot create roles"
 
 func newMigrateUp(a *app) *cobra.Command {
 	var db database
 	var options postgres.MigrateOptions
 	cmd := &cobra.Command{
-		Use: "up", Short: "Install the schema or bring it up to date",
-		Long: `Install the schema posthaste in the database or bring it up to date, with the
-queue of e-mails. Doing it twice, or from several processes at once, is fine. It
-needs the right to create a schema in the database but no superuser, and the
-right to create roles unless --no-roles is given.`,
+		Use: "up", Short: "Install or upgrade the schema",
+		Long: `Install the schema posthaste in the database, or upgrade it, and create the queue
+of e-mails. The command is idempotent, and several processes can run it at once.
+It needs the privilege to create schemas in the database, and to create roles unless
+--no-roles is given. It does not need a superuser.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := db.check(); err != nil {
@@ -38,10 +38,10 @@ right to create roles unless --no-roles is given.`,
 			if err := install(cmd.Context(), db.url, options); err != nil {
 				return err
 			}
-			return a.migrations(cmd.Context(), db)
+			return listMigrations(cmd.Context(), a, db)
 		},
 	}
-	db.sqlFlag(cmd, "a Redis has no schema, and nothing to migrate")
+	db.sqlFlag(cmd, "Redis has no schema to migrate")
 	cmd.Flags().BoolVar(&options.NoRoles, "no-roles", false, noRolesHelp)
 	return cmd
 }
@@ -50,11 +50,11 @@ func newMigrateDown(a *app) *cobra.Command {
 	var db database
 	var options postgres.MigrateOptions
 	cmd := &cobra.Command{
-		Use: "down", Short: "Remove the schema with everything in it, all messages included",
-		Long: `Remove the schema posthaste with everything in it, all messages included. The
-three roles go too, unless somebody uses them or --no-roles is given. What
-Posthaste did not make is never removed: where the schema holds other objects, or
-others depend on it, nothing is removed, and they are named.`,
+		Use: "down", Short: "Remove the schema and all messages",
+		Long: `Remove the schema posthaste and everything in it, including all messages. The three
+roles are removed too, unless they are in use or --no-roles is given. Objects that
+Posthaste did not create are never removed: if the schema contains such objects, or
+others depend on it, the command lists them and removes nothing.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.Log = a.quietly()
@@ -72,14 +72,14 @@ others depend on it, nothing is removed, and they are named.`,
 			}
 			return a.print(map[string]bool{"removed": removed}, func(w io.Writer) {
 				if removed {
-					fmt.Fprintln(w, "the schema posthaste is removed")
+					fmt.Fprintln(w, "removed the schema posthaste")
 				} else {
-					fmt.Fprintln(w, "there is no schema posthaste in this database: nothing was removed")
+					fmt.Fprintln(w, "this database has no schema posthaste; nothing was removed")
 				}
 			})
 		},
 	}
-	db.sqlFlag(cmd, "a Redis has no schema, and nothing to migrate")
+	db.sqlFlag(cmd, "Redis has no schema to migrate")
 	cmd.Flags().BoolVar(&options.NoRoles, "no-roles", false, noRolesHelp)
 	return cmd
 }
@@ -87,34 +87,12 @@ others depend on it, nothing is removed, and they are named.`,
 func newMigrateStatus(a *app) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show which migrations the database has",
+		Use: "status", Short: "Show the migrations of the database",
 		Args: exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.migrations(cmd.Context(), db) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return listMigrations(cmd.Context(), a, db) },
 	}
-	db.sqlFlag(cmd, "a Redis has no schema, and nothing to migrate")
+	db.sqlFlag(cmd, "Redis has no schema to migrate")
 	return cmd
-}
-
-// connected runs f on one connection.
-func (d *database) connected(ctx context.Context, f func(*pgx.Conn) error) error {
-	if err := d.check(); err != nil {
-		return err
-	}
-	conn, err := postgres.Connect(ctx, d.url, postgres.WithPollingOnly())
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	return f(conn)
-}
-
-// quietly is the log of commands whose output says it all, unless somebody
-// wants to know everything.
-func (a *app) quietly() *slog.Logger {
-	if a.log.Enabled(context.Background(), slog.LevelDebug) {
-		return a.log
-	}
-	return slog.New(slog.DiscardHandler)
 }
 
 // migration is one line of migrate status.
@@ -126,7 +104,7 @@ type migration struct {
 	AppliedAt string `json:"applied_at,omitempty"`
 }
 
-func (a *app) migrations(ctx context.Context, db database) error {
+func listMigrations(ctx context.Context, a *app, db database) error {
 	shown := []migration{}
 	err := db.connected(ctx, func(conn *pgx.Conn) error {
 		all, err := postgres.MigrateStatus(ctx, conn)
@@ -152,4 +130,24 @@ func (a *app) migrations(ctx context.Context, db database) error {
 			}
 		})
 	})
+}
+
+// install installs or upgrades the schema and creates the queue of e-mails, for `migrate
+// up` and `up`.
+func install(ctx context.Context, url string, options postgres.MigrateOptions) error {
+	conn, err := postgres.Connect(ctx, url, postgres.WithPollingOnly())
+	if err != nil {
+		return err
+	}
+	err = postgres.Migrate(ctx, conn, options)
+	_ = conn.Close(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	engine, err := postgres.Open(ctx, url, postgres.WithLogger(options.Log), postgres.WithPoolSize(1), postgres.WithPollingOnly())
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	return makeEmails(ctx, engine, posthaste.QueueOptions{})
 }

@@ -8,15 +8,17 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-func newUp(*app) *cobra.Command    { return notHere("up", "Start everything on this machine") }
-func newBench(*app) *cobra.Command { return notHere("bench", "Measure how fast it is on this machine") }
+func newUp(*app) *cobra.Command { return notHere("up", "Start everything on this machine") }
+func newBench(*app) *cobra.Command {
+	return notHere("bench", "Measure the performance on this machine")
+}
 
-// notHere refuses what needs the embedded PostgreSQL, which needs a Unix.
+// notHere returns a command that fails, because the embedded PostgreSQL requires Unix.
 func notHere(name, short string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: short + " (not supported on this system yet)", DisableFlagParsing: true,
 		RunE: func(*cobra.Command, []string) error {
-			return &posthaste.Error{Code: posthaste.Unsupported, Message: "posthaste " + name + " is not supported on this system yet",
+			return &posthaste.Error{Code: posthaste.CodeUnsupported, Message: "posthaste " + name + " is not supported on this system yet",
 				Hint: "run PostgreSQL yourself, then posthaste migrate up and posthaste serve --worker"}
 		},
 	}

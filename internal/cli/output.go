@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -10,28 +8,13 @@ import (
 	"time"
 	"unicode"
 
+	"maps"
+	"slices"
+
 	"github.com/posthaste-mq/posthaste"
 )
 
-// print writes value as one line of JSON, or calls text for people.
-func (a *app) print(value any, text func(w io.Writer)) error {
-	var out bytes.Buffer
-	if a.json {
-		encoder := json.NewEncoder(&out)
-		encoder.SetEscapeHTML(false)
-		if err := encoder.Encode(value); err != nil {
-			return fmt.Errorf("the answer cannot be shown as JSON: %w", err)
-		}
-	} else {
-		text(&out)
-	}
-	if _, err := a.stdout.Write(out.Bytes()); err != nil {
-		return fmt.Errorf("the answer cannot be written: %w", err)
-	}
-	return nil
-}
-
-// table writes rows under a head, in columns.
+// table writes rows in columns. head holds the column names, separated by spaces.
 func table(w io.Writer, head string, rows func(row func(cells ...any))) {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, strings.ReplaceAll(head, " ", "\t"))
@@ -47,7 +30,7 @@ func table(w io.Writer, head string, rows func(row func(cells ...any))) {
 	t.Flush()
 }
 
-// fields writes names and values below each other; empty values are left out.
+// fields writes pairs of names and values, one per line. It omits empty values.
 func fields(w io.Writer, pairs ...any) {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -58,8 +41,8 @@ func fields(w io.Writer, pairs ...any) {
 	t.Flush()
 }
 
-// oneLine makes text safe for a terminal and cuts it to n characters: what is
-// stored was written by others.
+// oneLine replaces control characters, since stored text is not trusted on a terminal, and
+// truncates text to n characters.
 func oneLine(text string, n int) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -73,7 +56,7 @@ func oneLine(text string, n int) string {
 	return text
 }
 
-// clock shows a time, or nothing for none.
+// clock formats a time in UTC. The zero time is empty.
 func clock(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -81,7 +64,7 @@ func clock(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// age shows a duration as people say it.
+// age formats a duration, rounded to seconds if it is at least one second.
 func age(d time.Duration) string {
 	switch {
 	case d == 0:
@@ -92,7 +75,7 @@ func age(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// payloadText shows a payload: text as it is, all else by its size.
+// payloadText returns a payload that is text, or else its size.
 func payloadText(payload []byte) string {
 	text := string(payload)
 	if !strings.ContainsFunc(text, func(r rune) bool {
@@ -100,10 +83,10 @@ func payloadText(payload []byte) string {
 	}) {
 		return text
 	}
-	return fmt.Sprintf("(%d bytes, which --json shows)", len(payload))
+	return fmt.Sprintf("(%d bytes; use --json to print them)", len(payload))
 }
 
-// showAttempts writes the story of a message.
+// showAttempts writes a table of attempts.
 func showAttempts(w io.Writer, attempts []posthaste.Attempt) {
 	if len(attempts) == 0 {
 		return
@@ -118,3 +101,15 @@ func showAttempts(w io.Writer, attempts []posthaste.Attempt) {
 		}
 	})
 }
+
+// headerText formats headers as --header expects them.
+func headerText(headers map[string]string) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		all = append(all, name+"="+headers[name])
+	}
+	return strings.Join(all, ", ")
+}
+
+// maxShownRejections is the number of rejected rows or jobs that an import prints.
+const maxShownRejections = 10

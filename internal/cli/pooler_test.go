@@ -12,8 +12,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// HA6: behind pgbouncer in transaction mode everything works, from the schema
-// to mails delivered by serve and by worker.
+// HA6: everything works behind PgBouncer in transaction mode, from the schema to the
+// delivery of mails by serve and worker.
 func TestHA6_CommandsBehindPgbouncer(t *testing.T) {
 	t.Parallel()
 	url := testpg.Bouncer(t, testpg.Empty(t))
@@ -42,7 +42,7 @@ func TestHA6_CommandsBehindPgbouncer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 3 { // a session that another has used before
+	for range 3 { // in a session that another client has used
 		run("ledger", "migrate", "up")
 		run("ledger", "migrate", "status")
 	}
@@ -57,7 +57,7 @@ func TestHA6_CommandsBehindPgbouncer(t *testing.T) {
 	serve, address := startServe(t, env, "--worker")
 	base := "http://" + address
 	eventually(t, "ready", answers(base+"/readyz", 200))
-	for n := range 5 { // between them it has nothing to do
+	for n := range 5 { // with idle times between them
 		if _, err := do("POST", base+"/v1/emails", aMail, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/telemetry"
+	"github.com/posthaste-mq/posthaste/worker"
 )
 
 // runner runs until the process is stopped: a worker, or a worker and sources.
@@ -22,8 +24,8 @@ type runner interface {
 
 // runWorker runs the runner that build returns until the process is stopped. It logs started
 // with args when the runner is running.
-func (a *app) runWorker(ctx context.Context, db database, metricsListen string, build func(ctx context.Context, w workerParts) (runner, error), started string, args ...any) error {
-	follows, stopTracing, err := a.openTracing(ctx)
+func runWorker(ctx context.Context, a *app, db database, metricsListen string, build func(ctx context.Context, w workerParts) (runner, error), started string, args ...any) error {
+	follows, stopTracing, err := openTracing(ctx, a.log)
 	if err != nil {
 		return err
 	}
@@ -48,7 +50,7 @@ func (a *app) runWorker(ctx context.Context, db database, metricsListen string, 
 	if listener != nil {
 		var metrics http.Handler
 		parts.metrics, metrics = newMetrics(engine, a.log)
-		defer a.serveMetrics(listener, metrics)()
+		defer serveMetrics(a, listener, metrics)()
 	}
 	run, err := build(ctx, parts)
 	if err != nil {
@@ -57,20 +59,20 @@ func (a *app) runWorker(ctx context.Context, db database, metricsListen string, 
 		}
 		return err
 	}
-	go a.tellStarted(ctx, run.Started(), started, args...)
+	go logStarted(ctx, a, run.Started(), started, args...)
 	return run.Run(ctx)
 }
 
 // serveMetrics serves the metrics of a worker until stop is called. If that fails, the
 // worker continues, because deliveries do not need metrics.
-func (a *app) serveMetrics(listener net.Listener, metrics http.Handler) (stop func()) {
+func serveMetrics(a *app, listener net.Listener, metrics http.Handler) (stop func()) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", metrics)
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	server := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug)}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			a.log.Error("the metrics are no longer served; restart the worker to serve them again", "address", listener.Addr().String(), "error", err)
+			a.log.Error("serving metrics failed; restart the worker to serve them again", "address", listener.Addr().String(), "error", err)
 		}
 	}()
 	a.log.Info("metrics", "address", "http://"+listener.Addr().String()+"/metrics")
@@ -78,7 +80,7 @@ func (a *app) serveMetrics(listener net.Listener, metrics http.Handler) (stop fu
 }
 
 // tellStarted logs message when started is closed.
-func (a *app) tellStarted(ctx context.Context, started <-chan struct{}, message string, args ...any) {
+func logStarted(ctx context.Context, a *app, started <-chan struct{}, message string, args ...any) {
 	select {
 	case <-started:
 		a.log.Info(message, args...)
@@ -103,8 +105,64 @@ func portError(flag, address string, err error) error {
 		e.Message = fmt.Sprintf("cannot listen on %s: %v", address, reason)
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		e.Message = address + " is taken by another program"
+		e.Message = address + " is in use by another program"
 		e.Hint = "stop that program, or choose another address with --" + flag
 	}
 	return e
+}
+
+// workerParts are the parts of a program's worker.
+type workerParts struct {
+	engine  posthaste.Store
+	log     *slog.Logger
+	metrics *telemetry.Prometheus // nil if metrics are not served
+	follows posthaste.Tracing
+}
+
+// expect initializes the counters of the queues that a worker reads.
+func (w workerParts) expect(run *worker.Worker) {
+	if w.metrics != nil {
+		w.metrics.Expect(run.Reads()...)
+	}
+}
+
+// broker adds the state of a broker to the metrics.
+func (w workerParts) broker(queue, address string, away func() bool) {
+	if w.metrics != nil {
+		w.metrics.Broker(queue, address, away)
+	}
+}
+
+func (w workerParts) telemetry() posthaste.Telemetry {
+	if w.metrics == nil {
+		return posthaste.NoTelemetry{}
+	}
+	return w.metrics
+}
+
+// portErrorOf is portError if err is a network error, or else err.
+func portErrorOf(flag, address string, err error) error {
+	_, op := errors.AsType[*net.OpError](err)
+	_, dns := errors.AsType[*net.DNSError](err)
+	_, addr := errors.AsType[*net.AddrError](err)
+	if op || dns || addr {
+		return portError(flag, address, err)
+	}
+	return err
+}
+
+// reachable returns an address at which clients on this machine reach a server that listens
+// on address.
+func reachable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	switch ip := net.ParseIP(host); {
+	case host == "" || ip != nil && ip.IsUnspecified() && ip.To4() != nil:
+		host = "127.0.0.1"
+	case ip != nil && ip.IsUnspecified():
+		host = "::1"
+	}
+	return net.JoinHostPort(host, port)
 }

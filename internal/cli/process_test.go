@@ -31,7 +31,7 @@ type process struct {
 	done   chan struct{}
 }
 
-// Write collects the standard error.
+// Write collects standard error.
 func (p *process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,7 +68,7 @@ func start(t *testing.T, dir string, env []string, args ...string) *process {
 	return p
 }
 
-// line is the next line of the standard output.
+// line returns the next line of standard output.
 func (p *process) line() string {
 	p.t.Helper()
 	read := make(chan string, 1)
@@ -80,16 +80,16 @@ func (p *process) line() string {
 	case line := <-read:
 		if line == "" {
 			p.wait()
-			p.t.Fatalf("posthaste ended without a word: %s\n%s", p.ProcessState, p.said())
+			p.t.Fatalf("posthaste ended without output: %s\n%s", p.ProcessState, p.said())
 		}
 		return line
 	case <-time.After(patience):
-		p.t.Fatalf("posthaste said nothing for %s:\n%s", patience, p.said())
+		p.t.Fatalf("posthaste printed no line for %s:\n%s", patience, p.said())
 	}
 	return ""
 }
 
-// wait waits for the end and returns the exit code, -1 for a signal's.
+// wait waits for the end and returns the exit code, -1 after a signal.
 func (p *process) wait() int {
 	p.mu.Lock()
 	ended := p.done
@@ -114,7 +114,7 @@ func (p *process) stop(signal syscall.Signal) int {
 	return p.wait()
 }
 
-// run runs posthaste to its end.
+// run runs posthaste until it ends.
 func run(t *testing.T, dir string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -126,7 +126,7 @@ func run(t *testing.T, dir string, args ...string) (stdout, stderr string, code 
 	return out.String(), err.String(), cmd.ProcessState.ExitCode()
 }
 
-// descendants lists the processes that pid started, and those that these did.
+// descendants returns all direct and indirect child processes of pid.
 func descendants(t *testing.T, pid int) (all []int) {
 	t.Helper()
 	parents := map[int][]int{}
@@ -152,7 +152,7 @@ func descendants(t *testing.T, pid int) (all []int) {
 		if err != nil {
 			continue // it has ended
 		}
-		// pid (name) state ppid …, and a name may hold anything.
+		// pid (name) state ppid …, and a name can contain any character.
 		child, _ := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
 		rest := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
 		parent, _ := strconv.Atoi(rest[1])
@@ -179,7 +179,7 @@ func eventually(t *testing.T, what string, met func() error) {
 	}
 }
 
-// get asks for JSON and decodes it into a value where that is not nil.
+// get requests JSON and decodes it into value, unless that is nil.
 func get(url string, into any) (status int, err error) {
 	return do(http.MethodGet, url, "", into)
 }

@@ -13,28 +13,28 @@ import (
 )
 
 func newQueue(a *app) *cobra.Command {
-	return newGroup("queue", "Look at queues, make and drop them",
+	return newGroup("queue", "Create, inspect, change and drop queues",
 		newQueueLs(a), newQueueCreate(a), newQueueDrop(a), newQueueSubscribe(a), newQueueUnsubscribe(a), newQueuePurge(a), newQueueLimit(a),
-		newQueuePause(a, "pause", "Hand nothing out of a queue until it is resumed", "paused", posthaste.Store.Pause),
-		newQueuePause(a, "resume", "Hand out again of a queue that was paused", "resumed", posthaste.Store.Resume),
-		newKeyPause(a, "pause-key", "Hand nothing of a key out of a queue until it is resumed", "paused", posthaste.Store.Pause),
-		newKeyPause(a, "resume-key", "Hand out again of a key that was paused", "resumed", posthaste.Store.Resume))
+		newQueuePause(a, "pause", "Pause delivery of a queue", "paused", posthaste.Store.Pause),
+		newQueuePause(a, "resume", "Resume delivery of a paused queue", "resumed", posthaste.Store.Resume),
+		newKeyPause(a, "pause-key", "Pause delivery for one key", "paused", posthaste.Store.Pause),
+		newKeyPause(a, "resume-key", "Resume delivery for a paused key", "resumed", posthaste.Store.Resume))
 }
 
 func newQueueLs(a *app) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
 		Use: "ls [QUEUE...]", Short: "List queues with their counters",
-		Args: between(0, -1, "names of queues"),
+		Args: between(0, -1, "queue names"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.queues(ctx, e, args) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return listQueues(ctx, a, e, args) })
 		},
 	}
 	db.flag(cmd)
 	return cmd
 }
 
-func (a *app) queues(ctx context.Context, e posthaste.Store, names []string) error {
+func listQueues(ctx context.Context, a *app, e posthaste.Store, names []string) error {
 	if len(names) == 0 {
 		names = nil // all of them
 	}
@@ -49,12 +49,12 @@ func (a *app) queues(ctx context.Context, e posthaste.Store, names []string) err
 	}
 	for _, name := range names {
 		if !found[name] {
-			return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("there is no queue %q", name)}
+			return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q not found", name)}
 		}
 	}
 	return a.print(shown, func(w io.Writer) {
 		if len(queues) == 0 {
-			fmt.Fprintln(w, "there is no queue yet; make one with `posthaste queue create NAME`")
+			fmt.Fprintln(w, "no queues; create one with: posthaste queue create NAME")
 			return
 		}
 		table(w, "QUEUE WAITING IN-FLIGHT DEAD OLDEST SENT/S DONE/S SENT DONE", func(row func(...any)) {
@@ -78,11 +78,11 @@ func newQueueCreate(a *app) *cobra.Command {
 	var db database
 	var o posthaste.QueueOptions
 	cmd := &cobra.Command{
-		Use: "create QUEUE", Short: "Make a queue",
-		Long: `Make a queue. One that exists with the same options is left as it is; with
-others it is an error: limits are changed by "queue limit", and other options
-cannot be changed yet.`,
-		Args: exactly(1, "the queue's name"),
+		Use: "create QUEUE", Short: "Create a queue",
+		Long: `Create a queue. The command is idempotent if the options are the same, and fails
+if the queue exists with other options. To change limits, use "queue limit"; other
+options cannot be changed yet.`,
+		Args: exactly(1, "a queue"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := args[0]
 			if err := posthaste.CheckName("name", name); err != nil {
@@ -95,7 +95,7 @@ cannot be changed yet.`,
 				if err := e.CreateQueue(ctx, name, o); err != nil {
 					return err
 				}
-				return a.made(ctx, e, name)
+				return showQueue(ctx, a, e, name)
 			})
 		},
 	}
@@ -110,10 +110,10 @@ func newQueueLimit(a *app) *cobra.Command {
 	var db database
 	var o posthaste.QueueOptions
 	cmd := &cobra.Command{
-		Use: "limit QUEUE", Short: "Give a queue limits, and take away those not named",
-		Long: `Give a queue exactly the limits named, from the next claim on. Those that are not
-named end; without any flag all do.`,
-		Args: exactly(1, "the queue's name"),
+		Use: "limit QUEUE", Short: "Replace the limits of a queue",
+		Long: `Replace all limits of a queue, from the next claim on. Limits whose flags are not
+given are removed; without flags, all are.`,
+		Args: exactly(1, "a queue"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := positiveOptions(cmd, true); err != nil {
 				return err
@@ -122,7 +122,7 @@ named end; without any flag all do.`,
 				if err := e.UpdateQueue(ctx, args[0], posthaste.QueueUpdate{Limits: &o.Limits}); err != nil {
 					return err
 				}
-				return a.made(ctx, e, args[0])
+				return showQueue(ctx, a, e, args[0])
 			})
 		},
 	}
@@ -132,14 +132,14 @@ named end; without any flag all do.`,
 	return cmd
 }
 
-// made shows a queue as it is now.
-func (a *app) made(ctx context.Context, e posthaste.Store, name string) error {
+// showQueue prints the current options of a queue.
+func showQueue(ctx context.Context, a *app, e posthaste.Store, name string) error {
 	queues, err := e.Queues(ctx, name)
 	if err != nil {
 		return err
 	}
 	if len(queues) == 0 {
-		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q was made, and dropped by somebody at once", name)}
+		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q was dropped concurrently", name)}
 	}
 	shown := wire.NewQueue(queues[0])
 	return a.print(shown, func(w io.Writer) {
@@ -148,18 +148,18 @@ func (a *app) made(ctx context.Context, e posthaste.Store, name string) error {
 	})
 }
 
-// newQueuePause is a command that pauses or resumes a queue.
+// newQueuePause returns a command that pauses or resumes a queue.
 func newQueuePause(a *app, verb, short, done string, change pauseFunc) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
 		Use: verb + " QUEUE", Short: short,
-		Args: exactly(1, "the queue's name"),
+		Args: exactly(1, "a queue"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
 				if err := change(e, ctx, posthaste.OfQueue(args[0])); err != nil {
 					return err
 				}
-				return a.print(map[string]string{done: args[0]}, func(w io.Writer) { fmt.Fprintf(w, "queue %s is %s\n", args[0], done) })
+				return a.print(map[string]string{done: args[0]}, func(w io.Writer) { fmt.Fprintf(w, "queue %s %s\n", args[0], done) })
 			})
 		},
 	}
@@ -170,19 +170,19 @@ func newQueuePause(a *app, verb, short, done string, change pauseFunc) *cobra.Co
 // pauseFunc is [posthaste.Store.Pause] or [posthaste.Store.Resume].
 type pauseFunc func(posthaste.Store, context.Context, posthaste.Pausable) error
 
-// newKeyPause is a command that pauses or resumes a key of a queue.
+// newKeyPause returns a command that pauses or resumes a key of a queue.
 func newKeyPause(a *app, verb, short, done string, change pauseFunc) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
 		Use: verb + " QUEUE KEY", Short: short,
-		Args: exactly(2, "the queue's name and the key"),
+		Args: exactly(2, "a queue and a key"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
 				if err := change(e, ctx, posthaste.OfKey{Queue: args[0], Key: args[1]}); err != nil {
 					return err
 				}
 				return a.print(map[string]string{"queue": args[0], done: args[1]}, func(w io.Writer) {
-					fmt.Fprintf(w, "key %s of queue %s is %s\n", oneLine(args[1], 255), args[0], done)
+					fmt.Fprintf(w, "key %s of queue %s %s\n", oneLine(args[1], 255), args[0], done)
 				})
 			})
 		},
@@ -194,14 +194,39 @@ func newKeyPause(a *app, verb, short, done string, change pauseFunc) *cobra.Comm
 func newQueueDrop(a *app) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
-		Use: "drop QUEUE", Short: "Drop a queue with all its messages",
-		Args: exactly(1, "the queue's name"),
+		Use: "drop QUEUE", Short: "Drop a queue and all its messages",
+		Args: exactly(1, "a queue"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
 				if err := e.DropQueue(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.print(map[string]string{"dropped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "queue %s is dropped\n", args[0]) })
+				return a.print(map[string]string{"dropped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "queue %s dropped\n", args[0]) })
+			})
+		},
+	}
+	db.flag(cmd)
+	return cmd
+}
+
+func newQueuePurge(a *app) *cobra.Command {
+	var db database
+	cmd := &cobra.Command{
+		Use: "purge QUEUE", Short: "Delete all waiting messages; messages in flight are not affected",
+		Args: exactly(1, "a queue"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
+				purged, err := e.PurgeQueue(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return a.print(wire.NewPurged(purged), func(w io.Writer) {
+					table(w, "SUBSCRIPTION PURGED", func(row func(...any)) {
+						for _, p := range purged {
+							row(p.Subscription, p.Messages)
+						}
+					})
+				})
 			})
 		},
 	}

@@ -14,28 +14,26 @@ func newRebase(a *app) *cobra.Command {
 	var db database
 	var sameIDs bool
 	cmd := &cobra.Command{
-		Use: "rebase", Short: "Make a restored copy of a database usable",
-		Long: `Make the ledger of a copy usable: of a database that was restored from a dump,
-cloned, or moved by logical replication. Until then nothing is handed out in it,
-for its transaction ids are others than those its messages were sent under, and so
-that a copy of production does not send mails by itself. A physical copy, such as a
-restored snapshot, hands out nothing either while it is reached from elsewhere than
-its original was.
+		Use: "rebase", Short: "Enable delivery in a restored copy of a database",
+		Long: `Enable delivery in a copy of a database: one that was restored from a dump, cloned,
+or moved by logical replication. A copy delivers nothing until it is rebased. Its
+transaction ids differ from those of the original, and a copy of production must
+not send mails by itself. A physical copy, such as a restored snapshot, also
+delivers nothing while it is used from another environment than the original.
 
-What was not settled when the copy was made is handed out again, what was handed
-out then with attempt + 1. So make sure first that the original hands out nothing
-any more. It happens in one transaction, and whoever sends waits meanwhile; cut
-off, it has done nothing. Where the ledger belongs to the database already nothing
-is done.`,
+Messages that were not settled when the copy was made are redelivered; those that
+were in flight get attempt + 1. Make sure first that the original delivers nothing
+any more. The command runs in one transaction, which blocks senders; if it is
+interrupted, nothing changes. If the database is not a copy, nothing is done.`,
 		Args: exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.rebase(cmd.Context(), db, sameIDs) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return rebaseDatabase(cmd.Context(), a, db, sameIDs) },
 	}
-	db.sqlFlag(cmd, "on a Redis nothing has to be told of a copy")
-	cmd.Flags().BoolVar(&sameIDs, "same-ids", false, "this is what pg_upgrade made, or the database itself, reached by another address: its transaction ids are the same, and nothing is handed out again")
+	db.sqlFlag(cmd, "a copy of Redis needs no rebase")
+	cmd.Flags().BoolVar(&sameIDs, "same-ids", false, "the transaction ids are unchanged, as after pg_upgrade or if the same database has a new address; nothing is redelivered")
 	return cmd
 }
 
-func (a *app) rebase(ctx context.Context, db database, sameIDs bool) error {
+func rebaseDatabase(ctx context.Context, a *app, db database, sameIDs bool) error {
 	if err := db.check(); err != nil {
 		return err
 	}
@@ -46,11 +44,11 @@ func (a *app) rebase(ctx context.Context, db database, sameIDs bool) error {
 	return a.print(did, func(w io.Writer) {
 		switch {
 		case !did.Rebased:
-			fmt.Fprintln(w, "the ledger belongs to this database: there is nothing to do")
+			fmt.Fprintln(w, "the database is not a copy; nothing to do")
 		case sameIDs:
-			fmt.Fprintln(w, "the ledger belongs to this database from now on")
+			fmt.Fprintln(w, "delivery is enabled")
 		default:
-			fmt.Fprintf(w, "the ledger belongs to this database from now on: %d messages wait, and %d that were handed out are handed out again\n", did.Waiting, did.Again)
+			fmt.Fprintf(w, "delivery is enabled: %d messages are waiting, and %d that were in flight are redelivered\n", did.Waiting, did.Again)
 		}
 	})
 }

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,50 +13,50 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
-// receiving is the flags of receive.
-type receiving struct {
+// receiveFlags holds the flags of receive.
+type receiveFlags struct {
 	subscription string
 	max          int
 	lease, wait  time.Duration
 	ack          bool
 }
 
-// lookEvery is how often receive looks at least, for what neither rings a bell nor
-// is told of beforehand, such as leases that end.
+// lookEvery is the maximum interval of polling. Some events, such as the end of a lease,
+// ring no doorbell and are not announced.
 const lookEvery = 500 * time.Millisecond
 
 func newReceive(a *app) *cobra.Command {
 	var db database
-	r := receiving{lease: 30 * time.Second}
+	r := receiveFlags{lease: 30 * time.Second}
 	cmd := &cobra.Command{
-		Use: "receive QUEUE", Short: "Receive messages, waiting for the first if told to",
-		Long: `Receive messages and print them. They are held until --lease ends and come again
-then, unless they are settled before by their delivery ids, by HTTP or SQL
-(posthaste.ack). With --ack they are acknowledged as soon as they are printed.
+		Use: "receive QUEUE", Short: "Receive messages",
+		Long: `Receive messages and print them. They are redelivered after --lease, unless they
+are settled earlier by their delivery ids, over HTTP or SQL (posthaste.ack). With
+--ack they are acknowledged after they are printed.
 
-Nothing received is no failure: nothing is printed then.`,
+If there is no message, nothing is printed and the exit code is 0.`,
 		Example: "  posthaste receive orders --wait 20s --ack\n  posthaste receive orders --max 100 --json\n  posthaste receive orders --subscription billing",
 		Args:    exactly(1, "a queue"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if r.max < 1 || r.max > 1000 {
-				return posthaste.Invalidf("max", "--max must be 1 to 1000, and is %d", r.max)
+				return posthaste.Invalidf("max", "--max must be 1 to 1000, got %d", r.max)
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.receive(ctx, e, args[0], r) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return receiveMessages(ctx, a, e, args[0], r) })
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	db.flag(cmd)
 	db.pollingFlag(cmd)
-	flags.StringVar(&r.subscription, "subscription", posthaste.DefaultSubscription, "which of the queue's subscriptions to receive for")
-	flags.IntVar(&r.max, "max", 1, "the most messages wanted, 1 to 1000")
-	flags.Var(duration{&r.lease}, "lease", "how long they are held")
-	flags.Var(duration{&r.wait}, "wait", "how long to wait for the first one")
-	flags.BoolVar(&r.ack, "ack", false, "acknowledge them once they are printed")
+	flags.StringVar(&r.subscription, "subscription", posthaste.DefaultSubscription, "subscription to receive from")
+	flags.IntVar(&r.max, "max", 1, "maximum number of messages, 1 to 1000")
+	flags.Var(duration{&r.lease}, "lease", "lease of the messages")
+	flags.Var(duration{&r.wait}, "wait", "how long to wait for the first message")
+	flags.BoolVar(&r.ack, "ack", false, "acknowledge messages after they are printed")
 	return cmd
 }
 
-func (a *app) receive(ctx context.Context, e posthaste.Store, queue string, r receiving) error {
+func receiveMessages(ctx context.Context, a *app, e posthaste.Store, queue string, r receiveFlags) error {
 	if err := posthaste.CheckName("queue", queue); err != nil {
 		return err
 	}
@@ -75,7 +72,7 @@ func (a *app) receive(ctx context.Context, e posthaste.Store, queue string, r re
 	if err != nil {
 		return err
 	}
-	if err := a.showDeliveries(got); err != nil {
+	if err := printDeliveries(a, got); err != nil {
 		return errors.Join(err, handBack(ctx, e, got))
 	}
 	if !r.ack {
@@ -84,8 +81,7 @@ func (a *app) receive(ctx context.Context, e posthaste.Store, queue string, r re
 	return acknowledge(ctx, e, got)
 }
 
-// receiveLater waits at the doorbell until something was received or the time
-// is over.
+// receiveLater waits at the doorbell until it has received a message or wait has passed.
 func receiveLater(ctx context.Context, e posthaste.Store, request posthaste.ReceiveRequest, wait time.Duration) ([]posthaste.RawDelivery, error) {
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -97,8 +93,8 @@ func receiveLater(ctx context.Context, e posthaste.Store, request posthaste.Rece
 	var got []posthaste.RawDelivery
 	for len(got) == 0 && limited.Err() == nil {
 		err := bell.Sleep(limited, request.Queue, func(context.Context) (posthaste.LookReply, error) {
-			// Not with the limited context: an answer cut off by its end would
-			// leave messages held that nobody has seen.
+			// The limited context could cut off a reply, and its messages would stay leased
+			// without having been printed.
 			reply, err := e.Receive(ctx, request)
 			got = reply.Deliveries
 			look := posthaste.LookReply{Found: len(got) > 0, NextDue: lookEvery, AtLimit: reply.AtLimit}
@@ -114,7 +110,7 @@ func receiveLater(ctx context.Context, e posthaste.Store, request posthaste.Rece
 	return got, ctx.Err()
 }
 
-func (a *app) showDeliveries(got []posthaste.RawDelivery) error {
+func printDeliveries(a *app, got []posthaste.RawDelivery) error {
 	shown := make([]wire.Delivery, len(got))
 	for i, d := range got {
 		shown[i] = wire.NewDelivery(d)
@@ -131,15 +127,6 @@ func (a *app) showDeliveries(got []posthaste.RawDelivery) error {
 	})
 }
 
-// headerText shows headers as --header takes them.
-func headerText(headers map[string]string) string {
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		all = append(all, name+"="+headers[name])
-	}
-	return strings.Join(all, ", ")
-}
-
 func settleAs(outcome posthaste.Outcome, got []posthaste.RawDelivery) []posthaste.Settlement {
 	settlements := make([]posthaste.Settlement, len(got))
 	for i, d := range got {
@@ -154,19 +141,20 @@ func acknowledge(ctx context.Context, e posthaste.Store, got []posthaste.RawDeli
 	}
 	results, err := e.Settle(ctx, settleAs(posthaste.OutcomeDone, got))
 	if err != nil {
-		return fmt.Errorf("received, and not acknowledged: %w", err)
+		return fmt.Errorf("the messages are received, but not acknowledged: %w", err)
 	}
 	for _, r := range results {
 		if !r.Settled {
 			return &posthaste.Error{Code: posthaste.CodeConflict, Field: "lease", Cause: r.Err,
-				Message: fmt.Sprintf("delivery %s was no longer ours when it was acknowledged: it comes again", r.Delivery),
+				Message: fmt.Sprintf("the lease of delivery %s ended before the ack; the message is redelivered", r.Delivery),
 				Hint:    "receive with a longer --lease"}
 		}
 	}
 	return nil
 }
 
-// handBack releases what could not be shown, so that it comes again at once.
+// handBack releases deliveries that could not be printed, so that they are redelivered at
+// once.
 func handBack(ctx context.Context, e posthaste.Store, got []posthaste.RawDelivery) error {
 	if len(got) == 0 {
 		return nil

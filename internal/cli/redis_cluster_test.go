@@ -15,7 +15,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 )
 
-// startCluster starts one of two masters, and returns their addresses.
+// startCluster starts a cluster of two masters and returns their addresses.
 func startCluster(t *testing.T) (addresses []string) {
 	t.Helper()
 	var all []*goredis.Client
@@ -48,8 +48,8 @@ func startCluster(t *testing.T) (addresses []string) {
 	return addresses
 }
 
-// With a URL that says that it is of a cluster, the command line and the server use
-// queues on all its servers; without, they say what to write.
+// With cluster=true in the URL, the command line and the server use queues on all servers of
+// a cluster. Without it, the error names the parameter.
 func TestRedisCluster(t *testing.T) {
 	t.Parallel()
 	addresses := startCluster(t)

@@ -6,77 +6,72 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/brokers"
-	"github.com/posthaste-mq/posthaste/telemetry"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// relayQueue is the queue that `up --broker` relays.
-const relayQueue = "outbox"
-
 func newRelay(a *app) *cobra.Command {
 	var db database
-	var r relaying
+	var r relayFlags
 	var metricsListen string
 	cmd := &cobra.Command{
-		Use: "relay --queue NAME --broker URL", Short: "Relay messages to a broker, until stopped",
-		Long: `Relay the messages of queues to a broker: each is published, and done once the
-broker has confirmed it. What the broker refuses is tried again with backoff and
-a dead letter after max_attempts, with the broker's words.
+		Use: "relay --queue NAME --broker URL", Short: "Relay messages to a broker",
+		Long: `Relay the messages of queues to a broker. A message is done after the broker has
+confirmed it. A message that the broker rejects is retried with backoff, and is
+dead-lettered after max_attempts with the error of the broker.
 
-Say what goes where in a file (--config), or for a single destination with --queue,
---broker and --set, which take the file's keys. Texts may be templates over a
-message, such as orders.{{.Kind}}. The file may also name sources, by which messages
-of a broker are taken into queues. What is wrong with the configuration is told at
-once, as far as the broker can tell it; a broker that is away is waited for.
+Configure relays in a file (--config), or a single destination with --queue, --broker
+and --set, which sets keys of the file. Values can be templates over a message, such
+as orders.{{.Kind}}. The file can also name sources, which send messages of a broker
+to queues. The command checks the configuration with the broker at the start; if the
+broker is unavailable, it waits.
 
-SIGTERM or Ctrl-C stops it in order, as posthaste worker.`,
+SIGTERM or Ctrl-C stops it gracefully, as posthaste worker.`,
 		Example: `  posthaste relay --queue orders --broker amqp://guest:guest@localhost/ --set exchange=orders --set 'routing_key={{.Kind}}'
   posthaste relay --config relays.yaml`,
-		Args: exactly(0, "no arguments; queues are named with --queue"),
+		Args: exactly(0, "no arguments; use --queue to name queues"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.relay(cmd.Context(), db, r, metricsListen)
+			return runRelay(cmd.Context(), a, db, r, metricsListen)
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVarP(&r.config, "config", "c", "", "a file of relays and sources (YAML)")
+	flags.StringVarP(&r.config, "config", "c", "", "file of relays and sources (YAML)")
 	flags.StringSliceVarP(&r.queues, "queue", "q", nil, "the queue to relay; may be repeated")
 	var urls []string
 	for _, k := range brokers.All {
 		urls = append(urls, strings.Join(k.Schemes, ":// or ")+":// for "+k.Name)
 	}
-	flags.StringVar(&r.broker, "broker", "", "the broker: "+strings.Join(urls, ", ")+"; also for what names none in the file")
-	flags.StringArrayVar(&r.set, "set", nil, "a key of the file with its value, as exchange=orders or headers.region=eu; may be repeated")
+	flags.StringVar(&r.broker, "broker", "", "the broker: "+strings.Join(urls, ", ")+"; also the default for relays and sources in the file")
+	flags.StringArrayVar(&r.set, "set", nil, "set a key of the file, such as exchange=orders or headers.region=eu; may be repeated")
 	db.flag(cmd)
 	db.pollingFlag(cmd)
 	r.graceFlag(flags)
-	flags.StringVar(&metricsListen, "metrics-listen", "", "where /metrics and /healthz of this relay are served to everybody who reaches it, host:port; nowhere by default")
+	flags.StringVar(&metricsListen, "metrics-listen", "", "address of /metrics and /healthz, without authentication, host:port (default: not served)")
 	return cmd
 }
 
-// relaying is the configuration of a process that relays.
-type relaying struct {
-	working
+// relayFlags holds the flags of relay.
+type relayFlags struct {
+	sinkFlags
 	config string
 	broker string
 	set    []string
 }
 
 // read parses the flags and the file.
-func (r *relaying) read() ([]relayConfig, []sourceConfig, error) {
+func (r *relayFlags) read() ([]relayConfig, []sourceConfig, error) {
 	switch {
 	case r.config != "" && (len(r.queues) > 0 || len(r.set) > 0):
-		return nil, nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "config", Message: "--config excludes --queue and --set", Hint: "write into the file what they would say"}
+		return nil, nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "config", Message: "--config and --queue or --set are mutually exclusive", Hint: "set these values in the file"}
 	case r.config != "":
 		return readRelays(r.config, r.broker)
 	case len(r.queues) == 0:
-		return nil, nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "queue", Message: "no queue is given", Hint: "name one with --queue and a broker with --broker, or a file of relays with --config"}
+		return nil, nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "queue", Message: "no queue is set", Hint: "set --queue and --broker, or --config"}
 	}
 	relays, err := setRelays(r.queues, r.broker, r.set)
 	return relays, nil, err
@@ -106,16 +101,13 @@ func openRelays(configs []relayConfig, log *slog.Logger) (relays []openRelay, cl
 	return relays, close, nil
 }
 
-// checkPatience bounds the check of each broker before the start.
-const checkPatience = 15 * time.Second
-
 // check verifies the configuration with the broker.
 func (r *openRelay) check(ctx context.Context, log *slog.Logger) error {
-	ctx, cancel := context.WithTimeout(ctx, checkPatience)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	err := r.sink.Check(ctx)
 	if posthaste.CodeOf(err) == posthaste.CodeUnavailable {
-		log.Warn("the broker cannot be reached yet; messages wait for it", "queue", r.Queue, "error", err)
+		log.Warn("the broker is unavailable; messages wait for it", "queue", r.Queue, "error", err)
 		return nil
 	}
 	return r.placed(err)
@@ -140,10 +132,10 @@ func (r *openRelay) checkQueue(ctx context.Context, engine posthaste.Store) erro
 	}
 	switch o := found[0].Options; {
 	case o.Mode == posthaste.AtMostOnce:
-		return r.fault("queue", fmt.Sprintf("queue %q hands out at most once: its messages are settled before the broker has them, and those that it does not take would be lost", r.Queue),
+		return r.fault("queue", fmt.Sprintf("queue %q has mode at_most_once, in which messages are settled before the broker has them and can be lost", r.Queue),
 			"relay a queue of mode at_least_once")
 	case o.Ordered && r.Chunks != nil:
-		return r.fault("chunks", fmt.Sprintf("queue %q is ordered, and a chunk holds messages of many keys", r.Queue), "leave chunks out")
+		return r.fault("chunks", fmt.Sprintf("queue %q is ordered, but a chunk holds messages of many keys", r.Queue), "omit chunks")
 	}
 	return nil
 }
@@ -162,7 +154,7 @@ func (r *openRelay) handle(run *worker.Worker, parts workerParts) {
 	parts.broker(r.Queue, r.sink.Broker(), r.sink.Away)
 }
 
-func (a *app) relay(ctx context.Context, db database, r relaying, metricsListen string) error {
+func runRelay(ctx context.Context, a *app, db database, r relayFlags, metricsListen string) error {
 	configs, sources, err := r.read()
 	if err != nil {
 		return misuse(err)
@@ -189,7 +181,7 @@ func (a *app) relay(ctx context.Context, db database, r relaying, metricsListen 
 			queues = append(queues, c.Queue)
 		}
 	}
-	return a.runWorker(ctx, db, metricsListen, func(ctx context.Context, w workerParts) (runner, error) {
+	return runWorker(ctx, a, db, metricsListen, func(ctx context.Context, w workerParts) (runner, error) {
 		config := r.workerConfig(w)
 		config.Telemetry = batchLog{w.telemetry(), a.log}
 		run := worker.New(w.engine, config)
@@ -221,33 +213,4 @@ func (l batchLog) Event(ctx context.Context, e posthaste.Event) {
 		l.log.LogAttrs(ctx, slog.LevelInfo, "taken", slog.String("queue", e.Queue), slog.String("broker", e.Broker), slog.Int("count", e.Count), slog.Int("known", e.Known), slog.Int("refused", e.Failed),
 			slog.Duration("read", e.Claim), slog.Duration("send", e.Duration), slog.Duration("acknowledge", e.Settle), slog.Duration("total", e.Total))
 	}
-}
-
-// workerParts are the parts of a program's worker.
-type workerParts struct {
-	engine  posthaste.Store
-	log     *slog.Logger
-	metrics *telemetry.Prometheus // nil if metrics are not served
-	follows posthaste.Tracing
-}
-
-// expect initializes the counters of the queues that a worker reads.
-func (w workerParts) expect(run *worker.Worker) {
-	if w.metrics != nil {
-		w.metrics.Expect(run.Reads()...)
-	}
-}
-
-// broker adds the state of a broker to the metrics.
-func (w workerParts) broker(queue, address string, away func() bool) {
-	if w.metrics != nil {
-		w.metrics.Broker(queue, address, away)
-	}
-}
-
-func (w workerParts) telemetry() posthaste.Telemetry {
-	if w.metrics == nil {
-		return posthaste.NoTelemetry{}
-	}
-	return w.metrics
 }

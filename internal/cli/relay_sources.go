@@ -37,7 +37,7 @@ type sourceConfig struct {
 func readSource(node *yaml.Node, broker string, place place) (sourceConfig, error) {
 	c := sourceConfig{sourceTarget: sourceTarget{Broker: broker}, place: place}
 	if node.Kind != yaml.MappingNode {
-		return c, c.fault("queue", "a source is a list of keys and values", "such as queue: orders")
+		return c, c.fault("queue", "a source must be a mapping", "for example queue: orders")
 	}
 	if err := node.Decode(&c.sourceTarget); err != nil {
 		return c, c.fault("queue", strings.TrimPrefix(err.Error(), "yaml: "), "")
@@ -70,7 +70,7 @@ func (c *sourceConfig) open(ledger source.Ledger, log *slog.Logger, telemetry po
 	shared := c.Config
 	shared.Grace, shared.Telemetry, shared.Logger = grace, telemetry, log
 	if c.Chunks != nil {
-		codec, err := c.encoding(c.Chunks.Encoding)
+		codec, err := chunkCodec(c.place, c.Chunks.Encoding)
 		if err != nil {
 			return nil, err
 		}
@@ -127,12 +127,12 @@ func openSources(ctx context.Context, run *worker.Worker, w workerParts, configs
 		if err != nil {
 			return nil, err
 		}
-		looking, cancel := context.WithTimeout(ctx, checkPatience)
+		looking, cancel := context.WithTimeout(ctx, checkTimeout)
 		err = s.Check(looking)
 		cancel()
 		switch {
 		case posthaste.CodeOf(err) == posthaste.CodeUnavailable:
-			w.log.Warn("the broker cannot be reached yet; it is tried again", "queue", c.Queue, "error", err)
+			w.log.Warn("the broker is unavailable; retrying", "queue", c.Queue, "error", err)
 		case err != nil:
 			return nil, c.placed(err)
 		}

@@ -27,8 +27,8 @@ import (
 	posthasteredis "github.com/posthaste-mq/posthaste/redis"
 )
 
-// The relay as a user runs it: what is wrong is told with its place, what is
-// relayed is at the broker, and TestOR2: each batch is logged and measured.
+// TestOR2_Relay runs the relay as a user does: errors name their place in the configuration,
+// messages arrive at the broker, and each batch is logged and measured.
 func TestOR2_Relay(t *testing.T) {
 	t.Parallel()
 	database := testpg.New(t)
@@ -92,7 +92,7 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 		}
 	}
 
-	t.Run("what is wrong", func(t *testing.T) {
+	t.Run("errors", func(t *testing.T) {
 		file := filepath.Join(dir, "wrong.yaml")
 		if err := os.WriteFile(file, []byte("relays:\n  - queue: orders\n    broker: "+broker.URL()+"\n    exchange: nowhere\n"), 0o600); err != nil {
 			t.Fatal(err)
@@ -109,7 +109,7 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 		}
 	})
 
-	// What is settled when it is handed out would be lost where the broker does not take it.
+	// Messages that are settled when they are claimed would be lost if the broker rejects them.
 	t.Run("at most once", func(t *testing.T) {
 		if err := engine.CreateQueue(t.Context(), "once", posthaste.QueueOptions{Mode: posthaste.AtMostOnce}); err != nil {
 			t.Fatal(err)
@@ -119,16 +119,16 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 			t.Fatal(err)
 		}
 		for want, args := range map[string][]string{
-			`--queue: queue "once" hands out at most once`:     {"--queue", "once", "--broker", broker.URL(), "--set", "chunks.size=5"},
-			`once.yaml:5: queue "once" hands out at most once`: {"--config", "once.yaml"},
+			`--queue: queue "once" has mode at_most_once`:     {"--queue", "once", "--broker", broker.URL(), "--set", "chunks.size=5"},
+			`once.yaml:5: queue "once" has mode at_most_once`: {"--config", "once.yaml"},
 		} {
 			_, stderr, code := run(t, dir, append([]string{"relay", storeFlag, store}, args...)...)
-			if code != 2 || !strings.Contains(stderr, want) || !strings.Contains(stderr, "would be lost") || !strings.Contains(stderr, "relay a queue of mode at_least_once") {
+			if code != 2 || !strings.Contains(stderr, want) || !strings.Contains(stderr, "can be lost") || !strings.Contains(stderr, "relay a queue of mode at_least_once") {
 				t.Errorf("%v: exit code %d: %s", args, code, stderr)
 			}
 		}
 		if infos, err := engine.Queues(t.Context(), "once"); err != nil || infos[0].Subscriptions[0].Done != 0 {
-			t.Errorf("something was handed out: %+v, %v", infos, err)
+			t.Errorf("a message was delivered: %+v, %v", infos, err)
 		}
 	})
 
@@ -165,7 +165,7 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 		}
 	})
 
-	// What one relays another takes in, in one process, and in one that does nothing else.
+	// A source reads the messages of a relay, in the same process and in its own.
 	t.Run("source", func(t *testing.T) {
 		if err := engine.CreateQueue(t.Context(), "taken", posthaste.QueueOptions{}); err != nil {
 			t.Fatal(err)
@@ -222,7 +222,7 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 		}
 	})
 
-	// Several messages are one of the broker, and each arrives by itself.
+	// A broker message holds several messages, and each arrives separately.
 	t.Run("chunks", func(t *testing.T) {
 		for name, o := range map[string]posthaste.QueueOptions{"apart": {}, "lined": {Ordered: true}} {
 			if err := engine.CreateQueue(t.Context(), name, o); err != nil {
@@ -365,7 +365,7 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 			t.Errorf("exit code %d", code)
 		}
 		_, stderr, code := run(t, here, append([]string{"up", "--broker", broker.URL()}, ports...)...)
-		if code != 2 || !strings.Contains(stderr, `--broker: queue "outbox" hands out at most once`) {
+		if code != 2 || !strings.Contains(stderr, `--broker: queue "outbox" has mode at_most_once`) {
 			t.Errorf("exit code %d: %s", code, stderr)
 		}
 	})
@@ -379,7 +379,7 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 		l.Close()
 		p := start(t, dir, nil, "relay", storeFlag, store, "--queue", "orders", "--broker", "amqp://"+address+"/")
 		eventually(t, "it waits for the broker", func() error {
-			if said := p.said(); !strings.Contains(said, "cannot be reached yet") || !strings.Contains(said, "msg=relaying") {
+			if said := p.said(); !strings.Contains(said, "the broker is unavailable") || !strings.Contains(said, "msg=relaying") {
 				return fmt.Errorf("said %s", said)
 			}
 			return nil

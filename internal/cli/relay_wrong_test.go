@@ -16,9 +16,9 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// What is wrong with relays and sources is told at the start, with its line and what to
-// do, as NATS and Redis say it. TestOR2_Relay has it for RabbitMQ, TestMovedFromDebezium
-// for Kafka.
+// Errors of NATS and Redis in the configuration of relays and sources are reported at the
+// start, with the line and a fix. TestOR2_Relay covers RabbitMQ, and TestMovedFromDebezium
+// covers Kafka.
 func TestWrongAtTheBroker(t *testing.T) {
 	t.Parallel()
 	database, dir := testpg.New(t), workDir(t)
@@ -49,7 +49,7 @@ func TestWrongAtTheBroker(t *testing.T) {
 	for text, want := range map[string]string{
 		"relays:\n  - queue: orders\n    broker: " + redisURL + "\n    stream: text\n":                                       ".yaml:4: redis at",
 		"relays:\n  - queue: orders\n    broker: " + strings.Replace(redisURL, "right", "hunter2", 1) + "\n":                 ".yaml:3: redis at",
-		"relays:\n  - queue: orders\n    broker: " + natsURL + "\n    subject: nobody\n":                                     ".yaml:4: nats at",
+		"relays:\n  - queue: orders\n    broker: " + natsURL + "\n    subject: missing\n":                                    ".yaml:4: nats at",
 		"relays:\n  - queue: orders\n    stream: nowhere\n    broker: " + natsURL + "\n":                                     ".yaml:3: nats at",
 		"relays:\n  - queue: orders\n    broker: " + strings.Replace(natsURL, "right", "hunter2", 1) + "\n":                  ".yaml:3: nats at",
 		"sources:\n  - queue: orders\n    broker: " + redisURL + "\n    stream: nowhere\n":                                   ".yaml:4: redis at",

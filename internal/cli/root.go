@@ -1,3 +1,12 @@
+// Package cli is the command line `posthaste`, with one command group per file. It
+// connects engines, worker, server and sinks. Only the program itself imports it.
+//
+// Each flag has an environment variable: --log-level is POSTHASTE_LOG_LEVEL. The flag
+// wins. --database-url, --redis-url and --smtp-url are also read from DATABASE_URL,
+// REDIS_URL and SMTP_URL.
+//
+// Exit codes: 0 success, 1 failure, 2 usage error or unsupported operation, 3 the
+// database or broker cannot be reached, 130 and 143 interrupted by SIGINT or SIGTERM.
 package cli
 
 import (
@@ -12,8 +21,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Main runs the program with the given arguments (without its own name) and
-// returns its exit code.
+// Main runs the program with args, which exclude the program name, and returns the exit
+// code.
 func Main(args []string) int {
 	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, log: slog.New(slog.DiscardHandler)}
 	ctx, signals := watchSignals(context.Background(), os.Stderr)
@@ -28,15 +37,15 @@ func Main(args []string) int {
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "posthaste",
-		Short: "Messages that leave with the transaction that caused them",
-		Long: `Posthaste delivers messages that leave with the database transaction that
-caused them: queues, e-mail and dead letters with nothing but PostgreSQL, or
-on a Redis.
+		Short: "Message queue in PostgreSQL or Redis, with transactional sends",
+		Long: `Posthaste is a message queue inside PostgreSQL, or on Redis. On PostgreSQL,
+applications send messages in their own transactions. Messages are redelivered
+until they succeed or are dead-lettered.
 
-Start with ` + "`posthaste up`" + `, which needs nothing else. Every flag can also be given
-as an environment variable: --log-level is POSTHASTE_LOG_LEVEL.
+Start with ` + "`posthaste up`" + `, which needs nothing else. Each flag has an environment
+variable: --log-level is POSTHASTE_LOG_LEVEL.
 
-Exit codes: 0 done, 1 failed, 2 used wrongly, 3 the database or broker cannot
+Exit codes: 0 success, 1 failure, 2 usage error, 3 the database or broker cannot
 be reached.`,
 		Args:              groupArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -49,9 +58,9 @@ be reached.`,
 	root.SetErr(a.stderr)
 	flags := root.PersistentFlags()
 	flags.SortFlags = false
-	flags.BoolVar(&a.json, "json", false, "print JSON for programs, one value on one line, errors too")
-	flags.StringVar(&a.logLevel, "log-level", "info", "least level to log: debug, info, warn or error")
-	flags.StringVar(&a.logFormat, "log-format", "text", "how to log: text or json")
+	flags.BoolVar(&a.json, "json", false, "print output and errors as JSON, one value per line")
+	flags.StringVar(&a.logLevel, "log-level", "info", "minimum log level: debug, info, warn or error")
+	flags.StringVar(&a.logFormat, "log-format", "text", "log format: text or json")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 			f := wrong.GetFlag()

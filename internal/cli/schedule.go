@@ -13,26 +13,26 @@ import (
 )
 
 func newSchedule(a *app) *cobra.Command {
-	return newGroup("schedule", "Send messages at times of their own, by cron lines or intervals",
+	return newGroup("schedule", "Manage recurring schedules",
 		newScheduleLs(a), newSchedulePut(a), newScheduleDrop(a),
-		newSchedulePause(a, "pause", "Stop a schedule until it is resumed", posthaste.Store.Pause),
-		newSchedulePause(a, "resume", "Let a paused schedule go on", posthaste.Store.Resume))
+		newSchedulePause(a, "pause", "Pause a schedule", posthaste.Store.Pause),
+		newSchedulePause(a, "resume", "Resume a paused schedule", posthaste.Store.Resume))
 }
 
 func newScheduleLs(a *app) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
 		Use: "ls [NAME...]", Short: "List schedules with their next ticks",
-		Args: between(0, -1, "names of schedules"),
+		Args: between(0, -1, "schedule names"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.schedules(ctx, e, args) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return listSchedules(ctx, a, e, args) })
 		},
 	}
 	db.flag(cmd)
 	return cmd
 }
 
-func (a *app) schedules(ctx context.Context, e posthaste.Store, names []string) error {
+func listSchedules(ctx context.Context, a *app, e posthaste.Store, names []string) error {
 	schedules, err := e.Schedules(ctx, names...)
 	if err != nil {
 		return err
@@ -44,12 +44,12 @@ func (a *app) schedules(ctx context.Context, e posthaste.Store, names []string) 
 	}
 	for _, name := range names {
 		if !found[name] {
-			return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: fmt.Sprintf("there is no schedule %q", name)}
+			return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: fmt.Sprintf("schedule %q not found", name)}
 		}
 	}
 	return a.print(shown, func(w io.Writer) {
 		if len(shown) == 0 {
-			fmt.Fprintln(w, "there is no schedule yet; make one with `posthaste schedule put NAME QUEUE SPEC`")
+			fmt.Fprintln(w, "no schedules; create one with: posthaste schedule put NAME QUEUE SPEC")
 			return
 		}
 		table(w, "NAME QUEUE SPEC ZONE NEXT LAST SENT MISSED ERROR", func(row func(...any)) {
@@ -69,14 +69,14 @@ func newSchedulePut(a *app) *cobra.Command {
 	var s posthaste.Schedule
 	var headers []string
 	cmd := &cobra.Command{
-		Use: "put NAME QUEUE SPEC [PAYLOAD]", Short: "Make or change a schedule",
-		Long: `Make a schedule, or change the one of that name. SPEC is a cron line of five
-fields, @hourly, @daily, @weekly, @monthly, @yearly, or "every" and a duration.
-PAYLOAD is JSON, {} unless given. A schedule that is paused stays so, and with
-the same SPEC and zone its next tick stays where it is.`,
+		Use: "put NAME QUEUE SPEC [PAYLOAD]", Short: "Create or change a schedule",
+		Long: `Create a schedule, or change the one with that name. SPEC is a cron expression of
+five fields, @hourly, @daily, @weekly, @monthly, @yearly, or "every" and a
+duration. PAYLOAD is JSON (default {}). A paused schedule stays paused. If SPEC and
+time zone do not change, the next tick does not change either.`,
 		Example: `  posthaste schedule put nightly reports '30 2 * * mon-fri' '{"report": "daily"}' --time-zone Europe/Berlin
   posthaste schedule put heartbeat jobs 'every 90 seconds' --catch-up skip`,
-		Args: between(3, 4, "a name, a queue, when it ticks, and a payload"),
+		Args: between(3, 4, "a name, a queue, a spec and a payload"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			s.Name, s.Message.Queue, s.Spec = args[0], args[1], args[2]
 			data := []byte("{}")
@@ -97,33 +97,33 @@ the same SPEC and zone its next tick stays where it is.`,
 				if _, err := e.PutSchedule(ctx, s); err != nil {
 					return err
 				}
-				return a.schedule(ctx, e, s.Name)
+				return showSchedule(ctx, a, e, s.Name)
 			})
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	db.flag(cmd)
-	flags.StringVar(&s.TimeZone, "time-zone", "", "by whose clocks a cron line goes, such as Europe/Berlin (default UTC)")
-	flags.StringVar((*string)(&s.CatchUp), "catch-up", "", "what becomes of missed ticks: once, each or skip (default once)")
+	flags.StringVar(&s.TimeZone, "time-zone", "", "time zone of a cron expression, such as Europe/Berlin (default UTC)")
+	flags.StringVar((*string)(&s.CatchUp), "catch-up", "", "how missed ticks are handled: once, each or skip (default once)")
 	m := &s.Message
-	flags.StringVar(&m.Key, "key", "", "the messages' key")
-	flags.StringVar(&m.Kind, "kind", "", "what sort of messages they are")
+	flags.StringVar(&m.Key, "key", "", "key of the messages")
+	flags.StringVar(&m.Kind, "kind", "", "kind of the messages")
 	flags.StringArrayVar(&headers, "header", nil, "a header, NAME=VALUE; may be repeated")
-	flags.StringVar(&m.Reference, "reference", "", "your own business id, to find the messages by")
-	flags.StringArrayVar(&m.Terms, "term", nil, "a further word to find them by; may be repeated")
-	flags.IntVar(&m.Priority, "priority", 0, "0 to 3, where 0 is handed out first")
+	flags.StringVar(&m.Reference, "reference", "", "id of your own to look up the messages")
+	flags.StringArrayVar(&m.Terms, "term", nil, "further search term for the messages; may be repeated")
+	flags.IntVar(&m.Priority, "priority", 0, "priority, 0 to 3; 0 is delivered first")
 	return cmd
 }
 
-// schedule shows one schedule as it is now.
-func (a *app) schedule(ctx context.Context, e posthaste.Store, name string) error {
+// showSchedule prints the current state of a schedule.
+func showSchedule(ctx context.Context, a *app, e posthaste.Store, name string) error {
 	schedules, err := e.Schedules(ctx, name)
 	if err != nil {
 		return err
 	}
 	if len(schedules) == 0 {
-		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: fmt.Sprintf("somebody dropped schedule %q at once", name)}
+		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: fmt.Sprintf("schedule %q was dropped concurrently", name)}
 	}
 	s := wire.NewSchedule(schedules[0])
 	return a.print(s, func(w io.Writer) {
@@ -138,14 +138,14 @@ func (a *app) schedule(ctx context.Context, e posthaste.Store, name string) erro
 func newScheduleDrop(a *app) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
-		Use: "drop NAME", Short: "End a schedule; what it has sent stays",
-		Args: exactly(1, "the schedule's name"),
+		Use: "drop NAME", Short: "Drop a schedule; messages that it has sent are kept",
+		Args: exactly(1, "a schedule"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
 				if err := e.DropSchedule(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.print(map[string]string{"dropped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "schedule %s is dropped\n", args[0]) })
+				return a.print(map[string]string{"dropped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "schedule %s dropped\n", args[0]) })
 			})
 		},
 	}
@@ -153,18 +153,18 @@ func newScheduleDrop(a *app) *cobra.Command {
 	return cmd
 }
 
-// newSchedulePause makes pause and resume.
+// newSchedulePause returns a command that pauses or resumes a schedule.
 func newSchedulePause(a *app, verb, short string, change pauseFunc) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
 		Use: verb + " NAME", Short: short,
-		Args: exactly(1, "the schedule's name"),
+		Args: exactly(1, "a schedule"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
 				if err := change(e, ctx, posthaste.OfSchedule(args[0])); err != nil {
 					return err
 				}
-				return a.schedule(ctx, e, args[0])
+				return showSchedule(ctx, a, e, args[0])
 			})
 		},
 	}

@@ -37,7 +37,7 @@ var secrets = map[string]string{
 	"header of a mail": "mailheader-S3cret", "attachment": "YXR0YWNobWVudC1TM2NyZXQ=", "parameter": "parameter-S3cret",
 }
 
-// output is everything that comes out but what was asked for.
+// output is all output except the requested values.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -49,9 +49,9 @@ func (o *output) add(where, text string) {
 	fmt.Fprintf(&o.text, "\n### %s\n%s", where, text)
 }
 
-// TestNoSecretComesOut runs server, worker and commands at log level debug with
-// a secret in each place that takes one, makes them fail in many ways, and looks
-// for the secrets in everything they write that is not the very thing asked for.
+// TestNoSecretComesOut runs server, worker and commands at log level debug, with a secret in
+// each setting that takes one. It makes them fail in many ways, and searches their output
+// for the secrets.
 func TestNoSecretComesOut(t *testing.T) {
 	t.Parallel()
 	var out output
@@ -66,18 +66,14 @@ func TestNoSecretComesOut(t *testing.T) {
 		return (&url.URL{Scheme: "smtp", User: url.UserPassword("shop", password), Host: mails.Addr(), RawQuery: "tls=none"}).String()
 	}
 	makeEmails(t, database)
-	stored, _, code := run(t, "", "token", "add", "stored", "--scope", "admin", "--database-url", database)
-	if code != 0 {
-		t.Fatal("token add")
-	}
-	stored = strings.TrimSpace(stored)
-
+	stored := addStoredToken(t, database)
 	env := []string{"DATABASE_URL=" + asUser, "SMTP_URL=" + smtp(secrets["wrong password of the mail server"]), "POSTHASTE_TOKEN=" + secrets["given token"], "POSTHASTE_LOG_LEVEL=debug"}
 	server, address := startServe(t, env)
 	base := "http://" + address
 	eventually(t, "it is ready", answers(base+"/readyz", 200))
 	tryRequests(t, &out, base, stored)
-	// A worker whose password is wrong fails the mail; the right one delivers it.
+	// A worker with a wrong password fails to deliver the mail; one with the right password
+	// delivers it.
 	wrong := start(t, "", append(env, "POSTHASTE_LOG_FORMAT=json"), "worker", "--queue", "emails")
 	eventually(t, "an attempt failed", func() error {
 		if !strings.Contains(wrong.said(), "Authentication failed") {
@@ -104,7 +100,7 @@ func TestNoSecretComesOut(t *testing.T) {
 	said := out.text.String()
 	for _, there := range []string{"level=DEBUG", "msg=request", "posthaste_store_up", `"status":401`, `"status":413`, `"code":"invalid"`, "database URL cannot be read"} {
 		if !strings.Contains(said, there) {
-			t.Errorf("%q did not come out, so this test may have looked at too little", there)
+			t.Errorf("%q is not in the output, so this test can have missed some", there)
 		}
 	}
 	all := map[string]string{"stored token": stored}
@@ -112,17 +108,33 @@ func TestNoSecretComesOut(t *testing.T) {
 		all[what] = secret
 	}
 	for what, secret := range all {
-		for _, form := range []string{secret, url.QueryEscape(secret), url.PathEscape(secret), url.UserPassword("", secret).String()[1:],
-			base64.StdEncoding.EncodeToString([]byte(secret)), base64.StdEncoding.EncodeToString([]byte("\x00shop\x00" + secret))} {
-			if i := strings.Index(said, form); i >= 0 {
-				t.Errorf("the %s came out: …%s…", what, said[max(0, i-300):min(len(said), i+100)])
-				break
-			}
+		checkAbsent(t, said, what, secret)
+	}
+}
+
+// addStoredToken adds a token to the database and returns its secret.
+func addStoredToken(t *testing.T, database string) string {
+	t.Helper()
+	stored, _, code := run(t, "", "token", "add", "stored", "--scope", "admin", "--database-url", database)
+	if code != 0 {
+		t.Fatal("token add")
+	}
+	return strings.TrimSpace(stored)
+}
+
+// checkAbsent checks that output does not contain a secret, in plain or encoded form.
+func checkAbsent(t *testing.T, output, what, secret string) {
+	t.Helper()
+	for _, form := range []string{secret, url.QueryEscape(secret), url.PathEscape(secret), url.UserPassword("", secret).String()[1:],
+		base64.StdEncoding.EncodeToString([]byte(secret)), base64.StdEncoding.EncodeToString([]byte("\x00shop\x00" + secret))} {
+		if i := strings.Index(output, form); i >= 0 {
+			t.Errorf("the output contains the %s: …%s…", what, output[max(0, i-300):min(len(output), i+100)])
+			return
 		}
 	}
 }
 
-// databaseUser makes a user of the test's own who may do everything.
+// databaseUser creates a user with all privileges for this test.
 func databaseUser(t *testing.T, database, password string) (asUser string) {
 	t.Helper()
 	ctx := context.Background()
@@ -146,7 +158,7 @@ func databaseUser(t *testing.T, database, password string) (asUser string) {
 	return u.String()
 }
 
-// tryRequests asks rightly and wrongly, with a secret in each.
+// tryRequests sends valid and invalid requests with secrets.
 func tryRequests(t *testing.T, out *output, base, stored string) {
 	t.Helper()
 	message := `{"payload":{"x":"` + secrets["payload"] + `"},"headers":{"Authorization":"` + secrets["header of a message"] + `"}%s}`
@@ -194,7 +206,7 @@ func tryRequests(t *testing.T, out *output, base, stored string) {
 	}
 }
 
-// tryRedis runs commands on a Redis, and a server, that fail in many ways.
+// tryRedis runs commands and a server that fail on Redis.
 func tryRedis(t *testing.T, out *output, payload string) {
 	t.Helper()
 	r := startRedis(t, "--requirepass", secrets["password of Redis"])
@@ -212,7 +224,7 @@ func tryRedis(t *testing.T, out *output, payload string) {
 		{at(secrets["password of Redis"], "127.0.0.1:port"), "queue ls"}, {right + "/nonsense", "queue ls"}, {right + "/99", "serve --listen 127.0.0.1:0"},
 		{strings.Replace(right, "redis:", "rediss:", 1), "queue ls"}, {right, "send nowhere " + payload}, {right, "serve --listen nonsense"},
 	} {
-		limited, cancel := context.WithTimeout(t.Context(), 3*time.Second) // those that run wait for a Redis that is away
+		limited, cancel := context.WithTimeout(t.Context(), 3*time.Second) // long-running commands wait for Redis
 		cmd := exec.CommandContext(limited, "posthaste", strings.Fields(c.args)...)
 		cmd.Env = append(os.Environ(), "REDIS_URL="+c.redis, "DATABASE_URL=", "POSTHASTE_LOG_LEVEL=debug")
 		text, err := cmd.CombinedOutput()
@@ -224,7 +236,7 @@ func tryRedis(t *testing.T, out *output, payload string) {
 	}
 }
 
-// tryCommands runs commands that fail, with a secret in each.
+// tryCommands runs commands with secrets that fail.
 func tryCommands(t *testing.T, out *output, asUser string) {
 	t.Helper()
 	u, err := url.Parse(asUser)
@@ -253,8 +265,8 @@ func tryCommands(t *testing.T, out *output, asUser string) {
 	}
 }
 
-// tryUnescaped gives passwords whose special characters are not escaped: what stands around
-// them is taken for hosts, ports, paths and options, and is a part of a secret none the less.
+// tryUnescaped sets passwords with unescaped special characters. Parts of such a password
+// are parsed as host, port, path or options, and must not appear in errors either.
 func tryUnescaped(t *testing.T, out *output, database string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -278,7 +290,7 @@ func tryUnescaped(t *testing.T, out *output, database string) {
 				}
 			}
 			for _, args := range all {
-				limited, cancel := context.WithTimeout(t.Context(), 10*time.Second) // those that take it for a URL wait for somebody
+				limited, cancel := context.WithTimeout(t.Context(), 10*time.Second) // commands that accept the URL wait for its server
 				cmd := exec.CommandContext(limited, "posthaste", args...)
 				cmd.Env = append(os.Environ(), "POSTHASTE_LOG_LEVEL=debug", "DATABASE_URL=", "REDIS_URL=")
 				text, err := cmd.CombinedOutput()

@@ -3,11 +3,9 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -16,8 +14,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
-// sending is the flags of send.
-type sending struct {
+// sendFlags holds the flags of send.
+type sendFlags struct {
 	message  posthaste.Message
 	headers  []string
 	wake     bool
@@ -26,17 +24,16 @@ type sending struct {
 
 func newSend(a *app) *cobra.Command {
 	var db database
-	s := sending{}
+	s := sendFlags{}
 	cmd := &cobra.Command{
-		Use: "send QUEUE [PAYLOAD]", Short: "Send a message, or many in one transaction",
-		Long: `Send a message and print its id. The payload is JSON, or anything else with a
---content-type that says so. Without PAYLOAD, or with "-", it is read from the
-standard input.
+		Use: "send QUEUE [PAYLOAD]", Short: "Send messages",
+		Long: `Send a message and print its id. The payload is JSON, unless --content-type names
+another type. Without PAYLOAD, or with "-", it is read from standard input.
 
---messages sends many in one transaction: it names a file (or "-") with a JSON
-array of messages as the HTTP API takes them, each with payload, key, kind,
-headers, reference, terms, content_type, delay, send_at, priority, dedupe_key,
-dedupe_window or wake.`,
+--messages sends many messages in one transaction. It names a file (or "-" for
+standard input) with a JSON array of messages in the format of the HTTP API, with
+the fields payload, key, kind, headers, reference, terms, content_type, delay,
+send_at, priority, dedupe_key, dedupe_window and wake.`,
 		Example: `  posthaste send orders '{"order": 7}' --reference order-7
   posthaste send orders --delay 5m < order.json
   posthaste send orders --messages many.json`,
@@ -49,42 +46,42 @@ dedupe_window or wake.`,
 			if err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.send(ctx, e, messages, single) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return sendMessages(ctx, a, e, messages, single) })
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	db.flag(cmd)
 	m := &s.message
-	flags.StringVar(&m.Key, "key", "", "groups messages that belong together")
-	flags.StringVar(&m.Kind, "kind", "", "what sort of message it is")
+	flags.StringVar(&m.Key, "key", "", "key of the message, which groups related messages")
+	flags.StringVar(&m.Kind, "kind", "", "kind of the message, such as order.paid")
 	flags.StringArrayVar(&s.headers, "header", nil, "a header, NAME=VALUE; may be repeated")
-	flags.StringVar(&m.Reference, "reference", "", "your own business id, to find the message by")
-	flags.StringArrayVar(&m.Terms, "term", nil, "a further word to find it by; may be repeated")
-	flags.StringVar(&m.ContentType, "content-type", "", "what the payload is (default application/json)")
-	flags.Var(duration{&m.Delay}, "delay", "hold it back for this long, such as 30s or 5m")
-	flags.Var(instant{&m.SendAt}, "send-at", "hold it back until this time, such as 2026-10-12T08:30:00Z")
-	flags.BoolVar(&s.wake, "wake", true, "wake a sleeping worker")
-	flags.StringVar(&s.messages, "messages", "", "send the JSON array of messages in this file, \"-\" for the standard input")
-	flags.IntVar(&m.Priority, "priority", 0, "0 to 3; 0 is handed out first")
-	flags.StringVar(&m.DedupeKey, "dedupe-key", "", "sent again with this key, nothing is sent, and the first one's id is printed")
-	flags.Var(duration{&m.DedupeWindow}, "dedupe-window", "how long the dedupe key is remembered (default 24h)")
+	flags.StringVar(&m.Reference, "reference", "", "id of your own to look up the message, such as an order number")
+	flags.StringArrayVar(&m.Terms, "term", nil, "further search term for the message; may be repeated")
+	flags.StringVar(&m.ContentType, "content-type", "", "content type of the payload (default application/json)")
+	flags.Var(duration{&m.Delay}, "delay", "delay the delivery, such as 30s or 5m")
+	flags.Var(instant{&m.SendAt}, "send-at", "schedule the delivery at this time, such as 2026-10-12T08:30:00Z")
+	flags.BoolVar(&s.wake, "wake", true, "wake an idle worker")
+	flags.StringVar(&s.messages, "messages", "", "send the JSON array of messages in this file; \"-\" is standard input")
+	flags.IntVar(&m.Priority, "priority", 0, "priority, 0 to 3; 0 is delivered first")
+	flags.StringVar(&m.DedupeKey, "dedupe-key", "", "deduplication key; a second send with this key sends nothing and prints the id of the first message")
+	flags.Var(duration{&m.DedupeWindow}, "dedupe-window", "how long the deduplication key is stored (default 24h)")
 	return cmd
 }
 
-// read makes messages of arguments, flags and input.
-func (s *sending) read(a *app, cmd *cobra.Command, args []string) (messages []posthaste.Message, single bool, err error) {
+// read builds the messages from arguments, flags and input.
+func (s *sendFlags) read(a *app, cmd *cobra.Command, args []string) (messages []posthaste.Message, single bool, err error) {
 	queue := args[0]
 	if s.messages != "" {
 		for _, name := range []string{"key", "kind", "header", "reference", "term", "content-type", "delay", "send-at", "priority", "dedupe-key", "dedupe-window", "wake"} {
 			if cmd.Flags().Changed(name) {
-				return nil, false, posthaste.Invalidf(name, "--%s and --messages exclude each other: say it of each message in the file", name)
+				return nil, false, posthaste.Invalidf(name, "--%s and --messages are mutually exclusive; set the field of each message in the file", name)
 			}
 		}
 		if len(args) > 1 {
-			return nil, false, posthaste.Invalidf("messages", "--messages and a payload exclude each other")
+			return nil, false, posthaste.Invalidf("messages", "--messages and PAYLOAD are mutually exclusive")
 		}
-		data, err := a.readInput(s.messages)
+		data, err := readInput(a, s.messages)
 		if err != nil {
 			return nil, false, err
 		}
@@ -101,7 +98,7 @@ func (s *sending) read(a *app, cmd *cobra.Command, args []string) (messages []po
 		source, data = "", []byte(args[1])
 	}
 	if source != "" {
-		if data, err = a.readInput(source); err != nil {
+		if data, err = readInput(a, source); err != nil {
 			return nil, false, err
 		}
 	}
@@ -118,61 +115,34 @@ func (s *sending) read(a *app, cmd *cobra.Command, args []string) (messages []po
 	return []posthaste.Message{m}, true, nil
 }
 
-func payloadError(err error) error {
-	var e *posthaste.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	return &posthaste.Error{Code: e.Code, Field: "payload", Message: "the payload: " + e.Message,
-		Hint: "for anything but JSON say what it is with --content-type, such as text/plain", Cause: err}
-}
-
-func parseHeaders(given []string) (map[string]string, error) {
-	if len(given) == 0 {
-		return nil, nil
-	}
-	headers := map[string]string{}
-	for _, h := range given {
-		name, value, ok := strings.Cut(h, "=")
-		if !ok || name == "" {
-			return nil, posthaste.Invalidf("header", "--header must be NAME=VALUE, and is %q", h)
-		}
-		if _, twice := headers[name]; twice {
-			return nil, posthaste.Invalidf("header", "--header gives %q twice", name)
-		}
-		headers[name] = value
-	}
-	return headers, nil
-}
-
-// maxInput bounds what is read: ten thousand messages of usual size, or one of
-// the largest as base64.
+// maxInput is the maximum size of the input. It suffices for ten thousand messages of
+// usual size, or for the largest message in base64.
 const maxInput = 256 << 20
 
-// readInput reads a file, or the standard input where it is "-".
-func (a *app) readInput(name string) ([]byte, error) {
+// readInput reads the file name, or standard input if name is "-".
+func readInput(a *app, name string) ([]byte, error) {
 	in := a.stdin
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "messages", Message: err.Error(), Hint: "name a file that can be read, or - for the standard input", Cause: err}
+			return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "messages", Message: err.Error(), Hint: "name a readable file, or - for standard input", Cause: err}
 		}
 		defer f.Close()
 		in = f
 	} else if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		fmt.Fprintln(a.stderr, "posthaste: reading from the terminal, end with Ctrl-D")
+		fmt.Fprintln(a.stderr, "posthaste: reading from the terminal; end with Ctrl-D")
 	}
 	data, err := io.ReadAll(io.LimitReader(in, maxInput+1))
 	if err != nil {
-		return nil, fmt.Errorf("the input cannot be read: %w", err)
+		return nil, fmt.Errorf("read the input: %w", err)
 	}
 	if len(data) > maxInput {
-		return nil, &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload", Message: fmt.Sprintf("the input has more than %d bytes", maxInput)}
+		return nil, &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload", Message: fmt.Sprintf("the input exceeds %d bytes", maxInput)}
 	}
 	return data, nil
 }
 
-func (a *app) send(ctx context.Context, e posthaste.Store, messages []posthaste.Message, single bool) error {
+func sendMessages(ctx context.Context, a *app, e posthaste.Store, messages []posthaste.Message, single bool) error {
 	ids, err := posthaste.NewClient(e).Send(ctx, messages...)
 	if err != nil {
 		return err

@@ -7,32 +7,34 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"log/slog"
+	"sync"
+
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/server"
 	"github.com/posthaste-mq/posthaste/telemetry"
-	"github.com/posthaste-mq/posthaste/worker"
 )
 
 const defaultListen = "127.0.0.1:8484"
 
-// serving is the flags of the HTTP API.
-type serving struct {
+// serverFlags holds the flags of the HTTP API.
+type serverFlags struct {
 	listen string
 	token  string
 	limits server.Limits
 }
 
-func (s *serving) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&s.listen, "listen", defaultListen, "where the HTTP API listens, host:port")
-	cmd.Flags().StringVar(&s.token, "token", "", "the token that callers of the API must send (better as POSTHASTE_TOKEN, which no process list shows)")
-	cmd.Flags().Float64Var(&s.limits.AddressRate, "address-rate", 1000, "requests a second that one remote address may make, this machine's excepted; 0 is any number")
-	cmd.Flags().Float64Var(&s.limits.TokenRate, "token-rate", 0, "requests a second that one token may make; 0 is any number")
-	cmd.Flags().IntVar(&s.limits.MaxWaiting, "max-waiting", 10_000, "how many receivers may wait for messages at the same time")
+func (s *serverFlags) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&s.listen, "listen", defaultListen, "address of the HTTP API, host:port")
+	cmd.Flags().StringVar(&s.token, "token", "", "token that clients must send (prefer POSTHASTE_TOKEN, which process lists do not show)")
+	cmd.Flags().Float64Var(&s.limits.AddressRate, "address-rate", 1000, "maximum requests per second of one remote address, except this machine; 0 is unlimited")
+	cmd.Flags().Float64Var(&s.limits.TokenRate, "token-rate", 0, "maximum requests per second of one token; 0 is unlimited")
+	cmd.Flags().IntVar(&s.limits.MaxWaiting, "max-waiting", 10_000, "maximum number of receivers that wait for messages")
 }
 
-// given is the token that the command was given, if it was.
-func (s *serving) given() ([]posthaste.Token, error) {
+// given returns the token of the flag, if it is set.
+func (s *serverFlags) given() ([]posthaste.Token, error) {
 	if s.token == "" {
 		return nil, nil
 	}
@@ -40,9 +42,9 @@ func (s *serving) given() ([]posthaste.Token, error) {
 	return []posthaste.Token{token}, err
 }
 
-// exposed is the error of listening where others can reach the server while
-// nobody has a token, nil where the address allows it.
-func (s *serving) exposed(given []posthaste.Token) (exposed, err error) {
+// exposed returns the error of listening on an address that other machines can reach
+// without requiring a token. It is nil for loopback addresses, or if a token is given.
+func (s *serverFlags) exposed(given []posthaste.Token) (exposed, err error) {
 	err = server.CheckListen(s.listen, len(given) > 0)
 	if posthaste.CodeOf(err) == posthaste.CodeRefused {
 		return misuse(err), nil
@@ -53,7 +55,15 @@ func (s *serving) exposed(given []posthaste.Token) (exposed, err error) {
 	return nil, nil
 }
 
-// someToken returns refusal unless the database has a token in force.
+// access returns the results of given and exposed.
+func (s *serverFlags) access() (given []posthaste.Token, exposed, err error) {
+	if given, err = s.given(); err == nil {
+		exposed, err = s.exposed(given)
+	}
+	return given, exposed, err
+}
+
+// someToken returns refusal unless the store has a valid token.
 func someToken(ctx context.Context, store posthaste.Store, refusal error) error {
 	if refusal == nil {
 		return nil
@@ -67,50 +77,46 @@ func someToken(ctx context.Context, store posthaste.Store, refusal error) error 
 
 func newServe(a *app) *cobra.Command {
 	var db database
-	var serve serving
-	var work working
+	var serve serverFlags
+	var work sinkFlags
 	var withWorker bool
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Run the HTTP API on a database or a Redis, until stopped",
-		Long: `Run the HTTP API on a database or a Redis, and with --worker the built-in sinks too.
-The server starts also while the database is away: /readyz answers 503 until it
-is there. It asks for a token where one is given with --token, where the
-database has or had some ("posthaste token add"), and on every address but this
-machine's loopback, where it does not start while there is none.
+		Use: "serve", Short: "Run the HTTP API",
+		Long: `Run the HTTP API on PostgreSQL or Redis, and with --worker also the built-in sinks.
+The server starts even if the database is unavailable; /readyz then answers 503.
+It requires a token if --token is set, if a token was ever added to the database
+("posthaste token add"), or if it listens on an address other than loopback. On such
+an address it does not start without a token.
 
-SIGTERM or Ctrl-C stops it in order: it takes no more connections and gives what
-runs --grace to finish. A second signal ends it at once with exit code 130 or 143.`,
+SIGTERM or Ctrl-C stops it gracefully: it accepts no more connections and waits up to
+--grace for running requests. A second signal stops it at once with exit code 130 or 143.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !withWorker {
 				work.queues = nil
 			}
-			return a.serve(cmd.Context(), db, serve, work)
+			return serveAPI(cmd.Context(), a, db, serve, work)
 		},
 	}
 	cmd.Flags().SortFlags = false
 	db.flag(cmd)
 	db.pollingFlag(cmd)
 	serve.flags(cmd)
-	cmd.Flags().BoolVar(&withWorker, "worker", false, "deliver with the built-in sinks in this process too")
-	cmd.Flags().StringSliceVarP(&work.queues, "queue", "q", []string{email.Queue}, "with --worker, the queue to work on; may be repeated")
+	cmd.Flags().BoolVar(&withWorker, "worker", false, "also deliver with the built-in sinks")
+	cmd.Flags().StringSliceVarP(&work.queues, "queue", "q", []string{email.Queue}, "with --worker, the queue to deliver; may be repeated")
 	work.flags(cmd.Flags())
 	return cmd
 }
 
-func (a *app) serve(ctx context.Context, db database, serve serving, work working) error {
+func serveAPI(ctx context.Context, a *app, db database, serve serverFlags, work sinkFlags) error {
 	if err := errors.Join(db.check(), work.check()); err != nil {
 		return err
 	}
-	given, err := serve.given()
+	given, exposed, err := serve.access()
 	if err != nil {
 		return err
 	}
-	exposed, err := serve.exposed(given)
-	if err != nil {
-		return err
-	}
-	follows, stopTracing, err := a.openTracing(ctx)
+	follows, stopTracing, err := openTracing(ctx, a.log)
 	if err != nil {
 		return err
 	}
@@ -125,12 +131,14 @@ func (a *app) serve(ctx context.Context, db database, serve serving, work workin
 		return err
 	}
 	defer store.Close()
-	if store.Ready(ctx) == nil { // or later, once it is
+	setUp := func(ctx context.Context) error {
 		if err := someToken(ctx, store, exposed); err != nil {
 			return err
 		}
-		// Before /readyz can say that mails are taken.
-		if err := db.prepare(ctx, store); err != nil {
+		return db.prepare(ctx, store)
+	}
+	if store.Ready(ctx) == nil { // else the service "database" does it
+		if err := setUp(ctx); err != nil { // before /readyz answers 200, mails must be accepted
 			return err
 		}
 	}
@@ -139,64 +147,86 @@ func (a *app) serve(ctx context.Context, db database, serve serving, work workin
 		return err
 	}
 	defer listener.Close()
-	api, metrics, err := a.newAPI(&watched{Store: store, log: a.log}, serve, given, nil, follows)
+	api, metrics, err := newAPI(a, &watched{Store: store, log: a.log}, serve, given, nil, follows)
 	if err != nil {
 		return err
 	}
 	a.signal.announce.Store(true)
-	opened := make(chan struct{})
-	background, run := "upkeep", func(ctx context.Context) error {
-		worker.Upkeep(ctx, store, a.log)
-		return nil
-	}
-	if len(made) > 0 {
-		background, run = "worker", func(ctx context.Context) error {
-			return work.worker(workerParts{store, a.log, metrics, follows}, made).Run(ctx)
-		}
-	}
-	services := []service{
-		{"server", func(ctx context.Context) error { return api.Serve(ctx, listener, work.grace) }},
-		{background, func(ctx context.Context) error {
-			select {
-			case <-opened:
-				return run(ctx)
-			case <-ctx.Done():
-				return nil
-			}
-		}},
-		{"database", func(ctx context.Context) error {
+	ready := make(chan struct{})
+	background := work.background(workerParts{store, a.log, metrics, follows}, made)
+	a.log.Info("serving", "address", "http://"+listener.Addr().String(), "worker", len(made) > 0)
+	return supervise(ctx, a.log,
+		service{"server", func(ctx context.Context) error { return api.Serve(ctx, listener, work.grace) }},
+		startWhen(ready, background),
+		service{"database", func(ctx context.Context) error {
 			if err := untilReady(ctx, store, a.log); err != nil {
 				return err
 			}
-			if err := someToken(ctx, store, exposed); err != nil {
-				return err
-			}
-			if err := db.prepare(ctx, store); err != nil {
-				return err
-			}
-			close(opened)
-			<-ctx.Done()
-			return nil
-		}},
-	}
-	a.log.Info("serving", "address", "http://"+listener.Addr().String(), "worker", len(made) > 0)
-	return supervise(ctx, a.log, services...)
+			return setUpAndSignal(ctx, setUp, ready)
+		}})
 }
 
-// newAPI makes the server on an engine, with metrics of what runs in this
-// process beside it.
-func (a *app) newAPI(engine posthaste.Store, s serving, given []posthaste.Token, mount map[string]http.Handler, follows posthaste.Tracing) (*server.Server, *telemetry.Prometheus, error) {
+// setUpAndSignal calls setUp, closes ready, and waits until ctx is canceled.
+func setUpAndSignal(ctx context.Context, setUp func(context.Context) error, ready chan<- struct{}) error {
+	if err := setUp(ctx); err != nil {
+		return err
+	}
+	close(ready)
+	<-ctx.Done()
+	return nil
+}
+
+// startWhen returns a service that starts s when ready is closed.
+func startWhen(ready <-chan struct{}, s service) service {
+	return service{s.name, func(ctx context.Context) error {
+		select {
+		case <-ready:
+			return s.run(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}}
+}
+
+// newAPI returns the server on an engine, and the telemetry of this process, which /metrics
+// serves.
+func newAPI(a *app, engine posthaste.Store, s serverFlags, given []posthaste.Token, mount map[string]http.Handler, follows posthaste.Tracing) (*server.Server, *telemetry.Prometheus, error) {
 	events, metrics := newMetrics(engine, a.log)
 	exposed, err := s.exposed(nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	if s.limits.MaxWaiting < 1 {
-		return nil, nil, posthaste.Invalidf("max-waiting", "--max-waiting must be above zero, and is %d", s.limits.MaxWaiting)
+		return nil, nil, posthaste.Invalidf("max-waiting", "--max-waiting must be above zero, got %d", s.limits.MaxWaiting)
 	}
 	api, err := server.New(server.Config{
 		Engine: engine, Client: posthaste.NewClient(engine), Logger: a.log, Metrics: metrics, Tracing: follows,
 		Tokens: given, RequireToken: exposed != nil, Limits: s.limits, Mount: mount, Version: version(),
 	})
 	return api, events, err
+}
+
+// watched logs changes of the store's readiness, as Ready observes them.
+type watched struct {
+	posthaste.Store
+	log *slog.Logger
+
+	mu   sync.Mutex
+	away bool
+}
+
+// Ready implements [posthaste.Engine].
+func (w *watched) Ready(ctx context.Context) error {
+	err := w.Store.Ready(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if away := err != nil; away != w.away {
+		w.away = away
+		if away {
+			w.log.Warn("not ready", "error", err)
+		} else {
+			w.log.Info("ready again")
+		}
+	}
+	return err
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// In a copy of a database serve --worker stays up: it takes mails, /readyz says why none is
-// delivered, and once a person said that they may be, they are.
+// On a copy of a database, serve --worker accepts mails and /readyz gives the reason why they
+// are not delivered. After a rebase they are.
 func TestServeInACopyWaits(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)
@@ -27,7 +27,7 @@ func TestServeInACopyWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	// As after restoring a dump: its row of identity is another server's.
+	// The state after a restore of a dump: the identity is of another server.
 	if _, err := conn.Exec(t.Context(), `update posthaste.identity set system_identifier = system_identifier + 1`); err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestServeInACopyWaits(t *testing.T) {
 	defer mails.Close()
 	p, address := startServe(t, []string{"DATABASE_URL=" + url, "SMTP_URL=smtp://" + mails.Addr() + "?tls=none"}, "--worker")
 	base := "http://" + address
-	eventually(t, "it says why it is not ready", func() error {
+	eventually(t, "/readyz gives the reason", func() error {
 		status, err := get(base+"/readyz", nil)
 		if status != 503 || !strings.Contains(fmt.Sprint(err), "copy") {
 			return fmt.Errorf("status %d: %v", status, err)
@@ -62,7 +62,7 @@ func TestServeInACopyWaits(t *testing.T) {
 	}
 }
 
-// Without a worker serve does upkeep: what is sent is counted, and schedules tick.
+// serve without a worker does upkeep: it counts sent messages, and schedules tick.
 func TestServeAloneDoesUpkeep(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)

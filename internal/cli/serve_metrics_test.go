@@ -11,7 +11,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// lines is a writer that passes on each line of a log.
+// lines is a writer that sends each line of a log to a channel.
 type lines chan string
 
 func (l lines) Write(line []byte) (int, error) {
@@ -19,7 +19,7 @@ func (l lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// The log tells when the metrics of a worker are no longer served.
+// The log reports that serving the metrics of a worker failed.
 func TestMetricsThatAreNoLongerServed(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -28,7 +28,7 @@ func TestMetricsThatAreNoLongerServed(t *testing.T) {
 	}
 	log := make(lines, 10)
 	a := &app{log: slog.New(slog.NewTextHandler(log, nil))}
-	t.Cleanup(a.serveMetrics(listener, http.NotFoundHandler()))
+	t.Cleanup(serveMetrics(a, listener, http.NotFoundHandler()))
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -25,8 +25,7 @@ import (
 
 var servingOn = regexp.MustCompile(`serving.*address"?[=:]"?http://[^\s"]*:(\d+)[\s"]`)
 
-// startServe runs serve on a port that the system chooses, and returns where it
-// is reached, as its log tells.
+// startServe runs serve on a free port and returns its address, which it reads from the log.
 func startServe(t *testing.T, env []string, args ...string) (p *process, address string) {
 	t.Helper()
 	p = start(t, "", env, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
@@ -51,9 +50,9 @@ func answers(url string, want int) func() error {
 	}
 }
 
-// promptly waits for met, which is promised within 5 s. The time is held at full size
-// only, where nothing runs beside the test. On each change TestHA5Readiness of package
-// server holds it, on a clock of its own.
+// promptly waits for met, which is guaranteed within 5 s. It checks the time only at full
+// size, when no other test runs. On each change, TestHA5Readiness of package server checks it
+// with a fake clock.
 func promptly(t *testing.T, what string, met func() error) {
 	t.Helper()
 	begun := time.Now()
@@ -63,7 +62,7 @@ func promptly(t *testing.T, what string, met func() error) {
 	}
 }
 
-// makeEmails makes the queue of e-mails as migrate up does.
+// makeEmails creates the queue of e-mails as migrate up does.
 func makeEmails(t *testing.T, url string) {
 	t.Helper()
 	engine, err := postgres.Open(context.Background(), url)
@@ -76,14 +75,14 @@ func makeEmails(t *testing.T, url string) {
 	}
 }
 
-// TestHA5ServeWaitsForItsDatabase starts serve --worker before its database,
-// and takes the database away and back.
+// TestHA5ServeWaitsForItsDatabase starts serve --worker before its database, and stops and
+// restarts the database.
 func TestHA5ServeWaitsForItsDatabase(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	pg := testpg.Server(t)
 	makeEmails(t, pg.URL())
-	if err := pg.Kill(); err != nil { // a throw-away server's Stop is for good
+	if err := pg.Kill(); err != nil { // Stop of a temporary server removes it
 		t.Fatal(err)
 	}
 	mails, err := catcher.Start(catcher.Config{})
@@ -96,7 +95,7 @@ func TestHA5ServeWaitsForItsDatabase(t *testing.T) {
 	eventually(t, "it is alive", answers(base+"/healthz", 200))
 	eventually(t, "it is not ready", answers(base+"/readyz", 503))
 	eventually(t, "it says that it waits", func() error {
-		if !strings.Contains(p.said(), "waiting for it") {
+		if !strings.Contains(p.said(), "waiting for the database") {
 			return fmt.Errorf("it said %q", p.said())
 		}
 		return nil
@@ -111,20 +110,7 @@ func TestHA5ServeWaitsForItsDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 		promptly(t, "ready again", answers(base+"/readyz", 200))
-		// A promise of readiness is none that each connection succeeds.
-		subject := fmt.Sprintf("Your order %d", round)
-		promptly(t, "a mail is taken", func() error {
-			_, err := do("POST", base+"/v1/emails", strings.Replace(aMail, "Your order", subject, 1), nil)
-			return err
-		})
-		limited, cancel := context.WithTimeout(ctx, patience)
-		// One whose settling the database's end cut off may come twice.
-		if err := mails.Wait(limited, func(all []catcher.Mail) bool {
-			return slices.ContainsFunc(all, func(m catcher.Mail) bool { return m.Subject == subject })
-		}); err != nil {
-			t.Fatal(err)
-		}
-		cancel()
+		deliverMail(t, base, mails, fmt.Sprintf("Your order %d", round))
 		if round == 2 {
 			break
 		}
@@ -137,7 +123,7 @@ func TestHA5ServeWaitsForItsDatabase(t *testing.T) {
 		t.Errorf("SIGTERM: exit code %d", code)
 	}
 	said := p.said()
-	for text, want := range map[string]int{"waiting for it": 1, "can be used now": 1, "not ready": 2, "ready again": 2} {
+	for text, want := range map[string]int{"waiting for the database": 1, "the database is ready": 1, "not ready": 2, "ready again": 2} {
 		if got := strings.Count(said, text); got != want {
 			t.Errorf("it said %q %d times, want %d:\n%s", text, got, want, said)
 		}
@@ -146,8 +132,26 @@ func TestHA5ServeWaitsForItsDatabase(t *testing.T) {
 
 const aMail = `{"from": "shop@example.com", "to": ["ada@example.com"], "subject": "Your order", "text": "It is on its way."}`
 
-// TestHA3SecondSignalExitsAtOnce holds a request open, so that stopping in
-// order would take the whole grace.
+// deliverMail sends a mail and waits until the catcher has it.
+func deliverMail(t *testing.T, base string, mails *catcher.Catcher, subject string) {
+	t.Helper()
+	// Readiness does not guarantee that each connection succeeds.
+	promptly(t, "a mail is accepted", func() error {
+		_, err := do("POST", base+"/v1/emails", strings.Replace(aMail, "Your order", subject, 1), nil)
+		return err
+	})
+	limited, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	// A message whose settlement was interrupted can be delivered twice.
+	if err := mails.Wait(limited, func(all []catcher.Mail) bool {
+		return slices.ContainsFunc(all, func(m catcher.Mail) bool { return m.Subject == subject })
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestHA3SecondSignalExitsAtOnce keeps a request open, so that a graceful stop would take the
+// whole grace period.
 func TestHA3SecondSignalExitsAtOnce(t *testing.T) {
 	t.Parallel()
 	database := testpg.New(t)
@@ -162,7 +166,7 @@ func TestHA3SecondSignalExitsAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "it stops", func() error {
-			if !strings.Contains(p.said(), "a second signal ends it at once") {
+			if !strings.Contains(p.said(), "a second signal stops it at once") {
 				return fmt.Errorf("it said %q", p.said())
 			}
 			return nil
@@ -173,13 +177,13 @@ func TestHA3SecondSignalExitsAtOnce(t *testing.T) {
 	}
 }
 
-// TestSignalsInOneInstantAreOne sends two at once, as programs do that signal a
-// child and its process group: it still stops in order.
+// TestSignalsInOneInstantAreOne sends two signals at once, as programs do that signal a child
+// and its process group. The program still stops gracefully.
 func TestSignalsInOneInstantAreOne(t *testing.T) {
 	t.Parallel()
 	p, address := startServe(t, []string{"DATABASE_URL=" + testpg.New(t)})
 	eventually(t, "it is ready", answers("http://"+address+"/readyz", 200))
-	// Stopped, so that it finds both at once whatever the machine does meanwhile.
+	// The process is stopped, so that it gets both signals at once.
 	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGTERM, syscall.SIGINT} {
 		if err := p.Process.Signal(signal); err != nil {
 			t.Fatal(err)
@@ -190,8 +194,8 @@ func TestSignalsInOneInstantAreOne(t *testing.T) {
 	}
 }
 
-// TestHA3GraceEnds holds a request open beyond the grace: it is cut off, and
-// told.
+// TestHA3GraceEnds keeps a request open beyond the grace period. The connection is closed and
+// the log reports it.
 func TestHA3GraceEnds(t *testing.T) {
 	t.Parallel()
 	p, address := startServe(t, []string{"DATABASE_URL=" + testpg.New(t)}, "--grace", "100ms")
@@ -202,8 +206,7 @@ func TestHA3GraceEnds(t *testing.T) {
 	}
 }
 
-// holdRequest sends the beginning of a request and waits until the server
-// reads on: it asks for the body.
+// holdRequest sends the header of a request and waits until the server asks for the body.
 func holdRequest(t *testing.T, address string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -218,12 +221,12 @@ func holdRequest(t *testing.T, address string) {
 	}
 }
 
-// TestServeWithToken listens beyond loopback, which a token allows, and lets in
-// only who has it.
+// TestServeWithToken listens beyond loopback, which requires a token, and rejects requests
+// without it.
 func TestServeWithToken(t *testing.T) {
 	t.Parallel()
 	env := []string{"DATABASE_URL=" + testpg.New(t), "POSTHASTE_TOKEN=open-sesame"}
-	p, address := startServe(t, env, "--listen", "0.0.0.0:0", "--log-format", "json") // the last --listen counts
+	p, address := startServe(t, env, "--listen", "0.0.0.0:0", "--log-format", "json") // the last --listen applies
 	base := "http://" + address
 	eventually(t, "it is ready", answers(base+"/readyz", 200))
 	if err := answers(base+"/v1/queues", 401)(); err != nil {
@@ -258,8 +261,8 @@ func TestServeWithToken(t *testing.T) {
 	}
 }
 
-// TestServeWithStoredTokens listens beyond loopback only once the database has a
-// token, lets it in, and knows of a drop without a restart.
+// TestServeWithStoredTokens listens beyond loopback only if the database has a token, accepts
+// the token, and rejects it after a drop without a restart.
 func TestServeWithStoredTokens(t *testing.T) {
 	t.Parallel()
 	database := testpg.New(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// foreign are settings of a database, role or URL that no program of ours must notice.
+// foreign holds settings of a database, role or URL that must not affect Posthaste.
 var foreign = map[string]string{
 	"client_encoding":               "LATIN1",
 	"datestyle":                     "SQL, DMY",
@@ -34,10 +34,11 @@ var foreign = map[string]string{
 	"array_nulls":                   "off",
 }
 
-// hurried are those that a database or role may have and a URL means.
+// hurried holds settings that must not affect Posthaste if a database or role has them. In a
+// URL they are intended.
 var hurried = map[string]string{"statement_timeout": "300", "lock_timeout": "300", "idle_in_transaction_session_timeout": "300"}
 
-// life is what is done with the command line, in order.
+// life holds commands that run in order.
 var life = [][]string{
 	{"migrate", "up"},
 	{"migrate", "status"},
@@ -69,17 +70,17 @@ var life = [][]string{
 	{"queue", "purge", "jobs"},
 }
 
-// changing are the parts of an answer that differ from one run to the next.
+// changing matches the parts of an answer that differ between runs.
 var changing = regexp.MustCompile(`202\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?|\b(\d+(\.\d+)?(ms|µs|s|m|h))+\b|ph_[A-Za-z0-9_-]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|"(duration|age|uptime)[a-z_]*":[0-9.]+`)
 
 var blanks = regexp.MustCompile(` +`)
 
-// constant is an answer without what changes, nor how wide that is.
+// constant returns an answer without its changing parts and their widths.
 func constant(answer string) string {
 	return blanks.ReplaceAllString(changing.ReplaceAllString(answer, "<>"), " ")
 }
 
-// lived runs the commands of a life and returns what they said.
+// lived runs the commands of life and returns their output.
 func lived(t *testing.T, database string) string {
 	t.Helper()
 	var said strings.Builder
@@ -97,7 +98,7 @@ func lived(t *testing.T, database string) string {
 	return said.String()
 }
 
-// with is an empty database in which sessions have these settings by database, role or URL.
+// with creates an empty database whose sessions have settings by database, role or URL.
 func with(t *testing.T, place string, settings map[string]string) string {
 	t.Helper()
 	where := testpg.Empty(t)
@@ -131,8 +132,8 @@ func with(t *testing.T, place string, settings map[string]string) string {
 	return u.String()
 }
 
-// each calls test with all settings at once, and at night with each of them alone, wherever
-// they may be set.
+// each calls test with all settings at once, and at night with each setting alone, in each
+// place where it can be set.
 func eachForeign(t *testing.T, test func(t *testing.T, database string)) {
 	for _, place := range []string{"database", "role", "URL"} {
 		all := map[string]string{}
@@ -156,8 +157,8 @@ func eachForeign(t *testing.T, test func(t *testing.T, database string)) {
 	}
 }
 
-// FT1: every command says the same whatever the settings of the database, the role and the
-// URL are.
+// FT1: the output of each command is independent of the settings of the database, the role
+// and the URL.
 func TestFT1_CommandsUnderForeignSettings(t *testing.T) {
 	t.Parallel()
 	want := lived(t, testpg.Empty(t))
@@ -167,7 +168,7 @@ func TestFT1_CommandsUnderForeignSettings(t *testing.T) {
 	eachForeign(t, func(t *testing.T, database string) { alike(t, lived(t, database), want) })
 }
 
-// alike compares what was said line by line.
+// alike compares two outputs line by line.
 func alike(t *testing.T, all, want string) {
 	t.Helper()
 	got := strings.Split(all, "\n")
@@ -178,7 +179,7 @@ func alike(t *testing.T, all, want string) {
 	}
 }
 
-// caller calls an endpoint, writes down what it said but for what changes, and returns all.
+// caller calls an endpoint, records the constant part of the answer, and returns the answer.
 func caller(t *testing.T, address string, said *strings.Builder) func(method, path, body string) string {
 	return func(method, path, body string) string {
 		t.Helper()
@@ -201,7 +202,7 @@ func caller(t *testing.T, address string, said *strings.Builder) func(method, pa
 	}
 }
 
-// asked calls one endpoint of the API after the other and returns what they said.
+// asked calls all endpoints of the API in order and returns their answers.
 func asked(t *testing.T, database string) string {
 	t.Helper()
 	mails, err := catcher.Start(catcher.Config{})
@@ -248,7 +249,7 @@ func asked(t *testing.T, database string) string {
 	return said.String()
 }
 
-// FT1: every endpoint says the same, too, and serve --worker delivers.
+// FT1: the answers of all endpoints are independent of settings, and serve --worker delivers.
 func TestFT1_EndpointsUnderForeignSettings(t *testing.T) {
 	t.Parallel()
 	want := asked(t, testpg.Empty(t))

@@ -11,27 +11,26 @@ import (
 	"time"
 )
 
-// sameSignal is within how long a signal is taken for the first one once more:
-// some that run programs (timeout, for one) signal both the program and its
-// process group.
+// sameSignal is the time in which a further signal counts as a duplicate of the first one.
+// Some programs, such as timeout, signal both a process and its process group.
 const sameSignal = 20 * time.Millisecond
 
-// signals turns SIGINT, SIGTERM and the terminal's SIGHUP into the end of a
-// context, and the second one into the end of the program.
+// signals cancels a context at the first SIGINT, SIGTERM or SIGHUP, and ends the program at
+// the second.
 type signals struct {
-	caught atomic.Int32 // the first signal, 0 before
+	caught atomic.Int32 // the first signal, or 0
 	ch     chan os.Signal
 	cancel context.CancelFunc
-	// announce says on stderr that the program is stopping.
+	// announce enables the message on stderr that the program is stopping.
 	announce atomic.Bool
 }
 
-// watchSignals returns a context that ends at the first signal.
+// watchSignals returns a context that the first signal cancels.
 func watchSignals(parent context.Context, stderr io.Writer) (context.Context, *signals) {
 	ctx, cancel := context.WithCancel(parent)
 	s := &signals{ch: make(chan os.Signal, 2), cancel: cancel}
 	signal.Notify(s.ch, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		signal.Notify(s.ch, syscall.SIGHUP)
 	}
 	go func() {
@@ -44,17 +43,16 @@ func watchSignals(parent context.Context, stderr io.Writer) (context.Context, *s
 			if !s.settle() {
 				return
 			}
-			// Only now, so that who reacts to these words is not ignored.
+			// Print after settle, so that a signal in response to the message counts.
 			if s.announce.Load() {
-				fmt.Fprintln(stderr, "posthaste: stopping; a second signal ends it at once")
+				fmt.Fprintln(stderr, "posthaste: stopping; a second signal stops it at once")
 			}
 		}
 	}()
 	return ctx, s
 }
 
-// settle drops signals that belong to the one that came. It returns false if
-// the program has ended meanwhile.
+// settle drops duplicates of the first signal. It returns false if stop was called.
 func (s *signals) settle() bool {
 	over := time.After(sameSignal)
 	for {
@@ -69,8 +67,7 @@ func (s *signals) settle() bool {
 	}
 }
 
-// code is the exit code of a program that the first signal cut short, or 0 if
-// there was none.
+// code returns the exit code of an interrupted program, or 0 without a signal.
 func (s *signals) code() int {
 	if n := s.caught.Load(); n != 0 {
 		return 128 + int(n)
@@ -78,8 +75,8 @@ func (s *signals) code() int {
 	return 0
 }
 
-// stop is for the end of the program. Where a signal ended it, signals are still
-// caught: one that comes doubled would kill it on its way out.
+// stop is called at the end of the program. After a signal it keeps catching signals, since
+// a duplicate would kill the program during its shutdown.
 func (s *signals) stop() {
 	s.cancel()
 	if s.caught.Load() != 0 {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,21 +15,21 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// working says what a process handles with the sinks that are built in.
-type working struct {
+// sinkFlags holds the flags of a worker with the built-in sinks.
+type sinkFlags struct {
 	queues      []string
 	smtpURL     string
 	concurrency int
 	grace       time.Duration
 }
 
-// sinks are the built-in ones, by the queue they deliver. What they need is
-// checked when they are made, and nobody is connected to before there is work.
-var sinks = map[string]func(w *working) (posthaste.Sink, error){
-	email.Queue: func(w *working) (posthaste.Sink, error) {
+// sinks holds the constructors of the built-in sinks by queue. They check the configuration.
+// A sink connects when it delivers its first message.
+var sinks = map[string]func(w *sinkFlags) (posthaste.Sink, error){
+	email.Queue: func(w *sinkFlags) (posthaste.Sink, error) {
 		if w.smtpURL == "" {
-			return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "smtp-url", Message: "no mail server is given for the queue " + email.Queue,
-				Hint: "give one with --smtp-url or SMTP_URL, such as smtp://user:password@mail.example.com:587"}
+			return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "smtp-url", Message: "no mail server is set for queue " + email.Queue,
+				Hint: "set --smtp-url or SMTP_URL, such as smtp://user:password@mail.example.com:587"}
 		}
 		sink, err := smtp.New(smtp.Config{URL: w.smtpURL, Connections: w.concurrency})
 		if err != nil {
@@ -38,21 +39,21 @@ var sinks = map[string]func(w *working) (posthaste.Sink, error){
 	},
 }
 
-func (w *working) flags(flags *pflag.FlagSet) {
-	flags.StringVar(&w.smtpURL, "smtp-url", "", "the mail server for the queue emails, smtp://user:password@host:587 or smtps:// (or SMTP_URL)")
-	flags.IntVar(&w.concurrency, "concurrency", 8, "how many deliveries of a queue run at the same time")
+func (w *sinkFlags) flags(flags *pflag.FlagSet) {
+	flags.StringVar(&w.smtpURL, "smtp-url", "", "mail server for the queue emails, smtp://user:password@host:587 or smtps:// (or SMTP_URL)")
+	flags.IntVar(&w.concurrency, "concurrency", 8, "maximum number of concurrent deliveries per queue")
 	w.graceFlag(flags)
 }
 
-func (w *working) graceFlag(flags *pflag.FlagSet) {
+func (w *sinkFlags) graceFlag(flags *pflag.FlagSet) {
 	w.grace = 20 * time.Second
-	flags.Var(duration{&w.grace}, "grace", "how long what runs may take to finish when the program has to stop")
+	flags.Var(duration{&w.grace}, "grace", "grace period: how long running deliveries may take to finish when the program stops")
 }
 
-// check finds all that can be found wrong without a database.
-func (w *working) check() error {
+// check validates the flags without a database.
+func (w *sinkFlags) check() error {
 	if w.concurrency < 1 || w.concurrency > 1000 {
-		return posthaste.Invalidf("concurrency", "--concurrency must be 1 to 1000, and is %d", w.concurrency)
+		return posthaste.Invalidf("concurrency", "--concurrency must be 1 to 1000, got %d", w.concurrency)
 	}
 	for _, queue := range w.queues {
 		if err := posthaste.CheckName("queue", queue); err != nil {
@@ -60,8 +61,8 @@ func (w *working) check() error {
 		}
 		if sinks[queue] == nil {
 			return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "queue",
-				Message: fmt.Sprintf("there is no built-in sink for queue %q: there is one for %s", queue, strings.Join(sinkQueues(), ", ")),
-				Hint:    "handle its messages in a program of your own, with the Go package worker, by HTTP or by SQL"}
+				Message: fmt.Sprintf("queue %q has no built-in sink; expected one of %s", queue, strings.Join(sinkQueues(), ", ")),
+				Hint:    "handle its messages in your own program, with the Go package worker, over HTTP or with SQL"}
 		}
 	}
 	return nil
@@ -76,8 +77,8 @@ func sinkQueues() []string {
 	return all
 }
 
-// open makes the sinks. close closes them, after the worker.
-func (w *working) open() (made map[string]posthaste.Sink, close func(), err error) {
+// open creates the sinks. Call close after the worker has stopped.
+func (w *sinkFlags) open() (made map[string]posthaste.Sink, close func(), err error) {
 	made = map[string]posthaste.Sink{}
 	close = func() {
 		for _, sink := range made {
@@ -98,22 +99,34 @@ func (w *working) open() (made map[string]posthaste.Sink, close func(), err erro
 	return made, close, nil
 }
 
-// workerConfig is the configuration of a program's worker.
-func (w *working) workerConfig(parts workerParts) worker.Config {
+// workerConfig returns the configuration of the worker.
+func (w *sinkFlags) workerConfig(parts workerParts) worker.Config {
 	grace := w.grace
 	if grace == 0 {
-		grace = -1 // zero means the default there
+		grace = -1 // in worker.Config, 0 means the default
 	}
 	return worker.Config{Version: version(), Grace: grace, Logger: parts.log, Tracing: parts.follows, Telemetry: parts.telemetry()}
 }
 
-// worker assembles the runtime on an engine.
-func (w *working) worker(parts workerParts, made map[string]posthaste.Sink) *worker.Worker {
+// worker returns a worker that delivers with the sinks in made.
+func (w *sinkFlags) worker(parts workerParts, made map[string]posthaste.Sink) *worker.Worker {
 	run := worker.New(parts.engine, w.workerConfig(parts))
 	for queue, sink := range made {
-		// One message a call: a slow one delays only itself.
+		// With one message per call, a slow message does not delay others.
 		worker.HandleSink(run, queue, sink, worker.WithBatchSize(1), worker.WithConcurrency(w.concurrency))
 	}
 	parts.expect(run)
 	return run
+}
+
+// background returns the service beside the server: a worker with the sinks in made, or only
+// upkeep without sinks.
+func (w *sinkFlags) background(parts workerParts, made map[string]posthaste.Sink) service {
+	if len(made) == 0 {
+		return service{"upkeep", func(ctx context.Context) error {
+			worker.Upkeep(ctx, parts.engine, parts.log)
+			return nil
+		}}
+	}
+	return service{"worker", func(ctx context.Context) error { return w.worker(parts, made).Run(ctx) }}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/posthaste-mq/posthaste/posthastetest"
 )
 
-// troubled is a store that answers some questions too late, or none.
+// troubled is a store that answers some calls too late, or not at all.
 type troubled struct {
 	posthaste.Store
 	slow, away bool
@@ -33,7 +33,7 @@ func (e troubled) Queues(ctx context.Context, names ...string) ([]posthaste.Queu
 	return e.Store.Queues(ctx, names...)
 }
 
-// A store that is slow is told as slow, and not as down.
+// The metrics report a slow store as slow, not as down.
 func TestSlowStoreIsNotDown(t *testing.T) {
 	for name, c := range map[string]struct {
 		slow, away bool

@@ -32,7 +32,7 @@ import (
 	"github.com/posthaste-mq/posthaste/redis"
 )
 
-// FT2: whatever a sender can store, every list, page, export and metric can show.
+// FT2: each list, page, export and metric can show every message that a sender can store.
 func TestFT2_WhatIsStoredIsShown(t *testing.T) {
 	t.Parallel()
 	t.Run("PostgreSQL", func(t *testing.T) {
@@ -66,7 +66,8 @@ func TestFT2_WhatIsStoredIsShown(t *testing.T) {
 	})
 }
 
-// stored makes up messages, sends them by every entrance, and reads them by every reader.
+// stored generates messages, sends them over every interface, and reads them with every
+// reader.
 type stored struct {
 	*testing.T
 	engine posthaste.Store
@@ -92,9 +93,9 @@ func newStored(t *testing.T, engine posthaste.Store, conn *pgx.Conn) *stored {
 	t.Logf("repeat it with POSTHASTE_TEST_SEED=%d", seed)
 	s := &stored{T: t, engine: engine, conn: conn, r: rand.New(rand.NewPCG(seed, 0))}
 	s.cli = &app{stdout: &s.out, stderr: &bytes.Buffer{}, log: slog.New(slog.DiscardHandler)}
-	serve := serving{listen: "127.0.0.1:0"}
+	serve := serverFlags{listen: "127.0.0.1:0"}
 	serve.limits.MaxWaiting = 10
-	api, _, err := s.cli.newAPI(engine, serve, nil, nil, nil)
+	api, _, err := newAPI(s.cli, engine, serve, nil, nil, nil)
 	s.must(err)
 	s.server = httptest.NewServer(api)
 	t.Cleanup(func() { s.server.Close(); api.Close() })
@@ -128,8 +129,8 @@ func (s *stored) run() {
 	}
 }
 
-// sendOne sends one message by a random entrance. What is not taken is refused in words of
-// ours, which name what is wrong.
+// sendOne sends one message over a random interface. A rejected message must fail with an
+// error of Posthaste that names the cause.
 func (s *stored) sendOne() {
 	fields := s.fields()
 	entrances := []func(map[string]any) error{s.sendHTTP, s.sendGo, s.sendMail}
@@ -150,7 +151,7 @@ func (s *stored) sendOne() {
 
 func pick[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
-// fields makes up options of a message as JSON has them, most of them at a limit.
+// fields generates options of a message in JSON form, most of them at a limit.
 func (s *stored) fields() map[string]any {
 	f := map[string]any{}
 	some := func(name string, value func() any) {
@@ -193,7 +194,7 @@ func (s *stored) fields() map[string]any {
 	return f
 }
 
-// text is one of up to so many bytes, or one more.
+// text generates a text of at most limit bytes, or of one byte more.
 func (s *stored) text(most int) string {
 	if s.r.IntN(2) == 0 {
 		return pick(s.r, "x", "", strings.Repeat("x", most), strings.Repeat("ü", most/2), "zoë \u202e\u2028", "'\"%s{{<b>", "\x1b[2J", "\r\n\t")
@@ -207,7 +208,7 @@ func (s *stored) text(most int) string {
 	return text
 }
 
-// payload is JSON, as text, that may be none.
+// payload generates JSON text, which can be invalid.
 func (s *stored) payload() string {
 	if s.r.IntN(2) == 0 {
 		return pick(s.r, "null", "{}", `"text"`, "-0", "1e308", strings.Repeat("9", 308), "5e-324", strings.Repeat("[", 1000)+strings.Repeat("]", 1000))
@@ -219,7 +220,7 @@ func (s *stored) payload() string {
 		`"\u0000"`, `"\ud800"`, `"\udfff\ud800"`, `"\ud83d\ude00"`, `"\\u0000"`, `{"a":1,"a":2}`, `{"":{"":[]}}`, "\"\xff\"", `"`+"\u2028"+`"`, "[1,]", "", " 1 ", "\t[\n1]\r\n")
 }
 
-// sendHTTP posts to the queue; what JSON cannot say is left as Go's encoder says it.
+// sendHTTP posts to the queue. The encoder of Go replaces text that JSON cannot represent.
 func (s *stored) sendHTTP(f map[string]any) error {
 	encoded, err := json.Marshal(f)
 	s.must(err)
@@ -236,7 +237,7 @@ func (s *stored) sendHTTP(f map[string]any) error {
 	return s.post("/v1/queues/jobs/messages", body)
 }
 
-// sendMail posts an e-mail with odd texts in it.
+// sendMail posts an e-mail with unusual texts.
 func (s *stored) sendMail(f map[string]any) error {
 	mail := map[string]any{"from": pick(s.r, "shop@example.com", "Ä Shop <shop@example.com>", s.text(320)), "to": []any{pick(s.r, "ada@example.com", "zoë@exämple.com", s.text(320))},
 		"subject": s.text(998), "text": s.text(5000)}
@@ -251,7 +252,7 @@ func (s *stored) sendMail(f map[string]any) error {
 	return s.post("/v1/emails", string(body))
 }
 
-// post returns the problem as the error that it tells.
+// post returns the problem of the response as an error.
 func (s *stored) post(path, body string) error {
 	answer, err := http.Post(s.server.URL+path, "application/json", strings.NewReader(body))
 	s.must(err)
@@ -269,7 +270,7 @@ func (s *stored) post(path, body string) error {
 	return &posthaste.Error{Code: told.Code, Field: told.Field, Message: told.Detail}
 }
 
-// sendGo sends by the engine, which takes bytes of any sort.
+// sendGo sends through the engine, which accepts arbitrary bytes.
 func (s *stored) sendGo(f map[string]any) error {
 	text := func(name string) string { value, _ := f[name].(string); return value }
 	m := posthaste.Message{Queue: "jobs", Payload: json.RawMessage(s.payload()), Key: text("key"), Kind: text("kind"), Reference: text("reference"),
@@ -301,7 +302,7 @@ func (s *stored) sendGo(f map[string]any) error {
 	return err
 }
 
-// sendSQL sends by the functions, as any program with the role posthaste_sender can.
+// sendSQL sends with the SQL functions and the role posthaste_sender.
 func (s *stored) sendSQL(f map[string]any) error {
 	options, err := json.Marshal(f)
 	s.must(err)
@@ -339,7 +340,7 @@ func (s *stored) sendSQL(f map[string]any) error {
 	return err
 }
 
-// settle gives some of them a story: received, dead with odd errors and receipts, acknowledged.
+// settle settles some messages in different ways, with unusual errors and receipts.
 func (s *stored) settle() {
 	for _, queue := range []string{"jobs", email.Queue} {
 		reply, err := s.engine.Receive(s.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: queue}, Max: 40, Lease: time.Hour})
@@ -359,7 +360,7 @@ func (s *stored) settle() {
 	}
 }
 
-// readAll reads what was sent since by every reader, and each must show it.
+// readAll reads the new messages with every reader. Each must show them.
 func (s *stored) readAll() {
 	s.what = "reading"
 	_, err := s.engine.Maintain(s.Context(), posthaste.UpkeepSpace)
@@ -375,12 +376,12 @@ func (s *stored) readAll() {
 		s.get("/v1/messages/" + id.String())
 	}
 	for _, s.cli.json = range []bool{true, false} {
-		s.shown(s.cli.queues(s.Context(), s.engine, nil))
-		s.shown(s.cli.messages(s.Context(), s.engine, posthaste.MessageFilter{Limit: 1000}))
-		s.shown(s.cli.deadLetters(s.Context(), s.engine, posthaste.DeadLetterFilter{Limit: 1000}))
-		s.shown(s.cli.actions(s.Context(), s.engine, posthaste.ActionFilter{Limit: 1000}))
+		s.shown(listQueues(s.Context(), s.cli, s.engine, nil))
+		s.shown(listMessages(s.Context(), s.cli, s.engine, posthaste.MessageFilter{Limit: 1000}))
+		s.shown(listDeadLetters(s.Context(), s.cli, s.engine, posthaste.DeadLetterFilter{Limit: 1000}))
+		s.shown(listActions(s.Context(), s.cli, s.engine, posthaste.ActionFilter{Limit: 1000}))
 		for i := 0; i < len(s.sent); i += 25 {
-			s.shown(s.cli.message(s.Context(), s.engine, s.sent[i]))
+			s.shown(showMessage(s.Context(), s.cli, s.engine, s.sent[i]))
 		}
 	}
 	if s.conn != nil {
@@ -396,7 +397,7 @@ func (s *stored) readAll() {
 	s.sent = nil
 }
 
-// shown holds that a command could say what it had to: JSON that can be read, or text.
+// shown checks that a command succeeded and printed valid JSON or text.
 func (s *stored) shown(err error) {
 	s.Helper()
 	s.must(err)
@@ -425,7 +426,7 @@ func (s *stored) fetch(path string) []byte {
 	return body.Bytes()
 }
 
-// get reads JSON as a strict reader in Go does, numbers as doubles.
+// get reads JSON with a strict decoder, numbers as doubles.
 func (s *stored) get(path string) {
 	s.Helper()
 	var value any

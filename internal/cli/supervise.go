@@ -7,24 +7,23 @@ import (
 	"log/slog"
 )
 
-// service is a part of the program that runs until its context ends.
+// service is a part of the program that runs until its context is canceled.
 type service struct {
 	name string
 	run  func(ctx context.Context) error
 }
 
-// runningService is one that was started.
+// runningService is a started service.
 type runningService struct {
 	service
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error // once done
+	err    error // set before done is closed
 }
 
-// supervise runs services until ctx ends or one of them ends. Then it stops
-// them in their order, the next one when the one before has ended, so that
-// each finds what it needs until its end. The error tells of the services that
-// failed.
+// supervise runs services until ctx is canceled or one of them ends. Then it stops them in
+// the order of the arguments, one after the other, so that a service can use later ones
+// until its end. It returns the errors of all failed services.
 func supervise(ctx context.Context, log *slog.Logger, services ...service) error {
 	ended := make(chan struct{}, len(services))
 	running := make([]*runningService, len(services))

@@ -13,7 +13,7 @@ import (
 )
 
 func newToken(a *app) *cobra.Command {
-	return newGroup("token", "Make tokens for callers of the HTTP API, look at them and drop them", newTokenAdd(a), newTokenLs(a), newTokenDrop(a))
+	return newGroup("token", "Manage tokens of the HTTP API", newTokenAdd(a), newTokenLs(a), newTokenDrop(a))
 }
 
 func newTokenAdd(a *app) *cobra.Command {
@@ -22,14 +22,14 @@ func newTokenAdd(a *app) *cobra.Command {
 	var scopes []string
 	var expiresAt string
 	cmd := &cobra.Command{
-		Use: "add NAME --scope SCOPE", Short: "Make a token and print its secret, once",
-		Long: `Make a token and print its secret. Nobody can ask for it again: the database
-has its hash only. Running servers know the token within seconds.
+		Use: "add NAME --scope SCOPE", Short: "Create a token and print its secret",
+		Long: `Create a token and print its secret. The secret cannot be retrieved later, since
+the database stores only its hash. Running servers accept the token within seconds.
 
-To give a caller another secret, add a token under a new name, hand it out, and
-drop the old one. Once a token was made, all servers on this database ask for one.`,
+To rotate a secret, add a token with a new name, give it to the client, and drop the
+old one. After the first token is added, all servers on this database require one.`,
 		Example: "  posthaste token add shop --scope send --queue orders --queue emails\n  posthaste token add ops --scope admin --expires-in '90 days'",
-		Args:    exactly(1, "the token's name"),
+		Args:    exactly(1, "a token name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t.Name = args[0]
 			for _, scope := range scopes {
@@ -41,16 +41,16 @@ drop the old one. Once a token was made, all servers on this database ask for on
 			if err := checkToken(&t, expiresAt); err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return a.tokenAdd(ctx, e, t) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return addToken(ctx, a, e, t) })
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	db.flag(cmd)
-	flags.Var(words{&scopes}, "scope", "what it may do: send, receive or admin, which is everything; may be repeated")
-	flags.VarP(words{&t.Queues}, "queue", "q", "only for this queue; may be repeated (default all queues)")
-	flags.Var(duration{&t.ExpiresIn}, "expires-in", "how long it is good for (default for ever)")
-	flags.StringVar(&expiresAt, "expires-at", "", "until when it is good, such as 2030-01-31T12:00:00Z")
+	flags.Var(words{&scopes}, "scope", "scope: send, receive, or admin for everything; may be repeated")
+	flags.VarP(words{&t.Queues}, "queue", "q", "only this queue; may be repeated (default all queues)")
+	flags.Var(duration{&t.ExpiresIn}, "expires-in", "how long the token is valid (default unlimited)")
+	flags.StringVar(&expiresAt, "expires-at", "", "when the token expires, such as 2030-01-31T12:00:00Z")
 	_ = cmd.RegisterFlagCompletionFunc("scope", cobra.FixedCompletions([]string{"send", "receive", "admin"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -67,19 +67,19 @@ func checkToken(t *posthaste.Token, expiresAt string) error {
 		t.ExpiresAt = at
 	}
 	if len(t.Scopes) == 0 {
-		return posthaste.Invalidf("scope", "say with --scope what the token may do: send, receive or admin")
+		return posthaste.Invalidf("scope", "--scope is required; expected send, receive or admin")
 	}
 	return t.Check()
 }
 
-func (a *app) tokenAdd(ctx context.Context, e posthaste.Store, t posthaste.Token) error {
+func addToken(ctx context.Context, a *app, e posthaste.Store, t posthaste.Token) error {
 	secret, err := e.CreateToken(ctx, t)
 	if err != nil {
 		return err
 	}
 	return a.print(map[string]string{"name": t.Name, "token": secret}, func(w io.Writer) {
 		fmt.Fprintln(w, secret)
-		fmt.Fprintf(a.stderr, "posthaste: this is the only time that the secret of token %s is shown; callers send it as Authorization: Bearer …\n", t.Name)
+		fmt.Fprintf(a.stderr, "posthaste: the secret of token %s is not shown again; clients send it as Authorization: Bearer …\n", t.Name)
 	})
 }
 
@@ -89,14 +89,14 @@ func newTokenLs(a *app) *cobra.Command {
 		Use: "ls", Short: "List tokens, without their secrets",
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return db.with(cmd, a.log, a.tokens)
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return listTokens(ctx, a, e) })
 		},
 	}
 	db.flag(cmd)
 	return cmd
 }
 
-func (a *app) tokens(ctx context.Context, e posthaste.Store) error {
+func listTokens(ctx context.Context, a *app, e posthaste.Store) error {
 	tokens, err := e.Tokens(ctx)
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (a *app) tokens(ctx context.Context, e posthaste.Store) error {
 	}
 	return a.print(shown, func(w io.Writer) {
 		if len(tokens) == 0 {
-			fmt.Fprintln(w, "there is no token; make one with `posthaste token add NAME --scope SCOPE`")
+			fmt.Fprintln(w, "no tokens; create one with: posthaste token add NAME --scope SCOPE")
 			return
 		}
 		table(w, "NAME SCOPES QUEUES CREATED BY EXPIRES USED", func(row func(...any)) {
@@ -135,14 +135,14 @@ func (a *app) tokens(ctx context.Context, e posthaste.Store) error {
 func newTokenDrop(a *app) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
-		Use: "drop NAME", Short: "Drop a token: servers refuse it within seconds",
-		Args: exactly(1, "the token's name"),
+		Use: "drop NAME", Short: "Drop a token; servers reject it within seconds",
+		Args: exactly(1, "a token name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
 				if err := e.RevokeToken(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.print(map[string]string{"dropped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "token %s is dropped\n", args[0]) })
+				return a.print(map[string]string{"dropped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "token %s dropped\n", args[0]) })
 			})
 		},
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -18,12 +19,11 @@ import (
 	"github.com/posthaste-mq/posthaste/telemetry/tracing"
 )
 
-// flushPatience bounds how long a program that ends waits for the receiver of
-// its last spans.
-const flushPatience = 5 * time.Second
+// flushTimeout bounds the export of the last spans when the program ends.
+const flushTimeout = 5 * time.Second
 
-// traced reads OpenTelemetry's own variables: whether spans are to be sent.
-// They are sent only where somebody said where to, by OTLP over HTTP.
+// traced reports whether the variables of OpenTelemetry enable the export of spans. That
+// requires an endpoint or an exporter; the only protocol is OTLP over HTTP.
 func traced() (bool, error) {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		return false, nil
@@ -35,7 +35,7 @@ func traced() (bool, error) {
 		return false, nil
 	default:
 		return false, &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "OTEL_TRACES_EXPORTER",
-			Message: fmt.Sprintf("OTEL_TRACES_EXPORTER=%s is not supported: traces are sent by otlp, or not at all (none)", exporter)}
+			Message: fmt.Sprintf("OTEL_TRACES_EXPORTER=%s is not supported; expected otlp or none", exporter)}
 	}
 	endpoint := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
 	if endpoint == "" && exporter == "" {
@@ -45,15 +45,15 @@ func traced() (bool, error) {
 	case "", "http/protobuf":
 	default:
 		return false, &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "OTEL_EXPORTER_OTLP_PROTOCOL",
-			Message: fmt.Sprintf("OTEL_EXPORTER_OTLP_PROTOCOL=%s is not supported: traces are sent by http/protobuf", protocol),
-			Hint:    "leave it out, and name the port that takes OTLP over HTTP, as a rule 4318"}
+			Message: fmt.Sprintf("OTEL_EXPORTER_OTLP_PROTOCOL=%s is not supported; expected http/protobuf", protocol),
+			Hint:    "omit it, and use the port of OTLP over HTTP, usually 4318"}
 	}
 	return true, nil
 }
 
-// openTracing returns what follows messages, nil unless OpenTelemetry's
-// variables ask for it. stop sends what is left.
-func (a *app) openTracing(ctx context.Context) (follows posthaste.Tracing, stop func(), err error) {
+// openTracing returns the tracing of messages, nil unless the variables of OpenTelemetry
+// enable it. stop exports the remaining spans.
+func openTracing(ctx context.Context, log *slog.Logger) (follows posthaste.Tracing, stop func(), err error) {
 	on, err := traced()
 	if err != nil {
 		return nil, nil, misuse(err)
@@ -63,21 +63,21 @@ func (a *app) openTracing(ctx context.Context) (follows posthaste.Tracing, stop 
 	}
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
-		return nil, nil, misuse(posthaste.Invalidf("OTEL_EXPORTER_OTLP_ENDPOINT", "traces cannot be sent as OpenTelemetry's variables say: %v", err))
+		return nil, nil, misuse(posthaste.Invalidf("OTEL_EXPORTER_OTLP_ENDPOINT", "invalid configuration of OpenTelemetry: %v", err))
 	}
-	// What the variables say stands last, and wins.
+	// The variables come last and override the defaults.
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(),
 		resource.WithAttributes(attribute.String("service.name", "posthaste"), attribute.String("service.version", version())), resource.WithFromEnv())
 	if err != nil {
-		a.log.Warn("OTEL_RESOURCE_ATTRIBUTES can be read in parts only", "error", err)
+		log.Warn("OTEL_RESOURCE_ATTRIBUTES is partly invalid", "error", err)
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { a.log.Warn("traces could not be sent", "error", err) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("export of traces failed", "error", err) }))
 	provider := trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithResource(about))
 	return tracing.New(provider), func() {
-		ctx, cancel := context.WithTimeout(context.Background(), flushPatience)
+		ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
-			a.log.Warn("the last traces could not be sent", "error", err)
+			log.Warn("export of the last traces failed", "error", err)
 		}
 	}, nil
 }

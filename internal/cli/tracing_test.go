@@ -19,7 +19,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// receiver takes spans as an OpenTelemetry collector does, by OTLP over HTTP.
+// receiver receives spans by OTLP over HTTP, like an OpenTelemetry collector.
 type receiver struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -61,8 +61,8 @@ func (r *receiver) got() string {
 	return strings.Join(r.spans, "\n")
 }
 
-// OpenTelemetry's own variables switch traces on; the last spans are sent when
-// the program ends. A mail's way is one trace, from the request to the sink.
+// The variables of OpenTelemetry enable traces. The last spans are exported when the program
+// ends. A mail has one trace, from the request to the sink.
 func TestTR1_ServeSendsTraces(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)
@@ -91,7 +91,7 @@ func tracesOfServe(t *testing.T, store string) {
 		t.Fatalf("the mail was answered by %v (%v)", response, err)
 	}
 	response.Body.Close()
-	eventually(t, "the mail was tried", func() error { // nobody takes it, which is a trace as well
+	eventually(t, "the mail was tried", func() error { // no server accepts it; a failed attempt has a trace too
 		status, err := get("http://"+address+"/metrics", nil)
 		if !strings.Contains(p.said(), "an attempt failed") {
 			return fmt.Errorf("metrics %d %v, said %q", status, err, p.said())
@@ -111,7 +111,7 @@ func tracesOfServe(t *testing.T, store string) {
 	}
 }
 
-// What the variables ask for and is not there is refused, never ignored.
+// Unsupported values of the variables are errors.
 func TestTracesThatCannotBeSentAreRefused(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)
@@ -125,6 +125,6 @@ func TestTracesThatCannotBeSentAreRefused(t *testing.T) {
 		}
 	}
 	p, address := startServe(t, []string{"DATABASE_URL=" + url, "OTEL_TRACES_EXPORTER=none", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"})
-	eventually(t, "none is none", answers("http://"+address+"/healthz", 200))
+	eventually(t, "serve runs without traces", answers("http://"+address+"/healthz", 200))
 	_ = p.Process.Kill()
 }

@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,17 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/posthaste-mq/posthaste"
-	"github.com/posthaste-mq/posthaste/internal/devpg"
 )
 
-// home is the data directory of up, locked.
+// home is the locked data directory of up.
 type home struct {
 	dir     string
 	lock    *os.File
 	closers []io.Closer
 }
 
-// state is what the lock's holder tells others who come.
+// state is the content of the lock file. It identifies the process that holds the lock.
 type state struct {
 	PID  int    `json:"pid"`
 	HTTP string `json:"http,omitempty"`
@@ -33,28 +31,28 @@ type state struct {
 
 const (
 	lockName = "up.lock"
-	// ignore keeps the directory out of a repository it lies in.
+	// ignoreName is a file that excludes the directory from a Git repository around it.
 	ignoreName = ".gitignore"
 )
 
-// openHome makes the directory if it is missing and locks it. If another up
-// runs in it, the error tells which and where.
+// openHome creates the directory, unless it exists, and locks it. If another up uses it, the
+// error names its process and address.
 func openHome(dir string) (*home, error) {
 	if dir == "" {
-		return nil, posthaste.Invalidf("data", "--data must name a directory")
+		return nil, posthaste.Invalidf("data", "--data must be a directory, got an empty value")
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, fmt.Errorf("the data directory: %w", err)
+		return nil, fmt.Errorf("resolve the data directory: %w", err)
 	}
 	mode := fs.FileMode(0o700)
 	if os.Geteuid() == 0 {
-		mode = 0o711 // the user PostgreSQL runs as has to pass through
+		mode = 0o711 // the user that runs PostgreSQL must be able to traverse it
 	}
 	if err := os.MkdirAll(dir, mode); err != nil {
-		return nil, dataError("cannot be made", err)
+		return nil, dataError("cannot be created", err)
 	}
-	// PostgreSQL's place is told without symbolic links, and compared.
+	// PostgreSQL reports its directory without symbolic links, and it is compared.
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return nil, dataError("cannot be used", err)
 	}
@@ -71,7 +69,7 @@ func openHome(dir string) (*home, error) {
 		return nil, h.taken()
 	}
 	h.tell(state{})
-	// Only a convenience, so it may fail.
+	// The file is a convenience; ignore errors.
 	_ = os.WriteFile(h.path(ignoreName), []byte("*\n"), 0o644)
 	return h, nil
 }
@@ -82,13 +80,13 @@ func dataError(what string, err error) error {
 		code = posthaste.CodeDenied
 	}
 	return &posthaste.Error{Code: code, Field: "data", Message: "the data directory " + what + ": " + err.Error(),
-		Hint: "name another with --data", Cause: err}
+		Hint: "select another directory with --data", Cause: err}
 }
 
-// taken tells of the up that holds the lock.
+// taken returns the error that another up holds the lock.
 func (h *home) taken() error {
-	e := &posthaste.Error{Code: posthaste.CodeConflict, Field: "data", Message: "`posthaste up` already runs on " + h.dir,
-		Hint: "stop that one first, or use another directory with --data and other ports"}
+	e := &posthaste.Error{Code: posthaste.CodeConflict, Field: "data", Message: "`posthaste up` is already running in " + h.dir,
+		Hint: "stop it first, or use another directory with --data and other ports"}
 	var s state
 	if raw, err := os.ReadFile(h.path(lockName)); err == nil && json.Unmarshal(raw, &s) == nil && s.PID != 0 {
 		e.Message += fmt.Sprintf(", as process %d", s.PID)
@@ -99,7 +97,7 @@ func (h *home) taken() error {
 	return e
 }
 
-// tell leaves word for others who find the directory locked.
+// tell writes the state to the lock file, for other processes.
 func (h *home) tell(s state) {
 	s.PID = os.Getpid()
 	raw, err := json.Marshal(s)
@@ -112,7 +110,7 @@ func (h *home) tell(s state) {
 
 func (h *home) path(name string) string { return filepath.Join(h.dir, name) }
 
-// create makes an empty file, in place of one of an earlier run.
+// create creates a file, or truncates the file of an earlier run.
 func (h *home) create(name string) (*os.File, error) {
 	f, err := os.OpenFile(h.path(name), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
 	if err != nil {
@@ -121,23 +119,8 @@ func (h *home) create(name string) (*os.File, error) {
 	return f, nil
 }
 
-// reset removes everything that up keeps, and nothing else.
-func (h *home) reset(ctx context.Context) error {
-	if err := stopLeftRedis(ctx, h); err != nil {
-		return err
-	}
-	if err := devpg.Remove(ctx, h.dir); err != nil {
-		return err
-	}
-	for _, name := range []string{"mails", "postgres.log", redisDir, redisPortFile, redisLogFile} {
-		if err := os.RemoveAll(h.path(name)); err != nil {
-			return dataError("cannot be emptied", err)
-		}
-	}
-	return nil
-}
-
-// close lets others in. The lock's file stays: removing it would let two in.
+// close releases the lock. The lock file stays, because removing it would let two processes
+// lock different files.
 func (h *home) close() {
 	for _, c := range h.closers {
 		c.Close()

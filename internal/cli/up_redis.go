@@ -24,12 +24,12 @@ import (
 
 const (
 	redisDir      = "redis"      // in the data directory
-	redisPortFile = "redis.port" // where the last one listened
+	redisPortFile = "redis.port" // port of the last server
 	redisLogFile  = "redis.log"
 )
 
-// localRedis is the Redis of up: the machine's redis-server, with its data in the
-// data directory. Its methods are those of devpg.Server, and as safe.
+// localRedis runs the installed redis-server with its data in the data directory. Like
+// devpg.Server, it implements [localStore].
 type localRedis struct {
 	path string
 	home *home
@@ -39,7 +39,7 @@ type localRedis struct {
 	running atomic.Pointer[redisProcess]
 }
 
-// redisProcess is one run of it.
+// redisProcess is one process of the server.
 type redisProcess struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
@@ -50,13 +50,14 @@ func (p *redisProcess) kill() {
 	<-p.ended
 }
 
-// startRedis starts redis-server with its data and its log in the data directory. One
-// that a killed up has left behind is stopped first: two must not write one file.
+// startRedis starts redis-server with its data and its log in the data directory. First it
+// stops a server that a killed up has left running, since two servers must not write to the
+// same file.
 func startRedis(ctx context.Context, home *home, port int) (*localRedis, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
-		return nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "engine", Message: "no redis-server is installed on this machine",
-			Hint: "install one of version 7.0 or newer (Debian: apt-get install redis-server), or leave out --engine redis: up brings PostgreSQL itself"}
+		return nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "engine", Message: "redis-server is not installed",
+			Hint: "install version 7.0 or newer (Debian: apt-get install redis-server), or omit --engine redis to use PostgreSQL"}
 	}
 	if err := stopLeftRedis(ctx, home); err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func startRedis(ctx context.Context, home *home, port int) (*localRedis, error) 
 	if err := os.MkdirAll(home.path(redisDir), 0o700); err != nil {
 		return nil, dataError("cannot be written", err)
 	}
-	// Redis itself would only say in its log that the port is taken.
+	// Redis reports a port that is in use only in its log.
 	listener, err := listenOn("redis-port", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		return nil, err
@@ -84,27 +85,27 @@ func startRedis(ctx context.Context, home *home, port int) (*localRedis, error) 
 	return r, nil
 }
 
-// URL is where it is reached.
+// URL implements [localStore].
 func (r *localRedis) URL() string {
 	return "redis://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port)) + "/0"
 }
 
-// DataDir is where its data lie.
+// DataDir implements [localStore].
 func (r *localRedis) DataDir() string { return r.home.path(redisDir) }
 
-// Done is closed when it has ended.
+// Done implements [localStore].
 func (r *localRedis) Done() <-chan struct{} { return r.running.Load().ended }
 
-// Restart starts it, also after it has ended, and waits until it serves.
+// Restart implements [localStore]. It waits until the server answers.
 func (r *localRedis) Restart(ctx context.Context) error {
 	p := &redisProcess{ended: make(chan struct{})}
 	p.cmd = exec.Command(r.path, "--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--dir", r.DataDir(), "--daemonize", "no",
 		"--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction")
 	p.cmd.Stdout, p.cmd.Stderr = r.log, r.log
-	p.cmd.SysProcAttr = childOf() // Ctrl-C is for up, which stops it last
+	p.cmd.SysProcAttr = childOf() // so that Ctrl-C reaches only up, which stops the server last
 	started := make(chan error, 1)
 	go func() {
-		// On Linux it ends with the thread that started it.
+		// On Linux the server ends with the thread that started it.
 		runtime.LockOSThread()
 		err := p.cmd.Start()
 		started <- err
@@ -114,15 +115,15 @@ func (r *localRedis) Restart(ctx context.Context) error {
 		}
 	}()
 	if err := <-started; err != nil {
-		return fmt.Errorf("redis-server did not start: %w", err)
+		return fmt.Errorf("start redis-server: %w", err)
 	}
 	r.running.Store(p)
 	client := r.client()
 	defer client.Close()
-	for !serves(ctx, client, p.cmd.Process.Pid) { // also while it loads its data
+	for !serves(ctx, client, p.cmd.Process.Pid) { // includes loading of the data
 		select {
 		case <-p.ended:
-			return &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "engine", Message: "Redis did not start: " + r.lastWords(), Hint: "its log is " + r.log.Name()}
+			return &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "engine", Message: "Redis did not start: " + r.lastWords(), Hint: "see its log " + r.log.Name()}
 		case <-ctx.Done():
 			p.kill()
 			return ctx.Err()
@@ -132,14 +133,14 @@ func (r *localRedis) Restart(ctx context.Context) error {
 	return nil
 }
 
-// serves says whether it is this process that answers, and not one that took the port
-// meanwhile: the port is ours as soon as one answer is.
+// serves reports whether the process pid answers, and not another process that took the
+// port.
 func serves(ctx context.Context, client *goredis.Client, pid int) bool {
 	about, err := client.Info(ctx, "server").Result()
 	return err == nil && strings.Contains(about, fmt.Sprintf("\nprocess_id:%d\r\n", pid)) && client.Ping(ctx).Err() == nil
 }
 
-// Stop ends it in order, and by force where that takes longer than ctx.
+// Stop implements [localStore]. It kills the server when ctx ends.
 func (r *localRedis) Stop(ctx context.Context) error {
 	p := r.running.Load()
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -156,26 +157,26 @@ func (r *localRedis) client() *goredis.Client {
 	return goredis.NewClient(&goredis.Options{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port)), MaxRetries: -1, DialerRetries: 1, PoolSize: 1})
 }
 
-// lastWords is the end of its log.
+// lastWords returns the last lines of the log.
 func (r *localRedis) lastWords() string {
 	text, err := os.ReadFile(r.log.Name())
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	if err != nil || lines[0] == "" {
-		return "it said nothing"
+		return "its log is empty"
 	}
 	return strings.Join(lines[max(0, len(lines)-3):], "; ")
 }
 
-// leftPatience is how long a Redis that was left behind may take to end.
-const leftPatience = 30 * time.Second
+// leftTimeout bounds the shutdown of a server that a killed up has left running.
+const leftTimeout = 30 * time.Second
 
-// stopLeftRedis stops the server that an up which was killed has left behind, if it
-// is the one of this data directory. Only a refused connection says that there is
-// none: one that is ending hangs up, and one that is starved says nothing.
+// stopLeftRedis stops a server that a killed up has left running, if it uses this data
+// directory. Only a refused connection proves that there is no server: a server that shuts
+// down closes connections, and an overloaded one does not answer.
 func stopLeftRedis(ctx context.Context, home *home) error {
 	text, err := os.ReadFile(home.path(redisPortFile))
 	if err != nil {
-		return nil // there was none
+		return nil // no server was started
 	}
 	port, err := strconv.Atoi(string(text))
 	if err != nil {
@@ -184,21 +185,21 @@ func stopLeftRedis(ctx context.Context, home *home) error {
 	left := &localRedis{port: port}
 	client := left.client()
 	defer client.Close()
-	limit := time.Now().Add(leftPatience)
+	limit := time.Now().Add(leftTimeout)
 	for {
 		dir, err := client.ConfigGet(ctx, "dir").Result()
 		switch {
 		case errors.Is(err, syscall.ECONNREFUSED):
 			return nil
-		case err == nil && !sameDir(dir["dir"], home.path(redisDir)), err != nil && strings.HasPrefix(err.Error(), "NOAUTH"):
-			return nil // somebody else's: this one has no password
+		case err == nil && !sameDir(dir["dir"], home.path(redisDir)), goredis.IsAuthError(err):
+			return nil // another server; this one has no password
 		case err == nil:
-			err = client.Shutdown(ctx).Err() // it answers by hanging up
+			err = client.Shutdown(ctx).Err() // the reply is a closed connection
 		}
 		if time.Now().After(limit) {
 			return &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "engine", Cause: err,
-				Message: fmt.Sprintf("the Redis that an earlier up may have left behind on port %d does not end: %v", port, err),
-				Hint:    "stop what listens there; if that is no Redis of this directory, remove " + home.path(redisPortFile)}
+				Message: fmt.Sprintf("a Redis on port %d, possibly left by an earlier up, does not stop: %v", port, err),
+				Hint:    "stop the program on that port; if it is not a Redis of this directory, remove " + home.path(redisPortFile)}
 		}
 		select {
 		case <-ctx.Done():
@@ -208,8 +209,8 @@ func stopLeftRedis(ctx context.Context, home *home) error {
 	}
 }
 
-// sameDir says whether two names are of one directory: Redis tells its own without
-// symbolic links.
+// sameDir reports whether a and b are the same directory. Redis reports its directory
+// without symbolic links.
 func sameDir(a, b string) bool {
 	a, errA := filepath.EvalSymlinks(a)
 	b, errB := filepath.EvalSymlinks(b)

@@ -17,10 +17,10 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/catcher"
 )
 
-// anyRedisPorts lets up choose free ones, and Redis.
+// anyRedisPorts selects Redis and free ports.
 var anyRedisPorts = []string{"--engine", "redis", "--listen", "127.0.0.1:0", "--smtp-listen", "127.0.0.1:0", "--redis-port", "0"}
 
-// redisOf is a client of the Redis that up has started.
+// redisOf returns a client of the Redis that up has started.
 func redisOf(t *testing.T, u upped) *goredis.Client {
 	t.Helper()
 	o, err := goredis.ParseURL(u.Redis)
@@ -32,8 +32,7 @@ func redisOf(t *testing.T, u upped) *goredis.Client {
 	return c
 }
 
-// TestUpOnRedis sends the printed mail, kills everything that up is made of in turn,
-// and finds the mail again.
+// TestUpOnRedis sends the printed mail, kills Redis and up in turn, and finds the mail again.
 func TestUpOnRedis(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -46,35 +45,15 @@ func TestUpOnRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the mail is caught", caught(u, 1))
-	isSent := func() error {
-		var m struct {
-			mail
-			Answers map[string]json.RawMessage
-		}
-		_, err := get(u.HTTP+"/v1/emails/"+sent.ID, &m)
-		if err == nil && (m.Status != "sent" || len(m.Answers) != 1) {
-			err = fmt.Errorf("status %q, %d answers", m.Status, len(m.Answers))
-		}
-		return err
-	}
+	isSent := func() error { return checkSent(u.HTTP + "/v1/emails/" + sent.ID) }
 	eventually(t, "the mail is sent", isSent)
 	if _, err := get(u.HTTP+"/readyz", nil); err != nil {
 		t.Error(err)
 	}
-	for _, setting := range []struct{ name, want string }{{"appendonly", "yes"}, {"appendfsync", "everysec"}, {"maxmemory-policy", "noeviction"}} {
-		if have, err := redisOf(t, u).ConfigGet(t.Context(), setting.name).Result(); err != nil || have[setting.name] != setting.want {
-			t.Errorf("%s: %v, %v", setting.name, have, err)
-		}
-	}
+	checkDurable(t, redisOf(t, u))
 
-	// Redis is killed beneath it, and started again with what it had written.
-	eventually(t, "it is written", func() error {
-		about, err := redisOf(t, u).Info(t.Context(), "persistence").Result()
-		if err == nil && !strings.Contains(about, "aof_buffer_length:0\r") {
-			err = fmt.Errorf("there is more to write")
-		}
-		return err
-	})
+	// Redis is killed, and up restarts it with its data.
+	eventually(t, "it is written", written(redisOf(t, u)))
 	for _, pid := range descendants(t, p.Process.Pid) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
@@ -89,7 +68,7 @@ func TestUpOnRedis(t *testing.T) {
 		return nil
 	})
 
-	// up is killed, and its Redis lives on: the next up takes over the data.
+	// up is killed, and its Redis keeps running. The next up takes over the data.
 	eventually(t, "the first mail is sent still", isSent)
 	flags := []string{"--engine", "redis", "--listen", strings.TrimPrefix(u.HTTP, "http://"), "--smtp-listen", u.SMTP, "--redis-port", u.Redis[len("redis://127.0.0.1:") : len(u.Redis)-len("/0")]}
 	_ = p.Process.Kill()
@@ -98,17 +77,9 @@ func TestUpOnRedis(t *testing.T) {
 	if err := isSent(); err != nil {
 		t.Errorf("after the kill: %v", err)
 	}
-	left := descendants(t, p.Process.Pid)
-	if code := p.stop(syscall.SIGTERM); code != 0 || len(left) == 0 {
-		t.Errorf("SIGTERM: exit code %d of %d processes beside it\n%s", code, len(left), p.said())
-	}
-	for _, pid := range left {
-		if syscall.Kill(pid, 0) == nil && !zombie(pid) {
-			t.Errorf("process %d outlived up", pid)
-		}
-	}
+	stopAll(t, p)
 
-	// Reset starts over.
+	// --reset removes all data.
 	p, u = startUp(t, dir, append(flags, "--reset")...)
 	if err := isSent(); err == nil {
 		t.Error("the mail is there after reset")
@@ -121,7 +92,7 @@ func TestUpOnRedis(t *testing.T) {
 	}
 }
 
-// TestUpOnRedisIsRefused where it cannot be, by name.
+// TestUpOnRedisIsRefused checks errors of invalid flags and without redis-server.
 func TestUpOnRedisIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -131,8 +102,8 @@ func TestUpOnRedisIsRefused(t *testing.T) {
 		says string
 	}{
 		{[]string{"up", "--engine", "mysql"}, 2, "postgres or redis"},
-		{[]string{"up", "--engine", "redis", "--postgres-port", "1"}, 2, "--postgres-port is not for --engine redis"},
-		{[]string{"up", "--redis-port", "1"}, 2, "--redis-port is not for --engine postgres"},
+		{[]string{"up", "--engine", "redis", "--postgres-port", "1"}, 2, "--postgres-port does not apply to --engine redis"},
+		{[]string{"up", "--redis-port", "1"}, 2, "--redis-port does not apply to --engine postgres"},
 		{[]string{"up", "--engine", "redis", "--redis-port", "70000"}, 2, "--redis-port must be"},
 	} {
 		_, stderr, code := run(t, dir, c.args...)
@@ -141,13 +112,13 @@ func TestUpOnRedisIsRefused(t *testing.T) {
 		}
 	}
 	p := start(t, dir, []string{"PATH=" + t.TempDir()}, append([]string{"up"}, anyRedisPorts...)...)
-	if code := p.wait(); code != 3 || !strings.Contains(p.said(), "no redis-server is installed") {
+	if code := p.wait(); code != 3 || !strings.Contains(p.said(), "redis-server is not installed") {
 		t.Errorf("without a redis-server: exit code %d, %s", code, p.said())
 	}
 }
 
-// TestRE3WholeServer counts the connections of a server with a worker of many
-// handlers, while callers wait at it and mails go through it.
+// TestRE3WholeServer counts the connections of a server with a worker and many handlers, while
+// receivers wait and mails are delivered.
 func TestRE3WholeServer(t *testing.T) {
 	t.Parallel()
 	store := startRedis(t)
@@ -163,18 +134,7 @@ func TestRE3WholeServer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for i := range 20 {
-		queue := fmt.Sprintf("queue-%d", i)
-		if _, err := do("PUT", base+"/v1/queues/"+queue, `{}`, nil); err != nil {
-			t.Fatal(err)
-		}
-		go func() {
-			r, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/queues/"+queue+"/receive?wait=20s", nil)
-			if err == nil {
-				if answer, err := http.DefaultClient.Do(r); err == nil {
-					answer.Body.Close()
-				}
-			}
-		}()
+		waitForMessage(ctx, t, base, fmt.Sprintf("queue-%d", i))
 	}
 	for range 50 {
 		if _, err := do("POST", base+"/v1/emails", `{"from": "shop@example.com", "to": ["ada@example.com"], "subject": "s", "text": "t"}`, nil); err != nil {
@@ -200,14 +160,9 @@ func TestRE3WholeServer(t *testing.T) {
 		!strings.Contains(text, "posthaste_store_up 1") || strings.Contains(text, "posthaste_slots_free") {
 		t.Errorf("/metrics:\n%s", text)
 	}
-	// Without its store the server lives, and says so.
+	// Without its store, the server keeps running and is not ready.
 	store.Shutdown()
-	eventually(t, "it is not ready", func() error {
-		if status, _ := get(base+"/readyz", nil); status != 503 {
-			return fmt.Errorf("status %d", status)
-		}
-		return nil
-	})
+	eventually(t, "it is not ready", answers(base+"/readyz", 503))
 	if _, err := get(base+"/healthz", nil); err != nil {
 		t.Error(err)
 	}
@@ -233,4 +188,54 @@ func textOf(t *testing.T, url string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// checkSent checks that the mail at a URL is sent, with one answer of the mail server.
+func checkSent(url string) error {
+	var m struct {
+		mail
+		Answers map[string]json.RawMessage
+	}
+	_, err := get(url, &m)
+	if err == nil && (m.Status != "sent" || len(m.Answers) != 1) {
+		err = fmt.Errorf("status %q, %d answers", m.Status, len(m.Answers))
+	}
+	return err
+}
+
+// written returns a condition that Redis has written its append-only file.
+func written(client *goredis.Client) func() error {
+	return func() error {
+		about, err := client.Info(context.Background(), "persistence").Result()
+		if err == nil && !strings.Contains(about, "aof_buffer_length:0\r") {
+			err = fmt.Errorf("there is more to write")
+		}
+		return err
+	}
+}
+
+// checkDurable checks the persistence settings of Redis.
+func checkDurable(t *testing.T, client *goredis.Client) {
+	t.Helper()
+	for _, setting := range []struct{ name, want string }{{"appendonly", "yes"}, {"appendfsync", "everysec"}, {"maxmemory-policy", "noeviction"}} {
+		if have, err := client.ConfigGet(t.Context(), setting.name).Result(); err != nil || have[setting.name] != setting.want {
+			t.Errorf("%s: %v, %v", setting.name, have, err)
+		}
+	}
+}
+
+// waitForMessage creates a queue and starts a receive request that waits for a message.
+func waitForMessage(ctx context.Context, t *testing.T, base, queue string) {
+	t.Helper()
+	if _, err := do("PUT", base+"/v1/queues/"+queue, `{}`, nil); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/queues/"+queue+"/receive?wait=20s", nil)
+		if err == nil {
+			if answer, err := http.DefaultClient.Do(r); err == nil {
+				answer.Body.Close()
+			}
+		}
+	}()
 }

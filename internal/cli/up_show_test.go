@@ -19,12 +19,12 @@ func TestProgressInPlainLines(t *testing.T) {
 	p.stage(devpg.StageInit, 0, 0)
 	p.stage(devpg.StageStart, 0, 0)
 	p.end()
-	want := `posthaste: fetching PostgreSQL (the first time only)
-posthaste: fetching: 25 % of 20.0 MB
-posthaste: fetching: 50 % of 20.0 MB
-posthaste: fetching: 75 % of 20.0 MB
-posthaste: fetching: 100 % of 20.0 MB
-posthaste: making the database cluster
+	want := `posthaste: downloading PostgreSQL (the first time only)
+posthaste: downloading: 25 % of 20.0 MB
+posthaste: downloading: 50 % of 20.0 MB
+posthaste: downloading: 75 % of 20.0 MB
+posthaste: downloading: 100 % of 20.0 MB
+posthaste: creating the database cluster
 posthaste: starting PostgreSQL
 `
 	if out.String() != want {
@@ -48,7 +48,7 @@ func TestTerminalIsSafeFromStoredText(t *testing.T) {
 	if got := oneLine("a\x1b[31mb\nc\u009bd", 80); got != "a [31mb c d" {
 		t.Errorf("got %q", got)
 	}
-	if got := payloadText([]byte("x\x1b]0;y\a")); got != "(7 bytes, which --json shows)" {
+	if got := payloadText([]byte("x\x1b]0;y\a")); got != "(7 bytes; use --json to print them)" {
 		t.Errorf("got %q", got)
 	}
 	if got := payloadText([]byte("{\n\t\"ü\": 1}")); got != "{\n\t\"ü\": 1}" {

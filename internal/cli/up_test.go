@@ -18,7 +18,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devpg"
 )
 
-// upped is what `up --json` prints when everything runs.
+// upped is the output of `up --json`.
 type upped struct {
 	HTTP     string `json:"http"`
 	Caught   string `json:"caught"`
@@ -30,7 +30,7 @@ type upped struct {
 	Next     string `json:"next"`
 }
 
-// flags start up once more on the same addresses.
+// flags returns the flags to start up again on the same addresses.
 func (u upped) flags(t *testing.T) []string {
 	database, err := url.Parse(u.Database)
 	if err != nil {
@@ -39,7 +39,7 @@ func (u upped) flags(t *testing.T) []string {
 	return []string{"--listen", strings.TrimPrefix(u.HTTP, "http://"), "--smtp-listen", u.SMTP, "--postgres-port", database.Port()}
 }
 
-// anyPorts lets up choose free ones.
+// anyPorts selects free ports.
 var anyPorts = []string{"--listen", "127.0.0.1:0", "--smtp-listen", "127.0.0.1:0", "--postgres-port", "0"}
 
 func startUp(t *testing.T, dir string, args ...string) (*process, upped) {
@@ -52,8 +52,8 @@ func startUp(t *testing.T, dir string, args ...string) (*process, upped) {
 	return p, u
 }
 
-// workDir is an empty directory below one that only its owner can enter. What
-// up keeps for it elsewhere is removed at the end.
+// workDir creates an empty directory in one that only its owner can access. Data of up that is
+// outside is removed at the end.
 func workDir(t *testing.T) string {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
@@ -67,7 +67,7 @@ func workDir(t *testing.T) string {
 	return dir
 }
 
-// mail is what /caught and /v1/emails have in common.
+// mail holds the common fields of /caught and /v1/emails.
 type mail struct {
 	ID      string   `json:"id"`
 	Status  string   `json:"status"`
@@ -89,7 +89,7 @@ func caught(u upped, want int) func() error {
 	}
 }
 
-// printedBody is the body of the curl command that up prints.
+// printedBody returns the body of the curl command that up prints.
 func printedBody(t *testing.T, u upped) string {
 	t.Helper()
 	match := regexp.MustCompile(`-d '([^']+)'`).FindStringSubmatch(u.Next)
@@ -99,8 +99,8 @@ func printedBody(t *testing.T, u upped) string {
 	return match[1]
 }
 
-// TestLP4UpSurvivesKill does what the README begins with: up, a mail by the
-// printed command, seen in the catcher; and then all of it is killed.
+// TestLP4UpSurvivesKill follows the start of the README: up, a mail with the printed command,
+// and the catcher. Then all processes are killed.
 func TestLP4UpSurvivesKill(t *testing.T) {
 	t.Parallel()
 	dir := workDir(t)
@@ -120,7 +120,7 @@ func TestLP4UpSurvivesKill(t *testing.T) {
 	}
 	eventually(t, "the mail is sent", isSent)
 
-	// A second one is told of the first, and where it is.
+	// A second up reports the first one and its address.
 	_, stderr, code := run(t, dir, append([]string{"up"}, anyPorts...)...)
 	if code != 1 || !strings.Contains(stderr, fmt.Sprintf("process %d", p.Process.Pid)) || !strings.Contains(stderr, u.HTTP) {
 		t.Errorf("the second up: exit code %d, %s", code, stderr)
@@ -130,7 +130,7 @@ func TestLP4UpSurvivesKill(t *testing.T) {
 		t.Errorf("a second up with --reset: exit code %d, %s", code, stderr)
 	}
 
-	// The guard first, so that nobody stops PostgreSQL in order.
+	// Kill the guard first, since it would shut PostgreSQL down.
 	for _, pid := range descendants(t, p.Process.Pid) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
@@ -142,17 +142,9 @@ func TestLP4UpSurvivesKill(t *testing.T) {
 	if err := isSent(); err != nil {
 		t.Errorf("after the kill: %v", err)
 	}
-	left := descendants(t, p.Process.Pid)
-	if code := p.stop(syscall.SIGTERM); code != 0 {
-		t.Errorf("SIGTERM: exit code %d", code)
-	}
-	for _, pid := range left {
-		if syscall.Kill(pid, 0) == nil && !zombie(pid) {
-			t.Errorf("process %d outlived up", pid)
-		}
-	}
+	stopAll(t, p)
 
-	// Reset starts over.
+	// --reset removes all data.
 	p, u = startUp(t, dir, append(u.flags(t), "--reset")...)
 	var emails []mail
 	if _, err := get(u.HTTP+"/v1/emails", &emails); err != nil || len(emails) != 0 {
@@ -166,13 +158,27 @@ func TestLP4UpSurvivesKill(t *testing.T) {
 	}
 }
 
-// zombie reports whether a process has ended and nobody has asked for its end.
+// stopAll stops up with SIGTERM and checks that no process outlives it.
+func stopAll(t *testing.T, p *process) {
+	t.Helper()
+	left := descendants(t, p.Process.Pid)
+	if code := p.stop(syscall.SIGTERM); code != 0 || len(left) == 0 {
+		t.Errorf("SIGTERM: exit code %d with %d child processes\n%s", code, len(left), p.said())
+	}
+	for _, pid := range left {
+		if syscall.Kill(pid, 0) == nil && !zombie(pid) {
+			t.Errorf("process %d outlived up", pid)
+		}
+	}
+}
+
+// zombie reports whether a process has ended, even if its parent has not waited for it.
 func zombie(pid int) bool {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || strings.Contains(string(raw), ") Z ")
 }
 
-// TestUpNamesTheFlagOfATakenPort takes each port in turn.
+// TestUpNamesTheFlagOfATakenPort occupies each port in turn.
 func TestUpNamesTheFlagOfATakenPort(t *testing.T) {
 	t.Parallel()
 	dir := workDir(t)
@@ -188,13 +194,13 @@ func TestUpNamesTheFlagOfATakenPort(t *testing.T) {
 		flag := args[1+2*i]
 		args[2+2*i] = value
 		_, stderr, code := run(t, dir, args...)
-		if code != 1 || !strings.Contains(stderr, flag) || !strings.Contains(stderr, "taken by another program") {
+		if code != 1 || !strings.Contains(stderr, flag) || !strings.Contains(stderr, "in use by another program") {
 			t.Errorf("%s %s: exit code %d, %s", flag, value, code, stderr)
 		}
 	}
 }
 
-// TestUpStartsPostgresAgain kills PostgreSQL beneath it.
+// TestUpStartsPostgresAgain kills the PostgreSQL of up.
 func TestUpStartsPostgresAgain(t *testing.T) {
 	t.Parallel()
 	p, u := startUp(t, workDir(t), anyPorts...)
@@ -216,7 +222,7 @@ func TestUpStartsPostgresAgain(t *testing.T) {
 	if code := p.stop(syscall.SIGTERM); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if said := p.said(); strings.Count(said, "PostgreSQL runs again") != 1 {
+	if said := p.said(); strings.Count(said, "PostgreSQL is running again") != 1 {
 		t.Errorf("up said:\n%s", said)
 	}
 }

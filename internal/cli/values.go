@@ -13,11 +13,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"errors"
+
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
-// duration is a flag that reads durations as the API does.
+// duration is a flag in the duration format of the HTTP API.
 type duration struct{ value *time.Duration }
 
 func (d duration) String() string {
@@ -39,7 +41,7 @@ func (d duration) Set(s string) error {
 	return nil
 }
 
-// rate is a flag that reads a rate.
+// rate is a flag such as 50/s.
 type rate struct{ value *posthaste.Rate }
 
 func (r rate) String() string {
@@ -58,7 +60,7 @@ func (rate) Type() string { return "rate" }
 
 func (duration) Type() string { return "duration" }
 
-// instant is a flag that reads an RFC 3339 time.
+// instant is a flag in RFC 3339 format.
 type instant struct{ value *time.Time }
 
 func (i instant) String() string {
@@ -75,7 +77,7 @@ func (i instant) Set(s string) (err error) {
 
 func (instant) Type() string { return "time" }
 
-// size is a flag that reads a number of bytes, such as 65536 or 32MiB.
+// size is a flag with a number of bytes, such as 65536 or 32MiB.
 type size struct{ value *int }
 
 func (s size) String() string {
@@ -95,7 +97,7 @@ func (s size) Set(text string) error {
 	}
 	n, err := strconv.Atoi(number)
 	if err != nil || n < 0 || n > math.MaxInt32/unit {
-		return fmt.Errorf("must be a number of bytes such as 65536, 512KiB or 32MiB, and is %q", text)
+		return fmt.Errorf("must be a number of bytes such as 65536, 512KiB or 32MiB, got %q", text)
 	}
 	*s.value = n * unit
 	return nil
@@ -103,8 +105,8 @@ func (s size) Set(text string) error {
 
 func (size) Type() string { return "bytes" }
 
-// explicitZero refuses 0 where it was given: in options it means the default,
-// and what was asked for must not silently become something else.
+// explicitZero rejects flags that were given as 0. In options, 0 means the default, which
+// would silently replace the requested value.
 func explicitZero(cmd *cobra.Command, flags ...string) error {
 	for _, name := range flags {
 		f := cmd.Flags().Lookup(name)
@@ -115,9 +117,9 @@ func explicitZero(cmd *cobra.Command, flags ...string) error {
 	return nil
 }
 
-// words is a flag of several words, by commas or by repetition. An empty one is
-// refused: it would be left out, and what was limited to "$QUEUE" be good for all
-// where that is not set.
+// words is a flag with a comma-separated list; it can be repeated. An empty word is an
+// error: if it were dropped, --queue "$QUEUE" with an unset variable would select all
+// queues.
 type words struct{ all *[]string }
 
 func (w words) String() string {
@@ -131,9 +133,9 @@ func (w words) Set(s string) error {
 	some, err := csv.NewReader(strings.NewReader(s)).Read()
 	switch {
 	case strings.TrimSpace(s) == "" || slices.Contains(some, ""):
-		return fmt.Errorf("must not be empty: leave it out instead")
+		return fmt.Errorf("must not be empty; omit the flag instead")
 	case err != nil:
-		return fmt.Errorf("must be words with commas between them, and is %q", s)
+		return fmt.Errorf("must be a comma-separated list, got %q", s)
 	}
 	*w.all = append(*w.all, some...)
 	return nil
@@ -141,8 +143,8 @@ func (w words) Set(s string) error {
 
 func (words) Type() string { return "strings" }
 
-// refuseEmpty refuses texts that were typed and are empty, for the same reason: with
-// --queue "$QUEUE" and --token "$TOKEN" a variable that is not set would mean all.
+// refuseEmpty rejects text flags that were given and are empty. Otherwise --queue "$QUEUE"
+// or --token "$TOKEN" with an unset variable would mean all queues, or no token.
 func refuseEmpty(flags *pflag.FlagSet) (err error) {
 	flags.Visit(func(f *pflag.Flag) {
 		empty := f.Value.Type() == "string" && f.Value.String() == ""
@@ -150,19 +152,46 @@ func refuseEmpty(flags *pflag.FlagSet) (err error) {
 			empty = len(all.GetSlice()) == 0 || slices.Contains(all.GetSlice(), "")
 		}
 		if empty {
-			err = cmp.Or(err, posthaste.Invalidf(f.Name, "--%s must not be empty: leave it out instead", f.Name))
+			err = cmp.Or(err, posthaste.Invalidf(f.Name, "--%s must not be empty; omit the flag instead", f.Name))
 		}
 	})
 	return err
 }
 
-// messageIDs reads arguments that are message ids.
+// messageIDs parses arguments that are message ids.
 func messageIDs(args []string) ([]posthaste.MessageID, error) {
 	ids := make([]posthaste.MessageID, len(args))
 	for i, arg := range args {
 		if err := ids[i].UnmarshalText([]byte(arg)); err != nil {
-			return nil, posthaste.Invalidf("id", "a message id is a positive decimal number, and %q is none", arg)
+			return nil, posthaste.Invalidf("id", "a message id must be a positive decimal number, got %q", arg)
 		}
 	}
 	return ids, nil
+}
+
+func payloadError(err error) error {
+	var e *posthaste.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	return &posthaste.Error{Code: e.Code, Field: "payload", Message: "invalid payload: " + e.Message,
+		Hint: "for a payload that is not JSON, set --content-type, for example to text/plain", Cause: err}
+}
+
+func parseHeaders(given []string) (map[string]string, error) {
+	if len(given) == 0 {
+		return nil, nil
+	}
+	headers := map[string]string{}
+	for _, h := range given {
+		name, value, ok := strings.Cut(h, "=")
+		if !ok || name == "" {
+			return nil, posthaste.Invalidf("header", "--header must be NAME=VALUE, got %q", h)
+		}
+		if _, twice := headers[name]; twice {
+			return nil, posthaste.Invalidf("header", "--header sets %q twice", name)
+		}
+		headers[name] = value
+	}
+	return headers, nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Version is the program's version. Releases set it when they are linked; a
-// build without it calls itself by what Go knows of the module.
+// Version is the version of the program. Releases set it at link time; other builds use
+// the version of the module, if Go knows it.
 var Version = ""
 
 func version() string {
@@ -25,7 +25,7 @@ func version() string {
 
 func newVersion(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Show the program's version", Args: exactly(0, "no arguments"),
+		Use: "version", Short: "Show the version of the program", Args: exactly(0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			shown := struct {
 				Version  string `json:"version"`

@@ -18,7 +18,7 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// silentServer takes connections and never says a word, and tells of each.
+// silentServer accepts connections, reports each, and never sends anything.
 func silentServer(t *testing.T) (address string, connected <-chan struct{}) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -40,10 +40,9 @@ func silentServer(t *testing.T) (address string, connected <-chan struct{}) {
 	return l.Addr().String(), came
 }
 
-// TestHA3_WorkerWithLongJobs: deliveries that would take hours do not keep a
-// worker from ending once its grace is over; they run again elsewhere at once,
-// long before its lease would have ended. A second signal does not wait for the
-// grace.
+// TestHA3_WorkerWithLongJobs checks that a worker with long deliveries ends after its grace
+// period. The messages are redelivered at once, before the lease of the worker ends. A second
+// signal does not wait for the grace period.
 func TestHA3_WorkerWithLongJobs(t *testing.T) {
 	t.Parallel()
 	database := testpg.New(t)
@@ -52,34 +51,8 @@ func TestHA3_WorkerWithLongJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer engine.Close()
-	// Nothing but the grace ends what runs.
-	err = engine.CreateQueue(t.Context(), email.Queue, posthaste.QueueOptions{MaxPayload: posthaste.MaxPayloadBytes, Timeout: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
 	const mails = 3
-	messages := make([]posthaste.Message, mails)
-	for i := range messages {
-		messages[i] = posthaste.Message{Queue: email.Queue, Payload: []byte(aMail), ContentType: posthaste.ContentTypeJSON}
-	}
-	ids, err := engine.Send(t.Context(), messages...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	states := func(want posthaste.State) func() error {
-		return func() error {
-			for _, id := range ids {
-				m, err := engine.Message(context.Background(), id)
-				if err != nil {
-					return err
-				}
-				if s := m.Subscriptions[0]; s.State != want {
-					return fmt.Errorf("message %s is %s after %+v, want %s", id, s.State, s.Attempts, want)
-				}
-			}
-			return nil
-		}
-	}
+	ids := sendLongMails(t, engine, mails)
 	silent, connected := silentServer(t)
 	begin := func(grace string) *process {
 		t.Helper()
@@ -102,14 +75,14 @@ func TestHA3_WorkerWithLongJobs(t *testing.T) {
 	if took := time.Since(signalled); took > 30*time.Second {
 		t.Errorf("it ended %s after the signal, with a grace of half a second", took)
 	}
-	eventually(t, "they can run again at once", states(posthaste.StateRetrying))
+	eventually(t, "they can run again at once", haveState(engine, ids, posthaste.StateRetrying))
 
 	p = begin("10m")
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "it stops", func() error {
-		if !strings.Contains(p.said(), "a second signal ends it at once") {
+		if !strings.Contains(p.said(), "a second signal stops it at once") {
 			return fmt.Errorf("it said %q", p.said())
 		}
 		return nil
@@ -124,5 +97,40 @@ func TestHA3_WorkerWithLongJobs(t *testing.T) {
 	}
 	defer c.Close()
 	start(t, "", []string{"DATABASE_URL=" + database, "SMTP_URL=smtp://" + c.Addr() + "?tls=none"}, "worker", "--queue", email.Queue)
-	eventually(t, "another worker delivers them", states(posthaste.StateDone))
+	eventually(t, "another worker delivers them", haveState(engine, ids, posthaste.StateDone))
+}
+
+// sendLongMails creates the queue of e-mails with a long timeout, so that only the grace
+// period ends deliveries, and sends n mails.
+func sendLongMails(t *testing.T, engine posthaste.Store, n int) []posthaste.MessageID {
+	t.Helper()
+	err := engine.CreateQueue(t.Context(), email.Queue, posthaste.QueueOptions{MaxPayload: posthaste.MaxPayloadBytes, Timeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages := make([]posthaste.Message, n)
+	for i := range messages {
+		messages[i] = posthaste.Message{Queue: email.Queue, Payload: []byte(aMail), ContentType: posthaste.ContentTypeJSON}
+	}
+	ids, err := engine.Send(t.Context(), messages...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+// haveState returns a condition that all messages have a state.
+func haveState(engine posthaste.Store, ids []posthaste.MessageID, want posthaste.State) func() error {
+	return func() error {
+		for _, id := range ids {
+			m, err := engine.Message(context.Background(), id)
+			if err != nil {
+				return err
+			}
+			if s := m.Subscriptions[0]; s.State != want {
+				return fmt.Errorf("message %s is %s after %+v, want %s", id, s.State, s.Attempts, want)
+			}
+		}
+		return nil
+	}
 }

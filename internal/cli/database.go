@@ -1,0 +1,278 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"os/user"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/email"
+	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/redis"
+)
+
+// database holds the flags that select the store.
+type database struct {
+	url, redisURL, engine string
+	flags                 *pflag.FlagSet
+	// sleeps is set for commands that wait at the doorbell. polling forbids that. Other
+	// commands keep no state in a session.
+	sleeps, polling bool
+	environment     string
+}
+
+// The engines, as --engine names them.
+const (
+	onPostgres = "postgres"
+	onRedis    = "redis"
+)
+
+func (d *database) flag(cmd *cobra.Command) {
+	d.flags = cmd.Flags()
+	d.flags.StringVar(&d.url, "database-url", "", "PostgreSQL URL, postgres://user:password@host:5432/database (or DATABASE_URL)")
+	d.flags.StringVar(&d.redisURL, "redis-url", "", "Redis URL, to use Redis instead of PostgreSQL, redis://user:password@host:6379/0 (or REDIS_URL)")
+	d.flags.StringVar(&d.engine, "engine", "", "postgres or redis, if both URLs are set")
+}
+
+// sqlFlag adds the flags of a command that needs PostgreSQL. If Redis is selected, the
+// command fails with why, a clause that gives the reason.
+func (d *database) sqlFlag(cmd *cobra.Command, why string) {
+	d.flag(cmd)
+	d.flags.Lookup("redis-url").Hidden, d.flags.Lookup("engine").Hidden = true, true
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		onlyRedis := d.url == "" && (d.redisURL != "" || d.engine == onRedis)
+		if typed(d.flags, "redis-url") || typed(d.flags, "engine") && d.engine == onRedis || onlyRedis {
+			return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "redis-url", Message: cmd.CommandPath() + " needs PostgreSQL: " + why, Hint: "set --database-url"}
+		}
+		if d.url != "" && !typed(d.flags, "engine") {
+			d.engine, d.redisURL = onPostgres, "" // set by variables, for other commands
+		}
+		return run(cmd, args)
+	}
+}
+
+// pollingFlag adds the flags of commands that wait at the doorbell for messages.
+func (d *database) pollingFlag(cmd *cobra.Command) {
+	d.sleeps = true
+	cmd.Flags().BoolVar(&d.polling, "polling-only", false, "poll for messages instead of waiting for notifications; required behind a pooler in transaction mode, such as PgBouncer")
+	cmd.Flags().StringVar(&d.environment, "environment", "", "name of this environment, such as production; a copy of the database delivers nothing in another environment (default: host, port and database of the URL)")
+}
+
+// options returns the options of the engine. Commands that do not wait at the doorbell use
+// no prepared statements either, so that they work behind poolers in transaction mode.
+func (d *database) options(more ...postgres.Option) []postgres.Option {
+	if d.polling || !d.sleeps {
+		more = append(more, postgres.WithPollingOnly())
+	}
+	if d.environment != "" {
+		more = append(more, postgres.WithEnvironment(d.environment))
+	}
+	return more
+}
+
+// check selects the engine, and fails if the flags are ambiguous.
+func (d *database) check() error {
+	if err := checkEngine(d.engine); err != nil {
+		return err
+	}
+	// A flag on the command line overrides variables.
+	if onDatabase := typed(d.flags, "database-url"); onDatabase != typed(d.flags, "redis-url") {
+		means, flag := onRedis, "redis-url"
+		if onDatabase {
+			means, flag = onPostgres, "database-url"
+		}
+		if typed(d.flags, "engine") && d.engine != means {
+			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "engine", Message: "--engine " + d.engine + " contradicts --" + flag,
+				Hint: "omit one of them, or set the URL of the engine"}
+		}
+		d.engine = means
+	}
+	database, redis := d.url != "", d.redisURL != ""
+	if database && redis && d.engine == "" {
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "engine", Message: "both a PostgreSQL and a Redis URL are set",
+			Hint: "select one with --engine postgres or --engine redis (POSTHASTE_ENGINE), or omit one URL"}
+	}
+	switch {
+	case d.engine == onRedis && !redis:
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "redis-url", Message: "no Redis URL is set", Hint: "set --redis-url or REDIS_URL"}
+	case redis && d.engine != onPostgres:
+		d.engine = onRedis
+	case database:
+		d.engine = onPostgres
+	default:
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "database-url", Message: "no database is set",
+			Hint: "set --database-url or DATABASE_URL, or for Redis --redis-url or REDIS_URL; `posthaste up` starts a database and prints its URL"}
+	}
+	if d.engine == onRedis && d.polling {
+		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "polling-only", Message: "--polling-only requires PostgreSQL, but Redis is selected", Hint: "omit it"}
+	}
+	return nil
+}
+
+func checkEngine(name string) error {
+	if name == "" || name == onPostgres || name == onRedis {
+		return nil
+	}
+	return posthaste.Invalidf("engine", "--engine must be postgres or redis, got %q", name)
+}
+
+// open connects for a command that ends by itself.
+func (d *database) open(ctx context.Context, log *slog.Logger) (posthaste.Store, error) {
+	if err := d.check(); err != nil {
+		return nil, err
+	}
+	if d.engine == onRedis {
+		return openRedis(ctx, d.redisURL)
+	}
+	return postgres.Open(ctx, d.url, d.options(postgres.WithLogger(log), postgres.WithPoolSize(2))...)
+}
+
+// with runs f with an engine, which it closes at the end.
+func (d *database) with(cmd *cobra.Command, log *slog.Logger, f func(ctx context.Context, e posthaste.Store) error) error {
+	engine, err := d.open(cmd.Context(), log)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	return f(posthaste.WithActor(cmd.Context(), caller()), engine)
+}
+
+// retryOpen is the interval of attempts to reach an unavailable database. Readiness must
+// change at most 5 s after the database is available again.
+const retryOpen = time.Second
+
+// openLazily opens the store for a long-running program. The database can be unavailable.
+func (d *database) openLazily(ctx context.Context, log *slog.Logger) (posthaste.Store, error) {
+	if err := d.check(); err != nil {
+		return nil, err
+	}
+	if d.engine == onRedis {
+		return openRedis(ctx, d.redisURL, redis.WithLazyConnect())
+	}
+	return postgres.Open(ctx, d.url, d.options(postgres.WithLogger(log), postgres.WithLazyConnect())...)
+}
+
+// openRedis opens Redis. Its errors name the flag of an invalid URL.
+func openRedis(ctx context.Context, url string, options ...redis.Option) (posthaste.Store, error) {
+	engine, err := redis.Open(ctx, url, options...)
+	if err == nil {
+		return engine, nil
+	}
+	var e *posthaste.Error
+	if errors.As(err, &e) && e.Field == "url" {
+		e.Field = "redis-url"
+	}
+	return nil, err
+}
+
+// wait opens the store for a long-running program and waits with [untilReady] until the
+// database is ready.
+func (d *database) wait(ctx context.Context, log *slog.Logger) (posthaste.Store, error) {
+	engine, err := d.openLazily(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := untilReady(ctx, engine, log); err != nil {
+		engine.Close()
+		return nil, err
+	}
+	return engine, nil
+}
+
+// untilReady waits while the database cannot be reached, or is a copy that an operator has
+// not released yet. It returns any other error at once if it is the first one; later, it
+// keeps waiting, since the operator may be fixing the database. It logs each reason once,
+// and the end of the wait.
+func untilReady(ctx context.Context, engine posthaste.Store, log *slog.Logger) error {
+	for last := posthaste.Code(""); ; {
+		err := engine.Ready(ctx)
+		if err == nil {
+			if last != "" {
+				log.Info("the database is ready")
+			}
+			return nil
+		}
+		code := posthaste.CodeOf(err)
+		if ctx.Err() != nil || last == "" && code != posthaste.CodeUnavailable && code != posthaste.CodeRefused {
+			return err
+		}
+		if code != last {
+			last = code
+			log.Warn("waiting for the database", "error", err)
+		}
+		if err := waitToRetry(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// waitToRetry waits until the next attempt to reach a database.
+func waitToRetry(ctx context.Context) error {
+	select {
+	case <-time.After(retryOpen):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// makeEmails creates the queue of e-mails, if it does not exist.
+func makeEmails(ctx context.Context, engine posthaste.Store, o posthaste.QueueOptions) error {
+	o.MaxPayload = posthaste.MaxPayloadBytes
+	err := engine.CreateQueue(ctx, email.Queue, o)
+	if posthaste.CodeOf(err) == posthaste.CodeConflict {
+		return nil // it exists with other options
+	}
+	return err
+}
+
+// emailsKept is how long Redis keeps settled mails. PostgreSQL keeps them for a while
+// without such an option.
+const emailsKept = 24 * time.Hour
+
+// prepare creates the queue of e-mails on Redis, which needs no other setup. On PostgreSQL,
+// `migrate up` does it. prepare retries while Redis is unavailable or if the reply is lost,
+// since creating the queue is idempotent.
+func (d *database) prepare(ctx context.Context, engine posthaste.Store) error {
+	if err := d.check(); err != nil || d.engine != onRedis {
+		return err
+	}
+	for {
+		err := makeEmails(ctx, engine, posthaste.QueueOptions{Retention: emailsKept})
+		if code := posthaste.CodeOf(err); code != posthaste.CodeUnavailable && code != posthaste.CodeOutcomeUnknown {
+			return err
+		}
+		if err := waitToRetry(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// connected runs f with a connection to PostgreSQL, which it closes at the end.
+func (d *database) connected(ctx context.Context, f func(*pgx.Conn) error) error {
+	if err := d.check(); err != nil {
+		return err
+	}
+	conn, err := postgres.Connect(ctx, d.url, postgres.WithPollingOnly())
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	return f(conn)
+}
+
+// caller returns the actor that is recorded with operator actions.
+func caller() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return "cli:" + u.Username
+	}
+	return "cli"
+}

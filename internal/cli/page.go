@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// paging checks --limit and parses --before.
+func paging(limit int, text string, before *posthaste.MessageID) error {
+	if limit < 1 || limit > 1000 {
+		return posthaste.Invalidf("limit", "--limit must be 1 to 1000, got %d", limit)
+	}
+	if text == "" {
+		return nil
+	}
+	if before.UnmarshalText([]byte(text)) != nil {
+		return posthaste.Invalidf("before", "--before must be a message id, got %q", text)
+	}
+	return nil
+}
+
+// page is one page of a listing.
+type page struct {
+	// name is the JSON key of shown.
+	name  string
+	shown any
+	// none is printed if the listing is empty.
+	none string
+	// next is where the next page starts, or 0 on the last page.
+	next posthaste.MessageID
+}
+
+// print prints the page, and how to get the next one. A page that is not the last can be
+// empty, because a search stops after a number of rows.
+func (p page) print(a *app, rows int, text func(w io.Writer)) error {
+	value := map[string]any{p.name: p.shown}
+	if p.next != 0 {
+		value["next"] = p.next
+		fmt.Fprintf(a.stderr, "posthaste: more results may follow; continue with --before %s\n", p.next)
+	}
+	return a.print(value, func(w io.Writer) {
+		switch {
+		case rows > 0:
+			text(w)
+		case p.next != 0:
+			fmt.Fprintf(w, "no match so far; the search stopped at message %s; continue with --before %[1]s\n", p.next)
+		default:
+			fmt.Fprintln(w, p.none)
+		}
+	})
+}
