@@ -16,7 +16,7 @@ type QueueOption struct {
 	// Usage says in a few words what the option does, as the help of its flag.
 	Usage string
 	// Default is the value of an option that is not given, with the type of the option's
-	// field, or nil if there is none.
+	// field. Options without a default have nil.
 	Default any
 	// Min and Max bound a number. Max bounds a duration in nanoseconds, which is above zero.
 	Min, Max int64
