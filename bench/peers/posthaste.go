@@ -42,7 +42,7 @@ func (posthasteMQ) install(ctx context.Context, o order) error {
 		return err
 	}
 	defer engine.Close()
-	return engine.QueueCreate(ctx, o.Queue, posthaste.QueueOptions{})
+	return engine.CreateQueue(ctx, o.Queue, posthaste.QueueOptions{})
 }
 
 func (posthasteMQ) sender(ctx context.Context, o order) (sender, error) {
