@@ -16,7 +16,7 @@ type options struct {
 	environment string
 }
 
-// Logger sets the log for events that no method returns, such as a lost listening connection.
+// WithLogger sets the log for events that no method returns, such as a lost listening connection.
 // The default is [slog.Default].
 func WithLogger(log *slog.Logger) Option {
 	return func(o *options) { o.log = log }
@@ -29,7 +29,7 @@ func WithPollingOnly() Option {
 	return func(o *options) { o.polling = true }
 }
 
-// Lazily makes [Open] return without connecting. Until the database is available all methods
+// WithLazyConnect makes [Open] return without connecting. Until the database is available all methods
 // return Unavailable. [Engine.Ready] does the checks of Open.
 func WithLazyConnect() Option {
 	return func(o *options) { o.lazy = true }

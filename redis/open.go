@@ -40,7 +40,7 @@ func WithPrefix(prefix string) Option { return func(s *settings) { s.prefix = pr
 // retention, so that they can be looked up by id (default 1,000, at least 0).
 func WithKept(n int) Option { return func(s *settings) { s.kept = n } }
 
-// Lazily makes [Open] return before it has connected. Every method returns Unavailable
+// WithLazyConnect makes [Open] return before it has connected. Every method returns Unavailable
 // until Redis can be reached. Each call then makes the checks of Open, until they succeed.
 // [New] ignores this option.
 func WithLazyConnect() Option { return func(s *settings) { s.lazy = true } }

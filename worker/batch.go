@@ -14,8 +14,8 @@ const (
 )
 
 // HandleBatch registers a handler that gets several messages of a queue in one call: those
-// that wait when the call begins, up to [BatchSize] (default 100). The worker never waits for
-// a batch to fill: while as many calls run as [Concurrency] allows (default 4 here), messages
+// that wait when the call begins, up to [WithBatchSize] (default 100). The worker never waits for
+// a batch to fill: while as many calls run as [WithConcurrency] allows (default 4 here), messages
 // gather for the next call.
 //
 // The handler returns an error or nil for each message, in order; a nil slice acknowledges

@@ -103,31 +103,31 @@ func (c *Config) check() error {
 // An Option configures one handler.
 type Option func(*route)
 
-// Concurrency bounds how many messages of the queue (or batches, for a sink or
+// WithConcurrency bounds how many messages of the queue (or batches, for a sink or
 // batch handler) this worker handles at the same time. The default is
 // Config.Concurrency, and 4 for a batch handler.
 // With 1, messages that were not retried are handled one after the other, in the order in
 // which they were claimed.
 func WithConcurrency(n int) Option { return func(r *route) { r.concurrency = n } }
 
-// Subscription names the subscription to read.
+// WithSubscription names the subscription to read.
 // The default is [posthaste.DefaultSubscription].
 func WithSubscription(name string) Option { return func(r *route) { r.ref.Subscription = name } }
 
-// BatchSize is the maximum of messages that a sink or batch handler gets in one call
+// WithBatchSize sets the maximum of messages that a sink or batch handler gets in one call
 // (default 100; 1 to [posthaste.MaxPlaces]). It is not allowed for handlers of single
 // messages.
 func WithBatchSize(n int) Option {
 	return func(r *route) { r.batch, r.sized = int64(n), true }
 }
 
-// Middleware wraps this handler only, inside Config.Middleware, the first one outermost. It
+// WithMiddleware wraps this handler only, inside Config.Middleware, the first one outermost. It
 // is not allowed for sinks.
 func WithMiddleware(around ...func(posthaste.Handler) posthaste.Handler) Option {
 	return func(r *route) { r.middleware = append(r.middleware, around...) }
 }
 
-// Transactional says that the handler settles each delivery inside a transaction of its own,
+// WithOwnTransaction says that the handler settles each delivery inside a transaction of its own,
 // so that its effects and the settlement commit together. If the handler returns nil without
 // having settled the delivery, the worker acknowledges it as usual; an error fails the
 // attempt as usual.

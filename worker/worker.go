@@ -54,7 +54,7 @@ func HandleRaw(w *Worker, queue string, h posthaste.Handler, options ...Option) 
 }
 
 // HandleSink registers a sink for a queue. The sink gets messages in batches of up to
-// [BatchSize]. Its context ends at the shortest timeout of the batch. The caller closes the
+// [WithBatchSize]. Its context ends at the shortest timeout of the batch. The caller closes the
 // sink after [Worker.Run] has returned. Call HandleSink before [Worker.Run].
 func HandleSink(w *Worker, queue string, sink posthaste.Sink, options ...Option) {
 	r := &route{batch: sinkBatch}

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// RecordEnv, if 1, records the twins that were found, as `make nightly` does.
+// RecordEnv names the variable that, if it is 1, records the twins that were found, as `make nightly` does.
 const RecordEnv = "POSTHASTE_TEST_RECORD_TWINS"
 
 // sums is the file, in a package's folder, of the twins that were found: one line for each,
