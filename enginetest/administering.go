@@ -14,10 +14,10 @@ var administering = []test{
 	{name: "DeadLetters", run: deadLetters},
 	{name: "DeadLettersByFilter", run: deadLettersByFilter},
 	{name: "NoDeadLetters", run: noDeadLetters},
-	{name: "Erase", run: erase, needsSearch: true},
-	{name: "Messages", run: messages, needsSearch: true},
-	{name: "PagesOfSubscriptions", run: pagesOfSubscriptions, needsSubscriptions: true, needsSearch: true},
-	{name: "Retention", run: retention, needsStory: true, needsSearch: true},
+	{name: "Erase", run: erase, needs: features{Search: true}},
+	{name: "Messages", run: messages, needs: features{Search: true}},
+	{name: "PagesOfSubscriptions", run: pagesOfSubscriptions, needs: features{Subscriptions: true, Search: true}},
+	{name: "Retention", run: retention, needs: features{Attempts: true, Search: true}},
 	{name: "Maintain", run: maintain},
 }
 

@@ -11,8 +11,8 @@ import (
 
 var auditing = []test{
 	{name: "ChangesAreRecorded", run: changesAreRecorded},
-	{name: "ScheduleChangesAreRecorded", run: scheduleChangesAreRecorded, needsSchedules: true},
-	{name: "TokenChangesAreRecorded", run: tokenChangesAreRecorded, needsTokens: true},
+	{name: "ScheduleChangesAreRecorded", run: scheduleChangesAreRecorded, needs: features{Schedules: true}},
+	{name: "TokenChangesAreRecorded", run: tokenChangesAreRecorded, needs: features{Tokens: true}},
 }
 
 // audited calls change with the context of an actor, and checks which actions that recorded.

@@ -10,10 +10,10 @@ import (
 
 var backlog = []test{
 	{name: "DS10_DueBesideBacklog", run: dueBesideBacklog(nil)},
-	{name: "DS10_DueBesideBacklogOfALimitedQueue", needsLimits: true, run: dueBesideBacklog(func(o *posthaste.QueueOptions) {
+	{name: "DS10_DueBesideBacklogOfALimitedQueue", needs: features{Limits: true}, run: dueBesideBacklog(func(o *posthaste.QueueOptions) {
 		o.Limits.Concurrency = 100_000
 	})},
-	{name: "DS10_DueBesideBacklogOfAnOrderedQueue", needsOrder: true, run: dueBesideBacklog(func(o *posthaste.QueueOptions) {
+	{name: "DS10_DueBesideBacklogOfAnOrderedQueue", needs: features{Ordered: true}, run: dueBesideBacklog(func(o *posthaste.QueueOptions) {
 		o.Ordered = true
 	})},
 }

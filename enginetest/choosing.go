@@ -16,12 +16,12 @@ var choosing = []test{
 	{name: "DS5_RetriesOfEveryPriority", run: retriesOfEveryPriority},
 	{name: "DedupeKeySendsOnce", run: dedupeKeySendsOnce},
 	{name: "DedupeKeyAtOnce", run: dedupeKeyAtOnce},
-	{name: "DedupeKeyIsFreeAgain", run: dedupeKeyIsFreeAgain, needsSearch: true},
-	{name: "DedupeKeyOfSubscriptions", run: dedupeKeyOfSubscriptions, needsSubscriptions: true},
-	{name: "RequestsThatComeAgain", run: requestsThatComeAgain, needsIdempotency: true},
+	{name: "DedupeKeyIsFreeAgain", run: dedupeKeyIsFreeAgain, needs: features{Search: true}},
+	{name: "DedupeKeyOfSubscriptions", run: dedupeKeyOfSubscriptions, needs: features{Subscriptions: true}},
+	{name: "RequestsThatComeAgain", run: requestsThatComeAgain, needs: features{Idempotency: true}},
 	{name: "PausedQueues", run: pausedQueues},
-	{name: "DS6_AtMostOnce", run: atMostOnce, needsAtMostOnce: true, needsSearch: true},
-	{name: "DS6_ReceivedAtMostOnce", run: receivedAtMostOnce, needsAtMostOnce: true},
+	{name: "DS6_AtMostOnce", run: atMostOnce, needs: features{AtMostOnce: true, Search: true}},
+	{name: "DS6_ReceivedAtMostOnce", run: receivedAtMostOnce, needs: features{AtMostOnce: true}},
 }
 
 // sendOf sends n messages of a priority, which is also the payload.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -13,78 +14,26 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Capabilities declares features that an engine lacks, so that tests are skipped by
-// declaration and never by an engine's name.
-type Capabilities struct {
-	// NoStory: MessageInfo and dead letters do not list the attempts.
-	NoStory bool
-	// NoSubscriptions: a queue has only the subscription that it was created with.
-	NoSubscriptions bool
-	// NoLimits: queues have no limits and ignore keys.
-	NoLimits bool
-	// NoOrder: there are no ordered queues.
-	NoOrder bool
-	// NoSearch: messages are found by id only, and cannot be erased by a term.
-	NoSearch bool
-	// NoWithdrawing: messages cannot be cancelled, moved or purged.
-	NoWithdrawing bool
-	// NoIdempotency: repeated requests are not recognized.
-	NoIdempotency bool
-	// NoAtMostOnce: there are no at-most-once queues.
-	NoAtMostOnce bool
-	// NoTokens: there are no tokens of the HTTP API.
-	NoTokens bool
-	// NoSchedules: there are no recurring schedules.
-	NoSchedules bool
-	// NoSendAcross: one call sends to only one queue.
-	NoSendAcross bool
-	// NoMaxLag: MaxLag is not supported for subscriptions.
-	NoMaxLag bool
+// features is short for the type in the lists of tests.
+type features = posthaste.Capabilities
+
+// test is one test of the suite.
+type test struct {
+	name string
+	run  func(s *suite)
+	// needs are the features without which the test is skipped.
+	needs features
 }
 
-// lacks returns the reason why a test is skipped, or "".
-func (can Capabilities) lacks(c test) string {
-	for _, x := range []struct {
-		needs, lacks bool
-		why          string
-	}{
-		{c.needsSubscriptions, can.NoSubscriptions, "a queue has one subscription"},
-		{c.needsStory, can.NoStory, "it does not list attempts"},
-		{c.needsLimits, can.NoLimits, "queues have no limits"},
-		{c.needsOrder, can.NoOrder, "it has no ordered queues"},
-		{c.needsSearch, can.NoSearch, "messages are found by id only"},
-		{c.needsWithdrawing, can.NoWithdrawing, "messages cannot be withdrawn"},
-		{c.needsIdempotency, can.NoIdempotency, "it does not recognize repeated requests"},
-		{c.needsAtMostOnce, can.NoAtMostOnce, "there are no at-most-once queues"},
-		{c.needsTokens, can.NoTokens, "it has no tokens"},
-		{c.needsSendAcross, can.NoSendAcross, "one call sends to one queue"},
-		{c.needsSchedules, can.NoSchedules, "it has no schedules"},
-		{c.needsMaxLag, can.NoMaxLag, "MaxLag is not supported"},
-	} {
-		if x.needs && x.lacks {
-			return x.why
+// lacking returns the name of a feature that the test needs and a store does not have, or "".
+func (c test) lacking(can posthaste.Capabilities) string {
+	needs, has := reflect.ValueOf(c.needs), reflect.ValueOf(can)
+	for i := range needs.NumField() {
+		if needs.Field(i).Bool() && !has.Field(i).Bool() {
+			return needs.Type().Field(i).Name
 		}
 	}
 	return ""
-}
-
-type test struct {
-	name       string
-	run        func(s *suite)
-	needsStory bool
-	// the queue needs more than one subscription
-	needsSubscriptions bool
-	needsLimits        bool
-	needsOrder         bool
-	// searches messages by more than their id
-	needsSearch      bool
-	needsWithdrawing bool
-	needsIdempotency bool
-	needsAtMostOnce  bool
-	needsTokens      bool
-	needsSchedules   bool
-	needsSendAcross  bool
-	needsMaxLag      bool
 }
 
 // suite is one test's engine with the steps that the tests share.

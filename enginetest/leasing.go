@@ -15,7 +15,7 @@ var leasing = []test{
 	{name: "LostWorker", run: lostWorker},
 	{name: "HeartbeatKeepsAlive", run: heartbeatKeepsAlive},
 	{name: "HeartbeatTellsTheFirstEnd", run: heartbeatTellsTheFirstEnd},
-	{name: "HeartbeatLooks", run: heartbeatLooks, needsSendAcross: true},
+	{name: "HeartbeatLooks", run: heartbeatLooks, needs: features{SendAcross: true}},
 	{name: "UnregisteredWorker", run: unregistered},
 	{name: "DU5_LateSettleIsRefused", run: lateSettle},
 	{name: "LP7_PoisonDiesAlone", run: poison},

@@ -10,20 +10,20 @@ import (
 )
 
 var limiting = []test{
-	{name: "Concurrency", run: concurrency, needsLimits: true},
-	{name: "RateLimit", run: rateLimit, needsLimits: true},
-	{name: "RateLimitHolds", run: rateLimitHolds, needsLimits: true},
-	{name: "KeyConcurrency", run: keyConcurrency, needsLimits: true},
-	{name: "KeyRateLimit", run: keyRateLimit, needsLimits: true},
-	{name: "KeyRateLimitInOrder", run: keyRateLimitInOrder, needsLimits: true, needsOrder: true},
-	{name: "LimitsOfEachSubscription", run: limitsOfEachSubscription, needsLimits: true, needsSubscriptions: true},
-	{name: "LowRates", run: lowRates, needsLimits: true},
-	{name: "LimitsChange", run: limitsChange, needsLimits: true},
-	{name: "FairKeys", run: fairKeys, needsLimits: true},
-	{name: "PausedKey", run: pausedKey, needsLimits: true},
-	{name: "PausedKeyOfALaterSubscription", run: pausedKeyOfALaterSubscription, needsLimits: true, needsSubscriptions: true},
-	{name: "BadLimits", run: badLimits, needsLimits: true},
-	{name: "CreatedAgainWithLimits", run: createdAgainWithLimits, needsLimits: true},
+	{name: "Concurrency", run: concurrency, needs: features{Limits: true}},
+	{name: "RateLimit", run: rateLimit, needs: features{Limits: true}},
+	{name: "RateLimitHolds", run: rateLimitHolds, needs: features{Limits: true}},
+	{name: "KeyConcurrency", run: keyConcurrency, needs: features{Limits: true}},
+	{name: "KeyRateLimit", run: keyRateLimit, needs: features{Limits: true}},
+	{name: "KeyRateLimitInOrder", run: keyRateLimitInOrder, needs: features{Limits: true, Ordered: true}},
+	{name: "LimitsOfEachSubscription", run: limitsOfEachSubscription, needs: features{Limits: true, Subscriptions: true}},
+	{name: "LowRates", run: lowRates, needs: features{Limits: true}},
+	{name: "LimitsChange", run: limitsChange, needs: features{Limits: true}},
+	{name: "FairKeys", run: fairKeys, needs: features{Limits: true}},
+	{name: "PausedKey", run: pausedKey, needs: features{Limits: true}},
+	{name: "PausedKeyOfALaterSubscription", run: pausedKeyOfALaterSubscription, needs: features{Limits: true, Subscriptions: true}},
+	{name: "BadLimits", run: badLimits, needs: features{Limits: true}},
+	{name: "CreatedAgainWithLimits", run: createdAgainWithLimits, needs: features{Limits: true}},
 }
 
 // createdAgainWithLimits: a service that creates its queues at startup can restart, whatever

@@ -9,16 +9,16 @@ import (
 )
 
 var ordering = []test{
-	{name: "OrderedKeysSideBySide", run: orderedKeys, needsOrder: true},
-	{name: "OrderedThroughRetries", run: orderedRetries, needsOrder: true},
-	{name: "OrderedThroughReleases", run: orderedReleases, needsOrder: true},
-	{name: "OrderedThroughLosses", run: orderedLosses, needsOrder: true},
-	{name: "OrderedDeadLetsItsKeyGo", run: orderedDeadLetsGo, needsOrder: true},
-	{name: "OrderedDeadStopsItsKey", run: orderedDeadStops, needsOrder: true},
-	{name: "OrderedPausedKey", run: orderedPausedKey, needsOrder: true},
-	{name: "OrderedWorkers", run: orderedWorkers, needsOrder: true},
-	{name: "OrderedRefusals", run: orderedRefusals, needsOrder: true},
-	{name: "KeyConcurrencyStartsInOrder", run: keyConcurrencyInOrder, needsLimits: true},
+	{name: "OrderedKeysSideBySide", run: orderedKeys, needs: features{Ordered: true}},
+	{name: "OrderedThroughRetries", run: orderedRetries, needs: features{Ordered: true}},
+	{name: "OrderedThroughReleases", run: orderedReleases, needs: features{Ordered: true}},
+	{name: "OrderedThroughLosses", run: orderedLosses, needs: features{Ordered: true}},
+	{name: "OrderedDeadLetsItsKeyGo", run: orderedDeadLetsGo, needs: features{Ordered: true}},
+	{name: "OrderedDeadStopsItsKey", run: orderedDeadStops, needs: features{Ordered: true}},
+	{name: "OrderedPausedKey", run: orderedPausedKey, needs: features{Ordered: true}},
+	{name: "OrderedWorkers", run: orderedWorkers, needs: features{Ordered: true}},
+	{name: "OrderedRefusals", run: orderedRefusals, needs: features{Ordered: true}},
+	{name: "KeyConcurrencyStartsInOrder", run: keyConcurrencyInOrder, needs: features{Limits: true}},
 }
 
 // ordered creates the suite's queue as an ordered one.

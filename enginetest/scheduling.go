@@ -10,10 +10,10 @@ import (
 )
 
 var scheduling = []test{
-	{name: "Schedules", run: schedules, needsSchedules: true},
-	{name: "ScheduleCron", run: scheduleCron, needsSchedules: true},
-	{name: "ScheduleBadInput", run: scheduleBadInput, needsSchedules: true},
-	{name: "Ticks", run: ticks, needsSchedules: true},
+	{name: "Schedules", run: schedules, needs: features{Schedules: true}},
+	{name: "ScheduleCron", run: scheduleCron, needs: features{Schedules: true}},
+	{name: "ScheduleBadInput", run: scheduleBadInput, needs: features{Schedules: true}},
+	{name: "Ticks", run: ticks, needs: features{Schedules: true}},
 }
 
 func (s *suite) scheduleOf(name string) posthaste.ScheduleInfo {

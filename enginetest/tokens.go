@@ -9,9 +9,9 @@ import (
 )
 
 var tokens = []test{
-	{name: "Tokens", run: tokenLife, needsTokens: true},
-	{name: "TokensRefused", run: tokensRefused, needsTokens: true},
-	{name: "TokensExpire", run: tokensExpire, needsTokens: true},
+	{name: "Tokens", run: tokenLife, needs: features{Tokens: true}},
+	{name: "TokensRefused", run: tokensRefused, needs: features{Tokens: true}},
+	{name: "TokensExpire", run: tokensExpire, needs: features{Tokens: true}},
 	{name: "DeliveryQueues", run: deliveryQueues},
 }
 

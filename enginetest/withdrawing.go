@@ -13,16 +13,16 @@ import (
 )
 
 var withdrawing = []test{
-	{name: "Cancel", run: cancel, needsWithdrawing: true},
-	{name: "Reschedule", run: reschedule, needsWithdrawing: true},
-	{name: "FarTimes", run: farTimes, needsWithdrawing: true},
-	{name: "UnusualIDs", run: unusualIDs, needsOrder: true, needsWithdrawing: true},
-	{name: "Purge", run: purge, needsWithdrawing: true},
+	{name: "Cancel", run: cancel, needs: features{Withdrawal: true}},
+	{name: "Reschedule", run: reschedule, needs: features{Withdrawal: true}},
+	{name: "FarTimes", run: farTimes, needs: features{Withdrawal: true}},
+	{name: "UnusualIDs", run: unusualIDs, needs: features{Ordered: true, Withdrawal: true}},
+	{name: "Purge", run: purge, needs: features{Withdrawal: true}},
 	{name: "LastSubscription", run: lastSubscription},
-	{name: "Subscriptions", run: subscriptions, needsSubscriptions: true},
-	{name: "Filter", run: filter, needsSubscriptions: true},
-	{name: "SubscribeRefusals", run: subscribeRefusals, needsSubscriptions: true},
-	{name: "MaxLag", run: maxLag, needsSubscriptions: true, needsMaxLag: true},
+	{name: "Subscriptions", run: subscriptions, needs: features{Subscriptions: true}},
+	{name: "Filter", run: filter, needs: features{Subscriptions: true}},
+	{name: "SubscribeRefusals", run: subscribeRefusals, needs: features{Subscriptions: true}},
+	{name: "MaxLag", run: maxLag, needs: features{Subscriptions: true, MaxLag: true}},
 	{name: "Doctor", run: doctor},
 	{name: "Vitals", run: vitals},
 }

@@ -25,13 +25,13 @@ func open(t *testing.T, opts ...postgres.Option) posthaste.Store {
 
 func TestEngine(t *testing.T) {
 	t.Parallel()
-	enginetest.Run(t, func(t *testing.T) posthaste.Store { return open(t) })
+	enginetest.Run(t, enginetest.All(), func(t *testing.T) posthaste.Store { return open(t) })
 }
 
 // The engine works behind a pooler in transaction mode, without prepared statements and doorbell.
 func TestHA6_EngineBehindPgbouncer(t *testing.T) {
 	t.Parallel()
-	enginetest.Run(t, func(t *testing.T) posthaste.Store {
+	enginetest.Run(t, enginetest.All(), func(t *testing.T) posthaste.Store {
 		e, err := postgres.Open(context.Background(), testpg.Bouncer(t, testpg.New(t)), postgres.WithPollingOnly())
 		if err != nil {
 			t.Fatal(err)
@@ -44,5 +44,5 @@ func TestHA6_EngineBehindPgbouncer(t *testing.T) {
 func TestEnginePolling(t *testing.T) {
 	t.Parallel()
 	testrun.Nightly(t, "behind pgbouncer the same engine polls, too, and is tested on each change")
-	enginetest.Run(t, func(t *testing.T) posthaste.Store { return open(t, postgres.WithPollingOnly()) })
+	enginetest.Run(t, enginetest.All(), func(t *testing.T) posthaste.Store { return open(t, postgres.WithPollingOnly()) })
 }

@@ -101,8 +101,9 @@ func TestEngineInCluster(t *testing.T) {
 	client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addresses})
 	t.Cleanup(func() { client.Close() })
 	url := "redis://" + addresses[0] + "?cluster=true&addr=" + addresses[1]
-	can := enginetest.Capabilities{NoSendAcross: true, NoMaxLag: true}
-	enginetest.RunWith(t, can, func(t *testing.T) posthaste.Store {
+	can := enginetest.All()
+	can.SendAcross, can.MaxLag = false, false
+	enginetest.Run(t, can, func(t *testing.T) posthaste.Store {
 		e, err := Open(t.Context(), url, WithPrefix(fmt.Sprintf("cluster%d", prefixes.Add(1))))
 		if err != nil {
 			t.Fatal(err)

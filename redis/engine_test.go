@@ -44,7 +44,9 @@ func open(t *testing.T, url string, options ...Option) *Engine {
 
 // Whatever a test of the suite does, nothing of it is left stranded.
 func TestEngine(t *testing.T) {
-	enginetest.RunWith(t, enginetest.Capabilities{NoMaxLag: true}, func(t *testing.T) posthaste.Store {
+	can := enginetest.All()
+	can.MaxLag = false
+	enginetest.Run(t, can, func(t *testing.T) posthaste.Store {
 		e := open(t, server.URL())
 		t.Cleanup(func() {
 			if n := repairAll(t, e); n > 0 {

@@ -10,5 +10,7 @@ import (
 
 func TestEngine(t *testing.T) {
 	t.Parallel()
-	enginetest.RunWith(t, enginetest.Capabilities{NoSubscriptions: true, NoLimits: true, NoOrder: true}, func(*testing.T) posthaste.Store { return memory.Open() })
+	can := enginetest.All()
+	can.Subscriptions, can.MaxLag, can.Limits, can.Ordered = false, false, false, false
+	enginetest.Run(t, can, func(*testing.T) posthaste.Store { return memory.Open() })
 }
