@@ -4,9 +4,9 @@ import "context"
 
 type actorKey struct{}
 
-// WithActor returns a context whose operations are recorded as requested by actor (see
-// [Action]), for example a person's or a token's name. Without an actor the user of the
-// connection is recorded.
+// WithActor returns a context that names the operator of the calls made with it, for example
+// a person or a token. Calls that change something record it as [Action].By. Without an actor,
+// PostgreSQL records the database user, and other engines record their name.
 func WithActor(ctx context.Context, actor string) context.Context {
 	return context.WithValue(ctx, actorKey{}, actor)
 }

@@ -31,9 +31,10 @@ type Engine interface {
 	Heartbeat(ctx context.Context, beat Heartbeat) (HeartbeatReply, error)
 	// Unregister ends a registration. The worker's unsettled deliveries are rescued.
 	Unregister(ctx context.Context, worker WorkerID) error
-	// Claim hands out up to req.Max messages to a worker. It does not block. After a lost
-	// response it can be repeated with the same number, and returns the messages of the
-	// first call. Otherwise req.Number must be above all earlier numbers of the worker.
+	// Claim hands out messages to a worker. It does not block. If its response was lost it
+	// may be repeated with the same number, and then returns the deliveries of the first
+	// call that are not settled; those of an at-most-once queue are lost. Otherwise
+	// req.Number must be above all earlier numbers of the worker.
 	Claim(ctx context.Context, req ClaimRequest) (ClaimReply, error)
 	// Unsettled lists the worker's unsettled deliveries of claims with numbers up to upTo.
 	// The worker releases those it does not know: their response was lost.
@@ -52,11 +53,11 @@ type Engine interface {
 	Queues(ctx context.Context, names ...string) ([]QueueInfo, error)
 	// Doorbell opens a doorbell for one process. The caller closes it.
 	Doorbell(ctx context.Context) (Doorbell, error)
-	// Maintain does one step of each kind of upkeep in what. Any number of processes may
-	// call it at any time; one of them does the work.
-	Maintain(ctx context.Context, what Upkeep) (MaintainReply, error)
-	// Ready returns nil if the store can be used, and otherwise an error that says what to
-	// do.
+	// Maintain does one step of each kind of upkeep in kinds. Any number of processes may
+	// call it at any time; they divide the work.
+	Maintain(ctx context.Context, kinds Upkeep) (MaintainReply, error)
+	// Ready returns an error with a hint if the store cannot be used, for example because it
+	// is unavailable or not migrated.
 	Ready(ctx context.Context) error
 	// Close releases the engine's connections if the engine opened them.
 	Close()
@@ -81,12 +82,13 @@ type Heartbeat struct {
 
 // HeartbeatReply is the result of a heartbeat.
 type HeartbeatReply struct {
-	// Blind says that the worker is kept alive, but no queue could be looked at: the other
-	// fields are unknown.
+	// Blind says that the heartbeat was recorded, but the queues could not be examined: the
+	// other fields are unknown.
 	Blind bool
 	// Looks has a result for each of Heartbeat.Queues, in order.
 	Looks []LookReply
-	// Maintain says that messages flowed since the last round of upkeep.
+	// Maintain says that upkeep may have work: messages were sent, handed out or settled
+	// since its last round.
 	Maintain bool
 	// Rescue says that a worker's heartbeat is overdue or a lease expired.
 	Rescue bool
@@ -102,8 +104,8 @@ type Upkeep uint8
 
 // The kinds of upkeep.
 const (
-	// UpkeepRescue makes the unsettled deliveries of one lost worker or of expired leases
-	// available again. Repeat it until MaintainReply.Rescued is 0.
+	// UpkeepRescue redelivers the unsettled messages of lost workers and expired leases, a
+	// part at a time. Repeat it until MaintainReply.Rescued is 0.
 	UpkeepRescue Upkeep = 1 << iota
 	// UpkeepTicks sends the messages of schedules whose ticks are due, each exactly once,
 	// in bounded steps.
@@ -141,8 +143,8 @@ type ClaimRequest struct {
 	QueueRef
 	// Max is the maximum number of messages, 1 to [MaxPlaces] per track.
 	Max int
-	// Single requests deliveries that are settled one by one, inside transactions of the
-	// handler.
+	// Single requests deliveries that can be settled independently, each in its handler's
+	// transaction.
 	Single bool
 	// Idle says that nothing else runs in the process, so that a message that must run
 	// alone may be handed out.
@@ -157,14 +159,14 @@ type ClaimReply struct {
 	// WantsIdle says that a message is waiting that must run alone: finish the running
 	// messages, then claim with Idle.
 	WantsIdle bool
-	// Limits says that handed out messages count against limits: do not claim more than
-	// can be started at once.
+	// Limits says that the queue limits deliveries in flight or their rate: claim only what
+	// can start immediately.
 	Limits bool
-	// AtLimit says that the queue's own limits are reached: messages sent before NextDue
-	// change nothing.
+	// AtLimit says that a limit of the queue is reached: until NextDue, new messages cannot
+	// be handed out.
 	AtLimit bool
-	// FreedBySettle says, together with AtLimit, that a settlement may free a place, and
-	// that the engine may announce it late: look again after settling.
+	// FreedBySettle, set together with AtLimit, says that a settlement may free capacity.
+	// The wake-up for it may be late, so claim again after settling.
 	FreedBySettle bool
 	// InOrder says that the queue is ordered. Of the messages with one key, over all
 	// claims, each may start only when the one before it is done, in the order in which

@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// Store is everything that an engine does.
+// Store is a complete engine: for clients and workers, for operators, and for the tokens of the
+// HTTP API.
 type Store interface {
 	Engine
 	Operator
 	TokenStore
 }
 
-// Operator has the operations of operators. Those that change something are recorded with
+// Operator manages and observes a store. Operations that change something are recorded with
 // the operator that [WithActor] set in the context (see [Action]); a call that changes
 // nothing is not recorded.
 type Operator interface {
@@ -28,7 +29,7 @@ type QueueAdmin interface {
 	// CreateQueue creates a queue. If it exists with the same options nothing changes;
 	// with other options the error is a [CodeConflict].
 	CreateQueue(ctx context.Context, name string, options QueueOptions) error
-	// UpdateQueue changes settings of a queue.
+	// UpdateQueue changes the limits of a queue. Other options cannot be changed yet.
 	UpdateQueue(ctx context.Context, name string, update QueueUpdate) error
 	// DropQueue removes a queue with its messages and schedules.
 	DropQueue(ctx context.Context, name string) error
@@ -36,16 +37,16 @@ type QueueAdmin interface {
 	// scheduled messages and retries. Messages that are handed out continue.
 	PurgeQueue(ctx context.Context, queue string) ([]Purged, error)
 	// Pause stops delivery of a queue ([OfQueue]) or of one key of it ([OfKey]), or a
-	// schedule ([OfSchedule]). Claims and receives then find nothing of it, deliveries that
-	// are handed out can be settled, and sending continues. Ticks of a paused schedule do
-	// not count as missed. Idempotent. Only queues that look at keys can pause one (else
-	// [CodeUnsupported]), and they do so for their current subscriptions.
+	// schedule ([OfSchedule]). Claims and receives then return none of its messages.
+	// Deliveries that are already handed out can be settled, and sending continues. Ticks
+	// of a paused schedule do not count as missed. Idempotent. A key can be paused only in
+	// a queue that is ordered, fair or limited per key; otherwise the error is
+	// [CodeUnsupported].
 	Pause(ctx context.Context, what Pausable) error
 	// Resume ends a pause and wakes workers. A schedule continues with its first tick from
 	// now on. Idempotent.
 	Resume(ctx context.Context, what Pausable) error
-	// Subscribe adds a subscription to a queue beside [DefaultSubscription]. Each message
-	// is delivered to every subscription, and settled by each independently. If it exists
+	// Subscribe adds a subscription to a queue. Each message is delivered to every subscription, and settled by each independently. If it exists
 	// with the same options nothing changes; with other options the error is a
 	// [CodeConflict].
 	Subscribe(ctx context.Context, queue, subscription string, options SubscriptionOptions) error
@@ -57,8 +58,9 @@ type QueueAdmin interface {
 
 // QueueUpdate is a change of a queue. Nil fields do not change.
 type QueueUpdate struct {
-	// Limits replaces the limits; those that are zero are removed. A queue that was created
-	// without keys cannot get limits per key ([CodeUnsupported]).
+	// Limits, if not nil, replaces all limits; a zero field removes that limit. A limit per
+	// key can be set only if the queue was created ordered, fair or with a limit per key;
+	// otherwise the error is [CodeUnsupported].
 	Limits *QueueLimits
 }
 
@@ -95,16 +97,19 @@ type MessageAdmin interface {
 	Reschedule(ctx context.Context, id MessageID, at time.Time) ([]Withdrawal, error)
 	// DeadLetters lists dead letters, newest first.
 	DeadLetters(ctx context.Context, filter DeadLetterFilter) (Page[DeadLetter], error)
-	// Replay sends dead letters again under their old ids, and returns these ids. With
-	// filter.IDs it replays these messages and skips erased ones; if none can be replayed
-	// the error is [CodeNotFound]. With other fields it replays the newest dead letters
-	// that match, at most filter.Limit of them, in one transaction. IDs exclude the other
-	// fields, and a filter that selects nothing must set All.
+	// Replay sends dead letters again under their old ids, and returns these ids.
+	//
+	// With filter.IDs it replays these messages, and skips those that are erased or no dead
+	// letters; if none can be replayed the error is [CodeNotFound]. IDs cannot be combined
+	// with other fields. Without IDs it replays the newest dead letters that match, at most
+	// filter.Limit of them, in one transaction. A filter without any condition must set
+	// All; otherwise the error is [CodeInvalid].
 	Replay(ctx context.Context, filter DeadLetterFilter) (Page[MessageID], error)
 	// Discard removes dead letters, chosen as by Replay, and returns their ids.
 	Discard(ctx context.Context, filter DeadLetterFilter) (Page[MessageID], error)
-	// Erase erases the content of the newest messages with a term, with ids below before
-	// (0: all); times and outcomes remain. Messages that are still to be delivered are
+	// Erase erases the content of messages with a term, newest first, one page per call:
+	// before is 0 for the first page and Page.Next for further ones. Times and outcomes
+	// remain. Messages that are still to be delivered are
 	// reported as pending and not erased.
 	Erase(ctx context.Context, term string, before MessageID) (Page[Erasure], error)
 }
@@ -118,7 +123,7 @@ type Page[T any] struct {
 	Next MessageID
 }
 
-// NewPage returns the page of a list that was limited to limit items. cutAt is the id at which
+// NewPage is for engines. It returns the page of a list that was limited to limit items. cutAt is the id at which
 // the search stopped early, or 0, and id returns an item's id.
 func NewPage[T any](items []T, limit int, cutAt MessageID, id func(*T) MessageID) Page[T] {
 	if n := len(items); n > 0 && n >= limit {
@@ -151,8 +156,8 @@ type Observer interface {
 	Vitals(ctx context.Context) (Vitals, error)
 	// Doctor returns present and expected problems, faults first; none if all is well.
 	Doctor(ctx context.Context) ([]Finding, error)
-	// Capabilities returns what the store can do. Requesting another feature fails with
-	// [CodeUnsupported].
+	// Capabilities returns what the store can do. Requesting a feature that it lacks fails
+	// with [CodeUnsupported].
 	Capabilities() Capabilities
 }
 

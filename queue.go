@@ -32,7 +32,7 @@ type QueueOptions struct {
 	Timeout time.Duration
 	// MaxPayload is the maximum size of a payload in bytes (default 1 MiB, at most 32 MiB).
 	MaxPayload int
-	// Lanes is how many SQL receivers can read side by side (default 1, at most 64). With
+	// Lanes is how many SQL receivers can read in parallel (default 1, at most 64). With
 	// more than one lane, a queue that is not ordered keeps no order. In an ordered queue
 	// (default 8) it is how many workers can read side by side.
 	Lanes int

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// QueueOption describes one option of a queue. The HTTP API, the command line, the engines and
-// the tests of the documentation read these descriptions, so that a new option is added to
-// [QueueOptions] and to [QueueOptionTable] only, besides its behavior.
+// QueueOption describes one option of a queue. The HTTP API, the command line and the engines
+// read these descriptions. CONTRIBUTING.md lists what else a new option needs.
 type QueueOption struct {
 	// Name is the option's name in SQL and over HTTP. "backoff.base" is the field base of
 	// the object backoff.
@@ -16,13 +15,15 @@ type QueueOption struct {
 	// Usage says in a few words what the option does, as the help of its flag.
 	Usage string
 	// Default is the value of an option that is not given, with the type of the option's
-	// field. Options without a default have nil.
+	// field. Options without a default have nil. Lanes has another default in ordered queues.
 	Default any
-	// Min and Max bound a number. Max bounds a duration in nanoseconds, which is above zero.
+	// Min and Max bound a number. For a duration, Max is in nanoseconds, and the value must
+	// be above zero.
 	Min, Max int64
 	// Bytes says that a number is a size in bytes.
 	Bytes bool
-	// Values are the allowed values of a text, the default first.
+	// Values are the allowed values of a text. The first is the default, also if Default is
+	// nil.
 	Values []string
 	// Limit says that [QueueAdmin.UpdateQueue] can change it, as a part of [QueueLimits].
 	Limit bool
@@ -32,7 +33,8 @@ type QueueOption struct {
 
 const day = 24 * time.Hour
 
-// QueueOptionTable returns the descriptions of all options of a queue, in display order.
+// QueueOptionTable returns the descriptions of all options of a queue, in display order. It is
+// for engines and programs that show or read options. Callers must not change it.
 func QueueOptionTable() []QueueOption { return queueOptions }
 
 var queueOptions = []QueueOption{
@@ -52,7 +54,7 @@ var queueOptions = []QueueOption{
 		field: func(o *QueueOptions) any { return &o.Mode }},
 	{Name: "retention", Usage: "how long settled messages can be looked up after their space was reclaimed", Max: int64(36500 * day),
 		field: func(o *QueueOptions) any { return &o.Retention }},
-	{Name: "retain_payload", Usage: "keep payloads for the retention period, too", field: func(o *QueueOptions) any { return &o.RetainPayload }},
+	{Name: "retain_payload", Usage: "also keep payloads for the retention period", field: func(o *QueueOptions) any { return &o.RetainPayload }},
 	{Name: "ordered", Usage: "deliver the messages of each key strictly in order", field: func(o *QueueOptions) any { return &o.Ordered }},
 	{Name: "on_dead", Usage: "in an ordered queue, whether a dead letter blocks its key until it is replayed or discarded", Values: []string{"continue", "stop"},
 		field: func(o *QueueOptions) any { return &o.StopOnDead }},
@@ -88,8 +90,8 @@ func (q *QueueOption) IsZero(o QueueOptions) bool {
 	return true
 }
 
-// Meets reports whether a queue with the options has can serve as one for which wanted was
-// requested: they are equal in this option, or wanted does not set it.
+// Meets reports whether this option of an existing queue satisfies a request: the request
+// does not set it, or the values are equal.
 func (q *QueueOption) Meets(has, wanted QueueOptions) bool {
 	if q.IsZero(wanted) {
 		return true
@@ -100,8 +102,8 @@ func (q *QueueOption) Meets(has, wanted QueueOptions) bool {
 	return q.Value(has, nil) == q.Value(wanted, nil)
 }
 
-// Value returns the option's value as a value of JSON. It formats durations, also that of a
-// rate, with duration; if that is nil, they stay as they are.
+// Value returns the option's value as a value of JSON. Durations, including a rate's period,
+// are formatted by duration, or unchanged if it is nil.
 func (q *QueueOption) Value(o QueueOptions, duration func(time.Duration) string) any {
 	format := func(d time.Duration) any {
 		if duration == nil {
@@ -134,11 +136,29 @@ func (q *QueueOption) Value(o QueueOptions, duration func(time.Duration) string)
 	return nil
 }
 
+// retryOptions are the options that an at-most-once queue cannot have.
+var retryOptions = []string{"max_attempts", "backoff.base", "backoff.max"}
+
+// orderedLanes is the default of lanes in an ordered queue.
+const orderedLanes = 8
+
+func optionNamed(name string) *QueueOption {
+	i := slices.IndexFunc(queueOptions, func(q QueueOption) bool { return q.Name == name })
+	return &queueOptions[i]
+}
+
+func (q *QueueOption) isDefault(o QueueOptions) bool {
+	var other QueueOptions
+	q.setDefault(&other)
+	return q.Value(o, nil) == q.Value(other, nil)
+}
+
 // Object returns the options that are set, as the object that SQL and HTTP use.
 func (o QueueOptions) Object(duration func(time.Duration) string) map[string]any {
 	object := map[string]any{}
 	for _, q := range queueOptions {
-		if q.IsZero(o) {
+		// SQL refuses to retry what is delivered at most once.
+		if q.IsZero(o) || o.Mode == AtMostOnce && slices.Contains(retryOptions, q.Name) && q.isDefault(o) {
 			continue
 		}
 		into, name := object, q.Name
@@ -200,7 +220,7 @@ func (r Rate) check(field string) error {
 	case r.per() < time.Millisecond || r.per() > 366*day:
 		return Invalidf(field, "%s: per must be 1 millisecond to 366 days, got %s", field, r.Per)
 	case r.Burst < 0 || r.Burst > 1e6:
-		return Invalidf(field, "%s: burst must be 1 to 1,000,000, got %d", field, r.Burst)
+		return Invalidf(field, "%s: burst must be 1 to 1,000,000 or unset, got %d", field, r.Burst)
 	}
 	return nil
 }
@@ -208,8 +228,16 @@ func (r Rate) check(field string) error {
 // Complete checks the options of a new queue and sets those that are not given to their
 // defaults. The errors are [CodeInvalid] with the option's name.
 func (o *QueueOptions) Complete() error {
-	if o.Mode == AtMostOnce && (o.MaxAttempts != 0 || o.BackoffBase != 0 || o.BackoffMax != 0) {
-		return Invalidf("max_attempts", "an at-most-once queue never retries")
+	if o.Mode == AtMostOnce {
+		for _, name := range retryOptions {
+			if q := optionNamed(name); !q.IsZero(*o) && !q.isDefault(*o) {
+				field, _, _ := strings.Cut(name, ".")
+				return Invalidf(field, "an at-most-once queue never retries: leave out max_attempts and backoff")
+			}
+		}
+	}
+	if o.Ordered && o.Lanes == 0 {
+		o.Lanes = orderedLanes
 	}
 	for i := range queueOptions {
 		queueOptions[i].setDefault(o)
@@ -251,8 +279,8 @@ func (l *QueueLimits) check(o QueueOptions) error {
 	return nil
 }
 
-// CheckFor returns an error if the limits are outside of their bounds, contradict each other
-// or the queue's other options.
+// CheckFor returns an error if a limit is out of bounds, or contradicts another limit or an
+// option in o.
 func (l QueueLimits) CheckFor(o QueueOptions) error {
 	o.Limits = l
 	for i := range queueOptions {
@@ -265,9 +293,9 @@ func (l QueueLimits) CheckFor(o QueueOptions) error {
 	return l.check(o)
 }
 
-// Conflict returns the name of the first option in which a queue that has these options differs
-// from wanted, which is complete, or "". Limits that wanted does not set may have any value,
-// because they can be changed after a queue was created.
+// Conflict returns the name of the first option in which o differs from wanted, or "" if none
+// does. Both must be complete. Limits that wanted does not set are ignored, because limits can
+// be changed after a queue was created.
 func (o QueueOptions) Conflict(wanted QueueOptions) string {
 	for i := range queueOptions {
 		q := &queueOptions[i]

@@ -53,6 +53,8 @@ func TestQueueOptions(t *testing.T) {
 		{QueueOptions{Timeout: -time.Second}, "timeout"},
 		{QueueOptions{Mode: "perhaps"}, "mode"},
 		{QueueOptions{Mode: AtMostOnce, MaxAttempts: 2}, "max_attempts"},
+		{QueueOptions{Mode: AtMostOnce, BackoffMax: time.Minute}, "backoff"},
+		{QueueOptions{Limits: QueueLimits{RateLimit: Rate{Per: time.Minute}}}, "rate_limit"},
 		{QueueOptions{RetainPayload: true}, "retain_payload"},
 		{QueueOptions{StopOnDead: true}, "on_dead"},
 		{QueueOptions{Ordered: true, Fair: true}, "fair"},
@@ -71,6 +73,20 @@ func TestQueueOptions(t *testing.T) {
 	var o QueueOptions
 	if err := o.Complete(); err != nil || o.MaxAttempts != 20 || o.BackoffMax != time.Hour || o.Mode != AtLeastOnce || o.Lanes != 1 {
 		t.Errorf("completed to %+v: %v", o, err)
+	}
+	// The options of a queue can be used to create another.
+	once := QueueOptions{Mode: AtMostOnce}
+	for range 2 {
+		if err := once.Complete(); err != nil {
+			t.Error(err)
+		}
+	}
+	if object := once.Object(nil); object["max_attempts"] != nil || object["backoff"] != nil {
+		t.Errorf("an at-most-once queue is requested as %v", object)
+	}
+	ordered := QueueOptions{Ordered: true}
+	if err := ordered.Complete(); err != nil || ordered.Lanes != 8 {
+		t.Errorf("an ordered queue has %d lanes: %v", ordered.Lanes, err)
 	}
 	object := QueueOptions{BackoffBase: time.Second, StopOnDead: true, Ordered: true, Limits: QueueLimits{RateLimit: Rate{Limit: 5, Per: time.Minute}}}.Object(time.Duration.String)
 	want := map[string]any{"backoff": map[string]any{"base": "1s"}, "ordered": true, "on_dead": "stop", "rate_limit": map[string]any{"limit": 5, "per": "1m0s"}}

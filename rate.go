@@ -20,8 +20,8 @@ type Rate struct {
 	Burst int
 }
 
-// IsZero reports whether there is no limit.
-func (r Rate) IsZero() bool { return r.Limit == 0 && r.Burst == 0 }
+// IsZero reports whether nothing is set, which means no limit.
+func (r Rate) IsZero() bool { return r == Rate{} }
 
 // perSecond is the number of tokens per second.
 func (r Rate) perSecond() float64 { return float64(r.Limit) / max(r.per(), 1).Seconds() }

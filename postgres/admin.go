@@ -75,6 +75,12 @@ func (e *Engine) pause(ctx context.Context, verb string, what posthaste.Pausable
 	return posthaste.Invalidf("what", "cannot %s %T: it must be OfQueue, OfKey or OfSchedule", verb, what)
 }
 
+// PurgeQueue implements [posthaste.QueueAdmin].
+func (e *Engine) PurgeQueue(ctx context.Context, queue string) ([]posthaste.Purged, error) {
+	return changed(ctx, e, pgx.RowToStructByPos[posthaste.Purged],
+		"select subscription, purged from posthaste.purge($1::text, nullif($2::text, ''))", queue, posthaste.ActorOf(ctx))
+}
+
 // repeatable runs a statement whose repetition changes nothing, so that a lost response
 // leaves no doubt.
 func (e *Engine) repeatable(ctx context.Context, sql string, args ...any) error {

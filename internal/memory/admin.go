@@ -191,3 +191,19 @@ func (e *Engine) Workers(ctx context.Context) ([]posthaste.WorkerStatus, error) 
 	}
 	return all, ctx.Err()
 }
+
+// Vitals implements [posthaste.Observer].
+func (e *Engine) Vitals(ctx context.Context) (posthaste.Vitals, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return posthaste.Vitals{Workers: len(e.workers), Doorbells: len(e.bells)}, ctx.Err()
+}
+
+// Capabilities implements [posthaste.Observer].
+func (e *Engine) Capabilities() posthaste.Capabilities {
+	return posthaste.Capabilities{AtMostOnce: true, SendAcross: true, Idempotency: true, Attempts: true, Search: true, Withdrawal: true,
+		Schedules: true, Tokens: true}
+}
+
+// Doctor implements [posthaste.Observer].
+func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) { return nil, ctx.Err() }

@@ -115,19 +115,3 @@ func (e *Engine) PurgeQueue(ctx context.Context, queue string) ([]posthaste.Purg
 	e.record(ctx, posthaste.Action{Action: "purge", Queue: queue})
 	return []posthaste.Purged{{Subscription: posthaste.DefaultSubscription, Messages: n}}, ctx.Err()
 }
-
-// Vitals implements [posthaste.Observer].
-func (e *Engine) Vitals(ctx context.Context) (posthaste.Vitals, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return posthaste.Vitals{Workers: len(e.workers), Doorbells: len(e.bells)}, ctx.Err()
-}
-
-// Capabilities implements [posthaste.Observer].
-func (e *Engine) Capabilities() posthaste.Capabilities {
-	return posthaste.Capabilities{AtMostOnce: true, SendAcross: true, Idempotency: true, Attempts: true, Search: true, Withdrawal: true,
-		Schedules: true, Tokens: true}
-}
-
-// Doctor implements [posthaste.Observer].
-func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) { return nil, ctx.Err() }
