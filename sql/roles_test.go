@@ -125,7 +125,7 @@ func TestMigratingTakesBackRights(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
 	s.exec(`grant execute on all functions in schema posthaste to posthaste_admin`)
-	s.exec(`grant execute on function posthaste.drop_queue(text) to posthaste_sender, pg_monitor`)
+	s.exec(`grant execute on function posthaste.drop_queue(text, text) to posthaste_sender, pg_monitor`)
 	grants, err := ledger.Files.ReadFile("grants.sql")
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +264,7 @@ func TestRightsTooManyAreSeen(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
 	for _, c := range []struct{ grant, role, sql string }{
-		{`grant execute on function posthaste.drop_queue(text) to posthaste_sender`, "posthaste_sender", `select posthaste.drop_queue('q')`},
+		{`grant execute on function posthaste.drop_queue(text, text) to posthaste_sender`, "posthaste_sender", `select posthaste.drop_queue('q')`},
 		{`grant execute on function posthaste.token_add(text, text[], jsonb, text) to public`, "public", `select posthaste.token_add('x', '{admin}')`},
 		{`grant insert (xid, pos, queue_id, payload) on posthaste.entries_plain to posthaste_sender`, "posthaste_sender", `insert into posthaste.entries_plain (xid, pos, queue_id, payload) values ('3', 1, 1, '')`},
 		{`grant select on posthaste.issued_tokens to posthaste_receiver`, "posthaste_receiver", `select from posthaste.issued_tokens`},

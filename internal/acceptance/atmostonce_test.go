@@ -20,7 +20,7 @@ func TestDS6_OrderedIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	err := s.engine.CreateQueue(s.ctx, "both", posthaste.QueueOptions{Ordered: true, Mode: posthaste.AtMostOnce})
-	if posthaste.CodeOf(err) != posthaste.CodeInvalid || !strings.Contains(err.Error(), "at most once") {
+	if posthaste.CodeOf(err) != posthaste.CodeInvalid || !strings.Contains(err.Error(), "at-most-once") {
 		t.Errorf("Go was answered by %v", err)
 	}
 	if !s.redis() {

@@ -95,7 +95,7 @@ func TestEM4_MailsInError(t *testing.T) {
 	for _, a := range actions {
 		told = append(told, fmt.Sprintf("%s %s %d", a.By, a.Action, slices.Index(ids, a.MessageID)))
 	}
-	if want := []string{"http discard 3", "http discard 2", "http replay 1", "http replay 0"}; !slices.Equal(told, want) {
+	if want := []string{"http discard 3", "http discard 2", "http replay 1", "http replay 0", "posthaste create -1"}; !slices.Equal(told, want) {
 		t.Errorf("on record is %q, want %q", told, want)
 	}
 }

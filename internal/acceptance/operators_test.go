@@ -123,8 +123,8 @@ func TestOperatorsOverHTTP(t *testing.T) {
 	}
 	// Newest first.
 	for name, want := range map[string][]string{
-		"orders":   {"purge", "unsubscribe", "subscribe", "resume", "pause", "limit", "limit"},
-		"in-order": {"resume_key", "pause_key"},
+		"orders":   {"purge", "unsubscribe", "subscribe", "resume", "pause", "limit", "limit", "create"},
+		"in-order": {"resume_key", "pause_key", "create"},
 	} {
 		var actions []wire.Action
 		ask(200, "GET", "/v1/actions?queue="+name, "", &actions)
