@@ -7,7 +7,7 @@ import (
 )
 
 // QueueOption describes one option of a queue. The HTTP API, the command line and the engines
-// read these descriptions. CONTRIBUTING.md lists what else a new option needs.
+// read these descriptions. CONTRIBUTING.md lists the other places of an option.
 type QueueOption struct {
 	// Name is the option's name in SQL and over HTTP. "backoff.base" is the field base of
 	// the object backoff.
@@ -157,7 +157,7 @@ func (q *QueueOption) isDefault(o QueueOptions) bool {
 func (o QueueOptions) Object(duration func(time.Duration) string) map[string]any {
 	object := map[string]any{}
 	for _, q := range queueOptions {
-		// SQL refuses to retry what is delivered at most once.
+		// create_queue refuses them with at_most_once, even as defaults.
 		if q.IsZero(o) || o.Mode == AtMostOnce && slices.Contains(retryOptions, q.Name) && q.isDefault(o) {
 			continue
 		}

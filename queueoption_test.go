@@ -74,20 +74,6 @@ func TestQueueOptions(t *testing.T) {
 	if err := o.Complete(); err != nil || o.MaxAttempts != 20 || o.BackoffMax != time.Hour || o.Mode != AtLeastOnce || o.Lanes != 1 {
 		t.Errorf("completed to %+v: %v", o, err)
 	}
-	// The options of a queue can be used to create another.
-	once := QueueOptions{Mode: AtMostOnce}
-	for range 2 {
-		if err := once.Complete(); err != nil {
-			t.Error(err)
-		}
-	}
-	if object := once.Object(nil); object["max_attempts"] != nil || object["backoff"] != nil {
-		t.Errorf("an at-most-once queue is requested as %v", object)
-	}
-	ordered := QueueOptions{Ordered: true}
-	if err := ordered.Complete(); err != nil || ordered.Lanes != 8 {
-		t.Errorf("an ordered queue has %d lanes: %v", ordered.Lanes, err)
-	}
 	object := QueueOptions{BackoffBase: time.Second, StopOnDead: true, Ordered: true, Limits: QueueLimits{RateLimit: Rate{Limit: 5, Per: time.Minute}}}.Object(time.Duration.String)
 	want := map[string]any{"backoff": map[string]any{"base": "1s"}, "ordered": true, "on_dead": "stop", "rate_limit": map[string]any{"limit": 5, "per": "1m0s"}}
 	if !reflect.DeepEqual(object, want) {
@@ -102,6 +88,24 @@ func TestQueueOptions(t *testing.T) {
 	wanted.Timeout, wanted.Limits.Concurrency = time.Minute, 8
 	if name := has.Conflict(wanted); name != "timeout" {
 		t.Errorf("the first conflict is in %q, want timeout", name)
+	}
+}
+
+func TestQueueOptionsCanBeCopied(t *testing.T) {
+	t.Parallel()
+	// The options of a queue can be used to create another.
+	once := QueueOptions{Mode: AtMostOnce}
+	for range 2 {
+		if err := once.Complete(); err != nil {
+			t.Error(err)
+		}
+	}
+	if object := once.Object(nil); object["max_attempts"] != nil || object["backoff"] != nil {
+		t.Errorf("an at-most-once queue is requested as %v", object)
+	}
+	ordered := QueueOptions{Ordered: true}
+	if err := ordered.Complete(); err != nil || ordered.Lanes != 8 {
+		t.Errorf("an ordered queue has %d lanes: %v", ordered.Lanes, err)
 	}
 }
 
