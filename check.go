@@ -90,7 +90,10 @@ func CheckTime(field string, t time.Time) error {
 // CheckChoice returns an error unless the filter selects by IDs alone, by other fields, or by
 // All. An empty filter for replaying or discarding is usually a mistake.
 func (f *DeadLetterFilter) CheckChoice() error {
-	if len(f.IDs) > 0 {
+	if f.IDs != nil {
+		if len(f.IDs) == 0 {
+			return Invalidf("ids", "ids must not be empty")
+		}
 		if !reflect.DeepEqual(*f, DeadLetterFilter{IDs: f.IDs}) {
 			return Invalidf("ids", "ids and a filter exclude each other")
 		}

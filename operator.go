@@ -16,7 +16,7 @@ type Store interface {
 
 // Operator manages and observes a store. Operations that change something are recorded with
 // the operator that [WithActor] set in the context (see [Action]); a call that changes
-// nothing is not recorded.
+// nothing is not recorded, except for purging, limits and erasing.
 type Operator interface {
 	QueueAdmin
 	MessageAdmin
@@ -118,8 +118,9 @@ type MessageAdmin interface {
 type Page[T any] struct {
 	Items []T
 	// Next is where the next page begins: pass it as Before. It is 0 if nothing more
-	// matches. A page may hold fewer items than requested, even none, and have a next one:
-	// a search that would have to read too much stops early.
+	// matches, except that a full page always has a next one, which may be empty. A page
+	// may also hold fewer items than requested, even none, and have a next one: a search
+	// that would have to read too much stops early.
 	Next MessageID
 }
 

@@ -5,6 +5,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/posthaste-mq/posthaste"
 )
 
 // Rebased is the result of [Rebase]. Its counts are deliveries.
@@ -52,7 +54,7 @@ func Rebase(ctx context.Context, url string, sameIDs bool, progress func(string)
 				return err
 			}
 		}
-		return tx.QueryRow(ctx, `select rebased, waiting, again from posthaste.rebase($1)`, sameIDs).Scan(&did.Rebased, &did.Waiting, &did.Again)
+		return tx.QueryRow(ctx, `select rebased, waiting, again from posthaste.rebase($1, nullif($2::text, ''))`, sameIDs, posthaste.ActorOf(ctx)).Scan(&did.Rebased, &did.Waiting, &did.Again)
 	})
 	return did, writeError(err)
 }

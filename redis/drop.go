@@ -19,13 +19,19 @@ func (e *Engine) DropQueue(ctx context.Context, name string) error {
 	if err == nil && reply == int64(0) {
 		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: "queue " + quote.Name(name) + " does not exist"}
 	}
-	if err == nil {
-		err = e.dropMarked(ctx, name, reply)
+	if err != nil {
+		return readError(err)
+	}
+	created, ok := reply.(int64)
+	if !ok {
+		return unexpected("when queue "+quote.Name(name)+" was created", reply)
 	}
 	e.registry.forget(name)
-	if err == nil {
+	if created > 0 { // this call dropped it
 		err = e.record(ctx, record{Action: "drop", Queue: name})
 	}
+	err = errors.Join(err, e.dropMarked(ctx, name, max(created, -created)))
+	e.registry.forget(name)
 	return readError(err)
 }
 

@@ -63,6 +63,10 @@ func (e *Engine) Erase(ctx context.Context, term string, before posthaste.Messag
 					records = append(records, record{Action: "erase", Queue: name, Message: id, Details: details})
 				}
 			}
+			if err := e.record(ctx, records...); err != nil {
+				return page, writeError(err)
+			}
+			records = nil
 		}
 	}
 	slices.SortFunc(page.Items, func(a, b posthaste.Erasure) int { return cmp.Compare(b.MessageID, a.MessageID) })

@@ -28,7 +28,7 @@ const (
 type pages func(ctx context.Context, from int64, most int) ([]string, error)
 
 // search reads the messages of a queue, or of all queues if queue is "", newest first, until
-// limit messages match. cutAt is as in [posthaste.Admin].
+// limit messages match. cutAt is as in [posthaste.MessageAdmin].
 func (e *Engine) search(ctx context.Context, queue string, limit int, before posthaste.MessageID, of func(name string) pages, matches func(*told) bool) (found []*told, cutAt posthaste.MessageID, err error) {
 	var names []string
 	if queue != "" {

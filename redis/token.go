@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -71,7 +72,11 @@ func (e *Engine) CreateToken(ctx context.Context, t posthaste.Token) (string, er
 	case "past":
 		return "", posthaste.Invalidf("expires_at", "a token must expire in the future")
 	}
-	return secret, writeError(e.recordToken(ctx, "token_add", t.Name))
+	if err := e.recordToken(ctx, "token_add", t.Name); err != nil {
+		_, undo := e.dropToken(ctx, t.Name) // its secret would be lost
+		return "", writeError(errors.Join(err, undo))
+	}
+	return secret, nil
 }
 
 func sorted[S ~string](all []S) []S { return slices.Compact(slices.Sorted(slices.Values(all))) }
@@ -81,14 +86,20 @@ func (e *Engine) RevokeToken(ctx context.Context, name string) error {
 	if err := posthaste.CheckName("name", name); err != nil {
 		return err
 	}
-	reply, err := tokenScript.run(ctx, e.client, []string{e.keys.tokens()}, arguments{{"what", "drop"}, {"name", name}, {"expires", ""}, {"lasts", ""}, {"token", ""}})
-	if err == nil && reply == int64(0) {
+	dropped, err := e.dropToken(ctx, name)
+	if err == nil && !dropped {
 		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: "token " + quote.Name(name) + " does not exist", Hint: "list them"}
 	}
 	if err != nil {
 		return writeError(err)
 	}
 	return writeError(e.recordToken(ctx, "token_drop", name))
+}
+
+// dropToken reports whether there was such a token.
+func (e *Engine) dropToken(ctx context.Context, name string) (bool, error) {
+	reply, err := tokenScript.run(ctx, e.client, []string{e.keys.tokens()}, arguments{{"what", "drop"}, {"name", name}, {"expires", ""}, {"lasts", ""}, {"token", ""}})
+	return reply != int64(0), err
 }
 
 // recordToken records a change of a token, without its secret.

@@ -32,15 +32,15 @@ func (e *Engine) Unsubscribe(ctx context.Context, name, subscription string) err
 	if err != nil {
 		return writeError(err)
 	}
-	if _, err := e.registry.read(ctx); err != nil {
-		return err
-	}
 	details, err := json.Marshal(map[string]string{"subscription": s.subscription})
 	if err != nil {
 		return err
 	}
 	if err := e.record(ctx, record{Action: "unsubscribe", Queue: name, Details: details}); err != nil {
 		return writeError(err)
+	}
+	if _, err := e.registry.read(ctx); err != nil {
+		return err
 	}
 	if more {
 		_, err = e.leave(ctx, s, math.MaxInt)

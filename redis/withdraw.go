@@ -92,6 +92,9 @@ func (e *Engine) PurgeQueue(ctx context.Context, name string) (purged []posthast
 			messages[s] += n[s]
 		}
 		if err != nil {
+			if put == int64(1) { // the next claims cancel the others
+				err = errors.Join(err, e.recordPurge(ctx, name, messages))
+			}
 			return nil, err
 		}
 		if put == int64(1) {
@@ -109,11 +112,17 @@ func (e *Engine) PurgeQueue(ctx context.Context, name string) (purged []posthast
 			}
 		}
 	}
-	var sum int64
 	for _, s := range q.all() {
 		purged = append(purged, posthaste.Purged{Subscription: s.subscription, Messages: messages[s.subscription]})
-		sum += messages[s.subscription]
 	}
-	err = e.record(ctx, record{Action: "purge", Queue: name, Details: fmt.Appendf(nil, `{"messages":%d}`, sum)})
-	return purged, writeError(err)
+	return purged, writeError(e.recordPurge(ctx, name, messages))
+}
+
+// recordPurge records a purge of so many messages of each subscription.
+func (e *Engine) recordPurge(ctx context.Context, name string, messages map[string]int64) error {
+	var sum int64
+	for _, n := range messages {
+		sum += n
+	}
+	return e.record(ctx, record{Action: "purge", Queue: name, Details: fmt.Appendf(nil, `{"messages":%d}`, sum)})
 }

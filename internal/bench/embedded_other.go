@@ -9,6 +9,6 @@ import (
 )
 
 func (s *server) start(context.Context, *run) error {
-	return &posthaste.Error{Code: posthaste.Unsupported, Field: "database_url",
+	return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "database_url",
 		Message: "there is no embedded PostgreSQL for this system", Hint: "name a server with --database-url"}
 }

@@ -227,7 +227,7 @@ func waitToRetry(ctx context.Context) error {
 // makeEmails creates the queue of e-mails, if it does not exist.
 func makeEmails(ctx context.Context, engine posthaste.Store, o posthaste.QueueOptions) error {
 	o.MaxPayload = posthaste.MaxPayloadBytes
-	err := engine.CreateQueue(ctx, email.Queue, o)
+	err := engine.CreateQueue(posthaste.WithActor(ctx, caller()), email.Queue, o)
 	if posthaste.CodeOf(err) == posthaste.CodeConflict {
 		return nil // it exists with other options
 	}

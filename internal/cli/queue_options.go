@@ -108,4 +108,5 @@ func (c *choice) Set(s string) error {
 	return fmt.Errorf("must be %s, got %s", strings.Join(c.values, " or "), cmp.Or(s, "nothing"))
 }
 
-func (c *choice) Type() string { return "string" }
+// Type is not "string", whose empty values are refused.
+func (c *choice) Type() string { return "word" }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
@@ -37,7 +38,7 @@ func rebaseDatabase(ctx context.Context, a *app, db database, sameIDs bool) erro
 	if err := db.check(); err != nil {
 		return err
 	}
-	did, err := postgres.Rebase(ctx, db.url, sameIDs, func(progress string) { a.log.Info(progress) })
+	did, err := postgres.Rebase(posthaste.WithActor(ctx, caller()), db.url, sameIDs, func(progress string) { a.log.Info(progress) })
 	if err != nil {
 		return err
 	}

@@ -141,7 +141,7 @@ func startRelay(ctx context.Context, a *app, u *upFlags, r *running) error {
 	if u.broker == "" {
 		return nil
 	}
-	if err := r.engine.CreateQueue(ctx, relayQueue, posthaste.QueueOptions{}); err != nil && posthaste.CodeOf(err) != posthaste.CodeConflict {
+	if err := r.engine.CreateQueue(posthaste.WithActor(ctx, caller()), relayQueue, posthaste.QueueOptions{}); err != nil && posthaste.CodeOf(err) != posthaste.CodeConflict {
 		return err
 	}
 	relays, closeSinks, err := openRelays(u.relays, a.log)

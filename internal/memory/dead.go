@@ -81,8 +81,8 @@ func (e *Engine) bury(ctx context.Context, action string, f posthaste.DeadLetter
 	if err := f.CheckChoice(); err != nil {
 		return page, err
 	}
-	f.Limit = cmp.Or(f.Limit, max(100, len(f.IDs)))
-	found, err := e.dead(f)
+	f.Limit = cmp.Or(f.Limit, 100)
+	found, err := e.chosen(f)
 	for _, m := range found {
 		if action == "replay" && !m.erasedAt.IsZero() {
 			continue
@@ -102,6 +102,21 @@ func (e *Engine) bury(ctx context.Context, action string, f posthaste.DeadLetter
 	}
 	slices.Sort(page.Items)
 	return page, firstError(err, ctx.Err())
+}
+
+// chosen finds the dead letters of a filter, or all of its IDs.
+func (e *Engine) chosen(f posthaste.DeadLetterFilter) (found []*message, err error) {
+	if len(f.IDs) == 0 {
+		return e.dead(f)
+	}
+	for ids := range slices.Chunk(f.IDs, 1000) {
+		some, err := e.dead(posthaste.DeadLetterFilter{IDs: ids, Limit: 1000})
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, some...)
+	}
+	return found, nil
 }
 
 // record records an action of the context's actor. e.mu is held.

@@ -12,7 +12,12 @@ func unlimited(field string) error {
 }
 
 // UpdateQueue implements [posthaste.QueueAdmin].
-func (e *Engine) UpdateQueue(_ context.Context, _ string, update posthaste.QueueUpdate) error {
+func (e *Engine) UpdateQueue(_ context.Context, name string, update posthaste.QueueUpdate) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, err := e.queue(name); err != nil {
+		return err
+	}
 	if update.Limits == nil || *update.Limits == (posthaste.QueueLimits{}) {
 		return nil
 	}

@@ -5,7 +5,8 @@
 -- keys: QUEUES, the registry; SCHEDULES; TICKS, their next ticks
 -- args: name of the queue; created: "" marks the queue, its time of creation removes it; then
 --       the fields of its further subscriptions
--- returns: 0 if there is no such queue, else its time of creation
+-- returns: 0 if there is no such queue, else its time of creation, negative if created is ""
+--          and the queue was marked before
 -- cost: two commands; for a mark also as many as there are schedules
 local QUEUES, SCHEDULES, TICKS = unpack(KEYS)
 local name, created = unpack(ARGV, 1, 2)
@@ -26,4 +27,5 @@ if created == '' then
 elseif mark == '-' and made == created then
   redis.call('HDEL', QUEUES, name, unpack(ARGV, 3))
 end
+if created == '' and mark == '-' then return -tonumber(made) end
 return tonumber(made)
