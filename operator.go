@@ -27,7 +27,8 @@ type Operator interface {
 // QueueAdmin manages queues and their subscriptions.
 type QueueAdmin interface {
 	// CreateQueue creates a queue. If it exists with the same options nothing changes;
-	// with other options the error is a [CodeConflict].
+	// with other options the error is a [CodeConflict]. Options that are not set count as
+	// their defaults, and limits that are not set match any.
 	CreateQueue(ctx context.Context, name string, options QueueOptions) error
 	// UpdateQueue changes the limits of a queue. Other options cannot be changed yet.
 	UpdateQueue(ctx context.Context, name string, update QueueUpdate) error
@@ -46,9 +47,9 @@ type QueueAdmin interface {
 	// Resume ends a pause and wakes workers. A schedule continues with its first tick from
 	// now on. Idempotent.
 	Resume(ctx context.Context, what Pausable) error
-	// Subscribe adds a subscription to a queue. Each message is delivered to every subscription, and settled by each independently. If it exists
-	// with the same options nothing changes; with other options the error is a
-	// [CodeConflict].
+	// Subscribe adds a subscription to a queue. Each message is delivered to every
+	// subscription, and settled by each independently. If the subscription exists with the
+	// same options nothing changes; with other options the error is a [CodeConflict].
 	Subscribe(ctx context.Context, queue, subscription string, options SubscriptionOptions) error
 	// Unsubscribe removes a subscription with its retries and dead letters. Space that it
 	// held is released, and deliveries of its workers count as settled. The last
@@ -109,8 +110,8 @@ type MessageAdmin interface {
 	Discard(ctx context.Context, filter DeadLetterFilter) (Page[MessageID], error)
 	// Erase erases the content of messages with a term, newest first, one page per call:
 	// before is 0 for the first page and Page.Next for further ones. Times and outcomes
-	// remain. Messages that are still to be delivered are
-	// reported as pending and not erased.
+	// remain. Messages that are still to be delivered are reported as pending and not
+	// erased.
 	Erase(ctx context.Context, term string, before MessageID) (Page[Erasure], error)
 }
 
@@ -124,8 +125,8 @@ type Page[T any] struct {
 	Next MessageID
 }
 
-// NewPage is for engines. It returns the page of a list that was limited to limit items. cutAt is the id at which
-// the search stopped early, or 0, and id returns an item's id.
+// NewPage is for engines. It returns the page of a list that was limited to limit items. cutAt
+// is the id at which the search stopped early, or 0, and id returns an item's id.
 func NewPage[T any](items []T, limit int, cutAt MessageID, id func(*T) MessageID) Page[T] {
 	if n := len(items); n > 0 && n >= limit {
 		cutAt = id(&items[n-1])
