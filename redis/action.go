@@ -19,8 +19,9 @@ type record struct {
 	Details json.RawMessage     `json:"details,omitempty"`
 }
 
-// record records actions of the context's actor after they were done. In a cluster, the queue and the list are in
-// different slots. A process that is killed in between has changed the queue without a record.
+// record records actions of the context's actor after they were done. In a cluster, the queue
+// and the list are in different slots. A process that is killed in between has changed the
+// queue without a record.
 func (e *Engine) record(ctx context.Context, actions ...record) error {
 	if len(actions) == 0 {
 		return nil
