@@ -28,7 +28,10 @@ type QueueOption struct {
 	// Limit says that [QueueAdmin.UpdateQueue] can change it, as a part of [QueueLimits].
 	Limit bool
 
-	field func(*QueueOptions) any
+	// retries says that the option is about retries, so that an at-most-once queue cannot
+	// have it.
+	retries bool
+	field   func(*QueueOptions) any
 }
 
 const day = 24 * time.Hour
@@ -38,11 +41,11 @@ const day = 24 * time.Hour
 func QueueOptionTable() []QueueOption { return queueOptions }
 
 var queueOptions = []QueueOption{
-	{Name: "max_attempts", Usage: "maximum number of attempts per message", Default: 20, Min: 1, Max: 1000,
+	{Name: "max_attempts", Usage: "maximum number of attempts per message", Default: 20, Min: 1, Max: 1000, retries: true,
 		field: func(o *QueueOptions) any { return &o.MaxAttempts }},
-	{Name: "backoff.base", Usage: "upper bound of the delay before the first retry, doubled for each further one", Default: time.Second, Max: int64(365 * day),
+	{Name: "backoff.base", Usage: "upper bound of the delay before the first retry, doubled for each further one", Default: time.Second, Max: int64(365 * day), retries: true,
 		field: func(o *QueueOptions) any { return &o.BackoffBase }},
-	{Name: "backoff.max", Usage: "maximum delay between attempts", Default: time.Hour, Max: int64(365 * day),
+	{Name: "backoff.max", Usage: "maximum delay between attempts", Default: time.Hour, Max: int64(365 * day), retries: true,
 		field: func(o *QueueOptions) any { return &o.BackoffMax }},
 	{Name: "timeout", Usage: "timeout of one attempt", Default: 30 * time.Second, Max: int64(365 * day),
 		field: func(o *QueueOptions) any { return &o.Timeout }},
@@ -67,6 +70,12 @@ var queueOptions = []QueueOption{
 		field: func(o *QueueOptions) any { return &o.Limits.KeyConcurrency }},
 	{Name: "key_rate_limit", Usage: "rate limit of deliveries per key", Limit: true,
 		field: func(o *QueueOptions) any { return &o.Limits.KeyRateLimit }},
+}
+
+// parent returns the name up to the first dot: the field of errors.
+func (q *QueueOption) parent() string {
+	name, _, _ := strings.Cut(q.Name, ".")
+	return name
 }
 
 // Field returns a pointer to the option's field: *int, *bool, *[time.Duration], *[Mode] or
@@ -115,10 +124,13 @@ func (q *QueueOption) Value(o QueueOptions, duration func(time.Duration) string)
 	case *int:
 		return *field
 	case *bool:
-		if q.Values != nil {
-			return q.Values[map[bool]int{true: 1}[*field]]
+		switch {
+		case q.Values == nil:
+			return *field
+		case *field:
+			return q.Values[1]
 		}
-		return *field
+		return q.Values[0]
 	case *time.Duration:
 		return format(*field)
 	case *Mode:
@@ -136,21 +148,13 @@ func (q *QueueOption) Value(o QueueOptions, duration func(time.Duration) string)
 	return nil
 }
 
-// retryOptions are the options that an at-most-once queue cannot have.
-var retryOptions = []string{"max_attempts", "backoff.base", "backoff.max"}
-
 // orderedLanes is the default of lanes in an ordered queue.
 const orderedLanes = 8
 
-func optionNamed(name string) *QueueOption {
-	i := slices.IndexFunc(queueOptions, func(q QueueOption) bool { return q.Name == name })
-	return &queueOptions[i]
-}
-
-func (q *QueueOption) isDefault(o QueueOptions) bool {
-	var other QueueOptions
-	q.setDefault(&other)
-	return q.Value(o, nil) == q.Value(other, nil)
+// retriesByDefault reports whether the option is about retries and has its default. Such an
+// option of an at-most-once queue has no effect, and is accepted when its options are copied.
+func (q *QueueOption) retriesByDefault(o QueueOptions) bool {
+	return q.retries && q.Value(o, nil) == q.Default
 }
 
 // Object returns the options that are set, as the object that SQL and HTTP use.
@@ -158,7 +162,7 @@ func (o QueueOptions) Object(duration func(time.Duration) string) map[string]any
 	object := map[string]any{}
 	for _, q := range queueOptions {
 		// create_queue refuses them with at_most_once, even as defaults.
-		if q.IsZero(o) || o.Mode == AtMostOnce && slices.Contains(retryOptions, q.Name) && q.isDefault(o) {
+		if q.IsZero(o) || o.Mode == AtMostOnce && q.retriesByDefault(o) {
 			continue
 		}
 		into, name := object, q.Name
@@ -193,7 +197,7 @@ func (q *QueueOption) check(o *QueueOptions) error {
 	if q.IsZero(*o) {
 		return nil
 	}
-	field, _, _ := strings.Cut(q.Name, ".")
+	field := q.parent()
 	switch v := q.field(o).(type) {
 	case *int:
 		if int64(*v) < q.Min || int64(*v) > q.Max {
@@ -228,12 +232,9 @@ func (r Rate) check(field string) error {
 // Complete checks the options of a new queue and sets those that are not given to their
 // defaults. The errors are [CodeInvalid] with the option's name.
 func (o *QueueOptions) Complete() error {
-	if o.Mode == AtMostOnce {
-		for _, name := range retryOptions {
-			if q := optionNamed(name); !q.IsZero(*o) && !q.isDefault(*o) {
-				field, _, _ := strings.Cut(name, ".")
-				return Invalidf(field, "an at-most-once queue never retries: leave out max_attempts and backoff")
-			}
+	for _, q := range queueOptions {
+		if o.Mode == AtMostOnce && q.retries && !q.IsZero(*o) && !q.retriesByDefault(*o) {
+			return Invalidf(q.parent(), "an at-most-once queue never retries: leave out max_attempts and backoff")
 		}
 	}
 	if o.Ordered && o.Lanes == 0 {

@@ -1,6 +1,7 @@
 package posthaste
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -65,8 +66,8 @@ func TestQueueOptions(t *testing.T) {
 	} {
 		complete := c.given
 		err := complete.Complete()
-		var e *Error
-		if c.field == "" && err != nil || c.field != "" && (CodeOf(err) != CodeInvalid || !asError(err, &e) || e.Field != c.field) {
+		e, _ := errors.AsType[*Error](err)
+		if c.field == "" && err != nil || c.field != "" && (e == nil || e.Code != CodeInvalid || e.Field != c.field) {
 			t.Errorf("%+v: %v, want an error of %q", c.given, err, c.field)
 		}
 	}
@@ -107,10 +108,4 @@ func TestQueueOptionsCanBeCopied(t *testing.T) {
 	if err := ordered.Complete(); err != nil || ordered.Lanes != 8 {
 		t.Errorf("an ordered queue has %d lanes: %v", ordered.Lanes, err)
 	}
-}
-
-func asError(err error, target **Error) bool {
-	e, ok := err.(*Error)
-	*target = e
-	return ok
 }

@@ -45,10 +45,7 @@ func (e *Engine) UpdateQueue(ctx context.Context, name string, update posthaste.
 // DropQueue implements [posthaste.QueueAdmin]. Messages that open transactions sent to the queue are
 // removed with it, even if these commit later.
 func (e *Engine) DropQueue(ctx context.Context, name string) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	_, err := e.pool.Exec(ctx, "select posthaste.drop_queue($1::text, nullif($2::text, ''))", name, posthaste.ActorOf(ctx))
-	return writeError(err)
+	return e.exec(ctx, writeError, "select posthaste.drop_queue($1::text, nullif($2::text, ''))", name, posthaste.ActorOf(ctx))
 }
 
 // Pause implements [posthaste.QueueAdmin].
@@ -84,10 +81,7 @@ func (e *Engine) PurgeQueue(ctx context.Context, queue string) ([]posthaste.Purg
 // repeatable runs a statement whose repetition changes nothing, so that a lost response
 // leaves no doubt.
 func (e *Engine) repeatable(ctx context.Context, sql string, args ...any) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	_, err := e.pool.Exec(ctx, sql, args...)
-	return readError(err)
+	return e.exec(ctx, readError, sql, args...)
 }
 
 // queuesSQL reads the view posthaste.queues, with the options as one object in which durations

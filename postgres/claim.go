@@ -53,10 +53,7 @@ const inlineRows = 128
 // except for the first large claim after small ones, which takes two.
 func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthaste.ClaimReply, error) {
 	e.pacer.Served(req.QueueRef)
-	r := claimReader{queue: req.Queue, subscription: req.Subscription}
-	if r.subscription == "" {
-		r.subscription = posthaste.DefaultSubscription
-	}
+	r := claimReader{queue: req.Queue, subscription: req.Normal().Subscription}
 	fetch := bound{statement: &fetchStatement, params: [][]byte{int8Param(int64(req.Worker)), int8Param(req.Number)}}
 	pace := e.pace(req)
 	due := pace.looksDue()

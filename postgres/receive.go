@@ -26,10 +26,7 @@ var receiveStatement = statement{
 
 // Receive implements [posthaste.Engine].
 func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (posthaste.ReceiveReply, error) {
-	subscription := req.Subscription
-	if subscription == "" {
-		subscription = posthaste.DefaultSubscription
-	}
+	subscription := req.Normal().Subscription
 	reply := posthaste.ReceiveReply{NextDue: -1}
 	e.pacer.Served(req.QueueRef)
 	var trace string

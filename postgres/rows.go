@@ -18,6 +18,14 @@ func timeOf(t *time.Time) time.Time {
 	return t.UTC()
 }
 
+// exec runs a statement without rows.
+func (e *Engine) exec(ctx context.Context, explain func(error) error, sql string, args ...any) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	_, err := e.pool.Exec(ctx, sql, args...)
+	return explain(err)
+}
+
 // plain converts ids for pgx; nil stays nil, which is null.
 func plain(ids []posthaste.MessageID) []int64 {
 	if ids == nil {

@@ -60,10 +60,7 @@ func scheduleOptions(s posthaste.Schedule) map[string]any {
 
 // DropSchedule implements [posthaste.ScheduleAdmin].
 func (e *Engine) DropSchedule(ctx context.Context, name string) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	_, err := e.pool.Exec(ctx, "select posthaste.schedule_drop($1::text, nullif($2::text, ''))", name, posthaste.ActorOf(ctx))
-	return writeError(err)
+	return e.exec(ctx, writeError, "select posthaste.schedule_drop($1::text, nullif($2::text, ''))", name, posthaste.ActorOf(ctx))
 }
 
 // Schedules implements [posthaste.ScheduleAdmin] with the view posthaste.schedules. It ignores

@@ -38,8 +38,5 @@ func (e *Engine) Subscribe(ctx context.Context, queue, subscription string, o po
 
 // Unsubscribe implements [posthaste.QueueAdmin].
 func (e *Engine) Unsubscribe(ctx context.Context, queue, subscription string) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	_, err := e.pool.Exec(ctx, "select posthaste.unsubscribe($1::text, $2::text, nullif($3::text, ''))", queue, subscription, posthaste.ActorOf(ctx))
-	return writeError(err)
+	return e.exec(ctx, writeError, "select posthaste.unsubscribe($1::text, $2::text, nullif($3::text, ''))", queue, subscription, posthaste.ActorOf(ctx))
 }

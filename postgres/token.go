@@ -40,10 +40,7 @@ func (e *Engine) CreateToken(ctx context.Context, token posthaste.Token) (secret
 
 // RevokeToken implements [posthaste.TokenStore].
 func (e *Engine) RevokeToken(ctx context.Context, name string) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	_, err := e.pool.Exec(ctx, "select posthaste.token_drop($1::text, nullif($2::text, ''))", name, posthaste.ActorOf(ctx))
-	return writeError(err)
+	return e.exec(ctx, writeError, "select posthaste.token_drop($1::text, nullif($2::text, ''))", name, posthaste.ActorOf(ctx))
 }
 
 // Tokens implements [posthaste.TokenStore] with the view posthaste.tokens.

@@ -10,12 +10,12 @@ import (
 )
 
 // Maintain implements [posthaste.Engine].
-func (e *Engine) Maintain(ctx context.Context, what posthaste.Upkeep) (reply posthaste.MaintainReply, err error) {
+func (e *Engine) Maintain(ctx context.Context, kinds posthaste.Upkeep) (reply posthaste.MaintainReply, err error) {
 	for _, step := range []struct {
 		kind posthaste.Upkeep
 		do   func(context.Context, *posthaste.MaintainReply) error
 	}{{posthaste.UpkeepRescue, e.rescue}, {posthaste.UpkeepTicks, e.tick}, {posthaste.UpkeepSpace, e.reclaim}} {
-		if what&step.kind == 0 {
+		if kinds&step.kind == 0 {
 			continue
 		}
 		if err := step.do(ctx, &reply); err != nil {

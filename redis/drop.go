@@ -26,7 +26,6 @@ func (e *Engine) DropQueue(ctx context.Context, name string) error {
 	if !ok {
 		return unexpected("when queue "+quote.Name(name)+" was created", reply)
 	}
-	e.registry.forget(name)
 	if created > 0 { // this call dropped it
 		err = e.record(ctx, record{Action: "drop", Queue: name})
 	}

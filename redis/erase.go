@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -40,9 +39,9 @@ func (e *Engine) Erase(ctx context.Context, term string, before posthaste.Messag
 	}
 	page.Next = next
 	details := fmt.Appendf(nil, `{"term_sha256":"%x"}`, sha256.Sum256([]byte(term)))
-	var records []record
 	if len(found) == 0 && before == 0 {
-		records = []record{{Action: "erase", Details: json.RawMessage(fmt.Sprintf(`{"term_sha256":"%x","found":0}`, sha256.Sum256([]byte(term))))}}
+		details = fmt.Appendf(nil, `{"term_sha256":"%x","found":0}`, sha256.Sum256([]byte(term)))
+		return page, writeError(e.record(ctx, record{Action: "erase", Details: details}))
 	}
 	byQueue := map[string][]posthaste.MessageID{}
 	for _, t := range found {
@@ -54,6 +53,7 @@ func (e *Engine) Erase(ctx context.Context, term string, before posthaste.Messag
 			if err != nil {
 				return page, err
 			}
+			var records []record
 			for i, id := range some {
 				switch answers[i] {
 				case "pending":
@@ -66,11 +66,10 @@ func (e *Engine) Erase(ctx context.Context, term string, before posthaste.Messag
 			if err := e.record(ctx, records...); err != nil {
 				return page, writeError(err)
 			}
-			records = nil
 		}
 	}
 	slices.SortFunc(page.Items, func(a, b posthaste.Erasure) int { return cmp.Compare(b.MessageID, a.MessageID) })
-	return page, writeError(e.record(ctx, records...))
+	return page, nil
 }
 
 // eraseIn erases messages of one queue, and returns an answer for each.

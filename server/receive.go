@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"errors"
 	"net/http"
 	"time"
@@ -20,7 +19,7 @@ const (
 // receive answers with messages. If there are none, it waits for the first one.
 func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r, "subscription", "max", "lease", "wait")
-	ref := posthaste.QueueRef{Queue: r.PathValue("queue"), Subscription: cmp.Or(q.text("subscription"), posthaste.DefaultSubscription)}
+	ref := posthaste.QueueRef{Queue: r.PathValue("queue"), Subscription: q.text("subscription")}.Normal()
 	max := q.int("max", 1, 1, maxClaim)
 	lease := q.duration("lease", defaultLease, maxLease, false)
 	wait := q.duration("wait", 0, maxWait, true)

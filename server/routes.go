@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
@@ -95,6 +96,9 @@ func (s *Server) guard(route *route) http.Handler {
 		}
 		if err == nil {
 			err = cmp.Or(checkPath(r), refuseIdempotencyKey(r, route))
+		}
+		if err == nil && route.scope == ScopeAdmin { // only operators' actions are recorded
+			r = r.WithContext(posthaste.WithActor(r.Context(), caller(r)))
 		}
 		if err == nil {
 			err = route.answer(w, r)

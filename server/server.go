@@ -52,5 +52,5 @@ func (s *Server) Close() { s.gatherer.close() }
 
 // operation limits the time of one request's operation on the store.
 func (s *Server) operation(r *http.Request) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(posthaste.WithActor(r.Context(), caller(r)), s.timeout)
+	return context.WithTimeout(r.Context(), s.timeout)
 }

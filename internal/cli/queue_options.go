@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,13 +38,13 @@ func optionFlags(flags *pflag.FlagSet, into *posthaste.QueueOptions, limitsOnly 
 		case *time.Duration:
 			flags.Var(duration{field}, name, usage)
 		case *posthaste.Mode:
-			flags.Var(&choice{o.Values, func() string { return string(*field) }, func(s string) { *field = posthaste.Mode(s) }}, name, usage+": "+strings.Join(o.Values, " or "))
+			flags.Var(&choice{values: o.Values, set: func(s string) { *field = posthaste.Mode(s) }}, name, usage+": "+strings.Join(o.Values, " or "))
 		case *bool:
 			if o.Values == nil {
 				flags.BoolVar(field, name, false, usage)
 				continue
 			}
-			flags.Var(&choice{o.Values, func() string { return "" }, func(s string) { *field = s == o.Values[1] }}, name, usage+": "+strings.Join(o.Values, " or "))
+			flags.Var(&choice{values: o.Values, set: func(s string) { *field = s == o.Values[1] }}, name, usage+": "+strings.Join(o.Values, " or "))
 		case *posthaste.Rate:
 			flags.Var(rate{field}, name, usage+`, such as 50/s, 100/m or "50/s burst 100"`)
 		}
@@ -87,25 +88,19 @@ func optionFields(options posthaste.QueueOptions) (all []any) {
 // choice is a flag of one of several words.
 type choice struct {
 	values []string
-	get    func() string
+	text   string
 	set    func(string)
 }
 
-func (c *choice) String() string {
-	if c.get == nil {
-		return ""
-	}
-	return c.get()
-}
+func (c *choice) String() string { return c.text }
 
 func (c *choice) Set(s string) error {
-	for _, value := range c.values {
-		if s == value {
-			c.set(s)
-			return nil
-		}
+	if !slices.Contains(c.values, s) {
+		return fmt.Errorf("must be %s, got %s", strings.Join(c.values, " or "), cmp.Or(s, "nothing"))
 	}
-	return fmt.Errorf("must be %s, got %s", strings.Join(c.values, " or "), cmp.Or(s, "nothing"))
+	c.text = s
+	c.set(s)
+	return nil
 }
 
 // Type is not "string", whose empty values are refused.

@@ -109,12 +109,10 @@ func (e *Engine) chosen(f posthaste.DeadLetterFilter) (found []*message, err err
 	if len(f.IDs) == 0 {
 		return e.dead(f)
 	}
-	for ids := range slices.Chunk(f.IDs, 1000) {
-		some, err := e.dead(posthaste.DeadLetterFilter{IDs: ids, Limit: 1000})
-		if err != nil {
-			return nil, err
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(f.IDs))) {
+		if m := e.messages[id]; m != nil && m.state == posthaste.StateDead {
+			found = append(found, m)
 		}
-		found = append(found, some...)
 	}
 	return found, nil
 }

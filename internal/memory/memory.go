@@ -116,7 +116,7 @@ func (e *Engine) queue(name string) (*queue, error) {
 
 func (e *Engine) subscribed(ref posthaste.QueueRef) (*queue, error) {
 	q, err := e.queue(ref.Queue)
-	if err == nil && ref.Subscription != "" && ref.Subscription != posthaste.DefaultSubscription {
+	if err == nil && ref.Normal().Subscription != posthaste.DefaultSubscription {
 		return nil, notFound("subscription", "queue %s has no subscription %s", quote.Name(ref.Queue), quote.Name(ref.Subscription))
 	}
 	return q, err
@@ -246,16 +246,16 @@ func (e *Engine) append(q *queue, n *entry, ring bool) {
 }
 
 // Maintain implements [posthaste.Engine].
-func (e *Engine) Maintain(ctx context.Context, what posthaste.Upkeep) (reply posthaste.MaintainReply, err error) {
+func (e *Engine) Maintain(ctx context.Context, kinds posthaste.Upkeep) (reply posthaste.MaintainReply, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if what&posthaste.UpkeepRescue != 0 {
+	if kinds&posthaste.UpkeepRescue != 0 {
 		reply.Rescued = e.rescue()
 	}
-	if what&posthaste.UpkeepTicks != 0 {
+	if kinds&posthaste.UpkeepTicks != 0 {
 		e.tick(&reply)
 	}
-	if what&posthaste.UpkeepSpace != 0 {
+	if kinds&posthaste.UpkeepSpace != 0 {
 		e.flowed = false
 	}
 	return reply, ctx.Err()

@@ -86,10 +86,7 @@ func (p *Pacer) Served(ref posthaste.QueueRef) {
 		subscriptions = map[string]time.Time{}
 		p.served[ref.Queue] = subscriptions
 	}
-	if ref.Subscription == "" {
-		ref.Subscription = posthaste.DefaultSubscription
-	}
-	subscriptions[ref.Subscription] = time.Now()
+	subscriptions[ref.Normal().Subscription] = time.Now()
 }
 
 func (p *Pacer) polling() bool {
