@@ -112,13 +112,28 @@ func (s *schemaSource) migrate(ctx context.Context, conn *pgx.Conn, opts Migrate
 		if err := recordObjects(ctx, tx, before); err != nil {
 			return err
 		}
-		if !opts.NoRoles {
-			if err := apply(ctx, tx, s.roles); err != nil {
-				return err
-			}
-		}
-		return apply(ctx, tx, s.grants)
+		return s.applyRights(ctx, tx, !opts.NoRoles)
 	})
+}
+
+// applyRights creates the roles if asked to, and grants them their privileges. Roles belong to the
+// whole server and the migration lock to one database, so a migration down in another
+// database may drop a role between the two. It then does both again.
+func (s *schemaSource) applyRights(ctx context.Context, tx pgx.Tx, roles bool) error {
+	for tries := 1; ; tries++ {
+		err := pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error {
+			if roles {
+				if err := apply(ctx, inner, s.roles); err != nil {
+					return err
+				}
+			}
+			return apply(ctx, inner, s.grants)
+		})
+		// 42704: the role was dropped; XX000: its row in a catalog was.
+		if state := sqlState(err); err == nil || tries == 5 || state != "42704" && state != "XX000" {
+			return err
+		}
+	}
 }
 
 // migrationLocks is the number of entries that the server's lock table must have. A migration

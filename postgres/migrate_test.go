@@ -425,38 +425,6 @@ func TestMigrationsTellWhatIsCommitted(t *testing.T) {
 	}
 }
 
-func TestRolesInUseAreKept(t *testing.T) {
-	t.Parallel()
-	ctx := testContext(t)
-	conn := dial(t, emptyDB(t))
-	// Use a role of the test, because all tests share the real ones.
-	role := "k" + strings.TrimPrefix(conn.Config().Database, "t")
-	exists := func() bool {
-		return one[bool](t, conn, `select exists (select from pg_roles where rolname = $1)`, role)
-	}
-	drop := func() {
-		t.Helper()
-		if err := inMigration(ctx, conn, MigrateOptions{}.log(), func(tx pgx.Tx, log *slog.Logger) error { return dropRole(ctx, tx, role, log) }); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mustExec(t, conn, `create role `+role)
-	mustExec(t, conn, `create role `+role+`_member in role `+role)
-	if drop(); !exists() {
-		t.Error("a role with a member was dropped")
-	}
-	mustExec(t, conn, `drop role `+role+`_member`)
-	mustExec(t, conn, `create table public.mine (); grant select on public.mine to `+role)
-	if drop(); !exists() {
-		t.Error("a role with rights was dropped")
-	}
-	mustExec(t, conn, `drop table public.mine`)
-	if drop(); exists() {
-		t.Error("an unused role was kept")
-	}
-	drop()
-}
-
 func mustShipped(t *testing.T) *schemaSource {
 	t.Helper()
 	s, err := shipped()
