@@ -19,6 +19,7 @@ const (
 	OutcomeReleased  Outcome = "released"   // returned without an attempt
 	OutcomeParked    Outcome = "parked"     // waits behind an earlier message of its key
 	OutcomeHandedOut Outcome = "handed_out" // at most once: its result is not known
+	OutcomeExpired   Outcome = "expired"    // older than the queue's MaxAge, and not handed out
 	OutcomeFailed    Outcome = "failed"     // at most once: its handler failed; known only to the process
 )
 
@@ -35,12 +36,13 @@ const (
 	StateDead      State = "dead"
 	StateCancelled State = "cancelled"
 	StateHandedOut State = "handed_out" // at most once: its result is not known
+	StateExpired   State = "expired"    // got older than the queue's MaxAge
 	StateDiscarded State = "discarded"  // was dead, and its dead letter was discarded
 )
 
 // States returns all states in display order.
 func States() []State {
-	return []State{StateScheduled, StateReady, StateRunning, StateRetrying, StateDone, StateHandedOut, StateDead, StateDiscarded, StateCancelled}
+	return []State{StateScheduled, StateReady, StateRunning, StateRetrying, StateDone, StateHandedOut, StateDead, StateDiscarded, StateCancelled, StateExpired}
 }
 
 // MaxErrorChars is the length in characters to which error texts are truncated.

@@ -30,6 +30,11 @@ type QueueOptions struct {
 	// Timeout is the maximum duration of one run of a handler (default 30 s, at most 365
 	// days).
 	Timeout time.Duration
+	// MaxAge is how old a message may get: an older one is not handed out any more, and ends
+	// as [OutcomeExpired]. Its age counts from when it was sent; that of a scheduled,
+	// rescheduled or replayed message counts from then. 0 means any age (at most 36,500
+	// days).
+	MaxAge time.Duration
 	// MaxPayload is the maximum size of a payload in bytes (default 1 MiB, at most 32 MiB).
 	MaxPayload int
 	// Lanes is how many SQL receivers can read in parallel (default 1, at most 64). With
@@ -112,6 +117,9 @@ type SubscriptionInfo struct {
 	// Withdrawn counts messages that were canceled, rescheduled, purged or skipped by MaxLag
 	// before they were handed out, since the queue was created.
 	Withdrawn int64
+	// Expired counts messages that were not handed out because they were older than the
+	// queue's MaxAge, since the queue was created.
+	Expired int64
 	// Rates per second over the last counting interval.
 	SentPerSecond, DonePerSecond float64
 	// OldestAge is the age of the oldest message that waits and may be handed out; zero if

@@ -49,6 +49,8 @@ var queueOptions = []QueueOption{
 		field: func(o *QueueOptions) any { return &o.BackoffMax }},
 	{Name: "timeout", Usage: "timeout of one attempt", Default: 30 * time.Second, Max: int64(365 * day),
 		field: func(o *QueueOptions) any { return &o.Timeout }},
+	{Name: "max_age", Usage: "age at which a message is not delivered any more and expires", Max: int64(36500 * day),
+		field: func(o *QueueOptions) any { return &o.MaxAge }},
 	{Name: "max_payload", Usage: "maximum payload size", Default: 1 << 20, Min: 1, Max: MaxPayloadBytes, Bytes: true,
 		field: func(o *QueueOptions) any { return &o.MaxPayload }},
 	{Name: "lanes", Usage: "number of lanes that can be read in parallel", Default: 1, Min: 1, Max: 64,

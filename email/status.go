@@ -12,6 +12,7 @@ const (
 	StatusSent      Status = "sent"      // every recipient was accepted
 	StatusError     Status = "error"     // failed permanently: a dead letter, even after it was discarded
 	StatusCancelled Status = "cancelled" // canceled before it was handed out
+	StatusExpired   Status = "expired"   // older than its queue's max_age before it was sent
 )
 
 // statusOf maps states of messages to statuses of mails.
@@ -24,6 +25,7 @@ var statusOf = map[posthaste.State]Status{
 	posthaste.StateDead:      StatusError,
 	posthaste.StateDiscarded: StatusError,
 	posthaste.StateCancelled: StatusCancelled,
+	posthaste.StateExpired:   StatusExpired,
 }
 
 // StatusOf returns the status of a mail whose message is in state s, or "" if the state is
@@ -37,7 +39,7 @@ func ParseStatus(s string) (Status, error) {
 			return status, nil
 		}
 	}
-	return "", invalid("status", "must be scheduled, claimed, sent, error or cancelled")
+	return "", invalid("status", "must be scheduled, claimed, sent, error, cancelled or expired")
 }
 
 // States returns the message states that correspond to the status.

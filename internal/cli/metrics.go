@@ -71,6 +71,7 @@ var subscriptionMetrics = []struct {
 	{queueMetric("retried_total", "Failed attempts that are retried, since the queue was created."), prometheus.CounterValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Retried) }},
 	{queueMetric("lost_total", "Deliveries that were lost and redelivered because their worker died or their lease ended, since the queue was created."), prometheus.CounterValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Lost) }},
 	{queueMetric("withdrawn_total", "Messages cancelled, rescheduled, purged, or dropped for max_lag before delivery, since the queue was created."), prometheus.CounterValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Withdrawn) }},
+	{queueMetric("expired_total", "Messages that were not delivered because they were older than max_age, since the queue was created."), prometheus.CounterValue, func(s *posthaste.SubscriptionInfo) float64 { return float64(s.Expired) }},
 }
 
 // vitalMetric is a metric of the store as a whole.

@@ -168,6 +168,7 @@ type SubscriptionCount struct {
 	Done          int64   `json:"done"`
 	Retried       int64   `json:"retried"`
 	Lost          int64   `json:"lost"`
+	Expired       int64   `json:"expired"`
 	SentPerSecond float64 `json:"sent_per_second"`
 	DonePerSecond float64 `json:"done_per_second"`
 	// OldestAge is a duration, "0s" if no message waits.
@@ -192,7 +193,7 @@ func NewQueue(q posthaste.QueueInfo) Queue {
 	}
 	for i, s := range q.Subscriptions {
 		shown.Subscriptions[i] = SubscriptionCount{
-			Name: s.Name, Depth: s.Depth, InFlight: s.InFlight, Dead: s.Dead, Sent: s.Sent, Done: s.Done, Retried: s.Retried, Lost: s.Lost,
+			Name: s.Name, Depth: s.Depth, InFlight: s.InFlight, Dead: s.Dead, Sent: s.Sent, Done: s.Done, Retried: s.Retried, Lost: s.Lost, Expired: s.Expired,
 			SentPerSecond: s.SentPerSecond, DonePerSecond: s.DonePerSecond, OldestAge: s.OldestAge.String(), CountedAt: s.CountedAt,
 		}
 		if len(s.Filter.Kinds)+len(s.Filter.Headers) > 0 {
