@@ -88,7 +88,7 @@ func (e *Engine) repeatable(ctx context.Context, sql string, args ...any) error 
 // are seconds.
 var queuesSQL = `select queue, subscription, depth, in_flight, dead, sent, done, retried, lost, sent_per_second, done_per_second,
   coalesce(extract(epoch from oldest_age), 0)::float8, paused_at, created_at, counted_at, paused_keys,
-  coalesce(filter, '{}'), coalesce(extract(epoch from max_lag), 0)::float8, withdrawn, ` + optionsSQL() + `
+  coalesce(filter, '{}'), coalesce(extract(epoch from max_lag), 0)::float8, withdrawn, expired, ` + optionsSQL() + `
   from posthaste.queues where $1::text[] is null or queue = any ($1) order by queue, subscription`
 
 // optionsSQL returns an expression over posthaste.queues, whose columns have the names of the
@@ -162,7 +162,7 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 		var paused *time.Time
 		var options map[string]json.RawMessage
 		if err := rows.Scan(&q.Name, &s.Name, &s.Depth, &s.InFlight, &s.Dead, &s.Sent, &s.Done, &s.Retried, &s.Lost, &s.SentPerSecond, &s.DonePerSecond,
-			&oldest, &paused, &q.CreatedAt, &s.CountedAt, &q.PausedKeys, &filter, &lag, &s.Withdrawn, &options); err != nil {
+			&oldest, &paused, &q.CreatedAt, &s.CountedAt, &q.PausedKeys, &filter, &lag, &s.Withdrawn, &s.Expired, &options); err != nil {
 			return err
 		}
 		if q.Options, err = scanOptions(options); err != nil {

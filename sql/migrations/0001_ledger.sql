@@ -133,6 +133,7 @@ create table posthaste.entries_other (
   failures         smallint    not null default 0,
   losses           smallint    not null default 0,
   losses_alone     smallint    not null default 0,
+  expires_at       timestamptz,
   content_type     text        collate "C",
   key              text        collate "C",
   kind             text        collate "C",
@@ -164,6 +165,8 @@ create table posthaste.words (
 --             subscriptions that take every message
 -- Of queues that are ordered, fair or limited by key alone:
 --   withheld  places that were settled when the claim was made: parked or cancelled
+--   expired   places that were settled when the claim was made: too old to be handed out;
+--             null if there are none
 --   keys      a hash of each place's key, where the running messages of a key count
 --   open      claims of the lane that were open when this row was written
 --   busy      hashes of the keys of their unsettled places
@@ -197,6 +200,7 @@ create table posthaste.claims (
   s0           pg_snapshot,
   s1           pg_snapshot,
   withheld     bit varying,
+  expired      bit varying,
   keys         bigint[],
   open         bigint[],
   busy         bigint[],

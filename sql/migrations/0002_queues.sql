@@ -17,6 +17,7 @@ create table posthaste.queue_settings (
   backoff_base    interval not null default '1 second' check (backoff_base >= '0'),
   backoff_max     interval not null default '1 hour' check (backoff_max >= '0'),
   timeout         interval not null default '30 seconds' check (timeout > '0'),
+  max_age         interval check (max_age > '0' and max_age <= '36500 days'),
   max_payload     int      not null default 1048576 check (max_payload between 1 and 33554432),
   width           smallint not null default 1 check (width between 1 and 64),
   lanes           smallint not null default 1,

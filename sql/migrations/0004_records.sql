@@ -61,6 +61,7 @@ create table posthaste.counters (
   settled      bigint      not null default 0,
   retried      bigint      not null default 0,
   lost         bigint      not null default 0,
+  expired      bigint      not null default 0,
   dropped      bigint      not null default 0,
   sifted       bigint      not null default 0,
   before_sent  bigint      not null default 0,

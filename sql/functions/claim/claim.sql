@@ -39,6 +39,7 @@ declare
   v_ruled boolean;
   v_live posthaste.live;
   v_due timestamptz;
+  v_max_age interval;
 begin
   if p_max not between 1 and 4096 or p_max is null then
     raise exception using errcode = 'PH400', column = 'max', message = format('max must be 1 to 4096, got %s', p_max);
@@ -54,8 +55,8 @@ begin
   perform pg_advisory_xact_lock_shared(posthaste.lock_key(5, p_worker));
   select r.oldest_open, q.id, s.number, case when q.paused_at is null then q.lanes else 0 end, q.width, extract(epoch from q.timeout), q.mode = 'at_most_once', (q.keyed or q.limited) and q.paused_at is null,
          case when q.ordered then 1 else 0 end + case when q.limited or q.key_concurrency is not null or q.key_rate is not null then 2 else 0 end
-         + case when q.concurrency is not null then 8 else 0 end
-    into v_open, v_queue, v_subscription, v_lanes, v_width, timeout, at_most_once, v_ruled, rules
+         + case when q.concurrency is not null then 8 else 0 end, q.max_age
+    into v_open, v_queue, v_subscription, v_lanes, v_width, timeout, at_most_once, v_ruled, rules, v_max_age
     from (select) one
     left join posthaste.registrations r on r.id = p_worker and r.lost_at is null and r.ended_at is null
     left join posthaste.queue_settings q on q.name = p_queue and q.dropped_at is null
@@ -78,7 +79,7 @@ begin
     v_live := posthaste.live_slots();
     -- Both between and order by: otherwise the choice of the index is left to chance.
     select coalesce(sum(k.places), 0) into handed from (
-      select c.places - coalesce(bit_count(c.withheld), 0) as places from posthaste.claims c
+      select c.places - coalesce(bit_count(c.withheld), 0) - coalesce(bit_count(c.expired), 0) as places from posthaste.claims c
        where c.holder = p_worker and c.number between p_number and p_number
          and posthaste.in_slots(c.slot, v_live.a, v_live.b, v_live.c, v_live.d, v_live.e, v_live.f)
        order by c.number) k;
@@ -111,7 +112,7 @@ begin
     -- Later lanes are only tried and never waited for, because they are not taken in ascending
     -- order.
     v_lane := posthaste.claim_lane(v_queue, v_subscription, posthaste.lane_of_round(v_round, v_width, v_first, p_number), p_max - handed,
-      p_worker, case when not at_most_once then p_number end, null, p_single and not at_most_once, p_idle and handed = 0, p_due, v_round = 0, at_most_once);
+      p_worker, case when not at_most_once then p_number end, null, p_single and not at_most_once, p_idle and handed = 0, p_due, v_round = 0, at_most_once, null, v_max_age);
     wants_idle := wants_idle or v_lane.wants_idle;
     v_due := least(v_due, v_lane.next_due);
     if v_lane.handed > 0 then
@@ -121,7 +122,7 @@ begin
     end if;
   end loop;
   next_due := case when v_due is not null then greatest(0, extract(epoch from v_due - clock_timestamp())) end;
-  if handed = 1 and p_rows > 0 and v_made[1].part = 0 then
+  if handed = 1 and p_rows > 0 and v_made[1].part = 0 and v_made[1].places = 1 and cardinality(v_made) = 1 then
     -- One fresh entry, which the claim locates: half as expensive as by its window.
     return query
       select handed, wants_idle, next_due, timeout, v_made[1].id * 4096, coalesce(e.message_id, e.pos), e.attempt, e.key, e.kind, e.headers,

@@ -1,5 +1,5 @@
 -- posthaste.replay: sends dead letters again, under their old ids and with their story: the
--- attempts keep counting, and the message gets all its attempts again.
+-- attempts keep counting, and the message gets all its attempts again. Its age counts from now.
 -- Arguments: ids, at most 10,000; by: the actor to record; instead of ids a filter as
 -- posthaste.dead_filter, or {"all": true}. A filter selects the newest below before, at most
 -- max; then the setting posthaste.list_before has, until the transaction ends, the id to
@@ -30,12 +30,13 @@ begin
   return query
     with gone as (
       delete from posthaste.dead_letter_entries d
-       where d.message_id = any (v_chosen.ids) and posthaste.dead_matches(d, v_chosen.f) and d.erased_at is null returning d.*
+       where d.message_id = any (v_chosen.ids) and posthaste.dead_matches(d, v_chosen.f) and d.erased_at is null
+      returning d.*, (select v_now + s.max_age from posthaste.queue_settings s where s.id = d.queue_id) as expires
     ), parks as (
       -- It is the first of its key again.
-      insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, reason, created_at, attempt, failures, losses, losses_alone,
+      insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, reason, created_at, attempt, failures, losses, losses_alone, expires_at,
                                     content_type, kind, reference, headers, terms, trace, story, payload)
-      select g.queue_id::bigint << 10 | g.subscription, coalesce(g.key, ''), g.ord, g.message_id, g.pos, g.lane, 'replayed', g.created_at, least(g.attempt + 1, 32767), 0, 0, 0,
+      select g.queue_id::bigint << 10 | g.subscription, coalesce(g.key, ''), g.ord, g.message_id, g.pos, g.lane, 'replayed', g.created_at, least(g.attempt + 1, 32767), 0, 0, 0, g.expires,
              g.content_type, g.kind, g.reference, g.headers, g.terms, g.trace, nullif(g.story, '[]'), g.payload
         from gone g where g.ord is not null order by g.message_id, g.subscription
     ), events as (
@@ -43,9 +44,9 @@ begin
                jsonb_build_array(jsonb_build_object('key', coalesce(g.key, ''), 'ord', g.ord::text, 'id', g.message_id, 'go', g.message_id)), v_now)
         from gone g where g.ord is not null
     ), again as (
-      insert into posthaste.entries_other (message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, content_type, key, kind, reference,
+      insert into posthaste.entries_other (message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, expires_at, content_type, key, kind, reference,
                                      headers, terms, trace, story, payload)
-      select g.message_id, g.created_at, v_now, g.queue_id, g.lane, g.subscription, least(g.attempt + 1, 32767), g.content_type, g.key, g.kind, g.reference,
+      select g.message_id, g.created_at, v_now, g.queue_id, g.lane, g.subscription, least(g.attempt + 1, 32767), g.expires, g.content_type, g.key, g.kind, g.reference,
              g.headers, g.terms, g.trace, nullif(g.story, '[]'), g.payload
         from gone g where g.ord is null order by g.message_id, g.subscription
       returning pos, message_id, queue_id, lane, reference, terms

@@ -53,6 +53,7 @@ declare
   v_gone boolean;
   v_sifts boolean;
   v_let_go int := 0;
+  v_old boolean := false; -- messages expired, and others may take their places
 begin
   handed := -1;
   wants_idle := false;
@@ -163,7 +164,8 @@ begin
       v_wrote := true;
       if (v_found.made).places > 0 then
         made := made || v_found.made;
-        handed := handed + (v_found.made).places;
+        handed := handed + (v_found.made).places - coalesce(bit_count((v_found.made).expired), 0);
+        v_old := v_old or (v_found.made).expired is not null;
         v_let_go := v_let_go + (v_found.made).places;
       end if;
     end if;
@@ -184,7 +186,8 @@ begin
       v_counts := v_counts || v_found.counts;
       if (v_found.made).places > 0 then
         made := made || v_found.made;
-        handed := handed + (v_found.made).places - coalesce(bit_count((v_found.made).withheld), 0);
+        handed := handed + (v_found.made).places - coalesce(bit_count((v_found.made).withheld), 0) - coalesce(bit_count((v_found.made).expired), 0);
+        v_old := v_old or (v_found.made).expired is not null;
         v_wrote := true;
       end if;
       v_rest := not v_found.drained;
@@ -222,7 +225,7 @@ begin
     values (v_subscriber, p_lane, v_ahead.id + 1, v_log.s0, v_log.s1, v_log.s0, v_log.s1, '0', 0, 0, true);
   end if;
   v_cursor.turns := array[v_cursor.turns[1], v_cursor.turns[2], v_turn];
-  if handed = 0 and (not v_complete or not wants_idle and (cardinality(v_keys) > 0 or v_line)) then
+  if handed = 0 and (v_old or not v_complete or not wants_idle and (cardinality(v_keys) > 0 or v_line)) then
     next_due := v_now;
   end if;
   if handed = 0 and v_busy <> '{}' and exists (select from posthaste.keys z where z.subscriber = v_subscriber and z.lane = p_lane and z.waits) then

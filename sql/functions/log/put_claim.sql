@@ -3,7 +3,8 @@
 -- holder and number, or the end of the lease. A row without places has no holder: it has
 -- nothing to settle. closed: this row has nothing to settle either, because all its places
 -- are settled here; of its messages only the delivery is known.
--- Returns: the row written. Called under the reader's lock.
+-- Returns: the row written. Called under the reader's lock. If places of it are expired, the
+-- caller calls posthaste.settle_expired with it.
 -- Inserts: claims, leases, settlements.
 create or replace function posthaste.put_claim(c posthaste.claims, p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean,
   p_closed boolean default false)
@@ -29,10 +30,10 @@ begin
     c.window_claim := null;
   end if;
   insert into posthaste.claims (slot, places, part, single, alone, ended, id, reader, seq, total, holder, number, at, window_claim,
-    first_xid, first_pos, last_xid, last_pos, first_due, last_due, t0, t1, s0, s1, sifted, withheld, keys, open, busy, turns)
+    first_xid, first_pos, last_xid, last_pos, first_due, last_due, t0, t1, s0, s1, sifted, withheld, expired, keys, open, busy, turns)
   values (c.slot, c.places, c.part, p_single, coalesce(c.alone, false), c.ended, c.id, c.reader, c.seq + 1,
           c.total + c.places - coalesce(bit_count(c.withheld), 0), p_holder, p_number, clock_timestamp(), c.window_claim,
-          c.first_xid, c.first_pos, c.last_xid, c.last_pos, c.first_due, c.last_due, c.t0, c.t1, c.s0, c.s1, c.sifted, c.withheld, c.keys, c.open, c.busy, c.turns)
+          c.first_xid, c.first_pos, c.last_xid, c.last_pos, c.first_due, c.last_due, c.t0, c.t1, c.s0, c.s1, c.sifted, c.withheld, c.expired, c.keys, c.open, c.busy, c.turns)
   returning * into c;
   if p_until is not null and c.places > 0 then
     insert into posthaste.leases (slot, claim, subscriber, until) values (c.slot, c.id, c.reader >> 10, p_until);

@@ -8,6 +8,7 @@ begin
   c.first_pos := null;
   c.first_due := null;
   c.withheld := null;
+  c.expired := null;
   c.keys := null;
   return c;
 end $$;

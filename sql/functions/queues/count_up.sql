@@ -134,7 +134,7 @@ begin
      where queue_id = n.subscriber >> 10 and subscription = n.subscriber & 1023;
     v_any := true;
   end loop;
-  for n in select x.reader >> 10 as subscriber, count(*) filter (where x.outcome = 'retried') as retried, count(*) filter (where x.outcome = 'lost') as lost,
+  for n in select x.reader >> 10 as subscriber, count(*) filter (where x.outcome = 'retried') as retried, count(*) filter (where x.outcome = 'lost') as lost, count(*) filter (where x.outcome = 'expired') as expired,
                     count(*) filter (where x.outcome in ('retried', 'lost', 'released')) as again
              from unnest(v_lo, v_hi) r (lo, hi)
             cross join lateral (
@@ -144,7 +144,7 @@ begin
                order by x.xid) x
             group by 1 loop
     -- In a keyed queue they come back without an entry in the lanes.
-    update posthaste.counters set retried = retried + n.retried, lost = lost + n.lost,
+    update posthaste.counters set retried = retried + n.retried, lost = lost + n.lost, expired = expired + n.expired,
            again = again + case when exists (select from posthaste.queue_settings q where q.id = n.subscriber >> 10 and q.keyed) then n.again else 0 end
      where queue_id = n.subscriber >> 10 and subscription = n.subscriber & 1023;
   end loop;

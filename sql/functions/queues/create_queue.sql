@@ -3,7 +3,7 @@
 -- compared.
 -- Options: max_attempts (20), backoff {base: '1 second', max: '1 hour'} (base not
 -- above max, max at most 365 days), timeout ('30 seconds', at most 365 days),
--- max_payload in bytes (1048576, at most 33554432), lanes (1;
+-- max_age (none; what is older is not handed out), max_payload in bytes (1048576, at most 33554432), lanes (1;
 -- 8 if ordered), mode ('at_least_once'; 'at_most_once' never retries and so excludes
 -- max_attempts and backoff), retention (none; how long settled messages are
 -- kept beyond the ring), retain_payload (false), ordered (false; by key), on_dead
@@ -24,7 +24,7 @@ declare
   v_id int;
 begin
   perform posthaste.check_name(v_name, 'queue');
-  perform posthaste.check_options(v_options, array['max_attempts', 'backoff', 'timeout', 'max_payload', 'lanes', 'mode', 'retention', 'retain_payload',
+  perform posthaste.check_options(v_options, array['max_attempts', 'backoff', 'timeout', 'max_age', 'max_payload', 'lanes', 'mode', 'retention', 'retain_payload',
       'ordered', 'on_dead', 'fair', 'concurrency', 'rate_limit', 'key_concurrency', 'key_rate_limit'], '{}');
   b := coalesce(v_options -> 'backoff', '{}');
   if jsonb_typeof(b) <> 'object' then
@@ -44,6 +44,10 @@ begin
   q.timeout := coalesce(posthaste.option_interval(v_options, 'timeout'), '30 seconds');
   if q.timeout <= '0' or v_id is null and q.timeout > '365 days' then
     raise exception using errcode = 'PH400', column = 'timeout', message = 'option ''timeout'' must be above zero and at most 365 days';
+  end if;
+  q.max_age := posthaste.option_interval(v_options, 'max_age');
+  if q.max_age <= '0' or q.max_age > '36500 days' then
+    raise exception using errcode = 'PH400', column = 'max_age', message = 'option ''max_age'' must be above zero and at most 36500 days';
   end if;
   q.max_payload := coalesce(posthaste.option_int(v_options, 'max_payload', 1, 33554432), 1048576);
   q.mode := coalesce(posthaste.option_text(v_options, 'mode'), 'at_least_once');
@@ -82,8 +86,8 @@ begin
   end if;
   if v_id is not null then
     if exists (select from posthaste.queue_settings x where x.id = v_id
-                  and ((x.max_attempts, x.backoff_base, x.backoff_max, x.timeout, x.max_payload, x.width, x.mode, x.retention, x.retain_payload, x.ordered, x.on_dead, x.fair)
-                      is distinct from (q.max_attempts, q.backoff_base, q.backoff_max, q.timeout, q.max_payload, q.width, q.mode, q.retention, q.retain_payload, q.ordered, q.on_dead, q.fair)
+                  and ((x.max_attempts, x.backoff_base, x.backoff_max, x.timeout, x.max_age, x.max_payload, x.width, x.mode, x.retention, x.retain_payload, x.ordered, x.on_dead, x.fair)
+                      is distinct from (q.max_attempts, q.backoff_base, q.backoff_max, q.timeout, q.max_age, q.max_payload, q.width, q.mode, q.retention, q.retain_payload, q.ordered, q.on_dead, q.fair)
                     -- Limits may have been changed since; only those in the options must be equal.
                     or v_options ? 'concurrency' and x.concurrency is distinct from q.concurrency
                     or v_options ? 'rate_limit' and x.rate is distinct from q.rate
@@ -97,9 +101,9 @@ begin
     end if;
     return;
   end if;
-  insert into posthaste.queue_settings (name, max_attempts, backoff_base, backoff_max, timeout, max_payload, lanes, width, mode, retention, retain_payload, ordered, on_dead,
+  insert into posthaste.queue_settings (name, max_attempts, backoff_base, backoff_max, timeout, max_age, max_payload, lanes, width, mode, retention, retain_payload, ordered, on_dead,
     fair, concurrency, rate, burst, key_concurrency, key_rate, key_burst)
-  values (v_name, q.max_attempts, q.backoff_base, q.backoff_max, q.timeout, q.max_payload, q.width, q.width, q.mode, q.retention, q.retain_payload, q.ordered, q.on_dead,
+  values (v_name, q.max_attempts, q.backoff_base, q.backoff_max, q.timeout, q.max_age, q.max_payload, q.width, q.width, q.mode, q.retention, q.retain_payload, q.ordered, q.on_dead,
     q.fair, q.concurrency, q.rate, q.burst, q.key_concurrency, q.key_rate, q.key_burst) returning id into v_id;
   insert into posthaste.subscriptions (queue_id, number, name, since) values (v_id, 0, 'default', posthaste.first_snapshot());
   insert into posthaste.counters (queue_id, subscription) values (v_id, 0);

@@ -37,6 +37,8 @@ declare
   v_due timestamptz;
   v_limited boolean := false;
   v_claim posthaste.claims;
+  v_ruled boolean;
+  v_max_age interval;
 begin
   perform posthaste.check_options(receive.options, array['subscription'], '{}');
   if receive.max is null or receive.max not between 1 and 1000 then
@@ -59,7 +61,8 @@ begin
   if v_sub.at_most_once then
     perform posthaste.must_flush();
   end if;
-  if (select q.keyed or q.limited from posthaste.queue_settings q where q.id = v_sub.queue_id) then
+  select q.keyed or q.limited, q.max_age into v_ruled, v_max_age from posthaste.queue_settings q where q.id = v_sub.queue_id;
+  if v_ruled then
     v_lane := posthaste.claim_ruled(v_sub.queue_id, v_sub.number, receive.max, null, null,
       case when not v_sub.at_most_once then clock_timestamp() + receive.lease end, not v_sub.at_most_once, true, true, v_sub.at_most_once);
     v_made := v_lane.made;
@@ -88,7 +91,7 @@ begin
     loop
       v_lane := posthaste.claim_lane(v_sub.queue_id, v_sub.number, v_lane_number, receive.max - v_handed,
         null, null, case when not v_sub.at_most_once then clock_timestamp() + receive.lease end, not v_sub.at_most_once, v_handed = 0, true,
-        v_lanes = 1 or v_round = v_lanes, v_sub.at_most_once);
+        v_lanes = 1 or v_round = v_lanes, v_sub.at_most_once, null, v_max_age);
       if v_lane.handed > 0 then
         v_handed := v_handed + v_lane.handed;
         v_made := v_made || v_lane.made;
@@ -110,6 +113,7 @@ begin
     return query
       select v_claim.id * 4096 + d.place, d.message_id, d.attempt::int, d.key, d.kind, posthaste.all_headers(d.headers, d.trace), d.payload,
              coalesce(d.content_type, 'application/json'), d.created_at, d.due_at, d.reference, d.story
-        from posthaste.deliveries_of(v_claim) d;
+        from posthaste.deliveries_of(v_claim) d
+       where coalesce(get_bit(v_claim.expired, d.place), 0) = 0;
   end loop;
 end $$;

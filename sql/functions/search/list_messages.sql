@@ -50,9 +50,9 @@ begin
     v_bad := (array['queue', 'reference', 'term', 'key'])[v_empty];
     raise exception using errcode = 'PH400', column = v_bad, message = format('%s to search by must not be empty', v_bad), hint = 'null means any';
   end if;
-  if v_state not in ('scheduled', 'ready', 'running', 'retrying', 'done', 'handed_out', 'dead', 'discarded', 'cancelled') then
+  if v_state not in ('scheduled', 'ready', 'running', 'retrying', 'done', 'handed_out', 'dead', 'discarded', 'cancelled', 'expired') then
     raise exception using errcode = 'PH400', column = 'state', message = format('unknown state %L', v_state),
-      hint = 'expected one of scheduled, ready, running, retrying, done, handed_out, dead, discarded, cancelled';
+      hint = 'expected one of scheduled, ready, running, retrying, done, handed_out, dead, discarded, cancelled, expired';
   end if;
   if v_queue is not null then
     v_queues := array[posthaste.find_queue(v_queue)];

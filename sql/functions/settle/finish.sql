@@ -1,13 +1,13 @@
 -- posthaste.finish: processes deliveries that were just settled in another way than by plain
 -- success: outcome rows, new entries, dead letters, all in the transaction that settled them.
 -- Arguments: the claim; parallel arrays of places, requested outcomes ('done' with a receipt,
--- 'retried', 'dead', 'lost', 'released'), error texts, waits in seconds (null: the queue's
+-- 'retried', 'dead', 'lost', 'released', 'expired'), error texts, waits in seconds (null: the queue's
 -- backoff, and no wait for 'released'), receipts, durations in milliseconds, terms that the
 -- handler found for messages sent without any (arrays of strings, null for none); those from
 -- the waits on may be omitted.
 -- Returns: place, its outcome, when the next attempt may start.
 -- A failed or lost message is dead once failures and losses while alone reach max_attempts. A
--- released one keeps its attempt.
+-- released one keeps its attempt. An expired one was not handed out.
 -- In a keyed queue unfinished messages are parked, and their keys with them, and come back by a
 -- claim.
 -- Inserts: outcomes, entries_other, words, dead_letter_entries, parked.
@@ -38,7 +38,7 @@ begin
              coalesce(d.terms, a.found) as terms, d.terms is null as unnamed, d.trace, d.story, d.payload, d.ord,
              d.failures + (a.wanted in ('retried', 'dead'))::int as failures,
              d.losses + (a.wanted = 'lost')::int as losses,
-             d.losses_alone + (a.wanted = 'lost' and c.alone)::int as losses_alone
+             d.losses_alone + (a.wanted = 'lost' and c.alone)::int as losses_alone, d.expires_at
         from asked a
         join posthaste.deliveries_at(c, p_places) d on d.place = a.place
     ), decided as (
@@ -76,10 +76,10 @@ begin
         from told z cross join lateral unnest(posthaste.words_of(null, z.terms)) w
        where z.unnamed and z.became in ('done', 'dead')
     ), again as (
-      insert into posthaste.entries_other (message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
+      insert into posthaste.entries_other (message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone, expires_at,
                                      content_type, key, kind, reference, headers, terms, trace, story, payload)
       select z.message_id, z.created_at, z.next, v_queue, v_lane, v_subscription,
-             least(z.attempt + (z.became <> 'released')::int, 32767), z.failures, least(z.losses, 32767), z.losses_alone,
+             least(z.attempt + (z.became <> 'released')::int, 32767), z.failures, least(z.losses, 32767), z.losses_alone, z.expires_at,
              z.content_type, z.key, z.kind, z.reference, z.headers, z.terms, z.trace, nullif(z.story_now, '[]'), z.payload
         from told z
        where z.became in ('retried', 'lost', 'released') and v_kept and not q.keyed
@@ -92,10 +92,10 @@ begin
     ), parks as (
       -- Not as a loose entry: messages of its key that are read meanwhile stay behind it.
       -- Claims hear of it by the event.
-      insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, not_before, reason, created_at, attempt, failures, losses, losses_alone,
+      insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, not_before, reason, created_at, attempt, failures, losses, losses_alone, expires_at,
                                     content_type, kind, reference, headers, terms, trace, story, payload)
       select c.reader >> 10, coalesce(z.key, ''), z.ord, z.message_id, z.pos, v_lane & 255, case when z.next > v_now then z.next end, z.became, z.created_at,
-             least(z.attempt + (z.became <> 'released')::int, 32767), z.failures, least(z.losses, 32767), z.losses_alone,
+             least(z.attempt + (z.became <> 'released')::int, 32767), z.failures, least(z.losses, 32767), z.losses_alone, z.expires_at,
              z.content_type, z.kind, z.reference, z.headers, z.terms, z.trace, nullif(z.story_now, '[]'), z.payload
         from told z
        where z.became in ('retried', 'lost', 'released') and v_kept and q.keyed

@@ -2,7 +2,7 @@
 -- readers and may be repeated: entries never change.
 -- Arguments: worker and number; or, if they are known, the rows of its claims instead; the
 -- live slots, if they are known and the claims are of this transaction.
--- Returns: one row per delivery that is not withheld, in key order; no rows if the number has
+-- Returns: one row per delivery that is not withheld, and for a worker also not expired, in key order; no rows if the number has
 -- no deliveries. The id of a delivery is numbered_from + its ordinality, because numbering
 -- the rows in here would copy them once more. No rows after a lost reply prove nothing: claim
 -- again with the same number.
@@ -54,6 +54,19 @@ begin
     end if;
     if v_claim.part in (0, 1, 3) then
       select x.lo, x.hi into v_lo, v_hi from posthaste.window_ranges(v_claim.s0, v_claim.s1) x;
+    end if;
+    -- Places that expired leave gaps in the numbers, as those that were withheld do.
+    if v_claim.expired is not null and p_worker is not null then
+      return query
+        select v_claim.id * 4096 + d.place - v_returned - row_number() over (order by d.place), v_claim.alone, d.pos, d.message_id, d.created_at, d.due_at, d.attempt, d.failures, d.losses, d.losses_alone,
+               d.content_type, d.key, d.kind, d.reference, d.headers, d.terms, d.trace, d.story, d.payload, d.ord
+          from posthaste.deliveries_at(v_claim, array(
+                 select g from generate_series(0, v_claim.places - 1) g
+                  where get_bit(v_claim.expired, g) = 0 and coalesce(get_bit(v_claim.withheld, g), 0) = 0)) d
+         order by d.place;
+      get diagnostics v_rows = row_count;
+      v_returned := v_returned + v_rows;
+      continue;
     end if;
     -- The limits stop the scans: a row comparison from above ends them only where
     -- its first column does.

@@ -127,6 +127,6 @@ begin
       from told w
       left join posthaste.registrations r on r.id = w.holder
      -- Retried, lost, released or replayed: the following entry is gone.
-     where w.action is distinct from 'replay' and w.now in ('scheduled', 'ready', 'running', 'retrying', 'done', 'handed_out', 'dead', 'cancelled')
+     where w.action is distinct from 'replay' and w.now in ('scheduled', 'ready', 'running', 'retrying', 'done', 'handed_out', 'dead', 'cancelled', 'expired')
      order by w.n;
 end $$;

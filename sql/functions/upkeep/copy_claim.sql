@@ -41,7 +41,7 @@ begin
              and get_bit(t.bits, case when c.single then 0 else d.place end) = 1
            order by t.number limit 1) t on true) x
     left join lateral (select y.at from posthaste.erased y where y.message_id = x.message_id order by y.message_id limit 1) e on true
-   where x.outcome in ('done', 'handed_out', 'cancelled') and x.ended is not null;
+   where x.outcome in ('done', 'handed_out', 'cancelled', 'expired') and x.ended is not null;
 exception when sqlstate 'PH409' then
   -- Its entries are gone, so it was copied with them before, or cannot be copied any more.
   raise warning 'claim % cannot be copied to the history: %', c.id, sqlerrm;

@@ -46,6 +46,7 @@ declare
   v_low_ord xid8;
   v_low_id bigint;
   v_alone boolean := false;
+  v_old boolean;
 begin
   keys := '{}';
   wants_idle := false;
@@ -92,19 +93,22 @@ begin
       v_low_id := k.low_id;
       v_ready := true;
     else
-      for r in select p.ord, p.message_id, p.not_before, p.losses from posthaste.parked p
+      for r in select p.ord, p.message_id, p.not_before, p.losses, p.created_at, p.expires_at from posthaste.parked p
                 where p.subscriber = v_subscriber and p.key = v_key and (p.ord, p.message_id) >= (k.low_ord, k.low_id)
                 order by p.ord, p.message_id limit 8192 loop
         v_waits := coalesce(r.not_before > t, false);
+        -- Put into the claim, it is settled there: it takes no place and no token.
+        v_old := q.max_age is not null and not v_waits and cardinality(v_picked) < 4096 and posthaste.too_old(r.created_at, r.expires_at, q.max_age, t);
         -- Lost twice: it runs alone, while nothing else runs.
-        v_stays := v_waits or v_n = v_room or r.losses >= 2 and (p_before or cardinality(v_picked) > 0 or not p_alone);
+        v_stays := not v_old and (v_waits or v_n = v_room or cardinality(v_picked) >= p_limit and q.max_age is not null
+          or r.losses >= 2 and (p_before or cardinality(v_picked) > 0 or not p_alone));
         if not v_stays then
           v_picked := v_picked || v_key;
           v_ords := v_ords || r.ord;
           v_ids := v_ids || r.message_id;
           v_hashes := v_hashes || k.hash;
-          v_n := v_n + 1;
-          v_alone := r.losses >= 2;
+          v_n := v_n + case when v_old then 0 else 1 end;
+          v_alone := r.losses >= 2 and not v_old;
         end if;
         if v_low_ord is null and (v_stays or v_alone) then
           v_low_ord := r.ord;
@@ -163,9 +167,9 @@ begin
      where p.ctid = u.ctid
     returning u.n, p.*
   ), again as (
-    insert into posthaste.entries_other (ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone,
+    insert into posthaste.entries_other (ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone, expires_at,
                                    content_type, key, kind, reference, headers, terms, trace, story, payload)
-    select g.ord, g.message_id, g.created_at, t, q.id, v_lane + 256, v_subscriber & 1023, g.attempt, g.failures, g.losses, g.losses_alone,
+    select g.ord, g.message_id, g.created_at, t, q.id, v_lane + 256, v_subscriber & 1023, g.attempt, g.failures, g.losses, g.losses_alone, g.expires_at,
            g.content_type, nullif(g.key, ''), g.kind, g.reference, g.headers, g.terms, g.trace, g.story, g.payload
       from gone g order by g.n
     returning pos, message_id, queue_id, lane, reference, terms
@@ -183,6 +187,12 @@ begin
   made.last_xid := made.first_xid;
   made.ended := true;
   made.alone := v_alone;
+  if q.max_age is not null then
+    made.expired := posthaste.expired_places(made, q.max_age, t);
+  end if;
   made.keys := case when q.key_concurrency is not null or q.ordered then v_hashes when q.concurrency is not null then '{}' end;
   made := posthaste.put_claim(made, p_holder, p_number, p_until, p_single);
+  if made.expired is not null then
+    perform posthaste.settle_expired(made, false);
+  end if;
 end $$;

@@ -36,6 +36,7 @@ begin
   again := '{}';
   counts := '{}';
   c.withheld := null;
+  c.expired := null;
   c.keys := case when q.concurrency is not null then '{}'::bigint[] end;
   c.part := 4;
   if not c.ended then
@@ -111,10 +112,14 @@ begin
   if v_handed < v_last then
     c.withheld := (select string_agg(case when w is null then '0' else '1' end, '' order by i) from unnest(v_why[:v_last]) with ordinality u (w, i))::bit varying;
   end if;
+  if q.max_age is not null then
+    c.expired := posthaste.expired_places(c, q.max_age, t);
+  end if;
   if not p_all and q.key_rate is not null then
     insert into posthaste.keys as k (subscriber, key, lane, hash, tokens, tokens_at)
     select v_subscriber, u.key, v_lane, posthaste.key_hash(u.key), q.key_burst - count(*), v_now
-      from unnest(f.keys[:v_last], v_why[:v_last]) u (key, why) where u.why is null and u.key is not null group by u.key
+      from unnest(f.keys[:v_last], v_why[:v_last]) with ordinality u (key, why, i)
+     where u.why is null and u.key is not null and coalesce(get_bit(c.expired, u.i::int - 1), 0) = 0 group by u.key
     on conflict (subscriber, key) do update
       set tokens = posthaste.key_tokens(k.tokens, k.tokens_at, q.key_rate, q.key_burst, v_now) - (q.key_burst - excluded.tokens), tokens_at = v_now;
   end if;
@@ -137,6 +142,9 @@ begin
       insert into posthaste.settlements (slot, claim, part, number, reader, fresh, done, bits)
       values (c.slot, c.id, 0, 1, c.reader, 0, 0, c.withheld);
     end if;
+  end if;
+  if c.expired is not null then
+    perform posthaste.settle_expired(c, false);
   end if;
   made := c;
 end $$;

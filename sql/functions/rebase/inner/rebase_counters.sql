@@ -14,8 +14,9 @@ begin
   update posthaste.counters x set done = x.done + n.done
     from (select t.reader >> 10 as subscriber, sum(t.done) as done from posthaste.settlements t where not pg_visible_in_snapshot(t.xid, v_s) group by 1) n
    where x.queue_id = n.subscriber >> 10 and x.subscription = n.subscriber & 1023;
-  update posthaste.counters x set retried = x.retried + n.retried, lost = x.lost + n.lost
-    from (select o.reader >> 10 as subscriber, count(*) filter (where o.outcome = 'retried') as retried, count(*) filter (where o.outcome = 'lost') as lost
+  update posthaste.counters x set retried = x.retried + n.retried, lost = x.lost + n.lost, expired = x.expired + n.expired
+    from (select o.reader >> 10 as subscriber, count(*) filter (where o.outcome = 'retried') as retried, count(*) filter (where o.outcome = 'lost') as lost,
+                 count(*) filter (where o.outcome = 'expired') as expired
             from posthaste.outcomes o where not pg_visible_in_snapshot(o.xid, v_s) group by 1) n
    where x.queue_id = n.subscriber >> 10 and x.subscription = n.subscriber & 1023;
   update posthaste.counters x set dropped = x.dropped + n.rows
