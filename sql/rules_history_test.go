@@ -137,7 +137,7 @@ func TestRuleHistoryIsExact(t *testing.T) {
 	}, without("what comes after the first claim", patch{file: "keep_history.sql", old: "where k.reader = v_reader and k.seq > v_from", new: "where k.reader = v_reader and k.seq = v_from + 1"}),
 		without("what was withdrawn", patch{file: "keep_history.sql", old: "return posthaste.copy_withdrawn(p_slot, v_left) < v_left;", new: "return true;"}),
 		without("the copy", patch{file: "reclaim.sql", old: "if not posthaste.keep_history(v_slot) then", new: "if false then"}),
-		without("leaving out what lives on", patch{file: "copy_claim.sql", old: "where x.outcome in ('done', 'handed_out', 'cancelled') and", new: "where"}),
+		without("leaving out what lives on", patch{file: "copy_claim.sql", old: "where x.outcome in ('done', 'handed_out', 'cancelled', 'expired') and", new: "where"}),
 		without("terms that were found later", patch{file: "copy_claim.sql", old: "coalesce(d.terms, o.terms) as all_terms", new: "d.terms as all_terms"}),
 		without("what is discarded", patch{file: "discard.sql", old: "from gone g join posthaste.queue_settings q on q.id = g.queue_id and q.retention is not null", new: "from gone g join posthaste.queue_settings q on false"}))
 }
