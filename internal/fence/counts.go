@@ -25,6 +25,7 @@ type counts struct {
 	sleeps []string
 	// longest is the number of lines of the longest function outside of tests.
 	longest int
+	habits  habits
 }
 
 // count reads the Go files of the module in fsys and counts by folder.
@@ -57,6 +58,7 @@ func (c *counts) add(fsys fs.FS, name string) error {
 		c.longFiles = append(c.longFiles, fmt.Sprintf("%s has %d lines", name, lines))
 	}
 	test := isTest(f, name)
+	c.habits.add(f, names, test)
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncDecl:

@@ -27,6 +27,10 @@ var measures = []measure{
 	{"long-test-functions", 0, fmt.Sprintf("functions of more than %d lines in tests; split one", maxFunctionLines)},
 	{"long-files", 0, fmt.Sprintf("files of more than %d lines; split one", maxFileLines)},
 	{"sleeps", 0, "uses of time.Sleep in tests; wait for a condition with testrun.Until"},
+	{"contexts-in-structs", 0, "struct fields of type context.Context; pass the context as an argument"},
+	{"errors-by-text", 0, "uses of an error's text, or of fmt.Sscanf, to decide; use errors.Is, errors.As or strconv"},
+	{"import-names", 0, "imports with the name that the package has anyway; leave the name out"},
+	{"import-groups", 0, "files whose imports are not in three groups: the standard library, other modules, this module"},
 }
 
 // point is a measure of a folder.
@@ -66,6 +70,10 @@ func read(ctx context.Context, dir string) (map[point]reading, error) {
 		put("long-test-functions", folder, len(c.longTestFunctions), c.longTestFunctions)
 		put("long-files", folder, len(c.longFiles), c.longFiles)
 		put("sleeps", folder, len(c.sleeps), c.sleeps)
+		put("contexts-in-structs", folder, len(c.habits.contexts), c.habits.contexts)
+		put("errors-by-text", folder, len(c.habits.texts), c.habits.texts)
+		put("import-names", folder, len(c.habits.names), c.habits.names)
+		put("import-groups", folder, len(c.habits.groups), c.habits.groups)
 	}
 	return readings, nil
 }
