@@ -22,6 +22,23 @@ const (
 	HeaderAttempt   = "posthaste-attempt"   // from the second attempt on; the message may be a duplicate
 )
 
+// ownHeaders are these headers with their values.
+var ownHeaders = []struct {
+	name  string
+	value func(d *posthaste.RawDelivery) string
+}{
+	{HeaderQueue, func(d *posthaste.RawDelivery) string { return d.Queue }},
+	{HeaderKind, func(d *posthaste.RawDelivery) string { return d.Kind }},
+	{HeaderKey, func(d *posthaste.RawDelivery) string { return d.Key }},
+	{HeaderReference, func(d *posthaste.RawDelivery) string { return d.Reference }},
+	{HeaderAttempt, func(d *posthaste.RawDelivery) string {
+		if d.Attempt > 1 {
+			return strconv.Itoa(d.Attempt)
+		}
+		return ""
+	}},
+}
+
 // Mapping is the configuration that all messages of a relay share. The zero value passes
 // payload, content type and headers on unchanged.
 type Mapping struct {
@@ -112,8 +129,8 @@ func (m *Mapper) Map(d *posthaste.RawDelivery) (Outgoing, error) {
 	}
 	headers := make(map[string]string, len(d.Headers)+len(m.headers)+5)
 	maps.Copy(headers, d.Headers)
-	for _, name := range [...]string{HeaderQueue, HeaderKind, HeaderKey, HeaderReference, HeaderAttempt} {
-		delete(headers, name) // because consumers would take a sender's own for ours
+	for _, own := range ownHeaders {
+		delete(headers, own.name) // because consumers would take a sender's for it
 	}
 	for _, h := range m.headers {
 		value, err := h.value.Execute(d)
@@ -124,13 +141,10 @@ func (m *Mapper) Map(d *posthaste.RawDelivery) (Outgoing, error) {
 			headers[h.name] = value
 		}
 	}
-	for _, h := range [...]Header{{HeaderQueue, d.Queue}, {HeaderKind, d.Kind}, {HeaderKey, d.Key}, {HeaderReference, d.Reference}} {
-		if h.Value != "" {
-			headers[h.Name] = h.Value
+	for _, own := range ownHeaders {
+		if value := own.value(d); value != "" {
+			headers[own.name] = value
 		}
-	}
-	if d.Attempt > 1 {
-		headers[HeaderAttempt] = strconv.Itoa(d.Attempt)
 	}
 	if m.events != nil {
 		if err := m.events.apply(d, &out, headers); err != nil {
