@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,10 +13,6 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
-
-	"bytes"
-	"encoding/json"
-	"errors"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -23,8 +22,10 @@ type app struct {
 	stdin  io.Reader
 	stdout io.Writer
 	stderr io.Writer
-	signal *signals
-	log    *slog.Logger
+	// terminal says in tests whether a person can be asked. It is nil otherwise.
+	terminal func() bool
+	signal   *signals
+	log      *slog.Logger
 	// begun is set after arguments and flags are parsed. An error before that is a usage
 	// error.
 	begun bool

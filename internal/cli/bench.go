@@ -6,14 +6,12 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/posthaste-mq/posthaste/internal/bench"
 	"github.com/posthaste-mq/posthaste/internal/brokers"
@@ -122,8 +120,7 @@ func printBenchResult(a *app, result *bench.Result) error {
 type benchBar struct{ bar *progressbar.ProgressBar }
 
 func newBenchBar(w io.Writer) *benchBar {
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
+	if !isTerminal(w) {
 		return &benchBar{}
 	}
 	return &benchBar{progressbar.NewOptions(1000, progressbar.OptionSetWriter(w), progressbar.OptionSetWidth(30),

@@ -2,17 +2,15 @@ package cli
 
 import (
 	"io"
-	"os"
 
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 )
 
 // countBar shows a counter on a terminal. It shows nothing on other outputs.
 type countBar struct{ bar *progressbar.ProgressBar }
 
 func newCountBar(w io.Writer, what string) countBar {
-	if f, ok := w.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+	if !isTerminal(w) {
 		return countBar{}
 	}
 	return countBar{progressbar.NewOptions64(-1, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription("posthaste: "+what),

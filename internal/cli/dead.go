@@ -19,8 +19,8 @@ import (
 func newDead(a *app) *cobra.Command {
 	return newGroup("dead", "Inspect, replay and discard dead letters",
 		newDeadLs(a), newDeadShow(a),
-		newDecide(a, decision{"replay", "Replay dead letters under the same ids", "replayed", posthaste.Store.Replay}),
-		newDecide(a, decision{"discard", "Discard dead letters", "discarded", posthaste.Store.Discard}))
+		newDecide(a, decision{verb: "replay", short: "Replay dead letters under the same ids", done: "replayed", decide: posthaste.Store.Replay}),
+		newDecide(a, decision{verb: "discard", short: "Discard dead letters", done: "discarded", asks: true, decide: posthaste.Store.Discard}))
 }
 
 // deadFlags adds the flags that filter dead letters.
@@ -116,12 +116,15 @@ func showDeadLetter(ctx context.Context, a *app, e posthaste.Store, id posthaste
 // decision is an action on dead letters: replay or discard.
 type decision struct {
 	verb, short, done string
-	decide            func(posthaste.Store, context.Context, posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error)
+	// asks says that the decision needs a confirmation.
+	asks   bool
+	decide func(posthaste.Store, context.Context, posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error)
 }
 
 // newDecide returns the command of a decision, which is recorded with its actor.
 func newDecide(a *app, b decision) *cobra.Command {
 	var db database
+	yes := confirmed(!b.asks)
 	var f posthaste.DeadLetterFilter
 	cmd := &cobra.Command{
 		Use: b.verb + " [ID...]", Short: b.short,
@@ -142,6 +145,14 @@ interrupted, repeat it to process the rest.`,
 			slices.Sort(ids)
 			ids = slices.Compact(ids)
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
+				if err := a.confirm(ctx, yes, func() (string, error) {
+					if filtered {
+						return b.verb + " all dead letters that match the flags", nil
+					}
+					return b.verb + " " + counted(int64(len(ids)), "dead letter"), nil
+				}); err != nil {
+					return err
+				}
 				if filtered {
 					return decideMatching(ctx, a, e, b, f)
 				}
@@ -158,6 +169,9 @@ interrupted, repeat it to process the rest.`,
 	db.flag(cmd)
 	deadFlags(flags, &f)
 	flags.BoolVar(&f.All, "all", false, "all dead letters")
+	if b.asks {
+		yes.flag(cmd)
+	}
 	return cmd
 }
 

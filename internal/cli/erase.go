@@ -13,6 +13,7 @@ import (
 
 func newErase(a *app) *cobra.Command {
 	var db database
+	var yes confirmed
 	cmd := &cobra.Command{
 		Use: "erase TERM", Short: "Erase personal data of messages with a term",
 		Long: `Erase the payload, headers, key, reference, terms, error texts and receipts of
@@ -21,10 +22,18 @@ and times of the messages are kept. Messages that are not settled yet are not
 erased, but listed; run the command again after they are settled.`,
 		Args: exactly(1, "a term"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return eraseTerm(ctx, a, e, args[0]) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
+				if err := a.confirm(ctx, yes, func() (string, error) {
+					return fmt.Sprintf("erase the content of all settled messages with the term %q", args[0]), nil
+				}); err != nil {
+					return err
+				}
+				return eraseTerm(ctx, a, e, args[0])
+			})
 		},
 	}
 	db.flag(cmd)
+	yes.flag(cmd)
 	return cmd
 }
 

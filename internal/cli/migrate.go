@@ -49,6 +49,7 @@ It needs the privilege to create schemas in the database, and to create roles un
 func newMigrateDown(a *app) *cobra.Command {
 	var db database
 	var options postgres.MigrateOptions
+	var yes confirmed
 	cmd := &cobra.Command{
 		Use: "down", Short: "Remove the schema and all messages",
 		Long: `Remove the schema posthaste and everything in it, including all messages. The three
@@ -65,6 +66,13 @@ others depend on it, the command lists them and removes nothing.`,
 					return err
 				}
 				removed = slices.ContainsFunc(all, func(m postgres.MigrationStatus) bool { return !m.Pending })
+				if removed {
+					if err := a.confirm(cmd.Context(), yes, func() (string, error) {
+						return fmt.Sprintf("remove the schema posthaste with all queues and messages from database %s", conn.Config().Database), nil
+					}); err != nil {
+						return err
+					}
+				}
 				return postgres.MigrateDown(cmd.Context(), conn, options)
 			})
 			if err != nil {
@@ -81,6 +89,7 @@ others depend on it, the command lists them and removes nothing.`,
 	}
 	db.sqlFlag(cmd, "Redis has no schema to migrate")
 	cmd.Flags().BoolVar(&options.NoRoles, "no-roles", false, noRolesHelp)
+	yes.flag(cmd)
 	return cmd
 }
 

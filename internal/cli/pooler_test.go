@@ -69,5 +69,5 @@ func TestHA6_CommandsBehindPgbouncer(t *testing.T) {
 	start(t, "", env, "worker", "--queue", "emails")
 	run("", "send", "emails", aMail)
 	caught(6)
-	run("", "migrate", "down", "--no-roles")
+	run("", "migrate", "down", "--no-roles", "--yes")
 }

@@ -193,11 +193,18 @@ func newKeyPause(a *app, verb, short, done string, change pauseFunc) *cobra.Comm
 
 func newQueueDrop(a *app) *cobra.Command {
 	var db database
+	var yes confirmed
 	cmd := &cobra.Command{
 		Use: "drop QUEUE", Short: "Drop a queue and all its messages",
 		Args: exactly(1, "a queue"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
+				if err := a.confirm(ctx, yes, func() (string, error) {
+					lost, err := contents(ctx, e, args[0], "")
+					return fmt.Sprintf("drop queue %s with %s", args[0], lost), err
+				}); err != nil {
+					return err
+				}
 				if err := e.DropQueue(ctx, args[0]); err != nil {
 					return err
 				}
@@ -206,16 +213,24 @@ func newQueueDrop(a *app) *cobra.Command {
 		},
 	}
 	db.flag(cmd)
+	yes.flag(cmd)
 	return cmd
 }
 
 func newQueuePurge(a *app) *cobra.Command {
 	var db database
+	var yes confirmed
 	cmd := &cobra.Command{
 		Use: "purge QUEUE", Short: "Delete all waiting messages; messages in flight are not affected",
 		Args: exactly(1, "a queue"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
+				if err := a.confirm(ctx, yes, func() (string, error) {
+					found, err := contents(ctx, e, args[0], "")
+					return fmt.Sprintf("delete what waits in queue %s, which has %s", args[0], found), err
+				}); err != nil {
+					return err
+				}
 				purged, err := e.PurgeQueue(ctx, args[0])
 				if err != nil {
 					return err
@@ -231,5 +246,6 @@ func newQueuePurge(a *app) *cobra.Command {
 		},
 	}
 	db.flag(cmd)
+	yes.flag(cmd)
 	return cmd
 }

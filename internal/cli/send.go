@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
@@ -129,7 +128,7 @@ func readInput(a *app, name string) ([]byte, error) {
 		}
 		defer f.Close()
 		in = f
-	} else if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	} else if isTerminal(in) {
 		fmt.Fprintln(a.stderr, "posthaste: reading from the terminal; end with Ctrl-D")
 	}
 	data, err := io.ReadAll(io.LimitReader(in, maxInput+1))

@@ -66,8 +66,8 @@ var life = [][]string{
 	{"token", "ls", "--json"},
 	{"dead", "ls"},
 	{"action", "ls", "--json"},
-	{"erase", "Öl"},
-	{"queue", "purge", "jobs"},
+	{"erase", "Öl", "--yes"},
+	{"queue", "purge", "jobs", "--yes"},
 }
 
 // changing matches the parts of an answer that differ between runs.

@@ -63,11 +63,18 @@ options cannot be changed.`,
 
 func newQueueUnsubscribe(a *app) *cobra.Command {
 	var db database
+	var yes confirmed
 	cmd := &cobra.Command{
 		Use: "unsubscribe QUEUE SUBSCRIPTION", Short: "Remove a subscription with its retries and dead letters",
 		Args: exactly(2, "a queue and a subscription"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
+				if err := a.confirm(ctx, yes, func() (string, error) {
+					lost, err := contents(ctx, e, args[0], args[1])
+					return fmt.Sprintf("remove subscription %s of queue %s with %s", args[1], args[0], lost), err
+				}); err != nil {
+					return err
+				}
 				if err := e.Unsubscribe(ctx, args[0], args[1]); err != nil {
 					return err
 				}
@@ -78,5 +85,6 @@ func newQueueUnsubscribe(a *app) *cobra.Command {
 		},
 	}
 	db.flag(cmd)
+	yes.flag(cmd)
 	return cmd
 }

@@ -48,6 +48,7 @@ PostgreSQL or Redis. A second signal stops the program at once with exit code 13
 	flags.SortFlags = false
 	flags.StringVar(&u.data, "data", ".posthaste", "data directory")
 	flags.BoolVar(&u.reset, "reset", false, "remove all data first")
+	u.yes.flag(cmd)
 	u.serverFlags.flags(cmd)
 	flags.IntVar(&u.postgresPort, "postgres-port", 5484, "port of the embedded PostgreSQL on 127.0.0.1; 0 selects a free port")
 	flags.StringVar(&u.postgresBin, "postgres-bin", "", "directory with initdb and postgres, to use instead of a download")
@@ -89,6 +90,9 @@ func runUp(ctx context.Context, a *app, u upFlags) error {
 	defer home.close()
 	a.signal.announce.Store(true)
 	if u.reset {
+		if err := a.confirm(ctx, u.yes, func() (string, error) { return "remove all messages and mails in " + home.dir, nil }); err != nil {
+			return err
+		}
 		if err := resetHome(ctx, home); err != nil {
 			return err
 		}

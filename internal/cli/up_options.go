@@ -14,6 +14,7 @@ type upFlags struct {
 	sinkFlags
 	data         string
 	reset        bool
+	yes          confirmed
 	postgresPort int
 	postgresBin  string
 	engine       string

@@ -5,11 +5,9 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 
 	"github.com/posthaste-mq/posthaste/internal/devpg"
 )
@@ -25,8 +23,7 @@ type progress struct {
 }
 
 func newProgress(w io.Writer) *progress {
-	f, ok := w.(*os.File)
-	return &progress{w: w, terminal: ok && term.IsTerminal(int(f.Fd()))}
+	return &progress{w: w, terminal: isTerminal(w)}
 }
 
 var stages = map[string]string{

@@ -80,7 +80,7 @@ func TestUpOnRedis(t *testing.T) {
 	stopAll(t, p)
 
 	// --reset removes all data.
-	p, u = startUp(t, dir, append(flags, "--reset")...)
+	p, u = startUp(t, dir, append(flags, "--reset", "--yes")...)
 	if err := isSent(); err == nil {
 		t.Error("the mail is there after reset")
 	}

@@ -125,7 +125,7 @@ func TestLP4UpSurvivesKill(t *testing.T) {
 	if code != 1 || !strings.Contains(stderr, fmt.Sprintf("process %d", p.Process.Pid)) || !strings.Contains(stderr, u.HTTP) {
 		t.Errorf("the second up: exit code %d, %s", code, stderr)
 	}
-	_, stderr, code = run(t, dir, append([]string{"up", "--reset"}, anyPorts...)...)
+	_, stderr, code = run(t, dir, append([]string{"up", "--reset", "--yes"}, anyPorts...)...)
 	if code != 1 || caught(u, 1)() != nil {
 		t.Errorf("a second up with --reset: exit code %d, %s", code, stderr)
 	}
@@ -145,7 +145,7 @@ func TestLP4UpSurvivesKill(t *testing.T) {
 	stopAll(t, p)
 
 	// --reset removes all data.
-	p, u = startUp(t, dir, append(u.flags(t), "--reset")...)
+	p, u = startUp(t, dir, append(u.flags(t), "--reset", "--yes")...)
 	var emails []mail
 	if _, err := get(u.HTTP+"/v1/emails", &emails); err != nil || len(emails) != 0 {
 		t.Errorf("after reset: %d mails, %v", len(emails), err)
