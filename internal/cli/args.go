@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -37,9 +38,30 @@ func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
 				Hint: "for help: " + cmd.CommandPath() + " --help"}
 		},
 	}
+	for _, c := range commands {
+		c.Aliases = aliases[c.Name()]
+	}
 	group.AddCommand(commands...)
 	return group
 }
+
+// newStored returns a command that runs do with the store and its one argument, which what
+// describes.
+func newStored(a *app, use, short, what string, do func(ctx context.Context, a *app, e posthaste.Store, name string) error) *cobra.Command {
+	var db database
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		Args: exactly(1, what),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return do(ctx, a, e, args[0]) })
+		},
+	}
+	db.flag(cmd)
+	return cmd
+}
+
+// aliases are the names of other programs for subcommands.
+var aliases = map[string][]string{"ls": {"list"}, "show": {"get"}, "drop": {"rm"}}
 
 // groupArgs rejects an unknown subcommand of a group.
 func groupArgs(cmd *cobra.Command, args []string) error {

@@ -59,7 +59,7 @@ func wrongValue(f *pflag.Flag, value string, cause error) string {
 func bindEnvironment(flags *pflag.FlagSet) error {
 	var faults []error
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || f.Name == "help" {
+		if f.Changed || f.Name == "help" || f.Name == "version" {
 			return
 		}
 		for _, name := range []string{envName(f.Name), wellKnown[f.Name]} {

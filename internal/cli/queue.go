@@ -14,7 +14,7 @@ import (
 
 func newQueue(a *app) *cobra.Command {
 	return newGroup("queue", "Create, inspect, change and drop queues",
-		newQueueLs(a), newQueueCreate(a), newQueueDrop(a), newQueueSubscribe(a), newQueueUnsubscribe(a), newQueuePurge(a), newQueueLimit(a),
+		newQueueLs(a), newStored(a, "show QUEUE", "Show the options of a queue and the counters of its subscriptions", "a queue", showQueue), newQueueCreate(a), newQueueDrop(a), newQueueSubscribe(a), newQueueUnsubscribe(a), newQueuePurge(a), newQueueLimit(a),
 		newQueuePause(a, "pause", "Pause delivery of a queue", "paused", posthaste.Store.Pause),
 		newQueuePause(a, "resume", "Resume delivery of a paused queue", "resumed", posthaste.Store.Resume),
 		newKeyPause(a, "pause-key", "Pause delivery for one key", "paused", posthaste.Store.Pause),
@@ -95,7 +95,7 @@ options cannot be changed yet.`,
 				if err := e.CreateQueue(ctx, name, o); err != nil {
 					return err
 				}
-				return showQueue(ctx, a, e, name)
+				return showOptions(ctx, a, e, name)
 			})
 		},
 	}
@@ -122,7 +122,7 @@ given are removed; without flags, all are.`,
 				if err := e.UpdateQueue(ctx, args[0], posthaste.QueueUpdate{Limits: &o.Limits}); err != nil {
 					return err
 				}
-				return showQueue(ctx, a, e, args[0])
+				return showOptions(ctx, a, e, args[0])
 			})
 		},
 	}
@@ -132,20 +132,38 @@ given are removed; without flags, all are.`,
 	return cmd
 }
 
-// showQueue prints the current options of a queue.
+// showOptions prints the options of a queue.
+func showOptions(ctx context.Context, a *app, e posthaste.Store, name string) error {
+	return printQueue(ctx, a, e, name, func(w io.Writer, q posthaste.QueueInfo) { queueFields(w, q) })
+}
+
+// showQueue prints the options of a queue and the counters of its subscriptions.
 func showQueue(ctx context.Context, a *app, e posthaste.Store, name string) error {
+	return printQueue(ctx, a, e, name, func(w io.Writer, q posthaste.QueueInfo) {
+		queueFields(w, q, "created", clock(q.CreatedAt), "paused", clock(q.PausedAt))
+		fmt.Fprintln(w)
+		table(w, "SUBSCRIPTION WAITING IN-FLIGHT DEAD OLDEST SENT DONE RETRIED LOST EXPIRED WITHDRAWN", func(row func(...any)) {
+			for _, s := range q.Subscriptions {
+				row(s.Name, s.Depth, s.InFlight, s.Dead, age(s.OldestAge), s.Sent, s.Done, s.Retried, s.Lost, s.Expired, s.Withdrawn)
+			}
+		})
+	})
+}
+
+func queueFields(w io.Writer, q posthaste.QueueInfo, more ...any) {
+	all := append([]any{"queue", q.Name}, optionFields(q.Options)...)
+	fields(w, append(append(all, "paused keys", strings.Join(q.PausedKeys, ", ")), more...)...)
+}
+
+func printQueue(ctx context.Context, a *app, e posthaste.Store, name string, show func(io.Writer, posthaste.QueueInfo)) error {
 	queues, err := e.Queues(ctx, name)
 	if err != nil {
 		return err
 	}
 	if len(queues) == 0 {
-		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q was dropped concurrently", name)}
+		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q not found", name)}
 	}
-	shown := wire.NewQueue(queues[0])
-	return a.print(shown, func(w io.Writer) {
-		all := append([]any{"queue", shown.Name}, optionFields(queues[0].Options)...)
-		fields(w, append(all, "paused keys", strings.Join(queues[0].PausedKeys, ", "))...)
-	})
+	return a.print(wire.NewQueue(queues[0]), func(w io.Writer) { show(w, queues[0]) })
 }
 
 // newQueuePause returns a command that pauses or resumes a queue.

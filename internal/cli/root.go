@@ -50,9 +50,11 @@ be reached.`,
 		Args:              groupArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: a.begin,
+		Version:           version(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 	}
+	root.SetVersionTemplate("posthaste {{.Version}}\n")
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)

@@ -14,7 +14,7 @@ import (
 
 func newSchedule(a *app) *cobra.Command {
 	return newGroup("schedule", "Manage recurring schedules",
-		newScheduleLs(a), newSchedulePut(a), newScheduleDrop(a),
+		newScheduleLs(a), newStored(a, "show NAME", "Show a schedule with its next ticks", "a schedule", showSchedule), newSchedulePut(a), newScheduleDrop(a),
 		newSchedulePause(a, "pause", "Pause a schedule", posthaste.Store.Pause),
 		newSchedulePause(a, "resume", "Resume a paused schedule", posthaste.Store.Resume))
 }
@@ -123,7 +123,7 @@ func showSchedule(ctx context.Context, a *app, e posthaste.Store, name string) e
 		return err
 	}
 	if len(schedules) == 0 {
-		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: fmt.Sprintf("schedule %q was dropped concurrently", name)}
+		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: fmt.Sprintf("schedule %q not found", name)}
 	}
 	s := wire.NewSchedule(schedules[0])
 	return a.print(s, func(w io.Writer) {
