@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -16,7 +15,7 @@ import (
 
 var settleStatement = statement{
 	name: "posthaste_settle",
-	sql:  "select delivery_id, settled, outcome, due_at, refused from posthaste.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+	sql:  "select delivery_id, settled, outcome, due_at, field, refused from posthaste.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
 	oids: []uint32{pgtype.Int8ArrayOID, pgtype.VarbitArrayOID, pgtype.Int8ArrayOID, pgtype.TextArrayOID, pgtype.TextArrayOID,
 		pgtype.Float8ArrayOID, pgtype.TextArrayOID, pgtype.Float4ArrayOID, pgtype.BoolOID, pgtype.TextArrayOID},
 }
@@ -55,9 +54,7 @@ func settleRow(results *settleResults) func(int, [][]byte) error {
 			DueAt:    readTime(v[3]),
 		}
 		if v[4] != nil {
-			// The text begins with the name of the field, receipt or terms.
-			field, _, _ := strings.Cut(string(v[4]), " ")
-			r.Err = posthaste.Invalidf(field, "%s", v[4])
+			r.Err = posthaste.Invalidf(string(v[4]), "%s", v[5])
 		}
 		if results.returned == nil {
 			results.returned = make(map[posthaste.DeliveryID]posthaste.SettleResult)

@@ -2,9 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -36,14 +33,15 @@ func (e *Engine) rescue(ctx context.Context, reply *posthaste.MaintainReply) err
 func (e *Engine) reclaim(ctx context.Context, reply *posthaste.MaintainReply) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	rows, err := e.pool.Query(ctx, "select task, coalesce(detail, '') from posthaste.maintain()")
+	rows, err := e.pool.Query(ctx, "select task, coalesce(count, 0), coalesce(detail, '') from posthaste.maintain()")
 	if err != nil {
 		return readError(err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var task, detail string
-		if err := rows.Scan(&task, &detail); err != nil {
+		var count int
+		if err := rows.Scan(&task, &count, &detail); err != nil {
 			return readError(err)
 		}
 		switch task {
@@ -54,11 +52,7 @@ func (e *Engine) reclaim(ctx context.Context, reply *posthaste.MaintainReply) er
 		case "counted":
 			reply.Flowed = true
 		case "rescued":
-			count, _, _ := strings.Cut(detail, " ") // "2 deliveries"
-			n, err := strconv.Atoi(count)
-			if reply.Rescued += n; err != nil {
-				return fmt.Errorf("posthaste.maintain returned %q as the detail of a rescue: %w", detail, err)
-			}
+			reply.Rescued += count
 		case "clock":
 			reply.ClockSetBack = true
 			e.log.Warn(detail+": until it reaches that time again, delays that end before it count as over, and lost workers and expired leases are noticed late", "task", task)

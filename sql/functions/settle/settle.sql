@@ -5,8 +5,8 @@
 -- duration in ms. strict: raise instead of returning false. terms, also parallel or omitted:
 -- arrays of the terms of each message, as JSON text, used if it was sent without any.
 -- Returns: rows for the second kind, and for plain successes only those that were not settled:
--- delivery id, whether it was settled, its outcome, when the next attempt may start, the fault
--- of its content (then nothing was recorded).
+-- delivery id, whether it was settled, its outcome, when the next attempt may start, and if its
+-- content is invalid the field and the fault (then nothing was recorded).
 -- If a successful delivery had been declared lost, the retry is withdrawn unless it was handed
 -- out, but never in strict form.
 -- Errors: PH400 for numbers that no claim can have, PH409 in strict form. Locks: only those of
@@ -16,7 +16,7 @@ create or replace function posthaste.settle(p_claims bigint[], p_done bit varyin
   p_deliveries bigint[] default '{}', p_outcomes text[] default '{}', p_errors text[] default '{}', p_waits double precision[] default '{}',
   p_receipts text[] default '{}', p_durations real[] default '{}', p_strict boolean default false,
   p_terms text[] default '{}')
-returns table (delivery_id bigint, settled boolean, outcome text, due_at timestamptz, refused text)
+returns table (delivery_id bigint, settled boolean, outcome text, due_at timestamptz, field text, refused text)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
 declare
@@ -35,7 +35,7 @@ declare
   v_terms jsonb[];
   v_receipt jsonb;
   v_found jsonb;
-  v_fault text;
+  v_field text;
   v_places int[];
   v_index int[];
   v_late posthaste.claims[] := '{}';
@@ -70,9 +70,9 @@ begin
         raise exception using errcode = 'PH409', message = format('claim %s was reclaimed or never existed', v_claim),
           hint = 'its deliveries do not belong to the caller; roll this transaction back';
       end if;
-      return query select v_claim * 4096 + g, false, null::text, null::timestamptz, null::text
+      return query select v_claim * 4096 + g, false, null::text, null::timestamptz, null::text, null::text
         from generate_series(0, coalesce(length(v_done), 0) - 1) g where get_bit(v_done, g) = 1;
-      return query select d, false, null::text, null::timestamptz, null::text from unnest(p_deliveries[v_from:v_to - 1]) d;
+      return query select d, false, null::text, null::timestamptz, null::text, null::text from unnest(p_deliveries[v_from:v_to - 1]) d;
       v_from := v_to;
       continue;
     end if;
@@ -81,7 +81,7 @@ begin
     if v_done is not null then
       v_plain := substring(v_done || v_zero for v_claim_row.places);
       if length(v_done) > v_claim_row.places then
-        return query select v_claim * 4096 + g, false, null::text, null::timestamptz, null::text
+        return query select v_claim * 4096 + g, false, null::text, null::timestamptz, null::text, null::text
           from generate_series(v_claim_row.places, length(v_done) - 1) g where get_bit(v_done, g) = 1;
       end if;
     end if;
@@ -93,17 +93,18 @@ begin
     for i in v_from..v_to - 1 loop
       v_place := p_deliveries[i] & 4095;
       if v_place >= v_claim_row.places or get_bit(v_wanted, v_place) = 1 then
-        return query select p_deliveries[i], false, null::text, null::timestamptz, null::text;
+        return query select p_deliveries[i], false, null::text, null::timestamptz, null::text, null::text;
         continue;
       end if;
       -- A delivery with a bad value fails alone; the others are settled.
       begin
-        v_fault := 'receipt is not valid JSON';
+        v_field := 'receipt';
         v_receipt := p_receipts[i]::jsonb;
-        v_fault := 'terms is not valid JSON';
+        v_field := 'terms';
         v_found := case when p_terms[i] is not null then posthaste.found_terms(p_terms[i]) end;
       exception when data_exception or syntax_error or sqlstate 'PH400' then
-        return query select p_deliveries[i], false, null::text, null::timestamptz, case when sqlstate = 'PH400' then sqlerrm else v_fault || ': ' || sqlerrm end;
+        return query select p_deliveries[i], false, null::text, null::timestamptz, v_field,
+          case when sqlstate = 'PH400' then sqlerrm else v_field || ' is not valid JSON: ' || sqlerrm end;
         continue;
       end;
       -- By subscripts, in place: concatenating two arrays copies both each time.
@@ -130,7 +131,7 @@ begin
         v_late := v_late || v_claim_row;
         v_bits := v_bits || (v_plain & ~v_fresh);
       end if;
-      return query select v_claim_row.id * 4096 + g, false, null::text, null::timestamptz, null::text
+      return query select v_claim_row.id * 4096 + g, false, null::text, null::timestamptz, null::text, null::text
         from generate_series(0, v_claim_row.places - 1) g where get_bit(v_wanted & ~v_fresh, g) = 1;
     end if;
     if cardinality(v_places) > 0 then
@@ -141,7 +142,7 @@ begin
                  array_agg(v_receipts[i] order by i) as receipts, array_agg(p_durations[v_index[i]] order by i) as durations,
                  array_agg(v_terms[i] order by i) as terms
             from generate_subscripts(v_places, 1) i where get_bit(v_fresh, v_places[i]) = 1)
-        select v_claim_row.id * 4096 + f.place, true, f.outcome, f.due_at, null::text
+        select v_claim_row.id * 4096 + f.place, true, f.outcome, f.due_at, null::text, null::text
           from mine m cross join lateral posthaste.finish(v_claim_row, m.places, m.outcomes, m.errors, m.waits, m.receipts, m.durations, m.terms) f
          where m.places is not null;
     end if;
