@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 // Identity holds the parts of a mail's headers that come from its message.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 var created = time.Date(2026, 10, 1, 12, 0, 0, 123456000, time.UTC)

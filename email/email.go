@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 // Queue is the name of the queue of mails.

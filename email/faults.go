@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 // maxFaults bounds the number of faults in the text of one error.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 const fullMail = `{"from":"Ada <ada@example.com>","to":["b@example.com","Zoë <zoe@example.com>"],"cc":["c@example.com"],

@@ -15,7 +15,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 // contentTypes maps file extensions to content types. The list is fixed, because a mail must

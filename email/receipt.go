@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 // Receipt records the state of a mail's recipients after an attempt. It is cumulative: it

@@ -1,6 +1,6 @@
 package email
 
-import posthaste "github.com/posthaste-mq/posthaste"
+import "github.com/posthaste-mq/posthaste"
 
 // Status is the state of a mail, in the terms of mail delivery.
 type Status string

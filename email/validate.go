@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 // Validate checks the mail and reports all faults at once. The error is a *posthaste.Error

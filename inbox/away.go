@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 const (

@@ -23,7 +23,7 @@ import (
 	"fmt"
 	"strconv"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 //go:embed schema.sql

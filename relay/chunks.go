@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 // Chunks packs several messages into one message of the broker, and unpacks them where a

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 // Modes of [CloudEvents]: attributes as headers beside the payload, or the whole event as

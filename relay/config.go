@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 // Defaults of a relay: the maximum number of messages that are published together, and the

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 // Incoming is a message as it was read from a broker: the inverse of [Outgoing].

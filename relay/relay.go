@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 // Headers for fields of a message that brokers do not have. Empty ones are omitted. The

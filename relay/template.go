@@ -6,7 +6,7 @@ import (
 	"strings"
 	"text/template"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 // fields are the fields that a template can use.

@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 // capacity computes how many messages may be sent to a queue until MaxWaiting messages wait

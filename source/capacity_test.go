@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 // Uncounted messages use up capacity, but not forever: not the messages that were in the

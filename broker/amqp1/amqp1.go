@@ -44,7 +44,7 @@ import (
 
 	amqp "github.com/Azure/go-amqp"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/login"
 	"github.com/posthaste-mq/posthaste/relay"
 )

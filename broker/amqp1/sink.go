@@ -16,7 +16,7 @@ import (
 	amqp "github.com/Azure/go-amqp"
 	"golang.org/x/sync/semaphore"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/relay"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/broker/brokertest"
 )
 

@@ -3,7 +3,7 @@ package kafka
 import (
 	"testing"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/broker/brokertest"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 )

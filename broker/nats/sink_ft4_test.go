@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/broker/brokertest"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	natsgo "github.com/nats-io/nats.go"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/login"
 	"github.com/posthaste-mq/posthaste/relay"
 )

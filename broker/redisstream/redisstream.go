@@ -55,7 +55,7 @@ package redisstream
 import (
 	"errors"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 // The fields of an entry beside the headers. The sink rejects a message with a header of

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/relay"
 )
 

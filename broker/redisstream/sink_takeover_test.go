@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/redis"
 	"github.com/posthaste-mq/posthaste/sink/sinktest"

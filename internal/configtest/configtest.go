@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 // Check calls Check, which must return an error with the code, the field and a hint that does

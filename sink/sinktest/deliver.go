@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 // Delivery returns the n-th of deliveries that any broker accepts. Equal n are the same

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 // patience bounds the wait for events. It does not affect the results.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 )
 

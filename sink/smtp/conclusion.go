@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 )
 

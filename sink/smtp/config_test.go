@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 )
 
 func TestConfig(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/internal/catcher"
 )

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"testing"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/internal/catcher"
 	"github.com/posthaste-mq/posthaste/internal/testrun"

@@ -16,7 +16,7 @@ import (
 
 	"github.com/wneessen/go-mail/smtp"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/emersion/go-smtp"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/catcher"
 )
 

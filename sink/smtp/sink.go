@@ -12,7 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	posthaste "github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 )
 
