@@ -33,7 +33,7 @@ begin
     first_xid, first_pos, last_xid, last_pos, first_due, last_due, t0, t1, s0, s1, sifted, withheld, expired, keys, open, busy, turns)
   values (c.slot, c.places, c.part, p_single, coalesce(c.alone, false), c.ended, c.id, c.reader, c.seq + 1,
           c.total + c.places - coalesce(bit_count(c.withheld), 0), p_holder, p_number, clock_timestamp(), c.window_claim,
-          c.first_xid, c.first_pos, c.last_xid, c.last_pos, c.first_due, c.last_due, c.t0, c.t1, c.s0, c.s1, c.sifted, c.withheld, c.expired, c.keys, c.open, c.busy, c.turns)
+          c.first_xid, c.first_pos, c.last_xid, c.last_pos, c.first_due, c.last_due, c.t0, c.t1, c.s0, c.s1, c.sifted, c.withheld, case when c.places > 0 then c.expired end, c.keys, c.open, c.busy, c.turns)
   returning * into c;
   if p_until is not null and c.places > 0 then
     insert into posthaste.leases (slot, claim, subscriber, until) values (c.slot, c.id, c.reader >> 10, p_until);
