@@ -39,6 +39,14 @@ var plantedDeliveries = map[string]planted{
 		s.effects(130_000, "m")
 		s.effects(130_000, "m")
 	}, kinds: []Fault{CutConfirm}},
+	"relayed by two calls of a process, because the store crashed and lost the claim of the first": {plant: func(s *script) {
+		s.sends(50, "m", Relayed, 1, history.Sent)
+		s.strikes(65, 1000, KillPostgres, "")
+		s.runs(60, 3000, "w1", "m", 0, 1, history.Handled)
+		s.runs(2000, 1100, "w1", "m", 0, 1, history.Handled)
+		s.effects(130_000, "m")
+		s.effects(130_000, "m")
+	}, kinds: []Fault{KillPostgres}},
 	"settled as relayed, and the broker does not have it": {want: NotMailed, plant: func(s *script) {
 		s.sends(50, "m", Relayed, 1, Unsure)
 		s.runs(60, 5, "w1", "m", 0, 1, history.Handled)

@@ -24,7 +24,7 @@ type openCall struct {
 // read makes an account of histories, which are ordered by time.
 func read(events []history.Event) (*account, error) {
 	r := reader{account: &account{sends: map[string]*send{}, of: map[*send][]*message{}, processes: map[string]*process{}, calm: never, drained: never},
-		struck: map[string]*fault{}, open: map[string]map[openCall]*call{}}
+		struck: map[string]*fault{}, open: map[string]map[openCall][]*call{}}
 	// Events that several processes wrote at the same time may be slightly out of order: a
 	// sender's intent is always first.
 	for _, e := range events {
@@ -58,8 +58,10 @@ func read(events []history.Event) (*account, error) {
 // reader is the state while an account is made.
 type reader struct {
 	*account
-	struck map[string]*fault             // by token
-	open   map[string]map[openCall]*call // the calls that have not ended, by process
+	struck map[string]*fault // by token
+	// open are the calls that have not ended, by process. A process has two of the same attempt
+	// if the store crashed and lost the claim of the first.
+	open map[string]map[openCall][]*call
 }
 
 // begins adds the send or process that begins with an event.
@@ -115,9 +117,10 @@ func (r *reader) starts(e history.Event) {
 	m.calls = append(m.calls, c)
 	r.calls = append(r.calls, c)
 	if r.open[e.Process] == nil {
-		r.open[e.Process] = map[openCall]*call{}
+		r.open[e.Process] = map[openCall][]*call{}
 	}
-	r.open[e.Process][openCall{place{e.Token, e.Part, e.Subscription}, e.Attempt}] = c
+	key := openCall{place{e.Token, e.Part, e.Subscription}, e.Attempt}
+	r.open[e.Process][key] = append(r.open[e.Process][key], c)
 }
 
 // ends adds the end of a call.
@@ -126,12 +129,12 @@ func (r *reader) ends(e history.Event) error {
 		return nil // its start is in the history
 	}
 	key := openCall{place{e.Token, e.Part, e.Subscription}, e.Attempt}
-	c := r.open[e.Process][key]
-	if c == nil {
+	open := r.open[e.Process][key]
+	if len(open) == 0 {
 		return fmt.Errorf("%s ended a call of %s.%d that it did not start", e.Process, e.Token, e.Part)
 	}
-	delete(r.open[e.Process], key)
-	c.to, c.ended = e.At, e.Kind
+	r.open[e.Process][key] = open[1:]
+	open[0].to, open[0].ended = e.At, e.Kind
 	return nil
 }
 
