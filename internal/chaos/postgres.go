@@ -128,15 +128,15 @@ func (s *postgresStore) look(ctx context.Context) error {
 			"parked messages":                      "select count(*) from posthaste.parked",
 			"dead letters":                         "select count(*) from posthaste.dead_letters",
 			"slots kept by claims or transactions": `select count(*) from posthaste.oldest_slot() where blocker not like 'subscription %'`,
-			// Server settings are ignored: an ephemeral server may run without fsync, which is
-			// safe if only processes are killed.
-			"faults that doctor finds": `select count(*) from posthaste.doctor() d where d.level = 'fault' and d."check" <> 'settings'`,
 		} {
 			var n int
 			if err := conn.QueryRow(ctx, query).Scan(&n); err != nil {
 				return fmt.Errorf("%s: %w", what, err)
 			}
 			s.leftBehind(what, n)
+		}
+		if err := s.diagnose(ctx, conn); err != nil {
+			return err
 		}
 		var turns int
 		if err := conn.QueryRow(ctx, "select max(epoch)::int from posthaste.slots where live").Scan(&turns); err != nil {
@@ -156,6 +156,20 @@ func (s *postgresStore) look(ctx context.Context) error {
 		}
 		return err
 	})
+}
+
+// diagnose records the faults that doctor finds. Server settings are ignored: an ephemeral server may
+// run without fsync, which is safe if only processes are killed.
+func (s *postgresStore) diagnose(ctx context.Context, conn *pgx.Conn) error {
+	rows, err := conn.Query(ctx, `select format('%s: %s', "check", message) from posthaste.doctor() where level = 'fault' and "check" <> 'settings'`)
+	if err != nil {
+		return err
+	}
+	faults, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	for _, fault := range faults {
+		s.leftBehind("fault that doctor finds, "+fault, 1)
+	}
+	return err
 }
 
 func (s *postgresStore) strikes() map[Fault]strike {
