@@ -103,6 +103,7 @@ partitioned table claims partition by LIST (slot)
   s0 pg_snapshot
   s1 pg_snapshot
   withheld bit varying
+  expired bit varying
   keys bigint[]
   open bigint[]
   busy bigint[]
@@ -138,6 +139,7 @@ leaf claims_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off) 
   s0 pg_snapshot -- 16
   s1 pg_snapshot -- 16
   withheld bit varying -- 16
+  expired bit varying -- 16
   keys bigint[] -- 16
   open bigint[] -- 16
   busy bigint[] -- 16
@@ -164,6 +166,7 @@ table counters with (fillfactor=50)
   settled bigint not null default 0
   retried bigint not null default 0
   lost bigint not null default 0
+  expired bigint not null default 0
   dropped bigint not null default 0
   sifted bigint not null default 0
   before_sent bigint not null default 0
@@ -267,6 +270,7 @@ view entries
   trace text
   story jsonb
   payload bytea
+  expires_at timestamp with time zone
   plain boolean
   at_row tid
   head head
@@ -284,6 +288,7 @@ partitioned table entries_other partition by LIST ((((pos >> 22) & (15)::bigint)
   failures smallint not null default 0
   losses smallint not null default 0
   losses_alone smallint not null default 0
+  expires_at timestamp with time zone
   content_type text
   key text
   kind text
@@ -313,6 +318,7 @@ leaf entries_other_N with (autovacuum_enabled=off) toast with (autovacuum_enable
   failures smallint not null default 0 -- 16
   losses smallint not null default 0 -- 16
   losses_alone smallint not null default 0 -- 16
+  expires_at timestamp with time zone -- 16
   content_type text -- 16
   key text -- 16
   kind text -- 16
@@ -642,6 +648,7 @@ table parked
   failures smallint not null
   losses smallint not null
   losses_alone smallint not null
+  expires_at timestamp with time zone
   key text not null
   reason text not null
   content_type text
@@ -665,6 +672,7 @@ table queue_settings
   backoff_base interval not null default '00:00:01'::interval
   backoff_max interval not null default '01:00:00'::interval
   timeout interval not null default '00:00:30'::interval
+  max_age interval
   max_payload integer not null default 1048576
   width smallint not null default 1
   lanes smallint not null default 1
@@ -695,6 +703,7 @@ table queue_settings
   constraint queue_settings_key_concurrency_check CHECK (((key_concurrency >= 1) AND (key_concurrency <= 100000)))
   constraint queue_settings_key_rate_check CHECK ((key_rate > (0)::double precision))
   constraint queue_settings_lanes_check CHECK (((lanes = width) OR (lanes = (4 * width))))
+  constraint queue_settings_max_age_check CHECK (((max_age > '00:00:00'::interval) AND (max_age <= '36500 days'::interval)))
   constraint queue_settings_max_attempts_check CHECK (((max_attempts >= 1) AND (max_attempts <= 1000)))
   constraint queue_settings_max_payload_check CHECK (((max_payload >= 1) AND (max_payload <= 33554432)))
   constraint queue_settings_mode_check CHECK ((mode = ANY (ARRAY['at_least_once'::text, 'at_most_once'::text])))
@@ -744,6 +753,8 @@ view queues
   filter jsonb
   max_lag interval
   withdrawn bigint
+  expired bigint
+  max_age interval
 table registrations with (fillfactor=50)
   id bigint not null generated always as identity
   name text not null
@@ -958,7 +969,7 @@ function check_options(p_options jsonb, p_known text[], p_planned text[]) return
 function check_singles(p_deliveries bigint[]) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function claim(p_worker bigint, p_number bigint, p_queue text, p_subscription text, p_max integer, p_single boolean DEFAULT false, p_idle boolean DEFAULT false, p_due boolean DEFAULT true, p_again boolean DEFAULT true, p_rows integer DEFAULT 0) returns TABLE(handed integer, wants_idle boolean, next_due double precision, timeout double precision, delivery_id bigint, message_id bigint, attempt smallint, key text, kind text, headers jsonb, payload bytea, content_type text, reference text, created_at timestamp with time zone, due_at timestamp with time zone, story jsonb, alone boolean, at_most_once boolean, rules smallint, trace text) language plpgsql volatile security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function claim_keyed(q queue_settings, p_subscription integer, p_lane integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_wait boolean, OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone, OUT other bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function claim_lane(p_queue integer, p_subscription integer, p_lane integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_due boolean, p_wait boolean, p_closed boolean DEFAULT false, p_keys bigint[] DEFAULT NULL::bigint[], OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function claim_lane(p_queue integer, p_subscription integer, p_lane integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_due boolean, p_wait boolean, p_closed boolean DEFAULT false, p_keys bigint[] DEFAULT NULL::bigint[], p_max_age interval DEFAULT NULL::interval, OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function claim_open(c claims) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function claim_ruled(p_queue integer, p_subscription integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_due boolean, p_closed boolean DEFAULT false, OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone, OUT limited boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function copy_claim(c claims, q queue_settings) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
@@ -975,7 +986,7 @@ function dead_found(f dead_filter, p_ids bigint[], p_before bigint, p_max intege
 function dead_matches(d dead_letter_entries, f dead_filter) returns boolean language sql immutable parallel safe cost 100
 function dead_termed(p_term text) returns bigint[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_indexscan=off, jit=off
 function dedupe(p_queues integer[], p_dedupe_keys text[], p_dedupe_windows double precision[], p_now timestamp with time zone, OUT ids bigint[], OUT fresh integer[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
-function deliveries_at(c claims, p_places integer[]) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8) language plpgsql stable cost 100 rows 10 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
+function deliveries_at(c claims, p_places integer[]) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8, expires_at timestamp with time zone) language plpgsql stable cost 100 rows 10 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function deliveries_of(c claims) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8) language sql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function delivery_queues(delivery_ids bigint[]) returns text[] language plpgsql stable security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function discard(message_ids bigint[] DEFAULT NULL::bigint[], by text DEFAULT SESSION_USER, filter jsonb DEFAULT NULL::jsonb, before bigint DEFAULT NULL::bigint, max integer DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
@@ -995,6 +1006,7 @@ function due_is_for(s subscriptions, p_lane integer, p_xid xid8, p_pos bigint, p
 function due_slice(p_queue integer, p_subscription integer, p_lane integer, INOUT w claims, p_max integer, p_alone boolean, l live, OUT walked integer, OUT wants_idle boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function ends_of(p_claim bigint, p_poss bigint[], p_told boolean) returns TABLE(pos bigint, claimed_at timestamp with time zone, holder bigint, settled_at timestamp with time zone, duration real, outcome text, ended_at timestamp with time zone, took real, error text, receipt jsonb, terms text[]) language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function erase(term text, by text DEFAULT SESSION_USER, before bigint DEFAULT NULL::bigint, max integer DEFAULT 1000) returns TABLE(message_id bigint, queue text, outcome text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
+function expired_places(c claims, p_max_age interval, t timestamp with time zone) returns bit varying language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 function extend(delivery_ids bigint[], lease interval, options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function fail(delivery_id bigint, error text, options jsonb DEFAULT '{}'::jsonb) returns TABLE(settled boolean, outcome text, due_at timestamp with time zone) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function fetch(p_worker bigint, p_number bigint, p_claims claims[] DEFAULT NULL::claims[], p_live live DEFAULT NULL::live) returns TABLE(numbered_from bigint, alone boolean, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8) language plpgsql stable security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
@@ -1031,7 +1043,7 @@ function key_heads(p_queues integer[], p_key text, p_before bigint, p_max intege
 function key_lane(key text, lanes integer) returns smallint language sql volatile parallel safe cost 100
 function key_readers(p_queue text, p_key text) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function key_tokens(p_tokens double precision, p_at timestamp with time zone, p_rate double precision, p_burst double precision, t timestamp with time zone) returns double precision language sql immutable cost 100 set search_path=pg_catalog, pg_temp
-function keyed_rows(c claims, l live) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8) language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
+function keyed_rows(c claims, l live) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8, expires_at timestamp with time zone) language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function lane_apply(p_subscriber bigint, p_lane integer, p_events jsonb, p_xids xid8[], p_poss bigint[], p_sifts boolean, OUT keys text[], OUT sifted bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
 function lane_busy(p_claims bigint[], p_seen pg_snapshot) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function lane_event(p_subscriber bigint, p_lane integer, p_objects jsonb, p_at timestamp with time zone) returns void language sql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1057,7 +1069,7 @@ function lock_lanes(p_queue integer, p_subscription integer DEFAULT NULL::intege
 function lock_queue(p_queue integer, p_what text, p_shared boolean DEFAULT false) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function lock_reader(p_reader bigint, p_wait boolean) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function look(p_queue integer, p_subscription integer, p_lanes integer, OUT ready boolean, OUT next_due double precision) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
-function maintain() returns TABLE(task text, detail text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
+function maintain() returns TABLE(task text, count bigint, detail text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
 function mark_entered(p_epoch bigint) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function message(id bigint) returns TABLE(message_id bigint, queue text, subscription text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, payload bytea, created_at timestamp with time zone, attempts jsonb, erased_at timestamp with time zone) language plpgsql stable security definer cost 100 rows 1 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function message_rows(p_heads head[], p_ids bigint[], p_told boolean DEFAULT true) returns TABLE(message_id bigint, queue_id integer, subscription smallint, subscription_name text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, created_at timestamp with time zone, attempts jsonb, erased_at timestamp with time zone, kept boolean, payload_pos bigint, payload bytea) language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
@@ -1145,8 +1157,9 @@ function send_many(queue text, messages jsonb, options jsonb DEFAULT '{}'::jsonb
 function send_options(p_options jsonb, p_more text[], OUT content_type text, OUT key text, OUT kind text, OUT headers jsonb, OUT reference text, OUT terms jsonb, OUT delay double precision, OUT send_at timestamp with time zone, OUT trace text, OUT wake boolean, OUT priority smallint, OUT dedupe_key text, OUT dedupe_window double precision) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function send_row(p_queue text, p_payload bytea, p_content_type text, p_key text, p_kind text, p_headers jsonb, p_reference text, p_terms jsonb, p_delay double precision, p_send_at timestamp with time zone, p_trace text, p_wake boolean, p_priority smallint DEFAULT NULL::smallint, p_dedupe_key text DEFAULT NULL::text, p_dedupe_window double precision DEFAULT NULL::double precision) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function send_rows(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamp with time zone[], p_traces text[], p_wake boolean, p_priorities smallint[] DEFAULT NULL::smallint[], p_dedupe_keys text[] DEFAULT NULL::text[], p_dedupe_windows double precision[] DEFAULT NULL::double precision[]) returns bigint[] language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
-function settle(p_claims bigint[], p_done bit varying[], p_deliveries bigint[] DEFAULT '{}'::bigint[], p_outcomes text[] DEFAULT '{}'::text[], p_errors text[] DEFAULT '{}'::text[], p_waits double precision[] DEFAULT '{}'::double precision[], p_receipts text[] DEFAULT '{}'::text[], p_durations real[] DEFAULT '{}'::real[], p_strict boolean DEFAULT false, p_terms text[] DEFAULT '{}'::text[]) returns TABLE(delivery_id bigint, settled boolean, outcome text, due_at timestamp with time zone, refused text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
+function settle(p_claims bigint[], p_done bit varying[], p_deliveries bigint[] DEFAULT '{}'::bigint[], p_outcomes text[] DEFAULT '{}'::text[], p_errors text[] DEFAULT '{}'::text[], p_waits double precision[] DEFAULT '{}'::double precision[], p_receipts text[] DEFAULT '{}'::text[], p_durations real[] DEFAULT '{}'::real[], p_strict boolean DEFAULT false, p_terms text[] DEFAULT '{}'::text[]) returns TABLE(delivery_id bigint, settled boolean, outcome text, due_at timestamp with time zone, field text, refused text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function settle_claim(c claims, p_wanted bit varying, p_done bit varying, p_duration real) returns bit varying language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
+function settle_expired(c claims, p_closed boolean) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 function settle_singles(p_deliveries bigint[], p_outcome text, p_receipts jsonb, p_error text, p_options jsonb, p_terms jsonb) returns TABLE(delivery_id bigint, settled boolean, outcome text, due_at timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function sift_from_here(p_reader bigint) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function sift_keyed(c claims, p_filter jsonb, l live) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
@@ -1177,6 +1190,7 @@ function token_add(name text, scopes text[], options jsonb DEFAULT '{}'::jsonb, 
 function token_drop(name text, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function token_hashes(used text[] DEFAULT '{}'::text[]) returns TABLE(name text, hash bytea, scopes text[], queues text[]) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function token_time(t timestamp with time zone) returns timestamp with time zone language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function too_old(p_created_at timestamp with time zone, p_expires_at timestamp with time zone, p_max_age interval, t timestamp with time zone) returns boolean language sql immutable parallel safe cost 100
 function truncate_slot(p_slot integer, p_readers bigint[], p_wait boolean DEFAULT true) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function unpark(p_subscriber bigint, p_ids bigint[], p_outcome text, p_seen pg_snapshot DEFAULT NULL::pg_snapshot) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function unsubscribe(queue text, subscription text, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
