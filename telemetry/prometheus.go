@@ -6,8 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/posthaste-mq/posthaste"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/posthaste-mq/posthaste"
 )
 
 // Prometheus counts events. It is a [posthaste.Telemetry] for the runtime and a

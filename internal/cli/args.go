@@ -45,9 +45,9 @@ func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return group
 }
 
-// newStored returns a command that runs do with the store and its one argument, which what
+// newNamed returns a command that runs do with the store and its one argument, which what
 // describes.
-func newStored(a *app, use, short, what string, do func(ctx context.Context, a *app, e posthaste.Store, name string) error) *cobra.Command {
+func newNamed(a *app, use, short, what string, do func(ctx context.Context, a *app, e posthaste.Store, name string) error) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
 		Use: use, Short: short,

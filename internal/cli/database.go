@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os/user"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"os/user"
-
-	"github.com/jackc/pgx/v5"
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/postgres"

@@ -3,13 +3,12 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode"
-
-	"maps"
-	"slices"
 
 	"github.com/posthaste-mq/posthaste"
 )

@@ -14,7 +14,7 @@ import (
 
 func newSchedule(a *app) *cobra.Command {
 	return newGroup("schedule", "Manage recurring schedules",
-		newScheduleLs(a), newStored(a, "show NAME", "Show a schedule with its next ticks", "a schedule", showSchedule), newSchedulePut(a), newScheduleDrop(a),
+		newScheduleLs(a), newNamed(a, "show NAME", "Show a schedule with its next ticks", "a schedule", showSchedule), newSchedulePut(a), newScheduleDrop(a),
 		newSchedulePause(a, "pause", "Pause a schedule", posthaste.Store.Pause),
 		newSchedulePause(a, "resume", "Resume a paused schedule", posthaste.Store.Resume))
 }

@@ -3,12 +3,11 @@ package cli
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
+	"sync"
 
 	"github.com/spf13/cobra"
-
-	"log/slog"
-	"sync"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"

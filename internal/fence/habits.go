@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -38,7 +39,7 @@ func (h *habits) add(f *ast.File, places *token.FileSet, test bool) {
 				}
 			}
 		case *ast.CallExpr:
-			if isSelector(n.Fun, "fmt", "Sscanf") || isSelector(n.Fun, "strings", "") && len(n.Args) > 0 && isErrorText(n.Args[0]) {
+			if isSelector(n.Fun, "fmt", "Sscanf") || looksInto(n.Fun) && len(n.Args) > 0 && isErrorText(n.Args[0]) {
 				h.texts = append(h.texts, places.Position(n.Pos()).String())
 			}
 		case *ast.BinaryExpr:
@@ -50,14 +51,19 @@ func (h *habits) add(f *ast.File, places *token.FileSet, test bool) {
 	})
 }
 
-// isSelector reports whether e is x.name, with any name if name is empty.
+// looksInto reports whether e is a function of package strings that looks for something in a text.
+func looksInto(e ast.Expr) bool {
+	return slices.ContainsFunc([]string{"Contains", "HasPrefix", "HasSuffix", "EqualFold", "Index"}, func(name string) bool { return isSelector(e, "strings", name) })
+}
+
+// isSelector reports whether e is x.name.
 func isSelector(e ast.Expr, x, name string) bool {
 	s, ok := e.(*ast.SelectorExpr)
 	if !ok {
 		return false
 	}
 	left, ok := s.X.(*ast.Ident)
-	return ok && left.Name == x && (name == "" || s.Sel.Name == name)
+	return ok && left.Name == x && s.Sel.Name == name
 }
 
 // isErrorText reports whether e calls Error of something without arguments.
