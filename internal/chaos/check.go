@@ -252,10 +252,12 @@ func (c *checker) longSilence(run *call, inFlight span) *span {
 	return nil
 }
 
-// crashed returns the crash of the database while a call was in flight.
+// crashed returns the crash of the database while a message was claimed for a call. A process may
+// hold it for a while before the call starts, for example while its broker is away.
 func (c *checker) crashed(run *call) *fault {
+	claimed := max(run.message.from, run.from-time.Minute)
 	for _, f := range c.faults {
-		if f.nature() == crash && f.touches(span{run.from - slack, run.to + slack}) {
+		if f.nature() == crash && f.touches(span{claimed - slack, run.to + slack}) {
 			return f
 		}
 	}

@@ -41,9 +41,13 @@ var plantedDeliveries = map[string]planted{
 	}, kinds: []Fault{CutConfirm}},
 	"relayed by two calls of a process, because the store crashed and lost the claim of the first": {plant: func(s *script) {
 		s.sends(50, "m", Relayed, 1, history.Sent)
+		s.sends(50, "t", Plain, 1, history.Sent)
+		s.runs(60, 10, "w1", "t", 0, 1, history.Handled)
 		s.strikes(65, 1000, KillPostgres, "")
-		s.runs(60, 3000, "w1", "m", 0, 1, history.Handled)
-		s.runs(2000, 1100, "w1", "m", 0, 1, history.Handled)
+		s.sends(1100, "after", Plain, 1, history.Sent)
+		s.runs(1110, 1, "w2", "after", 0, 1, history.Handled)
+		s.runs(1100, 500, "w1", "m", 0, 1, history.Handled)
+		s.runs(1200, 500, "w1", "m", 0, 1, history.Handled)
 		s.effects(130_000, "m")
 		s.effects(130_000, "m")
 	}, kinds: []Fault{KillPostgres}},
