@@ -132,8 +132,8 @@ func (m *Message) checkDedupe() error {
 	return checkWord("dedupe_key", m.DedupeKey, MaxWordBytes)
 }
 
-// CheckName returns an error, for the given field, unless name is valid for a queue or
-// subscription: 1 to 63 of a-z, 0-9, "_", "-" and ".", but not "." or "..".
+// CheckName returns an error for field unless name is valid for a queue or subscription: 1 to
+// 63 of a-z, 0-9, "_", "-" and ".", but not "." or "..".
 func CheckName(field, name string) error {
 	if name == "" {
 		return Invalidf(field, "%s is required: a name of 1 to %d of a-z, 0-9, _, - and .", field, MaxQueueNameBytes)

@@ -73,7 +73,7 @@ func (m *Message) codecType() (string, error) {
 		return "", Invalidf("codec", "the codec %T has no content type", m.Codec)
 	}
 	if m.ContentType != "" && !slices.Contains(types, mediaType(m.ContentType)) {
-		return "", Invalidf("content_type", "content type %q is none of the codec's: %s", m.ContentType, strings.Join(types, ", "))
+		return "", Invalidf("content_type", "content type %q is not one of the codec's: %s", m.ContentType, strings.Join(types, ", "))
 	}
 	return types[0], nil
 }

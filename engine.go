@@ -92,8 +92,8 @@ type HeartbeatReply struct {
 	Maintain bool
 	// Rescue says that a worker's heartbeat is overdue or a lease expired.
 	Rescue bool
-	// RescueIn is the time until the first lease of another worker expires, unless that
-	// worker sends a heartbeat before. Zero if there is none, or if Rescue is set.
+	// RescueIn is the time until the first lease of another worker expires, unless that worker
+	// sends a heartbeat before. Zero if no other worker has a lease, or if Rescue is set.
 	RescueIn time.Duration
 	// TickIn is the time until the next schedule ticks, as in [MaintainReply].
 	TickIn time.Duration
@@ -122,8 +122,8 @@ type MaintainReply struct {
 	Rescued int
 	// TicksSent counts messages of schedules, and TicksMissed ticks without a message.
 	TicksSent, TicksMissed int
-	// TickIn is the time until the next tick, above zero even if one is already due; zero
-	// if there is none.
+	// TickIn is the time until the next tick, above zero even if one is already due; zero if no
+	// tick is expected.
 	TickIn time.Duration
 	// More says that another step of UpkeepSpace would find work now.
 	More bool

@@ -122,8 +122,8 @@ type SubscriptionInfo struct {
 	Expired int64
 	// Rates per second over the last counting interval.
 	SentPerSecond, DonePerSecond float64
-	// OldestAge is the age of the oldest message that waits and may be handed out; zero if
-	// there is none.
+	// OldestAge is the age of the oldest message that waits and may be handed out; zero if no
+	// message may.
 	OldestAge time.Duration
 	// CountedAt is when the counters were read.
 	CountedAt time.Time

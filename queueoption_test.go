@@ -28,7 +28,7 @@ func TestEachFieldIsAnOption(t *testing.T) {
 	for _, option := range QueueOptionTable() {
 		field := option.Field(&o)
 		if fields[field] == "" {
-			t.Errorf("option %s has a field that is none of QueueOptions, or that of another option", option.Name)
+			t.Errorf("option %s has a field that is not in QueueOptions, or that belongs to another option", option.Name)
 		}
 		delete(fields, field)
 		if option.Usage == "" || strings.HasSuffix(option.Usage, ".") {

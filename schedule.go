@@ -15,7 +15,7 @@ type CatchUp string
 
 // The ways to handle missed ticks.
 const (
-	CatchUpOnce CatchUp = "once" // one message, for the last of them
+	CatchUpOnce CatchUp = "once" // one message for all missed ticks, with the time of the last
 	CatchUpEach CatchUp = "each" // one message for each
 	CatchUpSkip CatchUp = "skip" // none if the last is over a minute late
 )

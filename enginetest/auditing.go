@@ -42,7 +42,7 @@ func (s *suite) audited(what string, change func() error, want ...string) {
 	}
 }
 
-// actions returns what was recorded for the queue since it was created, newest first.
+// actions returns the actions recorded for the queue since it was created, newest first.
 func (s *suite) actions() []posthaste.Action {
 	s.Helper()
 	all, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{Queue: s.queue})

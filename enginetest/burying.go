@@ -264,8 +264,8 @@ func erase(s *suite) {
 	s.wantCode("erasing an empty term", err, posthaste.CodeInvalid)
 }
 
-// wantErased checks that three messages, the second a dead letter, show nothing of what was
-// erased, are not found by it, and can be discarded but not replayed.
+// wantErased checks that three messages, the second a dead letter, show nothing of the erased
+// data, are not found by it, and can be discarded but not replayed.
 func (s *suite) wantErased(ids []posthaste.MessageID) {
 	s.Helper()
 	for i, id := range ids {

@@ -120,7 +120,7 @@ func (e *Engine) tick(ctx context.Context, reply *posthaste.MaintainReply) error
 	return readError(err)
 }
 
-// tickIn converts a time until the next tick, negative if there is none, to the form of
+// tickIn converts a time until the next tick, negative without a next tick, to the form of
 // [posthaste.MaintainReply], which has 0 in that case.
 func tickIn(d time.Duration) time.Duration {
 	if d < 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// What is recorded besides what every history has. A token is one send, a part one of its
+// Kinds of events that only this history has. A token identifies one send, a part one of its
 // messages.
 const (
 	intent    history.Kind = "intent"     // a send of Count messages is about to be made
@@ -20,7 +20,7 @@ const (
 	unsure    history.Kind = "unsure"     // its answer was lost
 	givenOut  history.Kind = "handed out" // a claim that lasted Took returned the message
 	takenDone history.Kind = "settled"    // a settlement that lasted Took was taken: done
-	probing   history.Kind = "asked"      // the replica is asked whether it has what was written until now
+	probing   history.Kind = "asked"      // the replica is asked whether it has all writes until now
 	copied    history.Kind = "copied"     // and it has
 	died      history.Kind = "died"       // the master was killed
 	kept      history.Kind = "kept"       // in the end the store tells of the message; Note: its state
@@ -41,8 +41,8 @@ type period struct{ from, to time.Duration }
 // never is later than everything.
 const never = time.Duration(1<<63 - 1)
 
-// gap is what a master took along when it died: what it did from when its replica was
-// last known to have everything, to its death.
+// gap is the period whose writes may be lost with a master: from the last time at which its
+// replica was known to be up to date, to the master's death.
 type gap struct{ period }
 
 // within reports whether something may have been done in the gap.
@@ -69,7 +69,7 @@ type sending struct {
 	token  string
 	answer history.Kind
 	count  int
-	ids    map[int]posthaste.MessageID // by part, as somebody told them
+	ids    map[int]posthaste.MessageID // by part, as answers, deliveries and the store report them
 	kept   map[int]bool
 }
 
@@ -130,7 +130,7 @@ func (a *accounting) read() {
 			}
 		case history.Started, kept:
 			if s == nil || e.Part >= s.count {
-				a.broken(history.Invented, e.ID, "it is part %d of %q, which nobody sent", e.Part, e.Token)
+				a.broken(history.Invented, e.ID, "it is part %d of %q, which was never sent", e.Part, e.Token)
 				continue
 			}
 			a.belongs(whose, s, e.Part, e.ID)
@@ -157,8 +157,8 @@ func (a *accounting) belongs(whose map[posthaste.MessageID]string, s *sending, p
 	s.ids[part], whose[id] = id, place
 }
 
-// deliveries checks each send by its answer, and returns which messages somebody must have
-// handled, and which may be handed out.
+// deliveries checks each send by its answer. It returns the messages that must have been
+// handled, and those that may be handed out.
 func (a *accounting) deliveries() (must, known []posthaste.MessageID) {
 	for _, token := range slices.Sorted(maps.Keys(a.sends)) {
 		s := a.sends[token]
@@ -200,7 +200,7 @@ type run struct {
 
 // runs are those of each message, by time.
 func (a *accounting) runs() map[posthaste.MessageID][]*run {
-	// What is prefetched may be handed out anew before it began.
+	// A prefetched message may be handed out again before its first run begins.
 	all, given := map[posthaste.MessageID][]*run{}, map[posthaste.MessageID][]period{}
 	for _, e := range a.events {
 		took := period{e.At - e.Took, e.At}
@@ -226,9 +226,9 @@ func (a *accounting) runs() map[posthaste.MessageID][]*run {
 	return all
 }
 
-// repeated looks at what ran again, and returns the events without those further runs that
-// the death of a master explains. What was handed out or settled in a gap runs again: where
-// its worker lives it was handed back, which is no attempt.
+// repeated finds messages that ran again, and returns the events without the further runs that
+// the death of a master explains. A message that was handed out or settled in a gap runs
+// again. If its worker lives, the message was handed back, which does not count as an attempt.
 func (a *accounting) repeated() (plain []history.Event) {
 	type moment struct {
 		id posthaste.MessageID
@@ -254,13 +254,13 @@ func (a *accounting) repeated() (plain []history.Event) {
 	})
 }
 
-// taken reports whether the master that died may have taken along that the message was
-// handed out, or that this was settled. What was not settled yet may have been.
+// taken reports whether the death of the master may have undone this run's claim or
+// settlement. A run that was never settled counts as undone.
 func (r *run) taken(g gap) bool {
 	return r.handed.from < g.to && (r.settled.to == never || g.within(r.settled))
 }
 
-// String says what it came to.
+// String summarizes the account.
 func (a *accounting) String() string {
 	sends, handledBy := map[history.Kind]int{}, map[posthaste.MessageID]int{}
 	for _, s := range a.sends {

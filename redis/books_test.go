@@ -83,7 +83,7 @@ func (b *books) handle(d posthaste.RawDelivery, f func()) {
 	b.runs.Record(e)
 }
 
-// recorded is an engine that records what it hands out and what of it is settled.
+// recorded is an engine that records the deliveries it hands out and those that are settled.
 type recorded struct {
 	posthaste.Store
 	b        *books

@@ -24,7 +24,7 @@ func TestClockSetBackIsTold(t *testing.T) {
 		t.Helper()
 		told := 0
 		for range 3 {
-			if _, err := e.Maintain(t.Context(), posthaste.UpkeepRescue); err != nil { // tells nobody
+			if _, err := e.Maintain(t.Context(), posthaste.UpkeepRescue); err != nil { // does not report it
 				t.Fatal(err)
 			}
 			reply, err := e.Maintain(t.Context(), posthaste.UpkeepSpace)

@@ -71,11 +71,12 @@ func nodes(t *testing.T, n int, args ...string) (all []*node) {
 	return all
 }
 
-// parted are settings of a cluster that serves what it can while one of its masters is
-// away, and whose masters may be killed and started again: they write what they answer
-// before they answer. With appendfsync everysec they do not while a flush of a slow disk is
-// under way, and what was answered up to two seconds ago, as the registry itself, may be
-// lost with the process. No test waits for the disk, which only the machine's end needs.
+// parted are settings of a cluster whose other masters keep serving while one is away, and
+// whose masters may be killed and restarted: they write each change to the append-only file
+// before they answer. With appendfsync everysec they do not while a slow disk is being
+// flushed, and changes that were answered up to two seconds ago, even to the registry, may be
+// lost with the process. No test waits for the disk itself, which matters only if the machine
+// fails.
 var parted = []string{"--cluster-require-full-coverage", "no", "--appendfsync", "no"}
 
 // follows says that the node is a replica that has all, also in its append-only file,
@@ -119,7 +120,7 @@ func TestEngineInCluster(t *testing.T) {
 	create(t, lazy, posthaste.QueueOptions{})
 	send(t, lazy, 1)
 	if have, err := client.Get(t.Context(), lazy.keys.layout()).Result(); have != layoutVersion {
-		t.Errorf("what was opened lazily looked at nothing: the layout is %q, %v", have, err)
+		t.Errorf("an engine that was opened lazily checked nothing: the layout is %q, %v", have, err)
 	}
 	// One of its servers, opened by itself, says what to do instead.
 	for i, address := range addresses {
@@ -244,9 +245,9 @@ func TestPermissionsInCluster(t *testing.T) {
 	}
 }
 
-// A master that is away keeps nobody from what lies on the others: what a lost worker held
-// there is handed out anew, what a living one holds there is told, and who unregisters lets
-// it go.
+// A master that is away affects only its own queues. On the others, messages of a lost worker
+// are redelivered, those of a living worker are reported as unsettled, and those of a worker
+// that unregisters are rescued.
 func TestRescueWithoutAMaster(t *testing.T) {
 	t.Parallel()
 	all := nodes(t, 3, parted...)
@@ -325,8 +326,8 @@ func oneOnEach(t *testing.T, e *Engine, all []*node) (registry int, queues map[i
 	return slotOf(t, all, e.keys.queues()) * 3 / 16384, queues
 }
 
-// Schedules of queues on a master that is away come first in line, and keep nobody from
-// those of others. What they missed is sent when it is back.
+// Schedules of queues on a master that is away come first in line, but do not hold up the
+// schedules of other queues. Their missed ticks are caught up when the master is back.
 func TestTicksWithoutAMaster(t *testing.T) {
 	t.Parallel()
 	all := nodes(t, 3, parted...)
@@ -373,14 +374,14 @@ func TestTicksWithoutAMaster(t *testing.T) {
 	if err := all[away].Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "what they missed is sent", func() bool {
+	until(t, "the missed ticks are sent", func() bool {
 		_, _ = e.Maintain(t.Context(), posthaste.UpkeepTicks)
 		return depth(queues[away]) >= 5
 	})
 }
 
-// So also where the master takes what it is asked and does not answer: those of its queues
-// are tried now and then, after all others.
+// The same holds for a master that accepts commands and does not answer: the schedules of its
+// queues are tried now and then, after all others.
 func TestTicksWithAMasterThatHangs(t *testing.T) {
 	t.Parallel()
 	testrun.Nightly(t, "each call waits until its client gives up")
@@ -434,7 +435,7 @@ func TestTicksWithAMasterThatHangs(t *testing.T) {
 	})
 }
 
-// A delivery of a subscription that could not be read is not one that nobody knows.
+// A delivery of a subscription that cannot be read is reported as unavailable, not as unknown.
 func TestDeliveryOfAMasterThatIsAway(t *testing.T) {
 	t.Parallel()
 	all := nodes(t, 3, parted...)

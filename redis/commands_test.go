@@ -21,13 +21,13 @@ const (
 	killed   disturbance = "the process is killed before its reply comes"
 )
 
-// fate is one program's life and what is to be said of it: it makes queues, sends,
-// handles, operates and cleans up; a command that fails is given again, as its error
-// allows. Killed, it begins anew, as a program that is started again.
+// fate is the life of one program, with the results to check. The program creates queues,
+// sends, handles, operates and cleans up. It repeats a command that fails if the error allows
+// this. After a kill it starts from the beginning, like a program that is restarted.
 type fate struct {
 	t     *testing.T
 	url   string
-	sound *Engine // undisturbed, to look and to end what is left
+	sound *Engine // undisturbed, to inspect the store and to finish the remaining work
 	lives int
 	// What the program was told:
 	ids    map[string]posthaste.MessageID // sent, by kind
@@ -308,19 +308,20 @@ func (f *fate) lose() {
 	}
 }
 
-// stuckRounds is how many rounds of upkeep and claims, after dueAfter, hand out nothing
-// before what is left counts as stuck. Retries are due long before dueAfter has passed.
+// stuckRounds is how many rounds of upkeep and claims after dueAfter may hand out nothing
+// before the remaining messages count as stuck. Retries are due long before dueAfter has
+// passed.
 const (
 	stuckRounds = 50
 	dueAfter    = 3 * time.Second
 )
 
-// judge ends what is left, and says what of it was not as promised.
+// judge finishes the remaining work, and reports broken promises.
 func (f *fate) judge() {
 	t, e := f.t, f.sound
 	t.Helper()
 	for begun, stuck := time.Now(), 0; ; time.Sleep(time.Millisecond) {
-		f.lose() // what was received and never told
+		f.lose() // deliveries that were received and never settled
 		if _, err := e.Maintain(t.Context(), posthaste.UpkeepSpace); err != nil {
 			t.Fatal(err)
 		}
@@ -395,8 +396,8 @@ func (f *fate) judge() {
 	}
 }
 
-// disturbed lives a life that is disturbed at its n-th command, and says whether it had so
-// many, and what was broken.
+// disturbed runs a life whose n-th command is disturbed. It returns whether the life had so
+// many commands, and which promise was broken.
 func disturbed(t *testing.T, url string, how disturbance, n int64) (was bool, broken string) {
 	t.Helper()
 	var given atomic.Int64
@@ -461,10 +462,10 @@ func TestRE1_EveryCommandIsProtected(t *testing.T) {
 		how     disturbance
 		patches []patch
 	}{
-		"a claim is not repeated":        {noReply, []patch{{&claimScript, "if before then", "if false then"}}},
-		"requests are not known":         {noReply, []patch{{&sendScript, "if request then call('SET'", "if false then call('SET'"}}},
-		"dedupe keys are not known":      {killed, []patch{{&sendScript, "local known = o.k and", "local known = false and"}}},
-		"nobody knows what a worker had": {killed, []patch{{&claimScript, "call('ZADD', CLAIMS, worker, tag)", ""}, {&repairScript, "if call('HGET', TALLY, 'fill')", "if true"}}},
+		"a claim is not repeated":   {noReply, []patch{{&claimScript, "if before then", "if false then"}}},
+		"requests are not known":    {noReply, []patch{{&sendScript, "if request then call('SET'", "if false then call('SET'"}}},
+		"dedupe keys are not known": {killed, []patch{{&sendScript, "local known = o.k and", "local known = false and"}}},
+		"a claim is not recorded":   {killed, []patch{{&claimScript, "call('ZADD', CLAIMS, worker, tag)", ""}, {&repairScript, "if call('HGET', TALLY, 'fill')", "if true"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			breaks(t, func(t *testing.T, e *Engine) string {

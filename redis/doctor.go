@@ -83,7 +83,7 @@ func (e *Engine) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
 // examined checks the INFO of a server.
 func examined(about map[string]string) (found []posthaste.Finding) {
 	if about["aof_enabled"] == "0" {
-		found = append(found, posthaste.Finding{Check: "persistence", Message: "Redis has no append-only file: what was sent since its last snapshot is lost when it ends",
+		found = append(found, posthaste.Finding{Check: "persistence", Message: "Redis has no append-only file: messages sent since its last snapshot are lost when it stops",
 			Hint: "set appendonly yes; with appendfsync always nothing is lost, with everysec at most about two seconds"})
 	}
 	if about["aof_last_write_status"] == "err" {
@@ -211,7 +211,7 @@ func (e *Engine) doctorRepaired(ctx context.Context, queues []*queue) (found []p
 		n, at, _ := strings.Cut(said, " ")
 		last, ok := parseMicros(at)
 		if !ok {
-			return nil, unexpected("what was repaired in queue "+quote.Name(q.name), said)
+			return nil, unexpected("the repairs of queue "+quote.Name(q.name), said)
 		}
 		if when := time.UnixMicro(last + epoch*1e6); time.Since(when) < repairedFor {
 			found = append(found, posthaste.Finding{Check: "stranded", Queue: q.name, Subscription: q.subscription,

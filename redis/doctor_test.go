@@ -18,8 +18,8 @@ func said(found []posthaste.Finding) (all []string) {
 	return all
 }
 
-// What is wrong with a Redis, or with what works on it, is found by who causes it, with
-// what to do; and nothing is where all is well.
+// Doctor reports each problem of Redis and of the queues and workers on it, with its cause and
+// a hint, and nothing where all is well.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -72,7 +72,7 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 
-	// Messages that nobody takes: as if the oldest had been sent six minutes ago.
+	// Messages that no worker takes: as if the oldest had been sent six minutes ago.
 	old := micros(time.Now().Add(-6 * time.Minute))
 	if err := e.client.LPush(t.Context(), e.keys.of(jobs, "ready0"), old).Err(); err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func TestDoctorWantsReplicasToBeAskedFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		if found := unguarded(has); len(found) > 0 {
-			t.Errorf("without a replica there is none to ask for, and it finds %q", said(found))
+			t.Errorf("a master without replicas cannot require any, and it finds %q", said(found))
 		}
 		has["connected_slaves"] = "1"
 		if found := unguarded(has); (len(found) == 1 && found[0].Check == "replicas" && found[0].Hint != "") != (set == "0") {

@@ -50,7 +50,7 @@ func TestEngine(t *testing.T) {
 		e := open(t, server.URL())
 		t.Cleanup(func() {
 			if n := repairAll(t, e); n > 0 {
-				t.Errorf("%d deliveries and messages were held by nobody or waited nowhere", n)
+				t.Errorf("%d deliveries had no holder or messages were in no list", n)
 			}
 		})
 		return e
@@ -121,10 +121,9 @@ type patch struct {
 	old, new string
 }
 
-// rule checks that something holds with the scripts as they are shipped, and that
-// it does not without its protection: else the check checks nothing. holds returns
-// what it found broken, or "". Rules are not parallel, for they change the scripts
-// of the whole program.
+// rule checks that a promise holds with the shipped scripts, and is broken without its
+// protection; otherwise the check proves nothing. holds returns the violation that it found,
+// or "". Rules are not parallel because they change the scripts of the whole program.
 func rule(t *testing.T, holds func(t *testing.T, e *Engine) string, patches ...patch) {
 	t.Helper()
 	t.Run("shipped", func(t *testing.T) {
@@ -135,7 +134,7 @@ func rule(t *testing.T, holds func(t *testing.T, e *Engine) string, patches ...p
 	breaks(t, holds, patches...)
 }
 
-// breaks is the second half of [rule], for what is checked as shipped elsewhere.
+// breaks is the second half of [rule], if another test checks the shipped scripts.
 func breaks(t *testing.T, holds func(t *testing.T, e *Engine) string, patches ...patch) {
 	t.Helper()
 	t.Run("broken", func(t *testing.T) {

@@ -45,7 +45,7 @@ func slotOf(t *testing.T, all []*node, key string) int {
 	return int(slot)
 }
 
-// owner is the node that serves a slot as one of them sees it; nil: nobody.
+// owner returns the node that serves a slot according to sees, or nil if none does.
 func owner(t *testing.T, all []*node, sees *node, slot int) *node {
 	t.Helper()
 	text, err := sees.client.ClusterNodes(t.Context()).Result()
@@ -86,8 +86,8 @@ func (m *node) replicated(key string) bool {
 	return err == nil && n >= 1
 }
 
-// willing are settings with which a replica takes its master's place however old what it
-// has, and not because a busy machine stood still: see [impatient].
+// willing are settings with which a replica takes over however old its data is, but not
+// because a busy machine stood still: see [impatient].
 var willing = []string{"--cluster-node-timeout", "15000", "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"}
 
 // impatient says whether masters are replaced as soon as is safe on a machine that does other
@@ -102,10 +102,10 @@ func impatient(all []*node, is bool) {
 	}
 }
 
-// A master is killed while messages flow, and its replica takes its place: what is lost
-// was not replicated yet, nothing is settled that was not handled, and workers and
-// senders go on by themselves. Then the next is killed, whose replica has missed
-// something: that and nothing else is lost, and what was settled meanwhile runs again.
+// A master is killed while messages flow, and its replica takes over. Only writes that were
+// not replicated yet are lost, no message is settled without being handled, and workers and
+// senders go on by themselves. Then the next master is killed, whose replica has missed some
+// writes: only these are lost, and a message that was settled meanwhile runs again.
 func TestRE_Failover(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -128,7 +128,7 @@ func TestRE_Failover(t *testing.T) {
 	t.Cleanup(release)
 	slot, probe := slotOf(t, all, e.keys.of(jobs, "meta")), e.keys.of(jobs, "probe")
 	var first *node
-	until(t, "somebody serves the queue", func() bool { first = owner(t, all, all[0], slot); return first != nil })
+	until(t, "a node serves the queue", func() bool { first = owner(t, all, all[0], slot); return first != nil })
 	witness := all[0]
 	if first == witness {
 		witness = all[1]
@@ -160,7 +160,7 @@ func TestRE_Failover(t *testing.T) {
 	s.end()
 	until(t, "all are settled", settledAll(t, e))
 
-	// What was killed comes back as the replica, and misses something.
+	// The killed node comes back as the replica, and misses some writes.
 	if err := first.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -190,8 +190,8 @@ func TestRE_Failover(t *testing.T) {
 	if next <= missed[len(missed)-1] {
 		t.Errorf("the id %d is given after %d, which is lost", next, missed[len(missed)-1])
 	}
-	until(t, "what is sent then is handled", func() bool { return b.runsOf(next) > 0 })
-	until(t, "what was settled and forgotten runs again", func() bool { return b.runsOf(again) >= 2 })
+	until(t, "the next message is handled", func() bool { return b.runsOf(next) > 0 })
+	until(t, "the message whose settlement was lost runs again", func() bool { return b.runsOf(again) >= 2 })
 	until(t, "all are settled", settledAll(t, e))
 	a := b.account()
 	if account(without(a.events, died)).err() == nil {
@@ -270,7 +270,7 @@ func TestRE_SlotsMove(t *testing.T) {
 	e := onCluster(t, all)
 	create(t, e, posthaste.QueueOptions{Retention: time.Hour}) // so that each is known
 	b := openBooks(t, e)
-	// Somebody who has a lease of this queue and of others.
+	// A worker that has a lease of this queue and of others.
 	w := register(t, e)
 	claim(t, e, w, 1, 1)
 	others := map[string]float64{"a": 0, "b": 0, "c": 0, "d": 0} // to when their leases ended
@@ -330,7 +330,7 @@ func TestRE_SlotsMove(t *testing.T) {
 		} {
 			from := owner(t, all, all[0], slot)
 			if from == nil {
-				t.Fatalf("nobody serves slot %d", slot)
+				t.Fatalf("no node serves slot %d", slot)
 			}
 			to := all[i]
 			if to == from {

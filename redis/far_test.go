@@ -7,7 +7,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// What is due in centuries is told as that, of whatever priority, and holds up nothing.
+// A message that is due in centuries is reported with its time, whatever its priority, and
+// holds up nothing.
 func TestFarTimes(t *testing.T) {
 	t.Parallel()
 	e := open(t, server.URL())

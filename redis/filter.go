@@ -48,8 +48,8 @@ func checkSubscription(o *posthaste.SubscriptionOptions) error {
 	case o.MaxLag < 0:
 		return posthaste.Invalidf("max_lag", "max_lag must be above zero")
 	case o.MaxLag > 0:
-		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "max_lag", Message: "the Redis engine skips nothing for a subscription that lags: what it has not settled stays in memory",
-			Hint: "leave max_lag out; watch its oldest age, and unsubscribe one that nobody reads"}
+		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "max_lag", Message: "the Redis engine skips nothing for a subscription that lags: its unsettled messages stay in memory",
+			Hint: "leave max_lag out; watch the subscription's oldest age, and unsubscribe it if it has no readers"}
 	}
 	if slices.Contains(o.Filter.Kinds, "") {
 		return posthaste.Invalidf("filter", "the filter needs a word or a list of words for kind, and has an empty word, which no message has")

@@ -25,7 +25,7 @@ type walk struct {
 	sent    map[string][]posthaste.MessageID // by key, in order
 	state   map[posthaste.MessageID]string   // "" waits, "held", "dead" or "ended"
 	holds   map[string][]posthaste.RawDelivery
-	by      map[string]posthaste.WorkerID // who holds a key; 0: a receiver
+	by      map[string]posthaste.WorkerID // the worker that holds a key; 0: a receiver
 	paused  map[string]bool
 }
 
@@ -38,7 +38,7 @@ func (w *walk) must(err error) {
 	}
 }
 
-// take looks at what was handed out. It returns what is wrong with it, or "".
+// take checks deliveries as they are handed out. It returns the violation, or "".
 func (w *walk) take(by posthaste.WorkerID, got []posthaste.RawDelivery) string {
 	now := map[string]bool{}
 	for _, d := range got {
@@ -297,7 +297,7 @@ func (w *walk) end() string {
 	return ""
 }
 
-// interleave walks through an ordered queue. It returns what it found broken.
+// interleave walks through an ordered queue. It returns the first violation, or "".
 func interleave(t *testing.T, e *Engine, seed uint64, steps int) string {
 	t.Helper()
 	w := &walk{t: t, e: e, rand: rand.New(rand.NewPCG(seed, 7)), stop: seed%2 == 1, sent: map[string][]posthaste.MessageID{}, state: map[posthaste.MessageID]string{},
@@ -311,7 +311,7 @@ func interleave(t *testing.T, e *Engine, seed uint64, steps int) string {
 			return fmt.Sprintf("step %d: %s", n, broken)
 		}
 		if n%20 == 0 && repairAll(t, e) > 0 {
-			return fmt.Sprintf("step %d: something was held by nobody or waited nowhere", n)
+			return fmt.Sprintf("step %d: a delivery had no holder or a message was in no list", n)
 		}
 	}
 	return w.end()

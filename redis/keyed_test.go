@@ -167,7 +167,7 @@ func TestLI_RoundedRateGoesOn(t *testing.T) {
 	}, patch{&claimKeyedScript, "elseif rated[i] then", "elseif rate and tokens(rate, f) < 1 then"})
 }
 
-// What has no content any more takes up no place of its key.
+// A message whose content is lost takes up no place of its key.
 func TestLI_LostContentTakesNoPlace(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{Limits: posthaste.QueueLimits{KeyConcurrency: 1}})
@@ -199,14 +199,14 @@ func TestLI_SpentIsForgottenWithItsRate(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := spent(); n != 0 {
-				return fmt.Sprintf("of %d keys is kept what they spent", n)
+				return fmt.Sprintf("the spent tokens of %d keys are kept", n)
 			}
 		}
 		return ""
 	}, patch{&limitScript, "call('UNLINK', KEYS[at + AT_SPENT])", ""})
 }
 
-// What waits by an old limit is looked at anew when that is changed.
+// Keys that wait because of an old limit are checked again when the limit changes.
 func TestLI_RaisedLimitLetsGo(t *testing.T) {
 	for name, c := range map[string]struct {
 		before   posthaste.QueueLimits

@@ -9,8 +9,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 )
 
-// An engine that was opened lazily is refused what it must not have by every method,
-// whether anybody asked if it was ready or not, and works once the server is right.
+// Every method of an engine that was opened lazily rejects an unsuitable server, whether or
+// not a caller has asked if the engine is ready. The engine works once the server is right.
 func TestLazily(t *testing.T) {
 	t.Parallel()
 	s, err := devbroker.StartRedis(t.Context(), t.TempDir(), "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")

@@ -36,7 +36,7 @@ func TestOpenRefuses(t *testing.T) {
 		code posthaste.Code
 	}{
 		"no URL":           {"http://user:secret@localhost", posthaste.CodeInvalid},
-		"nobody there":     {"redis://127.0.0.1:1", posthaste.CodeUnavailable},
+		"no server there":  {"redis://127.0.0.1:1", posthaste.CodeUnavailable},
 		"no such cluster":  {"redis://:secret@127.0.0.1:1?cluster=true", posthaste.CodeUnavailable},
 		"no cluster":       {server.URL() + "?cluster=true", posthaste.CodeUnsupported},
 		"half a cluster":   {server.URL() + "?cluster=perhaps&addr=secret", posthaste.CodeInvalid},

@@ -7,8 +7,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// One script tells which of many subscriptions have something to hand out. One that is
-// gone counts as ready, because its claim says what is wrong.
+// One script tells which of many subscriptions have something to hand out. One that is gone
+// counts as ready, because its claim reports the error.
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -47,6 +47,6 @@ func TestProbeWithoutAMaster(t *testing.T) {
 		t.Errorf("ready %v, %v; want %v", ready, err, want)
 	}
 	if _, err := e.probe(t.Context(), refs[1:2]); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
-		t.Errorf("a probe that nobody answers: %v, want Unavailable", err)
+		t.Errorf("a probe that no master answers: %v, want Unavailable", err)
 	}
 }

@@ -18,8 +18,8 @@ import (
 // deadly is the payload that kills the process that handles it, if that was told.
 const deadly = -1
 
-// What no handler knows and what cannot be decoded is a dead letter after one attempt,
-// and holds up nobody.
+// A message that no handler knows, or that cannot be decoded, is dead-lettered after one
+// attempt and holds up no other.
 func TestRE5_UnknownAndUndecodable(t *testing.T) {
 	t.Parallel()
 	e := open(t, server.URL())
@@ -30,7 +30,7 @@ func TestRE5_UnknownAndUndecodable(t *testing.T) {
 		}
 		return nil
 	})
-	bad, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Payload: 1, Kind: "nobody.s"}, posthaste.Message{Queue: jobs, Payload: "no number"})
+	bad, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Payload: 1, Kind: "unknown"}, posthaste.Message{Queue: jobs, Payload: "no number"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,8 +120,8 @@ func TestRE5_PoisonThatKillsTheProcess(t *testing.T) {
 	}
 }
 
-// What is to be tried again and what is due later survive kills of Redis at any moment,
-// also while the queue is paused, which it stays.
+// Messages that wait for a retry or are due later survive kills of Redis at any moment, also
+// while the queue is paused; it stays paused.
 func TestRE4_RetriesAndDueSurviveKills(t *testing.T) {
 	t.Parallel()
 	ctx, r, e := mortal(t)

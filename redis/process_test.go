@@ -17,8 +17,8 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// doomed is the variable that makes the test binary a worker that is going to be
-// killed: "url prefix", and "deadly" where it is killed by what it handles.
+// doomed is the variable that makes the test binary a worker that is going to be killed: "url
+// prefix", and "deadly" if a message that it handles kills it.
 const doomed = "POSTHASTE_TEST_DOOMED_REDIS_WORKER"
 
 const doomedLease = 2 * time.Second
@@ -213,7 +213,7 @@ func TestIdle(t *testing.T) {
 	until(t, "it works", func() bool { return h.all(ids) })
 	until(t, "all are settled", settledAll(t, e))
 	before, began := asked(t, e), time.Now()
-	// What it has just done is a part of a short measurement.
+	// A short measurement includes commands of the work just done.
 	idle, bound := testrun.Size(4*time.Second, 30*time.Second), testrun.Size(4.0, 2.0)
 	time.Sleep(idle) // it is idleness that is measured
 	n := asked(t, e) - before
@@ -276,7 +276,7 @@ func TestIdleInCluster(t *testing.T) {
 			per := float64(all()-before) / time.Since(began).Seconds()
 			t.Logf("%d queues: %.2f commands a second", n, per)
 			bound := 2 + 0.5*float64(n)
-			if idle < time.Minute { // what it has just done is a part of it
+			if idle < time.Minute { // includes commands of the work just done
 				bound *= 2
 			}
 			if per > bound {

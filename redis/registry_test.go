@@ -67,7 +67,7 @@ func leasesWithoutTheRegistry(t *testing.T, leave, back func(*node) error) {
 		workers, err := e.Workers(t.Context())
 		return err == nil && slices.ContainsFunc(workers, func(s posthaste.WorkerStatus) bool { return s.ID == w && s.Name == "tester" && s.LostAt.IsZero() })
 	}
-	// lost is how many were handed out anew, whether or not an answer told of it.
+	// lost returns how many messages were redelivered, whether or not an answer reported it.
 	lost := func() int {
 		n, err := e.client.HGet(t.Context(), e.keys.of(name, "meta"), "lost").Int()
 		if err != nil && !errors.Is(err, goredis.Nil) {
@@ -94,7 +94,7 @@ func leasesWithoutTheRegistry(t *testing.T, leave, back func(*node) error) {
 	}
 	stop()
 	if n := lost(); n != 1 {
-		t.Errorf("%d were handed out anew; want that of the worker that gave no sign of life", n)
+		t.Errorf("%d were redelivered; want the one of the worker without heartbeats", n)
 	}
 	if err := back(all[registry]); err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func leasesWithoutTheRegistry(t *testing.T, leave, back func(*node) error) {
 	}
 	until(t, "all is looked at once more", func() bool { _, err := e.Maintain(t.Context(), posthaste.UpkeepRescue); return err == nil })
 	if n := lost(); n != 1 {
-		t.Errorf("%d were handed out anew, want 1", n)
+		t.Errorf("%d were redelivered, want 1", n)
 	}
 	results, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: held, Outcome: posthaste.OutcomeDone}})
 	if err != nil || len(results) != 1 || !results[0].Settled {
@@ -152,9 +152,10 @@ func every(pause time.Duration, do func()) (stop func()) {
 	return func() { close(ended); <-done }
 }
 
-// Whether a worker that the registry has expired has lost anything is not guessed while a
-// queue's master is away: it has not, it returns. One that has lost the lease of one
-// queue is lost, and nobody has to wait for the end of its others.
+// While a queue's master is away, the engine does not guess whether a worker that the registry
+// has expired has lost messages. If the worker has lost none, it returns. If it has lost the
+// lease of one queue, it is lost, and its messages of other queues are redelivered before
+// their leases end.
 func TestWorkerThatTheRegistryHasExpired(t *testing.T) {
 	t.Parallel()
 	all := nodes(t, 3, parted...)
@@ -209,10 +210,10 @@ func TestWorkerThatTheRegistryHasExpired(t *testing.T) {
 		}
 		return n.Rescued
 	}
-	until(t, "what it held of one queue is handed out anew", func() bool { return rescue() == 1 })
+	until(t, "its message of one queue is redelivered", func() bool { return rescue() == 1 })
 	expire()
 	if err := beat(); posthaste.CodeOf(err) != posthaste.CodeWorkerLost {
 		t.Errorf("having lost the lease of one queue: %v", err)
 	}
-	until(t, "what it held of the other is, too", func() bool { return rescue() == 1 })
+	until(t, "its message of the other queue is redelivered", func() bool { return rescue() == 1 })
 }

@@ -154,8 +154,8 @@ func stranded(t *testing.T, e *Engine, o posthaste.QueueOptions, m damage, upkee
 	return "it never came again"
 }
 
-// What nobody holds and no list has is found by upkeep in whatever kind of queue it is, and
-// Doctor tells of it.
+// Upkeep finds deliveries without a holder and messages that are in no list, in every kind of
+// queue, and Doctor reports them.
 func TestUpkeepFindsTheStranded(t *testing.T) {
 	t.Parallel()
 	for kind, o := range map[string]posthaste.QueueOptions{"plain": {}, "ordered": {Ordered: true}, "fair": {Fair: true}} {
@@ -253,7 +253,7 @@ func TestUpkeepFindsKeysAndDeliveriesLeftAlone(t *testing.T) {
 	}
 }
 
-// The look at what is stranded costs a bounded time, however much waits.
+// One search for stranded messages takes a bounded time, however many messages wait.
 func TestUpkeepLooksAtAPart(t *testing.T) {
 	t.Parallel()
 	e := open(t, server.URL())

@@ -31,7 +31,7 @@ func parseMicros(s string) (n int64, ok bool) {
 
 func fromMicros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// tickIn parses the time until the next tick in a reply, 0 if there is none.
+// tickIn parses the time until the next tick in a reply. It returns 0 if the reply has none.
 func tickIn(s string) time.Duration {
 	if n, ok := parseMicros(s); ok {
 		return max(1, fromMicros(n))

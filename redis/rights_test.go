@@ -26,7 +26,7 @@ type deprived struct {
 	halves  map[string][]string // the commands whose denial left a half
 }
 
-// tried is a script, and what is run in its place.
+// tried is a script with the text that runs in its place.
 type tried struct{ name, text string }
 
 // mostTried bounds for how many calls of each script all commands are tried.
@@ -286,8 +286,8 @@ func denied(t *testing.T, bare bool) *deprived {
 	return d
 }
 
-// Rights that are taken away while programs run: no script does a half of what it should,
-// whichever of its commands is denied. Without the look at its rights, most do.
+// If rights are revoked while programs run, no script does half of its work, whichever of its
+// commands is denied. Without the check of their rights, most scripts do.
 func TestDeniedScriptsDoNothing(t *testing.T) {
 	t.Parallel()
 	d := denied(t, false)

@@ -8,7 +8,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Whoever knows a queue from before it was dropped stores nothing for nobody.
+// A sender that knows a queue from before it was dropped stores nothing in it: sending fails
+// with not_found.
 func TestDroppedQueueTakesNothing(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
@@ -28,8 +29,8 @@ func TestDroppedQueueTakesNothing(t *testing.T) {
 	}, patch{&sendScript, "if meta[1] ~= numbers[q] then return {'gone', q} end", "meta[2] = meta[2] or 0"})
 }
 
-// Who drops or makes a queue and is slow leaves alone a queue of the same name that others
-// made meanwhile.
+// A slow drop or creation of a queue does not touch a queue of the same name that another
+// program has created meanwhile.
 func TestSlowDropAndMake(t *testing.T) {
 	anew := func(t *testing.T, e *Engine) {
 		if err := e.DropQueue(t.Context(), jobs); err != nil {
@@ -67,7 +68,7 @@ func TestSlowDropAndMake(t *testing.T) {
 			t.Fatal(err)
 		}
 		anew(t, e)
-		_, err = dropScript.run(t.Context(), e.client, e.dropKeys(), arguments{{"name", jobs}, {"created", ""}}) // somebody drops the new one
+		_, err = dropScript.run(t.Context(), e.client, e.dropKeys(), arguments{{"name", jobs}, {"created", ""}}) // another program drops the new one
 		if err == nil {
 			_, err = dropScript.run(t.Context(), e.client, e.dropKeys(), arguments{{"name", jobs}, {"created", created}})
 		}
@@ -99,8 +100,9 @@ func TestSlowDropAndMake(t *testing.T) {
 	})
 }
 
-// Who makes the keys of a queue that was dropped meanwhile leaves none of them: what is
-// sent by those who know it still would be found by nobody.
+// A program that creates the keys of a queue that was dropped meanwhile leaves none of them
+// behind. Otherwise senders that still know the queue would store messages that no reader
+// finds.
 func TestMadeWhileItIsDropped(t *testing.T) {
 	t.Parallel()
 	e, other := open(t, server.URL()), open(t, server.URL())
@@ -125,8 +127,8 @@ func TestMadeWhileItIsDropped(t *testing.T) {
 	}
 }
 
-// What a purge has put aside, and did not come to cancel, is gone with the next, and
-// meanwhile is handed out to nobody.
+// Messages that an interrupted purge has put aside and not cancelled are not handed out, and
+// the next purge cancels them.
 func TestPurgeCutShort(t *testing.T) {
 	t.Parallel()
 	e := open(t, server.URL())
@@ -149,7 +151,7 @@ func TestPurgeCutShort(t *testing.T) {
 		t.Errorf("handed out %+v, want the first that were sent after the purge", d)
 	}
 	if told, err := e.Cancel(posthaste.WithActor(t.Context(), "ada"), ids[20]); err != nil || !told[0].InTime {
-		t.Errorf("cancelling what is being purged: %+v, %v", told, err)
+		t.Errorf("cancelling a message that is being purged: %+v, %v", told, err)
 	}
 	purged, err := e.PurgeQueue(posthaste.WithActor(t.Context(), "ada"), jobs)
 	if err != nil || purged[0].Messages != 22 {
@@ -166,7 +168,7 @@ func TestPurgeCutShort(t *testing.T) {
 	}
 }
 
-// What is rescheduled twice, before and during a purge, is not purged.
+// A message that is rescheduled twice, before and during a purge, is not purged.
 func TestRescheduledDuringAPurge(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{Retention: time.Hour})

@@ -10,8 +10,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// A claim whose reply was lost has handed out nothing more when it comes again,
-// and gives what it gave.
+// A claim that is repeated because its reply was lost returns the same deliveries, and hands
+// out nothing more.
 func TestRE7_ClaimRepeated(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
@@ -26,8 +26,8 @@ func TestRE7_ClaimRepeated(t *testing.T) {
 	}, patch{&claimScript, "if before then", "if false then"})
 }
 
-// A command that arrives after its claim was repeated and settled hands out nothing:
-// nobody reads its reply.
+// A claim that arrives after it was repeated and settled hands out nothing, because no worker
+// reads its reply.
 func TestRE7_LateClaimHandsOutNothing(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
@@ -57,7 +57,7 @@ func TestRE7_UnsettledTellsWhatNobodyKnows(t *testing.T) {
 	}, patch{&claimScript, "call('ZADD', CLAIMS, worker, tag)", ""})
 }
 
-// What a lost worker held is handed out anew, once.
+// The messages of a lost worker are redelivered once.
 func TestRE2_RescuedOnce(t *testing.T) {
 	holds := func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
@@ -154,7 +154,7 @@ func TestRE2_LostWorkerGetsNothing(t *testing.T) {
 	}, patch{&claimScript, "if not call('ZSCORE', LEASES, worker) then return 'join' end", ""})
 }
 
-// Who falls asleep is told of what is sent after that.
+// A worker that sleeps is rung when a message is sent.
 func TestLA3_SleepersAreRung(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
@@ -171,7 +171,7 @@ func TestLA3_SleepersAreRung(t *testing.T) {
 			t.Fatal(err)
 		}
 		if m, err := heard.ReceiveMessage(t.Context()); err != nil || m.Payload != "" {
-			return fmt.Sprintf("nobody was rung: %v", err)
+			return fmt.Sprintf("no sleeper was rung: %v", err)
 		}
 		return ""
 	}, patch{&sendScript, "redis.pcall('PUBLISH', bell, '')", ""})
@@ -207,8 +207,9 @@ func TestTokenNameIsTakenOnce(t *testing.T) {
 	}, patch{&tokenScript, "if call('HEXISTS', TOKENS, name) == 1 then return 'exists' end", ""})
 }
 
-// What was done and lost before that was told does not happen twice, if it was not handed
-// out again yet: in every kind of queue.
+// If a handled delivery counts as lost before its outcome arrives, the late outcome withdraws
+// the message, unless it was handed out again. The message then does not run twice. This holds
+// in every kind of queue.
 func TestDU5_LateDoneWithdraws(t *testing.T) {
 	for name, o := range map[string]posthaste.QueueOptions{
 		"plain": {}, "retained": {Retention: time.Hour}, "ordered": {Ordered: true}, "fair": {Fair: true},
@@ -271,7 +272,7 @@ func TestDU5_LateDoneWithdraws(t *testing.T) {
 // In an ordered queue it stays so that nothing of a key is on record as done before what
 // comes before it, whether that waits or was handed out again.
 func TestOD1_LateDoneKeepsOrder(t *testing.T) {
-	for name, handed := range map[string]bool{"what is before it waits": false, "what is before it is handed out again": true} {
+	for name, handed := range map[string]bool{"the message before it waits": false, "the message before it is handed out again": true} {
 		t.Run(name, func(t *testing.T) {
 			check := "waiting(key, 1)[1] ~= placed(key, id)"
 			if handed {

@@ -104,7 +104,7 @@ func TestTickThatWasNotMovedOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// What somebody does to it meanwhile stays.
+		// A change by an operator in between is kept.
 		if err := e.Pause(t.Context(), posthaste.OfSchedule("s")); err != nil {
 			t.Fatal(err)
 		}
@@ -119,8 +119,8 @@ func TestTickThatWasNotMovedOn(t *testing.T) {
 	}, patch{&sendScript, forget, "if false and"})
 }
 
-// What was sent before somebody died counts as sent also where it is not the last tick
-// that is due any more.
+// A tick that was sent before its sender died counts as sent, even if it is no longer the last
+// tick that is due.
 func TestTickThatWasSentIsNotMissed(t *testing.T) {
 	t.Parallel()
 	e := open(t, server.URL())
@@ -138,8 +138,8 @@ func TestTickThatWasSentIsNotMissed(t *testing.T) {
 	}
 }
 
-// A schedule that is put to another queue while somebody sends its tick does not send
-// that there, too.
+// If a schedule is put to another queue while a worker sends its tick, that tick is not sent
+// to the other queue, too.
 func TestTickWhileItsQueueChanges(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
@@ -163,8 +163,8 @@ func TestTickWhileItsQueueChanges(t *testing.T) {
 	}, patch{&scheduleScript, "then return 'due' end", "then call('PING') end"})
 }
 
-// A schedule ends with its queue: who has read it before sends nothing to a later queue
-// of that name, and who puts it meanwhile is refused.
+// A schedule ends with its queue. A worker that read the schedule before sends nothing to a
+// later queue of that name, and putting the schedule fails while the queue is gone.
 func TestScheduleEndsWithItsQueue(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
@@ -244,7 +244,7 @@ func TestTickThatIsRefused(t *testing.T) {
 	}
 }
 
-// The doctor tells what is not sent, and whose zone is not known.
+// Doctor reports schedules whose ticks are not sent, and schedules whose zone is unknown.
 func TestDoctorLooksAtSchedules(t *testing.T) {
 	t.Parallel()
 	e := open(t, server.URL())
@@ -271,13 +271,13 @@ func TestDoctorLooksAtSchedules(t *testing.T) {
 	if len(told) != 2 || !strings.HasPrefix(told[0], `falsejobsschedule "late"`) || !strings.HasPrefix(told[1], `truejobsthis program does not know`) {
 		t.Errorf("told: %q", told)
 	}
-	// It keeps nobody else waiting, and can be put anew.
+	// It holds up no other schedule, and can be put again.
 	if reply := tick(t, e); reply.TicksSent != 1 || reply.TickIn != 1 {
 		t.Errorf("%+v", reply)
 	}
 	put(t, e, "lost", "every 24 hours", "", 0)
 	if reply := tick(t, e); reply.TicksSent != 1 {
-		t.Errorf("put anew: %+v", reply)
+		t.Errorf("put again: %+v", reply)
 	}
 }
 

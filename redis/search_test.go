@@ -29,7 +29,7 @@ func indexed(t *testing.T, e *Engine) (words, known int64) {
 	return words, known
 }
 
-// What is forgotten is found no longer, and takes no memory.
+// Forgotten messages are no longer found, and take no memory.
 func TestForgottenWordsGo(t *testing.T) {
 	for name, p := range map[string]patch{
 		"words": {&settleScript, "many('ZREM', WORDS, gone)", ""},
@@ -60,8 +60,8 @@ func TestForgottenWordsGo(t *testing.T) {
 	}
 }
 
-// What was due later is listed once it is handed out as all others are, and settled
-// leaves nothing behind.
+// A delayed message is listed like all others once it is handed out, and leaves nothing behind
+// when it is settled.
 func TestDueMessagesAreKnownUntilHandedOut(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
@@ -85,7 +85,8 @@ func TestDueMessagesAreKnownUntilHandedOut(t *testing.T) {
 	}, patch{&claimScript, "many('ZREM', KNOWN, plain)", ""})
 }
 
-// What is still to be delivered is not erased, and what was erased is not replayed.
+// Messages that are still to be delivered are not erased, and erased messages are not
+// replayed.
 func TestErasedAreSettled(t *testing.T) {
 	pending := func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
@@ -192,7 +193,7 @@ func TestMessagesPageByPage(t *testing.T) {
 		t.Errorf("with the key %v are found, want %v", got, keyed)
 	}
 	if _, err := e.Messages(t.Context(), posthaste.MessageFilter{State: "odd"}); posthaste.CodeOf(err) != posthaste.CodeInvalid {
-		t.Errorf("a state that is none: %v", err)
+		t.Errorf("an unknown state: %v", err)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// leaveABit begins the end of the subscription that a queue is born with, and lets it go of
-// a part of what it held.
+// leaveABit starts to end the default subscription of the queue, and releases a part of its
+// messages.
 func leaveABit(t *testing.T, e *Engine) {
 	t.Helper()
 	all, err := e.registry.read(t.Context())
@@ -128,15 +128,15 @@ func TestShutWhileItEnds(t *testing.T) {
 	}
 }
 
-// Who made a subscription is noted also where giving it what is older is cut short; whoever
-// claims goes on with that.
+// The caller who creates a subscription is recorded even if filling it with older messages is
+// cut short; the next claim continues the filling.
 func TestSubscribeCutShort(t *testing.T) {
 	t.Parallel()
 	e := open(t, server.URL())
 	create(t, e, posthaste.QueueOptions{})
 	send(t, e, 3)
 	msg := e.keys.of(jobs, "msg")
-	if err := e.client.HSet(t.Context(), msg, "1", "").Err(); err != nil { // nobody can read it
+	if err := e.client.HSet(t.Context(), msg, "1", "").Err(); err != nil { // cannot be decoded
 		t.Fatal(err)
 	}
 	if err := e.Subscribe(posthaste.WithActor(t.Context(), "ada"), jobs, second, posthaste.SubscriptionOptions{From: posthaste.FromOldest}); err == nil {
@@ -182,7 +182,7 @@ func TestUpkeepOfEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := e.leave(t.Context(), all[other].subs[0], 1); err == nil {
-		t.Fatal("what is broken was ended")
+		t.Fatal("a broken subscription was ended")
 	}
 	if _, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1, Lease: time.Microsecond}); err != nil {
 		t.Fatal(err)
@@ -237,7 +237,7 @@ func TestStrayNumbers(t *testing.T) {
 	}, patch{&forsakeScript, "call('HSET', META, 'ended', text(math.max(tonumber(enrolled), tonumber(meta[3] or -1))))", ""})
 }
 
-// What was purged comes to no subscription that is being given what is older.
+// Purged messages do not reach a subscription that is being filled with older messages.
 func TestPurgedWhileFilled(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		cutShort(t, e, 1, 5)
@@ -246,7 +246,7 @@ func TestPurgedWhileFilled(t *testing.T) {
 		}
 		s := e.registry.byName[jobs].subs[0]
 		names := append(append([]string{}, s.keys...), e.keys.of(jobs, "st"), e.keys.of(jobs, "due"))
-		if _, err := fillScript.run(t.Context(), e.client, names, arguments{{"number", s.numberArg}, {"rules", s.rules}, {"filter", ""}, {"scheduled", ""}, {"letters", "@"}}); err != nil { // which somebody had begun
+		if _, err := fillScript.run(t.Context(), e.client, names, arguments{{"number", s.numberArg}, {"rules", s.rules}, {"filter", ""}, {"scheduled", ""}, {"letters", "@"}}); err != nil { // another process has begun to fill it
 			t.Fatal(err)
 		}
 		if _, err := e.cancelAside(t.Context(), jobs); err != nil {
@@ -282,13 +282,13 @@ func TestPurgeBesideFilling(t *testing.T) {
 			}
 		}
 		if got := receive(t, e, second, 10); len(got) != 0 {
-			t.Errorf("cut short %v: %d of what was purged came", cut, len(got))
+			t.Errorf("cut short %v: %d purged messages came", cut, len(got))
 		}
 	}
 }
 
-// Who knew a queue before finds what other subscriptions have by a word, settles for the
-// queue that has its number now, and keeps no lease of what has ended.
+// An engine that knew a queue before finds messages of later subscriptions by a reference,
+// settles for the queue that has its number now, and keeps no lease of an ended subscription.
 func TestKnowledgeOfOldIsRenewed(t *testing.T) {
 	t.Parallel()
 	e := open(t, server.URL())
@@ -319,7 +319,7 @@ func TestKnowledgeOfOldIsRenewed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := e.Heartbeat(t.Context(), posthaste.Heartbeat{Worker: w}); err != nil || e.leases.joined[w][ref] {
-		t.Errorf("a lease of what has ended is kept still, %v", err)
+		t.Errorf("a lease of an ended subscription is still kept, %v", err)
 	}
 
 	if err := o.DropQueue(t.Context(), jobs); err != nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// A subscription gets what is sent after it was made also by those who knew the queue
-// before.
+// Senders that knew the queue before a subscription was made send later messages to it, too.
 func TestSendersKnowAllSubscriptions(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
@@ -45,8 +44,7 @@ var fromOldest = func() string {
 	return string(b)
 }()
 
-// Who knows a subscription that has ended, and one of its name was made since, works for
-// the new one.
+// A worker that knows a subscription that has ended works for a later one of the same name.
 func TestClaimsKnowTheSubscription(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
@@ -82,8 +80,8 @@ func cutShort(t *testing.T, e *Engine, times, each int) (ids []posthaste.Message
 	return ids
 }
 
-// Nothing is handed out before all that is older is there: whoever claims goes on where
-// somebody was cut short.
+// A subscription hands out nothing until it has all older messages: a claim continues a
+// filling that was cut short.
 func TestFilledBeforeItHandsOut(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		ids := cutShort(t, e, 1, 5)
@@ -96,7 +94,7 @@ func TestFilledBeforeItHandsOut(t *testing.T) {
 	}, patch{&claimScript, "if own[3] then return 'fill' end", ""})
 }
 
-// What was filled half is filled once, and frees what it held.
+// A subscription that was filled in part gets each message once when filling starts over.
 func TestFilledOnce(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		cutShort(t, e, 5, 500)
@@ -108,7 +106,7 @@ func TestFilledOnce(t *testing.T) {
 		if err != nil || reply != "more" {
 			t.Fatalf("a part was to be filled, and the answer is %q: %v", reply, err)
 		}
-		// As after a restart, which begins anew.
+		// As after a restart, which starts over.
 		if n, err := e.client.HDel(t.Context(), e.keys.own(jobs, second, "tally"), "filled").Result(); err != nil || n != 1 {
 			t.Fatal(n, err)
 		}
@@ -156,7 +154,7 @@ func TestWalksGoOn(t *testing.T) {
 	}, patch{&fillScript, "resumed('filled')", "'0'"}, patch{&leaveScript, "resumed('left')", "'0'"})
 }
 
-// A walk that goes on at another server begins anew: that one has another order.
+// A walk that continues on another server starts over, because that server has another order.
 func TestFilledAtAnotherServer(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		cutShort(t, e, 3, 500)
@@ -173,7 +171,7 @@ func TestFilledAtAnotherServer(t *testing.T) {
 	}, patch{&fillScript, "of == server and cursor", "cursor"})
 }
 
-// Who comes late with what another has ended meanwhile makes nothing.
+// A slow subscriber creates nothing if the subscription has ended meanwhile.
 func TestSlowSubscriber(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})

@@ -57,8 +57,8 @@ func infoOf(t *testing.T, e *Engine, subscription string) posthaste.Subscription
 	return posthaste.SubscriptionInfo{}
 }
 
-// What the one that a queue is born with held is let go of when it ends, too: the others
-// go on, and what nobody wants is not stored.
+// The default subscription also releases its messages when it ends. The others go on, and a
+// message that no subscription wants is not stored.
 func TestUnsubscribeDefault(t *testing.T) {
 	t.Parallel()
 	e := open(t, server.URL())
@@ -76,7 +76,7 @@ func TestUnsubscribeDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := done(t, e, held...); n != 0 {
-		t.Errorf("%d of what had been handed out were settled", n)
+		t.Errorf("%d deliveries of the ended subscription were settled", n)
 	}
 	later, err := e.Send(t.Context(), of("x"), of("y"))
 	if err != nil || later[1] <= later[0] {
@@ -87,7 +87,7 @@ func TestUnsubscribeDefault(t *testing.T) {
 	}
 	for _, id := range []posthaste.MessageID{old[0], ids[1], later[1]} {
 		if _, err := e.Message(t.Context(), id); posthaste.CodeOf(err) != posthaste.CodeNotFound {
-			t.Errorf("message %d, which nobody wants: %v", id, err)
+			t.Errorf("message %d, which no subscription wants: %v", id, err)
 		}
 	}
 	for name, err := range map[string]error{"the only one": e.Unsubscribe(posthaste.WithActor(t.Context(), "ada"), jobs, second), "once more": o.Subscribe(posthaste.WithActor(t.Context(), "ada"), jobs, "default", posthaste.SubscriptionOptions{})} {
@@ -154,7 +154,7 @@ func TestUnsubscribeCutShort(t *testing.T) {
 				t.Errorf("receiving from one that has ended: %v", err)
 			}
 			if done(t, e, held...) != 0 {
-				t.Error("what it had handed out was settled")
+				t.Error("a delivery of the ended subscription was settled")
 			}
 			goOn(t, e)
 			if name == "name" {
@@ -326,11 +326,12 @@ func TestPurgeAndAtMostOnceOfSubscriptions(t *testing.T) {
 	}
 	subscribe(t, e, "third", posthaste.SubscriptionOptions{From: posthaste.FromOldest})
 	if got := receive(t, e, "third", 10); len(got) != 0 {
-		t.Errorf("what was purged came again: %+v", got)
+		t.Errorf("purged messages came again: %+v", got)
 	}
 }
 
-// What is scheduled for later comes, if that is wanted, to one that is made before that.
+// A subscription gets scheduled messages that were sent before it was made, if it asks for
+// them.
 func TestSubscribeToWhatIsScheduled(t *testing.T) {
 	t.Parallel()
 	e := open(t, server.URL())

@@ -75,7 +75,7 @@ func (c *crowd) send() {
 	}
 }
 
-// take looks at what was handed out. It returns what is wrong with it, or "".
+// take checks deliveries as they are handed out. It returns the violation, or "".
 func (c *crowd) take(subscription string, by posthaste.WorkerID, got []posthaste.RawDelivery) string {
 	for _, d := range got {
 		switch is, wanted := c.state[subscription][d.MessageID]; {
@@ -100,7 +100,7 @@ func (c *crowd) claim(subscription string, idle bool) (posthaste.ClaimReply, str
 	return reply, c.take(subscription, w, reply.Deliveries)
 }
 
-// settle settles some of what is handed out, or all of it well.
+// settle settles some deliveries, or all of them as done.
 func (c *crowd) settle(finish bool) string {
 	var all []posthaste.Settlement
 	var after []string
@@ -374,7 +374,8 @@ func (c *crowd) end() string {
 
 var crowds = []posthaste.QueueOptions{{}, {Ordered: true}, {Fair: true}, {Retention: time.Hour}, {Retention: time.Hour, RetainPayload: true}}
 
-// crowded walks through a queue with several subscriptions. It returns what it found broken.
+// crowded walks through a queue with several subscriptions. It returns the first violation, or
+// "".
 func crowded(t *testing.T, e *Engine, seed uint64, steps int) (broken string) {
 	t.Helper()
 	defer func() {
@@ -431,8 +432,8 @@ func TestSubscriptionsAreProtected(t *testing.T) {
 		"filters":                   {&sendScript, "if not (o.x and string.find(o.x, r.letter, 1, true)) then", "if true then"},
 		"whose it is":               {&tellScript, "content and markOf(call('HGET', HOLDERS, id), me)", "content"},
 		"others' messages":          {&withdrawScript, "if not markOf(call('HGET', HOLDERS, id), me) then return 0 end", ""},
-		"what was cancelled":        {&fillScript, "st.z == 'cancelled' or ", ""},
-		"what it let go of":         {&leaveScript, "passed(ids, false)", ""},
+		"cancelled messages":        {&fillScript, "st.z == 'cancelled' or ", ""},
+		"released messages":         {&leaveScript, "passed(ids, false)", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			breaks(t, func(t *testing.T, _ *Engine) string {

@@ -45,8 +45,8 @@ func wantEmpty(t *testing.T, address string) {
 }
 
 // A user who lacks one command, the keys or the channels is refused before anything is
-// written, and what is missing is named: a script that is denied something in its middle
-// has done half.
+// written, and the error names the missing right. A script that was denied a command in its
+// middle would have done half of its work.
 func TestOpenRefusesUsers(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -90,8 +90,8 @@ func TestOpenRefusesUsers(t *testing.T) {
 	wantEmpty(t, r.Address())
 }
 
-// Whoever may not ring any more sends all the same, and once: the message is there, and the
-// request that sent it is answered when it comes again.
+// A user who has lost the right to ring still sends, and only once: the message is stored, and
+// a repeated request gets the answer of the first.
 func TestDeniedRingFailsNothing(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{})
@@ -150,7 +150,7 @@ type proto string
 func (p proto) Error() string { return string(p) }
 func (proto) RedisError()     {}
 
-// stub is a server that answers INFO with a version, and keeps what it was asked.
+// stub is a server that answers INFO with a version, and keeps the commands that it gets.
 type stub struct {
 	address string
 	mu      sync.Mutex
@@ -217,7 +217,7 @@ func (s *stub) serve(c net.Conn, version string) {
 	}
 }
 
-// A Redis that is too old is refused by its version, and asked for nothing else.
+// Open rejects a Redis that is too old by its version, and sends no further commands to it.
 func TestOpenRefusesOldRedis(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"6.2.14", "5.0.7", "what"} {

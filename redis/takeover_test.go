@@ -36,8 +36,8 @@ func (m *node) stop(t *testing.T) (resume func()) {
 	return resume
 }
 
-// A master stands still, and another takes its place: whoever waits for it is told soon
-// after, however many they are, and who comes then is served.
+// A master stands still, and another takes its place. Calls that wait for the old one end soon
+// after, however many they are, and later calls are served.
 func TestCallsAreNotKeptByAMasterThatWasReplaced(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -79,7 +79,7 @@ func TestRetentionEndsWithoutTraffic(t *testing.T) {
 			}
 		}
 		if _, err := e.Message(t.Context(), held); err != nil {
-			return fmt.Sprintf("what is handed out is not shown: %v", err)
+			return fmt.Sprintf("a message that is handed out is not shown: %v", err)
 		}
 		return ""
 	}, patch{&forgetScript, "return forget(0, tonumber(most))", "return 0"})
@@ -121,12 +121,12 @@ func TestRetentionIsOverToTheMoment(t *testing.T) {
 	}, patch{&tellScript, "if st and over(st) then", "if false then"})
 }
 
-// A drop that was cut short is finished by upkeep, or by who makes the queue anew.
+// A drop that was cut short is finished by upkeep, or when the queue is created again.
 func TestDropsAreFinished(t *testing.T) {
 	t.Parallel()
 	for what, finish := range map[string]func(e *Engine) error{
 		"by upkeep": func(e *Engine) error { _, err := e.Maintain(t.Context(), posthaste.UpkeepSpace); return err },
-		"by who makes it anew": func(e *Engine) error {
+		"by creating it again": func(e *Engine) error {
 			return e.CreateQueue(t.Context(), jobs, posthaste.QueueOptions{MaxAttempts: 7})
 		},
 	} {
@@ -229,7 +229,7 @@ func TestLongScriptsAreBounded(t *testing.T) {
 	breaks(t, holds, patch{&rescueScript, "most = most - 1", ""})
 }
 
-// Each script's file says what it is given, answers and costs.
+// The file of each script documents its keys, arguments, results and cost.
 func TestScriptsHaveHeaders(t *testing.T) {
 	t.Parallel()
 	files, err := scriptFiles.ReadDir("scripts")
@@ -263,7 +263,7 @@ func TestScriptsHaveHeaders(t *testing.T) {
 	}
 }
 
-// What a claim and its settling cost does not grow with what is in flight.
+// The cost of a claim and its settlement does not grow with the number of messages in flight.
 func TestRE_CostInFlight(t *testing.T) {
 	most := testrun.Size(20_000, 1_000_000)
 	commands := func(inFlight int) int64 {

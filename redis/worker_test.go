@@ -68,7 +68,7 @@ func work(t *testing.T, e posthaste.Store, c worker.Config, handle func(posthast
 	return h
 }
 
-// runWorker runs a worker of what is given until the test ends.
+// runWorker runs a worker with the given handlers until the test ends.
 func runWorker(t *testing.T, e posthaste.Store, c worker.Config, handle ...func(*worker.Worker)) {
 	t.Helper()
 	c.Logger = slog.New(slog.DiscardHandler)
@@ -99,8 +99,8 @@ func settledAll(t *testing.T, e *Engine) func() bool {
 	}
 }
 
-// A worker of the runtime handles everything, tries again what fails, and wakes up
-// for what is sent while it sleeps.
+// A worker of the runtime handles everything, retries failures, and wakes up for messages that
+// are sent while it sleeps.
 func TestWorker(t *testing.T) {
 	t.Parallel()
 	e := open(t, server.URL())
@@ -170,7 +170,7 @@ func TestRE7_LostReplies(t *testing.T) {
 			}
 			until(t, "all are settled", settledAll(t, e))
 			if h.times[first[0]] != 0 {
-				t.Error("what was settled came again")
+				t.Error("a settled message came again")
 			}
 			if name != "beat" && h.twice() > 0 {
 				t.Errorf("%d were handled twice, though their worker lived on", h.twice())
@@ -193,8 +193,8 @@ func mortal(t *testing.T) (context.Context, *devbroker.Redis, *Engine) {
 	return ctx, r, open(t, r.URL())
 }
 
-// Redis is killed and started again while messages flow; it keeps what it has
-// confirmed, and everything that it confirmed is handled.
+// Redis is killed and restarted while messages flow. It keeps every message that it confirmed,
+// and all of these are handled.
 func TestRE1_RedisKilled(t *testing.T) {
 	t.Parallel()
 	ctx, r, e := mortal(t)

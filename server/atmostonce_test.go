@@ -8,8 +8,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// What was handed out at most once to a caller who left cannot be handed back:
-// it is lost, which the log tells, and nobody tries for long.
+// An at-most-once message whose receiver has left cannot be handed back. It is lost, the log
+// reports it, and the server does not keep trying.
 func TestAtMostOnceIsNotHandedBack(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
-// Dead letters are replayed and discarded by what they are, page by page, and
-// the record says whose token asked.
+// Dead letters are replayed and discarded by filter, page by page, and the record names the
+// token of the caller.
 func TestDeadLettersByFilter(t *testing.T) {
 	t.Parallel()
 	token, err := NewToken("ops", "secret", ScopeAdmin)

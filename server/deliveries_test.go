@@ -45,7 +45,7 @@ func TestDS7SettlingTwiceOverHTTP(t *testing.T) {
 	}
 }
 
-// What the engine is told is what was asked.
+// The engine gets the settlements that the caller requested.
 func TestSettlementsAsAsked(t *testing.T) {
 	t.Parallel()
 	var asked []posthaste.Settlement

@@ -99,7 +99,7 @@ func FuzzParseIDs(f *testing.F) {
 // Of the query that says which dead letters are to be listed.
 func FuzzParseDeadQuery(f *testing.F) {
 	for _, seed := range []string{``, `id=1&id=2`, `id=x`, `queue=q&subscription=s&kind=k&key=a%20b&reference=r&term=t&error=no+way`, `died_from=2030-01-31T12:00:00Z&died_before=2030-02-01T00:00:00%2B01:00`,
-		`limit=1000&before=9`, `limit=0`, `limit=1e3`, `before=-1`, `queue=a&queue=b`, `died_from=yesterday`, `colour=red`, `queue=%ff`, `key=%00`, `%`, `a;b`} {
+		`limit=1000&before=9`, `limit=0`, `limit=1e3`, `before=-1`, `queue=a&queue=b`, `died_from=yesterday`, `color=red`, `queue=%ff`, `key=%00`, `%`, `a;b`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
@@ -127,12 +127,11 @@ func FuzzParseDeadQuery(f *testing.F) {
 	})
 }
 
-// Of the queries of receive and of the listings: what is refused names the parameter
-// at fault and does not come to the store, and what is asked of that is what the query
-// says, within its bounds.
+// Queries of receive and of the listings: a rejected query names the parameter at fault and
+// does not reach the store. An accepted one reaches it as requested, within its bounds.
 func FuzzQueries(f *testing.F) {
 	for which, seeds := range [][]string{
-		{``, `max=10&lease=30s&wait=0s`, `subscription=audit&max=1000&lease=12h`, `max=0`, `max=1e3`, `max=1001`, `lease=0s`, `lease=-1s`, `lease=13h`, `lease=soon`, `lease=5+minutes`, `wait=6m`, `max=1&max=2`, `colour=red`, `=1`, `subscription=%ff`, `%`, `a;b`},
+		{``, `max=10&lease=30s&wait=0s`, `subscription=audit&max=1000&lease=12h`, `max=0`, `max=1e3`, `max=1001`, `lease=0s`, `lease=-1s`, `lease=13h`, `lease=soon`, `lease=5+minutes`, `wait=6m`, `max=1&max=2`, `color=red`, `=1`, `subscription=%ff`, `%`, `a;b`},
 		{``, `queue=q&reference=r&key=a%20b&term=t&state=done&limit=1000&before=9`, `state=gone`, `limit=0`, `limit=%00`, `before=-1`, `before=9223372036854775808`, `queue=a&queue=b`, `key=%00`, `%C3%28=1`},
 		{``, `reference=r&recipient=Ada%40Example.com&status=sent&limit=7&before=9`, `status=scheduled`, `status=done`, `recipient=%00`, `recipient=%22a+b%22%40example.com`, `id=1`},
 	} {

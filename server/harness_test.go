@@ -346,7 +346,7 @@ func holdAgainstSpec(r *http.Request, body string, got reply) error {
 	}
 	if got.status < 300 {
 		if err := openapi3filter.ValidateRequest(r.Context(), input); err != nil {
-			return fmt.Errorf("what was accepted is not described: %w", err)
+			return fmt.Errorf("an accepted request is not described: %w", err)
 		}
 	}
 	return openapi3filter.ValidateResponse(r.Context(), &openapi3filter.ResponseValidationInput{

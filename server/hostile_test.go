@@ -78,7 +78,7 @@ func TestHostileRequests(t *testing.T) {
 	s.call("POST", "/v1/queues/orders/messages", `{"payload":1}`).want(t, 201)
 }
 
-// Half a thousand clients that send half a header keep nobody out.
+// Five hundred clients that send half a header do not keep other clients out.
 func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
 	t.Parallel()
 	s := serve(t, time.Minute, &hooked{})

@@ -143,7 +143,7 @@ func TestLimitsAreChecked(t *testing.T) {
 	}
 }
 
-// As many receivers wait as are allowed; who does not wait is served all the same.
+// The number of waiting receivers is limited; a receiver that does not wait is always served.
 func TestWaitingReceiversAreLimited(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -164,8 +164,8 @@ func TestWaitingReceiversAreLimited(t *testing.T) {
 	})
 }
 
-// A body is refused by its length before it is read, and without a length once it
-// is over its route's limit.
+// A body with a Content-Length above its route's limit is rejected before it is read, and one
+// without a length once it exceeds the limit.
 func TestBodiesAreLimitedByRoute(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)

@@ -39,8 +39,8 @@ func (c *cutSearch) list(_ context.Context, f posthaste.MessageFilter) (page pos
 	return whole(0)
 }
 
-// Whoever follows the header Link finds each message once, also where searches
-// are cut, and where several states are one status.
+// A client that follows the Link header finds each message once, also where searches are cut,
+// and where several states are one status.
 func TestListingsLinkToTheirNextPage(t *testing.T) {
 	t.Parallel()
 	store := cutSearch{states: map[posthaste.MessageID]posthaste.State{}, looks: map[posthaste.State]int{

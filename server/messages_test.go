@@ -41,7 +41,7 @@ func TestSendStoresWhatWasAsked(t *testing.T) {
 	}
 }
 
-// What is sent arrives exactly as sent: JSON equal as JSON, bytes byte for byte.
+// Payloads arrive exactly as sent: JSON equal as JSON, bytes byte for byte.
 func TestDS9PayloadsOverHTTP(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
@@ -119,8 +119,8 @@ func TestBadInputStoresNothing(t *testing.T) {
 		"no payload":            {"POST", messages, `{}`, nil, 400, posthaste.CodeInvalid, "payload"},
 		"bytes of nothing":      {"POST", messages, `{"content_type":"a/b"}`, nil, 400, posthaste.CodeInvalid, "payload"},
 		"no second payload":     {"POST", messages, `[{"payload":null},{"key":"k"}]`, nil, 400, posthaste.CodeInvalid, "messages[1].payload"},
-		"number for nobody":     {"POST", messages, `{"payload":[1e400]}`, nil, 400, posthaste.CodeInvalid, ""},
-		"receipt for nobody":    {"POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"7","receipt":[1e131000]}]}`, nil, 400, posthaste.CodeInvalid, ""},
+		"number out of range":   {"POST", messages, `{"payload":[1e400]}`, nil, 400, posthaste.CodeInvalid, ""},
+		"receipt out of range":  {"POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"7","receipt":[1e131000]}]}`, nil, 400, posthaste.CodeInvalid, ""},
 		"payload of a schedule": {"PUT", "/v1/schedules/beat", `{"queue":"orders","spec":"@daily","payload":-1e999}`, nil, 400, posthaste.CodeInvalid, ""},
 		"empty array":           {"POST", messages, `[]`, nil, 400, posthaste.CodeInvalid, ""},
 		"string":                {"POST", messages, `"x"`, nil, 400, posthaste.CodeInvalid, ""},
@@ -205,7 +205,7 @@ func TestBadInputStoresNothing(t *testing.T) {
 	}
 }
 
-// What a store does not know, here the one in memory, is refused by its name.
+// An option that a store does not support, here the one in memory, is rejected by its name.
 func TestWhatAStoreDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	newAPI(t).call("PUT", "/v1/queues/orders", `{"concurrency":5}`).wantProblem(t, 400, posthaste.CodeUnsupported, "limits")
@@ -245,7 +245,7 @@ func TestTooLargeBodies(t *testing.T) {
 	}
 }
 
-// Every code has its status, and nobody hears what is inside.
+// Every code has its status, and no caller sees internal errors.
 func TestProblemOfEveryCode(t *testing.T) {
 	t.Parallel()
 	var fail error
@@ -331,7 +331,7 @@ func TestPutQueueTwice(t *testing.T) {
 func TestEmails(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
-	// So that what was sent is kept, in every store.
+	// So that sent messages are kept, in every store.
 	if err := a.engine.CreateQueue(t.Context(), "emails", posthaste.QueueOptions{Retention: time.Hour, RetainPayload: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -361,7 +361,7 @@ func TestEmails(t *testing.T) {
 	for query, want := range map[string][]posthaste.MessageID{
 		"reference=r":                       {ids[4], ids[3], ids[2], ids[1], ids[0]},
 		"recipient=grace@example.com":       {ids[4], ids[3], ids[2], ids[1], ids[0]},
-		"recipient=nobody@example.com":      nil,
+		"recipient=other@example.com":       nil,
 		"status=sent":                       {ids[0]},
 		"status=scheduled":                  {ids[4], ids[2]},
 		"status=scheduled&limit=1":          {ids[4]},
@@ -386,7 +386,7 @@ func TestEmails(t *testing.T) {
 func TestFaultsOfAMailAreAllTold(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
-	p := a.call("POST", "/v1/emails", `{"from":"nobody","to":["@"],"text":"x"}`).want(t, http.StatusBadRequest).problem(t)
+	p := a.call("POST", "/v1/emails", `{"from":"sender","to":["@"],"text":"x"}`).want(t, http.StatusBadRequest).problem(t)
 	if len(p.Faults) != 2 || p.Faults[0].Field != "from" || p.Faults[1].Field != "to[0]" {
 		t.Errorf("%+v", p.Faults)
 	}

@@ -84,7 +84,7 @@ func (s *Server) createQueue(r *http.Request, options posthaste.QueueOptions) er
 	return s.engine.CreateQueue(ctx, r.PathValue("queue"), options)
 }
 
-// differs returns the name of the first requested option that differs; "" if there is none.
+// differs returns the name of the first requested option that differs, or "" if all match.
 func differs(is, asked posthaste.QueueOptions) string {
 	for _, option := range posthaste.QueueOptionTable() {
 		if !option.Meets(is, asked) {

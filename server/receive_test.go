@@ -122,7 +122,7 @@ func TestDS3ReceiveWaitsUntilItsWaitIsOver(t *testing.T) {
 			t.Fatalf("%+v after %s", r, took)
 		}
 		if a.call("POST", "/v1/queues/orders/receive?wait=1ms", "").want(t, 200); a.server.gatherer.waiting("orders") != 0 {
-			t.Fatal("somebody still waits")
+			t.Fatal("a receiver still waits")
 		}
 	})
 }
@@ -213,7 +213,7 @@ func TestReceiveFromSubscriptions(t *testing.T) {
 				a.receiveLater(t.Context(), "max=1&wait=1m&subscription=audit"), a.receiveLater(t.Context(), "max=1&wait=1m&subscription=audit"),
 			}
 			eventually(t, "all wait", func() bool { return a.server.gatherer.tried("orders") == 4 })
-			// One that is unknown is told so, and disturbs nobody.
+			// Receiving from an unknown subscription fails, and disturbs no other receiver.
 			a.call("POST", "/v1/queues/orders/receive?wait=1m&subscription=billing", "").want(t, 404).wantProblem(t, 404, posthaste.CodeNotFound, "subscription")
 			send := func(queue string) {
 				if _, err := a.engine.Store.Send(t.Context(), posthaste.Message{Queue: queue, Payload: n}, posthaste.Message{Queue: queue, Payload: n}); err != nil {
@@ -322,7 +322,7 @@ func TestReceiverThatLeavesWhileNothingComes(t *testing.T) {
 		eventually(t, "it waits", func() bool { return a.server.gatherer.tried("orders") == 1 })
 		leave()
 		<-later
-		eventually(t, "nobody waits, and nothing runs", func() bool {
+		eventually(t, "no receiver waits, and nothing runs", func() bool {
 			a.server.gatherer.mu.Lock()
 			defer a.server.gatherer.mu.Unlock()
 			return len(a.server.gatherer.gatherings) == 0
@@ -402,7 +402,7 @@ func TestReceiveTellsErrorsToAllWhoWait(t *testing.T) {
 	})
 }
 
-// What nobody rings for, such as a message that falls due, is found by the look.
+// A message without a ring, such as one that falls due, is found by the regular look.
 func TestReceiveFindsWhatFallsDue(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -435,10 +435,10 @@ func TestAnswerGivenWhileLeavingIsHandedBack(t *testing.T) {
 	})
 }
 
-// Many come and go, with and without waiting, while messages arrive: each
-// message is received once, and none is left behind. The receivers stand where
-// the handler stands, since what has left for a caller who hangs up in that
-// moment only comes again when its lease ends.
+// Many receivers come and go, with and without waiting, while messages arrive: each message is
+// received once, and none is left behind. The receivers call the gatherer as the handler does,
+// since a message in the response to a caller who hangs up in that moment comes again only
+// when its lease ends.
 func TestReceiversComeAndGo(t *testing.T) {
 	t.Parallel()
 	const total = 400

@@ -33,8 +33,7 @@ func init() {
 	}
 }
 
-// What is asked over HTTP is answered on Redis as in memory: these are the tests that
-// ask a store for something.
+// The API behaves on Redis as in memory: these are the tests that call a store.
 func TestOnRedis(t *testing.T) {
 	s, err := devbroker.StartRedis(t.Context(), t.TempDir())
 	if err != nil {

@@ -39,7 +39,7 @@ func TestSchedules(t *testing.T) {
 		`{"queue":"reports","spec":"every 1 hour","wake":false}`:                              "wake",
 		`{"queue":"reports","spec":"every 1 hour","dedupe_key":"d"}`:                          "dedupe_key",
 		`{"queue":"reports","spec":"every 1 hour","payload":"AAAA","content_type":"image/x"}`: "content_type",
-		`{"queue":"reports","spec":"every 1 hour","colour":"red"}`:                            "colour",
+		`{"queue":"reports","spec":"every 1 hour","color":"red"}`:                             "color",
 		`{"queue":"reports","spec":7}`:                                                        "spec",
 	} {
 		reply := a.call("PUT", "/v1/schedules/bad", body)

@@ -60,8 +60,8 @@ func newTokens(store posthaste.TokenStore, given []posthaste.Token, required boo
 	return &tokens{store: store, given: given, required: required || len(given) > 0, used: map[string]bool{}}
 }
 
-// find returns the token with the given secret, nil if there is none, and whether callers
-// need a token. If the store is unavailable and stale is true, it uses an old list.
+// find returns the token with the given secret, or nil, and whether callers need a token. If
+// the store is unavailable and stale is true, it uses an old list.
 func (t *tokens) find(ctx context.Context, secret string, stale bool) (token *posthaste.Token, asked bool, err error) {
 	hash := sha256.Sum256([]byte(secret))
 	if token = match(t.given, hash); token != nil && secret != "" {
@@ -93,7 +93,7 @@ func (t *tokens) find(ctx context.Context, secret string, stale bool) (token *po
 	return token, t.required || list.ever, nil
 }
 
-// last returns the newest list regardless of its age, or err if there is none.
+// last returns the newest list regardless of its age, or err if no list was read yet.
 func (t *tokens) last(err error) (*tokenList, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

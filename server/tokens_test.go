@@ -103,7 +103,7 @@ func TestTokensLimitedToQueues(t *testing.T) {
 			limited.call("POST", "/v1/deliveries/"+action, strings.ReplaceAll(both, "%", more)).wantProblem(t, 403, posthaste.CodeDenied, "queue")
 		}
 		limited.call("POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+mine[0].ID.String()+`"}]}`).want(t, 200)
-		admin.call("POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+theirs[0].ID.String()+`"}]}`).want(t, 200) // nobody touched it
+		admin.call("POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+theirs[0].ID.String()+`"}]}`).want(t, 200) // it is still unsettled
 
 		mailer := a.as(a.makeToken(posthaste.Token{Name: "mailer", Scopes: []Scope{ScopeSend}, Queues: []string{"emails"}}))
 		eventually(t, "the token is known", func() bool { return mailer.call("GET", "/metrics", "").status == 403 })
@@ -128,8 +128,9 @@ func (s *settlingSeen) Settling(_ context.Context, _ map[string]string, settleme
 	return func([]posthaste.SettleResult, error) {}
 }
 
-// What is claimed between the look at a delivery's queue and its settling is out
-// of a limited token's reach, and answered like what is no longer the caller's.
+// A delivery that is claimed between the check of its queue and its settlement is out of a
+// limited token's reach. The answer is the same as for a delivery that the caller no longer
+// holds.
 func TestLimitedTokensAndWhatIsClaimedMeanwhile(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -189,7 +190,7 @@ func TestLimitedTokensAndWhatIsClaimedMeanwhile(t *testing.T) {
 			if action != "extend" && !slices.Equal(seen.ids, passed) {
 				t.Errorf("%s: tracing saw %v, and the engine %v", action, seen.ids, passed)
 			}
-			admin.call("POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+theirs.String()+`"}]}`).want(t, 200) // nobody touched it
+			admin.call("POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+theirs.String()+`"}]}`).want(t, 200) // it is still unsettled
 		}
 	})
 }
@@ -223,7 +224,7 @@ func TestLimitedTokensAndEveryRoute(t *testing.T) {
 	}
 }
 
-// Who waits for messages with a token that is dropped meanwhile gets none.
+// A caller that waits for messages with a token that is revoked meanwhile gets none.
 func TestWaitingEndsWithTheToken(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -451,7 +452,7 @@ func FuzzBearer(f *testing.F) {
 			t.Fatalf("not clear: %#v", fault)
 		}
 		if len(header) > 30 && (strings.Contains(fault.Error(), header) || strings.Contains(e.challenge, header)) {
-			t.Fatal("what was sent is repeated")
+			t.Fatal("the error repeats the header")
 		}
 	})
 }

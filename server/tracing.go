@@ -15,8 +15,8 @@ var traceParent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-
 // to propagate at least this much.
 const maxTraceState = 512
 
-// traceOf returns the request's trace context as headers of a message. It returns nil if
-// there is none, or an invalid one, which the standard requires to be ignored.
+// traceOf returns the request's trace context as headers of a message. It returns nil if the
+// request has none, or an invalid one, which the standard requires to be ignored.
 func traceOf(r *http.Request) map[string]string {
 	parents := r.Header.Values(posthaste.HeaderTraceParent)
 	if len(parents) != 1 || len(parents[0]) > posthaste.MaxWordBytes || !traceParent.MatchString(parents[0]) {

@@ -25,7 +25,7 @@ func TestDS10_RuleDueBesideBacklog(t *testing.T) {
 			}
 		}
 		return fmt.Sprintf("message %d, which is due, was not in the first two claims of 100", due)
-	}, without("the turn of what is due", patch{file: "claim_lane.sql", old: "boolean := p_due and (p_max > 1 or random() < 0.5)", new: "boolean := false"}))
+	}, without("the turn of due messages", patch{file: "claim_lane.sql", old: "boolean := p_due and (p_max > 1 or random() < 0.5)", new: "boolean := false"}))
 }
 
 // A claim reads as many pages behind a long backlog as behind a short one.

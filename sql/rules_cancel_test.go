@@ -305,7 +305,7 @@ func TestRuleLateDoneKeepsOrder(t *testing.T) {
 		rule(t, walk(step{}, step{all: true}), without("what waits before it", patch{file: "late_done.sql", old: "(x.ord, x.message_id) < (p.ord, p.message_id)", new: "false"}))
 	})
 	t.Run("handed out", func(t *testing.T) {
-		rule(t, walk(step{handed: true}), without("what is in flight", patch{file: "late_done.sql", old: "posthaste.key_hash(p.key) <> all (v_busy)", new: "true"}))
+		rule(t, walk(step{handed: true}), without("messages in flight", patch{file: "late_done.sql", old: "posthaste.key_hash(p.key) <> all (v_busy)", new: "true"}))
 	})
 }
 
@@ -554,5 +554,5 @@ func TestRuleSiftingEndsBehindWhatWasWithdrawn(t *testing.T) {
 	},
 		without("the end of it", patch{file: "sifted_slice.sql", old: "if not c.ended and v_filter is null\n", new: "if false and v_filter is null\n"}),
 		without("what comes later", patch{file: "sifted_slice.sql", old: "x.xid >= pg_snapshot_xmin(c.s1) and", new: "false and"}),
-		without("what is ahead", patch{file: "sifted_slice.sql", old: "x.xid >= greatest(c.last_xid, pg_snapshot_xmin(c.s0)) and", new: "false and"}))
+		without("entries ahead", patch{file: "sifted_slice.sql", old: "x.xid >= greatest(c.last_xid, pg_snapshot_xmin(c.s0)) and", new: "false and"}))
 }

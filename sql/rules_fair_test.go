@@ -135,17 +135,17 @@ func TestRuleFairNewcomers(t *testing.T) {
 		}
 		s.exec(`select posthaste.maintain()`)
 		if n := get[int](s, `select count(*)::int from posthaste.ahead_keys`); n != 0 {
-			return fmt.Sprintf("%d keys are left of what was read ahead", n)
+			return fmt.Sprintf("%d keys that were read ahead are left", n)
 		}
 		return ""
 	},
 		without("reading ahead", patch{file: "claim_keyed.sql", old: "if q.fair and v_rest and not v_log.ended then", new: "if false then"}),
 		without("withdrawing from the log", patch{file: "park_ahead.sql", old: "select c.pos, p_subscriber, 'parked', c.xid, true from come c", new: "select -c.pos, p_subscriber, 'parked', c.xid, true from come c"}),
-		without("knowing what was taken before", patch{file: "read_ahead.sql", old: "where z.pos = f.poss[x.i] and z.subscriber = v_subscriber limit 1)", new: "where z.pos = -f.poss[x.i] and z.subscriber = v_subscriber limit 1)"}),
+		without("knowing entries taken before", patch{file: "read_ahead.sql", old: "where z.pos = f.poss[x.i] and z.subscriber = v_subscriber limit 1)", new: "where z.pos = -f.poss[x.i] and z.subscriber = v_subscriber limit 1)"}),
 		without("leaving later ones of a key", patch{file: "read_ahead.sql", old: "where k.left_in_log is not true", new: "where true"},
 			patch{file: "read_ahead.sql", old: "where x.nth + x.before <= v_share", new: "where x.nth <= v_share"},
 			patch{file: "read_ahead.sql", old: "then 2048", new: "then 8"}),
-		without("counting what is taken back", patch{file: "unpark.sql", old: "case when cancelled.outcome = 'parked' then excluded.noted else cancelled.noted end", new: "cancelled.noted"}),
+		without("counting messages taken back", patch{file: "unpark.sql", old: "case when cancelled.outcome = 'parked' then excluded.noted else cancelled.noted end", new: "cancelled.noted"}),
 		without("an end", patch{file: "claim_keyed.sql", old: "elsif q.fair and v_log.ended and v_ahead.reading is not null then", new: "elsif false then"}))
 }
 

@@ -135,11 +135,11 @@ func TestRuleHistoryIsExact(t *testing.T) {
 		}
 		return ""
 	}, without("what comes after the first claim", patch{file: "keep_history.sql", old: "where k.reader = v_reader and k.seq > v_from", new: "where k.reader = v_reader and k.seq = v_from + 1"}),
-		without("what was withdrawn", patch{file: "keep_history.sql", old: "return posthaste.copy_withdrawn(p_slot, v_left) < v_left;", new: "return true;"}),
+		without("withdrawn messages", patch{file: "keep_history.sql", old: "return posthaste.copy_withdrawn(p_slot, v_left) < v_left;", new: "return true;"}),
 		without("the copy", patch{file: "reclaim.sql", old: "if not posthaste.keep_history(v_slot) then", new: "if false then"}),
 		without("leaving out what lives on", patch{file: "copy_claim.sql", old: "where x.outcome in ('done', 'handed_out', 'cancelled', 'expired') and", new: "where"}),
 		without("terms that were found later", patch{file: "copy_claim.sql", old: "coalesce(d.terms, o.terms) as all_terms", new: "d.terms as all_terms"}),
-		without("what is discarded", patch{file: "discard.sql", old: "from gone g join posthaste.queue_settings q on q.id = g.queue_id and q.retention is not null", new: "from gone g join posthaste.queue_settings q on false"}))
+		without("discarded messages", patch{file: "discard.sql", old: "from gone g join posthaste.queue_settings q on q.id = g.queue_id and q.retention is not null", new: "from gone g join posthaste.queue_settings q on false"}))
 }
 
 // A claim that is open when the ring comes round is copied when it is closed, and its messages are
@@ -393,7 +393,7 @@ func TestRuleErase(t *testing.T) {
 		}
 		return ""
 	}, without("the ring's marks", patch{file: "erase.sql", old: "from unnest(v_gone) x\n", new: "from unnest(v_gone) x where false\n"}),
-		without("sparing what is pending", patch{file: "erase.sql", old: "where m.state in ('scheduled', 'ready', 'running', 'retrying') and", new: "where false and"}),
+		without("sparing pending messages", patch{file: "erase.sql", old: "where m.state in ('scheduled', 'ready', 'running', 'retrying') and", new: "where false and"}),
 		without("blanking on the way", patch{file: "copy_claim.sql", old: "where y.message_id = x.message_id order by y.message_id limit 1) e on true", new: "where y.message_id = x.message_id order by y.message_id limit 1) e on false"}),
 		without("bare stories", patch{file: "bare_story.sql", old: "(a.value - 'receipt')", new: "a.value"}),
 		without("the history", patch{file: "erase.sql", old: "where h.message_id = any ($1) and h.erased_at is null', v_part)", new: "where false', v_part)"}))
@@ -471,5 +471,5 @@ func TestRuleWithdrawnIsRememberedOnce(t *testing.T) {
 			return fmt.Sprintf("the history has it %d times", n)
 		}
 		return ""
-	}, without("telling copies from what was withdrawn", patch{file: "subscribe.sql", old: "else x.xid end, true\n", new: "else x.xid end, false\n"}))
+	}, without("telling copies from withdrawals", patch{file: "subscribe.sql", old: "else x.xid end, true\n", new: "else x.xid end, false\n"}))
 }

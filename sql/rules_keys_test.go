@@ -277,7 +277,7 @@ func TestRuleParkedIsTakenBack(t *testing.T) {
 				a3 := s.sendKey("a")
 				_, fault = s.expects("after it was "+what, a3)
 				return fault
-			}, without("what is parked", c.broken))
+			}, without("parked messages", c.broken))
 		})
 	}
 }
@@ -351,8 +351,8 @@ func TestRuleKeyConcurrencyHolds(t *testing.T) {
 		}
 		return ""
 	}, without("counting in the log", patch{file: "pass_log.sql", old: "when q.key_concurrency - coalesce(b.n, 0) < e.nth then 'busy'", new: "when false then 'busy'"}),
-		without("what is in flight", patch{file: "let_go.sql", old: "v_n := q.key_concurrency - coalesce(cardinality(array_positions(busy, k.hash)), 0);", new: "v_n := q.key_concurrency;"}),
-		without("counting what was let go", patch{file: "let_go.sql", old: "made.keys := case when q.key_concurrency is not null or q.ordered then v_hashes", new: "made.keys := case when false then v_hashes"}))
+		without("messages in flight", patch{file: "let_go.sql", old: "v_n := q.key_concurrency - coalesce(cardinality(array_positions(busy, k.hash)), 0);", new: "v_n := q.key_concurrency;"}),
+		without("counting messages let go", patch{file: "let_go.sql", old: "made.keys := case when q.key_concurrency is not null or q.ordered then v_hashes", new: "made.keys := case when false then v_hashes"}))
 }
 
 // No more messages of a key are handed out than it has tokens, from the log or parked.

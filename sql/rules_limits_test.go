@@ -60,7 +60,7 @@ func TestRuleConcurrencyHolds(t *testing.T) {
 	},
 		without("waiting", patch{file: "claim_ruled.sql", old: "perform posthaste.lock_reader(posthaste.reader_key(p_queue, p_subscription, 511, 0), true);", new: ""},
 			patch{file: "claim_ruled.sql", old: "coalesce(v_limits.id, 0) + 1, t, v_limits.tokens - handed", new: "pg_backend_pid(), t, v_limits.tokens - handed"}),
-		without("what was handed out before", patch{file: "claim_ruled.sql", old: "v_open.open || array(select x.id from unnest(made) x)", new: "array(select x.id from unnest(made) x)"}))
+		without("earlier deliveries", patch{file: "claim_ruled.sql", old: "v_open.open || array(select x.id from unnest(made) x)", new: "array(select x.id from unnest(made) x)"}))
 }
 
 // Deliveries take tokens, for any caller; only time brings them back.
@@ -237,7 +237,7 @@ func TestRuleKeyRateGoesOnWhenTheClockIsSetBack(t *testing.T) {
 		return ""
 	},
 		without("going on", patch{file: "token_time.sql", old: "then v_now else t end", new: "then t else t end"}),
-		without("beginning anew", patch{file: "claim_keyed.sql", old: "    perform posthaste.renew_tokens(", new: "    -- perform posthaste.renew_tokens("}),
+		without("starting over", patch{file: "claim_keyed.sql", old: "    perform posthaste.renew_tokens(", new: "    -- perform posthaste.renew_tokens("}),
 		without("writing that down", patch{file: "claim_keyed.sql", old: "v_renewed := true", new: "v_renewed := false"}),
 		without("looking for keys", patch{file: "claim_keyed.sql", old: "  if v_back then\n", new: "  if false then\n"}),
 		without("telling when", patch{file: "claim_keyed.sql", old: "if v_back and handed = 0 then", new: "if false then"}),

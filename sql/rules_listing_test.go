@@ -60,7 +60,7 @@ func TestRuleListingsBesideManyParked(t *testing.T) {
 			}
 		}
 		return ""
-	}, without("a bound of what is looked through", patch{file: "parked_newest.sql", old: " limit c_most + 1", new: "", times: 4}),
+	}, without("a bound of entries looked through", patch{file: "parked_newest.sql", old: " limit c_most + 1", new: "", times: 4}),
 		without("a bound of the way down", patch{file: "parked_newest.sql", old: "if v_looked >= c_most then", new: "if false then"}))
 }
 

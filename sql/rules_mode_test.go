@@ -62,10 +62,10 @@ func TestRuleAtMostOnce(t *testing.T) {
 		return ""
 	},
 		without("closing", patch{file: "put_claim.sql", old: "if p_closed and c.places > 0 then", new: "if false then"}),
-		without("a number of nobody", patch{file: "claim.sql", old: "p_worker, case when not at_most_once then p_number end, null,", new: "p_worker, p_number, null,", times: 2}),
+		without("a number without an owner", patch{file: "claim.sql", old: "p_worker, case when not at_most_once then p_number end, null,", new: "p_worker, p_number, null,", times: 2}),
 		without("the flush", patch{file: "must_flush.sql", old: "if current_setting('synchronous_commit') = 'off' then", new: "if false then"}),
 		without("the flush of what follows", patch{file: "claim.sql", old: "case when current_setting('posthaste.must_flush', true) = 'yes' then current_setting('synchronous_commit') else 'off' end", new: "'off'"}),
-		without("closing what is received", patch{file: "receive.sql", old: "v_round = v_lanes, v_sub.at_most_once,", new: "v_round = v_lanes, false,"}),
+		without("closing received messages", patch{file: "receive.sql", old: "v_round = v_lanes, v_sub.at_most_once,", new: "v_round = v_lanes, false,"}),
 		without("the refusal", patch{file: "refuse_at_most_once.sql", old: "if v_name is not null then", new: "if false then"}))
 }
 
@@ -126,7 +126,7 @@ func TestRuleAtMostOnceByKeys(t *testing.T) {
 		return ""
 	},
 		without("settling what claims hand out", patch{file: "claim_ruled.sql", old: "if p_closed and v.handed > 0 then", new: "if false then"}),
-		without("settling what was let go", patch{file: "claim_ruled.sql", old: "          perform posthaste.settle_claim(v_claim,", new: "          continue when v_claim.part = 5;\n          perform posthaste.settle_claim(v_claim,"}))
+		without("settling messages let go", patch{file: "claim_ruled.sql", old: "          perform posthaste.settle_claim(v_claim,", new: "          continue when v_claim.part = 5;\n          perform posthaste.settle_claim(v_claim,"}))
 }
 
 // A paused queue hands out nothing to any caller, and continues where it stopped.

@@ -48,7 +48,7 @@ func TestRuleMovedOfAKeyWaits(t *testing.T) {
 		}
 		return ""
 	},
-		without("the time of what is parked", patch{file: "reschedule.sql", old: "set not_before = v_at", new: "set not_before = null"}),
+		without("the time of parked messages", patch{file: "reschedule.sql", old: "set not_before = v_at", new: "set not_before = null"}),
 		without("taking it from its place", patch{file: "reschedule.sql", old: "        perform posthaste.withdraw(v.h, v.subscription, case when v_all then 'carried' else 'moved' end);\n", new: "        null;\n"}))
 }
 

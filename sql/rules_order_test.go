@@ -84,7 +84,7 @@ func TestRuleUnfinishedBlocksItsKey(t *testing.T) {
 		s.exec(`update posthaste.parked set not_before = clock_timestamp() + interval '1 hour'`)
 		return wants("while the first waits for its retry", s.claims(worker, 2, 10))
 	}, without("the event", patch{file: "finish.sql", old: `'id', z.message_id) as event`, new: `'id', null) as event`}),
-		without("the look at what is blocked", patch{file: "pass_log.sql", old: "when z.blocked then 'behind'", new: "when false then 'behind'"}))
+		without("the check for blocked keys", patch{file: "pass_log.sql", old: "when z.blocked then 'behind'", new: "when false then 'behind'"}))
 }
 
 // No message of a key is released while another one is in flight, because that may come back, and is
@@ -368,10 +368,10 @@ func TestRuleLateSendersAreRead(t *testing.T) {
 		}
 		return ""
 	},
-		without("what it sent first", patch{file: "ordered_slice.sql", old: "and e.ord = r.x and e.pos > case", new: "and e.ord = r.x and false and e.pos > case"}),
-		without("what it sent later", patch{file: "ordered_slice.sql", old: "e.due_at is null and e.ord <> e.xid", new: "e.due_at is null and e.ord <> e.xid and false"}),
-		without("reading what it sent first", patch{file: "keyed_rows.sql", old: "and e.ord = r.x and e.pos >= case", new: "and e.ord = r.x and false and e.pos >= case"}),
-		without("reading what it sent later", patch{file: "keyed_rows.sql", old: "e.due_at is null and e.ord <> e.xid", new: "e.due_at is null and e.ord <> e.xid and false"}),
-		without("counting what it sent first", patch{file: "count_up.sql", old: "e.due_at is null and e.ord = e.xid", new: "e.due_at is null and e.ord = e.xid and false"}),
-		without("counting what it sent later", patch{file: "count_up.sql", old: "e.due_at is null and e.ord <> e.xid", new: "e.due_at is null and e.ord <> e.xid and false"}))
+		without("its first messages", patch{file: "ordered_slice.sql", old: "and e.ord = r.x and e.pos > case", new: "and e.ord = r.x and false and e.pos > case"}),
+		without("its later messages", patch{file: "ordered_slice.sql", old: "e.due_at is null and e.ord <> e.xid", new: "e.due_at is null and e.ord <> e.xid and false"}),
+		without("reading its first messages", patch{file: "keyed_rows.sql", old: "and e.ord = r.x and e.pos >= case", new: "and e.ord = r.x and false and e.pos >= case"}),
+		without("reading its later messages", patch{file: "keyed_rows.sql", old: "e.due_at is null and e.ord <> e.xid", new: "e.due_at is null and e.ord <> e.xid and false"}),
+		without("counting its first messages", patch{file: "count_up.sql", old: "e.due_at is null and e.ord = e.xid", new: "e.due_at is null and e.ord = e.xid and false"}),
+		without("counting its later messages", patch{file: "count_up.sql", old: "e.due_at is null and e.ord <> e.xid", new: "e.due_at is null and e.ord <> e.xid and false"}))
 }

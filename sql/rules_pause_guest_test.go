@@ -52,5 +52,5 @@ func TestRulePausedKeysWaitForLaterSubscriptions(t *testing.T) {
 			return fmt.Sprintf("made as keys were being paused, it got %v", got)
 		}
 		return ""
-	}, without("copying what is paused", patch{file: "subscribe.sql", old: "k.paused_at is not null\n", new: "false\n"}))
+	}, without("copying paused keys", patch{file: "subscribe.sql", old: "k.paused_at is not null\n", new: "false\n"}))
 }

@@ -265,7 +265,7 @@ func TestRuleWithdrawnIsForgottenWithItsEntries(t *testing.T) {
 			return fmt.Sprintf("received %v, want message %d once", got, m)
 		}
 		return ""
-	}, without("asking what was emptied", patch{file: "forget_cancelled.sql",
+	}, without("checking that the slot was emptied", patch{file: "forget_cancelled.sql",
 		old: "s.cleared_to >= ((v_epoch + 1) << 22) - 1", new: "s.epoch > v_epoch"}))
 }
 

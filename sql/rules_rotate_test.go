@@ -114,8 +114,8 @@ func TestRuleNextSlotIsLeftAnewWhenTheSequenceMoves(t *testing.T) {
 			return fmt.Sprintf("%d of slot 1 are taken to be carried, whatever position %d is due", n, m)
 		}
 		return ""
-	}, without("carrying anew", patch{file: "rotate.sql", old: "delete from posthaste.carried k where k.slot = (v_epoch + 1) & 15;", new: "null;"}),
-		without("leaving it anew", patch{file: "rotate.sql", old: "set left_before = null where s.slot = (v_epoch + 1) & 15", new: "set left_before = s.left_before where s.slot = (v_epoch + 1) & 15"}))
+	}, without("carrying again", patch{file: "rotate.sql", old: "delete from posthaste.carried k where k.slot = (v_epoch + 1) & 15;", new: "null;"}),
+		without("leaving it again", patch{file: "rotate.sql", old: "set left_before = null where s.slot = (v_epoch + 1) & 15", new: "set left_before = s.left_before where s.slot = (v_epoch + 1) & 15"}))
 }
 
 // rotated sends a message and rotates until a slot has been left and the next is marked.

@@ -85,7 +85,7 @@ func TestRuleStuckClaimsAreSetAside(t *testing.T) {
 			},
 				without("setting aside", patch{file: "move_mark.sql", old: "if v_behind * 8 > v_walked - 1024 then", new: "if true then"}),
 				without("remembering", patch{file: "move_mark.sql", old: "where v_numbers[i] < v_new;", new: "where false;"}),
-				without("reading what was set aside", patch{file: "open_claims.sql", old: "where s.worker = p_worker and", new: "where false and"}))
+				without("reading claims set aside", patch{file: "open_claims.sql", old: "where s.worker = p_worker and", new: "where false and"}))
 		})
 	}
 }
@@ -215,7 +215,7 @@ func TestRuleCarryingGoesOnWhereItStopped(t *testing.T) {
 	},
 		without("a bound", patch{file: "carry_slot.sql", old: "v_left int := 10000;", new: "v_left int := 2147483647;"}),
 		without("going on", patch{file: "carry_slot.sql", old: "if k.slot is null or k.due_at <= v_reached then", new: "if true then"}),
-		without("knowing what is carried", patch{file: "slot_unread.sql", old: "where y.slot = p_slot and y.queue_id", new: "where false and y.queue_id"}),
+		without("knowing carried entries", patch{file: "slot_unread.sql", old: "where y.slot = p_slot and y.queue_id", new: "where false and y.queue_id"}),
 		without("forgetting", patch{file: "forget_cancelled.sql", old: "v_left int := 10000;", new: "v_left int := 0;"}))
 }
 

@@ -53,7 +53,7 @@ func TestRuleStateOfManyMessages(t *testing.T) {
 	},
 		without("passing over the slice", patch{file: "ends_of.sql", old: "if v_claim.withheld is null and", new: "if false and"}),
 		without("the place of the entry", patch{file: "message_state.sql", old: "e.at_row = p_at and ", new: ""}),
-		without("what is known of the message before", patch{file: "message_states.sql", old: "if v_near.reader = v_reader and", new: "if false and"}))
+		without("knowledge of the message before", patch{file: "message_states.sql", old: "if v_near.reader = v_reader and", new: "if false and"}))
 }
 
 // Shortcuts do not change the reported states: of slices settled in one step, in several and in

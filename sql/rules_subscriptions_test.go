@@ -464,8 +464,8 @@ func TestRuleCarriedMessagesAreSentOnce(t *testing.T) {
 		return ""
 	}, without("who began between", patch{file: "carry_slot.sql", old: "or x.sifts and f.for_subscription is null and", new: "or false and"}),
 		without("for whom it was withdrawn", patch{file: "carry_slot.sql", old: "where z.pos is not null\n          or", new: "where"}),
-		without("telling later ones what was carried", patch{file: "subscribe.sql", old: "x.outcome in ('carried', 'cancelled')", new: "x.outcome = 'cancelled'"}),
-		without("telling later ones what was cancelled", patch{file: "subscribe.sql", old: "x.outcome in ('carried', 'cancelled')", new: "x.outcome = 'carried'"}))
+		without("telling later ones of carried messages", patch{file: "subscribe.sql", old: "x.outcome in ('carried', 'cancelled')", new: "x.outcome = 'cancelled'"}),
+		without("telling later ones of cancelled messages", patch{file: "subscribe.sql", old: "x.outcome in ('carried', 'cancelled')", new: "x.outcome = 'carried'"}))
 }
 
 // The same holds if it was parked behind others of its key, and was tried before.

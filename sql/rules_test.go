@@ -194,7 +194,7 @@ func TestRuleNumberIsClaimedOnce(t *testing.T) {
 		}
 		return ""
 	},
-		without("asking what it has", patch{file: "claim.sql", old: "if p_again then\n", new: "if false then\n"}),
+		without("asking for its deliveries", patch{file: "claim.sql", old: "if p_again then\n", new: "if false then\n"}),
 		without("waiting for the first try", patch{file: "claim.sql",
 			old: "perform pg_advisory_xact_lock(posthaste.lock_key(8, p_worker * 1000003 + p_number));", new: "null;"}))
 }

@@ -49,7 +49,7 @@ func TestRuleUnsubscribedMeanwhileLeavesNothing(t *testing.T) {
 			return fmt.Sprintf("%d are parked", n)
 		}
 		return ""
-	}, without("looking for what is parked", patch{file: "forget_rows.sql", old: "x.dropped_at > clock_timestamp()", new: "false and x.dropped_at > clock_timestamp()"}))
+	}, without("looking for parked messages", patch{file: "forget_rows.sql", old: "x.dropped_at > clock_timestamp()", new: "false and x.dropped_at > clock_timestamp()"}))
 }
 
 // A key that is being paused while a subscription ends is not paused for the ended one: it could not

@@ -92,7 +92,7 @@ var twins = []struct {
 		"update posthaste.queue_settings q set lanes = 4 * q.width where q.id = p_queue;", "null;", runaway, features{priorities: true}, []string{"lost:"}},
 	{"purging beside a claim", "purge.sql",
 		"  perform posthaste.lock_lanes(v_queue);\n", "  null;\n", runaway, features{purging: true}, []string{"waited when the queue was purged", "never came to subscription", "duplicate key", "twice: reader"}},
-	{"purging without what is due later", "purge.sql",
+	{"purging without delayed messages", "purge.sql",
 		"pg_visible_in_snapshot(e.xid, v_purge) and", "false and", runaway, features{purging: true}, []string{"waited when the queue was purged", "never came to subscription"}},
 }
 

@@ -187,7 +187,7 @@ func (a *acknowledger) settle(ctx context.Context, batch []outcome, last bool) {
 		unsure = true
 		a.reconcile.poke()
 		if !a.retry.failed(ctx, err) {
-			return // the worker ends, and what it held is rescued
+			return // the worker ends, and its deliveries are rescued
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// What is handed out at most once is not settled, tried again or released. How
-// it ended is told.
+// Messages that are handed out at most once are not settled, retried or released. Telemetry
+// reports how they ended.
 func TestAtMostOnceIsNotSettled(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
 		f.create("once", posthaste.QueueOptions{Mode: posthaste.AtMostOnce})
@@ -46,8 +46,8 @@ func TestAtMostOnceIsNotSettled(t *testing.T) {
 	})
 }
 
-// A worker that stops runs what it was handed at most once, for nobody else
-// will; what does not start within the grace time is lost, and that is told.
+// A worker that stops runs its prefetched at-most-once messages, because no other worker will.
+// Those that do not start within the grace time are lost, and telemetry reports them.
 func TestAtMostOnceAtTheEnd(t *testing.T) {
 	for name, stuck := range map[string]bool{"in time": false, "not in time": true} {
 		t.Run(name, func(t *testing.T) {
@@ -96,8 +96,7 @@ func TestAtMostOnceAtTheEnd(t *testing.T) {
 	}
 }
 
-// A worker that is declared lost runs what it was handed at most once all the
-// same.
+// A worker that is declared lost still runs its prefetched at-most-once messages.
 func TestAtMostOnceOfALostWorker(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
 		f.create("once", posthaste.QueueOptions{Mode: posthaste.AtMostOnce})

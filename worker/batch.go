@@ -43,7 +43,7 @@ func (s sinkCalls) deliver(ctx context.Context, _ func(int, error), items []post
 type batchHandler[T any] struct {
 	codecs []posthaste.Codec
 	handle func(ctx context.Context, batch []posthaste.Delivery[T]) []error
-	// around is join, wrapped in the middleware; nil if there is none.
+	// around is join, wrapped in the middleware; nil without middleware.
 	around posthaste.Handler
 }
 

@@ -41,8 +41,8 @@ func (b *batches) calls() int {
 	return len(b.sizes)
 }
 
-// One that fails neither fails nor repeats its neighbours, each counts its own
-// attempts, and what cannot be decoded never reaches the handler.
+// A message that fails neither fails nor repeats the others of its batch, each counts its own
+// attempts, and a message that cannot be decoded never reaches the handler.
 func TestBatchHandlerAnswersEach(t *testing.T) {
 	inBubble(t, quick(), func(f *fixture) {
 		var got batches
@@ -381,7 +381,7 @@ func TestDecodingThatBreaks(t *testing.T) {
 		}
 		for _, id := range []posthaste.MessageID{ids[0], ids[2]} {
 			if a := f.state(id).Attempts; len(a) != 1 {
-				f.Errorf("a neighbour had %d attempts", len(a))
+				f.Errorf("another message of the batch had %d attempts", len(a))
 			}
 		}
 	})

@@ -45,8 +45,8 @@ func TestAnswersThatGetLost(t *testing.T) {
 	})
 }
 
-// A worker that stops while the store is away goes on settling what was handled until
-// its grace time is over, so that it does not run again elsewhere.
+// A worker that stops while the store is away goes on settling handled messages until its
+// grace time is over, so that they do not run again elsewhere.
 func TestStopWaitsForTheStoreWithinItsGrace(t *testing.T) {
 	for name, comes := range map[string]bool{"the store comes back": true, "it does not": false} {
 		t.Run(name, func(t *testing.T) { stopWhileAway(t, comes) })
@@ -191,9 +191,9 @@ func TestStopReleasesWhatALostClaimHandedOut(t *testing.T) {
 	})
 }
 
-// TestSecondWorkerTakesOver: one worker is cut off from the store with its
-// handlers stuck. Another handles its messages; when the first is back it
-// learns that it was lost, tells what it did twice, and works on.
+// TestSecondWorkerTakesOver: one worker is cut off from the store with its handlers stuck.
+// Another handles its messages. When the first is back, it learns that it was lost, reports
+// the messages that ran twice, and works on.
 func TestSecondWorkerTakesOver(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
 		var cut atomic.Bool
@@ -311,8 +311,8 @@ func TestBlindHeartbeatsForgetNothing(t *testing.T) {
 	})
 }
 
-// TestLateHeartbeatStartsNothing: while heartbeats do not get through for a
-// whole lease, what was prefetched does not start.
+// TestLateHeartbeatStartsNothing: while heartbeats do not get through for a whole lease,
+// prefetched messages do not start.
 func TestLateHeartbeatStartsNothing(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
 		var cut atomic.Bool
@@ -373,7 +373,7 @@ func TestLP7_RunsAlone(t *testing.T) {
 					time.Sleep(time.Millisecond)
 					n = running.Load()
 				}
-				for _, id := range others { // what had ended is settled by now
+				for _, id := range others { // those that had ended are settled by now
 					if s := f.state(id); s.State == posthaste.StateRunning {
 						f.Errorf("message %d is unsettled while another runs alone", id)
 					}

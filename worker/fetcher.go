@@ -12,7 +12,7 @@ import (
 
 const (
 	claimTimeout = 5 * time.Second
-	// horizon is how long the pool should be able to work on what is prefetched.
+	// horizon is how long the pool should be able to work on prefetched messages.
 	horizon = 250 * time.Millisecond
 	// soon is the time within which a claim of more than usual must be handled. Then its
 	// outcomes are settled in large calls, too: the larger a claim, the more it costs to
@@ -277,7 +277,7 @@ func (f *fetcher) claim(ctx, calls context.Context, limit int, idle bool) (claim
 		}
 		f.reconcile.poke()
 		if !f.retry.failed(ctx, err) {
-			return claimed{}, err // the number stays in flight; shutdown releases what it handed out
+			return claimed{}, err // the number stays in flight; shutdown releases its deliveries
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// places is an engine whose queue hands out so many at once, and tells nobody of a place
-// that becomes free.
+// places is an engine whose queue hands out so many messages at once, and does not report
+// places that become free.
 type places struct {
 	posthaste.Store
 	most int

@@ -178,7 +178,7 @@ func (f *fixture) untilState(state posthaste.State, ids ...posthaste.MessageID) 
 	}
 }
 
-// recorder keeps what was handled, told and logged.
+// recorder keeps handled messages, telemetry events and log records.
 type recorder struct {
 	mu      sync.Mutex
 	handled map[posthaste.MessageID]int

@@ -127,7 +127,7 @@ func (h *heartbeat) renew(ctx context.Context, worker posthaste.WorkerID) {
 	if !news {
 		return
 	}
-	h.report.log.Warn("this worker was declared lost, and what it held runs elsewhere; registering again",
+	h.report.log.Warn("this worker was declared lost, and its messages run elsewhere; registering again",
 		slog.Any("worker", worker), slog.Int("dropped", dropped))
 	h.report.tell(posthaste.Event{Kind: posthaste.EventLost, Count: dropped})
 	for {

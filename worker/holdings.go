@@ -22,7 +22,7 @@ type holdings struct {
 	open       int // unsettled deliveries
 }
 
-// prefetched is what was claimed for one route and has not started.
+// prefetched has the messages that were claimed for one route and have not started.
 type prefetched struct {
 	*backlog
 	order *order // of an ordered queue, else nil
@@ -154,14 +154,14 @@ func (h *holdings) finishOrdered(number int64, route *route, worker posthaste.Wo
 	return true, back
 }
 
-// hold counts seg among what is held. The caller holds h.mu.
+// hold adds seg to the held segments. The caller holds h.mu.
 func (h *holdings) hold(seg *segment) *segment {
 	h.segments[seg] = struct{}{}
 	h.open += seg.open
 	return seg
 }
 
-// ordered calls f with what was prefetched for an ordered queue, unless the registration
+// ordered calls f with the prefetched messages of an ordered queue, unless the registration
 // that seg was claimed under is lost.
 func (h *holdings) ordered(seg *segment, f func(p *prefetched)) {
 	h.mu.Lock()
@@ -220,7 +220,7 @@ func (h *holdings) unsettled() int {
 // lives reports whether the registration that seg was claimed under is still the current one.
 func (h *holdings) lives(seg *segment) bool { return seg.worker == h.id() }
 
-// id is the current registration, 0 while there is none.
+// id is the current registration, or 0 while the worker has none.
 func (h *holdings) id() posthaste.WorkerID { return posthaste.WorkerID(h.worker.Load()) }
 
 // unstarted takes all messages of a route that have not started and returns the outcomes
@@ -263,7 +263,7 @@ func (h *holdings) memory() (worker posthaste.WorkerID, upTo int64, known map[po
 }
 
 // forget gives up on claims in flight. At the end of the worker nothing waits for their
-// answers, and what they handed out is released.
+// answers, and their deliveries are released.
 func (h *holdings) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

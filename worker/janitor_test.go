@@ -9,8 +9,8 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// clocked is a store of which the first of three rounds of upkeep finds that
-// its clock was set back, and hands out anew what was lost.
+// clocked is a store whose upkeep takes three rounds. The first finds that the clock was set
+// back, and rescues two lost deliveries.
 type clocked struct {
 	posthaste.Store
 	rounds atomic.Int32
@@ -24,8 +24,8 @@ func (c *clocked) Maintain(ctx context.Context, what posthaste.Upkeep) (posthast
 	return posthaste.MaintainReply{More: n < 3, ClockSetBack: n == 1, Rescued: map[int32]int{1: 2}[n]}, nil
 }
 
-// What a round of upkeep finds is told: a clock that was set back, and what it
-// rescued before the rescuer came to it.
+// A worker reports the findings of an upkeep round: a clock that was set back, and deliveries
+// that it rescued before the rescuer did.
 func TestUpkeepTellsWhatItFinds(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
 		c := &clocked{Store: f.memory}

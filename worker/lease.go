@@ -38,7 +38,7 @@ func (l *lease) now() instant {
 	return instant{t, l.wall(t)}
 }
 
-// left is what is left of the lease, by the clock that shows less of it. Go's monotonic clock
+// left returns the rest of the lease, by the clock that shows less of it. Go's monotonic clock
 // stands still while the machine is suspended. When the machine wakes, the kernel adds the
 // same time to its wall clock as to CLOCK_BOOTTIME, which counts it, and the wall clock needs
 // no further system call for each message. Setting the wall clock forward only causes a

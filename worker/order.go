@@ -148,7 +148,7 @@ func (o *order) left(seg *segment) {
 	o.bytes -= len(seg.items[0].Payload)
 }
 
-// close releases what is claimed of the key until restart.
+// close releases the claimed messages of the key until restart.
 func (q *sequence) close() {
 	q.unsaid++
 	q.until = math.MaxInt64

@@ -66,7 +66,7 @@ func TestKeysAreSettledInOrder(t *testing.T) {
 	})
 }
 
-// So also where the store refuses what is said of one, and it is recorded without that.
+// The same holds if the store refuses a receipt, and the outcome is recorded without it.
 func TestKeysAreSettledInOrderBesideWhatIsRefused(t *testing.T) {
 	settledInOrder(t, func(w *worker.Worker, handled *atomic.Int64) {
 		worker.HandleSink(w, queue, saying(func(d *posthaste.RawDelivery) (r posthaste.SinkResult) {
@@ -128,9 +128,9 @@ func settledInOrder(t *testing.T, register func(w *worker.Worker, handled *atomi
 	})
 }
 
-// A handler that returns in the very moment in which it is given up must not go on
-// with what the outcome of its message is being put into: what is said of messages of
-// ordered keys then is on record, each once. The race detector sees it.
+// A handler that returns in the moment in which its worker gives it up must not change the
+// outcome that the worker is putting together. The outcomes of ordered keys are then recorded,
+// each once. The race detector finds a violation.
 func TestGivenUpWhileItReturns(t *testing.T) {
 	const n = 2000
 	inBubble(t, posthaste.QueueOptions{Timeout: time.Millisecond, MaxAttempts: 1}, func(f *fixture) {

@@ -13,7 +13,7 @@ type reporter struct {
 	// debug says that successes are logged. It is read once, at the start, because
 	// asking the logger costs time for each message.
 	debug bool
-	// event passes an event on to Config.Telemetry; nil if there is none.
+	// event passes an event on to Config.Telemetry; nil without telemetry.
 	event func(posthaste.Event)
 }
 

@@ -9,8 +9,9 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/sharedbell"
 )
 
-// route connects a subscription with its handler. It has what was registered, what the
-// queue and its claims say, and the signals between fetcher, pool and acknowledger.
+// route connects a subscription with its handler. It has the options of the registration, the
+// properties that the queue and its claims report, and the signals between fetcher, pool and
+// acknowledger.
 type route struct {
 	ref         posthaste.QueueRef
 	handler     posthaste.Handler

@@ -29,7 +29,7 @@ func newScheduler(engine posthaste.Engine, report *reporter) *scheduler {
 	return &scheduler{engine: engine, report: report, tick: newAlarm(), retry: backoff{report: report, task: "tick"}}
 }
 
-// next sets the next tick to the duration in after from; zero means that there is none.
+// next sets the next tick to the duration in after from; zero means that no tick is expected.
 func (s *scheduler) next(from time.Time, in time.Duration) {
 	var at time.Time
 	if in > 0 {

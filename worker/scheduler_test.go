@@ -57,8 +57,8 @@ func (f *fixture) schedule(spec string) {
 	f.must(err)
 }
 
-// A worker sends what schedules tick, wakes for it and not in between, and asks
-// nothing while there is none.
+// A worker sends the messages of due ticks, wakes up for them and not in between, and makes no
+// calls while no schedule exists.
 func TestWorkerWakesForTicks(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
 		e := &ticked{Store: f.memory}
@@ -104,7 +104,7 @@ func TestTickThatFailsIsTriedAgain(t *testing.T) {
 	})
 }
 
-// A tick that somebody else has just now is asked for in growing intervals.
+// While another worker sends a tick, this worker asks for it in growing intervals.
 func TestTickOfSomebodyElseIsNotAskedForAllTheTime(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
 		e := &ticked{Store: f.memory, answer: func(call int) (posthaste.MaintainReply, error, bool) {

@@ -23,8 +23,8 @@ func TestSuspendedMachineStartsNothing(t *testing.T) {
 	}
 }
 
-// A worker that was declared lost and compares what it holds before its heartbeat has
-// heard of that has no trouble to tell of.
+// A lost worker that compares its deliveries with the store before a heartbeat reports the
+// loss has no error to report.
 func TestLostWorkerComparesWithoutTrouble(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
 		var compared atomic.Int32
@@ -98,7 +98,7 @@ func suspended(f *fixture, noticed, batch bool) {
 	close(step)
 	f.untilState(posthaste.StateDone, ids...)
 	l.stop()
-	if noticed { // the second was handled when it was handed out anew
+	if noticed { // the second was handled when it was redelivered
 		ids = append(ids[:1:1], ids[2:]...)
 	}
 	f.eachOnce(ids)

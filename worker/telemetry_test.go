@@ -48,9 +48,9 @@ func allocations(t *testing.T, config Config, trace string) float64 {
 	return float64(after.Mallocs-before.Mallocs) / messages
 }
 
-// Telemetry that is off costs nothing; counting and logging what is worth a
-// line cost next to nothing for a message; following it costs what its spans do.
-// Not parallel: it counts the whole process's allocations.
+// Telemetry that is off costs nothing. Counters and logs of notable events cost next to
+// nothing for a message. Traces cost as much as their spans. Not parallel: it counts the whole
+// process's allocations.
 func TestTelemetryCostsLittle(t *testing.T) {
 	unsampled := sdk.NewTracerProvider(sdk.WithSampler(sdk.NeverSample()))
 	sampled := sdk.NewTracerProvider()

@@ -431,12 +431,12 @@ func TestWrongConfigurationIsToldAtOnce(t *testing.T) {
 			}
 		}
 		w = worker.New(f.memory, worker.Config{})
-		worker.HandleRaw(w, queue, f.seen.handle, worker.WithSubscription("nobody"))
+		worker.HandleRaw(w, queue, f.seen.handle, worker.WithSubscription("unknown"))
 		if err := w.Run(f.ctx); posthaste.CodeOf(err) != posthaste.CodeNotFound || !strings.Contains(err.Error(), "subscription") {
 			f.Errorf("unknown subscription: %v", err)
 		}
 		w = worker.New(f.memory, worker.Config{})
-		worker.HandleRaw(w, "nobody", f.seen.handle)
+		worker.HandleRaw(w, "unknown", f.seen.handle)
 		if err := w.Run(f.ctx); posthaste.CodeOf(err) != posthaste.CodeNotFound {
 			f.Errorf("unknown queue: %v", err)
 		}

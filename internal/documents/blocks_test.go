@@ -67,7 +67,7 @@ func documents(t *testing.T) []string {
 	return found
 }
 
-// blocks returns the fenced blocks of a document with what they must show.
+// blocks returns the fenced blocks of a document with their expected output.
 func blocks(t *testing.T, file string) []block {
 	t.Helper()
 	var found []block

@@ -47,7 +47,7 @@ func (s *shell) command(ctx context.Context, lines string) *exec.Cmd {
 	return cmd
 }
 
-// run runs a block and returns what it wrote to the standard output.
+// run runs a block and returns its standard output.
 func (s *shell) run(b block) string {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -89,7 +89,7 @@ func TestReadme(t *testing.T) {
 			ran++
 		case "run: after up, until it shows":
 			if len(b.shows) == 0 {
-				t.Fatalf("%s says nothing of what it shows", b)
+				t.Fatalf("%s has no expected output", b)
 			}
 			for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 				output := s.run(b)

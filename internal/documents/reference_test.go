@@ -104,7 +104,7 @@ func TestSQLReferenceHasTheSignatures(t *testing.T) {
 		}
 	}
 	for heading := range said {
-		t.Errorf("%s tells of what is not there: %s", sqlReference, heading)
+		t.Errorf("%s describes something that does not exist: %s", sqlReference, heading)
 	}
 }
 

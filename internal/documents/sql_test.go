@@ -44,7 +44,7 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// psql runs statements and returns what it prints.
+// psql runs statements and returns their output.
 func psql(t *testing.T, url, statements string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

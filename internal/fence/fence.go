@@ -164,7 +164,7 @@ func checkFile(fsys fs.FS, name string) ([]Violation, error) {
 	r, ok := roomOf(folder)
 	if !ok {
 		return []Violation{{File: name, Line: files.Position(f.Package).Line,
-			Why: fmt.Sprintf("package %s has no room: say in internal/fence what it may import", folder)}}, nil
+			Why: fmt.Sprintf("package %s has no room: list its allowed imports in internal/fence", folder)}}, nil
 	}
 	var found []Violation
 	for _, spec := range f.Imports {

@@ -1,6 +1,6 @@
-// Package jsoncheck says which JSON may be stored: what PostgreSQL's jsonb takes and every
-// reader in Go and JavaScript, whichever engine stores it and whoever sends it. In SQL
-// posthaste.check_json does the same.
+// Package jsoncheck defines which JSON may be stored: JSON that PostgreSQL's jsonb and every
+// reader in Go and JavaScript accept, for all engines and senders. In SQL posthaste.check_json
+// does the same.
 package jsoncheck
 
 import (
@@ -91,8 +91,8 @@ func ordinary(number []byte) bool {
 	return err == nil && len(number) <= 1000 && (x != 0 || isZero)
 }
 
-// BadEscape names what an escape of valid JSON stands for that no store can hold as text:
-// NUL, or half a surrogate pair; "" if there is none.
+// BadEscape returns the name of an escape of valid JSON that no store can hold as text: NUL,
+// or half a surrogate pair. It returns "" if data has no such escape.
 func BadEscape(data []byte) (what string) {
 	for {
 		at := bytes.IndexByte(data, '\\')

@@ -1,4 +1,4 @@
-// Package redis says how servers of Redis are reached, for the sink and the source.
+// Package redis connects the Redis sink and source to their servers.
 package redis
 
 import (
@@ -42,8 +42,8 @@ func Servers(text string) (first string, addresses []string, err error) {
 // Slots is how many of them a Redis Cluster divides keys into.
 const Slots = 16384
 
-// Slot is the slot of a key: the CRC16 of what is between its first braces, if there
-// is something, and else of all of it.
+// Slot returns the slot of a key: the CRC16 of the text between its first braces or, if these
+// are missing or empty, of the whole key.
 func Slot(key string) int {
 	if _, rest, found := strings.Cut(key, "{"); found {
 		if tag, _, closed := strings.Cut(rest, "}"); closed && tag != "" {

@@ -39,8 +39,8 @@ type Dialer = func(ctx context.Context, network, address string) (net.Conn, erro
 // ever where no other server has taken over: the answer may still come. It is safe for
 // concurrent use.
 type Takeovers struct {
-	// Blocks is how long a command may wait at the server for what it reads, which is added
-	// to how long an answer may take. It is set before the first Dial.
+	// Blocks is how long a command may wait at the server for data. It is added to the time
+	// that an answer may take. It is set before the first Dial.
 	Blocks time.Duration
 
 	options goredis.Options // but for the address
@@ -148,7 +148,7 @@ type watched struct {
 	wrote, read atomic.Int64
 }
 
-// silent reports whether what was written last is without any answer for too long.
+// silent reports whether the last write has had no answer for too long.
 func (w *watched) silent() bool {
 	wrote := w.wrote.Load()
 	return wrote > w.read.Load() && time.Duration(time.Now().UnixNano()-wrote) >= unanswered+w.of.Blocks
@@ -157,7 +157,8 @@ func (w *watched) silent() bool {
 // Write implements [net.Conn].
 func (w *watched) Write(b []byte) (int, error) {
 	n, err := w.Conn.Write(b)
-	// Behind the write, which may itself take long: by now nobody can have answered it.
+	// After the write, which may itself take long: until now the server cannot have answered
+	// it.
 	w.wrote.Store(time.Now().UnixNano())
 	w.timer.Reset(unanswered + w.of.Blocks + time.Millisecond)
 	return n, err
@@ -239,7 +240,7 @@ func (t *Takeovers) goOn() bool {
 func (t *Takeovers) hangUp(masters map[string]bool) (all []*watched) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(masters) == 0 { // nobody said
+	if len(masters) == 0 { // no server has answered
 		return nil
 	}
 	for address := range masters {

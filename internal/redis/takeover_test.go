@@ -94,7 +94,7 @@ func TestReplacedWhileIdle(t *testing.T) {
 	if err := client.Get(ctx, key).Err(); err != goredis.Nil {
 		t.Fatal(err)
 	}
-	testrun.Until(t, time.Minute, "nobody is asked", func() bool { return client.PoolStats().IdleConns == client.PoolStats().TotalConns })
+	testrun.Until(t, time.Minute, "no question is open", func() bool { return client.PoolStats().IdleConns == client.PoolStats().TotalConns })
 	if err := syscall.Kill(c.Nodes[0].PID(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -155,12 +155,12 @@ func TestMastersAreAskedAsTheCallerConnects(t *testing.T) {
 		_ = client.Close()
 	}
 	if streaming.asked.Load() == 0 {
-		t.Error("nobody was asked for credentials")
+		t.Error("the provider was not asked for credentials")
 	}
 }
 
-// A command that may wait for what it reads, and one of a server that nobody else can tell
-// about, let no servers be asked.
+// Other servers are not asked because of a command that may wait for data, or about a server
+// that no other server knows.
 func TestWhoIsAskedForSilence(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

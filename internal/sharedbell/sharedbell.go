@@ -55,7 +55,7 @@ func (b *Bell) join(queue string, look func(ctx context.Context) (posthaste.Look
 		go shared.sleep()
 		return s.done
 	}
-	// The group must look again, for the new waiter, after it has armed the bell.
+	// After it has armed the bell, the group must look again for the new waiter.
 	shared.waiters = append(shared.waiters, s)
 	shared.joined = true
 	b.Wake(queue)

@@ -128,14 +128,14 @@ func (f *bellFixture) sleepsOn(ended chan error) {
 	}
 }
 
-// Who comes later looks after the bell was armed, who finds something gets up
+// A later sleeper looks after the bell was armed, a sleeper that finds something gets up
 // alone, and a ring wakes all.
 func TestSharedSleep(t *testing.T) {
 	inBubble(t, func(f *bellFixture) {
 		first, firstEnds := f.sleep()
 		f.answer(first, false, -1)
 		second, secondEnds := f.sleep()
-		f.answer(first, false, -1) // the bell is armed anew, for both
+		f.answer(first, false, -1) // the bell is armed again, for both
 		f.answer(second, true, -1)
 		f.rises(secondEnds, nil)
 		f.sleepsOn(firstEnds) // what the second one found is not for the first one

@@ -68,7 +68,8 @@ func TestOptionsHoldNoPayload(t *testing.T) {
 	}
 }
 
-// What calls itself JSON and is none is shown as bytes, and never breaks a list.
+// A payload that is declared as JSON and is not valid JSON is shown as bytes, and never breaks
+// a list.
 func TestPayloadThatIsNoJSON(t *testing.T) {
 	t.Parallel()
 	for _, stored := range []string{"", "{", "\"\xff\"", "1 2"} {
@@ -97,7 +98,7 @@ func FuzzParseMessages(f *testing.F) {
 			return
 		}
 		if !json.Valid(data) || !utf8.Valid(data) {
-			t.Fatalf("accepted what is no JSON: %q", data)
+			t.Fatalf("accepted invalid JSON: %q", data)
 		}
 		if single != (bytes.TrimSpace(data)[0] == '{') || len(messages) == 0 {
 			t.Fatalf("%d messages, single %v", len(messages), single)
@@ -242,7 +243,7 @@ func FuzzParseDuration(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What is shown is read again as the same.
+		// A duration that is printed is parsed as the same duration.
 		if again, err := ParseDuration(d.String()); err != nil || again != d {
 			t.Fatalf("%q is %s, and that is %s, %v", text, d, again, err)
 		}
