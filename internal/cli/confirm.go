@@ -22,7 +22,7 @@ func (yes *confirmed) flag(cmd *cobra.Command) {
 
 // confirm returns nil if the user agrees to what a command is about to do: by --yes, or by the
 // answer to a question. what completes "This will …"; it is called only if there is a question.
-// Without a terminal nobody can be asked, so the command fails.
+// Without a terminal the command fails.
 func (a *app) confirm(ctx context.Context, yes confirmed, what func() (string, error)) error {
 	if yes {
 		return nil
@@ -67,7 +67,7 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// contents describes what is lost with a queue, or with one of its subscriptions if that is not
+// contents describes the messages of a queue, or of one of its subscriptions if that is not
 // empty.
 func contents(ctx context.Context, e posthaste.Store, queue, subscription string) (string, error) {
 	infos, err := e.Queues(ctx, queue)
