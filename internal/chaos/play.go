@@ -174,6 +174,17 @@ func (r *rig) look(ctx context.Context) error {
 			return fmt.Errorf("relayed messages cannot be read: %w", err)
 		}
 	}
+	// The upkeep that workers would do next: all messages are settled, so all space can be
+	// reclaimed.
+	for {
+		reply, err := r.engine.Maintain(ctx, posthaste.UpkeepSpace)
+		if err != nil {
+			return fmt.Errorf("upkeep at the end: %w", err)
+		}
+		if !reply.More {
+			break
+		}
+	}
 	return r.store.look(ctx)
 }
 
