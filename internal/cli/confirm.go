@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -67,23 +68,52 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// contents describes the messages of a queue, or of one of its subscriptions if that is not
-// empty.
-func contents(ctx context.Context, e posthaste.Store, queue, subscription string) (string, error) {
-	infos, err := e.Queues(ctx, queue)
+// newLossy returns a command that asks before it deletes messages of a queue, or of a subscription
+// if its arguments name one. verb says in the question what it does to it.
+func newLossy(a *app, use, short string, args cobra.PositionalArgs, verb string, do func(ctx context.Context, e posthaste.Store, args []string) error) *cobra.Command {
+	var db database
+	var yes confirmed
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		Args: args,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
+				if err := a.confirm(ctx, yes, func() (string, error) {
+					what, err := contents(ctx, e, args)
+					return verb + " " + what, err
+				}); err != nil {
+					return err
+				}
+				return do(ctx, e, args)
+			})
+		},
+	}
+	db.flag(cmd)
+	yes.flag(cmd)
+	return cmd
+}
+
+// contents names a queue, or the subscription that the second name is, with the numbers of its
+// messages.
+func contents(ctx context.Context, e posthaste.Store, names []string) (string, error) {
+	infos, err := e.Queues(ctx, names[0])
 	if err != nil {
 		return "", err
 	}
 	if len(infos) == 0 {
-		return "", &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q does not exist", queue)}
+		return "", &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q does not exist", names[0])}
+	}
+	what := "queue " + names[0]
+	subscriptions := infos[0].Subscriptions
+	if len(names) > 1 {
+		what = fmt.Sprintf("subscription %s of queue %s", names[1], names[0])
+		subscriptions = slices.DeleteFunc(subscriptions, func(s posthaste.SubscriptionInfo) bool { return s.Name != names[1] })
 	}
 	var waiting, running, dead int64
-	for _, s := range infos[0].Subscriptions {
-		if subscription == "" || s.Name == subscription {
-			waiting, running, dead = waiting+s.Depth, running+s.InFlight, dead+s.Dead
-		}
+	for _, s := range subscriptions {
+		waiting, running, dead = waiting+s.Depth, running+s.InFlight, dead+s.Dead
 	}
-	return fmt.Sprintf("%s waiting, %d in flight and %s", counted(waiting, "message"), running, counted(dead, "dead letter")), nil
+	return fmt.Sprintf("%s, with %s waiting, %d in flight and %s", what, counted(waiting, "message"), running, counted(dead, "dead letter")), nil
 }
 
 // counted is a number with its noun.

@@ -210,60 +210,27 @@ func newKeyPause(a *app, verb, short, done string, change pauseFunc) *cobra.Comm
 }
 
 func newQueueDrop(a *app) *cobra.Command {
-	var db database
-	var yes confirmed
-	cmd := &cobra.Command{
-		Use: "drop QUEUE", Short: "Drop a queue and all its messages",
-		Args: exactly(1, "a queue"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				if err := a.confirm(ctx, yes, func() (string, error) {
-					lost, err := contents(ctx, e, args[0], "")
-					return fmt.Sprintf("drop queue %s with %s", args[0], lost), err
-				}); err != nil {
-					return err
-				}
-				if err := e.DropQueue(ctx, args[0]); err != nil {
-					return err
-				}
-				return a.print(map[string]string{"dropped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "queue %s dropped\n", args[0]) })
-			})
-		},
-	}
-	db.flag(cmd)
-	yes.flag(cmd)
-	return cmd
+	return newLossy(a, "drop QUEUE", "Drop a queue and all its messages", exactly(1, "a queue"), "drop", func(ctx context.Context, e posthaste.Store, args []string) error {
+		if err := e.DropQueue(ctx, args[0]); err != nil {
+			return err
+		}
+		return a.print(map[string]string{"dropped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "queue %s dropped\n", args[0]) })
+	})
 }
 
 func newQueuePurge(a *app) *cobra.Command {
-	var db database
-	var yes confirmed
-	cmd := &cobra.Command{
-		Use: "purge QUEUE", Short: "Delete all waiting messages; messages in flight are not affected",
-		Args: exactly(1, "a queue"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				if err := a.confirm(ctx, yes, func() (string, error) {
-					found, err := contents(ctx, e, args[0], "")
-					return fmt.Sprintf("delete what waits in queue %s, which has %s", args[0], found), err
-				}); err != nil {
-					return err
-				}
-				purged, err := e.PurgeQueue(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return a.print(wire.NewPurged(purged), func(w io.Writer) {
-					table(w, "SUBSCRIPTION PURGED", func(row func(...any)) {
-						for _, p := range purged {
-							row(p.Subscription, p.Messages)
-						}
-					})
+	return newLossy(a, "purge QUEUE", "Delete all waiting messages; messages in flight are not affected", exactly(1, "a queue"), "delete the waiting messages of",
+		func(ctx context.Context, e posthaste.Store, args []string) error {
+			purged, err := e.PurgeQueue(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return a.print(wire.NewPurged(purged), func(w io.Writer) {
+				table(w, "SUBSCRIPTION PURGED", func(row func(...any)) {
+					for _, p := range purged {
+						row(p.Subscription, p.Messages)
+					}
 				})
 			})
-		},
-	}
-	db.flag(cmd)
-	yes.flag(cmd)
-	return cmd
+		})
 }

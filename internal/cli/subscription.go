@@ -62,29 +62,13 @@ options cannot be changed.`,
 }
 
 func newQueueUnsubscribe(a *app) *cobra.Command {
-	var db database
-	var yes confirmed
-	cmd := &cobra.Command{
-		Use: "unsubscribe QUEUE SUBSCRIPTION", Short: "Remove a subscription with its retries and dead letters",
-		Args: exactly(2, "a queue and a subscription"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				if err := a.confirm(ctx, yes, func() (string, error) {
-					lost, err := contents(ctx, e, args[0], args[1])
-					return fmt.Sprintf("remove subscription %s of queue %s with %s", args[1], args[0], lost), err
-				}); err != nil {
-					return err
-				}
-				if err := e.Unsubscribe(ctx, args[0], args[1]); err != nil {
-					return err
-				}
-				return a.print(map[string]string{"unsubscribed": args[1]}, func(w io.Writer) {
-					fmt.Fprintf(w, "removed subscription %s from queue %s\n", args[1], args[0])
-				})
+	return newLossy(a, "unsubscribe QUEUE SUBSCRIPTION", "Remove a subscription with its retries and dead letters", exactly(2, "a queue and a subscription"), "remove",
+		func(ctx context.Context, e posthaste.Store, args []string) error {
+			if err := e.Unsubscribe(ctx, args[0], args[1]); err != nil {
+				return err
+			}
+			return a.print(map[string]string{"unsubscribed": args[1]}, func(w io.Writer) {
+				fmt.Fprintf(w, "removed subscription %s from queue %s\n", args[1], args[0])
 			})
-		},
-	}
-	db.flag(cmd)
-	yes.flag(cmd)
-	return cmd
+		})
 }
