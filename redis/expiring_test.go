@@ -106,7 +106,7 @@ func bringReplayed(t *testing.T, e *Engine) (since time.Time, subscription strin
 	return since, ""
 }
 
-// grow waits until what was sent before has an age.
+// grow waits until the messages that were sent before have an age.
 func grow(t *testing.T, age time.Duration) {
 	t.Helper()
 	begun := time.Now()
@@ -210,8 +210,8 @@ func TestExpiredRetryLetsItsKeyGo(t *testing.T) {
 	}, patch{&claimKeyedScript, "call('ZREM', DUE, '0:' .. messages[j])", ""})
 }
 
-// What was due later in an at-most-once queue with a max_age leaves nothing of that when it is
-// handed out.
+// A message that was due later in an at-most-once queue with a max_age leaves nothing of that
+// when it is handed out.
 func TestAgedAtMostOnce(t *testing.T) {
 	for name, broken := range map[string]patch{
 		"its state": {&claimScript, "call('HDEL', ST, id)", ""},

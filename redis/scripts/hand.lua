@@ -1,5 +1,5 @@
 -- Hands out the messages that claim.lua or claim_keyed.lua chooses. It checks the call, then
--- defines expired and hand, for each message, and answer, for the reply.
+-- defines expired and hand, which take a message each, and answer, which makes the reply.
 local most = tonumber(most)
 local meta, own = call('HMGET', META, 'paused', 'last', 'limits'), call('HMGET', TALLY, 'no', 'full', 'fill', 'first')
 if own[1] ~= number or own[4] then return 'gone' end
