@@ -105,7 +105,8 @@ func decodeContent(s string) (c content, err error) {
 	return c, nil
 }
 
-// state is the state of a message after its first attempt. Scripts store further fields in it.
+// state is the state of a message after its first attempt, or that was due later in a queue
+// with MaxAge. Scripts store further fields in it.
 type state struct {
 	Attempt  int          `codec:"a"`
 	Losses   int          `codec:"l"`

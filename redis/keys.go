@@ -79,7 +79,7 @@ func (k keys) once(queue string, number int64, key string) string {
 var ofQueue = []string{
 	"meta",   // hash: the queue's number, when it was made, the last id, since when it is paused, its limits, its further subscriptions; first: "leaving" or "ended" for the default subscription
 	"msg",    // hash: message to its content; immutable until it is removed
-	"st",     // hash: message to its state, from the end of its first attempt on
+	"st",     // hash: message to its state, from the end of its first attempt on, or from the beginning if it has a time from which its age counts
 	"run",    // hash: delivery to its holder ("worker:number", or "T" and the time of a receive) and, after "/", its message if the id differs
 	"due",    // sorted set: priority:message by priority and due time (scripts/keys.lua): delayed first attempts, retries, messages that were lost once or released
 	"alone",  // sorted set: the same for messages that must run alone

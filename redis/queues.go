@@ -126,7 +126,7 @@ func (e *Engine) count(ctx context.Context, name string) (info posthaste.QueueIn
 	err = e.each(ctx, countScript, name, func(q *queue) arguments {
 		return arguments{{"number", q.numberArg}, {"rules", q.rules}}
 	}, func(q *queue, reply any) error {
-		all, err := list("count", reply, 13)
+		all, err := list("count", reply, 14)
 		if err != nil {
 			return err
 		}
@@ -155,7 +155,7 @@ func (e *Engine) count(ctx context.Context, name string) (info posthaste.QueueIn
 			return nil
 		}
 		info.Subscriptions = append(info.Subscriptions, posthaste.SubscriptionInfo{Name: q.subscription, Filter: q.wanted.Filter,
-			Depth: n[0], InFlight: n[1], Dead: n[2], Sent: n[4], Done: n[5], Retried: n[6], Lost: n[7], Withdrawn: n[8],
+			Depth: n[0], InFlight: n[1], Dead: n[2], Sent: n[4], Done: n[5], Retried: n[6], Lost: n[7], Withdrawn: n[8], Expired: n[13],
 			OldestAge: fromMicros(max(n[9], 0)), CountedAt: at(n[10])})
 		return nil
 	})

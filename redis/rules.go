@@ -15,6 +15,7 @@ type rules struct {
 	Keep          int    `codec:"k"`
 	Retention     int64  `codec:"r"`
 	RetainPayload bool   `codec:"p"`
+	MaxAge        int64  `codec:"a,omitempty"` // rounded up, because 0 means any age
 	Looks         bool   `codec:"y,omitempty"`
 	Ordered       bool   `codec:"o,omitempty"`
 	StopOnDead    bool   `codec:"x,omitempty"`

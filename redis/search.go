@@ -189,11 +189,11 @@ func whereOf(s posthaste.State) (string, error) {
 		return "r", nil
 	case posthaste.StateDead:
 		return "d", nil
-	case posthaste.StateDone, posthaste.StateHandedOut, posthaste.StateDiscarded, posthaste.StateCancelled:
+	case posthaste.StateDone, posthaste.StateHandedOut, posthaste.StateDiscarded, posthaste.StateCancelled, posthaste.StateExpired:
 		return "kp", nil
 	}
 	return "", &posthaste.Error{Code: posthaste.CodeInvalid, Field: "state", Message: "unknown state " + quote.Name(string(s)),
-		Hint: "expected one of scheduled, ready, running, retrying, done, handed_out, dead, discarded, cancelled"}
+		Hint: "expected one of scheduled, ready, running, retrying, done, handed_out, dead, discarded, cancelled, expired"}
 }
 
 // Messages implements [posthaste.MessageAdmin]. It looks up references and terms. With any other

@@ -53,6 +53,7 @@ type sendHead struct {
 	Letters  []string `codec:"l,omitempty"`
 	Ended    []int    `codec:"z,omitempty"` // 1 if the default subscription of the queue has ended
 	Looks    []int    `codec:"y,omitempty"`
+	Aged     []int    `codec:"a,omitempty"` // 1 if the queue has a MaxAge
 	Window   int64    `codec:"r,omitempty"`
 	Digest   string   `codec:"g,omitempty"`
 	// Schedule is the name of a schedule whose ticks these are, Before the queue's record of its
@@ -161,11 +162,11 @@ type sendCall struct {
 	names  []string       // of keys
 	once   []string       // keys of dedupe keys, which follow the others
 	args   arguments
-	// For each queue; head needs them only if a queue looks at keys, or has further
-	// subscriptions.
-	kinds, ended      []int
-	versions, letters []string
-	looks, shared     bool
+	// For each queue; head needs them only if a queue looks at keys, has a MaxAge, or has
+	// further subscriptions.
+	kinds, ages, ended  []int
+	versions, letters   []string
+	looks, aged, shared bool
 }
 
 // add adds a message.
@@ -207,6 +208,11 @@ func (s *sendCall) addQueue(q *queue) {
 	s.ended = append(s.ended, min(len(q.first), 1))
 	s.head.Numbers = append(s.head.Numbers, q.numberArg)
 	s.looks, s.kinds = s.looks || q.looks > 0, append(s.kinds, q.looks)
+	age := 0
+	if q.options.MaxAge > 0 {
+		s.aged, age = true, 1
+	}
+	s.ages = append(s.ages, age)
 }
 
 // options returns the packed options of a message, or "" if it has none.
@@ -240,6 +246,9 @@ func (s *sendCall) options(m *posthaste.Message, q *queue) (string, error) {
 func (s *sendCall) finish() {
 	if s.looks {
 		s.head.Looks = s.kinds
+	}
+	if s.aged {
+		s.head.Aged = s.ages
 	}
 	if s.shared {
 		s.head.Versions, s.head.Letters, s.head.Ended = s.versions, s.letters, s.ended

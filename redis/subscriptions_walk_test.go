@@ -372,7 +372,7 @@ func (c *crowd) end() string {
 	return ""
 }
 
-var crowds = []posthaste.QueueOptions{{}, {Ordered: true}, {Fair: true}, {Retention: time.Hour}, {Retention: time.Hour, RetainPayload: true}}
+var crowds = []posthaste.QueueOptions{{}, {Ordered: true}, {Fair: true}, {Retention: time.Hour}, {Retention: time.Hour, RetainPayload: true}, {MaxAge: time.Hour}}
 
 // crowded walks through a queue with several subscriptions. It returns the first violation, or
 // "".

@@ -203,17 +203,36 @@ func order() []int {
 	return all
 }
 
+// expired ends a waiting entry if it is too old, and reports whether it is.
+func (q *queue) expired(n *entry, now time.Time) bool {
+	if q.options.MaxAge == 0 || now.Sub(n.since) < q.options.MaxAge {
+		return false
+	}
+	q.info.Depth--
+	q.info.Expired++
+	n.m.state, n.m.dueAt = posthaste.StateExpired, time.Time{}
+	n.m.attempts = append(n.m.attempts, posthaste.Attempt{Attempt: n.attempt, Outcome: posthaste.OutcomeExpired, ClaimedAt: now, EndedAt: now})
+	return true
+}
+
 // take removes up to limit entries that may start now, one priority after the other. In each
 // priority, due and new ones get half each while both wait. An entry that must run alone is
-// taken alone.
+// taken alone. Those that are too old end.
 func (e *Engine) take(q *queue, limit int, idle bool, now time.Time) (taken []*entry, wantsIdle bool) {
 	var due [posthaste.MaxPriority + 1][]*entry
 	var lone []*entry
 	for len(q.due) > 0 && !q.due[0].dueAt.After(now) {
-		if n := heap.Pop(&q.due).(*entry); n.losses >= 2 {
+		switch n := heap.Pop(&q.due).(*entry); {
+		case q.expired(n, now):
+		case n.losses >= 2:
 			lone = append(lone, n)
-		} else {
+		default:
 			due[n.m.Priority] = append(due[n.m.Priority], n)
+		}
+	}
+	for p := range q.fresh { // each is in the order of age
+		for len(q.fresh[p]) > 0 && q.expired(q.fresh[p][0], now) {
+			q.fresh[p] = q.fresh[p][1:]
 		}
 	}
 	if idle && len(lone) > 0 {

@@ -59,7 +59,7 @@ func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) 
 func (e *Engine) replay(q *queue, m *message) {
 	last := m.attempts[len(m.attempts)-1].Attempt
 	m.state = posthaste.StateReady
-	e.append(q, &entry{m: m, attempt: last + 1, story: slices.Clone(m.attempts)}, true)
+	e.append(q, &entry{m: m, attempt: last + 1, since: time.Now(), story: slices.Clone(m.attempts)}, true)
 }
 
 func (e *Engine) discard(_ *queue, m *message) { m.state = posthaste.StateDiscarded }
@@ -132,7 +132,7 @@ func (e *Engine) Erase(ctx context.Context, term string, before posthaste.Messag
 	}
 	of, err := e.newest(before, 1000, func(m *message) bool { return slices.Contains(m.Terms, term) })
 	for _, m := range of {
-		pending := !slices.Contains([]posthaste.State{posthaste.StateDone, posthaste.StateHandedOut, posthaste.StateDead, posthaste.StateDiscarded, posthaste.StateCancelled}, m.state)
+		pending := !slices.Contains([]posthaste.State{posthaste.StateDone, posthaste.StateHandedOut, posthaste.StateDead, posthaste.StateDiscarded, posthaste.StateCancelled, posthaste.StateExpired}, m.state)
 		page.Items = append(page.Items, posthaste.Erasure{MessageID: m.id, Queue: m.Queue, Pending: pending})
 		if !pending {
 			m.erase()

@@ -74,6 +74,7 @@ type entry struct {
 	m                            *message
 	attempt                      int
 	dueAt                        time.Time
+	since                        time.Time // its age counts from then
 	failures, losses, lostsAlone int
 	story                        []posthaste.Attempt
 }
@@ -192,7 +193,7 @@ func (e *Engine) store(m *message) posthaste.MessageID {
 	e.messages[m.id] = m
 	q := e.queues[m.Queue]
 	q.info.Sent++
-	e.append(q, &entry{m: m, attempt: 1, dueAt: m.dueAt}, !m.NoWake)
+	e.append(q, &entry{m: m, attempt: 1, dueAt: m.dueAt, since: cmpTime(m.dueAt, m.createdAt)}, !m.NoWake)
 	return m.id
 }
 

@@ -67,7 +67,7 @@ func (e *Engine) Reschedule(ctx context.Context, id posthaste.MessageID, at time
 		if now := time.Now(); at.Before(now) {
 			at = now // otherwise it would count as waiting since then
 		}
-		n.dueAt, m.dueAt = at, at
+		n.dueAt, n.since, m.dueAt = at, at, at
 		if n.attempt == 1 {
 			m.state = posthaste.StateScheduled
 		}

@@ -16,7 +16,8 @@
 --       due time or "", "1" if it runs alone; and "limits" if the queue has some, or
 --       "reached" if they allow nothing
 -- cost: some twelve commands a call, and five more if messages are or fall due; per message
---       one field read, one written and one popped; per due message two and a half more
+--       one field read, one written and one popped; per due message two and a half more; per
+--       expired message as much as to settle one
 local number, rules, most, priorities, idle, worker, claim, lease, once = unpack(ARGV)
 -- includes: keys, rules, limits, keyed, words, holders, ended, hand
 
@@ -32,18 +33,21 @@ local function take(key, from, to, entries)
   local content, state = got(MSG, of), got(ST, of)
   local plain = {} -- in KNOWN only because they were due later
   for i, id in ipairs(of) do
-    if not state[i] then plain[#plain + 1] = id end
+    if not state[i] or once == '1' then plain[#plain + 1] = id end
   end
   many('ZREM', KNOWN, plain)
   for i, id in ipairs(of) do
-    if content[i] then hand(id, content[i], state[i], text(entries[2 * (from + i - 1)] % STEP)) end
+    if content[i] and not (rules.a and expired(id, state[i])) then
+      hand(id, content[i], state[i], text(entries[2 * (from + i - 1)] % STEP))
+    end
   end
 end
 
-local wants, passing = '', 1000
+local wants = ''
 local alone = call('ZRANGEBYSCORE', ALONE, '-inf', text(now), 'WITHSCORES', 'LIMIT', 0, 1)
 if #alone > 0 then
-  if idle == '1' then
+  local id = string.sub(alone[1], 3)
+  if idle == '1' or rules.a and old(id, call('HGET', ST, id)) then
     take(ALONE, 1, 1, alone)
   else
     wants = '1'
@@ -52,8 +56,8 @@ end
 if #deliveries == 0 then
   local dues, stale = call('EXISTS', DUE) == 1, call('EXISTS', STALE) == 1
 
-  -- fresh hands out up to n messages of a ready list. It skips withdrawn ones, some 1,000 a
-  -- call.
+  -- fresh hands out up to n messages of a ready list. It passes over withdrawn and expired
+  -- ones.
   local function fresh(key, n)
     while n > 0 and passing > 0 do
       local popped = call('LPOP', key, n)
@@ -64,7 +68,7 @@ if #deliveries == 0 then
         if skip[j] == 1 then
           call('SREM', STALE, id)
           passing = passing - 1
-        elseif content[j] then
+        elseif content[j] and not (rules.a and expired(id)) then
           hand(id, content[j])
           n = n - 1
         end
@@ -88,10 +92,11 @@ if #deliveries == 0 then
     end
   end
 end
+local due
 if #deliveries == 0 then
-  local due, lone = nextDue(), wants == '' and tonumber(call('ZRANGE', ALONE, 0, 0, 'WITHSCORES')[2])
+  local lone
+  due, lone = nextDue(), wants == '' and tonumber(call('ZRANGE', ALONE, 0, 0, 'WITHSCORES')[2])
   if lone and not (due and due < lone) then due = lone end
   if passing <= 0 then due = now end
-  return {wants, due and text(math.max(0, due - now)) or '-1', ids, contents, others, said}
 end
-return answer(wants)
+return answer(wants, due)

@@ -14,7 +14,9 @@
 --       "reached" if they allow nothing
 -- cost: some twenty commands a call; one range per key that has a turn; per message one field
 --       read, one written and two members removed; one or two more of each if messages are
---       due or keys have a rate. Independent of the backlog and of the number of keys.
+--       due or keys have a rate; with a max_age a range and a read per key more, and per
+--       expired message as much as to settle one. Independent of the backlog and of the
+--       number of keys.
 local number, rules, most, priorities, idle, worker, claim, lease, once = unpack(ARGV)
 -- includes: keys, rules, limits, keyed, words, holders, ended, hand
 
@@ -95,6 +97,34 @@ local function ripe(members)
   return n
 end
 
+-- young returns the first n waiting messages of a key that are not too old, and whether it
+-- passed over so many that the key must be checked again. In an ordered queue it also ends
+-- those that wait for a time or must run alone, so that they hold up no later ones.
+local function young(key, n)
+  local members = waiting(key, n)
+  if not rules.a then return members end
+  repeat
+    local messages, fit, passed = {}, {}, {}
+    for j, m in ipairs(members) do messages[j] = idOf(m) end
+    for j, state in ipairs(got(ST, messages)) do
+      if #fit == n then break end
+      if expired(messages[j], state) then
+        passed[#passed + 1] = members[j]
+        if rules.o then
+          call('ZREM', DUE, '0:' .. messages[j])
+          call('ZREM', ALONE, '0:' .. messages[j])
+        end
+      else
+        fit[#fit + 1] = members[j]
+      end
+    end
+    many('ZREM', WAIT, passed)
+    if #passed == 0 or #fit == n then return fit end
+    if passing <= 0 then return fit, true end
+    members = waiting(key, math.max(n, 100))
+  until false
+end
+
 -- joined adds keys that may have more messages to the end of the line. In a fair queue, keys
 -- without a turn join FRESH.
 local function joined(names)
@@ -133,9 +163,9 @@ local function turns(of, n)
     local share = math.floor(n / k) + (i <= n % k and 1 or 0)
     local m = math.min(may[i], share)
     if m > 0 then
-      local members = waiting(key, m + 1)
-      local more = #members > m
-      if more then members[m + 1] = nil end
+      local members, cut = young(key, m + 1)
+      local more = cut or #members > m
+      members[m + 1] = nil
       local c = ripe(members)
       for j = 1, c do
         chosen[#chosen + 1] = {idOf(members[j]), key}
@@ -156,6 +186,8 @@ local function turns(of, n)
             later[#later + 1] = key
           end
         end
+      elseif cut then
+        again[#again + 1] = key
       end
     end
   end
@@ -197,7 +229,7 @@ if alones then
   local marks = call('ZRANGEBYSCORE', ALONE, '-inf', text(now), 'LIMIT', 0, 20)
   local messages, names = {}, {}
   for i, mark in ipairs(marks) do messages[i] = string.sub(mark, 3) end
-  local contents = got(MSG, messages)
+  local contents, state = got(MSG, messages), rules.a and got(ST, messages)
   for i, content in ipairs(contents) do names[i] = content and keyOf(content) or '' end
   local may, n, full = {}, {}, {}
   if #names > 0 then may, n, full = standing(names) end
@@ -207,6 +239,12 @@ if alones then
       call('ZREM', ALONE, marks[i])
     elseif may[i] < 1 or rules.o and waiting(names[i], 1)[1] ~= member then
       call('ZADD', ALONE, text(now + 1000000), marks[i])
+    elseif rules.a and expired(id, state[i]) then
+      call('ZREM', ALONE, marks[i])
+      if rules.o then
+        call('ZREM', WAIT, member)
+        goOn(names[i])
+      end
     elseif idle == '1' then
       lone = true
       call('ZREM', ALONE, marks[i])
@@ -222,7 +260,7 @@ if alones then
   noted()
 end
 
-while not lone and most > 0 and bound > 0 and call('EXISTS', TURN, FRESH) > 0 do
+while not lone and most > 0 and bound > 0 and passing > 0 and call('EXISTS', TURN, FRESH) > 0 do
   turns(FRESH, call('EXISTS', TURN) == 1 and math.ceil(most / 2) or most)
   turns(TURN, most)
 end
@@ -233,7 +271,7 @@ for i, c in ipairs(chosen) do messages[i] = c[1] end
 local content, state = got(MSG, messages), got(ST, messages)
 local plain = {} -- in KNOWN only because they waited
 for i, id in ipairs(messages) do
-  if not state[i] then plain[#plain + 1] = id end
+  if not state[i] or once == '1' then plain[#plain + 1] = id end
 end
 many('ZREM', KNOWN, plain)
 for i, c in ipairs(chosen) do
@@ -244,13 +282,13 @@ for i, c in ipairs(chosen) do
   end
 end
 free()
+local due
 if #deliveries == 0 then
-  local due = nextDue()
+  due = nextDue()
   for _, key in ipairs({LATER, wants == '' and ALONE or LATER}) do
     local next = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
     if next and (not due or next < due) then due = next end
   end
   if call('EXISTS', TURN, FRESH, AGAIN) > 0 then due = now end
-  return {wants, due and text(math.max(0, due - now)) or '-1', ids, contents, others, said}
 end
-return answer(wants)
+return answer(wants, due)

@@ -1,5 +1,5 @@
 -- How deliveries end.
-local counts = {done = 0, retried = 0, lost = 0, withdrawn = 0}
+local counts = {done = 0, retried = 0, lost = 0, withdrawn = 0, expired = 0}
 local holders, released, left, kept, batches = {}, {}, {}, {}, {}
 local wake, losses = false, 0 -- losses includes those that became dead letters
 

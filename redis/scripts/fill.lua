@@ -46,17 +46,19 @@ local function passes(content)
   return true
 end
 
--- standing returns whether another subscription still has to deliver a message, and its due
--- time if all of them wait for that; nil if it was cancelled or erased.
+-- standing returns whether another subscription still has to deliver a message; its due time
+-- if all of them wait for that; and g of their states (hand.lua); nil if it was cancelled or
+-- erased.
 local function standing(id, held, member)
-  local wanted, soon, due = false, false, nil
+  local wanted, soon, due, since = false, false, nil, nil
   for i = 1, #letters do
     local mark, before = markOf(held, string.sub(letters, i, i)), call('HGET', KEYS[base + 2 * i - 1], id)
     local st = before and unpacked(before)
     if st and (st.z == 'cancelled' or st.e) then return nil end
+    if st and st.g then since = math.max(since or 0, st.g) end
     if mark then
       if mark == '+' and not (st and st.z and not st.d and st.z ~= 'waits' and st.z ~= 'dead') then wanted = true end
-      local at = not st and tonumber(call('ZSCORE', KEYS[base + 2 * i], member) or nil)
+      local at = (not st or st.a == 1 and (st.g or 0) > now) and tonumber(call('ZSCORE', KEYS[base + 2 * i], member) or nil)
       at = at and dueOf(at)
       if at and at > now then
         due = math.min(due or at, at)
@@ -65,20 +67,24 @@ local function standing(id, held, member)
       end
     end
   end
-  return wanted, not soon and due or nil
+  return wanted, not soon and due or nil, since
 end
 
-local held, due, known, wait, names, found = {}, {}, {}, {}, {}, {}
+local held, due, known, wait, names, found, states = {}, {}, {}, {}, {}, {}, {}
 local looked, cursor = 0, resumed('filled')
 local function consider(id, content)
   local who = call('HGET', HOLDERS, id) or string.find(letters, '@', 1, true) and '@+'
   if not who then return end -- the default subscription has ended and lets go of it
   if tonumber(id) > last or string.find(who, me, 1, true) or held[id] or not passes(content) then return end
   local member = string.sub(content, 1, 1) .. ':' .. id
-  local wanted, at = standing(id, who, member)
+  local wanted, at, since = standing(id, who, member)
   if wanted == nil or not (wanted or rules.p) or scheduled == '1' and not at then return end
   held[id] = who .. me .. '+'
   known[#known + 1] = id
+  if since then
+    states[#states + 1] = id
+    states[#states + 1] = pack({a = 1, f = 0, l = 0, x = 0, g = since})
+  end
   if rules.y and not at then
     local key = keyOf(content)
     wait[#wait + 1] = 0
@@ -110,6 +116,7 @@ end
 many('HSET', HOLDERS, holders)
 know(known)
 many('ZADD', DUE, due)
+many('HSET', ST, states)
 many('ZADD', WORDS, found)
 if rules.y then
   many('ZADD', WAIT, wait)

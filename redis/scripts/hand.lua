@@ -1,5 +1,5 @@
 -- Hands out the messages that claim.lua or claim_keyed.lua chooses. It checks the call, then
--- defines hand, for each message, and answer, for the reply.
+-- defines expired and hand, which take a message each, and answer, which makes the reply.
 local most = tonumber(most)
 local meta, own = call('HMGET', META, 'paused', 'last', 'limits'), call('HMGET', TALLY, 'no', 'full', 'fill', 'first')
 if own[1] ~= number or own[4] then return 'gone' end
@@ -54,15 +54,46 @@ end
 
 local runs, deliveries, states = {}, {}, {}
 local held_back -- due times by delivery; nil if there are none
+local passing = 1000 -- about how many withdrawn and expired messages one call passes over
+
+-- old returns whether a message of a queue with max_age is too old. Its age counts from its
+-- id, which is the time of sending, or from a later time, g in its state: when it was due,
+-- or was replayed.
+local function old(id, st)
+  return now - (st and unpacked(st).g or tonumber(id)) >= rules.a
+end
+
+-- expired ends a waiting message if it is too old, and returns whether it is. The caller
+-- removes it from where it waited.
+local function expired(id, st)
+  if not old(id, st) then return false end
+  local s = st and unpacked(st) or {a = 1, f = 0, l = 0, x = 0}
+  local story = s.s or {}
+  story[#story + 1] = {a = s.a, o = 'expired', w = '', c = now, e = now}
+  s.s, s.z = story, 'expired'
+  states[#states + 1] = id
+  states[#states + 1] = pack(s)
+  kept[#kept + 1] = id
+  counts.expired = counts.expired + 1
+  passing = passing - 1
+  return true
+end
 
 -- hand hands out a message. st is its state, nil before its first attempt; due its due time,
 -- if it had one; key its key, if messages in flight are counted per key.
 local function hand(id, content, st, due, key)
   local delivery, held = id, tag
+  if st and once == '1' then -- it only has the time that old needs
+    call('HDEL', ST, id)
+    st = nil
+  end
   if st then
-    last = math.max(last + 1, now)
-    delivery, held = text(last), tag .. '/' .. id
     local s = unpacked(st)
+    held = tag .. '/' .. id
+    if s.z then -- it was handed out before
+      last = math.max(last + 1, now)
+      delivery = text(last)
+    end
     s.d = delivery
     states[#states + 1] = id
     states[#states + 1] = pack(s)
@@ -83,46 +114,50 @@ local function hand(id, content, st, due, key)
   end
 end
 
--- answer records the messages handed out, and returns the reply.
-local function answer(wants)
-  call('HSET', META, 'last', text(last))
-  if limits and limits.r then call('HSET', TALLY, 'full', exactly(taken(limits.r, full, #deliveries))) end
-  if once == '1' then
-    local name = ''
-    if worker ~= '' then
-      name = call('HGET', NAMES, worker) or ''
-      call('HSET', NAMES, '#' .. worker, claim)
-    end
-    local st = pack({a = 1, f = 0, l = 0, x = 0, z = 'handed_out', s = {{a = 1, o = 'handed_out', w = name, c = now, e = now}}})
-    batches[tag] = {s = st, i = deliveries}
-    counts.done = #deliveries
-    if rules.r > 0 then
-      for i, d in ipairs(deliveries) do
-        kept[i] = d
-        states[#states + 1] = d
-        states[#states + 1] = st
+-- answer records the messages handed out and those that expired, and returns the reply. due is
+-- the time of the next message if it hands out nothing, or nil.
+local function answer(wants, due)
+  if #deliveries > 0 then
+    call('HSET', META, 'last', text(last))
+    if limits and limits.r then call('HSET', TALLY, 'full', exactly(taken(limits.r, full, #deliveries))) end
+    if once == '1' then
+      local name = ''
+      if worker ~= '' then
+        name = call('HGET', NAMES, worker) or ''
+        call('HSET', NAMES, '#' .. worker, claim)
       end
-      many('HSET', ST, states)
-      know(kept)
+      local st = pack({a = 1, f = 0, l = 0, x = 0, z = 'handed_out', s = {{a = 1, o = 'handed_out', w = name, c = now, e = now}}})
+      batches[tag] = {s = st, i = deliveries}
+      counts.done = #deliveries
+      if rules.r > 0 then
+        for _, d in ipairs(deliveries) do
+          kept[#kept + 1] = d
+          states[#states + 1] = d
+          states[#states + 1] = st
+        end
+      end
+    else
+      many('HSET', RUN, runs)
+      if worker ~= '' then
+        call('HSET', CLAIM, tag, pack({t = now, d = deliveries, u = held_back}))
+        call('HSET', OPEN, tag, #deliveries)
+        call('ZADD', CLAIMS, worker, tag)
+        call('HSET', NAMES, '#' .. worker, claim)
+      else
+        local ends = text(now + lease)
+        local timed = {}
+        for _, d in ipairs(deliveries) do
+          timed[#timed + 1] = ends
+          timed[#timed + 1] = d
+        end
+        many('ZADD', TIMED, timed)
+      end
     end
-    finish()
-    return {wants, '-1', ids, contents, others, said}
   end
-  many('HSET', RUN, runs)
   many('HSET', ST, states)
-  if worker ~= '' then
-    call('HSET', CLAIM, tag, pack({t = now, d = deliveries, u = held_back}))
-    call('HSET', OPEN, tag, #deliveries)
-    call('ZADD', CLAIMS, worker, tag)
-    call('HSET', NAMES, '#' .. worker, claim)
-  else
-    local ends = text(now + lease)
-    local timed = {}
-    for _, d in ipairs(deliveries) do
-      timed[#timed + 1] = ends
-      timed[#timed + 1] = d
-    end
-    many('ZADD', TIMED, timed)
+  if counts.done + counts.expired > 0 then
+    know(kept)
+    finish()
   end
-  return {wants, '-1', ids, contents, others, said}
+  return {wants, #deliveries == 0 and due and text(math.max(0, due - now)) or '-1', ids, contents, others, said}
 end

@@ -58,6 +58,7 @@ local function free()
   many('HSET', HELD, set)
   many('HDEL', HELD, gone)
   line(TURN, turn)
+  freed = {}
   return #turn > 0
 end
 

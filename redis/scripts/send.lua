@@ -9,6 +9,7 @@
 --         v versions of the queues' subscriptions (nil: no queue has further ones)
 --         l letters of the further subscriptions of each queue (holders.lua; nil as v)
 --         z per queue 1 if the default subscription has ended (nil: none has)
+--         a per queue 1 if it has a max_age (nil: none has)
 --         r window in ms and g digest, of a request that may be repeated
 --         e name of a schedule whose ticks these are, b the queue's record of the last tick
 --           sent, j the last of these ticks in µs, as text
@@ -23,10 +24,10 @@
 -- returns: the ids; or "gone" and the place of a queue that does not exist any more or has
 --       other subscriptions; "reused" (another request used the key); "ticked" (another
 --       process sent a tick of the schedule)
--- cost: per message one field written and one id pushed (or added to DUE and KNOWN), one
---       member per word, one command each for a whole call; if the queue looks at keys, one
---       more per message and key; the same again, without the content, per further
---       subscription that gets the message
+-- cost: per message one field written and one id pushed (or added to DUE and KNOWN, and with a
+--       max_age one state written), one member per word, one command each for a whole call; if
+--       the queue looks at keys, one more per message and key; the same again, without the
+--       content, per further subscription that gets the message
 local count, head = unpack(ARGV, 1, 2)
 -- The places of keys among those of one subscription (keys.lua, keyed.lua).
 local AT_META, AT_MSG, AT_ST, AT_DUE, AT_READY0, AT_ASLEEP, AT_KNOWN = 1, 2, 3, 5, 7, 20, 27
@@ -43,23 +44,23 @@ if before then
 end
 
 -- reader collects the changes for a subscription, whose keys follow the place at.
-local function reader(at, looks, mute, letter)
-  local r = {at = at, looks = looks, letter = letter, quiet = mute and now < tonumber(mute), due = {}, known = {}, words = {}, n = 0, ready = {['0'] = {}, ['1'] = {}, ['2'] = {}, ['3'] = {}}}
+local function reader(at, looks, aged, mute, letter)
+  local r = {at = at, looks = looks, letter = letter, states = aged and {}, quiet = mute and now < tonumber(mute), due = {}, known = {}, words = {}, n = 0, ready = {['0'] = {}, ['1'] = {}, ['2'] = {}, ['3'] = {}}}
   if looks > 0 then r.wait, r.names, r.seen = {}, {}, {} end
   return r
 end
 
 local at = 0
 for q = 1, tonumber(count) do
-  local looks = all.y and all.y[q] or 0
+  local looks, aged = all.y and all.y[q] or 0, all.a and all.a[q] == 1
   local meta = call('HMGET', KEYS[at + AT_META], 'no', 'last', 'mute', 'readers')
   if meta[1] ~= numbers[q] then return {'gone', q} end
   if (meta[4] or '') ~= (all.v and all.v[q] or '') then return {'gone', q} end
   local letters = all.l and all.l[q] or ''
-  queues[q] = {at = at, last = tonumber(meta[2]), msg = {}, held = {}, first = not (all.z and all.z[q] == 1), readers = {reader(at, looks, meta[3])}}
+  queues[q] = {at = at, last = tonumber(meta[2]), msg = {}, held = {}, first = not (all.z and all.z[q] == 1), readers = {reader(at, looks, aged, meta[3])}}
   if letters == '' and looks == 0 then queues[q].simple = queues[q].readers[1] end
   for i = 1, #letters + 1 do
-    if i > 1 then queues[q].readers[i] = reader(at, looks, call('HGET', KEYS[at + AT_TALLY], 'mute'), string.sub(letters, i - 1, i - 1)) end
+    if i > 1 then queues[q].readers[i] = reader(at, looks, aged, call('HGET', KEYS[at + AT_TALLY], 'mute'), string.sub(letters, i - 1, i - 1)) end
     at = at + (looks > 0 and AT_ASIDE_WAIT or AT_BELL)
   end
 end
@@ -76,6 +77,10 @@ local function put(r, id, place, o, priority, due)
     r.due[#r.due + 1] = priority .. ':' .. id
     r.known[#r.known + 1] = id
     r.known[#r.known + 1] = id
+    if r.states then -- its age counts from then (hand.lua)
+      r.states[#r.states + 1] = id
+      r.states[#r.states + 1] = pack({a = 1, f = 0, l = 0, x = 0, g = due})
+    end
   elseif r.looks > 0 then -- as in keyed.lua
     local key = o.y or ''
     r.known[#r.known + 1] = id
@@ -192,6 +197,7 @@ for _, q in ipairs(queues) do
   for _, r in ipairs(q.readers) do
     if r.n > 0 then
       many('ZADD', KEYS[r.at + AT_DUE], r.due)
+      if r.states then many('HSET', KEYS[r.at + AT_ST], r.states) end
       many('ZADD', KEYS[r.at + AT_KNOWN], r.known)
       many('ZADD', KEYS[r.at + AT_WORDS], r.words)
       if r.looks > 0 then

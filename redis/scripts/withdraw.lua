@@ -32,6 +32,10 @@ if action == 'cancel' then
   counts.withdrawn = 1
 else
   local due = math.max(now, tonumber(due))
+  if rules.a then
+    st.g = due
+    call('HSET', ST, id, pack(st))
+  end
   if st.l >= 2 then
     call('ZADD', ALONE, ranked(0, due), member)
   else
