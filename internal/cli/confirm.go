@@ -69,7 +69,7 @@ func isTerminal(stream any) bool {
 }
 
 // newLossy returns a command that asks before it deletes messages of a queue, or of a subscription
-// if its arguments name one. verb says in the question what it does to it.
+// if its arguments name one. verb begins the question.
 func newLossy(a *app, use, short string, args cobra.PositionalArgs, verb string, do func(ctx context.Context, e posthaste.Store, args []string) error) *cobra.Command {
 	var db database
 	var yes confirmed
