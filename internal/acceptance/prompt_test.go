@@ -3,15 +3,43 @@
 package acceptance
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/server"
 )
+
+// watched is an engine that counts when its doorbells fall asleep.
+type watched struct {
+	posthaste.Store
+	asleep atomic.Int64
+}
+
+func (w *watched) Doorbell(ctx context.Context) (posthaste.Doorbell, error) {
+	bell, err := w.Store.Doorbell(ctx)
+	return watchedBell{bell, &w.asleep}, err
+}
+
+type watchedBell struct {
+	posthaste.Doorbell
+	asleep *atomic.Int64
+}
+
+func (b watchedBell) Sleep(ctx context.Context, queue string, look func(context.Context) (posthaste.LookReply, error)) error {
+	return b.Doorbell.Sleep(ctx, queue, func(ctx context.Context) (posthaste.LookReply, error) {
+		reply, err := look(ctx)
+		if err == nil && !reply.Found {
+			b.asleep.Add(1)
+		}
+		return reply, err
+	})
+}
 
 // A waiting HTTP receive gets the next message as soon as it may be handed out: when a place
 // becomes free, a token is available, or it is due. The server itself would look only after an
@@ -35,7 +63,8 @@ func TestWaitingReceiversAreWokenByLimits(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
 			q := s.queue(c.options)
-			a := s.serve(s.engine, func(c *server.Config) { c.LookInterval = time.Hour })
+			engine := &watched{Store: s.engine}
+			a := s.serve(engine, func(c *server.Config) { c.LookInterval = time.Hour })
 			const rounds = 8
 			messages := make([]posthaste.Message, rounds)
 			for i := range messages {
@@ -61,9 +90,12 @@ func TestWaitingReceiversAreWokenByLimits(t *testing.T) {
 			var last time.Time
 			for round := range rounds {
 				answered := make(chan received, 1)
+				before := engine.asleep.Load()
 				go func() { answered <- receive() }()
 				if c.acked && round > 0 {
-					time.Sleep(50 * time.Millisecond) // so that it usually waits
+					// A receiver at a limit looks by itself after as long as it has waited, at least 50
+					// ms; before that settlements need not notify. After 250 ms its own look is late.
+					s.until("it waits", func() bool { return engine.asleep.Load() > before && time.Since(last) > 250*time.Millisecond })
 					last = time.Now()
 					a.want(200, "POST", "/v1/deliveries/ack", fmt.Sprintf(`{"deliveries":[{"id":%q}]}`, held))
 				}

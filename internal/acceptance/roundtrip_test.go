@@ -323,7 +323,7 @@ func receiveByGo(s *stage, q string, n int) map[posthaste.MessageID]parcel {
 func receiveBySQL(s *stage, q string, n int) map[posthaste.MessageID]parcel {
 	got := map[posthaste.MessageID]parcel{}
 	conn := s.conn()
-	for {
+	s.until("all are received, and no more come", func() bool {
 		rows, err := conn.Query(s.ctx, "select message_id, payload, content_type, headers from posthaste.receive($1, 20, '1 hour')", q)
 		s.must(err)
 		before := len(got)
@@ -336,18 +336,14 @@ func receiveBySQL(s *stage, q string, n int) map[posthaste.MessageID]parcel {
 			return id, err
 		})
 		s.must(err)
-		if len(got) == before {
-			if len(got) >= n {
-				return got
-			}
-			time.Sleep(10 * time.Millisecond) // an empty answer proves nothing
-		}
-	}
+		return len(got) == before && len(got) >= n // an empty answer alone proves nothing
+	})
+	return got
 }
 
 func receiveByHTTP(s *stage, q string, n int) map[posthaste.MessageID]parcel {
 	got := map[posthaste.MessageID]parcel{}
-	for {
+	s.until("all are received, and no more come", func() bool {
 		var list []struct {
 			MessageID       posthaste.MessageID `json:"message_id"`
 			Payload         json.RawMessage
@@ -356,12 +352,6 @@ func receiveByHTTP(s *stage, q string, n int) map[posthaste.MessageID]parcel {
 			Headers         map[string]string
 		}
 		s.must(json.Unmarshal(s.http().want(200, "POST", "/v1/queues/"+q+"/receive?max=20&lease=1h", "").body, &list))
-		if len(list) == 0 {
-			if len(got) >= n || s.ctx.Err() != nil {
-				return got
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
 		for _, d := range list {
 			payload := []byte(d.Payload)
 			if d.PayloadEncoding == "base64" {
@@ -373,7 +363,9 @@ func receiveByHTTP(s *stage, q string, n int) map[posthaste.MessageID]parcel {
 			}
 			got[d.MessageID] = arrived(payload, d.ContentType, d.Headers)
 		}
-	}
+		return len(list) == 0 && len(got) >= n
+	})
+	return got
 }
 
 // A message of one byte above the limit is rejected by all three, and not stored.
