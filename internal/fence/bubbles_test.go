@@ -8,10 +8,8 @@ import (
 	"testing/fstest"
 )
 
-// Sleeps in bubbles do not count. Each line of these tests that has a sleep that counts says so.
-func TestSleepsInBubbles(t *testing.T) {
-	t.Parallel()
-	const tests = `package a
+// sleeping is a test file. Each of its sleeps that counts says so.
+const sleeping = `package a
 
 type fake struct{ wait func() } // only made in bubbles
 
@@ -82,8 +80,12 @@ func TestOutside(t *testing.T) {
 	other.Test(t, func(t *testing.T) { time.Sleep(1) }) // counts
 }
 `
+
+// Sleeps in bubbles do not count.
+func TestSleepsInBubbles(t *testing.T) {
+	t.Parallel()
 	found, err := count(fstest.MapFS{
-		"a/a_test.go": {Data: []byte(tests)},
+		"a/a_test.go": {Data: []byte(sleeping)},
 		"a/support.go": {Data: []byte("package a\nimport \"testing\"\n" +
 			"func Run(t *testing.T) { synctest.Test(t, func(*testing.T) { time.Sleep(1) }) }\n")},
 	})
@@ -97,7 +99,7 @@ func TestOutside(t *testing.T) {
 			counted[at[1]]++
 		}
 	}
-	for i, text := range strings.Split(tests, "\n") {
+	for i, text := range strings.Split(sleeping, "\n") {
 		want := 0
 		if strings.Contains(text, "// counts") {
 			want = 1
