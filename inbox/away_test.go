@@ -15,6 +15,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/posthastetest"
 	"github.com/posthaste-mq/posthaste/worker"
 )
@@ -95,10 +96,8 @@ func comesAgain(t *testing.T, once func(posthaste.Handler) posthaste.Handler, ba
 	}
 	until := func(what string, so func() bool) {
 		t.Helper()
-		for begun := time.Now(); !so(); time.Sleep(10 * time.Millisecond) {
-			if time.Since(begun) > 2*time.Minute {
-				t.Fatalf("not %s: %v", what, states())
-			}
+		if !testrun.Happens(patience, so) {
+			t.Fatalf("not %s: %v", what, states())
 		}
 	}
 	until("snoozed", func() bool { return snoozed.Load() > n })

@@ -21,6 +21,9 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
+// patience bounds waiting for what must happen.
+const patience = 2 * time.Minute
+
 // database returns a database with an inbox and a table of effects, and its URL.
 func database(t *testing.T) (*pgxpool.Pool, string) {
 	t.Helper()
@@ -70,17 +73,14 @@ func delivery(n int) posthaste.RawDelivery {
 
 // again handles a delivery repeatedly until it succeeds.
 func again(t *testing.T, h posthaste.Handler, d posthaste.RawDelivery) {
-	for {
-		err := h(t.Context(), d)
-		if err == nil {
-			return
-		}
-		after, ok := posthaste.RetryDelay(err)
-		if !ok || t.Context().Err() != nil {
-			t.Error(err)
-			return
-		}
-		time.Sleep(min(after, 10*time.Millisecond))
+	var err error
+	testrun.Happens(patience, func() bool {
+		err = h(t.Context(), d)
+		_, again := posthaste.RetryDelay(err)
+		return !again || t.Context().Err() != nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
@@ -287,12 +287,10 @@ func TestNP4_ForgetsOnPostgres(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { forget(ctx, pool, nil, 10*time.Millisecond); close(ended) }()
-	for begun := time.Now(); seen() > 0; time.Sleep(10 * time.Millisecond) {
-		if time.Since(begun) > time.Minute {
-			t.Fatalf("it still remembers %d ids", seen())
-		}
+	testrun.Until(t, patience, "it forgets all ids", func() bool {
 		later("30 minutes")
-	}
+		return seen() == 0
+	})
 	stop()
 	<-ended
 

@@ -100,23 +100,22 @@ func TestReservation(t *testing.T) {
 			first <- err
 		}()
 		<-started
-		held = true
 		delayed := false
 		last := time.Now()
-		for begun := last; held && time.Since(begun) < 2*reservation; time.Sleep(100 * time.Millisecond) {
+		held = !testrun.Happens(2*reservation, func() bool {
 			ran, err := r.Do(t.Context(), id, func(context.Context) error { return errors.New("both run") })
 			delayed = delayed || time.Since(last) > reservation/2
 			last = time.Now()
 			if after, ok := posthaste.RetryDelay(err); !ran && errors.Is(err, ErrReserved) && ok && after <= reservation {
-				continue
+				return false
 			}
 			if !delayed {
 				t.Fatalf("%v, %v", ran, err)
 			}
 			// The machine stalled for so long that the reservation could not be renewed: start
 			// again.
-			held = false
-		}
+			return true
+		})
 		end <- errors.New("no")
 		if err := <-first; err == nil || err.Error() != "no" {
 			t.Error(err)
@@ -176,11 +175,10 @@ func TestReservedIsNoAttempt(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
 	state := func() posthaste.MessageState { return posthastetest.Sent(t, engine, "q")[0].Subscriptions[0] }
-	for begun := time.Now(); state().State != posthaste.StateDone && state().State != posthaste.StateDead; time.Sleep(10 * time.Millisecond) {
-		if time.Since(begun) > 2*time.Minute {
-			t.Fatalf("it is %+v", state())
-		}
-	}
+	testrun.Until(t, patience, "it is done or dead", func() bool {
+		s := state().State
+		return s == posthaste.StateDone || s == posthaste.StateDead
+	})
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -238,10 +236,8 @@ func TestNP4_ForgetsOnRedis(t *testing.T) {
 		forgotten := func() bool {
 			return c.DBSize(t.Context()).Val() == 0 && (!testrun.Full() || memory(t, c) < most-(most-before)/2)
 		}
-		for begun := time.Now(); !forgotten(); time.Sleep(10 * time.Millisecond) {
-			if time.Since(begun) > 2*time.Minute {
-				t.Fatalf("round %d: long after the window Redis keeps %d ids; memory grew from %d to %d bytes, and is %d now", round, c.DBSize(t.Context()).Val(), before, most, memory(t, c))
-			}
+		if !testrun.Happens(patience, forgotten) {
+			t.Fatalf("round %d: long after the window Redis keeps %d ids; memory grew from %d to %d bytes, and is %d now", round, c.DBSize(t.Context()).Val(), before, most, memory(t, c))
 		}
 	}
 	own.Kill()
@@ -276,11 +272,11 @@ func TestLostReplies(t *testing.T) {
 	var running atomic.Int64
 	for n := range 10 {
 		id := fmt.Sprint(n)
-		effects, failures := 0, 0
+		effects, failures, cut := 0, 0, false
 		if n%2 == 0 {
 			proxy.CutAfter() // the reservation's reply
 		}
-		for done, cut := false, false; !done; {
+		testrun.Until(t, patience, "it is handled and confirmed", func() bool {
 			ran, err := r.Do(t.Context(), id, func(context.Context) error {
 				if running.Add(1) > 1 {
 					t.Error("two run at the same time")
@@ -293,14 +289,14 @@ func TestLostReplies(t *testing.T) {
 				effects++
 				return nil
 			})
-			if done = err == nil; !done {
+			if err != nil {
 				failures++
-				time.Sleep(10 * time.Millisecond)
 			}
 			if ran && err != nil && !strings.Contains(err.Error(), "redelivered") {
 				t.Error(err)
 			}
-		}
+			return err == nil
+		})
 		if effects == 0 || failures == 0 {
 			t.Errorf("message %d: %d effects after %d lost replies, want some of each", n, effects, failures)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
@@ -28,22 +29,24 @@ func TestClaimIDsAreNotIssuedAgainAfterACrash(t *testing.T) {
 		t.Helper()
 		var id posthaste.DeliveryID
 		var err error
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if !testrun.Happens(time.Minute, func() bool {
 			if _, err = e.Send(ctx, posthaste.Message{Queue: "q"}); err != nil {
-				continue
+				return false
 			}
 			var w posthaste.WorkerID
 			if w, err = e.Register(ctx, posthaste.WorkerInfo{Name: "w", Lease: time.Minute}); err != nil {
-				continue
+				return false
 			}
 			var reply posthaste.ClaimReply
-			if reply, err = e.Claim(ctx, posthaste.ClaimRequest{Worker: w, Number: 1, QueueRef: posthaste.QueueRef{Queue: "q"}, Max: 1}); err == nil && len(reply.Deliveries) > 0 {
-				id = reply.Deliveries[0].ID
-				return id
+			if reply, err = e.Claim(ctx, posthaste.ClaimRequest{Worker: w, Number: 1, QueueRef: posthaste.QueueRef{Queue: "q"}, Max: 1}); err != nil || len(reply.Deliveries) == 0 {
+				return false
 			}
+			id = reply.Deliveries[0].ID
+			return true
+		}) {
+			t.Fatalf("nothing was handed out: %v", err)
 		}
-		t.Fatalf("nothing was handed out: %v", err)
-		return 0
+		return id
 	}
 	const revolution = 1 << 26
 	before := claim()

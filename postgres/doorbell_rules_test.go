@@ -39,7 +39,10 @@ func (b *bellTest) probe() *probe {
 			p.mu.Lock()
 			p.trips = append(p.trips, trip{from: time.Now().Add(pause)})
 			p.mu.Unlock()
-			time.Sleep(pause)
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
 			if _, err := notifier.Exec(ctx, `select pg_notify('control', '')`); err != nil {
 				return
 			}
@@ -81,10 +84,10 @@ func TestLA3SentWhileFallingAsleep(t *testing.T) {
 	for range testrun.Size(600, 10000) {
 		// The worker looks and starts to sleep within a few milliseconds after it took
 		// the last message.
-		time.Sleep(rand.N([]time.Duration{200 * time.Microsecond, time.Millisecond, 4 * time.Millisecond, 15 * time.Millisecond}[rand.N(4)]))
+		testrun.Pause([]time.Duration{200 * time.Microsecond, time.Millisecond, 4 * time.Millisecond, 15 * time.Millisecond}[rand.N(4)])
 		commit := b.send("q0")
 		if rand.N(4) == 0 {
-			time.Sleep(rand.N(5 * time.Millisecond))
+			testrun.Pause(5 * time.Millisecond)
 		}
 		commit()
 		committed := time.Now()
@@ -137,7 +140,7 @@ func TestNoWakeUpLostAmongProcesses(t *testing.T) {
 					}
 				}
 				if rand.N(3) == 0 {
-					time.Sleep(rand.N(40 * time.Millisecond))
+					testrun.Pause(40 * time.Millisecond)
 				}
 				if rand.N(5) == 0 {
 					err = tx.Rollback(testContext(t))
@@ -148,7 +151,7 @@ func TestNoWakeUpLostAmongProcesses(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				time.Sleep(rand.N(10 * time.Millisecond))
+				testrun.Pause(10 * time.Millisecond)
 			}
 		})
 	}
@@ -372,7 +375,7 @@ func TestLostConnectionIsReplaced(t *testing.T) {
 	for i := range testrun.Size(20, 300) {
 		eventually(t, "the bell is taken", func() bool { return b.holder("bell") != 0 })
 		mustExec(t, operator, `select pg_terminate_backend($1)`, b.holder("bell"))
-		time.Sleep(rand.N(3 * time.Millisecond))
+		testrun.Pause(3 * time.Millisecond)
 		b.sendNow("q0")
 		eventually(t, "it is taken", func() bool { return taken.Load() == int64(i+1) })
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -301,7 +300,7 @@ func TestInterruptedWaitsKeepTheConnection(t *testing.T) {
 	b.background(func(ctx context.Context) {
 		for ctx.Err() == nil {
 			bell.Wake("q0")
-			time.Sleep(rand.N(300 * time.Microsecond))
+			testrun.Pause(300 * time.Microsecond)
 		}
 	})
 	sent := testrun.Size(1500, 20000)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
@@ -52,12 +53,13 @@ func TestHeartbeatDoesNotWaitForItsLook(t *testing.T) {
 		_, err := e.Heartbeat(ctx, posthaste.Heartbeat{Worker: worker, Queues: []posthaste.QueueRef{{Queue: "q"}}})
 		answered <- err
 	}()
-	for alive := false; !alive; time.Sleep(2 * time.Millisecond) {
+	testrun.Until(t, time.Minute, "the worker is seen alive while its look waits", func() (alive bool) {
 		if err := conn.QueryRow(ctx, `select heartbeat_at > $2 and exists (
 			select from pg_locks where relation = 'posthaste.counted'::regclass and not granted) from posthaste.registrations where id = $1`, int64(worker), before).Scan(&alive); err != nil {
-			t.Fatalf("the worker is not seen alive while its look waits: %v", err)
+			t.Fatal(err)
 		}
-	}
+		return alive
+	})
 	if _, err := conn.Exec(ctx, `rollback`); err != nil {
 		t.Fatal(err)
 	}
@@ -128,12 +130,13 @@ func (b blockedBeat) once(cause error, pause time.Duration, reply *posthaste.Hea
 		*reply, err = b.engine.Heartbeat(beating, posthaste.Heartbeat{Worker: b.worker, Queues: []posthaste.QueueRef{{Queue: "q"}}})
 		answered <- err
 	}()
-	for alive := false; !alive; time.Sleep(2 * time.Millisecond) {
+	testrun.Until(b.T, time.Minute, "the worker is seen alive", func() (alive bool) {
 		if err := b.conn.QueryRow(b.ctx, `select heartbeat_at > $2 from posthaste.registrations where id = $1`, int64(b.worker), before).Scan(&alive); err != nil {
 			b.Fatal(err)
 		}
-	}
-	time.Sleep(pause)
+		return alive
+	})
+	time.Sleep(pause) // the engine reads that it was committed, which only its result shows
 	beating.end(cause)
 	return <-answered
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/postgres"
 	ledger "github.com/posthaste-mq/posthaste/sql"
 	"github.com/posthaste-mq/posthaste/worker"
@@ -97,10 +98,8 @@ func TestUpgradeUnderTraffic(t *testing.T) {
 	}
 	until := func(what string, reached func() bool) {
 		t.Helper()
-		for end := time.Now().Add(2 * time.Minute); !reached(); time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("waited in vain until %s: %d sent, %d handled", what, sent.Load(), handled.Load())
-			}
+		if !testrun.Happens(2*time.Minute, reached) {
+			t.Fatalf("waited in vain until %s: %d sent, %d handled", what, sent.Load(), handled.Load())
 		}
 	}
 	stop := work(engine)

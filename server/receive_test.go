@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
@@ -25,13 +26,7 @@ var orders = posthaste.QueueRef{Queue: "orders", Subscription: posthaste.Default
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	pause := time.Millisecond
-	for end := time.Now().Add(patience); !holds(); time.Sleep(pause) {
-		if time.Now().After(end) {
-			t.Fatalf("in %s not: %s", patience, what)
-		}
-		pause = min(2*pause, 50*time.Millisecond)
-	}
+	testrun.Until(t, patience, what, holds)
 }
 
 // waiting counts the receivers that wait for a queue, whatever their subscription.
@@ -248,7 +243,8 @@ func TestReceiversOfManySizes(t *testing.T) {
 		a.sendSome(1)
 	}
 	// Any of them may be given several; the rest get what comes.
-	for answered := 0; answered < len(waits); {
+	answered := 0
+	eventually(t, "all are answered", func() bool {
 		for i, wait := range waits {
 			select {
 			case r := <-wait:
@@ -269,8 +265,8 @@ func TestReceiversOfManySizes(t *testing.T) {
 		if n := a.server.gatherer.waiting("orders"); n > 0 {
 			a.sendSome(1)
 		}
-		time.Sleep(time.Millisecond)
-	}
+		return answered == len(waits)
+	})
 }
 
 // A caller that leaves while its claim is under way leaves nothing behind: the

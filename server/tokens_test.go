@@ -396,17 +396,19 @@ func TestTokenListsAreNeverOld(t *testing.T) {
 // A standby takes no times of use, and lets callers in all the same.
 func TestTokensOnAStandby(t *testing.T) {
 	t.Parallel()
-	store := &tokenStore{answer: func(used []string) ([]posthaste.Token, bool, error) {
-		if len(used) > 0 {
-			return nil, false, &posthaste.Error{Code: posthaste.CodeReadOnly, Message: "read only"}
+	synctest.Test(t, func(t *testing.T) {
+		store := &tokenStore{answer: func(used []string) ([]posthaste.Token, bool, error) {
+			if len(used) > 0 {
+				return nil, false, &posthaste.Error{Code: posthaste.CodeReadOnly, Message: "read only"}
+			}
+			return []posthaste.Token{tokenOf("good")}, true, nil
+		}}
+		known := newTokens(store, nil, false)
+		known.used["good"] = true
+		if token, _, err := known.find(t.Context(), "good", false); token == nil || err != nil {
+			t.Fatal(token, err)
 		}
-		return []posthaste.Token{tokenOf("good")}, true, nil
-	}}
-	known := newTokens(store, nil, false)
-	known.used["good"] = true
-	if token, _, err := known.find(t.Context(), "good", false); token == nil || err != nil {
-		t.Fatal(token, err)
-	}
+	})
 }
 
 // While its store is away since the start, a server on loopback shows its

@@ -13,6 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // crew is the set of concurrent actors in a random interleaving, each on a connection of its own,
@@ -150,17 +152,33 @@ func (x *crew) sending() bool {
 	}
 }
 
+// stays waits for a while, in which a guest reads. If sending ends before, it stays until the end
+// of the run, because it still gets the last messages.
+func (x *crew) stays(while time.Duration) {
+	select {
+	case <-x.ctx.Done():
+	case <-time.After(while):
+		if !x.sending() {
+			<-x.ctx.Done()
+		}
+	}
+}
+
+// pause lets others be faster, for a random number of milliseconds from least to below most.
+func pause(r *rand.Rand, least, most int) {
+	time.Sleep(time.Duration(least+r.IntN(most-least)) * time.Millisecond) // chance decides how actors meet
+}
+
 // enough is the least number of messages for a meaningful run.
 const enough = 20
 
 // sendFor lets the writers run for the duration, or longer on a machine on which they have not
 // sent enough by then, or until a fault is found, and stops them.
 func (x *crew) sendFor(duration time.Duration, sent func() int) {
-	for begun := time.Now(); !x.faulty(); time.Sleep(20 * time.Millisecond) {
-		if lasted := time.Since(begun); lasted > duration+patience || lasted > duration && sent() >= enough {
-			break
-		}
-	}
+	begun := time.Now()
+	testrun.Happens(duration+patience, func() bool {
+		return x.faulty() || time.Since(begun) > duration && sent() >= enough
+	})
 	close(x.stopSend)
 	x.writers.Wait()
 }
@@ -206,7 +224,11 @@ func (x *crew) countAnew() {
 // machine does not count as quiet because there are no rounds meanwhile. progress returns how
 // many have ended, and whether those are all. finish reports whether all have.
 func (x *crew) finish(still time.Duration, rounds int64, progress func() (ended int, all bool)) (all bool) {
-	for before, since := -1, time.Now(); !x.faulty() && !all && (time.Since(since) < still || x.fewest() < rounds); time.Sleep(20 * time.Millisecond) {
+	before, since := -1, time.Now()
+	testrun.Happens(math.MaxInt64, func() bool {
+		if x.faulty() || all || time.Since(since) >= still && x.fewest() >= rounds {
+			return true
+		}
 		var ended int
 		if ended, all = progress(); ended != before {
 			x.countAnew()
@@ -215,7 +237,8 @@ func (x *crew) finish(still time.Duration, rounds int64, progress func() (ended 
 		if time.Since(since) > 10*patience {
 			x.fault("nothing has ended for %s, and some actor is stuck", 10*patience)
 		}
-	}
+		return false
+	})
 	x.end()
 	x.others.Wait()
 	return all

@@ -13,6 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // features are the options and events of a run besides the plain flow.
@@ -125,10 +127,7 @@ func (x *interleaving) guest(conn *pgx.Conn, r *rand.Rand) {
 				read(c, rand.New(rand.NewPCG(seed, uint64(i))), u)
 			}()
 		}
-		stays := time.Duration(50+r.IntN(1500)) * time.Millisecond
-		for begun := time.Now(); x.ctx.Err() == nil && (time.Since(begun) < stays || !x.sending()); {
-			time.Sleep(10 * time.Millisecond) // it still gets the last messages
-		}
+		x.stays(time.Duration(50+r.IntN(1500)) * time.Millisecond)
 		if x.ctx.Err() == nil {
 			x.leave(conn, u)
 		}
@@ -149,7 +148,7 @@ func (x *interleaving) leave(conn *pgx.Conn, u *reader) {
 // purger empties the queue from time to time.
 func (x *interleaving) purger(conn *pgx.Conn, r *rand.Rand) {
 	for x.sending() {
-		time.Sleep(time.Duration(100+r.IntN(900)) * time.Millisecond)
+		pause(r, 100, 1000)
 		p := purge{begun: x.clock.Add(1)}
 		rows, err := conn.Query(context.Background(), `select subscription, purged, clock_timestamp() from posthaste.purge('q')`)
 		if err != nil {
@@ -243,7 +242,7 @@ func (x *interleaving) letsGo(conn *pgx.Conn) {
 	exec(`update posthaste.settings set slot_rows = 1, spare_slots = 15`)
 	var before, epoch int64
 	var turned time.Time
-	for rounds := 0; ; time.Sleep(5 * time.Millisecond) {
+	for rounds := 0; ; testrun.Pause(10 * time.Millisecond) {
 		if err := conn.QueryRow(context.Background(), `select last_value >> 22 from posthaste.positions`).Scan(&epoch); err != nil {
 			x.fault("error: %v", err)
 		}
@@ -261,7 +260,7 @@ func (x *interleaving) letsGo(conn *pgx.Conn) {
 			break
 		}
 		if older { // nothing can be reclaimed before that transaction ends
-			time.Sleep(50 * time.Millisecond)
+			testrun.Pause(100 * time.Millisecond)
 		} else {
 			rounds++
 		}

@@ -57,10 +57,7 @@ func (x *keyedRun) guest(conn *pgx.Conn, r *rand.Rand) {
 				read(c, rand.New(rand.NewPCG(seed, 0)), g.name)
 			})
 		}
-		stays := time.Duration(50+r.IntN(500)) * time.Millisecond
-		for begun := time.Now(); x.ctx.Err() == nil && (time.Since(begun) < stays || !x.sending()); {
-			time.Sleep(10 * time.Millisecond) // it still gets the last messages
-		}
+		x.stays(time.Duration(50+r.IntN(500)) * time.Millisecond)
 		if x.ctx.Err() == nil {
 			x.leave(conn, g)
 		}
@@ -153,7 +150,7 @@ func (x *keyedRun) everywhere(id int64) (out []*keyedMessage) {
 // sending ends.
 func (x *keyedRun) mover(conn *pgx.Conn, r *rand.Rand) {
 	for x.sending() {
-		time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
+		pause(r, 0, 20)
 		id, ok := x.recent(conn, r)
 		if !ok {
 			continue

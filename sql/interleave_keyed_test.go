@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // The random interleavings of a keyed queue: senders of every shape, two subscriptions, one of
@@ -134,7 +137,7 @@ func (x *keyedRun) run(duration time.Duration) {
 		for n := 0; x.ctx.Err() == nil; n++ {
 			count()
 			x.maintains(c)
-			time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
+			pause(r, 0, 20)
 			if n%10 == 0 {
 				_, left := x.ended()
 				x.left.Store(int64(left))
@@ -207,7 +210,7 @@ func (x *keyedRun) endsAsItBegan(admin *pgx.Conn) {
 		for name := range keyedSubscriptions {
 			x.exec(admin, `select from posthaste.receive('q', 10, '1 hour', jsonb_build_object('subscription', $1::text))`, name)
 		}
-		time.Sleep(10 * time.Millisecond)
+		testrun.Pause(20 * time.Millisecond)
 	}
 	for what, sql := range map[string]string{
 		"parked": `select count(*) from posthaste.parked`,
@@ -238,7 +241,7 @@ func (x *keyedRun) wanted(id int64, key, kind string, begun int64) (out []*keyed
 func (x *keyedRun) sender(conn *pgx.Conn, r *rand.Rand) {
 	for x.sending() {
 		if x.left.Load() > mostLeft {
-			time.Sleep(10 * time.Millisecond)
+			testrun.Happens(math.MaxInt64, func() bool { return !x.sending() || x.left.Load() <= mostLeft })
 			continue
 		}
 		level := ""
@@ -255,7 +258,7 @@ func (x *keyedRun) sender(conn *pgx.Conn, r *rand.Rand) {
 		var ids []int64
 		for n := 1 + r.IntN(4); n > 0; n-- {
 			if r.IntN(4) == 0 {
-				time.Sleep(time.Duration(r.IntN(30)) * time.Millisecond)
+				pause(r, 0, 30)
 			}
 			key, kind, begun := fmt.Sprint("k", r.IntN(x.keys)), []string{"x", "y"}[r.IntN(2)], x.clock.Add(1)
 			var told []int64
@@ -335,7 +338,7 @@ func (x *keyedRun) canceller(conn *pgx.Conn, r *rand.Rand) {
 	defer end()
 	for x.ctx.Err() == nil {
 		count()
-		time.Sleep(time.Duration(5+r.IntN(30)) * time.Millisecond)
+		pause(r, 5, 35)
 		id, ok := x.recent(conn, r)
 		if !ok {
 			continue
@@ -451,7 +454,7 @@ func (x *keyedRun) pauser(conn *pgx.Conn, r *rand.Rand) {
 		x.mu.Lock()
 		x.paused[key] = x.clock.Add(1)
 		x.mu.Unlock()
-		time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond)
+		pause(r, 0, 100)
 		x.mu.Lock()
 		delete(x.paused, key)
 		x.mu.Unlock()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -112,7 +111,7 @@ func (x *keyedRun) receiver(conn *pgx.Conn, r *rand.Rand, subscription string) {
 			}
 		}
 		if len(got) == 0 {
-			time.Sleep(time.Duration(r.IntN(5)) * time.Millisecond)
+			pause(r, 0, 5)
 		}
 	}
 }
@@ -145,7 +144,7 @@ func (x *keyedRun) worker(conn *pgx.Conn, r *rand.Rand, subscription string) {
 			}
 			x.answered(asked, got)
 			if len(got) == 0 {
-				time.Sleep(time.Duration(r.IntN(5)) * time.Millisecond)
+				pause(r, 0, 5)
 			}
 			dies := r.IntN(20) == 0
 			stopped := map[string]bool{}

@@ -133,7 +133,7 @@ func (x *keyedRun) operator(conn *pgx.Conn, r *rand.Rand) {
 	defer end()
 	for x.ctx.Err() == nil {
 		count()
-		time.Sleep(time.Duration(5+r.IntN(60)) * time.Millisecond)
+		pause(r, 5, 65)
 		x.mu.Lock()
 		var m *keyedMessage
 		if n := len(x.died); n > 0 {
@@ -188,7 +188,7 @@ func (x *keyedRun) operator(conn *pgx.Conn, r *rand.Rand) {
 // purger empties the queue from time to time.
 func (x *keyedRun) purger(conn *pgx.Conn, r *rand.Rand) {
 	for x.sending() {
-		time.Sleep(time.Duration(200+r.IntN(800)) * time.Millisecond)
+		pause(r, 200, 1000)
 		x.mu.Lock()
 		n := len(x.purges)
 		x.purges = append(x.purges, purge{begun: x.clock.Add(1)})

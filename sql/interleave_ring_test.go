@@ -3,7 +3,6 @@ package ledger_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -50,14 +49,14 @@ const never = 1 << 30
 
 // pause lets others be faster, for at most the given number of milliseconds.
 func (x *interleaving) pause(r *rand.Rand, most int) {
-	time.Sleep(time.Duration(r.IntN(min(most, x.longest))) * time.Millisecond)
+	pause(r, 0, min(most, x.longest))
 }
 
 // janitor turns the ring and rescues.
 func (x *interleaving) janitor(conn *pgx.Conn, r *rand.Rand) {
 	for x.ctx.Err() == nil {
 		x.maintains(conn)
-		time.Sleep(time.Duration(r.IntN(x.idle)) * time.Millisecond)
+		pause(r, 0, x.idle)
 	}
 }
 
@@ -71,7 +70,7 @@ func (x *interleaving) runsOn(conn *pgx.Conn, r *rand.Rand) {
 		from = "posthaste.slot_start(last_value, ((last_value >> 22) & 15)::int)"
 	}
 	for x.ctx.Err() == nil {
-		time.Sleep(time.Duration(r.IntN(x.gap)) * time.Millisecond)
+		pause(r, 0, x.gap)
 		x.exec(conn, "begin")
 		if x.rows < never {
 			// Nor during maintenance, which may move it.

@@ -15,7 +15,7 @@ func (x *interleaving) sender(conn *pgx.Conn, r *rand.Rand) {
 	for x.sending() {
 		x.transaction(conn, r, "")
 		if r.IntN(4) == 0 {
-			time.Sleep(time.Duration(r.IntN(5)) * time.Millisecond)
+			pause(r, 0, 5)
 		}
 	}
 }
@@ -25,7 +25,7 @@ func (x *interleaving) prepares(conn *pgx.Conn, r *rand.Rand) {
 	for n := 0; x.sending(); n++ {
 		// Such names are the server's, not the database's.
 		x.transaction(conn, r, fmt.Sprintf("%s-%d", conn.Config().Database, n))
-		time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
+		pause(r, 0, 20)
 	}
 }
 
@@ -81,7 +81,7 @@ func (x *interleaving) transaction(conn *pgx.Conn, r *rand.Rand, prepare string)
 	commit := r.IntN(4) != 0
 	if prepare != "" {
 		x.exec(conn, "prepare transaction '"+prepare+"'")
-		time.Sleep(time.Duration(r.IntN(40)) * time.Millisecond)
+		pause(r, 0, 40)
 		prepare = " prepared '" + prepare + "'"
 	}
 	// Before the commit: a receiver may be faster than its reply.
@@ -263,7 +263,7 @@ func (x *interleaving) receiver(conn *pgx.Conn, r *rand.Rand, u *reader) {
 		x.exec(conn, "begin")
 		got := x.receive(conn, r, u)
 		if r.IntN(10) < x.holding {
-			time.Sleep(time.Duration(r.IntN(x.held)) * time.Millisecond)
+			pause(r, 0, x.held)
 		}
 		if rollback {
 			x.exec(conn, "rollback")
@@ -273,7 +273,7 @@ func (x *interleaving) receiver(conn *pgx.Conn, r *rand.Rand, u *reader) {
 		x.handedOut(got)
 		x.settle(conn, r, got)
 		if len(got) == 0 {
-			time.Sleep(time.Duration(r.IntN(10)) * time.Millisecond)
+			pause(r, 0, 10)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -15,7 +14,7 @@ import (
 // results.
 func (x *interleaving) withdrawer(conn *pgx.Conn, r *rand.Rand) {
 	for x.ctx.Err() == nil {
-		time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
+		pause(r, 0, 20)
 		x.mu.Lock()
 		n := len(x.ids)
 		if n == 0 {

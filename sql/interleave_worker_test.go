@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -30,7 +29,7 @@ func (x *interleaving) worker(conn *pgx.Conn, r *rand.Rand, u *reader) {
 		for number := 1; number < 1+r.IntN(12); number++ {
 			got := x.claim(conn, r, id, number, u)
 			if len(got) == 0 {
-				time.Sleep(time.Duration(r.IntN(10)) * time.Millisecond)
+				pause(r, 0, 10)
 				continue
 			}
 			if x.once {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // receiveFor receives all there is for one subscription, as message ids.
@@ -163,17 +164,15 @@ func TestRuleSubscribingAndReclaimingExcludeEachOther(t *testing.T) {
 		maker.exec(`select posthaste.subscribe('q', 'late', '{"from": "oldest"}')`)
 		// As maintenance does, but without its other waits; transactions of other databases keep a
 		// slot, too.
-		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		testrun.Happens(20*time.Second, func() bool {
 			s.exec(`begin`)
 			mine := get[bool](s, `select pg_try_advisory_xact_lock(posthaste.lock_key(6, 0))`)
 			if mine {
 				s.exec(`select posthaste.reclaim()`)
 			}
 			s.exec(`commit`)
-			if !mine || !get[bool](s, `select live from posthaste.slots where slot = 0`) {
-				break
-			}
-		}
+			return !mine || !get[bool](s, `select live from posthaste.slots where slot = 0`)
+		})
 		maker.exec(`commit`)
 		if got := s.receiveFor("late"); len(got) != 2 {
 			return fmt.Sprintf("two messages were kept when it was made, and it received %v", got)

@@ -38,7 +38,7 @@ func TestSinkMasterStandsStill(t *testing.T) {
 			if !idle {
 				waits = make(chan []posthaste.SinkResult, 1)
 				go func() { waits <- s.Deliver(t.Context(), []posthaste.RawDelivery{sinktest.Delivery(2)}) }()
-				time.Sleep(time.Second)
+				time.Sleep(time.Second) // it sends, and waits for a reply that does not come
 			}
 			began := time.Now()
 			if _, err := c.Replace(t.Context(), c.Nodes[0]); err != nil {

@@ -37,7 +37,7 @@ func TestSourceMasterStandsStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(first.PID(), syscall.SIGCONT) })
-	time.Sleep(time.Second) // the source waits for a reply
+	time.Sleep(time.Second) // it asks, and waits for a reply that does not come
 	began := time.Now()
 	by, err := r.Replace(t.Context(), first)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	ledger "github.com/posthaste-mq/posthaste/sql"
 )
 
@@ -253,6 +254,30 @@ func (b *books) until(what string, f func() bool) {
 var readers = [][2]string{{"plain", "default"}, {"plain", "audit"}, {"kept", "default"}, {"urgent", "default"}, {"ordered", "default"}, {"ordered", "copy"}, {"fair", "default"},
 	{"turns", "default"}, {"turns", "odd"}, {"found", "default"}}
 
+// handleSome receives once for each subscription, including dead letters, and settles the
+// deliveries. It returns their number, and a fault if one had its effect before.
+func (b *books) handleSome() (found int, fault string) {
+	b.Helper()
+	b.exec(`select posthaste.replay(array(select message_id from posthaste.dead_letters limit 1000))`)
+	for _, at := range readers {
+		received, err := b.receive(b.ctx, at[0], at[1], 100, time.Minute)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if len(received) == 0 {
+			continue
+		}
+		found += len(received)
+		var pg *pgconn.PgError
+		if err := b.settle(b.ctx, at[0], at[1], received...); errors.As(err, &pg) && pg.Code == "23505" {
+			return found, "a message was settled, and handed out again: " + pg.Detail
+		} else if err != nil {
+			b.Fatal(err)
+		}
+	}
+	return found, ""
+}
+
 // drain receives all messages, including dead letters and scheduled ones. It returns "" if
 // every message had its effect once, and in its key's order, and otherwise a description of
 // the fault. A message counts as lost when nothing was handed out for idle: leases of 3 s must
@@ -266,31 +291,17 @@ func (b *books) drain(idle time.Duration) string {
 	} else if err != nil {
 		b.Fatal(err)
 	}
-	for last := time.Now(); ask[int](b, `select count(*) `+missing) > 0; {
-		b.exec(`select posthaste.replay(array(select message_id from posthaste.dead_letters limit 1000))`)
-		found := 0
-		for _, at := range readers {
-			received, err := b.receive(b.ctx, at[0], at[1], 100, time.Minute)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if len(received) == 0 {
-				continue
-			}
-			found += len(received)
-			var pg *pgconn.PgError
-			if err := b.settle(b.ctx, at[0], at[1], received...); errors.As(err, &pg) && pg.Code == "23505" {
-				return "a message was settled, and handed out again: " + pg.Detail
-			} else if err != nil {
-				b.Fatal(err)
-			}
-		}
-		if found > 0 {
-			last = time.Now()
-		} else if time.Since(last) > idle {
+	for ask[int](b, `select count(*) `+missing) > 0 {
+		fault := ""
+		if !testrun.Happens(idle, func() bool {
+			var found int
+			found, fault = b.handleSome()
+			return found > 0 || fault != ""
+		}) {
 			return "lost: " + ask[string](b, `select string_agg(distinct m.queue || '/' || s.subscription || ' ' || m.id, ', ') `+missing)
-		} else {
-			time.Sleep(50 * time.Millisecond)
+		}
+		if fault != "" {
+			return fault
 		}
 	}
 	if n := ask[int](b, `select count(*) from effects e where not exists (select from sent m where m.id = e.id)`); n > 0 {

@@ -52,7 +52,7 @@ func offRole(ctx context.Context, t task, ready func()) error {
 		if d.Attempt == 1 {
 			return posthaste.RetryAfter(errors.New("later"), offDelay)
 		}
-		time.Sleep(2 * offLease)
+		works(2 * offLease)
 		return nil
 	})
 	ready()

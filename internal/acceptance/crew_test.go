@@ -52,7 +52,6 @@ func (c *crew) each(of []*child, kind history.Kind, n int) {
 	c.Helper()
 	begun := history.Now()
 	c.until(fmt.Sprintf("each process has %d %s", n, kind), func() bool {
-		time.Sleep(50 * time.Millisecond)
 		did := map[string]int{}
 		for _, e := range c.history() {
 			if e.Kind == kind && e.At > begun {

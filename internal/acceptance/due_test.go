@@ -59,7 +59,7 @@ func dueBesideBacklog(t *testing.T, k kind) {
 			fresh++
 		}
 		mu.Unlock()
-		time.Sleep(10 * time.Millisecond)
+		works(10 * time.Millisecond)
 		return nil
 	})
 	stalled := s.stalls()
@@ -125,7 +125,7 @@ func TestLA3_SentAroundFallingAsleep(t *testing.T) {
 		case 1:
 			gap = 0
 		}
-		time.Sleep(gap)
+		rest(s.ctx, gap)
 		sent := s.send(q, 1)
 		committed[sent[0]] = history.Now()
 		ids = append(ids, sent...)
@@ -199,11 +199,11 @@ func (s *stage) probe() *trips {
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			// Count as in flight even if this sleep takes more than twice its time.
+			// Count as in flight even if this pause takes more than twice its time.
 			p.mu.Lock()
 			p.all = append(p.all, trip{history.Now() + 2*pause, 0})
 			p.mu.Unlock()
-			time.Sleep(pause)
+			rest(ctx, pause)
 			p.mu.Lock()
 			last := &p.all[len(p.all)-1]
 			last.from = min(last.from, history.Now())

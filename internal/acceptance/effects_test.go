@@ -49,7 +49,7 @@ func effectsRole(ctx context.Context, t task, ready func()) error {
 			if _, err := tx.Exec(ctx, effect, int64(d.MessageID), t.Name); err != nil {
 				return err
 			}
-			time.Sleep(t.Work)
+			works(t.Work)
 			return postgres.In(tx).Ack(ctx, d.ID)
 		})
 	}, worker.WithOwnTransaction())
@@ -89,7 +89,7 @@ func effectsBySQLRole(ctx context.Context, t task, ready func()) error {
 			return err
 		}
 		if len(got) == 0 {
-			time.Sleep(10 * time.Millisecond)
+			rest(stopped, 10*time.Millisecond)
 		}
 		for _, d := range got {
 			e := history.Event{Kind: history.Started, ID: posthaste.MessageID(d.Message), Attempt: d.Attempt}
@@ -98,11 +98,11 @@ func effectsBySQLRole(ctx context.Context, t task, ready func()) error {
 				if _, err := tx.Exec(ctx, effect, d.Message, t.Name); err != nil {
 					return err
 				}
-				pause := t.Work
+				takes := t.Work
 				if d.Message%201 == 0 && d.Attempt == 1 {
-					pause = t.Lease + time.Second
+					takes = t.Lease + time.Second
 				}
-				time.Sleep(pause)
+				works(takes)
 				_, err := tx.Exec(ctx, `select posthaste.ack(array[$1::bigint], '{"strict": true}')`, d.ID)
 				return err
 			})
@@ -237,7 +237,7 @@ func diesRole(ctx context.Context, t task, ready func()) error {
 	worker.HandleRaw(w, t.Queue, func(_ context.Context, d posthaste.RawDelivery) error {
 		e := history.Event{Kind: history.Started, ID: d.MessageID, Attempt: d.Attempt, Note: lastHolder(d)}
 		record.Record(e)
-		time.Sleep(t.Work)
+		works(t.Work)
 		e.Kind = history.Handled
 		record.Record(e)
 		if n, _ := record.Count(history.Handled); n >= t.Count {

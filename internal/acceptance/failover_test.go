@@ -105,7 +105,6 @@ func failover(t *testing.T, synchronous bool) {
 					handled++
 				}
 			}
-			time.Sleep(50 * time.Millisecond)
 			return sent > 100 && handled > 100
 		})
 	}

@@ -25,7 +25,7 @@ func TestSettlesAtALimitHardlyNotify(t *testing.T) {
 	began := time.Now()
 	w := worker.New(s.open(), worker.Config{Concurrency: 5 * places, Logger: s.log})
 	worker.HandleRaw(w, q, func(context.Context, posthaste.RawDelivery) error {
-		time.Sleep(takes)
+		works(takes)
 		handled.Add(1)
 		return nil
 	})

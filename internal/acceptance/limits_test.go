@@ -77,7 +77,7 @@ func (s *stage) stalls() (total func() time.Duration) {
 	s.Cleanup(stop)
 	go func() {
 		for last := time.Now(); ctx.Err() == nil; {
-			time.Sleep(5 * time.Millisecond)
+			rest(ctx, 5*time.Millisecond)
 			if gap := time.Since(last); gap > 20*time.Millisecond {
 				sum.Add(int64(gap))
 			}
@@ -169,7 +169,7 @@ func TestConcurrencyOverWorkers(t *testing.T) {
 			case <-used:
 			case <-ctx.Done():
 			}
-			time.Sleep(5 * time.Millisecond)
+			works(5 * time.Millisecond)
 			running.Add(-1)
 			handled.Add(1)
 			return nil
@@ -214,7 +214,6 @@ func TestWaitingForAPlaceIsNoPolling(t *testing.T) {
 	const waits = `select exists (select from posthaste.limit_states where full_since < clock_timestamp() - interval '3 seconds')`
 	s.until("it waits for long", func() bool {
 		s.send(q, 1)
-		time.Sleep(20 * time.Millisecond)
 		return one[bool](s, conn, waits)
 	})
 	if n := wakes.n.Load(); n > 20 {

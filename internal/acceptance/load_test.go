@@ -51,7 +51,7 @@ func TestHA4_ConnectionsAreBounded(t *testing.T) {
 				defer running.Add(-1)
 				// Handlers that send need connections, too.
 				_, err := engine.Send(ctx, posthaste.Message{Queue: other})
-				time.Sleep(20 * time.Millisecond)
+				works(20 * time.Millisecond)
 				handled.Add(1)
 				return err
 			})
@@ -154,7 +154,7 @@ func TestLA4_WakeUpsAndPolling(t *testing.T) {
 			s.send(q, 1)
 			sent++
 			s.until("it is handled", func() bool { return handled.Load() == sent })
-			time.Sleep(pause)
+			pace(time.Now().Add(pause))
 		}
 	}
 	slowly()
@@ -169,7 +169,7 @@ func TestLA4_WakeUpsAndPolling(t *testing.T) {
 		sending.Go(func() {
 			for i := range each {
 				if full() {
-					time.Sleep(time.Until(began.Add(time.Duration(i*senders+k) * time.Second / perSecond)))
+					pace(began.Add(time.Duration(i*senders+k) * time.Second / perSecond))
 				}
 				if _, err := pool.Exec(s.ctx, "select posthaste.send($1, '{}')", q); err != nil {
 					s.Error(err)

@@ -80,7 +80,7 @@ func TestLP5_NetworkFaults(t *testing.T) {
 			heal := fault.strike()
 			during := s.send(q, 50)
 			if heal != nil {
-				time.Sleep(size(time.Second, 4*time.Second)) // duration of the fault
+				time.Sleep(size(time.Second, 4*time.Second)) // how long the fault lasts is the scenario
 				heal()
 			}
 			healed := history.Now()

@@ -131,7 +131,7 @@ func TestLP3_WorkersKilled(t *testing.T) {
 	workers := []*child{begin(), begin()}
 	killed := map[string]time.Duration{}
 	for n := range kills {
-		time.Sleep(2 * time.Second) // as in the scenario
+		time.Sleep(2 * time.Second) // the scenario kills one every 2 s
 		victim := workers[n%2]
 		victim.kill()
 		killed[victim.name] = history.Now()
@@ -209,7 +209,7 @@ func TestLP4_StoreKilled(t *testing.T) {
 				case <-ctx.Done():
 				}
 			}
-			time.Sleep(10 * time.Millisecond)
+			works(10 * time.Millisecond)
 			return nil
 		})
 	}
@@ -233,7 +233,7 @@ func TestLP4_StoreKilled(t *testing.T) {
 				default:
 					again.Add(1)
 				}
-				time.Sleep(10 * time.Millisecond)
+				rest(ctx, 10*time.Millisecond)
 			}
 		})
 	}
@@ -370,7 +370,7 @@ func TestLP6_TransactionStaysOpen(t *testing.T) {
 			sent := s.send(q, 1)
 			committed[sent[0]] = history.Now()
 			these = append(these, sent...)
-			time.Sleep(time.Duration(5+i%11) * time.Millisecond)
+			pace(time.Now().Add(time.Duration(5+i%11) * time.Millisecond))
 		}
 		ids = append(ids, these...)
 		handled()

@@ -86,7 +86,7 @@ func (s *stage) sendSteadily(queues []string, perSecond int, during time.Duratio
 	for k := range senders {
 		sending.Go(func() {
 			for i := k; ; i += senders {
-				time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(perSecond))))
+				pace(began.Add(time.Duration(i) * time.Second / time.Duration(perSecond)))
 				if time.Since(began) > during {
 					return
 				}

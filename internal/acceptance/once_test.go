@@ -62,7 +62,7 @@ func TestDU1_ManyReceivers(t *testing.T) {
 					return
 				}
 				if len(got) == 0 {
-					time.Sleep(5 * time.Millisecond)
+					rest(s.ctx, 5*time.Millisecond)
 					continue
 				}
 				settle := make([]posthaste.Settlement, len(got))
@@ -214,7 +214,7 @@ func TestDU3_RescuersTogether(t *testing.T) {
 				}
 				lost.Add(int64(n.Rescued))
 				if n.Rescued == 0 { // another rescuer is active
-					time.Sleep(time.Millisecond)
+					rest(s.ctx, time.Millisecond)
 				}
 			}
 		})

@@ -92,7 +92,7 @@ func TestOrderedQueue_WorkersComeAndGo(t *testing.T) {
 			return err
 		}
 		o.begin(d.Key, n)
-		time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
+		works(time.Duration(rand.IntN(3)) * time.Millisecond)
 		switch k := rand.IntN(20); k {
 		case 0, 1:
 			o.end(d.Key, false)
@@ -311,7 +311,7 @@ func TestDS10_OrderedRetriesBesideBacklog(t *testing.T) {
 			fresh++
 		}
 		mu.Unlock()
-		time.Sleep(4 * time.Millisecond)
+		works(4 * time.Millisecond)
 		mu.Lock()
 		return nil
 	})

@@ -36,7 +36,7 @@ const slots = 16
 // traffic of hours fits into a test.
 func (s *stage) turn(ctx context.Context, g *ring) error {
 	engine, conn := s.engine, s.conn()
-	for ; ctx.Err() == nil; time.Sleep(2 * time.Millisecond) { // leaves the processors to the load
+	for ; ctx.Err() == nil; rest(ctx, 2*time.Millisecond) { // leaves the processors to the load
 		_, err := engine.Maintain(context.WithoutCancel(ctx), posthaste.UpkeepSpace)
 		if errors.Is(err, context.DeadlineExceeded) { // it did not get through in time
 			continue
@@ -145,7 +145,7 @@ func (r *ringTest) load(ctx context.Context) {
 			}
 		}
 		r.sendAll(batch...)
-		time.Sleep(rand.N(10 * time.Millisecond))
+		testrun.Pause(10 * time.Millisecond)
 	}
 }
 

@@ -323,10 +323,9 @@ func receiveByGo(s *stage, q string, n int) map[posthaste.MessageID]parcel {
 func receiveBySQL(s *stage, q string, n int) map[posthaste.MessageID]parcel {
 	got := map[posthaste.MessageID]parcel{}
 	conn := s.conn()
-	for {
+	s.untilAllCame(got, n, func() {
 		rows, err := conn.Query(s.ctx, "select message_id, payload, content_type, headers from posthaste.receive($1, 20, '1 hour')", q)
 		s.must(err)
-		before := len(got)
 		_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (id int64, err error) {
 			var payload []byte
 			var contentType string
@@ -336,18 +335,25 @@ func receiveBySQL(s *stage, q string, n int) map[posthaste.MessageID]parcel {
 			return id, err
 		})
 		s.must(err)
-		if len(got) == before {
-			if len(got) >= n {
-				return got
-			}
-			time.Sleep(10 * time.Millisecond) // an empty answer proves nothing
+	})
+	return got
+}
+
+// untilAllCame receives until n messages have come and no more do.
+func (s *stage) untilAllCame(got map[posthaste.MessageID]parcel, n int, receive func()) {
+	s.Helper()
+	s.until("all are received, and no more come", func() bool {
+		for before := -1; before < len(got); {
+			before = len(got)
+			receive()
 		}
-	}
+		return len(got) >= n // less proves nothing: an answer may be empty all the same
+	})
 }
 
 func receiveByHTTP(s *stage, q string, n int) map[posthaste.MessageID]parcel {
 	got := map[posthaste.MessageID]parcel{}
-	for {
+	s.untilAllCame(got, n, func() {
 		var list []struct {
 			MessageID       posthaste.MessageID `json:"message_id"`
 			Payload         json.RawMessage
@@ -356,12 +362,6 @@ func receiveByHTTP(s *stage, q string, n int) map[posthaste.MessageID]parcel {
 			Headers         map[string]string
 		}
 		s.must(json.Unmarshal(s.http().want(200, "POST", "/v1/queues/"+q+"/receive?max=20&lease=1h", "").body, &list))
-		if len(list) == 0 {
-			if len(got) >= n || s.ctx.Err() != nil {
-				return got
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
 		for _, d := range list {
 			payload := []byte(d.Payload)
 			if d.PayloadEncoding == "base64" {
@@ -373,7 +373,8 @@ func receiveByHTTP(s *stage, q string, n int) map[posthaste.MessageID]parcel {
 			}
 			got[d.MessageID] = arrived(payload, d.ContentType, d.Headers)
 		}
-	}
+	})
+	return got
 }
 
 // A message of one byte above the limit is rejected by all three, and not stored.

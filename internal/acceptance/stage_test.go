@@ -378,7 +378,6 @@ func (s *stage) settled(queue string) {
 		s.must(err)
 		for _, n := range infos[0].Subscriptions {
 			if !n.CountedAt.After(begun) || n.Depth > 0 || n.InFlight > 0 {
-				time.Sleep(50 * time.Millisecond)
 				return false
 			}
 		}

@@ -4,7 +4,6 @@ package acceptance
 
 import (
 	"cmp"
-	"math/rand/v2"
 	"slices"
 	"syscall"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/history"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // A worker is stopped under load for ten times its lease and resumed, repeatedly. Its
@@ -32,10 +32,10 @@ func TestFT3_NothingStartsAfterItsLease(t *testing.T) {
 		var woken []waking
 		for range size(1, 20) {
 			c.each(both, history.Handled, 100)
-			time.Sleep(rand.N(20 * time.Millisecond))
+			testrun.Pause(20 * time.Millisecond)
 			s.must(sleeper.cmd.Process.Signal(syscall.SIGSTOP))
 			c.each(c.workers, history.Handled, 100)
-			time.Sleep(size(2*lease, 10*lease))
+			time.Sleep(size(2*lease, 10*lease)) // how long it is stopped is the scenario
 			woken = append(woken, waking{history.Now(), time.Now()})
 			s.must(sleeper.cmd.Process.Signal(syscall.SIGCONT))
 		}

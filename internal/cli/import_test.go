@@ -5,7 +5,6 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
-	"math/rand/v2"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // An import that is killed repeatedly sends each row once.
@@ -56,7 +56,7 @@ func TestImportOutbox(t *testing.T) {
 			}
 			return context.DeadlineExceeded
 		})
-		time.Sleep(time.Duration(rand.IntN(50)) * time.Millisecond)
+		testrun.Pause(50 * time.Millisecond)
 		_ = p.Process.Signal(syscall.SIGKILL) // it can have ended already
 		p.wait()
 	}

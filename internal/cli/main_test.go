@@ -145,20 +145,18 @@ func waitfor(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	var list []json.RawMessage
+	if !testrun.Happens(patience, func() bool {
 		ts.Check(ts.Exec(args[1], append(args[2:], "--json")...))
 		var page map[string]json.RawMessage
-		var list []json.RawMessage
+		list = nil
 		answer := []byte(ts.ReadFile("stdout"))
 		if json.Unmarshal(answer, &page) == nil {
 			answer = page[args[2]+"_letters"] // of dead ls
 		}
 		ts.Check(json.Unmarshal(answer, &list))
-		if len(list) == want {
-			return
-		}
-		if time.Now().After(deadline) {
-			ts.Fatalf("%d things after %s, want %d", len(list), patience, want)
-		}
+		return len(list) == want
+	}) {
+		ts.Fatalf("%d things after %s, want %d", len(list), patience, want)
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // process is a running posthaste.
@@ -168,14 +170,9 @@ func descendants(t *testing.T, pid int) (all []int) {
 // eventually waits until met returns nil.
 func eventually(t *testing.T, what string, met func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		err := met()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s: %v", what, patience, err)
-		}
+	var err error
+	if !testrun.Happens(patience, func() bool { err = met(); return err == nil }) {
+		t.Fatalf("%s: not within %s: %v", what, patience, err)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // ownerEnv makes the test binary a process that owns a cluster until it is killed.
@@ -170,11 +171,7 @@ func exec1(t *testing.T, url, sql string) {
 // eventually waits for a condition of another process.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(pollEvery) {
-		if time.Now().After(end) {
-			t.Fatalf("did not come about: %s", what)
-		}
-	}
+	testrun.Until(t, 30*time.Second, what, holds)
 }
 
 func TestStartRestartStopAndKill(t *testing.T) {

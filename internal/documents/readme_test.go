@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste/internal/devpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // patience bounds every wait for a condition; nothing is expected to take it.
@@ -91,15 +92,13 @@ func TestReadme(t *testing.T) {
 			if len(b.shows) == 0 {
 				t.Fatalf("%s has no expected output", b)
 			}
-			for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-				output := s.run(b)
-				line := missing(b, output)
-				if line == "" {
-					break
-				}
-				if time.Now().After(deadline) {
-					t.Fatalf("%s does not show %q but\n%s", b, line, output)
-				}
+			var output, line string
+			if !testrun.Happens(patience, func() bool {
+				output = s.run(b)
+				line = missing(b, output)
+				return line == ""
+			}) {
+				t.Fatalf("%s does not show %q but\n%s", b, line, output)
 			}
 			ran++
 		}

@@ -5,6 +5,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // If the response to be cut never comes because its connection ended, the fault applies to the
@@ -51,11 +53,7 @@ func TestCutAfterOutlivesAConnection(t *testing.T) {
 		if want := []string{"", "", "hello\n"}[n]; answer != want {
 			t.Fatalf("request %d was answered with %q (%v), want %q", n, answer, err, want)
 		}
-		for end := time.Now().Add(time.Minute); p.Connections() > 0 && n < 2; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("the connection does not end")
-			}
-		}
+		testrun.Until(t, time.Minute, "the connection ends", func() bool { return n == 2 || p.Connections() == 0 })
 	}
 	select {
 	case <-cut:

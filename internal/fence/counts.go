@@ -21,8 +21,11 @@ const (
 // counts are the places in a folder's Go files that exceed a bound.
 type counts struct {
 	longFunctions, longTestFunctions, longFiles []string
-	// sleeps are the calls of time.Sleep in tests and in packages that tests use.
+	// sleeps are the calls of time.Sleep in tests and in packages that tests use, except in
+	// bubbles.
 	sleeps []string
+	calls  []token.Pos // all calls of time.Sleep
+	tests  []*ast.File
 	// longest is the number of lines of the longest function outside of tests.
 	longest int
 	habits  habits
@@ -31,25 +34,33 @@ type counts struct {
 // count reads the Go files of the module in fsys and counts by folder.
 func count(fsys fs.FS) (map[string]*counts, error) {
 	all := map[string]*counts{}
-	names, err := goFiles(fsys)
-	for _, name := range names {
+	files, err := goFiles(fsys)
+	names := token.NewFileSet()
+	for _, name := range files {
 		folder := path.Dir(name)
 		if all[folder] == nil {
 			all[folder] = &counts{}
 		}
-		if err := all[folder].add(fsys, name); err != nil {
+		if err := all[folder].add(fsys, names, name); err != nil {
 			return nil, err
+		}
+	}
+	for _, c := range all {
+		virtual := findBubbles(c.tests)
+		for _, at := range c.calls {
+			if !virtual.has(at) {
+				c.sleeps = append(c.sleeps, names.Position(at).String())
+			}
 		}
 	}
 	return all, err
 }
 
-func (c *counts) add(fsys fs.FS, name string) error {
+func (c *counts) add(fsys fs.FS, names *token.FileSet, name string) error {
 	source, err := fs.ReadFile(fsys, name)
 	if err != nil {
 		return err
 	}
-	names := token.NewFileSet()
 	f, err := parser.ParseFile(names, name, source, parser.SkipObjectResolution)
 	if err != nil {
 		return err
@@ -59,6 +70,9 @@ func (c *counts) add(fsys fs.FS, name string) error {
 	}
 	test := isTest(f, name)
 	c.habits.add(f, names, test)
+	if strings.HasSuffix(name, "_test.go") {
+		c.tests = append(c.tests, f)
+	}
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncDecl:
@@ -75,7 +89,7 @@ func (c *counts) add(fsys fs.FS, name string) error {
 			}
 		case *ast.SelectorExpr:
 			if x, ok := n.X.(*ast.Ident); ok && test && x.Name == "time" && n.Sel.Name == "Sleep" {
-				c.sleeps = append(c.sleeps, names.Position(n.Pos()).String())
+				c.calls = append(c.calls, n.Pos())
 			}
 		}
 		return true

@@ -26,7 +26,7 @@ var measures = []measure{
 	{"long-functions", 0, fmt.Sprintf("functions of more than %d lines outside of tests; split one", maxFunctionLines)},
 	{"long-test-functions", 0, fmt.Sprintf("functions of more than %d lines in tests; split one", maxFunctionLines)},
 	{"long-files", 0, fmt.Sprintf("files of more than %d lines; split one", maxFileLines)},
-	{"sleeps", 0, "uses of time.Sleep in tests; wait for a condition with testrun.Until"},
+	{"sleeps", 0, "uses of time.Sleep in tests outside of bubbles; wait for a condition with testrun.Until, or test in a bubble of testing/synctest"},
 	{"contexts-in-structs", 0, "struct fields of type context.Context; pass the context as an argument"},
 	{"errors-by-text", 0, "uses of an error's text, or of fmt.Sscanf, to decide; use errors.Is, errors.As or strconv"},
 	{"import-names", 0, "imports with the name that the package has anyway; leave the name out"},

@@ -44,7 +44,7 @@ func TestASlowSeedIsNotTakenForReplaced(t *testing.T) {
 			}
 			go func() {
 				defer from.Close()
-				time.Sleep(unanswered + askAgain)
+				time.Sleep(unanswered + askAgain) // how slow the server is, is the scenario
 				server, err := net.Dial("tcp", to)
 				if err != nil {
 					return

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strconv"
@@ -19,6 +18,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/redis"
 )
@@ -190,10 +190,8 @@ func killedImport(t *testing.T, namespace, url string) {
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
 		if kills < 5 {
-			for left() == before && len(ended) == 0 {
-				time.Sleep(time.Millisecond)
-			}
-			time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+			testrun.Until(t, time.Minute, "it takes some", func() bool { return left() != before || len(ended) > 0 })
+			testrun.Pause(20 * time.Millisecond)
 			_ = cmd.Process.Kill() // it may have ended
 			<-ended
 			continue

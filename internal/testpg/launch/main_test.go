@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // mainEnv makes the test binary the launcher.
@@ -83,11 +85,7 @@ func TestEndsWithItsServers(t *testing.T) {
 			if code := exitCode(cmd.Wait()); code != end.code {
 				t.Errorf("exit code %d, want %d", code, end.code)
 			}
-			for until := time.Now().Add(30 * time.Second); runs(urls[0]); time.Sleep(10 * time.Millisecond) {
-				if time.Now().After(until) {
-					t.Fatal("the server outlived the launcher")
-				}
-			}
+			testrun.Until(t, 30*time.Second, "the server ends after the launcher", func() bool { return !runs(urls[0]) })
 		})
 	}
 }
