@@ -63,7 +63,7 @@ func TestWaitingReceiversAreWokenByLimits(t *testing.T) {
 				answered := make(chan received, 1)
 				go func() { answered <- receive() }()
 				if c.acked && round > 0 {
-					time.Sleep(50 * time.Millisecond) // so that it usually waits
+					rest(t.Context(), 50*time.Millisecond) // so that it usually waits
 					last = time.Now()
 					a.want(200, "POST", "/v1/deliveries/ack", fmt.Sprintf(`{"deliveries":[{"id":%q}]}`, held))
 				}
