@@ -355,14 +355,11 @@ func TestTicksWithoutAMaster(t *testing.T) {
 		return err == nil && len(due) == 15
 	})
 	told := false
-	for i := 0; ; i++ {
+	tries(20, 2*time.Second, func() bool {
 		reply, err := e.Maintain(t.Context(), posthaste.UpkeepTicks)
 		told = told || posthaste.CodeOf(err) == posthaste.CodeUnavailable
-		if reply.TicksSent >= 10 || i == 20 {
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+		return reply.TicksSent >= 10
+	})
 	for _, name := range []string{queues[registry], queues[(registry+2)%3]} {
 		until(t, "others are sent", func() bool { return depth(name) >= 5 })
 	}

@@ -320,7 +320,8 @@ const (
 func (f *fate) judge() {
 	t, e := f.t, f.sound
 	t.Helper()
-	for begun, stuck := time.Now(), 0; ; time.Sleep(time.Millisecond) {
+	begun, stuck, forever := time.Now(), 0, false
+	until(t, "all messages are handed out, or the rest is stuck", func() bool {
 		f.lose() // deliveries that were received and never settled
 		if _, err := e.Maintain(t.Context(), posthaste.UpkeepSpace); err != nil {
 			t.Fatal(err)
@@ -353,12 +354,15 @@ func (f *fate) judge() {
 			left += int(s.Depth + s.InFlight)
 		}
 		if left == 0 || f.broken != "" {
-			break
+			return true
 		}
-		if stuck > stuckRounds {
+		if forever = stuck > stuckRounds; forever {
 			f.broke("%d are left for ever", left)
-			return
 		}
+		return forever
+	})
+	if forever {
+		return
 	}
 	all, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: jobs, Limit: 1000})
 	if err != nil {

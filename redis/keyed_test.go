@@ -107,7 +107,7 @@ func TestLI_PausedKeyGetsNothing(t *testing.T) {
 			}
 		}
 		sendKeys(t, e, "a")
-		time.Sleep(time.Millisecond)
+		elapses(t, e, time.Millisecond) // the retries are due
 		if got := claim(t, e, w, 2, 10); len(got) != 1 || got[0].Key != "b" {
 			return fmt.Sprintf("%d are handed out", len(got))
 		}

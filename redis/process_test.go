@@ -37,8 +37,8 @@ func runDoomed(where string) error {
 		if dies && d.Payload == deadly {
 			os.Exit(3)
 		}
-		for !dies {
-			time.Sleep(time.Hour)
+		if !dies {
+			select {}
 		}
 		return nil
 	})
@@ -120,7 +120,7 @@ func killedProcess(t *testing.T) (took time.Duration, taken int) {
 	killed := time.Now()
 	until(t, "its work runs elsewhere", func() bool { return h.all(ids) })
 	took = time.Since(killed)
-	time.Sleep(time.Until(holds.Add(3 * doomedLease))) // so long does the living one hold its own
+	lasts(time.Until(holds.Add(3 * doomedLease))) // so long does the living one hold its own
 	close(end)
 	until(t, "all are settled", func() bool {
 		infos, err := e.Queues(t.Context(), "long")
@@ -132,6 +132,9 @@ func killedProcess(t *testing.T) (took time.Duration, taken int) {
 	}
 	return took, max(len(began), int(infos[0].Subscriptions[0].Lost))
 }
+
+// lasts waits in tests of time itself: of work that is held for long, and of idle workers.
+func lasts(d time.Duration) { time.Sleep(d) }
 
 func foreign(t *testing.T, e *Engine, n int) {
 	t.Helper()
@@ -215,7 +218,7 @@ func TestIdle(t *testing.T) {
 	before, began := asked(t, e), time.Now()
 	// A short measurement includes commands of the work just done.
 	idle, bound := testrun.Size(4*time.Second, 30*time.Second), testrun.Size(4.0, 2.0)
-	time.Sleep(idle) // it is idleness that is measured
+	lasts(idle)
 	n := asked(t, e) - before
 	if per := float64(n) / time.Since(began).Seconds(); per > bound {
 		t.Errorf("%d commands in %s, %.1f a second", n, time.Since(began), per)
@@ -272,7 +275,7 @@ func TestIdleInCluster(t *testing.T) {
 				return sum
 			}
 			before, began := all(), time.Now()
-			time.Sleep(idle) // it is idleness that is measured
+			lasts(idle)
 			per := float64(all()-before) / time.Since(began).Seconds()
 			t.Logf("%d queues: %.2f commands a second", n, per)
 			bound := 2 + 0.5*float64(n)
@@ -292,14 +295,20 @@ func asked(t *testing.T, e *Engine) (n int64) {
 	return askedOf(t, e.client)
 }
 
-func askedOf(t *testing.T, client goredis.Cmdable) (n int64) {
+func askedOf(t *testing.T, client goredis.Cmdable) int64 {
+	t.Helper()
+	return callsOf(t, client, "evalsha", "eval", "ping", "subscribe", "hgetall", "info")
+}
+
+// callsOf is how many of some commands clients have given, as the statistics name them.
+func callsOf(t *testing.T, client goredis.Cmdable, commands ...string) (n int64) {
 	t.Helper()
 	text, err := client.Info(t.Context(), "commandstats").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(text) {
-		for _, of := range []string{"evalsha", "eval", "ping", "subscribe", "hgetall", "info"} {
+		for _, of := range commands {
 			var calls int64
 			if _, err := fmt.Sscanf(line, "cmdstat_"+of+":calls=%d,", &calls); err == nil {
 				n += calls

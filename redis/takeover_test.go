@@ -36,6 +36,30 @@ func (m *node) stop(t *testing.T) (resume func()) {
 	return resume
 }
 
+// masterClient returns the client that the engine asks for a key.
+func masterClient(t *testing.T, e *Engine, key string) *goredis.Client {
+	t.Helper()
+	client, ok := e.client.(*goredis.ClusterClient)
+	if !ok {
+		t.Fatal("no client of a cluster")
+	}
+	its, err := client.MasterForKey(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return its
+}
+
+// mastersAsked returns how often servers were asked who the masters are. That happens when
+// another server leaves a command without a reply.
+func mastersAsked(t *testing.T, all []*node) (n int64) {
+	t.Helper()
+	for _, m := range all {
+		n += callsOf(t, m.client, "cluster", "cluster|slots")
+	}
+	return n
+}
+
 // A master stands still, and another takes its place. Calls that wait for the old one end soon
 // after, however many they are, and later calls are served.
 func TestCallsAreNotKeptByAMasterThatWasReplaced(t *testing.T) {
@@ -57,6 +81,7 @@ func TestCallsAreNotKeptByAMasterThatWasReplaced(t *testing.T) {
 			first, last = i*16384/3, (i+1)*16384/3-1
 		}
 	}
+	its, asked := masterClient(t, e, key), mastersAsked(t, others)
 	resume := from.stop(t)
 	defer resume()
 	var waiting sync.WaitGroup
@@ -64,7 +89,8 @@ func TestCallsAreNotKeptByAMasterThatWasReplaced(t *testing.T) {
 	for range 3 * connections {
 		waiting.Go(func() { _ = e.client.Get(ctx, key).Err() })
 	}
-	time.Sleep(700 * time.Millisecond) // they all wait by now, some of them for a connection
+	until(t, "they all wait, some of them for a connection", func() bool { return its.PoolStats().PendingRequests >= 2*connections })
+	until(t, "the others are asked who the masters are", func() bool { return mastersAsked(t, others) > asked })
 	for _, m := range others {
 		if _, err := m.client.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
 			for slot := first; slot <= last; slot++ {

@@ -36,8 +36,10 @@ func TestRetentionEndsWithoutTraffic(t *testing.T) {
 		if m := claim(t, e, w, 2, 1); len(m) != 1 {
 			t.Fatal("nothing was handed out")
 		}
-		for begun, looks := time.Now(), 0; ; time.Sleep(10 * time.Millisecond) {
-			shown := 0
+		var shown int
+		var found posthaste.Page[posthaste.MessageInfo]
+		if !tries(50, dueAfter, func() bool {
+			shown = 0
 			for _, id := range ids {
 				_, err := e.Message(t.Context(), id)
 				if err == nil {
@@ -46,23 +48,21 @@ func TestRetentionEndsWithoutTraffic(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			found, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: jobs, Limit: 100})
+			found, err = e.Messages(t.Context(), posthaste.MessageFilter{Queue: jobs, Limit: 100})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if shown == 0 && len(found.Items) == 1 && found.Items[0].ID == held {
-				break
-			}
-			if looks++; looks > 50 && time.Since(begun) > dueAfter {
-				return fmt.Sprintf("%d are shown, %d listed", shown, len(found.Items))
-			}
+			return shown == 0 && len(found.Items) == 1 && found.Items[0].ID == held
+		}) {
+			return fmt.Sprintf("%d are shown, %d listed", shown, len(found.Items))
 		}
-		for begun, rounds := time.Now(), 0; ; time.Sleep(10 * time.Millisecond) {
-			reply, err := e.Maintain(t.Context(), posthaste.UpkeepSpace)
+		var reply posthaste.MaintainReply
+		left := map[string]int64{}
+		if !tries(stuckRounds, dueAfter, func() bool {
+			reply, err = e.Maintain(t.Context(), posthaste.UpkeepSpace)
 			if err != nil {
 				t.Fatal(err)
 			}
-			left := map[string]int64{}
 			for _, what := range []string{"msg", "st"} {
 				if left[what], err = e.client.HLen(t.Context(), e.keys.of(jobs, what)).Result(); err != nil {
 					t.Fatal(err)
@@ -71,12 +71,9 @@ func TestRetentionEndsWithoutTraffic(t *testing.T) {
 			if left["past"], err = e.client.LLen(t.Context(), e.keys.of(jobs, "past")).Result(); err != nil {
 				t.Fatal(err)
 			}
-			if left["msg"] == 1 && left["st"] == 0 && left["past"] == 0 {
-				break
-			}
-			if rounds++; rounds > stuckRounds && time.Since(begun) > dueAfter {
-				return fmt.Sprintf("there are still %v (%+v)", left, reply)
-			}
+			return left["msg"] == 1 && left["st"] == 0 && left["past"] == 0
+		}) {
+			return fmt.Sprintf("there are still %v (%+v)", left, reply)
 		}
 		if _, err := e.Message(t.Context(), held); err != nil {
 			return fmt.Sprintf("a message that is handed out is not shown: %v", err)
@@ -95,7 +92,7 @@ func TestRetentionIsOverToTheMoment(t *testing.T) {
 			t.Fatal(err)
 		}
 		done(t, e, claim(t, e, w, 1, 1)...)
-		time.Sleep(60 * time.Millisecond) // its time
+		elapses(t, e, 60*time.Millisecond) // its time
 		if _, err := e.Message(t.Context(), ids[0]); posthaste.CodeOf(err) != posthaste.CodeNotFound {
 			return fmt.Sprintf("it is shown: %v", err)
 		}

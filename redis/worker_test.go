@@ -92,6 +92,31 @@ func until(t *testing.T, what string, ok func() bool) {
 	testrun.Until(t, 2*time.Minute, what, ok)
 }
 
+// tries waits until met, and gives up after some rounds that took at least so long.
+func tries(rounds int, least time.Duration, met func() bool) (ok bool) {
+	begun := time.Now()
+	testrun.Happens(2*time.Minute, func() bool {
+		ok = met()
+		rounds--
+		return ok || rounds < 0 && time.Since(begun) > least
+	})
+	return ok
+}
+
+// elapses waits until the server's clock has gone on by d.
+func elapses(t *testing.T, e *Engine, d time.Duration) {
+	t.Helper()
+	now := func() time.Time {
+		at, err := e.client.Time(t.Context()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	from := now()
+	until(t, fmt.Sprint(d, " have passed"), func() bool { return now().Sub(from) > d })
+}
+
 func settledAll(t *testing.T, e *Engine) func() bool {
 	return func() bool {
 		infos, err := e.Queues(t.Context(), jobs)
@@ -217,7 +242,7 @@ func TestRE1_RedisKilled(t *testing.T) {
 				ids = append(ids, got...)
 				mu.Unlock()
 			} else {
-				time.Sleep(time.Millisecond)
+				testrun.Pause(2 * time.Millisecond)
 			}
 		}
 	}()

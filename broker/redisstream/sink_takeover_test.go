@@ -11,6 +11,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/redis"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/sink/sinktest"
 )
 
@@ -30,6 +31,7 @@ func TestSinkMasterStandsStill(t *testing.T) {
 			if r := sinktest.Deliver(t, s, sinktest.Delivery(1)); r[0].Err != nil {
 				t.Fatal(r[0].Err)
 			}
+			asked := mastersAsked(t, c)
 			if err := syscall.Kill(c.Nodes[0].PID(), syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
@@ -38,7 +40,7 @@ func TestSinkMasterStandsStill(t *testing.T) {
 			if !idle {
 				waits = make(chan []posthaste.SinkResult, 1)
 				go func() { waits <- s.Deliver(t.Context(), []posthaste.RawDelivery{sinktest.Delivery(2)}) }()
-				time.Sleep(time.Second) // it sends, and waits for a reply that does not come
+				testrun.Until(t, time.Minute, "a reply does not come, and the others are asked", func() bool { return mastersAsked(t, c) > asked })
 			}
 			began := time.Now()
 			if _, err := c.Replace(t.Context(), c.Nodes[0]); err != nil {
