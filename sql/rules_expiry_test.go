@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -136,4 +137,81 @@ func TestRuleExpiredMessagesAreInTheHistory(t *testing.T) {
 		return ""
 	}, without("copying them", patch{file: "copy_claim.sql", old: "'cancelled', 'expired')", new: "'cancelled')"}),
 		without("counting them", patch{file: "count_up.sql", old: "expired = expired + n.expired,\n", new: "\n"}))
+}
+
+// A claim that finds old messages in very many lanes ends soon, with a part of them, instead of
+// holding all lanes until it is canceled.
+func TestRuleAClaimOfOldMessagesEndsSoon(t *testing.T) {
+	for _, options := range []string{`{"max_age": "1 hour", "lanes": 64}`, `{"max_age": "1 hour", "lanes": 64, "concurrency": 100}`} {
+		file := "claim.sql"
+		if strings.Contains(options, "concurrency") {
+			file = "claim_ruled.sql"
+		}
+		t.Run(file, func(t *testing.T) {
+			rule(t, func(t *testing.T, url string) string {
+				s := connect(t, url)
+				s.exec(`select posthaste.create_queue('q', $1)`, options)
+				s.grow(list[int64](s, `select posthaste.send('q', '1') from generate_series(1, 3000)`))
+				w := s.register()
+				due := get[float64](s, `select next_due from posthaste.claim($1, 1, 'q', 'default', 1)`, w)
+				if n := get[int](s, `select count(distinct reader)::int from posthaste.claims where places > 0`); n == 64 || n == 0 || due != 0 {
+					return fmt.Sprintf("a claim expired messages of %d lanes, and the next is to come after %v s", n, due)
+				}
+				return ""
+			}, without("ending", patch{file: file, old: "if v_expired > 0 and clock_timestamp() > v_stop then", new: "if false then"}))
+		})
+	}
+}
+
+// A claim all of whose messages expired keeps no slot, and the other claims of its number can be
+// read without it.
+func TestRuleExpiredClaimsNeedNoEntries(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := connect(t, url)
+		s.exec(`select posthaste.create_queue('q', '{"max_age": "1 hour"}')`)
+		w, number := s.register(), 0
+		until(t, "a claim expires messages and hands one out", func() bool {
+			// One place at a time, so that old messages have claims of their own.
+			s.grow(list[int64](s, `select posthaste.send('q', '1') from generate_series(1, 2)`))
+			s.send(`{}`)
+			number++
+			return get[int](s, `select handed from posthaste.claim($1, $2, 'q', 'default', 1)`, w, number) == 1 &&
+				get[int](s, `select count(*)::int from posthaste.claims where holder = $1 and number = $2 and places > 0`, w, number) > 1
+		})
+		young := get[int64](s, `select message_id from posthaste.fetch($1, $2)`, w, number)
+		s.exec(`delete from posthaste.entries_plain where pos <> $1`, young) // as reclaiming does
+		if pg := s.refusal(`select posthaste.fetch($1, $2)`, w, number); pg != nil {
+			return pg.Message
+		}
+		if got := list[int64](s, `select message_id from posthaste.fetch($1, $2)`, w, number); !slices.Equal(got, []int64{young}) {
+			return fmt.Sprintf("%v are fetched, want %d", got, young)
+		}
+		return ""
+	}, without("leaving out closed claims", patch{file: "fetch.sql", old: "continue when bit_count(v_claim.expired)", new: "continue when false and bit_count(v_claim.expired)"}))
+}
+
+// A message that must run alone is handed out alone, also if an expired one came before it.
+func TestRuleAloneAfterAnExpiredMessage(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := connect(t, url)
+		s.exec(`select posthaste.create_queue('q', '{"max_age": "1 hour", "concurrency": 100, "lanes": 2}')`)
+		w := s.register()
+		s.exec(`insert into posthaste.entries_other (message_id, due_at, expires_at, queue_id, lane, for_subscription, attempt, losses, payload)
+			select 7, clock_timestamp() - interval '2 hours', clock_timestamp() - interval '1 hour', id, 0, 0, 1, 0, '1' from posthaste.queue_settings where name = 'q'`)
+		s.exec(`insert into posthaste.entries_other (message_id, due_at, queue_id, lane, for_subscription, attempt, losses, payload)
+			select 8, clock_timestamp() - interval '1 minute', id, 0, 0, 3, 2, '1' from posthaste.queue_settings where name = 'q'`)
+		s.exec(`insert into posthaste.entries_plain (queue_id, lane, payload) select id, 1, '1' from posthaste.queue_settings, generate_series(1, 3) where name = 'q'`)
+		for number := range 8 {
+			got := list[string](s, `select message_id || ' ' || alone from posthaste.claim($1, $2, 'q', 'default', 10, false, true, true, true, 10) where delivery_id is not null`, w, number)
+			for _, told := range got {
+				if strings.HasSuffix(told, "true") && len(got) > 1 {
+					return fmt.Sprintf("handed out together: %v", got)
+				}
+			}
+		}
+		if state := get[string](s, `select outcome from posthaste.outcomes where message_id = 7`); state != "expired" {
+			t.Fatalf("the old message is %s", state)
+		}
+		return ""
+	}, without("looking at the last claim", patch{file: "claim_ruled.sql", old: "(v.made)[cardinality(v.made)].alone;", new: "(v.made)[1].alone;"}))
 }

@@ -144,7 +144,11 @@ func (c *checker) again(m *message, counted map[blow]int) {
 		}
 		if run.attempt == before.attempt && run.attempt > 0 {
 			// Deliveries that were handed out but not flushed do not exist after a crash.
-			if f := c.crashed(before); f == nil {
+			f := c.crashed(before)
+			if f == nil && before.process == run.process {
+				f = c.crashedClaim(before)
+			}
+			if f == nil {
 				c.broken(Attempts, "%s, after %s", run, before)
 			} else {
 				c.count(before, blow{"", f.from}, counted)
@@ -252,12 +256,18 @@ func (c *checker) longSilence(run *call, inFlight span) *span {
 	return nil
 }
 
-// crashed returns the crash of the database while a message was claimed for a call. A process may
-// hold it for a while before the call starts, for example while its broker is away.
-func (c *checker) crashed(run *call) *fault {
-	claimed := max(run.message.from, run.from-time.Minute)
+// crashed returns the crash of the database while a call was in flight.
+func (c *checker) crashed(run *call) *fault { return c.crashIn(span{run.from - slack, run.to + slack}) }
+
+// crashedClaim returns the crash of the database that may have lost the claim of a call before it
+// started. A process holds a message for a while, for example while its broker is away.
+func (c *checker) crashedClaim(run *call) *fault {
+	return c.crashIn(span{max(run.message.from, run.from-time.Minute), run.from})
+}
+
+func (c *checker) crashIn(s span) *fault {
 	for _, f := range c.faults {
-		if f.nature() == crash && f.touches(span{claimed - slack, run.to + slack}) {
+		if f.nature() == crash && f.touches(s) {
 			return f
 		}
 	}

@@ -51,6 +51,18 @@ var plantedDeliveries = map[string]planted{
 		s.effects(130_000, "m")
 		s.effects(130_000, "m")
 	}, kinds: []Fault{KillPostgres}},
+	"relayed by calls of two processes, although only a crash before them may have lost a claim": {want: Attempts, plant: func(s *script) {
+		s.sends(50, "m", Relayed, 1, history.Sent)
+		s.sends(50, "t", Plain, 1, history.Sent)
+		s.runs(60, 10, "w1", "t", 0, 1, history.Handled)
+		s.strikes(65, 1000, KillPostgres, "")
+		s.sends(1100, "after", Plain, 1, history.Sent)
+		s.runs(1110, 1, "w2", "after", 0, 1, history.Handled)
+		s.runs(5000, 500, "w1", "m", 0, 1, history.Handled)
+		s.runs(5100, 500, "w2", "m", 0, 1, history.Handled)
+		s.effects(130_000, "m")
+		s.effects(130_000, "m")
+	}, kinds: []Fault{KillPostgres}},
 	"settled as relayed, and the broker does not have it": {want: NotMailed, plant: func(s *script) {
 		s.sends(50, "m", Relayed, 1, Unsure)
 		s.runs(60, 5, "w1", "m", 0, 1, history.Handled)

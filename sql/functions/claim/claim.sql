@@ -40,6 +40,8 @@ declare
   v_live posthaste.live;
   v_due timestamptz;
   v_max_age interval;
+  v_expired int := 0;
+  v_stop timestamptz := clock_timestamp() + interval '50 milliseconds';
 begin
   if p_max not between 1 and 4096 or p_max is null then
     raise exception using errcode = 'PH400', column = 'max', message = format('max must be 1 to 4096, got %s', p_max);
@@ -109,10 +111,16 @@ begin
   for v_round in 0..v_lanes - 1 loop
     -- A claim is filled from several lanes only if lanes are priorities.
     exit when handed > 0 and (v_lanes = v_width or handed >= p_max or v_made[cardinality(v_made)].alone);
+    -- The locks of its lanes are held until it ends.
+    if v_expired > 0 and clock_timestamp() > v_stop then
+      v_due := clock_timestamp();
+      exit;
+    end if;
     -- Later lanes are only tried and never waited for, because they are not taken in ascending
     -- order.
     v_lane := posthaste.claim_lane(v_queue, v_subscription, posthaste.lane_of_round(v_round, v_width, v_first, p_number), p_max - handed,
-      p_worker, case when not at_most_once then p_number end, null, p_single and not at_most_once, p_idle and handed = 0, p_due, v_round = 0, at_most_once, null, v_max_age);
+      p_worker, case when not at_most_once then p_number end, null, p_single and not at_most_once, p_idle and handed = 0, p_due, v_round = 0, at_most_once, null, v_max_age, v_stop);
+    v_expired := v_expired + greatest(v_lane.expired, 0);
     wants_idle := wants_idle or v_lane.wants_idle;
     v_due := least(v_due, v_lane.next_due);
     if v_lane.handed > 0 then

@@ -4,14 +4,15 @@
 -- for a lease; the end of the lease; single: each delivery is settled by itself; alone: a
 -- message that must run alone may be handed out; due: whether to look at the due track even if
 -- something is fresh; wait: whether to wait for the readers; closed: the claims are settled at
--- their creation; keys: the column keys of the claims; max_age: what is older expires.
+-- their creation; keys: the column keys of the claims; max_age: older messages expire, until the time stop.
 -- Returns: handed, or -1 if a reader was busy; made, its claims; live, the slots that it read;
--- wants_idle; next_due, if requested and known and nothing was handed out.
+-- wants_idle; next_due, if requested and known and nothing was handed out; expired, the number of
+-- messages that expired.
 -- Locks: the readers, ascending. Its callers have the settings that fix its plans: setting them
 -- here again would cost each claim as much as a query. Inserts: claims, leases.
 create or replace function posthaste.claim_lane(p_queue int, p_subscription int, p_lane int, p_max int,
-  p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, p_due boolean, p_wait boolean, p_closed boolean default false, p_keys bigint[] default null, p_max_age interval default null,
-  out handed int, out made posthaste.claims[], out live posthaste.live, out wants_idle boolean, out next_due timestamptz)
+  p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, p_due boolean, p_wait boolean, p_closed boolean default false, p_keys bigint[] default null, p_max_age interval default null, p_stop timestamptz default null,
+  out handed int, out made posthaste.claims[], out live posthaste.live, out wants_idle boolean, out next_due timestamptz, out expired int)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp as $$
 declare
@@ -31,9 +32,9 @@ declare
   v_due_first boolean := p_due and (p_max > 1 or random() < 0.5);
   v_gone int := 0; -- how many of a slice expired
   v_again boolean;
-  v_stop timestamptz := clock_timestamp() + interval '50 milliseconds';
 begin
   handed := -1;
+  expired := 0;
   wants_idle := false;
   if not posthaste.lock_reader(v_reader, p_wait) then
     return;
@@ -185,9 +186,10 @@ begin
           handed := handed + v_found - v_gone;
         end if;
       end if;
+      expired := expired + v_gone;
       exit when v_gone = 0 or v_left = 0;
       v_again := true;
-      if clock_timestamp() > v_stop then
+      if clock_timestamp() > p_stop then
         v_more := true;
         exit steps;
       end if;

@@ -34,6 +34,8 @@ declare
   v_refused bigint[] := '{}';
   v_lanes int[] := '{}';
   v_first int;
+  v_expired int := 0;
+  v_stop timestamptz := clock_timestamp() + interval '50 milliseconds';
 begin
   handed := 0;
   made := '{}';
@@ -89,15 +91,21 @@ begin
       end if;
     else
       v := posthaste.claim_lane(p_queue, p_subscription, v_lane, v_max - handed, p_holder, p_number, p_until, p_single, p_alone and handed = 0, p_due, v_round = 0,
-        p_closed, case when q.concurrency is not null then '{}'::bigint[] end, q.max_age);
+        p_closed, case when q.concurrency is not null then '{}'::bigint[] end, q.max_age, v_stop);
     end if;
     wants_idle := wants_idle or v.wants_idle;
     next_due := least(next_due, v.next_due);
     live := coalesce(v.live, live);
+    v_expired := v_expired + coalesce(v.expired, 0);
     if v.handed > 0 then
       handed := handed + v.handed;
       made := made || v.made;
-      exit when handed >= v_max or (v.made)[1].alone;
+      exit when handed >= v_max or (v.made)[cardinality(v.made)].alone;
+    end if;
+    -- The locks of its lanes are held until it ends.
+    if v_expired > 0 and clock_timestamp() > v_stop then
+      next_due := clock_timestamp();
+      exit;
     end if;
   end loop;
   if handed = 0 and q.key_rate is not null then

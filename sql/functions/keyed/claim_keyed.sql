@@ -6,7 +6,8 @@
 -- message that must run alone may be handed out; wait: whether to wait for the lane.
 -- Returns: handed, or -1 if the lane is busy or belongs to another holder; made, its claims;
 -- live, the slots that it read; wants_idle; next_due, if nothing was handed out; other: the
--- holder of the lane's open claims (0: receivers), if it is another one.
+-- holder of the lane's open claims (0: receivers), if it is another one; expired, the number of
+-- messages that expired.
 -- A lane of an ordered queue has one holder at a time: another may claim when none of the
 -- holder's claims there is open. Receivers count as one holder, and get one unsettled message
 -- of a key.
@@ -17,7 +18,7 @@
 -- entries_other, words, cancelled, ahead, ahead_keys. Updates: keys, ahead_keys.
 create or replace function posthaste.claim_keyed(q posthaste.queue_settings, p_subscription int, p_lane int, p_max int,
   p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, p_wait boolean,
-  out handed int, out made posthaste.claims[], out live posthaste.live, out wants_idle boolean, out next_due timestamptz, out other bigint)
+  out handed int, out made posthaste.claims[], out live posthaste.live, out wants_idle boolean, out next_due timestamptz, out other bigint, out expired int)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_variable
@@ -53,9 +54,9 @@ declare
   v_gone boolean;
   v_sifts boolean;
   v_let_go int := 0;
-  v_old boolean := false; -- messages expired, and others may take their places
 begin
   handed := -1;
+  expired := 0;
   wants_idle := false;
   if q.ordered and p_holder is null then
     q.key_concurrency := 1; -- also for let_go and pass_log
@@ -152,7 +153,7 @@ begin
   -- other claim.
   v_first := case when p_max > 1 then (p_max + 1) / 2 when random() < 0.5 then 1 else 0 end;
   for v_round in 1..2 loop
-    exit when handed = p_max or handed > 0 and made[1].alone;
+    exit when handed = p_max or handed > 0 and made[cardinality(made)].alone;
     -- Not while there are events to read: an earlier message of a key may have come back.
     if v_complete and cardinality(v_keys) > 0 and (v_round = 2 or v_first > 0) then
       v_found := posthaste.let_go(q, v_reader, 2 * v_cursor.seq + v_round, v_keys, v_busy, v_turn, case v_round when 1 then v_first else p_max - handed end, handed > 0,
@@ -165,11 +166,11 @@ begin
       if (v_found.made).places > 0 then
         made := made || v_found.made;
         handed := handed + (v_found.made).places - coalesce(bit_count((v_found.made).expired), 0);
-        v_old := v_old or (v_found.made).expired is not null;
+        expired := expired + coalesce(bit_count((v_found.made).expired), 0);
         v_let_go := v_let_go + (v_found.made).places;
       end if;
     end if;
-    exit when v_round = 2 or handed > 0 and made[1].alone;
+    exit when v_round = 2 or handed > 0 and made[cardinality(made)].alone;
     continue when not v_complete;
     v_log := posthaste.cursor_of(v_reader, live);
     v_sifts := v_filter is not null
@@ -187,7 +188,7 @@ begin
       if (v_found.made).places > 0 then
         made := made || v_found.made;
         handed := handed + (v_found.made).places - coalesce(bit_count((v_found.made).withheld), 0) - coalesce(bit_count((v_found.made).expired), 0);
-        v_old := v_old or (v_found.made).expired is not null;
+        expired := expired + coalesce(bit_count((v_found.made).expired), 0);
         v_wrote := true;
       end if;
       v_rest := not v_found.drained;
@@ -225,7 +226,7 @@ begin
     values (v_subscriber, p_lane, v_ahead.id + 1, v_log.s0, v_log.s1, v_log.s0, v_log.s1, '0', 0, 0, true);
   end if;
   v_cursor.turns := array[v_cursor.turns[1], v_cursor.turns[2], v_turn];
-  if handed = 0 and (v_old or not v_complete or not wants_idle and (cardinality(v_keys) > 0 or v_line)) then
+  if handed = 0 and (expired > 0 or not v_complete or not wants_idle and (cardinality(v_keys) > 0 or v_line)) then
     next_due := v_now;
   end if;
   if handed = 0 and v_busy <> '{}' and exists (select from posthaste.keys z where z.subscriber = v_subscriber and z.lane = p_lane and z.waits) then

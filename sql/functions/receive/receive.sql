@@ -10,8 +10,9 @@
 -- then no other session receives from the lanes that it looked at. Of several lanes it takes
 -- the first that has messages (lanes of priorities: as posthaste.claim does). It returns no rows
 -- if other sessions read all remaining lanes, if the queue is paused, and after it walked over
--- 32,768 due messages that were handed out before or are for later or for other subscriptions:
--- the next call continues there.
+-- 32,768 due messages that were handed out before or are for later or for other subscriptions,
+-- or after it expired messages for 200 ms, or in a queue with limits or keys for less: the next
+-- call continues there.
 -- Until the transaction ends the setting posthaste.next_due has, if no row was returned, the
 -- seconds until a message becomes due or a limit lets the next message through, if known (else
 -- it is empty); posthaste.at_limit is yes if messages wait for a limit of the queue.
@@ -39,6 +40,8 @@ declare
   v_claim posthaste.claims;
   v_ruled boolean;
   v_max_age interval;
+  v_expired int := 0;
+  v_stop timestamptz := clock_timestamp() + interval '200 milliseconds';
 begin
   perform posthaste.check_options(receive.options, array['subscription'], '{}');
   if receive.max is null or receive.max not between 1 and 1000 then
@@ -91,7 +94,8 @@ begin
     loop
       v_lane := posthaste.claim_lane(v_sub.queue_id, v_sub.number, v_lane_number, receive.max - v_handed,
         null, null, case when not v_sub.at_most_once then clock_timestamp() + receive.lease end, not v_sub.at_most_once, v_handed = 0, true,
-        v_lanes = 1 or v_round = v_lanes, v_sub.at_most_once, null, v_max_age);
+        v_lanes = 1 or v_round = v_lanes, v_sub.at_most_once, null, v_max_age, v_stop);
+      v_expired := v_expired + greatest(v_lane.expired, 0);
       if v_lane.handed > 0 then
         v_handed := v_handed + v_lane.handed;
         v_made := v_made || v_lane.made;
@@ -100,6 +104,7 @@ begin
         exit;
       end if;
       v_due := least(v_due, v_lane.next_due);
+      exit lanes when v_expired > 0 and clock_timestamp() > v_stop;
       -- It stopped on its way: a caller that sleeps after an empty result would sleep once for
       -- each such stretch.
       exit when (v_lane.handed = 0 and v_lane.next_due <= clock_timestamp()) is not true;

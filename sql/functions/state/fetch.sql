@@ -57,6 +57,8 @@ begin
     end if;
     -- Places that expired leave gaps in the numbers, as those that were withheld do.
     if v_claim.expired is not null and p_worker is not null then
+      -- A claim without open places keeps no slot, so its entries may be gone.
+      continue when bit_count(v_claim.expired) + coalesce(bit_count(v_claim.withheld), 0) = v_claim.places;
       return query
         select v_claim.id * 4096 + d.place - v_returned - row_number() over (order by d.place), v_claim.alone, d.pos, d.message_id, d.created_at, d.due_at, d.attempt, d.failures, d.losses, d.losses_alone,
                d.content_type, d.key, d.kind, d.reference, d.headers, d.terms, d.trace, d.story, d.payload, d.ord
