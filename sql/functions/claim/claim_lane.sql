@@ -4,12 +4,14 @@
 -- for a lease; the end of the lease; single: each delivery is settled by itself; alone: a
 -- message that must run alone may be handed out; due: whether to look at the due track even if
 -- something is fresh; wait: whether to wait for the readers; closed: the claims are settled at
--- their creation; keys: the column keys of the claims; max_age: older messages expire, until the time stop.
+-- their creation; keys: the column keys of the claims; max_age: older messages expire; stop:
+-- until when to read on after some expired.
 -- Returns: handed, or -1 if a reader was busy; made, its claims; live, the slots that it read;
 -- wants_idle; next_due, if requested and known and nothing was handed out; expired, the number of
 -- messages that expired.
 -- Locks: the readers, ascending. Its callers have the settings that fix its plans: setting them
--- here again would cost each claim as much as a query. Inserts: claims, leases.
+-- here again would cost each claim as much as a query. Inserts: claims, leases, settlements,
+-- outcomes.
 create or replace function posthaste.claim_lane(p_queue int, p_subscription int, p_lane int, p_max int,
   p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, p_due boolean, p_wait boolean, p_closed boolean default false, p_keys bigint[] default null, p_max_age interval default null, p_stop timestamptz default null,
   out handed int, out made posthaste.claims[], out live posthaste.live, out wants_idle boolean, out next_due timestamptz, out expired int)

@@ -15,7 +15,7 @@
 -- Keys that may have something to hand out are in a line: a claim takes the first ones, and
 -- writes nothing for the others, however many there are.
 -- Locks: the lane's readers, ascending. Inserts: claims, leases, parked, settlements,
--- entries_other, words, cancelled, ahead, ahead_keys. Updates: keys, ahead_keys.
+-- outcomes, entries_other, words, cancelled, ahead, ahead_keys. Updates: keys, ahead_keys.
 create or replace function posthaste.claim_keyed(q posthaste.queue_settings, p_subscription int, p_lane int, p_max int,
   p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, p_wait boolean,
   out handed int, out made posthaste.claims[], out live posthaste.live, out wants_idle boolean, out next_due timestamptz, out other bigint, out expired int)

@@ -13,7 +13,8 @@
 -- one waits for its time; otherwise as many as it has free places and tokens.
 -- Called under the lane's lock. Only claims release messages, because a settle does not know
 -- which messages are being parked at the same time.
--- Deletes: parked. Updates: keys. Inserts: entries_other, words, claims, leases.
+-- Deletes: parked. Updates: keys. Inserts: entries_other, words, claims, leases,
+-- settlements, outcomes.
 create or replace function posthaste.let_go(q posthaste.queue_settings, p_reader bigint, p_seq bigint, inout keys text[], inout busy bigint[], inout turn bigint,
   p_limit int, p_before boolean, p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, t timestamptz, l posthaste.live,
   out made posthaste.claims, out wants_idle boolean)

@@ -9,7 +9,8 @@
 -- log is used up.
 -- A message is parked if messages of its key are parked, or the key is paused or stopped or has
 -- no free place or token. In a fair queue each key gets an equal part of a claim.
--- Called under the lane's lock. Inserts: claims, leases, parked, settlements.
+-- Called under the lane's lock. Inserts: claims, leases, parked, settlements,
+-- outcomes.
 -- Updates: keys.
 create or replace function posthaste.pass_log(q posthaste.queue_settings, inout c posthaste.claims, inout busy bigint[], p_wanted int, p_look int, p_all boolean, p_sifts boolean, p_filter jsonb,
   p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, s pg_snapshot, t timestamptz, l posthaste.live,
