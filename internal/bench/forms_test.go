@@ -253,7 +253,10 @@ func TestTruncationsAreSeen(t *testing.T) {
 	}
 	result := timed.result()
 	if result.Truncations == 0 || result.Claims.Claims == 0 || result.LiveSlots != steadySlots {
-		t.Fatalf("%+v", result)
+		var kept string
+		err := conn.QueryRow(ctx, `select format('live slots: %s; the oldest: %s; prepared: %s; settings: %s', (select count(*) from posthaste.slots where live),
+			(select string_agg(o::text, ', ') from posthaste.oldest_slot() o), (select string_agg(gid, ', ') from pg_prepared_xacts), (select x::text from posthaste.settings x))`).Scan(&kept)
+		t.Fatalf("%+v; %s, %v", result, kept, err)
 	}
 	free := 0
 	if err := conn.QueryRow(ctx, "select count(*) from posthaste.slots where not live and cleared_to >= 0").Scan(&free); err != nil || free == 0 {
