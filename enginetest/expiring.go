@@ -54,6 +54,21 @@ func (s *suite) fresh(send func() []posthaste.MessageID, take func() []posthaste
 	return got[0]
 }
 
+// sendOne and claims are arguments of fresh.
+func (s *suite) sendOne() []posthaste.MessageID { return s.send(1) }
+
+func (s *suite) claims(w posthaste.WorkerID, limit int) func() []posthaste.RawDelivery {
+	return func() []posthaste.RawDelivery { return s.claim(w, limit) }
+}
+
+// sendLater sends a message that is due when one sent now would be too old.
+func (s *suite) sendLater(key string) []posthaste.MessageID {
+	s.Helper()
+	ids, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Key: key, Payload: 1, Delay: maxAge + 20*time.Millisecond})
+	s.must(err)
+	return ids
+}
+
 // wantExpired checks the state of messages that expired.
 func (s *suite) wantExpired(ids ...posthaste.MessageID) {
 	s.Helper()
@@ -73,7 +88,7 @@ func expiredIsNotHandedOut(s *suite) {
 	w := s.register(time.Minute)
 	old := s.send(100) // more messages than the special paths for small numbers handle
 	s.age()
-	first := s.fresh(func() []posthaste.MessageID { return s.send(1) }, func() []posthaste.RawDelivery {
+	first := s.fresh(s.sendOne, func() []posthaste.RawDelivery {
 		// A claim that only expired messages must not let the worker sleep beside the others.
 		reply, err := s.engine.Claim(s.ctx, s.request(w, 7))
 		s.must(err)
@@ -116,7 +131,7 @@ func expiredIsNotReceived(s *suite) {
 	s.create(posthaste.QueueOptions{MaxAge: maxAge})
 	old := s.send(5)
 	s.age()
-	first := s.fresh(func() []posthaste.MessageID { return s.send(1) }, func() []posthaste.RawDelivery { return s.receive(3, time.Minute) })
+	first := s.fresh(s.sendOne, func() []posthaste.RawDelivery { return s.receive(3, time.Minute) })
 	s.settle(done, first)
 	s.wantExpired(old...)
 }
@@ -126,7 +141,7 @@ func expiredIsNotReceived(s *suite) {
 func expiredRetry(s *suite) {
 	s.create(posthaste.QueueOptions{MaxAge: maxAge})
 	w := s.register(time.Minute)
-	first := s.fresh(func() []posthaste.MessageID { return s.send(1) }, func() []posthaste.RawDelivery { return s.claim(w, 1) })
+	first := s.fresh(s.sendOne, s.claims(w, 1))
 	later := failed
 	later.RetryAfter = maxAge
 	s.settle(later, first)
@@ -154,11 +169,7 @@ func ageFromDueTime(s *suite) {
 	s.create(o)
 	w := s.register(time.Minute)
 	s.until("a scheduled message is handed out a second time", func() bool {
-		first := s.fresh(func() []posthaste.MessageID {
-			ids, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Delay: maxAge + 20*time.Millisecond})
-			s.must(err)
-			return ids
-		}, func() []posthaste.RawDelivery { return s.claim(w, 10) })
+		first := s.fresh(func() []posthaste.MessageID { return s.sendLater("") }, s.claims(w, 10))
 		s.settle(failed, first)
 		for begun := time.Now(); time.Since(begun) < 2*maxAge; {
 			if again := s.claim(w, 10); len(again) > 0 {
@@ -176,7 +187,7 @@ func ageFromReplay(s *suite) {
 	w := s.register(time.Minute)
 	var dead []posthaste.MessageID
 	for len(dead) < 5 {
-		d := s.fresh(func() []posthaste.MessageID { return s.send(1) }, func() []posthaste.RawDelivery { return s.claim(w, 1) })
+		d := s.fresh(s.sendOne, s.claims(w, 1))
 		s.settle(hopeless, d)
 		dead = append(dead, d.MessageID)
 	}
@@ -190,7 +201,7 @@ func ageFromReplay(s *suite) {
 		next := dead[:1]
 		dead = dead[1:]
 		return next
-	}, func() []posthaste.RawDelivery { return s.claim(w, 10) })
+	}, s.claims(w, 10))
 	if again.Attempt != 2 {
 		s.Errorf("the replayed message comes with attempt %d", again.Attempt)
 	}
@@ -207,7 +218,7 @@ func ageFromReschedule(s *suite) {
 		_, err = s.engine.Reschedule(posthaste.WithActor(s.ctx, "ada"), ids[0], time.Now())
 		s.must(err)
 		return ids
-	}, func() []posthaste.RawDelivery { return s.claim(w, 10) })
+	}, s.claims(w, 10))
 }
 
 // expiredKeepsNoPlace: what expires takes no token of a rate limit and no place of a concurrency.
@@ -217,7 +228,7 @@ func expiredKeepsNoPlace(s *suite) {
 	w := s.register(time.Minute)
 	old := s.send(200)
 	s.age()
-	d := s.fresh(func() []posthaste.MessageID { return s.send(1) }, func() []posthaste.RawDelivery { return s.claim(w, 10) })
+	d := s.fresh(s.sendOne, s.claims(w, 10))
 	s.wantExpired(old...)
 	s.settle(done, d)
 }
@@ -246,17 +257,13 @@ func expiredOfFairKeys(s *suite) {
 	o.MaxAge, o.Fair, o.Limits.KeyConcurrency = maxAge, true, 1
 	s.create(o)
 	w := s.register(time.Minute)
-	take := func() []posthaste.RawDelivery { return s.claim(w, 10) }
+	take := s.claims(w, 10)
 	held := s.fresh(func() []posthaste.MessageID { return s.sendKeys("a") }, take)
 	old := s.sendKeys("a", "a", "a")
 	s.claim(w, 10)
 	s.age()
 	s.settle(done, held)
-	next := s.fresh(func() []posthaste.MessageID {
-		ids, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Key: "a", Payload: 1, Delay: maxAge + 20*time.Millisecond})
-		s.must(err)
-		return ids
-	}, take)
+	next := s.fresh(func() []posthaste.MessageID { return s.sendLater("a") }, take)
 	s.settle(done, next)
 	s.wantExpired(old...)
 }
@@ -266,7 +273,7 @@ func expiredAtMostOnce(s *suite) {
 	w := s.register(time.Minute)
 	old := s.send(5)
 	s.age()
-	d := s.fresh(func() []posthaste.MessageID { return s.send(1) }, func() []posthaste.RawDelivery { return s.claim(w, 1) })
+	d := s.fresh(s.sendOne, s.claims(w, 1))
 	s.wantExpired(old...)
 	s.wantState(d.MessageID, posthaste.StateHandedOut)
 }

@@ -40,28 +40,10 @@ var plantedDeliveries = map[string]planted{
 		s.effects(130_000, "m")
 	}, kinds: []Fault{CutConfirm}},
 	"relayed by two calls of a process, because the store crashed and lost the claim of the first": {plant: func(s *script) {
-		s.sends(50, "m", Relayed, 1, history.Sent)
-		s.sends(50, "t", Plain, 1, history.Sent)
-		s.runs(60, 10, "w1", "t", 0, 1, history.Handled)
-		s.strikes(65, 1000, KillPostgres, "")
-		s.sends(1100, "after", Plain, 1, history.Sent)
-		s.runs(1110, 1, "w2", "after", 0, 1, history.Handled)
-		s.runs(1100, 500, "w1", "m", 0, 1, history.Handled)
-		s.runs(1200, 500, "w1", "m", 0, 1, history.Handled)
-		s.effects(130_000, "m")
-		s.effects(130_000, "m")
+		s.relaysAfterACrash("w1", "w1")
 	}, kinds: []Fault{KillPostgres}},
 	"relayed by calls of two processes, although only a crash before them may have lost a claim": {want: Attempts, plant: func(s *script) {
-		s.sends(50, "m", Relayed, 1, history.Sent)
-		s.sends(50, "t", Plain, 1, history.Sent)
-		s.runs(60, 10, "w1", "t", 0, 1, history.Handled)
-		s.strikes(65, 1000, KillPostgres, "")
-		s.sends(1100, "after", Plain, 1, history.Sent)
-		s.runs(1110, 1, "w2", "after", 0, 1, history.Handled)
-		s.runs(5000, 500, "w1", "m", 0, 1, history.Handled)
-		s.runs(5100, 500, "w2", "m", 0, 1, history.Handled)
-		s.effects(130_000, "m")
-		s.effects(130_000, "m")
+		s.relaysAfterACrash("w1", "w2")
 	}, kinds: []Fault{KillPostgres}},
 	"settled as relayed, and the broker does not have it": {want: NotMailed, plant: func(s *script) {
 		s.sends(50, "m", Relayed, 1, Unsure)
@@ -207,4 +189,18 @@ var plantedDeliveries = map[string]planted{
 		s.runs(300, 5, "w2", "p", 0, 2, history.Handled)
 	}},
 	"a broker killed while nothing was relayed": {want: StruckNone, plant: func(s *script) { s.strikes(15, 40, KillBroker, "") }, kinds: []Fault{KillBroker}},
+}
+
+// relaysAfterACrash relays a message that was sent before a crash by two overlapping calls.
+func (s *script) relaysAfterACrash(first, second string) {
+	s.sends(50, "m", Relayed, 1, history.Sent)
+	s.sends(50, "t", Plain, 1, history.Sent)
+	s.runs(60, 10, "w1", "t", 0, 1, history.Handled)
+	s.strikes(65, 1000, KillPostgres, "")
+	s.sends(1100, "after", Plain, 1, history.Sent)
+	s.runs(1110, 1, "w2", "after", 0, 1, history.Handled)
+	s.runs(5000, 500, first, "m", 0, 1, history.Handled)
+	s.runs(5100, 500, second, "m", 0, 1, history.Handled)
+	s.effects(130_000, "m")
+	s.effects(130_000, "m")
 }

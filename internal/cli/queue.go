@@ -168,21 +168,12 @@ func printQueue(ctx context.Context, a *app, e posthaste.Store, name string, sho
 
 // newQueuePause returns a command that pauses or resumes a queue.
 func newQueuePause(a *app, verb, short, done string, change pauseFunc) *cobra.Command {
-	var db database
-	cmd := &cobra.Command{
-		Use: verb + " QUEUE", Short: short,
-		Args: exactly(1, "a queue"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				if err := change(e, ctx, posthaste.OfQueue(args[0])); err != nil {
-					return err
-				}
-				return a.print(map[string]string{done: args[0]}, func(w io.Writer) { fmt.Fprintf(w, "queue %s %s\n", args[0], done) })
-			})
-		},
-	}
-	db.flag(cmd)
-	return cmd
+	return newNamed(a, verb+" QUEUE", short, "a queue", func(ctx context.Context, a *app, e posthaste.Store, name string) error {
+		if err := change(e, ctx, posthaste.OfQueue(name)); err != nil {
+			return err
+		}
+		return a.print(map[string]string{done: name}, func(w io.Writer) { fmt.Fprintf(w, "queue %s %s\n", name, done) })
+	})
 }
 
 // pauseFunc is [posthaste.Store.Pause] or [posthaste.Store.Resume].

@@ -14,7 +14,7 @@ import (
 
 func newSchedule(a *app) *cobra.Command {
 	return newGroup("schedule", "Manage recurring schedules",
-		newScheduleLs(a), newNamed(a, "show NAME", "Show a schedule with its next ticks", "a schedule", showSchedule), newSchedulePut(a), newScheduleDrop(a),
+		newScheduleLs(a), newNamed(a, "show NAME", "Show a schedule with its next ticks", "a schedule", showSchedule), newSchedulePut(a), newNamed(a, "drop NAME", "Drop a schedule; messages that it has sent are kept", "a schedule", dropSchedule),
 		newSchedulePause(a, "pause", "Pause a schedule", posthaste.Store.Pause),
 		newSchedulePause(a, "resume", "Resume a paused schedule", posthaste.Store.Resume))
 }
@@ -135,39 +135,19 @@ func showSchedule(ctx context.Context, a *app, e posthaste.Store, name string) e
 	})
 }
 
-func newScheduleDrop(a *app) *cobra.Command {
-	var db database
-	cmd := &cobra.Command{
-		Use: "drop NAME", Short: "Drop a schedule; messages that it has sent are kept",
-		Args: exactly(1, "a schedule"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				if err := e.DropSchedule(ctx, args[0]); err != nil {
-					return err
-				}
-				return a.print(map[string]string{"dropped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "schedule %s dropped\n", args[0]) })
-			})
-		},
+func dropSchedule(ctx context.Context, a *app, e posthaste.Store, name string) error {
+	if err := e.DropSchedule(ctx, name); err != nil {
+		return err
 	}
-	db.flag(cmd)
-	return cmd
+	return a.print(map[string]string{"dropped": name}, func(w io.Writer) { fmt.Fprintf(w, "schedule %s dropped\n", name) })
 }
 
 // newSchedulePause returns a command that pauses or resumes a schedule.
 func newSchedulePause(a *app, verb, short string, change pauseFunc) *cobra.Command {
-	var db database
-	cmd := &cobra.Command{
-		Use: verb + " NAME", Short: short,
-		Args: exactly(1, "a schedule"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				if err := change(e, ctx, posthaste.OfSchedule(args[0])); err != nil {
-					return err
-				}
-				return showSchedule(ctx, a, e, args[0])
-			})
-		},
-	}
-	db.flag(cmd)
-	return cmd
+	return newNamed(a, verb+" NAME", short, "a schedule", func(ctx context.Context, a *app, e posthaste.Store, name string) error {
+		if err := change(e, ctx, posthaste.OfSchedule(name)); err != nil {
+			return err
+		}
+		return showSchedule(ctx, a, e, name)
+	})
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func newToken(a *app) *cobra.Command {
-	return newGroup("token", "Manage tokens of the HTTP API", newTokenAdd(a), newTokenLs(a), newTokenDrop(a))
+	return newGroup("token", "Manage tokens of the HTTP API", newTokenAdd(a), newTokenLs(a), newNamed(a, "drop NAME", "Drop a token; servers reject it within seconds", "a token name", dropToken))
 }
 
 func newTokenAdd(a *app) *cobra.Command {
@@ -132,20 +132,9 @@ func listTokens(ctx context.Context, a *app, e posthaste.Store) error {
 	})
 }
 
-func newTokenDrop(a *app) *cobra.Command {
-	var db database
-	cmd := &cobra.Command{
-		Use: "drop NAME", Short: "Drop a token; servers reject it within seconds",
-		Args: exactly(1, "a token name"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				if err := e.RevokeToken(ctx, args[0]); err != nil {
-					return err
-				}
-				return a.print(map[string]string{"dropped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "token %s dropped\n", args[0]) })
-			})
-		},
+func dropToken(ctx context.Context, a *app, e posthaste.Store, name string) error {
+	if err := e.RevokeToken(ctx, name); err != nil {
+		return err
 	}
-	db.flag(cmd)
-	return cmd
+	return a.print(map[string]string{"dropped": name}, func(w io.Writer) { fmt.Fprintf(w, "token %s dropped\n", name) })
 }

@@ -112,7 +112,7 @@ func (h *habits) addImports(f *ast.File, places *token.FileSet) {
 func importGroup(of string) int {
 	first, _, _ := strings.Cut(of, "/")
 	switch {
-	case of == module || strings.HasPrefix(of, module+"/"):
+	case own(of):
 		return 2
 	case strings.Contains(first, "."):
 		return 1

@@ -1093,7 +1093,7 @@ function open_claims(p_worker bigint) returns SETOF claims language plpgsql vola
 function open_places(c claims) returns integer[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function option_boolean(p_options jsonb, p_name text, p_default boolean) returns boolean language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function option_int(p_options jsonb, p_name text, p_min bigint, p_max bigint) returns integer language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
-function option_interval(p_options jsonb, p_name text) returns interval language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function option_interval(p_options jsonb, p_name text, p_days integer DEFAULT NULL::integer) returns interval language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function option_rate(p_options jsonb, p_name text, OUT rate double precision, OUT burst double precision) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function option_text(p_options jsonb, p_name text) returns text language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function option_time(p_options jsonb, p_name text) returns timestamp with time zone language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp

@@ -120,7 +120,7 @@ begin
     -- order.
     v_lane := posthaste.claim_lane(v_queue, v_subscription, posthaste.lane_of_round(v_round, v_width, v_first, p_number), p_max - handed,
       p_worker, case when not at_most_once then p_number end, null, p_single and not at_most_once, p_idle and handed = 0, p_due, v_round = 0, at_most_once, null, v_max_age, v_stop);
-    v_expired := v_expired + greatest(v_lane.expired, 0);
+    v_expired := v_expired + v_lane.expired;
     wants_idle := wants_idle or v_lane.wants_idle;
     v_due := least(v_due, v_lane.next_due);
     if v_lane.handed > 0 then

@@ -96,7 +96,7 @@ begin
     wants_idle := wants_idle or v.wants_idle;
     next_due := least(next_due, v.next_due);
     live := coalesce(v.live, live);
-    v_expired := v_expired + coalesce(v.expired, 0);
+    v_expired := v_expired + v.expired;
     if v.handed > 0 then
       handed := handed + v.handed;
       made := made || v.made;

@@ -45,10 +45,7 @@ begin
   if q.timeout <= '0' or v_id is null and q.timeout > '365 days' then
     raise exception using errcode = 'PH400', column = 'timeout', message = 'option ''timeout'' must be above zero and at most 365 days';
   end if;
-  q.max_age := posthaste.option_interval(v_options, 'max_age');
-  if q.max_age <= '0' or q.max_age > '36500 days' then
-    raise exception using errcode = 'PH400', column = 'max_age', message = 'option ''max_age'' must be above zero and at most 36500 days';
-  end if;
+  q.max_age := posthaste.option_interval(v_options, 'max_age', 36500);
   q.max_payload := coalesce(posthaste.option_int(v_options, 'max_payload', 1, 33554432), 1048576);
   q.mode := coalesce(posthaste.option_text(v_options, 'mode'), 'at_least_once');
   if q.mode not in ('at_least_once', 'at_most_once') then
@@ -57,10 +54,7 @@ begin
     raise exception using errcode = 'PH400', column = case when v_options ? 'max_attempts' then 'max_attempts' else 'backoff' end,
       message = 'an at-most-once queue never retries: leave out max_attempts and backoff';
   end if;
-  q.retention := posthaste.option_interval(v_options, 'retention');
-  if q.retention <= '0' or q.retention > '36500 days' then
-    raise exception using errcode = 'PH400', column = 'retention', message = 'option ''retention'' must be above zero and at most 36500 days';
-  end if;
+  q.retention := posthaste.option_interval(v_options, 'retention', 36500);
   q.retain_payload := posthaste.option_boolean(v_options, 'retain_payload', false);
   if q.retain_payload and q.retention is null then
     raise exception using errcode = 'PH400', column = 'retain_payload', message = 'option ''retain_payload'' needs a retention', hint = 'also set retention';

@@ -36,10 +36,7 @@ begin
       hint = '''oldest'' includes scheduled messages';
   end if;
   u.filter := posthaste.subscription_filter(v_options -> 'filter');
-  u.max_lag := posthaste.option_interval(v_options, 'max_lag');
-  if u.max_lag = '0' or u.max_lag > '36500 days' then
-    raise exception using errcode = 'PH400', column = 'max_lag', message = 'option ''max_lag'' must be above zero and at most 36500 days';
-  end if;
+  u.max_lag := posthaste.option_interval(v_options, 'max_lag', 36500);
   u.queue_id := posthaste.find_queue(subscribe.queue);
   v_keyed := (select q.keyed from posthaste.queue_settings q where q.id = u.queue_id);
   if v_keyed and u.max_lag is not null then

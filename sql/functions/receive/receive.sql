@@ -95,7 +95,7 @@ begin
       v_lane := posthaste.claim_lane(v_sub.queue_id, v_sub.number, v_lane_number, receive.max - v_handed,
         null, null, case when not v_sub.at_most_once then clock_timestamp() + receive.lease end, not v_sub.at_most_once, v_handed = 0, true,
         v_lanes = 1 or v_round = v_lanes, v_sub.at_most_once, null, v_max_age, v_stop);
-      v_expired := v_expired + greatest(v_lane.expired, 0);
+      v_expired := v_expired + v_lane.expired;
       if v_lane.handed > 0 then
         v_handed := v_handed + v_lane.handed;
         v_made := v_made || v_lane.made;

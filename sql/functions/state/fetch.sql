@@ -42,19 +42,6 @@ begin
   end if;
   foreach v_claim in array v_claims loop
     continue when v_claim.places = 0;
-    v_queue := v_claim.reader >> 20;
-    v_subscription := (v_claim.reader >> 10) & 1023;
-    v_lane := (v_claim.reader >> 1) & 511;
-    v_subscriber := v_claim.reader >> 10;
-    if v_claim.window_claim is not null and v_claim.s1 is null then
-      select k.s0, k.s1 into v_claim.s0, v_claim.s1 from posthaste.claims k where k.slot = v_claim.slot and k.id = v_claim.window_claim;
-    end if;
-    if v_claim.part = 3 or v_claim.sifted is not null then
-      select x.* into u from posthaste.subscriptions x where x.queue_id = v_queue and x.number = v_subscription;
-    end if;
-    if v_claim.part in (0, 1, 3) then
-      select x.lo, x.hi into v_lo, v_hi from posthaste.window_ranges(v_claim.s0, v_claim.s1) x;
-    end if;
     -- Places that expired leave gaps in the numbers, as those that were withheld do.
     if v_claim.expired is not null and p_worker is not null then
       -- A claim without open places keeps no slot, so its entries may be gone.
@@ -69,6 +56,19 @@ begin
       get diagnostics v_rows = row_count;
       v_returned := v_returned + v_rows;
       continue;
+    end if;
+    v_queue := v_claim.reader >> 20;
+    v_subscription := (v_claim.reader >> 10) & 1023;
+    v_lane := (v_claim.reader >> 1) & 511;
+    v_subscriber := v_claim.reader >> 10;
+    if v_claim.window_claim is not null and v_claim.s1 is null then
+      select k.s0, k.s1 into v_claim.s0, v_claim.s1 from posthaste.claims k where k.slot = v_claim.slot and k.id = v_claim.window_claim;
+    end if;
+    if v_claim.part = 3 or v_claim.sifted is not null then
+      select x.* into u from posthaste.subscriptions x where x.queue_id = v_queue and x.number = v_subscription;
+    end if;
+    if v_claim.part in (0, 1, 3) then
+      select x.lo, x.hi into v_lo, v_hi from posthaste.window_ranges(v_claim.s0, v_claim.s1) x;
     end if;
     -- The limits stop the scans: a row comparison from above ends them only where
     -- its first column does.

@@ -48,6 +48,7 @@ declare
   v_low_id bigint;
   v_alone boolean := false;
   v_old boolean;
+  v_expired bit varying := '';
 begin
   keys := '{}';
   wants_idle := false;
@@ -110,6 +111,7 @@ begin
           v_hashes := v_hashes || k.hash;
           v_n := v_n + case when v_old then 0 else 1 end;
           v_alone := r.losses >= 2 and not v_old;
+          v_expired := v_expired || case when v_old then B'1' else B'0' end;
         end if;
         if v_low_ord is null and (v_stays or v_alone) then
           v_low_ord := r.ord;
@@ -188,9 +190,7 @@ begin
   made.last_xid := made.first_xid;
   made.ended := true;
   made.alone := v_alone;
-  if q.max_age is not null then
-    made.expired := posthaste.expired_places(made, q.max_age, t);
-  end if;
+  made.expired := case when bit_count(v_expired) > 0 then v_expired end;
   made.keys := case when q.key_concurrency is not null or q.ordered then v_hashes when q.concurrency is not null then '{}' end;
   made := posthaste.put_claim(made, p_holder, p_number, p_until, p_single);
   if made.expired is not null then
