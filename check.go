@@ -54,9 +54,29 @@ func (m *Message) Check() error {
 	if err := CheckTime("send_at", m.SendAt); err != nil {
 		return err
 	}
+	if err := m.checkAttempts(); err != nil {
+		return err
+	}
 	if n := payloadBytes(m.Payload); n > MaxPayloadBytes {
 		return &Error{Code: CodeTooLarge, Field: "payload",
 			Message: fmt.Sprintf("payload has %d bytes, at most %d are possible", n, MaxPayloadBytes)}
+	}
+	return nil
+}
+
+// checkAttempts checks the options of the message's attempts.
+func (m *Message) checkAttempts() error {
+	if m.MaxAttempts == 0 && m.Timeout == 0 && m.Backoff == (Backoff{}) {
+		return nil
+	}
+	o := QueueOptions{MaxAttempts: m.MaxAttempts, Timeout: m.Timeout, BackoffBase: m.Backoff.Base, BackoffMax: m.Backoff.Max}
+	for i := range queueOptions {
+		if err := queueOptions[i].check(&o); err != nil {
+			return err
+		}
+	}
+	if m.Backoff.Max != 0 && m.Backoff.Max < m.Backoff.Base {
+		return Invalidf("backoff", "backoff.max (%s) must not be below backoff.base (%s)", m.Backoff.Max, m.Backoff.Base)
 	}
 	return nil
 }

@@ -71,6 +71,10 @@ type WorkerInfo struct {
 	Lease time.Duration
 	// Version is the program's version.
 	Version string
+	// Kinds has the kinds that the worker handles in each subscription in which it does not
+	// handle all. Of the messages that were set aside, its claims get only those. The store
+	// also uses it to tell kinds that no running worker handles.
+	Kinds map[QueueRef][]string
 }
 
 // Heartbeat keeps a worker alive.

@@ -7,6 +7,7 @@
 package posthaste
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 	"time"
@@ -116,7 +117,8 @@ type Message struct {
 	ContentType string
 	// Key groups messages that belong together (255 bytes at most).
 	Key string
-	// Kind is the message's type, for routing and filters (255 bytes at most).
+	// Kind is the message's type, by which workers choose a handler and subscriptions filter
+	// (255 bytes at most). Empty means the kind of a Payload that is [Kinded].
 	Kind string
 	// Headers are delivered with the message (16 KiB together).
 	Headers map[string]string
@@ -141,9 +143,75 @@ type Message struct {
 	// DedupeWindow is how long DedupeKey is kept from sending on, by the store's clock.
 	// Zero means one day; at most [MaxDedupeWindow].
 	DedupeWindow time.Duration
+	// MaxAttempts is how often this message is tried, at most 1,000. Zero means that the
+	// options of its kind decide (see [QueueOptions.Kinds]), and then those of its queue. So
+	// do zero values of Timeout and Backoff. At-most-once queues accept only Timeout.
+	MaxAttempts int
+	// Timeout is the maximum duration of one run of a handler, at most 365 days.
+	Timeout time.Duration
+	// Backoff bounds the waits before further attempts.
+	Backoff Backoff
 	// NoWake sends without waking workers, which find the message at their next look. It is
 	// needed in transactions that will be prepared (two-phase commit).
 	NoWake bool
+}
+
+// Backoff bounds the waits between attempts. Full jitter applies.
+type Backoff struct {
+	// Base is the upper bound of the wait before the second attempt. Each further attempt
+	// doubles it.
+	Base time.Duration
+	// Max is the upper bound of all waits, at most 365 days, and not below Base.
+	Max time.Duration
+}
+
+// Kinded is a payload that names its kind. Kind must return the same for every value of the
+// type, also for its zero value.
+type Kinded interface{ Kind() string }
+
+// Defaulter is a payload whose type has defaults for sending. SendDefaults must return the
+// same for every value of the type, and its Payload, Codec and ContentType are ignored.
+type Defaulter interface{ SendDefaults() Message }
+
+// Complete sets the fields that the message does not set, except for those of the payload, to
+// the defaults of its payload's type (see [Defaulter]), and the kind to that of the payload
+// (see [Kinded]). Engines call it before they send a message.
+func (m *Message) Complete() {
+	if _, plain := m.Payload.([]byte); plain {
+		return
+	}
+	if d, ok := m.Payload.(Defaulter); ok {
+		m.take(d.SendDefaults())
+	}
+	if m.Kind == "" {
+		if k, ok := m.Payload.(Kinded); ok {
+			m.Kind = k.Kind()
+		}
+	}
+}
+
+// take sets unset fields to those of d. Fields that exclude each other go together.
+func (m *Message) take(d Message) {
+	m.Queue, m.Key, m.Kind, m.Reference = cmp.Or(m.Queue, d.Queue), cmp.Or(m.Key, d.Key), cmp.Or(m.Kind, d.Kind), cmp.Or(m.Reference, d.Reference)
+	if m.Headers == nil {
+		m.Headers = d.Headers
+	}
+	if m.Terms == nil {
+		m.Terms = d.Terms
+	}
+	if m.Delay == 0 && m.SendAt.IsZero() {
+		m.Delay, m.SendAt = d.Delay, d.SendAt
+	}
+	m.Priority = cmp.Or(m.Priority, d.Priority)
+	if m.DedupeKey == "" {
+		m.DedupeKey = d.DedupeKey
+	}
+	m.DedupeWindow = cmp.Or(m.DedupeWindow, d.DedupeWindow)
+	m.MaxAttempts, m.Timeout = cmp.Or(m.MaxAttempts, d.MaxAttempts), cmp.Or(m.Timeout, d.Timeout)
+	if m.Backoff == (Backoff{}) {
+		m.Backoff = d.Backoff
+	}
+	m.NoWake = m.NoWake || d.NoWake
 }
 
 func orDefault(s, def string) string {
@@ -190,7 +258,8 @@ type RawDelivery struct {
 	CreatedAt   time.Time
 	// DueAt is the time until which the entry was scheduled; zero if it was not.
 	DueAt time.Time
-	// Timeout is the queue's maximum duration of one run of a handler.
+	// Timeout is the maximum duration of one run of a handler: the message's, its kind's or
+	// the queue's.
 	Timeout time.Duration
 	// Story has the earlier attempts, oldest first; nil on the first attempt.
 	Story []Attempt

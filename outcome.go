@@ -17,6 +17,7 @@ const (
 	OutcomeCancelled Outcome = "cancelled"  // withdrawn before it was handed out
 	OutcomeLost      Outcome = "lost"       // its worker or lease is gone; it is redelivered
 	OutcomeReleased  Outcome = "released"   // returned without an attempt
+	OutcomeSetAside  Outcome = "set_aside"  // of a kind that its worker does not handle; recorded as released
 	OutcomeParked    Outcome = "parked"     // waits behind an earlier message of its key
 	OutcomeHandedOut Outcome = "handed_out" // at most once: its result is not known
 	OutcomeExpired   Outcome = "expired"    // older than the queue's MaxAge, and not handed out
@@ -70,7 +71,10 @@ type Settlement struct {
 	Delivery DeliveryID
 	// Outcome is Done to acknowledge, Retried to fail (which becomes Dead if no attempts
 	// are left), Dead to fail permanently, Released to return the delivery without an
-	// attempt.
+	// attempt, SetAside to do so because the worker has no handler for its kind. A message
+	// that was set aside is handed out only to workers that handle its kind (see
+	// [WorkerInfo.Kinds]) and to receivers. In a keyed queue it is released, and may be handed
+	// out again after [SetAsideWait].
 	Outcome Outcome
 	// Error is the reason of a failure, stored as [ErrorText] returns it.
 	Error string
@@ -86,6 +90,10 @@ type Settlement struct {
 	// Duration is how long the handler ran.
 	Duration time.Duration
 }
+
+// SetAsideWait is how long a message of a keyed queue waits after it was set aside. Messages
+// with its key wait behind it.
+const SetAsideWait = time.Second
 
 // SettleResult is the result of one Settlement.
 type SettleResult struct {

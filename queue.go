@@ -125,6 +125,20 @@ type SubscriptionInfo struct {
 	// OldestAge is the age of the oldest message that waits and may be handed out; zero if no
 	// message may.
 	OldestAge time.Duration
+	// SetAside has the messages that wait for a worker that handles their kind, by kind.
+	SetAside []SetAside
 	// CountedAt is when the counters were read.
 	CountedAt time.Time
+}
+
+// SetAside describes messages of one kind that wait because a worker without a handler for
+// this kind returned them.
+type SetAside struct {
+	Kind string
+	// Waiting is how many messages wait. Engines may count up to 10,000 only.
+	Waiting int64
+	// OldestAge is the time since the first of them was set aside last.
+	OldestAge time.Duration
+	// Known says that a running worker has said that it handles the kind.
+	Known bool
 }
