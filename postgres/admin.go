@@ -88,7 +88,7 @@ func (e *Engine) repeatable(ctx context.Context, sql string, args ...any) error 
 // are seconds.
 var queuesSQL = `select queue, subscription, depth, in_flight, dead, sent, done, retried, lost, sent_per_second, done_per_second,
   coalesce(extract(epoch from oldest_age), 0)::float8, paused_at, created_at, counted_at, paused_keys,
-  coalesce(filter, '{}'), coalesce(extract(epoch from max_lag), 0)::float8, withdrawn, expired, ` + optionsSQL() + `
+  coalesce(filter, '{}'), coalesce(extract(epoch from max_lag), 0)::float8, withdrawn, expired, coalesce(set_aside, '[]'), ` + optionsSQL() + `
   from posthaste.queues where $1::text[] is null or queue = any ($1) order by queue, subscription`
 
 // optionsSQL returns an expression over posthaste.queues, whose columns have the names of the
@@ -160,9 +160,15 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 			Headers map[string][]string
 		}
 		var paused *time.Time
+		var aside []struct {
+			Kind      string
+			Waiting   int64
+			OldestAge float64 `json:"oldest_age"`
+			Known     bool
+		}
 		var options map[string]json.RawMessage
 		if err := rows.Scan(&q.Name, &s.Name, &s.Depth, &s.InFlight, &s.Dead, &s.Sent, &s.Done, &s.Retried, &s.Lost, &s.SentPerSecond, &s.DonePerSecond,
-			&oldest, &paused, &q.CreatedAt, &s.CountedAt, &q.PausedKeys, &filter, &lag, &s.Withdrawn, &s.Expired, &options); err != nil {
+			&oldest, &paused, &q.CreatedAt, &s.CountedAt, &q.PausedKeys, &filter, &lag, &s.Withdrawn, &s.Expired, &aside, &options); err != nil {
 			return err
 		}
 		if q.Options, err = scanOptions(options); err != nil {
@@ -173,6 +179,9 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 		}
 		s.Filter, s.MaxLag = posthaste.Filter{Kinds: filter.Kind, Headers: filter.Headers}, seconds(lag)
 		q.CreatedAt, s.CountedAt, s.OldestAge = q.CreatedAt.UTC(), s.CountedAt.UTC(), seconds(oldest)
+		for _, a := range aside {
+			s.SetAside = append(s.SetAside, posthaste.SetAside{Kind: a.Kind, Waiting: a.Waiting, OldestAge: seconds(a.OldestAge), Known: a.Known})
+		}
 		if len(infos) == 0 || infos[len(infos)-1].Name != q.Name {
 			infos = append(infos, q)
 		}

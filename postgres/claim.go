@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -125,7 +126,8 @@ func (r *claimReader) deliver(v [][]byte) error {
 	if err != nil {
 		return err
 	}
-	d.Queue, d.Subscription, d.Timeout, d.AtMostOnce = r.queue, r.subscription, r.timeout, r.atMostOnce
+	d.Queue, d.Subscription, d.AtMostOnce = r.queue, r.subscription, r.atMostOnce
+	d.Timeout = cmp.Or(d.Timeout, r.timeout)
 	if r.reply.Deliveries == nil {
 		r.reply.Deliveries = make([]posthaste.RawDelivery, 0, r.handed)
 	}

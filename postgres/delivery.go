@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -53,7 +54,7 @@ func readDelivery(v [][]byte, trace *string) (posthaste.RawDelivery, error) {
 		d.ContentType = contentType(v[deliveryContentType])
 	}
 	if v[deliveryHeaders] != nil {
-		if err := json.Unmarshal(readJSON(v[deliveryHeaders]), &d.Headers); err != nil {
+		if err := readHeaders(readJSON(v[deliveryHeaders]), &d); err != nil {
 			return d, fmt.Errorf("reading the headers of message %d: %w", d.MessageID, err)
 		}
 	}
@@ -72,6 +73,36 @@ func readDelivery(v [][]byte, trace *string) (posthaste.RawDelivery, error) {
 		}
 	}
 	return d, nil
+}
+
+// readHeaders reads stored headers, and the timeout of the message's own options.
+func readHeaders(raw []byte, d *posthaste.RawDelivery) error {
+	if !bytes.Contains(raw, []byte(`"":`)) {
+		return json.Unmarshal(raw, &d.Headers)
+	}
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &values); err != nil {
+		return err
+	}
+	for name, value := range values {
+		if name == attemptHeader {
+			var options attemptOptions
+			if err := json.Unmarshal(value, &options); err != nil {
+				return err
+			}
+			d.Timeout = seconds(options.Timeout)
+			continue
+		}
+		var text string
+		if err := json.Unmarshal(value, &text); err != nil {
+			return err
+		}
+		if d.Headers == nil {
+			d.Headers = map[string]string{}
+		}
+		d.Headers[name] = text
+	}
+	return nil
 }
 
 // contentType returns v as text. It does not allocate for the most common type.

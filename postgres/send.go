@@ -66,6 +66,11 @@ func encode(messages []posthaste.Message) ([]row, error) {
 	for i := range messages {
 		m := &messages[i]
 		r := &rows[i]
+		if _, plain := m.Payload.([]byte); !plain {
+			own := *m // Complete must not change the caller's message
+			own.Complete()
+			m = &own
+		}
 		r.Message = m
 		var err error
 		if r.body, r.contentType, err = m.Body(); err != nil {
@@ -102,12 +107,33 @@ func (r *row) encodeHeaders() (err error) {
 			headers = nil
 		}
 	}
-	if len(headers) > 0 {
-		if r.headers, err = json.Marshal(headers); err != nil {
-			return posthaste.Invalidf("headers", "headers cannot be encoded: %v", err)
+	options := attemptOptions{r.MaxAttempts, r.Timeout.Seconds(), r.Backoff.Base.Seconds(), r.Backoff.Max.Seconds()}
+	switch {
+	case options != attemptOptions{}:
+		all := map[string]any{attemptHeader: options}
+		for name, value := range headers {
+			all[name] = value
 		}
+		r.headers, err = json.Marshal(all)
+	case len(headers) > 0:
+		r.headers, err = json.Marshal(headers)
+	}
+	if err != nil {
+		return posthaste.Invalidf("headers", "headers cannot be encoded: %v", err)
 	}
 	return nil
+}
+
+// attemptHeader is the name in the stored headers that has the options of the message's
+// attempts. No header of a message has this name.
+const attemptHeader = ""
+
+// attemptOptions are the options of a message's attempts as they are stored, in seconds.
+type attemptOptions struct {
+	Attempts int     `json:"attempts,omitempty"`
+	Timeout  float64 `json:"timeout,omitempty"`
+	Base     float64 `json:"base,omitempty"`
+	Max      float64 `json:"max,omitempty"`
 }
 
 // checkJSON is [jsoncheck.Check], but three times as fast for valid JSON, because validation is

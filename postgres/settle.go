@@ -155,7 +155,7 @@ func appendOthers(params [][]byte, others []*posthaste.Settlement, strict bool) 
 	ids, outcomes, errs, waits, receipts, durations, terms := column(0), column(1), column(2), column(3), column(4), column(5), column(6)
 	for i, s := range others {
 		switch s.Outcome {
-		case posthaste.OutcomeDone, posthaste.OutcomeReleased:
+		case posthaste.OutcomeDone, posthaste.OutcomeReleased, posthaste.OutcomeSetAside:
 		case posthaste.OutcomeRetried, posthaste.OutcomeDead:
 			errs[i] = []byte(posthaste.ErrorText(s.Error))
 		default:

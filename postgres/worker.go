@@ -35,10 +35,26 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 	defer cancel()
 	e.warmUp(ctx)
 	var id posthaste.WorkerID
-	err := e.pool.QueryRow(ctx, "select posthaste.worker_register($1, $2, make_interval(secs => $3::float8), nullif($4, ''))",
-		info.Name, info.Version, info.Lease.Seconds(), e.environment).Scan((*int64)(&id))
+	err := e.pool.QueryRow(ctx, "select posthaste.worker_register($1, $2, make_interval(secs => $3::float8), nullif($4, ''), $5)",
+		info.Name, info.Version, info.Lease.Seconds(), e.environment, kindsOf(info)).Scan((*int64)(&id))
 	// If the response was lost, the registration is a worker without claims.
 	return id, readError(err)
+}
+
+// kindsOf returns the kinds of a worker by queue and subscription, or nil if it handles all.
+func kindsOf(info posthaste.WorkerInfo) map[string]map[string][]string {
+	var kinds map[string]map[string][]string
+	for ref, names := range info.Kinds {
+		if kinds == nil {
+			kinds = map[string]map[string][]string{}
+		}
+		ref = ref.Normal()
+		if kinds[ref.Queue] == nil {
+			kinds[ref.Queue] = map[string][]string{}
+		}
+		kinds[ref.Queue][ref.Subscription] = append([]string{}, names...)
+	}
+	return kinds
 }
 
 // warmUp opens some sessions and has them plan their statements, once per engine. Otherwise

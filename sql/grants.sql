@@ -107,6 +107,7 @@ begin
         ('view', 'posthaste_admin', 'passes'),
         ('view', 'posthaste_admin', 'message_state'),
         ('view', 'posthaste_admin', 'oldest_waiting'),
+        ('view', 'posthaste_admin', 'set_aside'),
         ('view', 'posthaste_admin', 'rate_option'),
         ('view', 'posthaste_admin', 'worker_overdue'),
         ('view', 'posthaste_admin', 'upcoming_ticks'),

@@ -100,7 +100,7 @@ func TestRuleKeysInLineAreSeen(t *testing.T) {
 		if n := get[int](s, `select count(*)::int from posthaste.keys where turn is not null`); n == 0 || handed == 20 {
 			t.Fatalf("of 20 keys %d were handed out, and %d are in line", handed, n)
 		}
-		if !get[bool](s, `select (posthaste.look(q.id, 0, 1)).ready from posthaste.queue_settings q`) {
+		if !get[bool](s, `select (posthaste.look(q.id, 0, array[0])).ready from posthaste.queue_settings q`) {
 			return "a look sees nothing"
 		}
 		if !get[bool](s, `select coalesce(ready, false) from posthaste.worker_look($1, '{q}', '{default}')`, worker) {
@@ -112,7 +112,7 @@ func TestRuleKeysInLineAreSeen(t *testing.T) {
 		if handed != 20 {
 			return fmt.Sprintf("%d of 20 were handed out", handed)
 		}
-		if get[bool](s, `select (posthaste.look(q.id, 0, 1)).ready from posthaste.queue_settings q`) {
+		if get[bool](s, `select (posthaste.look(q.id, 0, array[0])).ready from posthaste.queue_settings q`) {
 			return "a look sees something where nothing is left"
 		}
 		return ""

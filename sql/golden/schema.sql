@@ -554,6 +554,9 @@ leaf leases_N with (autovacuum_enabled=off) -- 16
   index INDEX leases_N_claim_idx ON posthaste.leases_N USING btree (claim) -- 16
   index INDEX leases_N_subscriber_until_idx ON posthaste.leases_N USING btree (subscriber, until) -- 16
   index INDEX leases_N_subscriber_xid_idx ON posthaste.leases_N USING btree (subscriber, xid) -- 16
+table limit_refunds
+  subscriber bigint not null
+  tokens integer not null
 table limit_states
   subscriber bigint not null
   id bigint not null
@@ -675,6 +678,7 @@ table queue_settings
   max_age interval
   max_payload integer not null default 1048576
   width smallint not null default 1
+  prioritized boolean not null default false
   lanes smallint not null default 1
   mode text not null default 'at_least_once'::text
   ordered boolean not null default false
@@ -690,6 +694,8 @@ table queue_settings
   keyed boolean default (ordered OR fair OR (key_concurrency IS NOT NULL) OR (key_rate IS NOT NULL))
   retention interval
   retain_payload boolean not null default false
+  kind_lanes text[] not null default '{}'::text[]
+  kinds_aside text[]
   paused_at timestamp with time zone
   purged pg_snapshot
   purged_to bigint
@@ -702,7 +708,7 @@ table queue_settings
   constraint queue_settings_key_burst_check CHECK ((key_burst >= (1)::double precision))
   constraint queue_settings_key_concurrency_check CHECK (((key_concurrency >= 1) AND (key_concurrency <= 100000)))
   constraint queue_settings_key_rate_check CHECK ((key_rate > (0)::double precision))
-  constraint queue_settings_lanes_check CHECK (((lanes = width) OR (lanes = (4 * width))))
+  constraint queue_settings_lanes_check CHECK (((lanes >= 1) AND (lanes <= 511)))
   constraint queue_settings_max_age_check CHECK (((max_age > '00:00:00'::interval) AND (max_age <= '36500 days'::interval)))
   constraint queue_settings_max_attempts_check CHECK (((max_attempts >= 1) AND (max_attempts <= 1000)))
   constraint queue_settings_max_payload_check CHECK (((max_payload >= 1) AND (max_payload <= 33554432)))
@@ -755,6 +761,7 @@ view queues
   withdrawn bigint
   expired bigint
   max_age interval
+  set_aside jsonb
 table registrations with (fillfactor=50)
   id bigint not null generated always as identity
   name text not null
@@ -768,6 +775,7 @@ table registrations with (fillfactor=50)
   cleared boolean not null default false
   oldest_open bigint not null default 0
   looked integer not null default 0
+  kinds jsonb
   constraint registrations_pkey PRIMARY KEY (id)
   index UNIQUE INDEX registrations_pkey ON posthaste.registrations USING btree (id)
 sequence registrations_id_seq bigint start 1 increment 1 cache 1
@@ -954,6 +962,9 @@ function all_cursors(p_track integer, l live) returns TABLE(queue_id integer, su
 function all_headers(headers jsonb, trace text) returns jsonb language sql stable parallel safe cost 100
 function append_again(h head, p_due timestamp with time zone, p_for integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function arm(p_queue text, p_dozing boolean DEFAULT false, OUT queue_id integer, OUT armed text) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function aside_lanes(p_queue integer, p_kinds text[]) returns queue_settings language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function attempt_fault(p_options jsonb, p_once boolean) returns text language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
+function attempt_options(p_headers jsonb, q queue_settings, OUT most integer, OUT base double precision, OUT max double precision) returns record language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function await_key(p_key bigint, p_shared boolean, p_doing text, p_hint text) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=5s
 function bare_story(p_story jsonb) returns jsonb language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function bell_key(queue_id integer) returns bigint language sql immutable parallel safe cost 100
@@ -964,6 +975,7 @@ function check_array(p_array anyarray, p_name text) returns void language plpgsq
 function check_identity(p_environment text DEFAULT NULL::text, p_worker bigint DEFAULT NULL::bigint) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function check_ids(p_ids bigint[]) returns bigint[] language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function check_json(p_json jsonb, p_text text, p_field text DEFAULT 'payload'::text) returns void language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
+function check_kinds() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function check_name(p_name text, p_what text, p_field text DEFAULT 'name'::text) returns void language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function check_options(p_options jsonb, p_known text[], p_planned text[]) returns void language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function check_singles(p_deliveries bigint[]) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
@@ -971,7 +983,7 @@ function claim(p_worker bigint, p_number bigint, p_queue text, p_subscription te
 function claim_keyed(q queue_settings, p_subscription integer, p_lane integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_wait boolean, OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone, OUT other bigint, OUT expired integer) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function claim_lane(p_queue integer, p_subscription integer, p_lane integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_due boolean, p_wait boolean, p_closed boolean DEFAULT false, p_keys bigint[] DEFAULT NULL::bigint[], p_max_age interval DEFAULT NULL::interval, p_stop timestamp with time zone DEFAULT NULL::timestamp with time zone, OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone, OUT expired integer) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function claim_open(c claims) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
-function claim_ruled(p_queue integer, p_subscription integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_due boolean, p_closed boolean DEFAULT false, OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone, OUT limited boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
+function claim_ruled(p_queue integer, p_subscription integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_due boolean, p_closed boolean DEFAULT false, p_order integer[] DEFAULT NULL::integer[], OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone, OUT limited boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function copy_claim(c claims, q queue_settings) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function copy_withdrawn(p_slot integer, p_max integer) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function count_kept(u subscriptions) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
@@ -1015,7 +1027,7 @@ function find_claim(p_reader bigint, p_xid xid8, p_pos bigint, p_due timestamp w
 function find_queue(p_queue text) returns integer language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function find_subscription(p_queue text, p_subscription text, OUT queue_id integer, OUT number integer, OUT lanes integer, OUT timeout double precision, OUT width integer, OUT at_most_once boolean) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function finish(c claims, p_places integer[], p_outcomes text[], p_errors text[], p_waits double precision[] DEFAULT '{}'::double precision[], p_receipts jsonb[] DEFAULT '{}'::jsonb[], p_durations real[] DEFAULT '{}'::real[], p_terms jsonb[] DEFAULT '{}'::jsonb[]) returns TABLE(place integer, outcome text, due_at timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function first_priority(p_lanes integer, p_width integer) returns integer language sql volatile cost 100
+function first_priority(p_prioritized boolean) returns integer language sql volatile cost 100
 function first_snapshot() returns pg_snapshot language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function forget_buckets() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function forget_cancelled() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
@@ -1050,6 +1062,7 @@ function lane_event(p_subscriber bigint, p_lane integer, p_objects jsonb, p_at t
 function lane_events(p_queue integer, p_subscription integer, p_lane integer, INOUT w claims, s pg_snapshot, t timestamp with time zone, l live, OUT events jsonb, OUT xids xid8[], OUT poss bigint[], OUT walked integer, OUT complete boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function lane_of_round(p_round integer, p_width integer, p_first integer, p_start bigint) returns integer language sql immutable parallel safe cost 100
 function lane_open(p_claims bigint[], p_holder bigint, p_seen pg_snapshot, OUT open bigint[], OUT other bigint, OUT unsettled bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
+function lanes_for(p_width integer, p_prioritized boolean, p_kind_lanes text[], p_aside text[], p_kinds jsonb, p_start bigint) returns integer[] language sql volatile cost 100
 function last_time() returns timestamp with time zone language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function late_done(c claims, p_late bit varying) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=900ms, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function later_heads(p_ids bigint[]) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_material=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
@@ -1068,7 +1081,7 @@ function lock_key(family integer, id bigint) returns bigint language sql immutab
 function lock_lanes(p_queue integer, p_subscription integer DEFAULT NULL::integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function lock_queue(p_queue integer, p_what text, p_shared boolean DEFAULT false) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function lock_reader(p_reader bigint, p_wait boolean) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function look(p_queue integer, p_subscription integer, p_lanes integer, OUT ready boolean, OUT next_due double precision) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
+function look(p_queue integer, p_subscription integer, p_lanes integer[], OUT ready boolean, OUT next_due double precision) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function maintain() returns TABLE(task text, count bigint, detail text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
 function mark_entered(p_epoch bigint) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function message(id bigint) returns TABLE(message_id bigint, queue text, subscription text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, payload bytea, created_at timestamp with time zone, attempts jsonb, erased_at timestamp with time zone) language plpgsql stable security definer cost 100 rows 1 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
@@ -1118,6 +1131,7 @@ function rate_option(p_rate double precision, p_burst double precision) returns 
 function read_ahead(q queue_settings, c claims, INOUT a ahead, INOUT turn bigint, p_filter jsonb, s pg_snapshot, l live) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function read_committed(p_what text) returns void language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function reader_key(queue_id integer, subscription integer, lane integer, track integer) returns bigint language sql immutable parallel safe cost 100
+function ready_due(p_queue integer, p_subscription integer, p_lane integer, p_max integer, s pg_snapshot, l live, OUT places bigint, OUT since timestamp with time zone) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function rebase(same_ids boolean DEFAULT false, by text DEFAULT SESSION_USER) returns TABLE(rebased boolean, waiting bigint, again bigint) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function rebase_append() returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, jit=off, enable_nestloop=off
 function rebase_collect() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, jit=off
@@ -1157,6 +1171,7 @@ function send_many(queue text, messages jsonb, options jsonb DEFAULT '{}'::jsonb
 function send_options(p_options jsonb, p_more text[], OUT content_type text, OUT key text, OUT kind text, OUT headers jsonb, OUT reference text, OUT terms jsonb, OUT delay double precision, OUT send_at timestamp with time zone, OUT trace text, OUT wake boolean, OUT priority smallint, OUT dedupe_key text, OUT dedupe_window double precision) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function send_row(p_queue text, p_payload bytea, p_content_type text, p_key text, p_kind text, p_headers jsonb, p_reference text, p_terms jsonb, p_delay double precision, p_send_at timestamp with time zone, p_trace text, p_wake boolean, p_priority smallint DEFAULT NULL::smallint, p_dedupe_key text DEFAULT NULL::text, p_dedupe_window double precision DEFAULT NULL::double precision) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function send_rows(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamp with time zone[], p_traces text[], p_wake boolean, p_priorities smallint[] DEFAULT NULL::smallint[], p_dedupe_keys text[] DEFAULT NULL::text[], p_dedupe_windows double precision[] DEFAULT NULL::double precision[]) returns bigint[] language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function set_aside() returns TABLE(queue_id integer, subscription integer, kind text, waiting bigint, since timestamp with time zone, known boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function settle(p_claims bigint[], p_done bit varying[], p_deliveries bigint[] DEFAULT '{}'::bigint[], p_outcomes text[] DEFAULT '{}'::text[], p_errors text[] DEFAULT '{}'::text[], p_waits double precision[] DEFAULT '{}'::double precision[], p_receipts text[] DEFAULT '{}'::text[], p_durations real[] DEFAULT '{}'::real[], p_strict boolean DEFAULT false, p_terms text[] DEFAULT '{}'::text[]) returns TABLE(delivery_id bigint, settled boolean, outcome text, due_at timestamp with time zone, field text, refused text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function settle_claim(c claims, p_wanted bit varying, p_done bit varying, p_duration real) returns bit varying language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function settle_expired(c claims, p_closed boolean) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
@@ -1206,7 +1221,7 @@ function words_of(p_reference text, p_terms text[]) returns text[] language plpg
 function worker_heartbeat(p_worker bigint) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function worker_look(p_worker bigint, p_queues text[], p_subscriptions text[]) returns TABLE(ready boolean, next_due double precision, maintain boolean, rescue boolean) language plpgsql volatile security definer cost 100 rows 1000 set max_parallel_workers_per_gather=0, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function worker_overdue(w registrations) returns boolean language sql volatile cost 100 set search_path=pg_catalog, pg_temp
-function worker_register(p_name text, p_version text, p_lease interval, p_environment text DEFAULT NULL::text) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function worker_register(p_name text, p_version text, p_lease interval, p_environment text DEFAULT NULL::text, p_kinds jsonb DEFAULT NULL::jsonb) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function worker_unregister(p_worker bigint) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function worker_unsettled(p_worker bigint, p_upto bigint) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
 function zone_change(p_zone text, p_low timestamp with time zone, p_high timestamp with time zone) returns timestamp with time zone language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
@@ -1291,6 +1306,7 @@ grant EXECUTE on function send_row(text,bytea,text,text,text,jsonb,text,jsonb,do
 grant EXECUTE on function send_row(text,bytea,text,text,text,jsonb,text,jsonb,double precision,timestamp with time zone,text,boolean,smallint,text,double precision) to posthaste_sender
 grant EXECUTE on function send_rows(text[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],boolean,smallint[],text[],double precision[]) to posthaste_admin
 grant EXECUTE on function send_rows(text[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],boolean,smallint[],text[],double precision[]) to posthaste_sender
+grant EXECUTE on function set_aside() to posthaste_admin
 grant EXECUTE on function settle(bigint[],bit varying[],bigint[],text[],text[],double precision[],text[],real[],boolean,text[]) to posthaste_admin
 grant EXECUTE on function settle(bigint[],bit varying[],bigint[],text[],text[],double precision[],text[],real[],boolean,text[]) to posthaste_receiver
 grant EXECUTE on function subscribe(text,text,jsonb,text) to posthaste_admin
@@ -1313,8 +1329,8 @@ grant EXECUTE on function worker_heartbeat(bigint) to posthaste_receiver
 grant EXECUTE on function worker_look(bigint,text[],text[]) to posthaste_admin
 grant EXECUTE on function worker_look(bigint,text[],text[]) to posthaste_receiver
 grant EXECUTE on function worker_overdue(registrations) to posthaste_admin
-grant EXECUTE on function worker_register(text,text,interval,text) to posthaste_admin
-grant EXECUTE on function worker_register(text,text,interval,text) to posthaste_receiver
+grant EXECUTE on function worker_register(text,text,interval,text,jsonb) to posthaste_admin
+grant EXECUTE on function worker_register(text,text,interval,text,jsonb) to posthaste_receiver
 grant EXECUTE on function worker_unregister(bigint) to posthaste_admin
 grant EXECUTE on function worker_unregister(bigint) to posthaste_receiver
 grant EXECUTE on function worker_unsettled(bigint,bigint) to posthaste_admin
@@ -1357,6 +1373,7 @@ grant SELECT on table lane_wishes to posthaste_admin
 grant SELECT on table lease_cursors to posthaste_admin
 grant SELECT on table leases to posthaste_admin
 grant SELECT on table leases_N to posthaste_admin -- 16
+grant SELECT on table limit_refunds to posthaste_admin
 grant SELECT on table limit_states to posthaste_admin
 grant SELECT on table messages to posthaste_admin
 grant SELECT on table migrations to posthaste_admin

@@ -2,10 +2,14 @@
 -- Queues, their subscriptions, and what sends to them: deduplication, requests that
 -- may be repeated, recurring schedules, and tokens of the HTTP API.
 
--- width      the number of lanes that the operator set
--- lanes      the number of lanes that readers go through: width until a message is
---            sent with a priority above 0, and 4 × width from then on. The lane of a
---            message is priority × width plus a number below width.
+-- width        the number of lanes that the operator set
+-- prioritized  a message was sent with a priority above 0. The lane of a message is
+--              priority × width plus a number below width; until then readers go
+--              through width lanes, and from then on through 4 × width
+-- kind_lanes   kinds that had messages set aside. The lane of the first is 4 × width,
+--              that of the next one more, for good
+-- kinds_aside  those whose lanes may hold messages that wait; null: none
+-- lanes        above the number of each lane that may have been used
 -- purged     what the last purge saw; none of it is kept for any subscription
 -- purged_to  the last position that was given out when the queue was purged. A
 --            message with a higher id was sent later, so that its withdrawal need not
@@ -20,7 +24,8 @@ create table posthaste.queue_settings (
   max_age         interval check (max_age > '0' and max_age <= '36500 days'),
   max_payload     int      not null default 1048576 check (max_payload between 1 and 33554432),
   width           smallint not null default 1 check (width between 1 and 64),
-  lanes           smallint not null default 1,
+  prioritized     boolean  not null default false,
+  lanes           smallint not null default 1 check (lanes between 1 and 511),
   mode            text     collate "C" not null default 'at_least_once' check (mode in ('at_least_once', 'at_most_once')),
   ordered         boolean  not null default false,
   on_dead         text     collate "C" not null default 'continue' check (on_dead in ('continue', 'stop')),
@@ -35,12 +40,13 @@ create table posthaste.queue_settings (
   keyed           boolean  generated always as (ordered or fair or key_concurrency is not null or key_rate is not null) stored,
   retention       interval check (retention > '0' and retention <= '36500 days'),
   retain_payload  boolean  not null default false,
+  kind_lanes      text[]   collate "C" not null default '{}',
+  kinds_aside     text[]   collate "C",
   paused_at       timestamptz,
   purged          pg_snapshot,
   purged_to       bigint,
   created_at      timestamptz not null default clock_timestamp(),
-  dropped_at      timestamptz,
-  constraint queue_settings_lanes_check check (lanes in (width, 4 * width))
+  dropped_at      timestamptz
 );
 create unique index queue_settings_name on posthaste.queue_settings (name) where dropped_at is null;
 

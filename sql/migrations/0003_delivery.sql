@@ -9,6 +9,8 @@
 --                the server.
 --   oldest_open  no claim of the worker below this number is open, except stragglers
 --   cleared      the worker is gone, and none of its claims is open
+--   kinds        the kinds that it handles, by queue and subscription, of those in which it
+--                does not handle all
 --   looked       the place in the worker's list of queues where its next look begins
 create table posthaste.registrations (
   id           bigint primary key generated always as identity,
@@ -22,7 +24,8 @@ create table posthaste.registrations (
   ended_at     timestamptz,
   cleared      boolean     not null default false,
   oldest_open  bigint      not null default 0,
-  looked       int         not null default 0
+  looked       int         not null default 0,
+  kinds        jsonb
 ) with (fillfactor = 50);
 
 -- Claims that stayed open while very many later claims of the same worker were
@@ -187,6 +190,13 @@ create table posthaste.limit_states (
   tokens     float8,
   open       bigint[]    not null,
   primary key (subscriber, id)
+);
+
+-- Tokens of a queue's rate limit that go back to it: those of messages that were set
+-- aside. The next claim removes the row.
+create table posthaste.limit_refunds (
+  subscriber bigint not null,
+  tokens     int    not null
 );
 
 -- How far a fair queue's lane was read ahead of its cursor, whose window is (base0,

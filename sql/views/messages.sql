@@ -7,7 +7,7 @@
 create or replace view posthaste.messages as
 select m.message_id, q.name as queue, s.name as subscription,
        (posthaste.message_state(m.message_id, s.number, m.at, false)).state, (posthaste.message_state(m.message_id, s.number, m.at, false)).due_at,
-       m.key, m.kind, m.headers, m.reference, m.terms, coalesce(m.content_type, 'application/json') as content_type, m.payload, m.created_at,
+       m.key, m.kind, posthaste.all_headers(m.headers, null) as headers, m.reference, m.terms, coalesce(m.content_type, 'application/json') as content_type, m.payload, m.created_at,
        (posthaste.message_state(m.message_id, s.number, m.at, true)).attempts, m.erased_at
   from (
     select e.pos as message_id, e.queue_id, null::smallint as subscription, e.xid, e.due_at, e.key, e.kind, e.headers, e.reference, e.terms, e.content_type,

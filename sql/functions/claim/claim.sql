@@ -16,7 +16,8 @@
 -- new messages before next_due change nothing; 8, the queue has a concurrency, so a settle may
 -- free a place. For an at-most-once queue (the column at_most_once) it returns all rows, and
 -- only once: the claim is settled at its creation, its deliveries cannot be read by the number,
--- and a number that is used again is a new claim. A paused queue has nothing.
+-- and a number that is used again is a new claim. A paused queue has nothing. Of the messages
+-- that were set aside it hands out those of the kinds that the worker handles.
 -- Errors: PH410 if the worker was declared lost; PH404; PH400; PH503.
 -- Locks: the worker's key, shared; the number's key; the readers.
 create or replace function posthaste.claim(p_worker bigint, p_number bigint, p_queue text, p_subscription text, p_max int,
@@ -34,6 +35,7 @@ declare
   v_lanes int;
   v_width int;
   v_first int;
+  v_order int[]; -- its lanes in the order in which it looks at them, if messages were set aside
   v_lane record;
   v_made posthaste.claims[];
   v_ruled boolean;
@@ -55,10 +57,11 @@ begin
   -- A transaction that declares the worker lost takes this key exclusively, so that no later
   -- claim of the worker can commit.
   perform pg_advisory_xact_lock_shared(posthaste.lock_key(5, p_worker));
-  select r.oldest_open, q.id, s.number, case when q.paused_at is null then q.lanes else 0 end, q.width, extract(epoch from q.timeout), q.mode = 'at_most_once', (q.keyed or q.limited) and q.paused_at is null,
+  select r.oldest_open, q.id, s.number, case when q.paused_at is null then q.width * case when q.prioritized then 4 else 1 end else 0 end, q.width, extract(epoch from q.timeout), q.mode = 'at_most_once', (q.keyed or q.limited) and q.paused_at is null,
          case when q.ordered then 1 else 0 end + case when q.limited or q.key_concurrency is not null or q.key_rate is not null then 2 else 0 end
-         + case when q.concurrency is not null then 8 else 0 end, q.max_age
-    into v_open, v_queue, v_subscription, v_lanes, v_width, timeout, at_most_once, v_ruled, rules, v_max_age
+         + case when q.concurrency is not null then 8 else 0 end, q.max_age,
+         case when q.kinds_aside is not null and q.paused_at is null then posthaste.lanes_for(q.width, q.prioritized, q.kind_lanes, q.kinds_aside, r.kinds -> q.name -> s.name, (random() * 1000)::bigint) end
+    into v_open, v_queue, v_subscription, v_lanes, v_width, timeout, at_most_once, v_ruled, rules, v_max_age, v_order
     from (select) one
     left join posthaste.registrations r on r.id = p_worker and r.lost_at is null and r.ended_at is null
     left join posthaste.queue_settings q on q.name = p_queue and q.dropped_at is null
@@ -86,7 +89,9 @@ begin
          and posthaste.in_slots(c.slot, v_live.a, v_live.b, v_live.c, v_live.d, v_live.e, v_live.f)
        order by c.number) k;
     if handed > 0 then
-      v_lanes := 0; -- this is its result, even if there is room for more
+      -- This is its result, even if there is room for more.
+      v_lanes := 0;
+      v_order := null;
     end if;
   end if;
   -- The settle's flush covers the claim's: deliveries that are not settled when the database
@@ -98,19 +103,20 @@ begin
   end if;
   if v_ruled and handed = 0 then
     v_lane := posthaste.claim_ruled(v_queue, v_subscription, p_max, p_worker, case when not at_most_once then p_number end, null,
-      p_single and not at_most_once, p_idle, p_due, at_most_once);
+      p_single and not at_most_once, p_idle, p_due, at_most_once, v_order);
     handed := v_lane.handed;
     wants_idle := v_lane.wants_idle;
     v_due := v_lane.next_due;
     v_made := v_lane.made;
     v_live := v_lane.live;
     v_lanes := 0;
+    v_order := null;
     rules := rules + case when v_lane.limited then 4 else 0 end;
   end if;
-  v_first := posthaste.first_priority(v_lanes, v_width);
-  for v_round in 0..v_lanes - 1 loop
-    -- A claim is filled from several lanes only if lanes are priorities.
-    exit when handed > 0 and (v_lanes = v_width or handed >= p_max or v_made[cardinality(v_made)].alone);
+  v_first := posthaste.first_priority(v_lanes > v_width);
+  for v_round in 0..coalesce(cardinality(v_order), v_lanes) - 1 loop
+    -- A claim is filled from several lanes only if lanes are priorities or kinds.
+    exit when handed > 0 and (v_lanes = v_width and v_order is null or handed >= p_max or v_made[cardinality(v_made)].alone);
     -- The locks of its lanes are held until it ends.
     if v_expired > 0 and clock_timestamp() > v_stop then
       v_due := clock_timestamp();
@@ -118,7 +124,7 @@ begin
     end if;
     -- Later lanes are only tried and never waited for, because they are not taken in ascending
     -- order.
-    v_lane := posthaste.claim_lane(v_queue, v_subscription, posthaste.lane_of_round(v_round, v_width, v_first, p_number), p_max - handed,
+    v_lane := posthaste.claim_lane(v_queue, v_subscription, coalesce(v_order[v_round + 1], posthaste.lane_of_round(v_round, v_width, v_first, p_number)), p_max - handed,
       p_worker, case when not at_most_once then p_number end, null, p_single and not at_most_once, p_idle and handed = 0, p_due, v_round = 0, at_most_once, null, v_max_age, v_stop);
     v_expired := v_expired + v_lane.expired;
     wants_idle := wants_idle or v_lane.wants_idle;

@@ -1,6 +1,7 @@
 -- posthaste.claim_ruled: claims from a queue that is keyed or has limits of its own.
 -- Arguments: queue and subscription; the maximum number; the holder and its number, or null for
--- a lease; the end of the lease; single, alone, due and closed as in posthaste.claim_lane.
+-- a lease; the end of the lease; single, alone, due and closed as in posthaste.claim_lane; the
+-- lanes in the order in which to look at them, or null for that of posthaste.lane_of_round.
 -- Returns: as posthaste.claim_lane, over all lanes; limited: nothing was handed out because the
 -- queue's own limits are reached, until next_due or until deliveries are settled, which wakes
 -- listening workers; new messages until then change nothing.
@@ -11,7 +12,7 @@
 -- Inserts: limit_states, settlements if the claims are closed, and those of claim_lane and
 -- claim_keyed.
 create or replace function posthaste.claim_ruled(p_queue int, p_subscription int, p_max int,
-  p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, p_due boolean, p_closed boolean default false,
+  p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, p_due boolean, p_closed boolean default false, p_order int[] default null,
   out handed int, out made posthaste.claims[], out live posthaste.live, out wants_idle boolean, out next_due timestamptz, out limited boolean)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -34,6 +35,8 @@ declare
   v_refused bigint[] := '{}';
   v_lanes int[] := '{}';
   v_first int;
+  v_count int;
+  v_refund int := 0;
   v_expired int := 0;
   v_stop timestamptz := clock_timestamp() + interval '50 milliseconds';
 begin
@@ -53,11 +56,16 @@ begin
       v_limits.full_since := case when v_limits.full_since is not null then t end;
     end if;
     v_limits.tokens := posthaste.key_tokens(v_limits.tokens, v_limits.at, q.rate, q.burst, t);
+    if q.rate is not null and q.kinds_aside is not null then
+      with back as (delete from posthaste.limit_refunds z where z.subscriber = v_subscriber returning z.tokens)
+      select coalesce(sum(b.tokens), 0) into v_refund from back b;
+      v_limits.tokens := least(q.burst, v_limits.tokens + v_refund);
+    end if;
     v_open := posthaste.lane_open(case when q.concurrency is null then '{}' else coalesce(v_limits.open, '{}') end, p_holder, posthaste.snapshot_now());
     v_full := coalesce(v_open.unsettled >= q.concurrency, false);
     -- More tokens than a claim can use are treated as no shortage.
     v_max := least(v_max, floor(least(v_limits.tokens, v_max)), q.concurrency - v_open.unsettled);
-    if v_back or v_full <> (v_limits.full_since is not null) and (v_full or v_max < 1) then
+    if v_back or v_refund > 0 or v_full <> (v_limits.full_since is not null) and (v_full or v_max < 1) then
       v_limits.full_since := case when v_full then t end;
       v_limits.id := coalesce(v_limits.id, 0) + 1;
       insert into posthaste.limit_states (subscriber, id, at, tokens, open, full_since)
@@ -73,9 +81,10 @@ begin
       return;
     end if;
   end if;
-  v_first := posthaste.first_priority(q.lanes, q.width);
-  for v_round in 0..q.lanes - 1 loop
-    v_lane := case when q.keyed then (v_start + v_round) % q.lanes else posthaste.lane_of_round(v_round, q.width, v_first, v_start) end;
+  v_count := q.width * case when q.prioritized then 4 else 1 end;
+  v_first := posthaste.first_priority(q.prioritized);
+  for v_round in 0..coalesce(cardinality(p_order), v_count) - 1 loop
+    v_lane := case when q.keyed then (v_start + v_round) % v_count else coalesce(p_order[v_round + 1], posthaste.lane_of_round(v_round, q.width, v_first, v_start)) end;
     if q.keyed then
       v := posthaste.claim_keyed(q, p_subscription, v_lane, v_max - handed, p_holder, p_number, p_until, p_single, p_alone and handed = 0, v_round = 0);
       if p_closed and v.handed > 0 then

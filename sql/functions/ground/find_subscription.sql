@@ -1,5 +1,5 @@
--- posthaste.find_subscription: resolves the names of a queue and a subscription. A paused
--- queue has no lanes.
+-- posthaste.find_subscription: resolves the names of a queue and a subscription. lanes does not
+-- count those of kinds. A paused queue has none.
 -- Errors: PH404 with the field queue or subscription.
 -- Reads: queue_settings, subscriptions.
 create or replace function posthaste.find_subscription(p_queue text, p_subscription text,
@@ -7,7 +7,7 @@ create or replace function posthaste.find_subscription(p_queue text, p_subscript
   out at_most_once boolean)
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin
-  select q.id, s.number, case when q.paused_at is null then q.lanes else 0 end, extract(epoch from q.timeout), q.width, q.mode = 'at_most_once'
+  select q.id, s.number, case when q.paused_at is null then q.width * case when q.prioritized then 4 else 1 end else 0 end, extract(epoch from q.timeout), q.width, q.mode = 'at_most_once'
     into queue_id, number, lanes, timeout, width, at_most_once
     from posthaste.queue_settings q
     left join posthaste.subscriptions s

@@ -5,7 +5,7 @@
 -- the queue's settings; of a keyed queue, the readers.
 -- Updates: queue_settings, subscriptions. Deletes: dead_letter_entries, counters,
 -- lease_cursors, held_claims, schedule_settings, history_cursors, history_aside,
--- parked, keys, lane_wishes, limit_states, ahead, ahead_keys. Inserts: action_records.
+-- parked, keys, lane_wishes, limit_states, limit_refunds, ahead, ahead_keys. Inserts: action_records.
 -- Its history is not shown any more, and is removed when it expires.
 create or replace function posthaste.drop_queue(name text, by text default session_user)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -43,6 +43,7 @@ begin
   delete from posthaste.keys where subscriber >> 10 = v_id;
   delete from posthaste.lane_wishes where subscriber >> 10 = v_id;
   delete from posthaste.limit_states where subscriber >> 10 = v_id;
+  delete from posthaste.limit_refunds where subscriber >> 10 = v_id;
   delete from posthaste.ahead where subscriber >> 10 = v_id;
   delete from posthaste.ahead_keys where subscriber >> 10 = v_id;
 end $$;

@@ -6,7 +6,7 @@
 -- Errors: PH404, PH409, PH400 unless READ COMMITTED, PH503. Locks: the maintenance key; of a
 -- keyed queue, the readers. Updates: subscriptions.
 -- Deletes: dead_letter_entries, counters, lease_cursors, held_claims, parked, keys,
--- lane_wishes, limit_states, ahead, ahead_keys. Upkeep deletes rows that a concurrent
+-- lane_wishes, limit_states, limit_refunds, ahead, ahead_keys. Upkeep deletes rows that a concurrent
 -- settlement parks. Inserts: action_records.
 create or replace function posthaste.unsubscribe(queue text, subscription text, by text default session_user)
 returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -41,6 +41,7 @@ begin
   delete from posthaste.keys k where k.subscriber = v_subscriber;
   delete from posthaste.lane_wishes y where y.subscriber = v_subscriber;
   delete from posthaste.limit_states x where x.subscriber = v_subscriber;
+  delete from posthaste.limit_refunds x where x.subscriber = v_subscriber;
   delete from posthaste.ahead x where x.subscriber = v_subscriber;
   delete from posthaste.ahead_keys x where x.subscriber = v_subscriber;
   insert into posthaste.action_records (by, action, queue_id, details)

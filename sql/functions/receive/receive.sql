@@ -30,6 +30,7 @@ declare
   v_lanes int;
   v_start int;
   v_first int;
+  v_order int[]; -- its lanes in the order in which it looks at them, if messages were set aside
   v_lane_number int;
   v_handed int := 0;
   v_made posthaste.claims[] := '{}';
@@ -64,20 +65,21 @@ begin
   if v_sub.at_most_once then
     perform posthaste.must_flush();
   end if;
-  select q.keyed or q.limited, q.max_age into v_ruled, v_max_age from posthaste.queue_settings q where q.id = v_sub.queue_id;
+  select q.keyed or q.limited, q.max_age, case when q.kinds_aside is not null then posthaste.lanes_for(q.width, q.prioritized, q.kind_lanes, q.kinds_aside, null, (random() * 1000)::bigint) end
+    into v_ruled, v_max_age, v_order from posthaste.queue_settings q where q.id = v_sub.queue_id;
   if v_ruled then
     v_lane := posthaste.claim_ruled(v_sub.queue_id, v_sub.number, receive.max, null, null,
-      case when not v_sub.at_most_once then clock_timestamp() + receive.lease end, not v_sub.at_most_once, true, true, v_sub.at_most_once);
+      case when not v_sub.at_most_once then clock_timestamp() + receive.lease end, not v_sub.at_most_once, true, true, v_sub.at_most_once, v_order);
     v_made := v_lane.made;
     v_handed := v_lane.handed;
     v_due := v_lane.next_due;
     v_limited := v_lane.limited;
     v_lanes := -1;
   else
-    v_lanes := v_sub.lanes;
+    v_lanes := coalesce(cardinality(v_order), v_sub.lanes);
   end if;
   v_start := floor(random() * v_sub.width);
-  v_first := posthaste.first_priority(v_lanes, v_sub.width);
+  v_first := posthaste.first_priority(v_sub.lanes > v_sub.width);
   -- Every lane that no session is reading. An empty one stays locked until the end of the
   -- transaction, so this waits for one only while it holds none: messages in busy lanes are
   -- being handed out by other sessions.
@@ -85,9 +87,9 @@ begin
   for v_round in 0..v_lanes loop
     if v_round = v_lanes then
       exit when v_held;
-      v_lane_number := posthaste.lane_of_round(0, v_sub.width, v_first, v_start);
+      v_lane_number := coalesce(v_order[1], posthaste.lane_of_round(0, v_sub.width, v_first, v_start));
     else
-      v_lane_number := posthaste.lane_of_round(v_round, v_sub.width, v_first, v_start);
+      v_lane_number := coalesce(v_order[v_round + 1], posthaste.lane_of_round(v_round, v_sub.width, v_first, v_start));
       continue when not posthaste.lock_reader(posthaste.reader_key(v_sub.queue_id, v_sub.number, v_lane_number, 0), false);
       v_held := true;
     end if;
@@ -99,8 +101,8 @@ begin
       if v_lane.handed > 0 then
         v_handed := v_handed + v_lane.handed;
         v_made := v_made || v_lane.made;
-        -- A result is filled from several lanes only if lanes are priorities.
-        exit lanes when v_lanes = v_sub.width or v_handed >= receive.max or v_made[cardinality(v_made)].alone;
+        -- A result is filled from several lanes only if lanes are priorities or kinds.
+        exit lanes when v_lanes = v_sub.width and v_order is null or v_handed >= receive.max or v_made[cardinality(v_made)].alone;
         exit;
       end if;
       v_due := least(v_due, v_lane.next_due);

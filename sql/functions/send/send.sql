@@ -5,7 +5,9 @@
 -- (interval text) or send_at (a time), wake (false: never notify, needed before
 -- PREPARE TRANSACTION), priority (0 to 3, 0 first), dedupe_key (255 bytes) with
 -- dedupe_window (interval text, '1 day' unless given, at most 365 days): within
--- the window a second send with the key sends nothing, and returns the first's id.
+-- the window a second send with the key sends nothing, and returns the first's id; max_attempts,
+-- timeout (interval text) and backoff (an object with base and max, interval texts) of this
+-- message, in place of the queue's.
 -- Returns: the message id. Errors: PH400, PH404, PH413 with the field.
 -- Inserts: entries_plain or entries_other, words.
 -- Messages without rare options are sent here, in as few statements as possible: starting a

@@ -1,17 +1,18 @@
 -- posthaste.finish: processes deliveries that were just settled in another way than by plain
 -- success: outcome rows, new entries, dead letters, all in the transaction that settled them.
 -- Arguments: the claim; parallel arrays of places, requested outcomes ('done' with a receipt,
--- 'retried', 'dead', 'lost', 'released', 'expired'), error texts, waits in seconds (null: the queue's
+-- 'retried', 'dead', 'lost', 'released', 'set_aside', 'expired'), error texts, waits in seconds (null: the queue's
 -- backoff, and no wait for 'released'), receipts, durations in milliseconds, terms that the
 -- handler found for messages sent without any (arrays of strings, null for none); those from
 -- the waits on may be omitted.
 -- Returns: place, its outcome, when the next attempt may start.
--- A failed or lost message is dead once failures and losses while alone reach max_attempts. A
--- released one keeps its attempt. An expired one was not handed out.
+-- A failed or lost message is dead once failures and losses while alone reach its maximum. A
+-- released one keeps its attempt. One that is set aside becomes 'released', in the lane of its
+-- kind. An expired one was not handed out.
 -- In a keyed queue unfinished messages are parked, and their keys with them, and come back by a
 -- claim.
--- Inserts: outcomes, entries_other, words, dead_letter_entries, parked.
--- Reads: claims, entries, queue_settings.
+-- Inserts: outcomes, entries_other, words, dead_letter_entries, parked, limit_refunds. Updates:
+-- queue_settings, for new kinds. Reads: claims, entries.
 create or replace function posthaste.finish(c posthaste.claims, p_places int[], p_outcomes text[], p_errors text[],
   p_waits double precision[] default '{}', p_receipts jsonb[] default '{}', p_durations real[] default '{}', p_terms jsonb[] default '{}')
 returns table (place int, outcome text, due_at timestamptz)
@@ -29,9 +30,20 @@ begin
   -- Its slice is read by the claim's snapshots.
   perform posthaste.refuse_copy();
   select * into q from posthaste.queue_settings where id = v_queue;
+  if not q.keyed and 'set_aside' = any (p_outcomes) then
+    q := posthaste.aside_lanes(v_queue, array(
+      select distinct coalesce(d.kind, '')
+        from posthaste.deliveries_at(c, array(select u.place from unnest(p_places, p_outcomes) u (place, wanted) where u.wanted = 'set_aside')) d));
+    if q.rate is not null then
+      insert into posthaste.limit_refunds (subscriber, tokens) values (c.reader >> 10, cardinality(array_positions(p_outcomes, 'set_aside')));
+    end if;
+  elsif not q.keyed and v_lane >= 4 * q.width then
+    -- It fails in the lane of its kind, and comes back there.
+    q := posthaste.aside_lanes(v_queue, q.kind_lanes[v_lane - 4 * q.width + 1:v_lane - 4 * q.width + 1]);
+  end if;
   return query
     with asked as (
-      select u.place, u.wanted, u.error, u.wait, u.receipt, u.duration, case when u.found is not null then array(select jsonb_array_elements_text(u.found)) end as found
+      select u.place, case when u.wanted = 'set_aside' then 'released' else u.wanted end as wanted, u.wanted = 'set_aside' as aside, u.error, u.wait, u.receipt, u.duration, case when u.found is not null then array(select jsonb_array_elements_text(u.found)) end as found
         from unnest(p_places, p_outcomes, p_errors, p_waits, p_receipts, p_durations, p_terms) u (place, wanted, error, wait, receipt, duration, found)
     ), counted as (
       select a.*, d.pos, d.message_id, d.created_at, d.attempt, d.content_type, d.key, d.kind, d.reference, d.headers,
@@ -42,17 +54,19 @@ begin
         from asked a
         join posthaste.deliveries_at(c, p_places) d on d.place = a.place
     ), decided as (
-      select x.*,
-             case when x.wanted in ('retried', 'lost') and x.failures + x.losses_alone >= q.max_attempts then 'dead' else x.wanted end as became,
+      select x.*, coalesce(case when x.aside then l.lane end, v_lane) as lane,
+             case when x.wanted in ('retried', 'lost') and x.failures + x.losses_alone >= o.most then 'dead' else x.wanted end as became,
              -- The handler's values are recorded, whatever they are.
              least(posthaste.last_time() - interval '1 second', v_now + make_interval(secs => greatest(0, least(9e12, case x.wanted
                when 'retried' then coalesce(x.wait,
-                 random() * least(extract(epoch from q.backoff_max)::float8,
-                                  extract(epoch from q.backoff_base)::float8 * 2 ^ least(x.failures - 1, 60)))
-               when 'released' then coalesce(x.wait, 0)
+                 random() * least(o.max, o.base * 2 ^ least(x.failures - 1, 60)))
+               when 'released' then case when not x.aside then coalesce(x.wait, 0) when l.lane is null then 1 else 0 end
                else 0
              end)))) as next
         from counted x
+       cross join lateral posthaste.attempt_options(x.headers, q) o
+       cross join lateral (
+         select case when not q.keyed and coalesce(x.kind, '') = any (q.kinds_aside) then 4 * q.width + array_position(q.kind_lanes, coalesce(x.kind, '')) - 1 end as lane) l
     ), told as (
       select y.*,
              case when y.wanted = 'released' then coalesce(y.story, '[]')
@@ -78,7 +92,7 @@ begin
     ), again as (
       insert into posthaste.entries_other (message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone, expires_at,
                                      content_type, key, kind, reference, headers, terms, trace, story, payload)
-      select z.message_id, z.created_at, z.next, v_queue, v_lane, v_subscription,
+      select z.message_id, z.created_at, z.next, v_queue, z.lane, v_subscription,
              least(z.attempt + (z.became <> 'released')::int, 32767), z.failures, least(z.losses, 32767), z.losses_alone, z.expires_at,
              z.content_type, z.key, z.kind, z.reference, z.headers, z.terms, z.trace, nullif(z.story_now, '[]'), z.payload
         from told z
@@ -114,7 +128,7 @@ begin
     ), letters as (
       insert into posthaste.dead_letter_entries (message_id, subscription, queue_id, lane, pos, ord, attempt, created_at, died_at,
                                                  content_type, key, kind, reference, headers, terms, trace, error, story, payload)
-      select z.message_id, v_subscription, v_queue, v_lane & 255, z.pos, z.ord, z.attempt, z.created_at, v_now,
+      select z.message_id, v_subscription, v_queue, case when q.keyed then v_lane & 255 when v_lane >= 4 * q.width then v_lane % q.width else v_lane end, z.pos, z.ord, z.attempt, z.created_at, v_now,
              z.content_type, z.key, z.kind, z.reference, z.headers, z.terms, z.trace, coalesce(z.error, 'failed'), z.story_now, z.payload
         from told z
        where z.became = 'dead' and v_kept

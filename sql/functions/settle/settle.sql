@@ -1,7 +1,7 @@
 -- posthaste.settle: records outcomes of many deliveries in one statement.
 -- Arguments: claims ascending, and for each the bits of its deliveries that plainly succeeded;
 -- then, in parallel arrays ascending by delivery id, deliveries with details: id, outcome
--- ('done', 'retried', 'dead', 'released'), error, wait in seconds or null, receipt as JSON text,
+-- ('done', 'retried', 'dead', 'released', 'set_aside'), error, wait in seconds or null, receipt as JSON text,
 -- duration in ms. strict: raise instead of returning false. terms, also parallel or omitted:
 -- arrays of the terms of each message, as JSON text, used if it was sent without any.
 -- Returns: rows for the second kind, and for plain successes only those that were not settled:
@@ -44,7 +44,7 @@ begin
   for i in 1..v_n loop
     if p_deliveries[i] <= p_deliveries[i - 1] then
       raise exception using errcode = 'PH400', column = 'delivery_ids', message = 'deliveries must be distinct and ascending';
-    elsif p_outcomes[i] is null or p_outcomes[i] not in ('done', 'retried', 'dead', 'released') then
+    elsif p_outcomes[i] is null or p_outcomes[i] not in ('done', 'retried', 'dead', 'released', 'set_aside') then
       raise exception using errcode = 'PH400', column = 'outcome', message = format('a delivery cannot be settled as %L', p_outcomes[i]);
     end if;
   end loop;

@@ -35,7 +35,7 @@ begin
     select o.n, o.id, o.lanes, o.number, o.paused, x.idle, x.due_at,
            o.number is not null and exists (select from posthaste.lease_cursors z where z.subscriber = (o.id::bigint << 10 | o.number)) as received
       -- Ended here and not by leaving the loop, which reads ahead.
-      from (select 1 + (v_first + i) % v_count as n, q.id, q.lanes, q.keyed, q.paused_at is not null as paused, s.number, s.since,
+      from (select 1 + (v_first + i) % v_count as n, q.id, case when q.kinds_aside is not null then q.lanes else q.width * case when q.prioritized then 4 else 1 end end as lanes, q.keyed, q.paused_at is not null as paused, s.number, s.since,
                    sum(1 + coalesce(q.lanes, 0)) over (order by i rows between unbounded preceding and current row) - coalesce(q.lanes, 0) as work
               from generate_series(0, v_count - 1) i
               left join posthaste.queue_settings q on q.name = p_queues[1 + (v_first + i) % v_count] and q.dropped_at is null
@@ -95,7 +95,11 @@ begin
         v_next[v.n] := case when v.due_at is not null and not v.paused then greatest(0, extract(epoch from v.due_at - clock_timestamp())) end;
       else
         v_work := v_work + 16 * v.lanes;
-        v_look := posthaste.look(v.id, v.number, v.lanes);
+        v_look := posthaste.look(v.id, v.number, (
+          select case when q.kinds_aside is null then array(select generate_series(0, v.lanes - 1))
+                      else posthaste.lanes_for(q.width, q.prioritized, q.kind_lanes, q.kinds_aside,
+                             (select w.kinds from posthaste.registrations w where w.id = p_worker) -> q.name -> coalesce(nullif(p_subscriptions[v.n], ''), 'default'), 0) end
+            from posthaste.queue_settings q where q.id = v.id));
         v_ready[v.n] := v_look.ready;
         v_next[v.n] := v_look.next_due;
       end if;

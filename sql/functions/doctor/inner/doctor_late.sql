@@ -1,4 +1,5 @@
--- posthaste.doctor_late: subscriptions that fall behind, schedules whose time zone does not exist
+-- posthaste.doctor_late: subscriptions that fall behind, messages of kinds that no worker
+-- handles, schedules whose time zone does not exist
 -- any more, and schedules whose ticks are not sent.
 -- Reads: queue_settings, subscriptions, schedule_settings, and the tables of oldest_waiting.
 create or replace function posthaste.doctor_late()
@@ -17,6 +18,15 @@ begin
               join posthaste.subscriptions s on s.queue_id = w.queue_id and s.number = w.subscription) o
      where o.age > posthaste.patience()
      order by o.age desc limit 100;
+  return query
+    select 'kinds', 'warning', format('%s messages of kind %L wait for a worker that handles this kind, the first of them for %s; no running worker does so for subscription %L of queue %L',
+             case when a.waiting >= 4096 then '4,096 or more' else a.waiting::text end, a.kind, date_trunc('second', clock_timestamp() - a.since), u.name, q.name),
+           'start the version of your program that has a handler for it, or a handler for all kinds; or cancel these messages', q.name, u.name
+      from posthaste.set_aside() a
+      join posthaste.queue_settings q on q.id = a.queue_id
+      join posthaste.subscriptions u on u.queue_id = a.queue_id and u.number = a.subscription
+     where not a.known and a.since < clock_timestamp() - posthaste.patience()
+     order by a.since limit 100;
   for v_schedule in select x.name, x.time_zone, x.next_at, x.paused_at, q.name as queue
              from posthaste.schedule_settings x join posthaste.queue_settings q on q.id = x.queue_id order by x.name limit 1000 loop
     begin

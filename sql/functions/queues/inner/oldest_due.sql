@@ -11,7 +11,6 @@ declare
   t timestamptz := clock_timestamp();
   v_lane record;
   v_slice record;
-  v_cursor posthaste.claims;
 begin
   -- Most lanes have no entry that became due, or committed late, since their reader looked.
   for v_lane in select x.queue_id, x.subscription, x.lane
@@ -24,32 +23,12 @@ begin
                or r.ended and exists (select from posthaste.entries e
                                        where e.queue_id = x.queue_id and e.lane = x.lane and e.due_at is not null and e.xid >= pg_snapshot_xmin(x.s1)
                                          and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)) loop
-    v_cursor := posthaste.cursor_of(posthaste.reader_key(v_lane.queue_id, v_lane.subscription, v_lane.lane, 1), l);
-    for v_round in 1..4 loop
-      if v_cursor.ended then
-        exit when v_cursor.part = 2 and v_cursor.s1::text = s::text;
-        if v_cursor.part = 1 then
-          v_cursor.part := 2;
-        else
-          v_cursor.part := 1;
-          v_cursor.s0 := v_cursor.s1;
-          v_cursor.s1 := s;
-          v_cursor.t0 := v_cursor.t1;
-          v_cursor.t1 := greatest(t, v_cursor.t1);
-        end if;
-        v_cursor.last_xid := '0';
-        v_cursor.last_pos := 0;
-        v_cursor.last_due := '-infinity';
-      end if;
-      v_slice := posthaste.due_slice(v_lane.queue_id, v_lane.subscription, v_lane.lane, v_cursor, 1, true, l);
-      v_cursor := v_slice.w;
-      if v_cursor.places > 0 then
-        queue_id := v_lane.queue_id;
-        subscription := v_lane.subscription;
-        since := v_cursor.first_due;
-        return next;
-      end if;
-      exit when v_cursor.places > 0 or not v_cursor.ended;
-    end loop;
+    v_slice := posthaste.ready_due(v_lane.queue_id, v_lane.subscription, v_lane.lane, 1, s, l);
+    if v_slice.places > 0 then
+      queue_id := v_lane.queue_id;
+      subscription := v_lane.subscription;
+      since := v_slice.since;
+      return next;
+    end if;
   end loop;
 end $$;

@@ -20,6 +20,7 @@ declare
   v_most int[];
   v_keyed boolean[];
   v_ordered boolean[];
+  v_once boolean[];
   v_ages interval[];
   v_ord xid8;
   v_name text;
@@ -51,10 +52,11 @@ begin
     end if;
     v_queues := v_queues || q.id;
     v_widths := v_widths || q.width::int;
-    v_steps := v_steps || case when q.lanes > q.width then q.width::int else 0 end;
+    v_steps := v_steps || case when q.prioritized then q.width::int else 0 end;
     v_most := v_most || q.max_payload;
     v_keyed := v_keyed || q.keyed;
     v_ordered := v_ordered || q.ordered;
+    v_once := v_once || (q.mode = 'at_most_once');
     v_ages := v_ages || q.max_age;
   end loop;
   v_of := case when cardinality(v_names) = 1 then array_fill(1, array[cardinality(p_payloads)]) else array(select array_position(v_names, x) from unnest(p_queues) x) end;
@@ -115,7 +117,9 @@ begin
   if v_fault is null and (p_headers is not null or p_terms is not null) then
     select m.n, m.fault into v_bad, v_fault
       from (select n,
-                   case when p_headers[n] is not null and not posthaste.plain_headers(p_headers[n]) then 'headers shape'
+                   case when jsonb_typeof(p_headers[n]) <> 'object' or p_headers[n] is not null and not posthaste.plain_headers(p_headers[n] - '') then 'headers shape'
+                        when p_headers[n] ? '' and posthaste.attempt_fault(p_headers[n] -> '', v_once[v_of[n]]) is not null
+                             then posthaste.attempt_fault(p_headers[n] -> '', v_once[v_of[n]])
                         when p_headers[n] is not null
                              and (select sum(octet_length(h.key) + octet_length(h.value)) from jsonb_each_text(p_headers[n]) h) > 16384 then 'headers size'
                         when p_terms[n] is not null and (jsonb_typeof(p_terms[n]) <> 'array'
@@ -161,6 +165,11 @@ begin
         when 'priority range' then format('priority must be 0 to 3, got %s', p_priorities[v_bad])
         when 'priority keyed' then 'queues that are ordered or fair, or have limits for each key, have no priorities'
         when 'dedupe_window range' then format('dedupe_window must be above zero and at most 365 days, got %s seconds', p_dedupe_windows[v_bad])
+        when 'max_attempts range' then 'max_attempts must be a whole number from 1 to 1000'
+        when 'max_attempts once' then 'a message of an at-most-once queue has one attempt: leave out max_attempts'
+        when 'backoff once' then 'a message of an at-most-once queue has one attempt: leave out backoff'
+        when 'timeout range' then 'timeout must be above zero and at most 365 days'
+        when 'backoff range' then 'backoff must not be negative, and its max must be at least its base and at most 365 days'
         when 'key ordered' then 'an ordered queue needs a key in each message, which determines its order'
         when 'delay ordered' then 'a message of an ordered queue cannot be delayed: all later ones of its key would wait for it'
         when 'send_at ordered' then 'a message of an ordered queue cannot be scheduled: all later ones of its key would wait for it'

@@ -13,9 +13,9 @@ begin
   end if;
   begin
     if pg_try_advisory_xact_lock(posthaste.lock_key(13, p_queue)) then
-      perform from posthaste.queue_settings q where q.id = p_queue and q.lanes = q.width for no key update skip locked;
+      perform from posthaste.queue_settings q where q.id = p_queue and not q.prioritized for no key update skip locked;
       if found then
-        update posthaste.queue_settings q set lanes = 4 * q.width where q.id = p_queue;
+        update posthaste.queue_settings q set prioritized = true, lanes = greatest(q.lanes, 4 * q.width) where q.id = p_queue;
         return true;
       end if;
     end if;
@@ -23,5 +23,5 @@ begin
     -- Created since this transaction's snapshot, which cannot see them.
     return false;
   end;
-  return (select q.lanes > q.width from posthaste.queue_settings q where q.id = p_queue);
+  return (select q.prioritized from posthaste.queue_settings q where q.id = p_queue);
 end $$;

@@ -1,8 +1,9 @@
 -- posthaste.look: whether a subscription has messages to hand out, without claiming any: it
 -- takes no lock and writes nothing.
+-- Arguments: queue, subscription, the lanes to look at.
 -- Returns: ready, and next_due: seconds until the next message becomes due, if any.
 -- Reads: claims, entries.
-create or replace function posthaste.look(p_queue int, p_subscription int, p_lanes int, out ready boolean, out next_due double precision)
+create or replace function posthaste.look(p_queue int, p_subscription int, p_lanes int[], out ready boolean, out next_due double precision)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
@@ -12,6 +13,7 @@ declare
   l posthaste.live := posthaste.live_slots();
   v_cursor posthaste.claims;
   v_due_cursor posthaste.claims;
+  v_lane int;
   v_reader bigint;
   v_due timestamptz;
   v_slice record;
@@ -22,7 +24,7 @@ declare
 begin
   ready := false;
   select q.keyed, q.key_rate is not null into v_keyed, v_rated from posthaste.queue_settings q where q.id = p_queue;
-  for v_lane in 0..p_lanes - 1 loop
+  foreach v_lane in array p_lanes loop
     v_reader := posthaste.reader_key(p_queue, p_subscription, v_lane, 0);
     v_cursor := posthaste.cursor_of(v_reader, l);
     if v_keyed then

@@ -1,0 +1,15 @@
+-- posthaste.attempt_options: how often a message is tried, and the bounds of the waits between
+-- its attempts in seconds: by its own options, then by those of its queue.
+-- Arguments: the message's headers as they are stored. The empty name has its options, as an
+-- object of numbers: attempts, base and max (of the backoff, in seconds) and timeout, which only
+-- workers read. They lie in the headers because these stay with the message wherever it goes,
+-- and few messages have options.
+create or replace function posthaste.attempt_options(p_headers jsonb, q posthaste.queue_settings, out most int, out base float8, out max float8)
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+declare
+  o jsonb := p_headers -> '';
+begin
+  most := coalesce((o ->> 'attempts')::int, q.max_attempts);
+  base := coalesce((o ->> 'base')::float8, extract(epoch from q.backoff_base));
+  max := coalesce((o ->> 'max')::float8, extract(epoch from q.backoff_max));
+end $$;
