@@ -243,7 +243,7 @@ func (a *acknowledger) answered(ctx context.Context, batch []outcome, results []
 			// An earlier try took effect, and its answer was lost.
 			o.traced(began, o.Outcome, nil)
 			a.tally.settled(o, o.Outcome)
-		case o.Outcome == posthaste.OutcomeReleased && o.cause == nil, o.Outcome == posthaste.OutcomeDone && o.seg.route.single:
+		case o.returned() && o.cause == nil, o.Outcome == posthaste.OutcomeDone && o.seg.route.single:
 			// It did not start here, or the handler settled it itself.
 		default:
 			o.traced(began, "", nil)
@@ -277,7 +277,7 @@ func (a *acknowledger) stripped(o *outcome, cause error) outcome {
 		append(o.attrs(), slog.Any("error", cause))...)
 	m := *o
 	m.Receipt, m.Terms = nil, nil
-	if m.Outcome != posthaste.OutcomeDone && m.Outcome != posthaste.OutcomeReleased {
+	if m.Outcome != posthaste.OutcomeDone && !m.returned() {
 		m.Error = posthaste.ErrorText("(the store refused the original outcome: " + errorText(cause) + ") " + m.Error)
 	}
 	return m

@@ -41,6 +41,9 @@ type Config struct {
 	// pool is freed, and its result is ignored.
 	// Default 5 s; at least 1 ms.
 	Overrun time.Duration
+	// RetryPolicy decides how long failed messages wait for their next attempt. Default
+	// none: the backoff decides.
+	RetryPolicy RetryPolicy
 	// Middleware wraps every handler of messages, the first one outermost.
 	// Sinks are not wrapped. Around a batch handler it runs for each message on
 	// a goroutine of its own, and the handler that it calls adds the message to
@@ -108,7 +111,7 @@ type Option func(*route)
 // Config.Concurrency, and 4 for a batch handler.
 // With 1, messages that were not retried are handled one after the other, in the order in
 // which they were claimed.
-func WithConcurrency(n int) Option { return func(r *route) { r.concurrency = n } }
+func WithConcurrency(n int) Option { return func(r *route) { r.concurrency, r.bounded = n, true } }
 
 // WithSubscription names the subscription to read.
 // The default is [posthaste.DefaultSubscription].

@@ -16,6 +16,7 @@ type heartbeat struct {
 	report *reporter
 	config *Config
 	refs   []posthaste.QueueRef
+	kinds  map[posthaste.QueueRef][]string // see posthaste.WorkerInfo
 	bell   posthaste.Doorbell
 	held   *holdings
 	lease  *lease
@@ -146,7 +147,7 @@ func (h *heartbeat) renew(ctx context.Context, worker posthaste.WorkerID) {
 func (h *heartbeat) register(ctx context.Context) error {
 	return bounded(ctx, callTimeout, func(ctx context.Context) error {
 		sent := h.lease.now()
-		id, err := h.engine.Register(ctx, posthaste.WorkerInfo{Name: h.config.Name, Lease: h.config.Lease, Version: h.config.Version})
+		id, err := h.engine.Register(ctx, posthaste.WorkerInfo{Name: h.config.Name, Lease: h.config.Lease, Version: h.config.Version, Kinds: h.kinds})
 		if err != nil {
 			return err
 		}

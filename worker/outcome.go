@@ -54,6 +54,11 @@ func (b *batch) settled(report *reporter, done bool) {
 		Claim: b.claim, Duration: b.took, Settle: settle, Total: b.claim + b.took + settle})
 }
 
+// returned reports whether the delivery is handed back without an attempt.
+func (o *outcome) returned() bool {
+	return o.Outcome == posthaste.OutcomeReleased || o.Outcome == posthaste.OutcomeSetAside
+}
+
 // refusable reports whether the store may refuse the outcome for its content.
 func (o *outcome) refusable() bool { return len(o.Receipt) > 0 || len(o.Terms) > 0 }
 
@@ -87,6 +92,10 @@ func judge(d *posthaste.RawDelivery, seg *segment, err error, took time.Duration
 		o.Outcome = posthaste.OutcomeReleased
 		return o
 	}
+	if err == errNoHandler { //nolint:errorlint // it is never wrapped
+		o.Outcome = posthaste.OutcomeSetAside
+		return o
+	}
 	o.cause = err
 	if after, ok := posthaste.SnoozeDelay(err); ok && !posthaste.IsPermanent(err) {
 		o.Outcome, o.RetryAfter = posthaste.OutcomeReleased, after
@@ -101,6 +110,8 @@ func judge(d *posthaste.RawDelivery, seg *segment, err error, took time.Duration
 		o.Outcome = posthaste.OutcomeDead
 	} else if after, ok := posthaste.RetryDelay(err); ok {
 		o.RetryAfter = max(after, time.Millisecond)
+	} else {
+		o.RetryAfter = seg.route.retryDelay(d, err)
 	}
 	return o
 }

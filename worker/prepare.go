@@ -76,6 +76,11 @@ func (rt *runtime) learnOptions(info posthaste.QueueInfo) error {
 				Message: fmt.Sprintf("queue %q is at-most-once and cannot have a handler with the option Transactional", info.Name),
 				Hint:    "register the handler without Transactional: a claim already settles messages of an at-most-once queue"}
 		}
+		if once && r.kinds != nil && r.kinds.rest == nil {
+			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "mode",
+				Message: fmt.Sprintf("queue %q is at-most-once, so that a message of a kind without a handler would be lost", info.Name),
+				Hint:    "also register a handler for all other kinds with Handle"}
+		}
 		r.once.Store(once)
 		r.lanes = max(1, info.Options.Lanes)
 	}

@@ -17,9 +17,13 @@ type route struct {
 	handler     posthaste.Handler
 	many        many // in place of handler, for a sink or a batch handler
 	middleware  []func(posthaste.Handler) posthaste.Handler
+	kind        *string // the only kind that the handler gets; nil for all
+	kinds       *kinds  // of a subscription with handlers by kind, else nil
+	retry       RetryPolicy
 	concurrency int
+	bounded     bool  // concurrency was set by WithConcurrency
 	batch       int64 // maximum of messages in one call
-	sized       bool  // batch was set by BatchSize
+	sized       bool  // batch was set by WithBatchSize
 	single      bool  // the handler settles in transactions of its own
 
 	lanes   int         // of the queue; set before the fetcher runs

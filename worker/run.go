@@ -189,6 +189,14 @@ func protect(f func() error, exited func(error)) (err error) {
 	return err
 }
 
+// wrongCount returns an error if a sink or batch handler did not answer each delivery.
+func wrongCount(answered, deliveries int) error {
+	if answered == deliveries {
+		return nil
+	}
+	return fmt.Errorf("the sink answered %d of %d deliveries, so that none of its answers counts", answered, deliveries)
+}
+
 // deliver calls a sink or batch handler and makes sure that each delivery has an answer.
 func deliver(to many, r *run, batch []posthaste.RawDelivery, exited func(error)) []posthaste.SinkResult {
 	var results []posthaste.SinkResult
@@ -196,8 +204,8 @@ func deliver(to many, r *run, batch []posthaste.RawDelivery, exited func(error))
 		results = to.deliver(r, r.call.answer, batch)
 		return nil
 	}, exited)
-	if err == nil && len(results) != len(batch) {
-		err = fmt.Errorf("the sink answered %d of %d deliveries, so that none of its answers counts", len(results), len(batch))
+	if err == nil {
+		err = wrongCount(len(results), len(batch))
 	}
 	if err != nil {
 		results = make([]posthaste.SinkResult, len(batch))

@@ -85,15 +85,15 @@ func TestErrorTexts(t *testing.T) {
 		errors.New(""), errors.New(" \n"), errors.New("a\x00b"), errors.New("\xff\xfe"),
 		errors.New(strings.Repeat("ü", 3000)), &panicError{value: nil},
 	} {
-		text := judge(d, nil, err, 0).Error
+		text := judge(d, &segment{route: &route{}}, err, 0).Error
 		if strings.TrimSpace(text) == "" || utf8.RuneCountInString(text) > posthaste.MaxErrorChars || !utf8.ValidString(text) || strings.Contains(text, "\x00") {
 			t.Errorf("error %q became %q", err, text)
 		}
 	}
-	if o := judge(d, nil, posthaste.RetryAfter(errors.New("x"), 0), 0); o.RetryAfter <= 0 || o.Outcome != posthaste.OutcomeRetried {
+	if o := judge(d, &segment{route: &route{}}, posthaste.RetryAfter(errors.New("x"), 0), 0); o.RetryAfter <= 0 || o.Outcome != posthaste.OutcomeRetried {
 		t.Errorf("retry at once became %+v", o)
 	}
-	if o := judge(d, nil, context.DeadlineExceeded, 2*time.Second); !strings.Contains(o.Error, "timed out after 1s") {
+	if o := judge(d, &segment{route: &route{}}, context.DeadlineExceeded, 2*time.Second); !strings.Contains(o.Error, "timed out after 1s") {
 		t.Errorf("a timeout became %q", o.Error)
 	}
 }

@@ -42,7 +42,7 @@ func (t *tally) settled(o *outcome, became posthaste.Outcome) {
 	if became == "" {
 		became = o.Outcome
 	}
-	if o.Outcome == posthaste.OutcomeReleased {
+	if o.returned() {
 		if t.report.debug {
 			log.Debug("released", o.attrs()...)
 		}

@@ -67,6 +67,7 @@ func HandleSink(w *Worker, queue string, sink posthaste.Sink, options ...Option)
 func (w *Worker) add(queue string, r *route, options []Option) {
 	r.ref = posthaste.QueueRef{Queue: queue, Subscription: posthaste.DefaultSubscription}
 	r.wanted = make(chan struct{}, 1)
+	r.retry = w.config.RetryPolicy
 	if r.concurrency == 0 {
 		r.concurrency = w.config.Concurrency
 	}
@@ -79,7 +80,8 @@ func (w *Worker) add(queue string, r *route, options []Option) {
 // Reads returns the subscriptions that the worker's handlers read, in the order in which they
 // were registered.
 func (w *Worker) Reads() []posthaste.QueueRef {
-	return refsOf(w.routes)
+	joined, _ := joinKinds(w.routes)
+	return refsOf(joined)
 }
 
 // check returns all errors in the configuration and the handlers.
@@ -91,7 +93,12 @@ func (w *Worker) check() error {
 		}
 	}
 	fault(len(w.routes) == 0, "queue", "the worker has no handler: register one with Handle before Run")
-	seen := map[posthaste.QueueRef]bool{}
+	type handles struct {
+		ref  posthaste.QueueRef
+		all  bool
+		kind string
+	}
+	seen := map[handles]bool{}
 	for _, r := range w.routes {
 		q := r.ref.Queue
 		faults = append(faults, posthaste.CheckName("queue", q), posthaste.CheckName("subscription", r.ref.Subscription))
@@ -104,10 +111,18 @@ func (w *Worker) check() error {
 		for i, m := range r.middleware {
 			fault(m == nil, "Middleware", "Middleware %d of queue %q is nil", i+1, q)
 		}
-		fault(seen[r.ref], "queue", "subscription %q of queue %q has two handlers", r.ref.Subscription, q)
-		seen[r.ref] = true
+		what := handles{ref: r.ref, all: r.kind == nil}
+		if r.kind != nil {
+			what.kind = *r.kind
+			fault(len(what.kind) > posthaste.MaxWordBytes, "kind", "a kind of queue %q has %d bytes, at most %d are allowed", q, len(what.kind), posthaste.MaxWordBytes)
+			fault(seen[what], "kind", "subscription %q of queue %q has two handlers for kind %q", r.ref.Subscription, q, what.kind)
+		} else {
+			fault(seen[what], "queue", "subscription %q of queue %q has two handlers for all kinds; register one by kind with Register", r.ref.Subscription, q)
+		}
+		seen[what] = true
 	}
-	return errors.Join(faults...)
+	_, conflicts := joinKinds(w.routes)
+	return errors.Join(append(faults, conflicts...)...)
 }
 
 // Started is closed once the worker is registered and claims messages.
@@ -132,8 +147,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	for _, r := range w.routes {
 		r.wrap(slices.Concat(w.config.Middleware, r.middleware))
 	}
+	routes, _ := joinKinds(w.routes)
 	base := context.WithoutCancel(ctx) // what the worker does at its end must not end with ctx
-	rt := newRuntime(base, w.engine, &w.config, w.routes, w.wall)
+	rt := newRuntime(base, w.engine, &w.config, routes, w.wall)
 	if err := rt.prepare(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
