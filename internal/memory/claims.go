@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"math/rand/v2"
@@ -294,7 +295,7 @@ func (e *Engine) describe(d *delivery) posthaste.RawDelivery {
 		ID: posthaste.DeliveryID(id), MessageID: d.m.id, Queue: d.q.name, Subscription: posthaste.DefaultSubscription,
 		Attempt: d.attempt, Key: d.m.Key, Kind: d.m.Kind, Headers: d.m.Headers, Reference: d.m.Reference,
 		ContentType: d.m.contentType, Payload: d.m.body, CreatedAt: d.m.createdAt, DueAt: d.dueAt,
-		Timeout: d.q.options.Timeout, Story: d.story, Alone: d.alone && d.worker != 0,
+		Timeout: cmp.Or(d.m.Timeout, d.q.options.Timeout), Story: d.story, Alone: d.alone && d.worker != 0,
 		AtMostOnce: d.q.options.Mode == posthaste.AtMostOnce && d.worker != 0,
 	}
 }

@@ -165,7 +165,7 @@ func (e *Engine) send(ctx context.Context, messages []posthaste.Message) ([]post
 	made := make([]*message, len(messages))
 	now := time.Now()
 	for i := range messages {
-		m, err := e.check(&messages[i], now)
+		m, err := e.check(messages[i], now)
 		if err != nil {
 			return nil, err
 		}
@@ -197,7 +197,8 @@ func (e *Engine) store(m *message) posthaste.MessageID {
 	return m.id
 }
 
-func (e *Engine) check(sent *posthaste.Message, now time.Time) (*message, error) {
+func (e *Engine) check(sent posthaste.Message, now time.Time) (*message, error) {
+	sent.Complete()
 	if err := sent.Check(); err != nil {
 		return nil, err
 	}
@@ -205,7 +206,10 @@ func (e *Engine) check(sent *posthaste.Message, now time.Time) (*message, error)
 	if err != nil {
 		return nil, err
 	}
-	m := &message{Message: *sent, createdAt: now, state: posthaste.StateReady, dueAt: sent.SendAt}
+	if err := sent.CheckFor(q.options); err != nil {
+		return nil, err
+	}
+	m := &message{Message: sent, createdAt: now, state: posthaste.StateReady, dueAt: sent.SendAt}
 	if m.body, m.contentType, err = sent.Body(); err != nil {
 		return nil, err
 	}

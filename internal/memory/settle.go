@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -94,7 +95,7 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 	case posthaste.OutcomeRetried:
 		next.failures++
 		next.attempt++
-		wait := min(o.BackoffMax, o.BackoffBase<<min(d.failures, 30))
+		wait := min(cmp.Or(d.m.Backoff.Max, o.BackoffMax), cmp.Or(d.m.Backoff.Base, o.BackoffBase)<<min(d.failures, 30))
 		next.dueAt = now.Add(rand.N(wait + 1))
 		if s.RetryAfter > 0 {
 			next.dueAt = now.Add(s.RetryAfter)
@@ -102,7 +103,7 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 	case posthaste.OutcomeReleased:
 		next.dueAt = now.Add(s.RetryAfter)
 	}
-	if (outcome == posthaste.OutcomeRetried || outcome == posthaste.OutcomeLost) && next.failures+next.lostsAlone >= o.MaxAttempts {
+	if (outcome == posthaste.OutcomeRetried || outcome == posthaste.OutcomeLost) && next.failures+next.lostsAlone >= cmp.Or(d.m.MaxAttempts, o.MaxAttempts) {
 		outcome = posthaste.OutcomeDead
 	}
 	if a := d.endAttempt(s, outcome, now); a != nil && outcome != posthaste.OutcomeReleased {
