@@ -49,7 +49,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (reply p
 	for {
 		answer, q, err := e.try(ctx, req.QueueRef, func(q *queue) (any, error) {
 			return claiming(q).run(ctx, e.client, q.keys, arguments{{"number", q.numberArg}, {"rules", q.rules}, {"most", min(req.Max, claimMost)}, {"priorities", order()},
-				{"idle", idle}, {"worker", worker}, {"claim", req.Number}, {"lease", ""}, {"once", q.once}})
+				{"idle", idle}, {"worker", worker}, {"claim", req.Number}, {"lease", ""}, {"once", q.once}, {"kinds", e.leases.kindsOf(req.Worker, q.ref())}})
 		})
 		if err != nil {
 			return reply, writeError(err)
@@ -92,7 +92,7 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (rep
 	for {
 		answer, q, err := e.try(ctx, req.QueueRef, func(q *queue) (any, error) {
 			return claiming(q).run(ctx, e.client, q.keys, arguments{{"number", q.numberArg}, {"rules", q.rules}, {"most", req.Max}, {"priorities", order()},
-				{"idle", "1"}, {"worker", ""}, {"claim", ""}, {"lease", max(1, req.Lease.Microseconds())}, {"once", q.once}})
+				{"idle", "1"}, {"worker", ""}, {"claim", ""}, {"lease", max(1, req.Lease.Microseconds())}, {"once", q.once}, {"kinds", ""}})
 		})
 		if err != nil {
 			return reply, writeError(err)

@@ -52,6 +52,7 @@ type queue struct {
 	pausedAt  time.Time
 	fresh     [posthaste.MaxPriority + 1][]*entry
 	due       dueEntries
+	apart     []*entry            // that were set aside, oldest first
 	once      map[string]*message // by dedupe key
 	info      posthaste.SubscriptionInfo
 }
@@ -75,6 +76,7 @@ type entry struct {
 	attempt                      int
 	dueAt                        time.Time
 	since                        time.Time // its age counts from then
+	asideAt                      time.Time // when it was set aside; zero if it waits with the others
 	failures, losses, lostsAlone int
 	story                        []posthaste.Attempt
 }
@@ -238,15 +240,23 @@ func (e *Engine) check(sent posthaste.Message, now time.Time) (*message, error) 
 func (e *Engine) append(q *queue, n *entry, ring bool) {
 	e.flowed = true
 	q.info.Depth++
-	if n.dueAt.IsZero() {
-		q.fresh[n.m.Priority] = append(q.fresh[n.m.Priority], n)
-	} else {
-		heap.Push(&q.due, n)
-	}
+	q.put(n)
 	if ring {
 		for b := range e.bells {
 			b.Wake(q.name)
 		}
+	}
+}
+
+// put puts an entry where it waits.
+func (q *queue) put(n *entry) {
+	switch {
+	case !n.asideAt.IsZero():
+		q.apart = append(q.apart, n)
+	case n.dueAt.IsZero():
+		q.fresh[n.m.Priority] = append(q.fresh[n.m.Priority], n)
+	default:
+		heap.Push(&q.due, n)
 	}
 }
 

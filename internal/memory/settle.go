@@ -44,7 +44,7 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 
 func checkSettlement(s posthaste.Settlement) error {
 	switch s.Outcome {
-	case posthaste.OutcomeDone, posthaste.OutcomeReleased, posthaste.OutcomeRetried, posthaste.OutcomeDead:
+	case posthaste.OutcomeDone, posthaste.OutcomeReleased, posthaste.OutcomeSetAside, posthaste.OutcomeRetried, posthaste.OutcomeDead:
 	default:
 		return posthaste.Invalidf("outcome", "a delivery cannot be settled as %q", s.Outcome)
 	}
@@ -82,7 +82,7 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 		d.m.Terms = slices.Clone(s.Terms)
 	}
 	next := *d.entry
-	next.dueAt = now
+	next.dueAt, next.asideAt = now, time.Time{}
 	o := d.q.options
 	switch outcome = s.Outcome; outcome {
 	case posthaste.OutcomeDone:
@@ -102,6 +102,8 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 		}
 	case posthaste.OutcomeReleased:
 		next.dueAt = now.Add(s.RetryAfter)
+	case posthaste.OutcomeSetAside:
+		outcome, next.asideAt = posthaste.OutcomeReleased, now
 	}
 	if (outcome == posthaste.OutcomeRetried || outcome == posthaste.OutcomeLost) && next.failures+next.lostsAlone >= cmp.Or(d.m.MaxAttempts, o.MaxAttempts) {
 		outcome = posthaste.OutcomeDead
@@ -137,7 +139,7 @@ func (d *delivery) endAttempt(s posthaste.Settlement, outcome posthaste.Outcome,
 		return nil
 	}
 	a.Outcome, a.EndedAt, a.Receipt = outcome, now, s.Receipt
-	if s.Outcome != posthaste.OutcomeDone && s.Outcome != posthaste.OutcomeReleased {
+	if outcome != posthaste.OutcomeDone && outcome != posthaste.OutcomeReleased {
 		a.Error = posthaste.ErrorText(s.Error)
 	}
 	a.DurationMS = float64(s.Duration) / 1e6

@@ -2,6 +2,7 @@
 local counts = {done = 0, retried = 0, lost = 0, withdrawn = 0, expired = 0}
 local holders, released, left, kept, batches = {}, {}, {}, {}, {}
 local wake, losses = false, 0 -- losses includes those that became dead letters
+local aside = {} -- for each message that was set aside its key, or ""
 
 -- holder returns the holder of a delivery: the worker's name, the time of the claim, and how
 -- many of its deliveries ended in this call.
@@ -33,7 +34,8 @@ end
 
 -- ended ends a delivery whose value in RUN was held. s is {o outcome, e error, r receipt,
 -- t terms, u duration in ms, a delay of a retry in µs, j jitter 0 to 1}. It returns the
--- outcome and the time of the next attempt, if there is one.
+-- outcome and the time of the next attempt, if there is one. A message that was set aside is
+-- released.
 local function ended(delivery, held, s)
   local key
   if rules.y then held, key = keyIn(held) end
@@ -49,6 +51,11 @@ local function ended(delivery, held, s)
   local outcome, alone, due = s.o, st.l >= 2, now
   local content = outcome ~= 'done' and outcome ~= 'dead' and call('HGET', MSG, id)
   local limit = content and attempts(content)
+  local apart = outcome == 'set_aside' and not rules.y
+  if outcome == 'set_aside' then
+    aside[#aside + 1] = rules.y and keyOf(content) or ''
+    outcome = 'released'
+  end
   if outcome == 'lost' then
     losses = losses + 1
     st.l = st.l + 1
@@ -95,9 +102,12 @@ local function ended(delivery, held, s)
   end
   if outcome ~= 'released' then st.a = st.a + 1 end
   st.z = 'waits'
+  if apart then st.w = apartAs(st, id, content) end
   call('HSET', ST, id, pack(st))
   local priority = string.sub(content, 1, 1)
-  if st.l >= 2 then
+  if apart then
+    putApart(st.w)
+  elseif st.l >= 2 then
     call('ZADD', ALONE, ranked(0, due), priority .. ':' .. id)
   else
     call('ZADD', DUE, ranked(priority, due), priority .. ':' .. id)
