@@ -81,6 +81,20 @@ func (m *Message) checkAttempts() error {
 	return nil
 }
 
+// CheckFor returns an error if the message has options that a queue with the options o cannot
+// have. Check does not know the queue.
+func (m *Message) CheckFor(o QueueOptions) error {
+	switch {
+	case o.Mode != AtMostOnce:
+		return nil
+	case m.MaxAttempts != 0:
+		return Invalidf("max_attempts", "an at-most-once queue never retries: leave out max_attempts")
+	case m.Backoff != (Backoff{}):
+		return Invalidf("backoff", "an at-most-once queue never retries: leave out backoff")
+	}
+	return nil
+}
+
 // payloadBytes is the payload's size if it is known without encoding it.
 func payloadBytes(payload any) int {
 	switch p := payload.(type) {

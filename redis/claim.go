@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -48,7 +49,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (reply p
 	for {
 		answer, q, err := e.try(ctx, req.QueueRef, func(q *queue) (any, error) {
 			return claiming(q).run(ctx, e.client, q.keys, arguments{{"number", q.numberArg}, {"rules", q.rules}, {"most", min(req.Max, claimMost)}, {"priorities", order()},
-				{"idle", idle}, {"worker", worker}, {"claim", req.Number}, {"lease", ""}, {"once", q.once}})
+				{"idle", idle}, {"worker", worker}, {"claim", req.Number}, {"lease", ""}, {"once", q.once}, {"kinds", e.leases.kindsOf(req.Worker, q.ref())}})
 		})
 		if err != nil {
 			return reply, writeError(err)
@@ -91,7 +92,7 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (rep
 	for {
 		answer, q, err := e.try(ctx, req.QueueRef, func(q *queue) (any, error) {
 			return claiming(q).run(ctx, e.client, q.keys, arguments{{"number", q.numberArg}, {"rules", q.rules}, {"most", req.Max}, {"priorities", order()},
-				{"idle", "1"}, {"worker", ""}, {"claim", ""}, {"lease", max(1, req.Lease.Microseconds())}, {"once", q.once}})
+				{"idle", "1"}, {"worker", ""}, {"claim", ""}, {"lease", max(1, req.Lease.Microseconds())}, {"once", q.once}, {"kinds", ""}})
 		})
 		if err != nil {
 			return reply, writeError(err)
@@ -176,7 +177,7 @@ func (q *queue) delivery(delivery, message, text, packedState, due string) (d po
 	}
 	d = posthaste.RawDelivery{ID: posthaste.DeliveryID(deliveryID), MessageID: posthaste.MessageID(messageID), Queue: q.name, Subscription: q.subscription,
 		Attempt: 1, Key: c.key, Kind: c.kind, Headers: c.headers, Reference: c.reference, ContentType: c.contentType, Payload: c.payload,
-		CreatedAt: at(messageID >> numberBits), Timeout: q.options.Timeout}
+		CreatedAt: at(messageID >> numberBits), Timeout: cmp.Or(fromMicros(c.attempts.Timeout), q.options.Timeout)}
 	// fill.lua gives messages that are available the time of their id as due time.
 	if n, err := strconv.ParseFloat(due, 64); err == nil && int64(n) != messageID>>numberBits {
 		d.DueAt = at(int64(n))

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/ugorji/go/codec"
 
@@ -14,15 +15,34 @@ import (
 )
 
 // content is the content of a message. It is stored as one string: the priority as a digit;
-// the length of the next part (4 bytes); key, kind, reference, content type, headers and
-// terms, each with its length; and the payload. Scripts read it in words.lua and keyed.lua.
+// the length of the options of its attempts (1 byte); the length of all before the payload from
+// here on (3 bytes); key, kind, reference, content type, headers and terms, each with its
+// length; those options, packed; and the payload. Scripts read it in words.lua, keyed.lua and
+// ended.lua.
 type content struct {
 	priority                          int
 	key, kind, reference, contentType string
 	headers                           map[string]string
 	terms                             []string
+	attempts                          attemptOptions
 	payload                           []byte
 }
+
+// attemptOptions are the options of a message's attempts, zero if its queue decides. Times are
+// in µs.
+type attemptOptions struct {
+	MaxAttempts int   `codec:"n,omitempty"`
+	Timeout     int64 `codec:"t,omitempty"`
+	BackoffBase int64 `codec:"b,omitempty"`
+	BackoffMax  int64 `codec:"m,omitempty"`
+}
+
+func attemptOptionsOf(m *posthaste.Message) attemptOptions {
+	return attemptOptions{MaxAttempts: m.MaxAttempts, Timeout: wholeMicros(m.Timeout), BackoffBase: wholeMicros(m.Backoff.Base), BackoffMax: wholeMicros(m.Backoff.Max)}
+}
+
+// wholeMicros rounds up, because 0 means that an option is not set.
+func wholeMicros(d time.Duration) int64 { return (d + time.Microsecond - 1).Microseconds() }
 
 func (c *content) encode() []byte {
 	b := make([]byte, 5, 64+len(c.payload))
@@ -48,7 +68,13 @@ func (c *content) encode() []byte {
 	for _, term := range c.terms {
 		word(term)
 	}
-	binary.BigEndian.PutUint32(b[1:5], uint32(len(b)-5))
+	size := 0
+	if c.attempts != (attemptOptions{}) {
+		options := packed(c.attempts)
+		b, size = append(b, options...), len(options)
+	}
+	binary.BigEndian.PutUint32(b[1:5], uint32(len(b)-5)) // below 1<<24, because words and headers are bounded
+	b[1] = byte(size)
 	return append(b, c.payload...)
 }
 
@@ -58,12 +84,15 @@ func decodeContent(s string) (c content, err error) {
 	if len(s) < 5 || s[0] < '0' || s[0] > '0'+posthaste.MaxPriority {
 		return c, errContent
 	}
-	n := int(binary.BigEndian.Uint32([]byte(s[1:5])))
-	if len(s) < 5+n {
+	size, n := int(s[1]), int(binary.BigEndian.Uint32([]byte(s[1:5]))&(1<<24-1))
+	if len(s) < 5+n || n < size {
 		return c, errContent
 	}
 	c.priority = int(s[0] - '0')
-	meta := []byte(s[5 : 5+n])
+	meta := []byte(s[5 : 5+n-size])
+	if size > 0 && unpack(s[5+n-size:5+n], &c.attempts) != nil {
+		return c, errContent
+	}
 	c.payload = []byte(s[5+n:])
 	bad := false
 	count := func() int {

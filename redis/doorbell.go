@@ -67,7 +67,7 @@ func (e *Engine) probe(ctx context.Context, refs []posthaste.QueueRef) ([]bool, 
 		}
 		queues, at = append(queues, q), append(at, i)
 	}
-	answers, err := e.runEach(ctx, beatScript, queues, looking)
+	answers, err := e.runEach(ctx, beatScript, queues, func(q *queue) arguments { return looking(q, e.leases.kindsHere(q.ref())) })
 	for i, answer := range answers {
 		if answer != nil {
 			err = nil

@@ -99,10 +99,12 @@ var ofQueue = []string{
 	"asleep", // string: a process sleeps and waits for the bell
 	// Messages that a purge moved aside and has not cancelled yet: due, alone, ready0 to ready3.
 	"aside.due", "aside.alone", "aside0", "aside1", "aside2", "aside3",
-	"known",   // sorted set: messages by id that are due later, wait in a queue that looks at keys, were tried before, or are kept by themselves
-	"words",   // sorted set, all of one score: "r" and a reference or "t" and a term, a zero byte, and a message that has it, in 16 digits
-	"tally",   // hash: the subscription's number, totals, its rate, up to which message it still gets older ones, and the count of repairs; for the default subscription this is meta
-	"holders", // hash: message to its holders, if further subscriptions get it (scripts/holders.lua)
+	"known",       // sorted set: messages by id that are due later, wait in a queue that looks at keys, were tried before, or are kept by themselves
+	"words",       // sorted set, all of one score: "r" and a reference or "t" and a term, a zero byte, and a message that has it, in 16 digits
+	"tally",       // hash: the subscription's number, totals, its rate, up to which message it still gets older ones, and the count of repairs; for the default subscription this is meta
+	"holders",     // hash: message to its holders, if further subscriptions get it (scripts/holders.lua)
+	"apart",       // sorted set by name: messages that were set aside, by kind (scripts/apart.lua)
+	"aside.apart", // what a purge moved aside of apart
 }
 
 // common are the keys that all subscriptions of a queue share.

@@ -2,23 +2,60 @@ package redis
 
 import (
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/posthaste-mq/posthaste"
 )
 
 // leases are what this process knows of its workers: the subscriptions that each claimed
-// from, and so has a lease of, and its entry in Redis as it was read last.
+// from, and so has a lease of, its entry in Redis as it was read last, and the kinds that it
+// handles in those subscriptions in which it does not handle all.
 type leases struct {
 	mu     sync.Mutex
 	joined map[posthaste.WorkerID]map[posthaste.QueueRef]bool
 	stood  map[posthaste.WorkerID]string
+	kinds  map[posthaste.WorkerID]map[posthaste.QueueRef][]string
 }
 
-func (l *leases) begin(worker posthaste.WorkerID) {
+func newLeases() leases {
+	return leases{joined: map[posthaste.WorkerID]map[posthaste.QueueRef]bool{}, stood: map[posthaste.WorkerID]string{},
+		kinds: map[posthaste.WorkerID]map[posthaste.QueueRef][]string{}}
+}
+
+func (l *leases) begin(worker posthaste.WorkerID, kinds map[posthaste.QueueRef][]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.joined[worker] = map[posthaste.QueueRef]bool{}
+	l.joined[worker], l.kinds[worker] = map[posthaste.QueueRef]bool{}, kinds
+}
+
+// kindsOf returns the kinds that a worker handles in a subscription, in the form of claim.lua.
+func (l *leases) kindsOf(worker posthaste.WorkerID, ref posthaste.QueueRef) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if kinds, some := l.kinds[worker][ref]; some {
+		return packed(kinds)
+	}
+	return ""
+}
+
+// kindsHere returns the kinds that the workers of this process handle in a subscription, in the
+// form of claim.lua.
+func (l *leases) kindsHere(ref posthaste.QueueRef) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []string
+	for _, of := range l.kinds {
+		kinds, some := of[ref]
+		if !some {
+			return ""
+		}
+		all = append(all, kinds...)
+	}
+	if len(l.kinds) == 0 { // there are only receivers
+		return ""
+	}
+	return packed(slices.Compact(slices.Sorted(slices.Values(all))))
 }
 
 func (l *leases) stand(worker posthaste.WorkerID, entry string) {
@@ -54,4 +91,5 @@ func (l *leases) forget(worker posthaste.WorkerID) {
 	defer l.mu.Unlock()
 	delete(l.joined, worker)
 	delete(l.stood, worker)
+	delete(l.kinds, worker)
 }

@@ -112,7 +112,7 @@ func newEngine(client goredis.UniversalClient, s settings) *Engine {
 	e := &Engine{client: client, keys: keys{prefix: s.prefix}}
 	_, e.cluster = client.(*goredis.ClusterClient)
 	e.registry = registry{client: client, keys: e.keys, kept: s.kept, byName: map[string]*queue{}, byNo: map[int64]*queue{}}
-	e.leases = leases{joined: map[posthaste.WorkerID]map[posthaste.QueueRef]bool{}, stood: map[posthaste.WorkerID]string{}}
+	e.leases = newLeases()
 	e.ticker = ticker{failed: map[string]time.Time{}}
 	e.pacer = pacedbell.New(e.probe)
 	return e

@@ -126,7 +126,7 @@ func (e *Engine) count(ctx context.Context, name string) (info posthaste.QueueIn
 	err = e.each(ctx, countScript, name, func(q *queue) arguments {
 		return arguments{{"number", q.numberArg}, {"rules", q.rules}}
 	}, func(q *queue, reply any) error {
-		all, err := list("count", reply, 14)
+		all, err := list("count", reply, 15)
 		if err != nil {
 			return err
 		}
@@ -156,8 +156,39 @@ func (e *Engine) count(ctx context.Context, name string) (info posthaste.QueueIn
 		}
 		info.Subscriptions = append(info.Subscriptions, posthaste.SubscriptionInfo{Name: q.subscription, Filter: q.wanted.Filter,
 			Depth: n[0], InFlight: n[1], Dead: n[2], Sent: n[4], Done: n[5], Retried: n[6], Lost: n[7], Withdrawn: n[8], Expired: n[13],
-			OldestAge: fromMicros(max(n[9], 0)), CountedAt: at(n[10])})
+			OldestAge: fromMicros(max(n[9], 0)), CountedAt: at(n[10]), SetAside: setAsideOf(all[14])})
 		return nil
 	})
+	if err == nil {
+		err = e.tellKnown(ctx, &info)
+	}
 	return info, readError(err)
+}
+
+// setAsideOf reads a part of the reply of count.lua.
+func setAsideOf(reply any) (all []posthaste.SetAside) {
+	values, _ := reply.([]any)
+	for s := range slices.Chunk(values, 3) {
+		waiting, _ := parseMicros(str(s[1]))
+		age, _ := parseMicros(str(s[2]))
+		all = append(all, posthaste.SetAside{Kind: str(s[0]), Waiting: waiting, OldestAge: fromMicros(age)})
+	}
+	slices.SortFunc(all, func(a, b posthaste.SetAside) int { return cmp.Compare(a.Kind, b.Kind) })
+	return all
+}
+
+// tellKnown sets Known of the messages that were set aside.
+func (e *Engine) tellKnown(ctx context.Context, info *posthaste.QueueInfo) error {
+	if !slices.ContainsFunc(info.Subscriptions, func(s posthaste.SubscriptionInfo) bool { return len(s.SetAside) > 0 }) {
+		return nil
+	}
+	workers, err := e.registered(ctx)
+	for _, s := range info.Subscriptions {
+		for i := range s.SetAside {
+			s.SetAside[i].Known = slices.ContainsFunc(workers, func(w registeredWorker) bool {
+				return w.LostAt.IsZero() && slices.Contains(w.kinds[enrolled(info.Name, s.Name)], s.SetAside[i].Kind)
+			})
+		}
+	}
+	return err
 }

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -65,7 +64,7 @@ func (r *registry) rulesOf(q *queue) string {
 		version = q.born.version
 	}
 	return packed(rules{MaxAttempts: o.MaxAttempts, BackoffBase: o.BackoffBase.Microseconds(), BackoffMax: o.BackoffMax.Microseconds(),
-		Keep: r.kept, Retention: o.Retention.Microseconds(), RetainPayload: o.RetainPayload, MaxAge: (o.MaxAge + time.Microsecond - 1).Microseconds(),
+		Keep: r.kept, Retention: o.Retention.Microseconds(), RetainPayload: o.RetainPayload, MaxAge: wholeMicros(o.MaxAge),
 		Looks: q.looks > 0, Ordered: o.Ordered, StopOnDead: o.StopOnDead, Fair: o.Fair, Letter: q.letter, Version: version})
 }
 

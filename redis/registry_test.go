@@ -200,7 +200,7 @@ func TestWorkerThatTheRegistryHasExpired(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.runEach(t.Context(), beatScript, []*queue{q}, func(q *queue) arguments { return beatArgs(q, w, -1, "", "") }); err != nil {
+	if _, err := e.runEach(t.Context(), beatScript, []*queue{q}, func(q *queue) arguments { return beatArgs(q, w, -1, "", "", "") }); err != nil {
 		t.Fatal(err)
 	}
 	rescue := func() int {

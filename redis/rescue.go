@@ -29,7 +29,7 @@ func (e *Engine) rescue(ctx context.Context, look string) (all map[string]*queue
 	// One call checks many subscriptions, most of which have nothing to rescue. Those that it
 	// cannot check are rescued one by one, if Redis answered at all.
 	queues := allOf(all)
-	looks, fault := e.runEach(ctx, beatScript, queues, looking)
+	looks, fault := e.runEach(ctx, beatScript, queues, func(q *queue) arguments { return looking(q, "") })
 	if fault != nil && !answered(fault) {
 		err = errors.Join(err, readError(fault))
 	}

@@ -93,12 +93,14 @@ func (e *Engine) PutSchedule(ctx context.Context, p posthaste.Schedule) (next ti
 
 // newScheduled checks a schedule that is put, except for the times of its ticks.
 func (e *Engine) newScheduled(ctx context.Context, p *posthaste.Schedule) (*queue, *scheduled, error) {
+	p.Message.Complete()
 	if err := p.Check(); err != nil {
 		return nil, nil, err
 	}
 	m := &p.Message
 	s := &scheduled{name: p.Name, queue: m.Queue, definition: definition{Spec: strings.Trim(p.Spec, " \t"), CatchUp: p.CatchUp, Key: m.Key, Kind: m.Kind,
-		Headers: m.Headers, Reference: m.Reference, Terms: m.Terms, Priority: m.Priority, ContentType: m.ContentType}}
+		Headers: m.Headers, Reference: m.Reference, Terms: m.Terms, Priority: m.Priority, ContentType: m.ContentType,
+		MaxAttempts: m.MaxAttempts, Timeout: m.Timeout, Backoff: m.Backoff}}
 	var err error
 	if s.line, err = cron.Parse(p.Spec); err == nil {
 		s.zone, err = cron.Zone(p.TimeZone)

@@ -49,12 +49,16 @@ type definition struct {
 	Reference   string            `json:"reference,omitzero"`
 	Terms       []string          `json:"terms,omitempty"`
 	Priority    int               `json:"priority,omitzero"`
+	MaxAttempts int               `json:"max_attempts,omitzero"`
+	Timeout     time.Duration     `json:"timeout,omitzero"`
+	Backoff     posthaste.Backoff `json:"backoff,omitzero"`
 }
 
 // message returns the message of the schedule, without the headers of a tick.
 func (s *scheduled) message() posthaste.Message {
 	return posthaste.Message{Queue: s.queue, Payload: s.Payload, ContentType: s.ContentType, Key: s.Key, Kind: s.Kind,
-		Headers: s.Headers, Reference: s.Reference, Terms: s.Terms, Priority: s.Priority}
+		Headers: s.Headers, Reference: s.Reference, Terms: s.Terms, Priority: s.Priority,
+		MaxAttempts: s.MaxAttempts, Timeout: s.Timeout, Backoff: s.Backoff}
 }
 
 // at returns the message of a tick.

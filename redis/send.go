@@ -128,7 +128,9 @@ func gone(reply any) bool {
 func (e *Engine) send(ctx context.Context, head sendHead, request string, messages []posthaste.Message) (ids []posthaste.MessageID, missing *queue, err error) {
 	s := sendCall{engine: e, head: head, places: map[string]int{}, args: make(arguments, 2, 2+2*len(messages)), of: make([]*queue, len(messages))}
 	for i := range messages {
-		if err := s.add(ctx, i, &messages[i]); err != nil {
+		m := messages[i]
+		m.Complete()
+		if err := s.add(ctx, i, &m); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -309,6 +311,12 @@ func checkKeyed(m *posthaste.Message, q *queue) error {
 
 // contentOf checks a message against the limits of its queue and returns its content.
 func contentOf(m *posthaste.Message, q *queue) (*content, error) {
+	if err := m.CheckFor(q.options); err != nil {
+		return nil, err
+	}
+	if len(m.Terms) > 1000 {
+		return nil, posthaste.Invalidf("terms", "there are over 1,000 terms")
+	}
 	body, contentType, err := m.Body()
 	if err != nil {
 		return nil, err
@@ -323,7 +331,7 @@ func contentOf(m *posthaste.Message, q *queue) (*content, error) {
 		}
 	}
 	return &content{priority: m.Priority, key: m.Key, kind: m.Kind, reference: m.Reference, contentType: contentType,
-		headers: m.Headers, terms: m.Terms, payload: body}, nil
+		headers: m.Headers, terms: m.Terms, attempts: attemptOptionsOf(m), payload: body}, nil
 }
 
 // errTicked means that another process sent a tick of the schedule first.

@@ -71,7 +71,7 @@ func (e *Engine) settle(ctx context.Context, q *queue, settlements []posthaste.S
 			continue
 		}
 		others = append(others, i)
-		said = append(said, arg{is: packed(settlementOf(s))})
+		said = append(said, arg{is: packed(settlementOf(q, s))})
 	}
 	args[2].is = len(plain)
 	args = append(args, said...)
@@ -116,13 +116,18 @@ func (e *Engine) settle(ctx context.Context, q *queue, settlements []posthaste.S
 }
 
 // settlementOf returns a settlement in the form of settle.lua.
-func settlementOf(s *posthaste.Settlement) settlement {
+func settlementOf(q *queue, s *posthaste.Settlement) settlement {
 	one := settlement{Delivery: place(int64(s.Delivery)), Outcome: string(s.Outcome), Receipt: string(s.Receipt), Terms: s.Terms,
 		Duration: float64(s.Duration) / 1e6, Jitter: rand.Float64()}
 	if s.Outcome == posthaste.OutcomeRetried || s.Outcome == posthaste.OutcomeDead {
 		one.Error = posthaste.ErrorText(s.Error)
 	}
-	if s.RetryAfter > 0 {
+	switch {
+	case s.Outcome == posthaste.OutcomeSetAside:
+		if q.looks > 0 {
+			one.After = new(posthaste.SetAsideWait.Microseconds())
+		}
+	case s.RetryAfter > 0:
 		one.After = new(s.RetryAfter.Microseconds())
 	}
 	return one
@@ -130,7 +135,7 @@ func settlementOf(s *posthaste.Settlement) settlement {
 
 func checkSettlement(s posthaste.Settlement) error {
 	switch s.Outcome {
-	case posthaste.OutcomeDone, posthaste.OutcomeReleased, posthaste.OutcomeRetried, posthaste.OutcomeDead:
+	case posthaste.OutcomeDone, posthaste.OutcomeReleased, posthaste.OutcomeSetAside, posthaste.OutcomeRetried, posthaste.OutcomeDead:
 	default:
 		return posthaste.Invalidf("outcome", "a delivery cannot be settled as %q", s.Outcome)
 	}

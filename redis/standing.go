@@ -16,6 +16,9 @@ type registered struct {
 	Version string `codec:"v"`
 	Lease   int64  `codec:"l"`
 	Started int64  `codec:"s"`
+	// Kinds has the kinds that the worker handles in each subscription (enrolled) in which it
+	// does not handle all.
+	Kinds map[string][]string `codec:"k,omitempty"`
 }
 
 func workerLost() error {
@@ -58,13 +61,13 @@ func (e *Engine) beatRegistry(ctx context.Context, what string, worker posthaste
 }
 
 // beatArgs are the arguments of beat.lua for a worker.
-func beatArgs(q *queue, worker posthaste.WorkerID, lease int64, name, begin string) arguments {
-	return arguments{{"number", q.numberArg}, {"worker", worker.String()}, {"lease", lease}, {"name", name}, {"begin", begin}}
+func beatArgs(q *queue, worker posthaste.WorkerID, lease int64, name, begin, kinds string) arguments {
+	return arguments{{"number", q.numberArg}, {"worker", worker.String()}, {"lease", lease}, {"name", name}, {"begin", begin}, {"kinds", kinds}}
 }
 
 // looking are the arguments of beat.lua to look only.
-func looking(q *queue) arguments {
-	return arguments{{"number", q.numberArg}, {"worker", ""}, {"lease", ""}, {"name", ""}, {"begin", ""}}
+func looking(q *queue, kinds string) arguments {
+	return arguments{{"number", q.numberArg}, {"worker", ""}, {"lease", ""}, {"name", ""}, {"begin", ""}, {"kinds", kinds}}
 }
 
 // join begins a worker's lease of a subscription, which ends no later than the worker's own.
@@ -77,7 +80,7 @@ func (e *Engine) join(ctx context.Context, worker posthaste.WorkerID, ref postha
 	}
 	e.leases.join(worker, ref) // before the lease begins, so that heartbeats keep it
 	_, _, err = e.on(ctx, beatScript, ref, func(q *queue) arguments {
-		return beatArgs(q, worker, s.left, s.Name, "1")
+		return beatArgs(q, worker, s.left, s.Name, "1", "")
 	})
 	return readError(err)
 }
@@ -115,7 +118,7 @@ func (e *Engine) holds(ctx context.Context, worker posthaste.WorkerID) (was stri
 // endLeases ends those leases of subscriptions that a worker has.
 func (e *Engine) endLeases(ctx context.Context, worker posthaste.WorkerID, queues []*queue) error {
 	_, err := e.runEach(ctx, beatScript, queues, func(q *queue) arguments {
-		return beatArgs(q, worker, -1, "", "")
+		return beatArgs(q, worker, -1, "", "", "")
 	})
 	return readError(err)
 }
@@ -130,7 +133,7 @@ func (e *Engine) keepLeases(ctx context.Context, worker posthaste.WorkerID) (was
 		return was, false, nil
 	}
 	answers, err := e.runEach(ctx, beatScript, queues, func(q *queue) arguments {
-		return beatArgs(q, worker, is.Lease, is.Name, "2")
+		return beatArgs(q, worker, is.Lease, is.Name, "2", "")
 	})
 	held, all := 0, true
 	for _, answer := range answers {

@@ -56,7 +56,7 @@ func TestShutWhileItEnds(t *testing.T) {
 			q := o.registry.byName[jobs]
 			switch what {
 			case "claim":
-				if reply, err := claimScript.run(t.Context(), o.client, q.keys, arguments{{"number", q.numberArg}, {"rules", q.rules}, {"most", 10}, {"priorities", "0123"}, {"idle", "1"}, {"worker", ""}, {"claim", ""}, {"lease", 1000000}, {"once", ""}}); err != nil || reply != "gone" {
+				if reply, err := claimScript.run(t.Context(), o.client, q.keys, arguments{{"number", q.numberArg}, {"rules", q.rules}, {"most", 10}, {"priorities", "0123"}, {"idle", "1"}, {"worker", ""}, {"claim", ""}, {"lease", 1000000}, {"once", ""}, {"kinds", ""}}); err != nil || reply != "gone" {
 					return fmt.Sprintf("handed out: %v, %v", reply, err)
 				}
 				if _, err := o.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: 2, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 10}); posthaste.CodeOf(err) != posthaste.CodeNotFound {
@@ -83,7 +83,7 @@ func TestShutWhileItEnds(t *testing.T) {
 					return fmt.Sprintf("rescued: %d, %v", lost.Rescued, err)
 				}
 			case "beat":
-				reply, err := beatScript.run(t.Context(), o.client, q.keys, arguments{{"number", q.numberArg}, {"worker", w.String()}, {"lease", 1000000}, {"name", ""}, {"begin", ""}})
+				reply, err := beatScript.run(t.Context(), o.client, q.keys, arguments{{"number", q.numberArg}, {"worker", w.String()}, {"lease", 1000000}, {"name", ""}, {"begin", ""}, {"kinds", ""}})
 				if err != nil || reply != "gone" {
 					return fmt.Sprintf("kept a lease: %v, %v", reply, err)
 				}

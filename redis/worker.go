@@ -16,8 +16,9 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 	if info.Lease <= 0 {
 		return 0, posthaste.Invalidf("lease", "lease must be above zero, got %s", info.Lease)
 	}
+	kinds, byName := kindsOf(info)
 	reply, err := workerScript.run(ctx, e.client, e.workerKeys(), arguments{{"what", "register"}, {"worker", ""}, {"lease", max(1, info.Lease.Microseconds())},
-		{"entry", packed(map[string]string{"n": info.Name, "v": info.Version})}, {"clock", ""}})
+		{"entry", packed(registered{Name: info.Name, Version: info.Version, Kinds: byName})}, {"clock", ""}})
 	if err != nil {
 		return 0, writeError(err)
 	}
@@ -26,8 +27,24 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 		return 0, unexpected("register", reply)
 	}
 	worker := posthaste.WorkerID(n)
-	e.leases.begin(worker)
+	e.leases.begin(worker, kinds)
 	return worker, nil
+}
+
+// kindsOf returns the kinds that a worker handles by subscription, and by the names of those as
+// the registry has them, which is nil if it handles all everywhere: a script would make a list
+// of an empty map.
+func kindsOf(info posthaste.WorkerInfo) (kinds map[posthaste.QueueRef][]string, byName map[string][]string) {
+	if len(info.Kinds) == 0 {
+		return nil, nil
+	}
+	kinds, byName = map[posthaste.QueueRef][]string{}, map[string][]string{}
+	for ref, some := range info.Kinds {
+		ref = ref.Normal()
+		kinds[ref] = slices.Clone(some)
+		byName[enrolled(ref.Queue, ref.Subscription)] = kinds[ref]
+	}
+	return kinds, byName
 }
 
 // Heartbeat implements [posthaste.Engine]. If the registry of workers cannot be reached, for
@@ -101,7 +118,7 @@ func (e *Engine) beatQueues(ctx context.Context, beat posthaste.Heartbeat, s sta
 	}
 	queues, missed := e.found(ctx, beat.Worker, maps.Keys(looks))
 	answers, err := e.runEach(ctx, beatScript, queues, func(q *queue) arguments {
-		return beatArgs(q, beat.Worker, s.Lease, s.Name, "")
+		return beatArgs(q, beat.Worker, s.Lease, s.Name, "", e.leases.kindsOf(beat.Worker, q.ref()))
 	})
 	if missed = errors.Join(missed, readError(err)); missed != nil {
 		return nil, missed
@@ -145,6 +162,7 @@ func (e *Engine) Workers(ctx context.Context) ([]posthaste.WorkerStatus, error) 
 type registeredWorker struct {
 	posthaste.WorkerStatus
 	lease time.Duration
+	kinds map[string][]string
 }
 
 // registered returns the workers in the registry, by their ids.
@@ -171,7 +189,7 @@ func (e *Engine) registered(ctx context.Context) (all []registeredWorker, err er
 		if err := unpack(values[place], &is); err != nil {
 			return nil, err
 		}
-		w := registeredWorker{lease: fromMicros(is.Lease), WorkerStatus: posthaste.WorkerStatus{ID: posthaste.WorkerID(n), Name: is.Name, Version: is.Version,
+		w := registeredWorker{lease: fromMicros(is.Lease), kinds: is.Kinds, WorkerStatus: posthaste.WorkerStatus{ID: posthaste.WorkerID(n), Name: is.Name, Version: is.Version,
 			StartedAt: at(is.Started), HeartbeatAt: at(int64(z.Score) - is.Lease)}}
 		if end := at(int64(z.Score)); end.Before(now) {
 			w.LostAt = end

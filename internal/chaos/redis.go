@@ -136,7 +136,7 @@ func (s *redisStore) fillMemory() func(context.Context) error {
 
 // emptied are the keys of a queue that do not exist when no messages wait or are handed out.
 var emptied = []string{"run", "due", "alone", "ready0", "ready1", "ready2", "ready3", "claims", "claim", "open", "timed", "dead",
-	"aside.due", "aside.alone", "aside0", "aside1", "aside2", "aside3", "wait", "held", "stopped", "aside.wait"}
+	"aside.due", "aside.alone", "aside0", "aside1", "aside2", "aside3", "apart", "aside.apart", "wait", "held", "stopped", "aside.wait"}
 
 // look records the messages left in Redis: as the engine reports them, and as keys.
 func (s *redisStore) look(ctx context.Context) error {

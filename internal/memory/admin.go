@@ -115,6 +115,7 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 		if q := e.queues[name]; len(names) == 0 || slices.Contains(names, name) {
 			info := q.info
 			info.CountedAt = time.Now()
+			info.SetAside = e.setAside(q, info.CountedAt)
 			infos = append(infos, posthaste.QueueInfo{Name: name, Options: q.options, CreatedAt: q.createdAt, PausedAt: q.pausedAt,
 				Subscriptions: []posthaste.SubscriptionInfo{info}})
 		}

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"math/rand/v2"
@@ -15,6 +16,7 @@ type worker struct {
 	lease  time.Duration
 	claims map[int64][]*delivery // by number, with unsettled deliveries
 	open   map[int64]int         // number of unsettled deliveries of each claim
+	kinds  map[posthaste.QueueRef][]string
 }
 
 // Register implements [posthaste.Engine].
@@ -26,7 +28,7 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 	defer e.mu.Unlock()
 	now := time.Now()
 	id := posthaste.WorkerID(len(e.workers) + 1)
-	e.workers[id] = &worker{lease: info.Lease, claims: map[int64][]*delivery{}, open: map[int64]int{}, WorkerStatus: posthaste.WorkerStatus{
+	e.workers[id] = &worker{lease: info.Lease, claims: map[int64][]*delivery{}, open: map[int64]int{}, kinds: normal(info.Kinds), WorkerStatus: posthaste.WorkerStatus{
 		ID: id, Name: info.Name, Version: info.Version, StartedAt: now, HeartbeatAt: now}}
 	return id, ctx.Err()
 }
@@ -54,7 +56,7 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 	for _, ref := range beat.Queues {
 		look := posthaste.LookReply{NextDue: -1}
 		if q := e.queues[ref.Queue]; q != nil {
-			look.Found = q.waiting() > 0 || q.nextDue(now) == 0
+			look.Found = q.waiting() > 0 || q.nextDue(now) == 0 || q.hasApart(w.handles(ref))
 			look.NextDue = q.nextDue(now)
 			if !q.pausedAt.IsZero() {
 				look = posthaste.LookReply{NextDue: -1}
@@ -165,7 +167,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 		return reply, nil
 	}
 	now := time.Now()
-	taken, wants := e.take(q, req.Max, req.Idle, now)
+	taken, wants := e.take(q, req.Max, req.Idle, w.handles(req.QueueRef), now)
 	made := make([]delivery, len(taken))
 	reply.Deliveries = make([]posthaste.RawDelivery, len(taken))
 	for i, n := range taken {
@@ -216,11 +218,12 @@ func (q *queue) expired(n *entry, now time.Time) bool {
 }
 
 // take removes up to limit entries that may start now, one priority after the other. In each
-// priority, due and new ones get half each while both wait. An entry that must run alone is
-// taken alone. Those that are too old end.
-func (e *Engine) take(q *queue, limit int, idle bool, now time.Time) (taken []*entry, wantsIdle bool) {
+// priority, due and new ones get half each while both wait, and of all so do those that were set
+// aside, if handles accepts their kind. An entry that must run alone is taken alone. Those that
+// are too old end.
+func (e *Engine) take(q *queue, limit int, idle bool, handles func(kind string) bool, now time.Time) (taken []*entry, wantsIdle bool) {
 	var due [posthaste.MaxPriority + 1][]*entry
-	var lone []*entry
+	apart, lone := q.splitApart(handles, now)
 	for len(q.due) > 0 && !q.due[0].dueAt.After(now) {
 		switch n := heap.Pop(&q.due).(*entry); {
 		case q.expired(n, now):
@@ -240,6 +243,10 @@ func (e *Engine) take(q *queue, limit int, idle bool, now time.Time) (taken []*e
 	} else {
 		wantsIdle = len(lone) > 0
 	}
+	if len(taken) == 0 {
+		n := min(len(apart), (limit+rand.N(2))/2)
+		taken, apart = append(taken, apart[:n]...), apart[n:]
+	}
 	for _, p := range order() {
 		left := limit - len(taken)
 		half := max((left+rand.N(2))/2, left-len(q.fresh[p]))
@@ -252,8 +259,10 @@ func (e *Engine) take(q *queue, limit int, idle bool, now time.Time) (taken []*e
 			*from.all = (*from.all)[n:]
 		}
 	}
-	for _, n := range slices.Concat(append(due[:], lone)...) {
-		heap.Push(&q.due, n)
+	n := min(len(apart), limit-len(taken))
+	taken, apart = append(taken, apart[:n]...), apart[n:]
+	for _, n := range slices.Concat(append(due[:], lone, apart)...) {
+		q.put(n)
 	}
 	return taken, wantsIdle
 }
@@ -294,7 +303,7 @@ func (e *Engine) describe(d *delivery) posthaste.RawDelivery {
 		ID: posthaste.DeliveryID(id), MessageID: d.m.id, Queue: d.q.name, Subscription: posthaste.DefaultSubscription,
 		Attempt: d.attempt, Key: d.m.Key, Kind: d.m.Kind, Headers: d.m.Headers, Reference: d.m.Reference,
 		ContentType: d.m.contentType, Payload: d.m.body, CreatedAt: d.m.createdAt, DueAt: d.dueAt,
-		Timeout: d.q.options.Timeout, Story: d.story, Alone: d.alone && d.worker != 0,
+		Timeout: cmp.Or(d.m.Timeout, d.q.options.Timeout), Story: d.story, Alone: d.alone && d.worker != 0,
 		AtMostOnce: d.q.options.Mode == posthaste.AtMostOnce && d.worker != 0,
 	}
 }
@@ -337,7 +346,7 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (pos
 	if !q.pausedAt.IsZero() {
 		return posthaste.ReceiveReply{NextDue: -1}, nil
 	}
-	taken, _ := e.take(q, req.Max, true, now)
+	taken, _ := e.take(q, req.Max, true, allKinds, now)
 	out := make([]posthaste.RawDelivery, len(taken))
 	for i, n := range taken {
 		d := &delivery{entry: n, q: q, until: now.Add(req.Lease), alone: n.losses >= 2, claimedAt: now}

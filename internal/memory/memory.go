@@ -52,6 +52,7 @@ type queue struct {
 	pausedAt  time.Time
 	fresh     [posthaste.MaxPriority + 1][]*entry
 	due       dueEntries
+	apart     []*entry            // that were set aside, oldest first
 	once      map[string]*message // by dedupe key
 	info      posthaste.SubscriptionInfo
 }
@@ -75,6 +76,7 @@ type entry struct {
 	attempt                      int
 	dueAt                        time.Time
 	since                        time.Time // its age counts from then
+	asideAt                      time.Time // when it was set aside; zero if it waits with the others
 	failures, losses, lostsAlone int
 	story                        []posthaste.Attempt
 }
@@ -165,7 +167,7 @@ func (e *Engine) send(ctx context.Context, messages []posthaste.Message) ([]post
 	made := make([]*message, len(messages))
 	now := time.Now()
 	for i := range messages {
-		m, err := e.check(&messages[i], now)
+		m, err := e.check(messages[i], now)
 		if err != nil {
 			return nil, err
 		}
@@ -197,7 +199,8 @@ func (e *Engine) store(m *message) posthaste.MessageID {
 	return m.id
 }
 
-func (e *Engine) check(sent *posthaste.Message, now time.Time) (*message, error) {
+func (e *Engine) check(sent posthaste.Message, now time.Time) (*message, error) {
+	sent.Complete()
 	if err := sent.Check(); err != nil {
 		return nil, err
 	}
@@ -205,7 +208,10 @@ func (e *Engine) check(sent *posthaste.Message, now time.Time) (*message, error)
 	if err != nil {
 		return nil, err
 	}
-	m := &message{Message: *sent, createdAt: now, state: posthaste.StateReady, dueAt: sent.SendAt}
+	if err := sent.CheckFor(q.options); err != nil {
+		return nil, err
+	}
+	m := &message{Message: sent, createdAt: now, state: posthaste.StateReady, dueAt: sent.SendAt}
 	if m.body, m.contentType, err = sent.Body(); err != nil {
 		return nil, err
 	}
@@ -234,15 +240,23 @@ func (e *Engine) check(sent *posthaste.Message, now time.Time) (*message, error)
 func (e *Engine) append(q *queue, n *entry, ring bool) {
 	e.flowed = true
 	q.info.Depth++
-	if n.dueAt.IsZero() {
-		q.fresh[n.m.Priority] = append(q.fresh[n.m.Priority], n)
-	} else {
-		heap.Push(&q.due, n)
-	}
+	q.put(n)
 	if ring {
 		for b := range e.bells {
 			b.Wake(q.name)
 		}
+	}
+}
+
+// put puts an entry where it waits.
+func (q *queue) put(n *entry) {
+	switch {
+	case !n.asideAt.IsZero():
+		q.apart = append(q.apart, n)
+	case n.dueAt.IsZero():
+		q.fresh[n.m.Priority] = append(q.fresh[n.m.Priority], n)
+	default:
+		heap.Push(&q.due, n)
 	}
 }
 

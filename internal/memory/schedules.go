@@ -32,6 +32,7 @@ func (s *schedule) info() posthaste.ScheduleInfo {
 
 // PutSchedule implements [posthaste.ScheduleAdmin].
 func (e *Engine) PutSchedule(ctx context.Context, s posthaste.Schedule) (time.Time, error) {
+	s.Message.Complete()
 	line, err := cron.Parse(s.Spec)
 	var zone *time.Location
 	if err == nil {
@@ -54,7 +55,7 @@ func (e *Engine) PutSchedule(ctx context.Context, s posthaste.Schedule) (time.Ti
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
-	if _, err := e.check(&s.Message, now); err != nil {
+	if _, err := e.check(s.Message, now); err != nil {
 		return time.Time{}, err
 	}
 	next, ok := line.Next(zone, now.Truncate(time.Second))
@@ -158,7 +159,7 @@ func (e *Engine) tick(reply *posthaste.MaintainReply) {
 // sendTick sends the message of a tick, and reports whether its queue accepted it.
 func (e *Engine) sendTick(s *schedule, tick, now time.Time) bool {
 	sent := cron.Tick(s.Name, s.Message, tick)
-	m, err := e.check(&sent, now)
+	m, err := e.check(sent, now)
 	s.Error = ""
 	if err != nil {
 		s.Error = err.Error()

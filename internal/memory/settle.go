@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -43,7 +44,7 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 
 func checkSettlement(s posthaste.Settlement) error {
 	switch s.Outcome {
-	case posthaste.OutcomeDone, posthaste.OutcomeReleased, posthaste.OutcomeRetried, posthaste.OutcomeDead:
+	case posthaste.OutcomeDone, posthaste.OutcomeReleased, posthaste.OutcomeSetAside, posthaste.OutcomeRetried, posthaste.OutcomeDead:
 	default:
 		return posthaste.Invalidf("outcome", "a delivery cannot be settled as %q", s.Outcome)
 	}
@@ -81,7 +82,7 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 		d.m.Terms = slices.Clone(s.Terms)
 	}
 	next := *d.entry
-	next.dueAt = now
+	next.dueAt, next.asideAt = now, time.Time{}
 	o := d.q.options
 	switch outcome = s.Outcome; outcome {
 	case posthaste.OutcomeDone:
@@ -94,15 +95,17 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 	case posthaste.OutcomeRetried:
 		next.failures++
 		next.attempt++
-		wait := min(o.BackoffMax, o.BackoffBase<<min(d.failures, 30))
+		wait := min(cmp.Or(d.m.Backoff.Max, o.BackoffMax), cmp.Or(d.m.Backoff.Base, o.BackoffBase)<<min(d.failures, 30))
 		next.dueAt = now.Add(rand.N(wait + 1))
 		if s.RetryAfter > 0 {
 			next.dueAt = now.Add(s.RetryAfter)
 		}
 	case posthaste.OutcomeReleased:
 		next.dueAt = now.Add(s.RetryAfter)
+	case posthaste.OutcomeSetAside:
+		outcome, next.asideAt = posthaste.OutcomeReleased, now
 	}
-	if (outcome == posthaste.OutcomeRetried || outcome == posthaste.OutcomeLost) && next.failures+next.lostsAlone >= o.MaxAttempts {
+	if (outcome == posthaste.OutcomeRetried || outcome == posthaste.OutcomeLost) && next.failures+next.lostsAlone >= cmp.Or(d.m.MaxAttempts, o.MaxAttempts) {
 		outcome = posthaste.OutcomeDead
 	}
 	if a := d.endAttempt(s, outcome, now); a != nil && outcome != posthaste.OutcomeReleased {
@@ -136,7 +139,7 @@ func (d *delivery) endAttempt(s posthaste.Settlement, outcome posthaste.Outcome,
 		return nil
 	}
 	a.Outcome, a.EndedAt, a.Receipt = outcome, now, s.Receipt
-	if s.Outcome != posthaste.OutcomeDone && s.Outcome != posthaste.OutcomeReleased {
+	if outcome != posthaste.OutcomeDone && outcome != posthaste.OutcomeReleased {
 		a.Error = posthaste.ErrorText(s.Error)
 	}
 	a.DurationMS = float64(s.Duration) / 1e6

@@ -43,6 +43,12 @@ func (e *Engine) withdraw(m *message) *entry {
 			return n
 		}
 	}
+	if at := slices.IndexFunc(q.apart, of); at >= 0 {
+		n := q.apart[at]
+		q.apart = slices.Delete(q.apart, at, at+1)
+		q.info.Depth--
+		return n
+	}
 	if at := slices.IndexFunc(q.due, of); at >= 0 {
 		q.info.Depth--
 		return heap.Remove(&q.due, at).(*entry)
@@ -67,7 +73,7 @@ func (e *Engine) Reschedule(ctx context.Context, id posthaste.MessageID, at time
 		if now := time.Now(); at.Before(now) {
 			at = now // otherwise it would count as waiting since then
 		}
-		n.dueAt, n.since, m.dueAt = at, at, at
+		n.dueAt, n.since, m.dueAt, n.asideAt = at, at, at, time.Time{}
 		if n.attempt == 1 {
 			m.state = posthaste.StateScheduled
 		}
@@ -108,10 +114,10 @@ func (e *Engine) PurgeQueue(ctx context.Context, queue string) ([]posthaste.Purg
 		}
 		q.fresh[i] = nil
 	}
-	for _, each := range q.due {
+	for _, each := range slices.Concat(q.due, q.apart) {
 		each.m.state, each.m.dueAt = posthaste.StateCancelled, time.Time{}
 	}
-	q.due, q.info.Depth = nil, 0
+	q.due, q.apart, q.info.Depth = nil, nil, 0
 	e.record(ctx, posthaste.Action{Action: "purge", Queue: queue})
 	return []posthaste.Purged{{Subscription: posthaste.DefaultSubscription, Messages: n}}, ctx.Err()
 }

@@ -7,7 +7,8 @@
 --       order to take them, such as "0123", followed by "1" if due messages get the larger
 --       half of an odd number, else "0"; idle: "1" if a message that must run alone can be
 --       handed out; worker and the number of its claim, or "" and "" for a receiver; lease of
---       a receiver in µs; once: "1" if the queue delivers at most once
+--       a receiver in µs; once: "1" if the queue delivers at most once; kinds: those of which
+--       it also hands out messages that were set aside, packed, or "" for all
 -- returns: "gone"; "fill" (fill.lua has not finished); "join" (the worker has no lease of the
 --       subscription); "number" (claim is not above the worker's last); or a list: "1" if a
 --       message waits to run alone; µs until the next message is due ("-1": unknown); the
@@ -17,9 +18,11 @@
 --       "reached" if they allow nothing
 -- cost: some twelve commands a call, and five more if messages are or fall due; per message
 --       one field read, one written and one popped; per due message two and a half more; per
---       expired message as much as to settle one
-local number, rules, most, priorities, idle, worker, claim, lease, once = unpack(ARGV)
--- includes: keys, rules, limits, keyed, words, holders, ended, hand
+--       expired message as much as to settle one; while messages are set aside, two commands
+--       more per kind that was set aside, or that the worker handles if those are fewer, and
+--       per such message two reads more
+local number, rules, most, priorities, idle, worker, claim, lease, once, kinds = unpack(ARGV)
+-- includes: keys, rules, limits, keyed, words, holders, apart, handled, ended, hand
 
 -- take hands out members of a sorted set, given as members and scores in turn.
 local function take(key, from, to, entries)
@@ -43,6 +46,27 @@ local function take(key, from, to, entries)
   end
 end
 
+-- separate hands out up to n messages that were set aside and lie between bounds (handled).
+local function separate(bounds, n)
+  for _, b in ipairs(bounds) do
+    while n > 0 and passing > 0 do
+      local members, of = firstApart(b[1], b[2], n), {}
+      if #members == 0 then break end
+      leftApart(members)
+      for i, m in ipairs(members) do of[i] = idApart(m) end
+      local content, state = got(MSG, of), got(ST, of)
+      for i, id in ipairs(of) do
+        if content[i] and not (rules.a and expired(id, state[i])) then
+          hand(id, content[i], state[i])
+          n = n - 1
+        end
+      end
+    end
+  end
+end
+
+local apart = own[5] and call('EXISTS', APART) == 1
+local kinds = kinds ~= '' and unpacked(kinds) or nil
 local wants = ''
 local alone = call('ZRANGEBYSCORE', ALONE, '-inf', text(now), 'WITHSCORES', 'LIMIT', 0, 1)
 if #alone > 0 then
@@ -53,7 +77,22 @@ if #alone > 0 then
     wants = '1'
   end
 end
+if apart and #deliveries == 0 and wants == '' and firstApart('[1', '+', 1)[1] then
+  for _, b in ipairs(handled(kinds, '1')) do
+    local first = firstApart(b[1], b[2], 1)[1]
+    local id = first and idApart(first)
+    if id and (idle == '1' or rules.a and old(id, call('HGET', ST, id))) then
+      separate({b}, 1)
+      break
+    elseif id then
+      wants = '1'
+      break
+    end
+  end
+end
 if #deliveries == 0 then
+  local others = apart and handled(kinds, '0') or {}
+  separate(others, math.floor((most + string.sub(priorities, 5)) / 2)) -- each side gets its half
   local dues, stale = call('EXISTS', DUE) == 1, call('EXISTS', STALE) == 1
 
   -- fresh hands out up to n messages of a ready list. It passes over withdrawn and expired
@@ -91,6 +130,7 @@ if #deliveries == 0 then
       fresh(READY[p], most - #deliveries)
     end
   end
+  separate(others, most - #deliveries) -- and the rest of the other half
 end
 local due
 if #deliveries == 0 then

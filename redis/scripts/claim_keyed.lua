@@ -4,7 +4,7 @@
 -- args: number of the subscription; rules; most, the maximum of messages; priorities in the
 --       order to take them (unused here); idle: "1" if a message that must run alone can be
 --       handed out; worker and the number of its claim, or "" and "" for a receiver; lease of
---       a receiver in µs; once: "1" if the queue delivers at most once
+--       a receiver in µs; once: "1" if the queue delivers at most once; kinds (unused here)
 -- returns: "gone"; "fill" (fill.lua has not finished); "join" (the worker has no lease of the
 --       subscription); "number" (claim is not above the worker's last); or a list: "1" if a
 --       message waits to run alone; µs until the next message is due ("-1": unknown); the
@@ -17,8 +17,8 @@
 --       due or keys have a rate; with a max_age a range and a read per key more, and per
 --       expired message as much as to settle one. Independent of the backlog and of the
 --       number of keys.
-local number, rules, most, priorities, idle, worker, claim, lease, once = unpack(ARGV)
--- includes: keys, rules, limits, keyed, words, holders, ended, hand
+local number, rules, most, priorities, idle, worker, claim, lease, once, kinds = unpack(ARGV)
+-- includes: keys, rules, limits, keyed, words, holders, apart, ended, hand
 
 local counted = rules.o or limits and limits.k -- whether messages in flight are counted per key
 local rate = limits and limits.s

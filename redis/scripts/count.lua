@@ -5,13 +5,15 @@
 -- returns: "gone", or a list: waiting; in flight; dead; since when the queue is paused or "";
 --       sent; done; retried; lost; withdrawn; µs since the oldest available message was sent
 --       or fell due, or "-1"; the time; the queue's limits (limits.lua) or ""; the first 100
---       paused keys; expired
--- cost: some twenty commands
+--       paused keys; expired; the first 100 kinds of messages that were set aside, three
+--       values each: kind, number, µs since the first of them was
+-- cost: some twenty commands, and three per kind of messages that were set aside
 local number, rules = unpack(ARGV)
--- includes: keys, rules, current, keyed
+-- includes: keys, rules, current, keyed, handled
 local meta = call('HMGET', META, 'paused', 'limits')
 local own = call('HMGET', TALLY, 'sent', 'done', 'retried', 'lost', 'withdrawn', 'expired')
-local depth = call('ZCARD', DUE) + call('ZCARD', ALONE) - call('SCARD', STALE)
+local apart = call('ZCARD', APART)
+local depth = call('ZCARD', DUE) + call('ZCARD', ALONE) + apart - call('SCARD', STALE)
 local oldest
 for _, key in pairs(READY) do
   depth = depth + call('LLEN', key)
@@ -31,8 +33,27 @@ if rules.y then
 end
 local due = nextDue()
 if due and due <= now and (not oldest or due < oldest) then oldest = due end
+local aside, place = {}, {}
+for _, rank in ipairs(apart > 0 and {'0', '1'} or {}) do
+  local from = '[' .. rank
+  for _ = 1, 100 do
+    local first = firstApart(from, '(' .. (rank + 1), 1)[1]
+    if not first then break end
+    local kind, since = kindApart(first), tonumber(string.sub(first, -32, -17))
+    if not oldest or since < oldest then oldest = since end
+    if not place[kind] then
+      place[kind] = #aside
+      aside[#aside + 1], aside[#aside + 2], aside[#aside + 3] = kind, 0, since
+    end
+    local at = place[kind]
+    from = '(' .. rank .. kind .. '\1'
+    aside[at + 2] = aside[at + 2] + call('ZLEXCOUNT', APART, '[' .. rank .. kind .. '\0', from)
+    aside[at + 3] = math.min(aside[at + 3], since)
+  end
+end
+for i = 1, #aside, 3 do aside[i + 1], aside[i + 2] = text(aside[i + 1]), text(math.max(0, now - aside[i + 2])) end
 return {
   text(depth), text(call('HLEN', RUN)), text(call('ZCARD', DEAD)), meta[1] or '',
   own[1] or '0', own[2] or '0', own[3] or '0', own[4] or '0', own[5] or '0',
-  oldest and text(math.max(0, now - oldest)) or '-1', text(now), meta[2] or '', paused, own[6] or '0',
+  oldest and text(math.max(0, now - oldest)) or '-1', text(now), meta[2] or '', paused, own[6] or '0', aside,
 }

@@ -2,6 +2,7 @@
 local counts = {done = 0, retried = 0, lost = 0, withdrawn = 0, expired = 0}
 local holders, released, left, kept, batches = {}, {}, {}, {}, {}
 local wake, losses = false, 0 -- losses includes those that became dead letters
+local aside = {} -- for each message that was set aside its key, or ""
 
 -- holder returns the holder of a delivery: the worker's name, the time of the claim, and how
 -- many of its deliveries ended in this call.
@@ -21,9 +22,20 @@ local function holder(tag)
   return h
 end
 
+-- attempts returns n, b and m (rules.lua) for a message: its own (content.go), or those of
+-- its queue.
+local function attempts(content)
+  local size = string.byte(content, 2)
+  if size == 0 then return rules end
+  local last = 5 + struct.unpack('>I3', string.sub(content, 3, 5))
+  local own = unpacked(string.sub(content, last - size + 1, last))
+  return {n = own.n or rules.n, b = own.b or rules.b, m = own.m or rules.m}
+end
+
 -- ended ends a delivery whose value in RUN was held. s is {o outcome, e error, r receipt,
 -- t terms, u duration in ms, a delay of a retry in µs, j jitter 0 to 1}. It returns the
--- outcome and the time of the next attempt, if there is one.
+-- outcome and the time of the next attempt, if there is one. A message that was set aside is
+-- released.
 local function ended(delivery, held, s)
   local key
   if rules.y then held, key = keyIn(held) end
@@ -37,6 +49,13 @@ local function ended(delivery, held, s)
   local before = call('HGET', ST, id)
   local st = before and unpacked(before) or {a = 1, f = 0, l = 0, x = 0}
   local outcome, alone, due = s.o, st.l >= 2, now
+  local content = outcome ~= 'done' and outcome ~= 'dead' and call('HGET', MSG, id)
+  local limit = content and attempts(content)
+  local apart = outcome == 'set_aside' and not rules.y
+  if outcome == 'set_aside' then
+    aside[#aside + 1] = rules.y and keyOf(content) or ''
+    outcome = 'released'
+  end
   if outcome == 'lost' then
     losses = losses + 1
     st.l = st.l + 1
@@ -45,13 +64,13 @@ local function ended(delivery, held, s)
     if s.a then
       due = now + s.a
     else
-      due = now + math.floor(s.j * math.min(rules.m, rules.b * 2 ^ math.min(st.f, 40)))
+      due = now + math.floor(s.j * math.min(limit.m, limit.b * 2 ^ math.min(st.f, 40)))
     end
     st.f = st.f + 1
   elseif outcome == 'released' then
     due = now + (s.a or 0)
   end
-  if (outcome == 'retried' or outcome == 'lost') and st.f + st.x >= rules.n then outcome = 'dead' end
+  if (outcome == 'retried' or outcome == 'lost') and st.f + st.x >= limit.n then outcome = 'dead' end
   -- Only messages that are delivered again count as retried or lost.
   if outcome == 'retried' or outcome == 'lost' then counts[outcome] = counts[outcome] + 1 end
   st.d = nil
@@ -83,9 +102,12 @@ local function ended(delivery, held, s)
   end
   if outcome ~= 'released' then st.a = st.a + 1 end
   st.z = 'waits'
+  if apart then st.w = apartAs(st, id, content) end
   call('HSET', ST, id, pack(st))
-  local priority = string.sub(call('HGET', MSG, id), 1, 1)
-  if st.l >= 2 then
+  local priority = string.sub(content, 1, 1)
+  if apart then
+    putApart(st.w)
+  elseif st.l >= 2 then
     call('ZADD', ALONE, ranked(0, due), priority .. ':' .. id)
   else
     call('ZADD', DUE, ranked(priority, due), priority .. ':' .. id)

@@ -1,7 +1,7 @@
 -- Hands out the messages that claim.lua or claim_keyed.lua chooses. It checks the call, then
 -- defines expired and hand, which take a message each, and answer, which makes the reply.
 local most = tonumber(most)
-local meta, own = call('HMGET', META, 'paused', 'last', 'limits'), call('HMGET', TALLY, 'no', 'full', 'fill', 'first')
+local meta, own = call('HMGET', META, 'paused', 'last', 'limits'), call('HMGET', TALLY, 'no', 'full', 'fill', 'first', 'apart')
 if own[1] ~= number or own[4] then return 'gone' end
 if own[3] then return 'fill' end
 local last = tonumber(meta[2])
@@ -70,7 +70,7 @@ local function expired(id, st)
   local s = st and unpacked(st) or {a = 1, f = 0, l = 0, x = 0}
   local story = s.s or {}
   story[#story + 1] = {a = s.a, o = 'expired', w = '', c = now, e = now}
-  s.s, s.z = story, 'expired'
+  s.s, s.z, s.w = story, 'expired', nil
   states[#states + 1] = id
   states[#states + 1] = pack(s)
   kept[#kept + 1] = id
@@ -94,7 +94,7 @@ local function hand(id, content, st, due, key)
       last = math.max(last + 1, now)
       delivery = text(last)
     end
-    s.d = delivery
+    s.d, s.w = delivery, nil
     states[#states + 1] = id
     states[#states + 1] = pack(s)
   end

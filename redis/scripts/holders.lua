@@ -47,6 +47,6 @@ local function passed(ids, keeps, contents)
   if rules.p then return end
   for _, id in ipairs(bare) do
     local m = contents and contents[id] or call('HGET', MSG, id)
-    if m then call('HSET', MSG, id, string.sub(m, 1, 5 + struct.unpack('>I4', string.sub(m, 2, 5)))) end
+    if m then call('HSET', MSG, id, string.sub(m, 1, 5 + struct.unpack('>I3', string.sub(m, 3, 5)))) end
   end
 end

@@ -6,7 +6,7 @@
 -- cost: three commands, and three per subscription
 local number, rules, key, pause = unpack(ARGV)
 -- The places of keys among those of one subscription (keys.lua, keyed.lua).
-local AT_WAIT, AT_TURN, AT_ASIDE_WAIT = 32, 33, 41
+local AT_WAIT, AT_TURN, AT_ASIDE_WAIT = 34, 35, 43
 -- includes: keys, rules, current, keyed
 if pause == '1' then return call('ZADD', PAUSED, 'NX', 0, key) end
 local was = call('ZREM', PAUSED, key)

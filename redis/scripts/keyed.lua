@@ -1,7 +1,7 @@
 -- The turns of keys, in queues that look at keys (keys.go). A key in TURN or FRESH must be
 -- checked. If it waits for something, it leaves the line, and the end of that wait puts it
 -- back.
-local WAIT, TURN, FRESH, LATER, AGAIN, HELD, SPENT, STOPPED, PAUSED, ASIDE_WAIT = unpack(KEYS, 32, 41)
+local WAIT, TURN, FRESH, LATER, AGAIN, HELD, SPENT, STOPPED, PAUSED, ASIDE_WAIT = unpack(KEYS, 34, 43)
 
 -- placed returns a message's member of WAIT, which sorts by key and id.
 local function placed(key, id) return key .. '\0' .. string.format('%016.0f', tonumber(id)) end

@@ -9,7 +9,7 @@
 local META, MSG, ST, RUN, DUE, ALONE, READY0, READY1, READY2, READY3 = unpack(KEYS, 1, 10)
 local STALE, LEASES, NAMES, CLAIMS, CLAIM, OPEN, TIMED, DEAD, PAST, ASLEEP = unpack(KEYS, 11, 20)
 local ASIDE_DUE, ASIDE_ALONE, ASIDE0, ASIDE1, ASIDE2, ASIDE3 = unpack(KEYS, 21, 26)
-local KNOWN, WORDS, TALLY, HOLDERS, BELL = unpack(KEYS, 27, 31)
+local KNOWN, WORDS, TALLY, HOLDERS, APART, ASIDE_APART, BELL = unpack(KEYS, 27, 33)
 local READY = {['0'] = READY0, ['1'] = READY1, ['2'] = READY2, ['3'] = READY3}
 
 local call, pack, unpacked = redis.call, cmsgpack.pack, cmsgpack.unpack

@@ -7,7 +7,7 @@
 --       any client can); or "" at the end
 -- cost: two commands for each of some 1,000 messages, or 500 kB, a call
 local queue, rules, number = unpack(ARGV)
-local PAUSED = unpack(KEYS, 40, 40) -- of queues that look at keys
+local PAUSED = unpack(KEYS, 42, 42) -- of queues that look at keys
 -- includes: keys, rules, holders, walk
 local meta = call('HMGET', META, 'no', 'readers', 'subs', 'ended', 'first')
 if meta[1] ~= queue then return 'gone' end
@@ -49,7 +49,7 @@ end
 call('UNLINK', unpack(own))
 if not place then
   call('HSET', META, 'first', 'ended')
-  call('HDEL', META, 'left')
+  call('HDEL', META, 'left', 'apart')
 elseif #all == 1 then
   call('HDEL', META, 'subs', 'readers')
 else

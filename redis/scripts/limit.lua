@@ -7,7 +7,7 @@
 --       keys wait for a rate or are in flight
 local number, rules, limits = unpack(ARGV)
 -- The places of keys among those of one subscription (keys.lua, keyed.lua).
-local AT_TALLY, AT_BELL, AT_LATER, AT_AGAIN, AT_HELD, AT_SPENT, AT_ASIDE_WAIT = 29, 31, 35, 36, 37, 38, 41
+local AT_TALLY, AT_BELL, AT_LATER, AT_AGAIN, AT_HELD, AT_SPENT, AT_ASIDE_WAIT = 29, 33, 37, 38, 39, 40, 43
 -- includes: keys, rules, current, keyed
 if limits == '' then call('HDEL', META, 'limits') else call('HSET', META, 'limits', limits) end
 local rated = limits ~= '' and unpacked(limits).s

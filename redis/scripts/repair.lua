@@ -7,9 +7,10 @@
 -- returns: "gone"; "later" (waiting messages are being moved); or how many it repaired
 -- cost: some 100 deliveries and 200 messages or 100 kB a call, up to six commands each
 local number, rules = unpack(ARGV)
--- includes: keys, rules, current, keyed, words, holders, ended, walk
-if call('HGET', TALLY, 'fill') or call('HGET', TALLY, 'first') or call('EXISTS', ASIDE_DUE, ASIDE_ALONE, ASIDE0, ASIDE1, ASIDE2, ASIDE3) > 0
+-- includes: keys, rules, current, keyed, words, holders, apart, ended, walk
+if call('HGET', TALLY, 'fill') or call('HGET', TALLY, 'first') or call('EXISTS', ASIDE_DUE, ASIDE_ALONE, ASIDE0, ASIDE1, ASIDE2, ASIDE3, ASIDE_APART) > 0
   or rules.y and call('EXISTS', ASIDE_WAIT) == 1 then return 'later' end
+if call('EXISTS', APART) == 1 then call('HSET', TALLY, 'apart', 1) end
 local repaired = 0
 
 local function isHeld(delivery, tag)
@@ -36,7 +37,7 @@ paused('repairedRun', page[1])
 -- waits returns whether a claim will find a waiting message. A key without a turn may wait
 -- for something, or have lost its turn. It gets one, which only makes a claim check it.
 local turn = {}
-local function waits(id, content, before)
+local function waits(id, content, st)
   local priority = string.sub(content, 1, 1)
   local member = priority .. ':' .. id
   if rules.y and call('ZSCORE', WAIT, placed(keyOf(content), id)) then
@@ -47,7 +48,8 @@ local function waits(id, content, before)
     return true
   end
   if not rules.o and (call('ZSCORE', DUE, member) or call('ZSCORE', ALONE, member)) then return true end
-  if rules.y or before then return false end
+  if st and st.w and call('ZSCORE', APART, st.w) then return true end
+  if rules.y or st then return false end
   local first = call('LINDEX', READY[priority], 0) -- the list is in the order of ids
   return first and tonumber(first) <= tonumber(id)
 end
@@ -65,7 +67,7 @@ local function look(id, content)
     return
   end
   if call('HEXISTS', RUN, st and st.d or id) == 1 then return end
-  if not (st and st.d) and waits(id, content, before) then return end
+  if not (st and st.d) and waits(id, content, st) then return end
   if st and st.d then
     st.d, st.z = nil, 'waits'
     call('HSET', ST, id, pack(st))

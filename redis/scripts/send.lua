@@ -31,8 +31,8 @@
 local count, head = unpack(ARGV, 1, 2)
 -- The places of keys among those of one subscription (keys.lua, keyed.lua).
 local AT_META, AT_MSG, AT_ST, AT_DUE, AT_READY0, AT_ASLEEP, AT_KNOWN = 1, 2, 3, 5, 7, 20, 27
-local AT_WORDS, AT_TALLY, AT_HOLDERS, AT_BELL, AT_WAIT, AT_TURN, AT_FRESH = 28, 29, 30, 31, 32, 33, 34
-local AT_HELD, AT_ASIDE_WAIT = 37, 41
+local AT_WORDS, AT_TALLY, AT_HOLDERS, AT_BELL, AT_WAIT, AT_TURN, AT_FRESH = 28, 29, 30, 33, 34, 35, 36
+local AT_HELD, AT_ASIDE_WAIT = 39, 43
 -- includes: keys
 local queues = {}
 local all = unpacked(head)

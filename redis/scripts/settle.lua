@@ -13,7 +13,7 @@
 --       and pushed, and the same to forget an older one); per other one some six commands
 --       more. Independent of the backlog and of the messages in flight.
 local number, rules, plainly = unpack(ARGV, 1, 3)
--- includes: keys, rules, keyed, words, holders, ended
+-- includes: keys, rules, limits, keyed, words, holders, apart, ended
 local own = call('HMGET', TALLY, 'no', 'first')
 if own[1] ~= number or own[2] then return 'gone' end
 
@@ -31,16 +31,29 @@ local function lateDone(id)
   local member, key = string.sub(content, 1, 1) .. ':' .. id, rules.y and keyOf(content)
   -- Of an ordered key only the first message, so that none is recorded before an earlier one.
   if rules.o and (tonumber(call('HGET', HELD, key) or 0) > 0 or waiting(key, 1)[1] ~= placed(key, id)) then return end
-  local waited = call('ZREM', DUE, member) + call('ZREM', ALONE, member)
+  local waited = call('ZREM', DUE, member) + call('ZREM', ALONE, member) + (st.w and leftApart({st.w}) or 0)
   if rules.y then
     waited = waited + call('ZREM', WAIT, placed(key, id))
     if waited > 0 and goOn(key) then wake = true end
   end
   if waited == 0 then return end -- it was purged
-  st.z, st.q = 'done', now
+  st.z, st.q, st.w = 'done', now, nil
   call('HSET', ST, id, pack(st))
   kept[#kept + 1] = id
   counts.done = counts.done + 1
+end
+
+-- giveBack gives back the tokens that claims took for messages that were set aside.
+local function giveBack(limits)
+  if limits.r then
+    call('HSET', TALLY, 'full', exactly(taken(limits.r, tonumber(call('HGET', TALLY, 'full') or 0), -#aside)))
+    call('HDEL', TALLY, 'mute')
+  end
+  if not limits.s then return end
+  for _, key in ipairs(aside) do
+    local full = tonumber(call('ZSCORE', SPENT, key) or nil)
+    if full then call('ZADD', SPENT, exactly(taken(limits.s, full, -1)), key) end
+  end
 end
 
 local plain = {}
@@ -64,5 +77,7 @@ for i = 4 + n, #ARGV do
   answers[#answers + 1] = outcome or ''
   answers[#answers + 1] = due and text(due) or ''
 end
-finish(call('HGET', META, 'limits'))
+local limits = call('HGET', META, 'limits')
+if limits and #aside > 0 then giveBack(unpacked(limits)) end
+finish(limits)
 return {table.concat(was), answers}

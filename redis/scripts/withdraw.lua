@@ -6,16 +6,20 @@
 -- returns: "gone", or 1 if the message was waiting, else 0
 -- cost: some ten commands
 local number, rules, action, id, due = unpack(ARGV)
--- includes: keys, rules, current, keyed, words, holders, ended
+-- includes: keys, rules, current, keyed, words, holders, apart, ended
 if call('HGET', TALLY, 'first') then return 0 end -- the subscription has ended
 local content, before = call('HGET', MSG, id), call('HGET', ST, id)
 local st = before and unpacked(before) or {a = 1, f = 0, l = 0, x = 0}
 if not content or st.d or (st.z and st.z ~= 'waits') then return 0 end
 if not markOf(call('HGET', HOLDERS, id), me) then return 0 end
 local member = string.sub(content, 1, 1) .. ':' .. id
-local key = rules.y and keyOf(content)
+local key, apart = rules.y and keyOf(content), st.w
 -- Also what is aside for a purge, which would cancel it afterwards.
 local waited = call('ZREM', DUE, member) + call('ZREM', ALONE, member) + call('ZREM', ASIDE_DUE, member) + call('ZREM', ASIDE_ALONE, member)
+if apart then
+  waited = waited + leftApart({apart}) + call('ZREM', ASIDE_APART, apart)
+  st.w = nil
+end
 if key then
   waited = waited + call('ZREM', WAIT, placed(key, id)) + call('ZREM', ASIDE_WAIT, placed(key, id))
   if waited == 0 then return 0 end
@@ -32,10 +36,8 @@ if action == 'cancel' then
   counts.withdrawn = 1
 else
   local due = math.max(now, tonumber(due))
-  if rules.a then
-    st.g = due
-    call('HSET', ST, id, pack(st))
-  end
+  if rules.a then st.g = due end
+  if rules.a or apart then call('HSET', ST, id, pack(st)) end
   if st.l >= 2 then
     call('ZADD', ALONE, ranked(0, due), member)
   else
