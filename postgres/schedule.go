@@ -55,6 +55,21 @@ func scheduleOptions(s posthaste.Schedule) map[string]any {
 	if len(s.Message.Terms) > 0 {
 		options["terms"] = s.Message.Terms
 	}
+	if s.Message.MaxAttempts != 0 {
+		options["max_attempts"] = s.Message.MaxAttempts
+	}
+	if s.Message.Timeout != 0 {
+		options["timeout"] = interval(s.Message.Timeout)
+	}
+	backoff := map[string]string{}
+	for name, d := range map[string]time.Duration{"base": s.Message.Backoff.Base, "max": s.Message.Backoff.Max} {
+		if d != 0 {
+			backoff[name] = interval(d)
+		}
+	}
+	if len(backoff) > 0 {
+		options["backoff"] = backoff
+	}
 	return options
 }
 
@@ -76,8 +91,9 @@ func (e *Engine) Schedules(ctx context.Context, names ...string) ([]posthaste.Sc
 		var next, lastTick, lastSent, paused *time.Time
 		var last *int64
 		var refused *string
+		var timeout, base, most float64
 		if err := rows.Scan(&s.Name, &s.Message.Queue, &s.Spec, &s.TimeZone, (*string)(&s.CatchUp), &payload, &options, &next, &s.Upcoming,
-			&lastTick, &last, &lastSent, &s.Sent, &s.Missed, &refused, &paused, &s.CreatedAt, &s.ChangedAt); err != nil {
+			&lastTick, &last, &lastSent, &s.Sent, &s.Missed, &refused, &paused, &s.CreatedAt, &s.ChangedAt, &timeout, &base, &most); err != nil {
 			return err
 		}
 		var o struct {
@@ -86,13 +102,15 @@ func (e *Engine) Schedules(ctx context.Context, names ...string) ([]posthaste.Sc
 			Headers              map[string]string
 			Terms                []string
 			Priority             int
+			MaxAttempts          int `json:"max_attempts"`
 		}
 		if err := decode(&options, &o); err != nil {
 			return err
 		}
 		m := &s.Message
 		m.Payload, m.Key, m.Kind, m.Reference, m.ContentType, m.Headers, m.Terms = json.RawMessage(payload), o.Key, o.Kind, o.Reference, o.ContentType, o.Headers, o.Terms
-		m.Priority = o.Priority
+		m.Priority, m.MaxAttempts = o.Priority, o.MaxAttempts
+		m.Timeout, m.Backoff = seconds(timeout), posthaste.Backoff{Base: seconds(base), Max: seconds(most)}
 		s.NextAt, s.LastTick, s.LastSentAt, s.PausedAt = timeOf(next), timeOf(lastTick), timeOf(lastSent), timeOf(paused)
 		s.CreatedAt, s.ChangedAt, s.Error = s.CreatedAt.UTC(), s.ChangedAt.UTC(), textOf(refused)
 		for i := range s.Upcoming {
@@ -104,8 +122,14 @@ func (e *Engine) Schedules(ctx context.Context, names ...string) ([]posthaste.Sc
 		infos = append(infos, s)
 		return nil
 	}, `select name, queue, spec, time_zone, catch_up, payload::text, options::text, next_at, upcoming, last_tick, last_message_id, last_sent_at,
-		sent, missed, error, paused_at, created_at, changed_at from posthaste.schedules where $1::text[] is null or name = any ($1) order by name`, names)
+		sent, missed, error, paused_at, created_at, changed_at, `+secondsOf("options ->> 'timeout'")+`, `+secondsOf("options -> 'backoff' ->> 'base'")+`,
+		`+secondsOf("options -> 'backoff' ->> 'max'")+` from posthaste.schedules where $1::text[] is null or name = any ($1) order by name`, names)
 	return infos, err
+}
+
+// secondsOf returns an expression for the seconds of an interval that an expression has as text.
+func secondsOf(text string) string {
+	return "coalesce(extract(epoch from (" + text + ")::interval), 0)::float8"
 }
 
 // tick sends the messages of ticks that are due.

@@ -56,7 +56,7 @@ begin
       v_limits.full_since := case when v_limits.full_since is not null then t end;
     end if;
     v_limits.tokens := posthaste.key_tokens(v_limits.tokens, v_limits.at, q.rate, q.burst, t);
-    if q.rate is not null and q.kinds_aside is not null then
+    if q.rate is not null and (q.kinds_aside is not null or q.keyed) then
       with back as (delete from posthaste.limit_refunds z where z.subscriber = v_subscriber returning z.tokens)
       select coalesce(sum(b.tokens), 0) into v_refund from back b;
       v_limits.tokens := least(q.burst, v_limits.tokens + v_refund);

@@ -3,7 +3,7 @@
 -- claims append, and scheduled messages, which are parked at their time.
 -- An event is an entry with attempt 0 whose story lists objects:
 --   key         look at this key
---   ord, id     and this message of it came back: it is parked
+--   ord, id     and this message of it came back: it is parked; token: it gives its token back
 --   stop        a message that stops the key; go: it does not stop it any more
 -- Arguments: queue, subscription, lane; the cursor; the snapshot and the time up to which to
 -- read; the live slots.

@@ -30,13 +30,13 @@ begin
   -- Its slice is read by the claim's snapshots.
   perform posthaste.refuse_copy();
   select * into q from posthaste.queue_settings where id = v_queue;
+  if q.rate is not null and 'set_aside' = any (p_outcomes) then
+    insert into posthaste.limit_refunds (subscriber, tokens) values (c.reader >> 10, cardinality(array_positions(p_outcomes, 'set_aside')));
+  end if;
   if not q.keyed and 'set_aside' = any (p_outcomes) then
     q := posthaste.aside_lanes(v_queue, array(
       select distinct coalesce(d.kind, '')
         from posthaste.deliveries_at(c, array(select u.place from unnest(p_places, p_outcomes) u (place, wanted) where u.wanted = 'set_aside')) d));
-    if q.rate is not null then
-      insert into posthaste.limit_refunds (subscriber, tokens) values (c.reader >> 10, cardinality(array_positions(p_outcomes, 'set_aside')));
-    end if;
   elsif not q.keyed and v_lane >= 4 * q.width then
     -- It fails in the lane of its kind, and comes back there.
     q := posthaste.aside_lanes(v_queue, q.kind_lanes[v_lane - 4 * q.width + 1:v_lane - 4 * q.width + 1]);
@@ -115,7 +115,8 @@ begin
        where z.became in ('retried', 'lost', 'released') and v_kept and q.keyed
     ), events as (
       select posthaste.lane_event(c.reader >> 10, v_lane & 255, jsonb_agg(x.event), x.at)
-        from (select jsonb_build_object('key', coalesce(z.key, ''), 'ord', z.ord::text, 'id', z.message_id) as event, v_now as at
+        from (select jsonb_build_object('key', coalesce(z.key, ''), 'ord', z.ord::text, 'id', z.message_id)
+                     || case when z.aside then '{"token": true}'::jsonb else '{}' end as event, v_now as at
                 from told z where z.became in ('retried', 'lost', 'released')
               union all
               select jsonb_build_object('key', coalesce(z.key, '')), z.next

@@ -22,6 +22,11 @@ begin
     perform posthaste.block_keys(p_subscriber, p_lane, array_agg(x.key), array_agg(x.ord::xid8), array_agg(x.id))
        from jsonb_to_recordset(p_events) x (key text, ord text, id bigint)
       where x.id is not null having count(*) > 0;
+    update posthaste.keys k set tokens = k.tokens + x.n
+      from (select y.ctid, u.n
+              from (select z.key, count(*) as n from jsonb_to_recordset(p_events) z (key text, token boolean) where z.token group by 1) u
+             cross join lateral (select y.ctid from posthaste.keys y where y.subscriber = p_subscriber and y.key = u.key limit 1) y) x
+     where k.ctid = x.ctid and k.tokens is not null;
     for v_found in select x.key, x.stop, x.go from jsonb_to_recordset(p_events) x (key text, stop bigint, go bigint)
               where x.stop is not null or x.go is not null loop
       if v_found.stop is not null then
