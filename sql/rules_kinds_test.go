@@ -231,5 +231,5 @@ func TestRuleOptionsOfOneMessage(t *testing.T) {
 		}
 		return ""
 	}, without("the maximum", patch{file: "attempt_options.sql", old: "coalesce((o ->> 'attempts')::int, q.max_attempts)", new: "q.max_attempts"}),
-		without("what is hidden", patch{file: "all_headers.sql", old: "case when headers ? '' then nullif(headers - '', '{}') else headers end", new: "headers"}))
+		without("hiding them", patch{file: "all_headers.sql", old: "case when headers ? '' then nullif(headers - '', '{}') else headers end", new: "headers"}))
 }

@@ -135,3 +135,8 @@ func WithMiddleware(around ...func(posthaste.Handler) posthaste.Handler) Option 
 // having settled the delivery, the worker acknowledges it as usual; an error fails the
 // attempt as usual.
 func WithOwnTransaction() Option { return func(r *route) { r.single = true } }
+
+// WithRetryPolicy sets the policy of this handler's messages in place of Config.RetryPolicy.
+func WithRetryPolicy(policy RetryPolicy) Option {
+	return func(r *route) { r.retry = policy }
+}

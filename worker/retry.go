@@ -23,26 +23,3 @@ type RetryPolicyFunc func(d posthaste.RawDelivery, err error) time.Duration
 func (f RetryPolicyFunc) NextRetry(d posthaste.RawDelivery, err error) time.Duration {
 	return f(d, err)
 }
-
-// WithRetryPolicy sets the policy of this handler's messages in place of Config.RetryPolicy.
-func WithRetryPolicy(policy RetryPolicy) Option {
-	return func(r *route) { r.retry = policy }
-}
-
-// retryDelay returns the wait that the route's policy sets, or 0. A policy that panics sets none.
-func (r *route) retryDelay(d *posthaste.RawDelivery, err error) (wait time.Duration) {
-	policy := r.retry
-	if r.kinds != nil {
-		if own := r.kinds.handler(d.Kind); own != nil {
-			policy = own.retry
-		}
-	}
-	if policy == nil {
-		return 0
-	}
-	_ = protect(func() error {
-		wait = policy.NextRetry(*d, err)
-		return nil
-	}, func(error) {})
-	return max(wait, 0)
-}

@@ -56,6 +56,9 @@ var (
 	pausedMetric  = storeMetric("queue_paused", "Whether the queue is paused (1) or not (0).", "queue")
 )
 
+// asideMetric is collected for each kind of a subscription with messages that were set aside.
+var asideMetric = storeMetric("queue_set_aside", "Messages that wait for a worker that handles their kind; known is 1 if a running worker does.", "queue", "subscription", "kind", "known")
+
 // subscriptionMetrics are collected for each subscription of each queue.
 var subscriptionMetrics = []struct {
 	desc  *prometheus.Desc
@@ -98,7 +101,7 @@ var vitalMetrics = []vitalMetric{
 
 // Describe implements [prometheus.Collector].
 func (m *storeMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{upMetric, slowMetric, findingMetric, pausedMetric} {
+	for _, d := range []*prometheus.Desc{upMetric, slowMetric, findingMetric, pausedMetric, asideMetric} {
 		out <- d
 	}
 	for _, m := range subscriptionMetrics {
@@ -145,6 +148,9 @@ func (m *storeMetrics) collectQueues(ctx context.Context, out chan<- prometheus.
 			s := &q.Subscriptions[i]
 			for _, each := range subscriptionMetrics {
 				out <- prometheus.MustNewConstMetric(each.desc, each.kind, each.value(s), q.Name, s.Name)
+			}
+			for _, a := range s.SetAside {
+				out <- prometheus.MustNewConstMetric(asideMetric, prometheus.GaugeValue, float64(a.Waiting), q.Name, s.Name, a.Kind, strconv.Itoa(int(truth(a.Known))))
 			}
 		}
 	}

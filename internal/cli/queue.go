@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -147,6 +148,26 @@ func showQueue(ctx context.Context, a *app, e posthaste.Store, name string) erro
 				row(s.Name, s.Depth, s.InFlight, s.Dead, age(s.OldestAge), s.Sent, s.Done, s.Retried, s.Lost, s.Expired, s.Withdrawn)
 			}
 		})
+		showAside(w, q)
+	})
+}
+
+// showAside prints the messages that wait for a worker that handles their kind, if there are any.
+func showAside(w io.Writer, q posthaste.QueueInfo) {
+	if !slices.ContainsFunc(q.Subscriptions, func(s posthaste.SubscriptionInfo) bool { return len(s.SetAside) > 0 }) {
+		return
+	}
+	fmt.Fprintln(w, "\nmessages set aside for workers that handle their kind:")
+	table(w, "SUBSCRIPTION KIND WAITING OLDEST HANDLED-BY", func(row func(...any)) {
+		for _, s := range q.Subscriptions {
+			for _, a := range s.SetAside {
+				by := "no running worker"
+				if a.Known {
+					by = "a running worker"
+				}
+				row(s.Name, a.Kind, a.Waiting, age(a.OldestAge), by)
+			}
+		}
 	})
 }
 

@@ -32,13 +32,13 @@ another type. Without PAYLOAD, or with "-", it is read from standard input.
 --messages sends many messages in one transaction. It names a file (or "-" for
 standard input) with a JSON array of messages in the format of the HTTP API, with
 the fields payload, key, kind, headers, reference, terms, content_type, delay,
-send_at, priority, dedupe_key, dedupe_window and wake.`,
+send_at, priority, dedupe_key, dedupe_window, max_attempts, timeout, backoff and wake.`,
 		Example: `  posthaste send orders '{"order": 7}' --reference order-7
   posthaste send orders --delay 5m < order.json
   posthaste send orders --messages many.json`,
 		Args: between(1, 2, "a queue and a payload"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := explicitZero(cmd, "dedupe-window"); err != nil {
+			if err := explicitZero(cmd, "dedupe-window", "timeout"); err != nil {
 				return err
 			}
 			messages, single, err := s.read(a, cmd, args)
@@ -65,6 +65,10 @@ send_at, priority, dedupe_key, dedupe_window and wake.`,
 	flags.IntVar(&m.Priority, "priority", 0, "priority, 0 to 3; 0 is delivered first")
 	flags.StringVar(&m.DedupeKey, "dedupe-key", "", "deduplication key; a second send with this key sends nothing and prints the id of the first message")
 	flags.Var(duration{&m.DedupeWindow}, "dedupe-window", "how long the deduplication key is stored (default 24h)")
+	flags.IntVar(&m.MaxAttempts, "max-attempts", 0, "maximum number of attempts of this message (default: the queue's)")
+	flags.Var(duration{&m.Timeout}, "timeout", "timeout of one attempt of this message (default: the queue's)")
+	flags.Var(duration{&m.Backoff.Base}, "backoff-base", "upper bound of the delay before the first retry of this message (default: the queue's)")
+	flags.Var(duration{&m.Backoff.Max}, "backoff-max", "maximum delay between attempts of this message (default: the queue's)")
 	return cmd
 }
 
@@ -72,7 +76,7 @@ send_at, priority, dedupe_key, dedupe_window and wake.`,
 func (s *sendFlags) read(a *app, cmd *cobra.Command, args []string) (messages []posthaste.Message, single bool, err error) {
 	queue := args[0]
 	if s.messages != "" {
-		for _, name := range []string{"key", "kind", "header", "reference", "term", "content-type", "delay", "send-at", "priority", "dedupe-key", "dedupe-window", "wake"} {
+		for _, name := range []string{"key", "kind", "header", "reference", "term", "content-type", "delay", "send-at", "priority", "dedupe-key", "dedupe-window", "max-attempts", "timeout", "backoff-base", "backoff-max", "wake"} {
 			if cmd.Flags().Changed(name) {
 				return nil, false, posthaste.Invalidf(name, "--%s and --messages are mutually exclusive; set the field of each message in the file", name)
 			}

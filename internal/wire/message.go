@@ -17,8 +17,8 @@ import (
 
 // ParseMessages reads one message object, or an array of them, for a queue. single reports
 // that it was one object. The fields of a message are payload, key, kind, headers,
-// reference, terms, content_type, delay, send_at, priority, dedupe_key, dedupe_window and
-// wake. The engine checks the limits of a message and its queue.
+// reference, terms, content_type, delay, send_at, priority, dedupe_key, dedupe_window,
+// max_attempts, timeout, backoff and wake. The engine checks the limits of a message and its queue.
 func ParseMessages(queue string, data []byte) (messages []posthaste.Message, single bool, err error) {
 	if err := Check(data); err != nil {
 		return nil, false, err
@@ -88,6 +88,12 @@ func readOptions(o *Object, m *posthaste.Message) {
 	m.DedupeWindow = o.positiveDuration("dedupe_window")
 	if m.DedupeWindow != 0 && m.DedupeKey == "" {
 		o.Fail("dedupe_window", "requires dedupe_key")
+	}
+	m.MaxAttempts = o.Int("max_attempts", 1, 1000)
+	m.Timeout = o.positiveDuration("timeout")
+	if b := o.Object("backoff"); b != nil {
+		m.Backoff = posthaste.Backoff{Base: b.Duration("base"), Max: b.Duration("max")}
+		o.keep(b.Finish())
 	}
 	m.NoWake = !o.Bool("wake", true)
 }

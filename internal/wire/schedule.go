@@ -45,6 +45,9 @@ type Schedule struct {
 	Reference   string              `json:"reference,omitempty"`
 	Terms       []string            `json:"terms,omitempty"`
 	Priority    int                 `json:"priority,omitempty"`
+	MaxAttempts int                 `json:"max_attempts,omitempty"`
+	Timeout     string              `json:"timeout,omitempty"`
+	Backoff     *Backoff            `json:"backoff,omitempty"`
 	NextAt      time.Time           `json:"next_at,omitzero"`
 	Upcoming    []time.Time         `json:"upcoming,omitempty"`
 	LastTick    time.Time           `json:"last_tick,omitzero"`
@@ -63,10 +66,25 @@ func NewSchedule(s posthaste.ScheduleInfo) Schedule {
 	m := s.Message
 	body, _, _ := m.Body()
 	shown, _ := Payload(m.ContentType, body)
-	return Schedule{
+	shownSchedule := Schedule{
 		Name: s.Name, Queue: m.Queue, Spec: s.Spec, TimeZone: s.TimeZone, CatchUp: s.CatchUp, Payload: shown, ContentType: contentType(m.ContentType),
-		Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms, Priority: m.Priority,
+		Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms, Priority: m.Priority, MaxAttempts: m.MaxAttempts,
 		NextAt: s.NextAt, Upcoming: s.Upcoming, LastTick: s.LastTick, LastMessage: s.LastMessage, LastSentAt: s.LastSentAt,
 		Sent: s.Sent, Missed: s.Missed, Error: s.Error, PausedAt: s.PausedAt, CreatedAt: s.CreatedAt, ChangedAt: s.ChangedAt,
 	}
+	if m.Timeout != 0 {
+		shownSchedule.Timeout = m.Timeout.String()
+	}
+	if m.Backoff != (posthaste.Backoff{}) {
+		shownSchedule.Backoff = &Backoff{Base: given(m.Backoff.Base), Max: given(m.Backoff.Max)}
+	}
+	return shownSchedule
+}
+
+// given returns a duration as text, or "" for one that is not set.
+func given(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
 }

@@ -154,8 +154,8 @@ type Queue struct {
 
 // Backoff is the shortest and the longest wait between attempts.
 type Backoff struct {
-	Base string `json:"base"`
-	Max  string `json:"max"`
+	Base string `json:"base,omitempty"`
+	Max  string `json:"max,omitempty"`
 }
 
 // SubscriptionCount has the counters of one subscription as of CountedAt.
@@ -177,6 +177,17 @@ type SubscriptionCount struct {
 	// Filter and MaxLag are absent if they are not set.
 	Filter *Filter `json:"filter,omitempty"`
 	MaxLag string  `json:"max_lag,omitempty"`
+	// SetAside lists kinds whose messages wait for a worker that handles them.
+	SetAside []SetAside `json:"set_aside,omitempty"`
+}
+
+// SetAside has the messages of one kind that wait for a worker that handles it.
+type SetAside struct {
+	Kind      string `json:"kind"`
+	Waiting   int64  `json:"waiting"`
+	OldestAge string `json:"oldest_age"`
+	// Known says that a running worker handles the kind.
+	Known bool `json:"known"`
 }
 
 // Filter is the filter of a subscription.
@@ -198,6 +209,9 @@ func NewQueue(q posthaste.QueueInfo) Queue {
 		}
 		if len(s.Filter.Kinds)+len(s.Filter.Headers) > 0 {
 			shown.Subscriptions[i].Filter = &Filter{Kind: s.Filter.Kinds, Headers: s.Filter.Headers}
+		}
+		for _, a := range s.SetAside {
+			shown.Subscriptions[i].SetAside = append(shown.Subscriptions[i].SetAside, SetAside{Kind: a.Kind, Waiting: a.Waiting, OldestAge: a.OldestAge.String(), Known: a.Known})
 		}
 		if s.MaxLag > 0 {
 			shown.Subscriptions[i].MaxLag = s.MaxLag.String()

@@ -1,5 +1,5 @@
--- posthaste.attempt_fault: what is wrong with a message's options for its attempts: a field and
--- its fault; null if nothing is. Clients check them too, and say more.
+-- posthaste.attempt_fault: checks a message's options for its attempts. Returns a field and
+-- its fault, or null. Clients check them too, and say more.
 -- Arguments: as in posthaste.attempt_options; whether the queue is at-most-once.
 create or replace function posthaste.attempt_fault(p_options jsonb, p_once boolean)
 returns text language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
