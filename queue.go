@@ -2,6 +2,9 @@ package posthaste
 
 import "time"
 
+// DefaultSubscription is the subscription that every queue is created with.
+const DefaultSubscription = "default"
+
 // QueueRef names a subscription of a queue. An empty Subscription means
 // [DefaultSubscription].
 type QueueRef struct {
