@@ -413,3 +413,19 @@ func TestDoctorFindsTooFewLocks(t *testing.T) {
 		t.Errorf("the doctor hints %q", hint)
 	}
 }
+
+// JB2: messages of a kind that no running worker handles are found, and not those of a kind that
+// one handles.
+func TestJB2_UnknownKinds(t *testing.T) {
+	t.Parallel()
+	s := begin(t, testpg.New(t))
+	old := s.knows("mail")
+	old.takes(10, s.send(`{"kind": "sms"}`))
+	s.well(t, "kinds")
+	s.exec(`set posthaste.patience = '1 millisecond'`)
+	s.ails(t, "kinds", "warning", "messages of kind 'sms' in subscription 'default' of queue 'q' wait for a worker that handles this kind (1 of them")
+	new := s.knows("sms")
+	s.well(t, "kinds")
+	new.takes(10)
+	s.heals(t, "kinds")
+}

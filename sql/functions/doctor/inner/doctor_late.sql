@@ -19,8 +19,8 @@ begin
      where o.age > posthaste.patience()
      order by o.age desc limit 100;
   return query
-    select 'kinds', 'warning', format('%s messages of kind %L wait for a worker that handles this kind, the first of them for %s; no running worker does so for subscription %L of queue %L',
-             case when a.waiting >= 4096 then '4,096 or more' else a.waiting::text end, a.kind, date_trunc('second', clock_timestamp() - a.since), u.name, q.name),
+    select 'kinds', 'warning', format('messages of kind %L in subscription %L of queue %L wait for a worker that handles this kind (%s of them, the oldest for %s), and no running worker does',
+             a.kind, u.name, q.name, case when a.waiting >= 4096 then '4,096 or more' else a.waiting::text end, date_trunc('second', clock_timestamp() - a.since)),
            'start the version of your program that has a handler for it, or a handler for all kinds; or cancel these messages', q.name, u.name
       from posthaste.set_aside() a
       join posthaste.queue_settings q on q.id = a.queue_id
