@@ -161,7 +161,7 @@ var asideRules = map[string]struct {
 		k.aside(reply.Deliveries...)
 		return unlessNone(k.claim(k.handles("sms"), 1))
 	}, patch{&settleScript, "(st.l >= 2 and '1' or '0')", "'0'"}},
-	"what was cancelled does not come": {posthaste.QueueOptions{Retention: time.Hour, RetainPayload: true}, func(k *kindred) string {
+	"a cancelled message does not come": {posthaste.QueueOptions{Retention: time.Hour, RetainPayload: true}, func(k *kindred) string {
 		_, err := k.e.Cancel(posthaste.WithActor(k.t.Context(), "ada"), k.sentAside("sms")[0])
 		k.must(err)
 		return unlessNone(k.claim(k.handles("sms"), 1))
@@ -175,7 +175,7 @@ var asideRules = map[string]struct {
 		}
 		return unlessNone(k.claim(register(k.t, k.e), 3))
 	}, patch{&asideScript, "call('RENAME', KEYS[at + AT_APART], KEYS[at + AT_ASIDE_APART])", ""}},
-	"what was done late does not come": {posthaste.QueueOptions{}, func(k *kindred) string {
+	"a message that was done late does not come": {posthaste.QueueOptions{}, func(k *kindred) string {
 		k.send("sms")
 		knows := k.handles("sms")
 		first := k.claim(knows, 1)
