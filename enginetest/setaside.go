@@ -174,8 +174,9 @@ func setAsideHoldsUpKey(s *suite) {
 		}
 	}
 	var order []posthaste.MessageID
+	all := s.register(time.Minute)
 	s.until("both messages of the key are done", func() bool {
-		for _, w := range []posthaste.WorkerID{old, s.register(time.Minute)} {
+		for _, w := range []posthaste.WorkerID{old, all} {
 			for _, d := range s.claim(w, 1) {
 				if waited := time.Since(began); waited < posthaste.SetAsideWait {
 					s.Fatalf("message %d came after %s, attempt %d", d.MessageID, waited, d.Attempt)
