@@ -239,7 +239,7 @@ func (f *fate) live(url string, gone func() bool) {
 			if len(held) == 0 {
 				return nil
 			}
-			return settle(posthaste.OutcomeDone)()
+			return settle(posthaste.OutcomeDone, posthaste.OutcomeSetAside)()
 		},
 		func() error { held = nil; return nil },
 		drain(""),
