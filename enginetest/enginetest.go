@@ -248,6 +248,7 @@ var (
 	failed   = posthaste.Settlement{Outcome: posthaste.OutcomeRetried, Error: "it did not work"}
 	hopeless = posthaste.Settlement{Outcome: posthaste.OutcomeDead, Error: "it never will"}
 	released = posthaste.Settlement{Outcome: posthaste.OutcomeReleased}
+	aside    = posthaste.Settlement{Outcome: posthaste.OutcomeSetAside}
 )
 
 func fieldOf(err error) string {

@@ -17,25 +17,10 @@ var kinds = []test{
 	{name: "R1_SetAsideIsRedelivered", run: setAsideIsRedelivered},
 	{name: "R1_SetAsideRunsAlone", run: setAsideRunsAlone},
 	{name: "R1_SetAsideClaimedAgain", run: setAsideClaimedAgain},
-	{name: "R1_SetAsideByManyClaimers", run: setAsideByMany},
 	{name: "R1_BothSidesProgress", run: bothSidesProgress},
 	{name: "R1_ManyKinds", run: manyKinds},
-	{name: "R1_LooksTellOnlyOwnKinds", run: looksTellOwnKinds},
-	{name: "R1_SleepersOfTheKindWake", run: sleepersOfKindWake},
 	{name: "R1_SetAsidePerSubscription", run: setAsidePerSubscription, needs: features{Subscriptions: true}},
-	{name: "R1_SetAsideGivesTokensBack", run: setAsideGivesTokensBack, needs: features{Limits: true}},
-	{name: "R1_SetAsideFreesItsPlace", run: setAsideFreesPlace, needs: features{Limits: true}},
-	{name: "R1_SetAsideHoldsUpItsKey", run: setAsideHoldsUpKey, needs: features{Ordered: true}},
-	{name: "R1_SetAsideOfKeys", run: setAsideOfKeys, needs: features{Limits: true}},
-	{name: "R1_SetAsideCancelled", run: setAsideCancelled, needs: features{Withdrawal: true}},
-	{name: "R1_SetAsideRescheduled", run: setAsideRescheduled, needs: features{Withdrawal: true}},
-	{name: "R1_SetAsidePurged", run: setAsidePurged, needs: features{Withdrawal: true}},
-	{name: "R1_SetAsideExpires", run: setAsideExpires, needs: features{Attempts: true}},
-	{name: "R1_SetAsideIsCounted", run: setAsideIsCounted},
-	{name: "R1_SetAsideIsListed", run: setAsideIsListed, needs: features{Search: true}},
 }
-
-var aside = posthaste.Settlement{Outcome: posthaste.OutcomeSetAside}
 
 // handles registers a worker that handles only some kinds.
 func (s *suite) handles(kinds ...string) posthaste.WorkerID {

@@ -9,6 +9,22 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
+var setAside = []test{
+	{name: "R1_SetAsideByManyClaimers", run: setAsideByMany},
+	{name: "R1_LooksTellOnlyOwnKinds", run: looksTellOwnKinds},
+	{name: "R1_SleepersOfTheKindWake", run: sleepersOfKindWake},
+	{name: "R1_SetAsideGivesTokensBack", run: setAsideGivesTokensBack, needs: features{Limits: true}},
+	{name: "R1_SetAsideFreesItsPlace", run: setAsideFreesPlace, needs: features{Limits: true}},
+	{name: "R1_SetAsideHoldsUpItsKey", run: setAsideHoldsUpKey, needs: features{Ordered: true}},
+	{name: "R1_SetAsideOfKeys", run: setAsideOfKeys, needs: features{Limits: true}},
+	{name: "R1_SetAsideCancelled", run: setAsideCancelled, needs: features{Withdrawal: true}},
+	{name: "R1_SetAsideRescheduled", run: setAsideRescheduled, needs: features{Withdrawal: true}},
+	{name: "R1_SetAsidePurged", run: setAsidePurged, needs: features{Withdrawal: true}},
+	{name: "R1_SetAsideExpires", run: setAsideExpires, needs: features{Attempts: true}},
+	{name: "R1_SetAsideIsCounted", run: setAsideIsCounted},
+	{name: "R1_SetAsideIsListed", run: setAsideIsListed, needs: features{Search: true}},
+}
+
 // setAsideByMany: of concurrent claimers, each message that was set aside goes to one.
 func setAsideByMany(s *suite) {
 	s.create(quick())
@@ -158,8 +174,9 @@ func setAsideHoldsUpKey(s *suite) {
 		}
 	}
 	var order []posthaste.MessageID
+	all := s.register(time.Minute)
 	s.until("both messages of the key are done", func() bool {
-		for _, w := range []posthaste.WorkerID{old, s.register(time.Minute)} {
+		for _, w := range []posthaste.WorkerID{old, all} {
 			for _, d := range s.claim(w, 1) {
 				if waited := time.Since(began); waited < posthaste.SetAsideWait {
 					s.Fatalf("message %d came after %s, attempt %d", d.MessageID, waited, d.Attempt)

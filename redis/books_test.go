@@ -201,7 +201,7 @@ func (b *books) close() {
 			break
 		}
 	}
-	for _, what := range []string{"run", "claim", "open", "claims", "timed", "due", "alone", "ready0", "stale", "dead"} {
+	for _, what := range []string{"run", "claim", "open", "claims", "timed", "due", "alone", "ready0", "stale", "dead", "apart"} {
 		n, err := b.e.client.Exists(ctx, b.e.keys.of(jobs, what)).Result()
 		if err != nil {
 			b.t.Fatal(err)

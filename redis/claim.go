@@ -46,10 +46,17 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (reply p
 		idle = "1"
 	}
 	worker := strconv.FormatInt(int64(req.Worker), 10)
+	kinds, known := e.leases.kindsOf(req.Worker, req.Normal())
+	if !known { // another process registered it
+		if _, err := e.stands(ctx, "look", req.Worker); err != nil {
+			return reply, err
+		}
+		kinds, _ = e.leases.kindsOf(req.Worker, req.Normal())
+	}
 	for {
 		answer, q, err := e.try(ctx, req.QueueRef, func(q *queue) (any, error) {
 			return claiming(q).run(ctx, e.client, q.keys, arguments{{"number", q.numberArg}, {"rules", q.rules}, {"most", min(req.Max, claimMost)}, {"priorities", order()},
-				{"idle", idle}, {"worker", worker}, {"claim", req.Number}, {"lease", ""}, {"once", q.once}, {"kinds", e.leases.kindsOf(req.Worker, q.ref())}})
+				{"idle", idle}, {"worker", worker}, {"claim", req.Number}, {"lease", ""}, {"once", q.once}, {"kinds", kinds}})
 		})
 		if err != nil {
 			return reply, writeError(err)

@@ -239,7 +239,7 @@ func (f *fate) live(url string, gone func() bool) {
 			if len(held) == 0 {
 				return nil
 			}
-			return settle(posthaste.OutcomeDone)()
+			return settle(posthaste.OutcomeDone, posthaste.OutcomeSetAside)()
 		},
 		func() error { held = nil; return nil },
 		drain(""),
@@ -393,7 +393,7 @@ func (f *fate) judge() {
 			f.broke("%s is there %d times", kind, n)
 		}
 	}
-	for _, what := range []string{"run", "claim", "open", "claims", "timed", "due", "alone", "ready0", "stale", "dead", "holders"} {
+	for _, what := range []string{"run", "claim", "open", "claims", "timed", "due", "alone", "ready0", "stale", "dead", "holders", "apart"} {
 		if n, err := e.client.Exists(t.Context(), e.keys.of(jobs, what)).Result(); err != nil || n > 0 {
 			f.broke("key %s is left: %v", what, err)
 		}

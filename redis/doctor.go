@@ -161,7 +161,7 @@ func doctorWorkers(workers []registeredWorker, now time.Time) (found []posthaste
 	return found
 }
 
-// doctorBehind reports subscriptions that fall behind.
+// doctorBehind reports subscriptions that fall behind, and messages of unknown kinds.
 func (e *Engine) doctorBehind(ctx context.Context, all map[string]*queue) (found []posthaste.Finding, err error) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		q, err := e.count(ctx, name)
@@ -172,6 +172,7 @@ func (e *Engine) doctorBehind(ctx context.Context, all map[string]*queue) (found
 			return nil, err
 		}
 		for _, s := range q.Subscriptions {
+			found = append(found, doctorKinds(q.Name, s)...)
 			if s.OldestAge <= patience {
 				continue
 			}
@@ -184,6 +185,20 @@ func (e *Engine) doctorBehind(ctx context.Context, all map[string]*queue) (found
 		}
 	}
 	return found, nil
+}
+
+// doctorKinds reports messages that were set aside and that no running worker handles.
+func doctorKinds(queue string, s posthaste.SubscriptionInfo) (found []posthaste.Finding) {
+	for _, a := range s.SetAside {
+		if a.Known || a.OldestAge <= patience {
+			continue
+		}
+		found = append(found, posthaste.Finding{Check: "kinds", Queue: queue, Subscription: s.Name,
+			Message: fmt.Sprintf("messages of kind %q in subscription %q of queue %q wait for a worker that handles this kind (%d of them, the oldest for %s), and no running worker does",
+				a.Kind, s.Name, queue, a.Waiting, a.OldestAge.Round(time.Second)),
+			Hint: "start the version of your program that has a handler for it, or a handler for all kinds; or cancel these messages"})
+	}
+	return found
 }
 
 // repairedFor is how long Doctor reports messages that upkeep repaired.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/posthaste-mq/posthaste"
 )
 
@@ -109,6 +111,48 @@ func TestDoctor(t *testing.T) {
 	}
 	if found := look(); len(found) > 0 {
 		t.Errorf("after the rescue it finds %q", said(found))
+	}
+}
+
+// Messages of a kind that no running worker handles are reported after five minutes.
+func TestR1_DoctorFindsUnknownKinds(t *testing.T) {
+	t.Parallel()
+	e := open(t, server.URL())
+	k := newKindred(t, e, posthaste.QueueOptions{})
+	k.sentAside("sms", "sms", "fax")
+	kinds := func() (all []posthaste.Finding) {
+		t.Helper()
+		found, err := e.Doctor(t.Context())
+		k.must(err)
+		for _, f := range found {
+			if f.Check == "kinds" {
+				all = append(all, f)
+			}
+		}
+		return all
+	}
+	if found := kinds(); len(found) > 0 {
+		t.Errorf("at once it finds %+v", found)
+	}
+	// As if they had been set aside six minutes ago.
+	apart := e.keys.of(jobs, "apart")
+	members, err := e.client.ZRange(t.Context(), apart, 0, -1).Result()
+	k.must(err)
+	for _, m := range members {
+		at := len(m) - 32
+		since, _ := parseMicros(m[at : at+16])
+		k.must(e.client.ZRem(t.Context(), apart, m).Err())
+		k.must(e.client.ZAdd(t.Context(), apart, goredis.Z{Member: fmt.Sprintf("%s%016d%s", m[:at], since-6*60*1e6, m[at+16:])}).Err())
+	}
+	k.handles("fax")
+	found := kinds()
+	if len(found) != 1 || found[0].Fault || found[0].Queue != jobs || found[0].Subscription != "default" || !strings.Contains(found[0].Message, `kind "sms"`) ||
+		!strings.Contains(found[0].Message, "(2 of them, the oldest for 6m") || found[0].Hint == "" {
+		t.Errorf("it finds %+v", found)
+	}
+	k.handles("sms")
+	if found := kinds(); len(found) > 0 {
+		t.Errorf("beside a worker that handles the kind it finds %+v", found)
 	}
 }
 

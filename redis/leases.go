@@ -15,28 +15,30 @@ type leases struct {
 	mu     sync.Mutex
 	joined map[posthaste.WorkerID]map[posthaste.QueueRef]bool
 	stood  map[posthaste.WorkerID]string
-	kinds  map[posthaste.WorkerID]map[posthaste.QueueRef][]string
+	kinds  map[posthaste.WorkerID]map[string][]string // by subscription (enrolled)
 }
 
 func newLeases() leases {
 	return leases{joined: map[posthaste.WorkerID]map[posthaste.QueueRef]bool{}, stood: map[posthaste.WorkerID]string{},
-		kinds: map[posthaste.WorkerID]map[posthaste.QueueRef][]string{}}
+		kinds: map[posthaste.WorkerID]map[string][]string{}}
 }
 
-func (l *leases) begin(worker posthaste.WorkerID, kinds map[posthaste.QueueRef][]string) {
+func (l *leases) begin(worker posthaste.WorkerID, kinds map[string][]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.joined[worker], l.kinds[worker] = map[posthaste.QueueRef]bool{}, kinds
 }
 
 // kindsOf returns the kinds that a worker handles in a subscription, in the form of claim.lua.
-func (l *leases) kindsOf(worker posthaste.WorkerID, ref posthaste.QueueRef) string {
+// known is false for a worker that this process knows nothing of.
+func (l *leases) kindsOf(worker posthaste.WorkerID, ref posthaste.QueueRef) (kinds string, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if kinds, some := l.kinds[worker][ref]; some {
-		return packed(kinds)
+	all, known := l.kinds[worker]
+	if some, names := all[enrolled(ref.Queue, ref.Subscription)]; names {
+		return packed(some), known
 	}
-	return ""
+	return "", known
 }
 
 // kindsHere returns the kinds that the workers of this process handle in a subscription, in the
@@ -46,7 +48,7 @@ func (l *leases) kindsHere(ref posthaste.QueueRef) string {
 	defer l.mu.Unlock()
 	var all []string
 	for _, of := range l.kinds {
-		kinds, some := of[ref]
+		kinds, some := of[enrolled(ref.Queue, ref.Subscription)]
 		if !some {
 			return ""
 		}
@@ -58,10 +60,10 @@ func (l *leases) kindsHere(ref posthaste.QueueRef) string {
 	return packed(slices.Compact(slices.Sorted(slices.Values(all))))
 }
 
-func (l *leases) stand(worker posthaste.WorkerID, entry string) {
+func (l *leases) stand(worker posthaste.WorkerID, entry string, kinds map[string][]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stood[worker] = entry
+	l.stood[worker], l.kinds[worker] = entry, kinds
 }
 
 func (l *leases) join(worker posthaste.WorkerID, ref posthaste.QueueRef) {

@@ -197,7 +197,7 @@ func (l *shortLife) handle(queue string) {
 	got := l.claimed(queue, "")
 	_, err = e.Unsettled(ctx, l.w, l.number)
 	must(err)
-	l.settled(got, posthaste.OutcomeDone, posthaste.OutcomeDead, posthaste.OutcomeRetried, posthaste.OutcomeReleased)
+	l.settled(got, posthaste.OutcomeDone, posthaste.OutcomeDead, posthaste.OutcomeRetried, posthaste.OutcomeReleased, posthaste.OutcomeSetAside)
 	dead, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{Queue: queue})
 	must(err)
 	if len(dead.Items) > 0 {

@@ -56,8 +56,11 @@ func (e *Engine) beatRegistry(ctx context.Context, what string, worker posthaste
 	if first, ok := parseMicros(str(all[4])); ok {
 		s.firstIn = max(1, fromMicros(first))
 	}
-	e.leases.stand(worker, str(all[0]))
-	return s, unpack(str(all[0]), &s.registered)
+	if err := unpack(str(all[0]), &s.registered); err != nil {
+		return s, err
+	}
+	e.leases.stand(worker, str(all[0]), s.Kinds)
+	return s, nil
 }
 
 // beatArgs are the arguments of beat.lua for a worker.

@@ -27,6 +27,8 @@ type crowd struct {
 	// By subscription, what its messages are: "" (waits), "held", "dead", "cancelled" or "ended".
 	state map[string]map[posthaste.MessageID]string
 	holds map[posthaste.DeliveryID]holding
+	// apart has those that were set aside. The first worker handles only the kind x.
+	apart map[holding]bool
 }
 
 type holding struct {
@@ -85,7 +87,10 @@ func (c *crowd) take(subscription string, by posthaste.WorkerID, got []posthaste
 			return fmt.Sprintf("%s got message %d as %+v", subscription, d.MessageID, d)
 		case c.holds[d.ID] != holding{}:
 			return fmt.Sprintf("delivery %d is of two", d.ID)
+		case by == c.workers[0] && c.apart[holding{subscription: subscription, message: d.MessageID}] && d.Kind != "x":
+			return fmt.Sprintf("%s got message %d of kind %s, which was set aside", subscription, d.MessageID, d.Kind)
 		}
+		delete(c.apart, holding{subscription: subscription, message: d.MessageID})
 		c.state[subscription][d.MessageID] = "held"
 		c.holds[d.ID] = holding{subscription, d.MessageID, by}
 	}
@@ -110,7 +115,10 @@ func (c *crowd) settle(finish bool) string {
 		}
 		one, is := posthaste.Settlement{Delivery: id, Outcome: posthaste.OutcomeDone}, "ended"
 		if n := c.rand.IntN(8); !finish && n < 5 {
-			one.Outcome = []posthaste.Outcome{posthaste.OutcomeDone, posthaste.OutcomeRetried, posthaste.OutcomeReleased, posthaste.OutcomeReleased, posthaste.OutcomeDead}[n]
+			one.Outcome = []posthaste.Outcome{posthaste.OutcomeDone, posthaste.OutcomeRetried, posthaste.OutcomeReleased, posthaste.OutcomeSetAside, posthaste.OutcomeDead}[n]
+			if one.Outcome == posthaste.OutcomeSetAside && looks(c.options) > 0 {
+				one.Outcome = posthaste.OutcomeReleased // setting aside takes a second there
+			}
 			one.Duration = time.Microsecond
 			if one.Outcome == posthaste.OutcomeRetried || one.Outcome == posthaste.OutcomeDead {
 				one.Error = "at random"
@@ -127,6 +135,9 @@ func (c *crowd) settle(finish bool) string {
 			return fmt.Sprintf("delivery %d of message %d for %s was not settled", r.Delivery, h.message, h.subscription)
 		}
 		c.state[h.subscription][h.message] = after[i]
+		if all[i].Outcome == posthaste.OutcomeSetAside {
+			c.apart[holding{subscription: h.subscription, message: h.message}] = true
+		}
 		delete(c.holds, r.Delivery)
 	}
 	return ""
@@ -146,7 +157,18 @@ func (c *crowd) lose() {
 			delete(c.holds, id)
 		}
 	}
-	c.workers[i] = register(c.t, c.e)
+	c.workers[i] = c.register(i)
+}
+
+// register registers a worker. The first one handles only one kind in two of the subscriptions.
+func (c *crowd) register(i int) posthaste.WorkerID {
+	info := posthaste.WorkerInfo{Name: "tester", Lease: 1 << 40}
+	if i == 0 {
+		info.Kinds = map[posthaste.QueueRef][]string{{Queue: jobs}: {"x"}, {Queue: jobs, Subscription: "late"}: {"w", "x"}}
+	}
+	w, err := c.e.Register(c.t.Context(), info)
+	c.must(err)
+	return w
 }
 
 // late makes the subscription that comes later, from the oldest, or ends it.
@@ -154,6 +176,7 @@ func (c *crowd) late() string {
 	if c.state["late"] != nil {
 		c.must(c.e.Unsubscribe(posthaste.WithActor(c.t.Context(), "ada"), jobs, "late"))
 		delete(c.state, "late")
+		maps.DeleteFunc(c.apart, func(h holding, _ bool) bool { return h.subscription == "late" })
 		for id, h := range c.holds {
 			if h.subscription != "late" {
 				continue
@@ -355,7 +378,7 @@ func (c *crowd) end() string {
 		if s.Depth != 0 || s.InFlight != 0 || s.Dead != 0 || int(s.Sent) < len(c.state[s.Name]) {
 			return fmt.Sprintf("at the end are told %+v", s)
 		}
-		for _, what := range []string{"run", "due", "alone", "ready0", "wait", "held", "stopped", "claim", "open", "timed"} {
+		for _, what := range []string{"run", "due", "alone", "ready0", "wait", "held", "stopped", "claim", "open", "timed", "apart", "aside.apart"} {
 			if n := c.e.client.Exists(c.t.Context(), c.e.keys.own(jobs, s.Name, what)).Val(); n != 0 {
 				return fmt.Sprintf("at the end something of %s is left in %s", s.Name, what)
 			}
@@ -388,13 +411,13 @@ func crowded(t *testing.T, e *Engine, seed uint64, steps int) (broken string) {
 		}
 	}()
 	c := &crowd{t: t, e: e, rand: rand.New(rand.NewPCG(seed, 11)), options: crowds[seed%uint64(len(crowds))],
-		state: map[string]map[posthaste.MessageID]string{posthaste.DefaultSubscription: {}, "x": {}}, holds: map[posthaste.DeliveryID]holding{}}
+		state: map[string]map[posthaste.MessageID]string{posthaste.DefaultSubscription: {}, "x": {}}, holds: map[posthaste.DeliveryID]holding{}, apart: map[holding]bool{}}
 	c.options.MaxAttempts, c.options.BackoffBase, c.options.BackoffMax = 1000, time.Microsecond, 300*time.Microsecond
 	create(t, e, c.options)
 	c.must(e.Subscribe(posthaste.WithActor(t.Context(), "ada"), jobs, "x", posthaste.SubscriptionOptions{Filter: posthaste.Filter{Kinds: []string{"x"}}}))
 	c.engines = []*Engine{e, another(t, e)}
-	for range 3 {
-		c.workers = append(c.workers, register(t, e))
+	for i := range 3 {
+		c.workers = append(c.workers, c.register(i))
 	}
 	for n := range steps {
 		if broken := c.step(); broken != "" {

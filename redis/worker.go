@@ -16,9 +16,9 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 	if info.Lease <= 0 {
 		return 0, posthaste.Invalidf("lease", "lease must be above zero, got %s", info.Lease)
 	}
-	kinds, byName := kindsOf(info)
+	kinds := kindsOf(info)
 	reply, err := workerScript.run(ctx, e.client, e.workerKeys(), arguments{{"what", "register"}, {"worker", ""}, {"lease", max(1, info.Lease.Microseconds())},
-		{"entry", packed(registered{Name: info.Name, Version: info.Version, Kinds: byName})}, {"clock", ""}})
+		{"entry", packed(registered{Name: info.Name, Version: info.Version, Kinds: kinds})}, {"clock", ""}})
 	if err != nil {
 		return 0, writeError(err)
 	}
@@ -31,20 +31,18 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 	return worker, nil
 }
 
-// kindsOf returns the kinds that a worker handles by subscription, and by the names of those as
-// the registry has them, which is nil if it handles all everywhere: a script would make a list
-// of an empty map.
-func kindsOf(info posthaste.WorkerInfo) (kinds map[posthaste.QueueRef][]string, byName map[string][]string) {
-	if len(info.Kinds) == 0 {
-		return nil, nil
-	}
-	kinds, byName = map[posthaste.QueueRef][]string{}, map[string][]string{}
+// kindsOf returns the kinds that a worker handles as the registry has them: by subscription
+// (enrolled), and nil if it handles all everywhere, because a script would make a list of an
+// empty map.
+func kindsOf(info posthaste.WorkerInfo) (kinds map[string][]string) {
 	for ref, some := range info.Kinds {
+		if kinds == nil {
+			kinds = map[string][]string{}
+		}
 		ref = ref.Normal()
-		kinds[ref] = slices.Clone(some)
-		byName[enrolled(ref.Queue, ref.Subscription)] = kinds[ref]
+		kinds[enrolled(ref.Queue, ref.Subscription)] = slices.Clone(some)
 	}
-	return kinds, byName
+	return kinds
 }
 
 // Heartbeat implements [posthaste.Engine]. If the registry of workers cannot be reached, for
@@ -118,7 +116,8 @@ func (e *Engine) beatQueues(ctx context.Context, beat posthaste.Heartbeat, s sta
 	}
 	queues, missed := e.found(ctx, beat.Worker, maps.Keys(looks))
 	answers, err := e.runEach(ctx, beatScript, queues, func(q *queue) arguments {
-		return beatArgs(q, beat.Worker, s.Lease, s.Name, "", e.leases.kindsOf(beat.Worker, q.ref()))
+		kinds, _ := e.leases.kindsOf(beat.Worker, q.ref())
+		return beatArgs(q, beat.Worker, s.Lease, s.Name, "", kinds)
 	})
 	if missed = errors.Join(missed, readError(err)); missed != nil {
 		return nil, missed
