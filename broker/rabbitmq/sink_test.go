@@ -345,7 +345,7 @@ func TestHeldBackIsNotDelivered(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				j.index = n
+				j.Index = n
 				jobs = append(jobs, j)
 			}
 			spoil(jobs)
