@@ -246,19 +246,6 @@ func messages(from, n int) (all []relay.Incoming) {
 	return all
 }
 
-// ReadSession reads n messages from a session.
-func ReadSession(ctx context.Context, t *testing.T, s source.Session, n int) (got []source.Arrival) {
-	t.Helper()
-	for len(got) < n {
-		more, err := s.Read(ctx, n-len(got))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, more...)
-	}
-	return got
-}
-
 // numbers returns the payloads, which are numbers.
 func numbers(all []posthaste.RawDelivery) (list []string) {
 	for _, d := range all {
