@@ -56,6 +56,58 @@ func (silent) Error() string { return "" }
 // snooze is longer than the test, so that a released message stays released.
 const snooze = 24 * time.Hour
 
+// claimedAndLost returns a message that a worker claims before it is lost.
+func (s *stage) claimedAndLost(queue string) posthaste.MessageID {
+	s.Helper()
+	id := s.send(queue, 1)[0]
+	gone, err := s.engine.Register(s.ctx, posthaste.WorkerInfo{Name: "gone", Lease: 100 * time.Millisecond})
+	s.must(err)
+	reply, err := s.engine.Claim(s.ctx, posthaste.ClaimRequest{Worker: gone, Number: 1, QueueRef: posthaste.QueueRef{Queue: queue}, Max: 1})
+	s.must(err)
+	if len(reply.Deliveries) != 1 {
+		s.Fatalf("%d messages are to be lost", len(reply.Deliveries))
+	}
+	return id
+}
+
+// behave handles a message as its payload says.
+func (s *stage) behave(ctx context.Context, d posthaste.Delivery[any]) error {
+	switch d.Payload {
+	case "retried":
+		if d.Attempt == 1 {
+			return silent{}
+		}
+	case "dead":
+		return posthaste.Permanent(errors.New("no such user"))
+	case "failed":
+		return silent{}
+	case "released":
+		return posthaste.Snooze(snooze)
+	case "twice": // as if another worker had settled it in the meantime
+		_, err := s.engine.Settle(ctx, []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.OutcomeDone}})
+		return errors.Join(errors.New("too late"), err)
+	}
+	return nil
+}
+
+// countedIn returns the value of a counter, of those with the outcome unless it is empty.
+func (s *stage) countedIn(registry *prometheus.Registry, name, outcome string) (n float64) {
+	families, err := registry.Gather()
+	s.must(err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			matches := outcome == ""
+			for _, l := range m.GetLabel() {
+				matches = matches || l.GetName() == "outcome" && l.GetValue() == outcome
+			}
+			if f.GetName() == name && matches {
+				n += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
+}
+
 // Every outcome, including a possible duplicate, is counted, logged with the message's id, and
 // recorded. An error's text is never empty.
 func TestTR2_EveryOutcomeIsSeen(t *testing.T) {
@@ -67,16 +119,7 @@ func TestTR2_EveryOutcomeIsSeen(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(events)
 
-	// One message was lost before the worker starts.
-	lost := s.send(q, 1)[0]
-	gone, err := s.engine.Register(s.ctx, posthaste.WorkerInfo{Name: "gone", Lease: 100 * time.Millisecond})
-	s.must(err)
-	reply, err := s.engine.Claim(s.ctx, posthaste.ClaimRequest{Worker: gone, Number: 1, QueueRef: posthaste.QueueRef{Queue: q}, Max: 1})
-	s.must(err)
-	if len(reply.Deliveries) != 1 {
-		t.Fatalf("%d messages are to be lost", len(reply.Deliveries))
-	}
-
+	lost := s.claimedAndLost(q) // before the worker starts
 	behaviours := []string{"done", "retried", "dead", "released", "twice", "failed"}
 	ids := map[string]posthaste.MessageID{}
 	for _, b := range behaviours {
@@ -88,45 +131,12 @@ func TestTR2_EveryOutcomeIsSeen(t *testing.T) {
 		s.must(err)
 		ids[b] = sent[0]
 	}
-	handle := func(ctx context.Context, d posthaste.Delivery[any]) error {
-		switch d.Payload {
-		case "retried":
-			if d.Attempt == 1 {
-				return silent{}
-			}
-		case "dead":
-			return posthaste.Permanent(errors.New("no such user"))
-		case "failed":
-			return silent{}
-		case "released":
-			return posthaste.Snooze(snooze)
-		case "twice": // as if another worker had settled it in the meantime
-			_, err := s.engine.Settle(ctx, []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.OutcomeDone}})
-			return errors.Join(errors.New("too late"), err)
-		}
-		return nil
-	}
+
 	w := worker.New(s.open(), worker.Config{Telemetry: events, Logger: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
-	worker.Handle(w, q, handle)
-	worker.Handle(w, once, handle)
+	worker.Handle(w, q, s.behave)
+	worker.Handle(w, once, s.behave)
 	s.run(w)
 
-	counted := func(name, outcome string) (n float64) {
-		families, err := registry.Gather()
-		s.must(err)
-		for _, f := range families {
-			for _, m := range f.GetMetric() {
-				matches := outcome == ""
-				for _, l := range m.GetLabel() {
-					matches = matches || l.GetName() == "outcome" && l.GetValue() == outcome
-				}
-				if f.GetName() == name && matches {
-					n += m.GetCounter().GetValue()
-				}
-			}
-		}
-		return n
-	}
 	ids["lost"] = lost
 	for what, c := range map[string]struct {
 		line, metric, label string
@@ -145,12 +155,12 @@ func TestTR2_EveryOutcomeIsSeen(t *testing.T) {
 	} {
 		s.until(what+" is counted and logged", func() bool {
 			n, _ := log.of(ids[what], c.line)
-			return n >= 1 && counted(c.metric, c.label) >= c.count
+			return n >= 1 && s.countedIn(registry, c.metric, c.label) >= c.count
 		})
 		if n, textless := log.of(ids[what], c.line); n != 1 || textless {
 			t.Errorf("%s has %d log lines, one without an error text: %t", what, n, textless)
 		}
-		if n := counted(c.metric, c.label); n != c.count {
+		if n := s.countedIn(registry, c.metric, c.label); n != c.count {
 			t.Errorf("%s %s is %v, want %v", c.metric, c.label, n, c.count)
 		}
 		s.until(what+" is on record", func() bool { return s.state(ids[what]).State == c.state })
