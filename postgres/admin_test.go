@@ -454,11 +454,7 @@ func TestVitalsCountDoorbells(t *testing.T) {
 		if name != "" {
 			named += "&application_name=" + name
 		}
-		e, err := postgres.Open(ctx, named)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer e.Close()
+		e := openAt(t, named)
 		bell, err := e.Doorbell(ctx)
 		if err != nil {
 			t.Fatal(err)

@@ -23,11 +23,7 @@ func TestHeartbeatDoesNotWaitForItsLook(t *testing.T) {
 	defer cancel()
 	url := testpg.New(t)
 	said := &lines{}
-	e, err := postgres.Open(ctx, url, postgres.WithLogger(slog.New(slog.NewTextHandler(said, nil))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
+	e := openAt(t, url, postgres.WithLogger(slog.New(slog.NewTextHandler(said, nil))))
 	if err := e.CreateQueue(ctx, "q", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 // deprived tries each call of a script once for each command that the script has, as a user
 // who may not give that command, before the call is made.
 type deprived struct {
+	plainHook
 	t       *testing.T
 	admin   *goredis.Client
 	user    *goredis.Client
@@ -46,14 +47,6 @@ func writers(t *testing.T) (names []string) {
 		}
 	}
 	return names
-}
-
-// DialHook implements [goredis.Hook].
-func (*deprived) DialHook(next goredis.DialHook) goredis.DialHook { return next }
-
-// ProcessPipelineHook implements [goredis.Hook].
-func (*deprived) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
-	return next
 }
 
 // ProcessHook implements [goredis.Hook].
@@ -126,6 +119,22 @@ type shortLife struct {
 	e      *Engine
 	w      posthaste.WorkerID
 	number int64
+}
+
+// liveShortly runs a short life with a client, on queues of each kind.
+func liveShortly(t *testing.T, client *goredis.Client) {
+	t.Helper()
+	e, err := New(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &shortLife{t: t, ctx: t.Context(), e: e}
+	l.begin()
+	for _, queue := range []string{jobs, "keyed", "limited"} {
+		l.handle(queue)
+		l.operate(queue)
+	}
+	l.end()
 }
 
 func (l *shortLife) must(err error) {
@@ -272,17 +281,7 @@ func denied(t *testing.T, bare bool) *deprived {
 		}
 	}
 	clients["program"].AddHook(d)
-	e, err := New(t.Context(), clients["program"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &shortLife{t: t, ctx: t.Context(), e: e}
-	l.begin()
-	for _, queue := range []string{jobs, "keyed", "limited"} {
-		l.handle(queue)
-		l.operate(queue)
-	}
-	l.end()
+	liveShortly(t, clients["program"])
 	return d
 }
 

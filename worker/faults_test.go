@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
@@ -110,9 +111,7 @@ func TestStoreAway(t *testing.T) {
 		away.Store(true)
 		w := worker.New(f.faults, worker.Config{Logger: slog.New(f.seen), Telemetry: f.seen, Lease: 10 * time.Second})
 		worker.HandleRaw(w, queue, f.seen.handle)
-		ctx, cancel := context.WithCancel(f.ctx)
-		ended := make(chan error, 1)
-		go func() { ended <- w.Run(ctx) }()
+		stop := testrun.Background(f, w.Run)
 		f.until("the start was refused twice", func() bool { return refused.Load() >= 2 })
 		away.Store(false)
 		<-w.Started()
@@ -125,10 +124,7 @@ func TestStoreAway(t *testing.T) {
 		away.Store(false)
 		f.untilState(posthaste.StateDone, ids...)
 		f.eachOnce(ids)
-		cancel()
-		if err := <-ended; err != nil {
-			f.Error(err)
-		}
+		stop()
 	})
 }
 
@@ -196,13 +192,7 @@ func TestStopReleasesWhatALostClaimHandedOut(t *testing.T) {
 // the messages that ran twice, and works on.
 func TestSecondWorkerTakesOver(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
-		var cut atomic.Bool
-		f.faults.set(func(string) error {
-			if cut.Load() {
-				return errAway
-			}
-			return nil
-		}, nil)
+		cut := f.faults.cutOff()
 		ids := f.send(queue, 50)
 		release := make(chan struct{})
 		var stuck, after atomic.Int32
@@ -315,13 +305,7 @@ func TestBlindHeartbeatsForgetNothing(t *testing.T) {
 // prefetched messages do not start.
 func TestLateHeartbeatStartsNothing(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
-		var cut atomic.Bool
-		f.faults.set(func(call string) error {
-			if cut.Load() && call == "heartbeat" {
-				return errAway
-			}
-			return nil
-		}, nil)
+		cut := f.faults.cutOff("heartbeat")
 		const lease = 3 * time.Second
 		ids := f.send(queue, 10)
 		step := make(chan struct{})

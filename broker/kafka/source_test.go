@@ -151,17 +151,15 @@ func (p *sourceTopic) refused(t *testing.T) (all []relay.Incoming) {
 	return all
 }
 
+func TestSource(t *testing.T) { brokertest.RunSource(t, brokertest.Postgres, sourceFixture) }
+
 func TestSourceOnRedis(t *testing.T) {
 	testrun.Nightly(t, "sources treat all engines alike; that of Redis Streams runs on both")
-	testSource(t, brokertest.Redis)
+	brokertest.RunSource(t, brokertest.Redis, sourceFixture)
 }
 
-func TestSource(t *testing.T) { testSource(t, brokertest.Postgres) }
-
-func testSource(t *testing.T, ledger func(*testing.T) posthaste.Store) {
-	brokertest.RunSource(t, ledger, func(t *testing.T) brokertest.SourceFixture {
-		return newSourceTopic(t, 1).fixture()
-	})
+func sourceFixture(t *testing.T) brokertest.SourceFixture {
+	return newSourceTopic(t, 1).fixture()
 }
 
 // Records that were read and not committed are read again, with the same ids. An offset is
@@ -250,18 +248,9 @@ func TestShared(t *testing.T) {
 	const n = 400
 	p, e := newSourceTopic(t, 4), brokertest.Orders(t)
 	start := func() (stop func()) {
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		s := p.source(t, e, source.Config{Queue: "orders", Batch: 10}, nil)
-		go func() { done <- s.Run(ctx) }()
-		return func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
+		return testrun.Background(t, p.source(t, e, source.Config{Queue: "orders", Batch: 10}, nil).Run)
 	}
-	defer start()()
+	start()
 	produce := func(from, to int) {
 		for i := from; i < to; i++ {
 			r := &kgo.Record{Topic: p.name, Partition: int32(i % 4), Value: []byte("x"), Headers: []kgo.RecordHeader{{Key: HeaderMessageID, Value: []byte(fmt.Sprint(i))}}}

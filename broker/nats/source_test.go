@@ -2,7 +2,6 @@ package nats
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -128,17 +127,15 @@ func (p *sourceStream) refused(t *testing.T) (all []relay.Incoming) {
 	return all
 }
 
+func TestSource(t *testing.T) { brokertest.RunSource(t, brokertest.Postgres, sourceFixture) }
+
 func TestSourceOnRedis(t *testing.T) {
 	testrun.Nightly(t, "sources treat all engines alike; that of Redis Streams runs on both")
-	testSource(t, brokertest.Redis)
+	brokertest.RunSource(t, brokertest.Redis, sourceFixture)
 }
 
-func TestSource(t *testing.T) { testSource(t, brokertest.Postgres) }
-
-func testSource(t *testing.T, ledger func(*testing.T) posthaste.Store) {
-	brokertest.RunSource(t, ledger, func(t *testing.T) brokertest.SourceFixture {
-		return newSourceStream(t).fixture()
-	})
+func sourceFixture(t *testing.T) brokertest.SourceFixture {
+	return newSourceStream(t).fixture()
 }
 
 // The dedupe key of a message without an id is its sequence in the stream and the creation
@@ -181,10 +178,7 @@ func TestRefusedWithoutRoom(t *testing.T) {
 	if _, err := p.js.PublishMsg(t.Context(), full); !errors.Is(err, natsgo.ErrMaxPayload) {
 		t.Fatalf("the message does not fill the limit: %v", err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	s := p.source(t, e, source.Config{Queue: "orders"}, nil)
-	go func() { done <- s.Run(ctx) }()
+	stop := testrun.Background(t, p.source(t, e, source.Config{Queue: "orders"}, nil).Run)
 	testrun.Until(t, time.Minute, "the good message is in the ledger", func() bool {
 		found, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "orders"}, Max: 10, Lease: time.Hour})
 		return err != nil || len(found.Deliveries) > 0
@@ -195,9 +189,6 @@ func TestRefusedWithoutRoom(t *testing.T) {
 		return len(aside) >= 2
 	})
 	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
 	if m := aside[0]; m.MessageID != "m-1" || len(m.Payload) != int(room) {
 		t.Errorf("put aside with %d bytes, %v", len(m.Payload), m.Headers)
 	}

@@ -50,19 +50,6 @@ func (r *clusterTest) source(change func(*SourceConfig)) *source.Source {
 	return brokertest.OpenSource(r.T, NewSource, r.ledger, SourceConfig{Config: source.Config{Queue: "orders", Batch: 20}, URL: URL(r.URL()), Stream: r.stream}, change)
 }
 
-// run runs a source until the test ends.
-func (r *clusterTest) run(s *source.Source) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	r.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			r.Error(err)
-		}
-	})
-}
-
 // publish adds entries, and waits until a number of replicas have them.
 func (r *clusterTest) publish(from, to, size, replicas int) {
 	r.Helper()
@@ -159,7 +146,7 @@ func TestSourceCluster(t *testing.T) {
 	r.publish(0, 100, 10, 0)
 	r.publish(100, 103, 2000, 0) // too large
 	r.publish(103, 200, 10, 0)
-	r.run(s)
+	testrun.Background(r, s.Run)
 	r.settled(197)
 	if n := r.client.XLen(t.Context(), refused).Val(); n != 3 {
 		t.Errorf("%d were put aside, want 3", n)
@@ -216,7 +203,7 @@ func TestSourceMasterFailsOver(t *testing.T) {
 		close(struck)
 	}}
 	s := r.source(nil)
-	r.run(s)
+	testrun.Background(r, s.Run)
 	<-struck
 	r.until("the source reports that the broker is away", s.Away)
 	r.Failover(t.Context(), true)
@@ -242,7 +229,7 @@ func TestSourceSlotMoves(t *testing.T) {
 	}
 	moved := make(chan error, 1)
 	r.ledger = &hookedLedger{Store: r.ledger, strike: func() { moved <- r.Move(t.Context(), r.stream, from, to, func() {}) }}
-	r.run(r.source(nil))
+	testrun.Background(r, r.source(nil).Run)
 	r.must(<-moved)
 	r.publish(n, n+100, 10, 0)
 	r.settled(n + 100)

@@ -111,14 +111,14 @@ func (p *sourceStream) refused(t *testing.T) (all []relay.Incoming) {
 	return all
 }
 
-func TestSourceOnRedis(t *testing.T) { testSource(t, brokertest.Redis) }
+func TestSource(t *testing.T) { brokertest.RunSource(t, brokertest.Postgres, sourceFixture) }
 
-func TestSource(t *testing.T) { testSource(t, brokertest.Postgres) }
+func TestSourceOnRedis(t *testing.T) {
+	brokertest.RunSource(t, brokertest.Redis, sourceFixture)
+}
 
-func testSource(t *testing.T, ledger func(*testing.T) posthaste.Store) {
-	brokertest.RunSource(t, ledger, func(t *testing.T) brokertest.SourceFixture {
-		return newSourceStream(t).fixture("one") // a consumer of the same name finds the pending entries of the one before
-	})
+func sourceFixture(t *testing.T) brokertest.SourceFixture {
+	return newSourceStream(t).fixture("one") // a consumer of the same name finds the pending entries of the one before
 }
 
 // open opens a session of a consumer.

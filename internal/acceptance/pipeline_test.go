@@ -21,6 +21,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/broker/rabbitmq"
 	"github.com/posthaste-mq/posthaste/codec/msgpack"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/relay"
 	"github.com/posthaste-mq/posthaste/source"
 	"github.com/posthaste-mq/posthaste/worker"
@@ -45,16 +46,8 @@ func (m *mailbox) takeIn(queue string) {
 	m.Helper()
 	from, err := rabbitmq.NewSource(m.open(), rabbitmq.SourceConfig{URL: rabbitmq.URL(m.url), FromQueue: m.name, Config: source.Config{Queue: queue, Unpack: chunks.Unpack}})
 	m.must(err)
-	ctx, cancel := context.WithCancel(m.ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- from.Run(ctx) }()
-	m.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			m.Error(err)
-		}
-		_, _ = m.ch.QueueDelete(m.name+".refused", false, false, false)
-	})
+	m.Cleanup(func() { _, _ = m.ch.QueueDelete(m.name+".refused", false, false, false) })
+	testrun.Background(m, from.Run)
 }
 
 // references returns the references of the messages in a chunk.
