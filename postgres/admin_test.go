@@ -82,7 +82,7 @@ func (a *adminTest) claim(most int) []posthaste.RawDelivery {
 	a.Helper()
 	for {
 		a.number++
-		reply, err := a.Claim(a.ctx, posthaste.ClaimRequest{Worker: a.worker, Number: a.number, QueueRef: posthaste.QueueRef{Queue: "q"}, Max: most, Idle: true})
+		reply, err := a.Claim(a.ctx, posthaste.ClaimRequest{Worker: a.worker, Number: a.number, QueueRef: posthaste.QueueRef{Queue: "q"}, Max: most, AllowAlone: true})
 		a.check(err)
 		if len(reply.Deliveries) > 0 {
 			return reply.Deliveries

@@ -65,7 +65,7 @@ func TestHeartbeatDoesNotWaitForItsLook(t *testing.T) {
 	// A look that fails does not fail the heartbeat: the worker would consider itself lost
 	// while it is registered as alive.
 	b := blockedBeat{t, ctx, e, conn, worker}
-	if reply := b.endedBy(context.DeadlineExceeded); !reply.Blind {
+	if reply := b.endedBy(context.DeadlineExceeded); !reply.QueuesUnknown {
 		t.Errorf("the beat was committed, nothing was looked at, and its answer is %+v", reply)
 	}
 	warned := said.n.Load()

@@ -128,7 +128,7 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 		if !errors.Is(ctx.Err(), context.Canceled) {
 			e.log.Warn("looking at the queues of a worker failed", "worker", beat.Worker, "error", err)
 		}
-		return posthaste.HeartbeatReply{Blind: true}, nil
+		return posthaste.HeartbeatReply{QueuesUnknown: true}, nil
 	}
 	reply.Looks = reply.Looks[:min(len(reply.Looks), len(beat.Queues))]
 	return reply, e.forgetLost(beat.Worker, readError(err))

@@ -72,7 +72,7 @@ func (l *life) claim(subscription string, most int) error {
 	if l.held != nil {
 		return nil
 	}
-	reply, err := l.e.Claim(l.ctx, posthaste.ClaimRequest{Worker: l.w, Number: l.number + 1, QueueRef: posthaste.QueueRef{Queue: jobs, Subscription: subscription}, Max: most, Idle: true})
+	reply, err := l.e.Claim(l.ctx, posthaste.ClaimRequest{Worker: l.w, Number: l.number + 1, QueueRef: posthaste.QueueRef{Queue: jobs, Subscription: subscription}, Max: most, AllowAlone: true})
 	if err == nil {
 		l.number++
 		l.held = reply.Deliveries

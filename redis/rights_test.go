@@ -147,7 +147,7 @@ func (l *shortLife) must(err error) {
 func (l *shortLife) claimed(queue, subscription string) []posthaste.RawDelivery {
 	l.t.Helper()
 	l.number++
-	reply, err := l.e.Claim(l.ctx, posthaste.ClaimRequest{Worker: l.w, Number: l.number, QueueRef: posthaste.QueueRef{Queue: queue, Subscription: subscription}, Max: 10, Idle: true})
+	reply, err := l.e.Claim(l.ctx, posthaste.ClaimRequest{Worker: l.w, Number: l.number, QueueRef: posthaste.QueueRef{Queue: queue, Subscription: subscription}, Max: 10, AllowAlone: true})
 	l.must(err)
 	return reply.Deliveries
 }

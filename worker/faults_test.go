@@ -260,16 +260,16 @@ func TestRescuesWhenALeaseEnds(t *testing.T) {
 	})
 }
 
-// blind answers heartbeats after the first as a store that could not look.
-type blind struct {
+// noLooks answers heartbeats after the first as a store that could not examine the queues.
+type noLooks struct {
 	posthaste.Store
 	beats atomic.Int32
 }
 
-func (e *blind) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posthaste.HeartbeatReply, error) {
+func (e *noLooks) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posthaste.HeartbeatReply, error) {
 	reply, err := e.Store.Heartbeat(ctx, beat)
 	if err == nil && e.beats.Add(1) > 1 {
-		reply = posthaste.HeartbeatReply{Blind: true}
+		reply = posthaste.HeartbeatReply{QueuesUnknown: true}
 	}
 	return reply, err
 }
@@ -284,7 +284,7 @@ func TestBlindHeartbeatsForgetNothing(t *testing.T) {
 		_, err = f.memory.Claim(f.ctx, posthaste.ClaimRequest{Worker: gone, Number: 1, QueueRef: posthaste.QueueRef{Queue: queue}, Max: 3})
 		f.must(err)
 		f.schedule("every 2 seconds")
-		e := &blind{Store: f.memory}
+		e := &noLooks{Store: f.memory}
 		f.run(e, worker.Config{Lease: 10 * time.Minute, Heartbeat: 100 * time.Millisecond}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
 		f.after(2*time.Second - 1)
 		if n := f.seen.told(posthaste.EventTicked, ""); n != 0 {

@@ -165,7 +165,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 		return reply, nil
 	}
 	now := time.Now()
-	taken, wants := e.take(q, req.Max, req.Idle, now)
+	taken, wants := e.take(q, req.Max, req.AllowAlone, now)
 	made := make([]delivery, len(taken))
 	reply.Deliveries = make([]posthaste.RawDelivery, len(taken))
 	for i, n := range taken {
@@ -179,7 +179,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 		w.claims[req.Number] = append(w.claims[req.Number], d)
 		w.open[req.Number]++
 	}
-	reply.WantsIdle = wants
+	reply.AloneWaiting = wants
 	reply.NextDue = q.nextDue(now)
 	return reply, nil
 }
@@ -218,7 +218,7 @@ func (q *queue) expired(n *entry, now time.Time) bool {
 // take removes up to limit entries that may start now, one priority after the other. In each
 // priority, due and new ones get half each while both wait. An entry that must run alone is
 // taken alone. Those that are too old end.
-func (e *Engine) take(q *queue, limit int, idle bool, now time.Time) (taken []*entry, wantsIdle bool) {
+func (e *Engine) take(q *queue, limit int, idle bool, now time.Time) (taken []*entry, aloneWaiting bool) {
 	var due [posthaste.MaxPriority + 1][]*entry
 	var lone []*entry
 	for len(q.due) > 0 && !q.due[0].dueAt.After(now) {
@@ -238,7 +238,7 @@ func (e *Engine) take(q *queue, limit int, idle bool, now time.Time) (taken []*e
 	if idle && len(lone) > 0 {
 		taken, lone, limit = lone[:1:1], lone[1:], 1
 	} else {
-		wantsIdle = len(lone) > 0
+		aloneWaiting = len(lone) > 0
 	}
 	for _, p := range order() {
 		left := limit - len(taken)
@@ -255,7 +255,7 @@ func (e *Engine) take(q *queue, limit int, idle bool, now time.Time) (taken []*e
 	for _, n := range slices.Concat(append(due[:], lone)...) {
 		heap.Push(&q.due, n)
 	}
-	return taken, wantsIdle
+	return taken, aloneWaiting
 }
 
 func (e *Engine) hand(d *delivery) {
