@@ -247,7 +247,7 @@ func (l *shortLife) end() {
 	must(e.client.HSet(ctx, e.keys.queues(), enrolled(jobs, "stray"), e.client.HGet(ctx, e.keys.queues(), jobs).Val()).Err())
 	all, err := e.registry.read(ctx)
 	must(err)
-	must(e.strikeStray(ctx, all[jobs], 0))
+	must(e.removeStrayEnrollments(ctx, all[jobs], 0))
 	must(e.DropQueue(ctx, "keyed"))
 	must(e.DropSchedule(ctx, "s"))
 	must(e.RevokeToken(posthaste.WithActor(ctx, "ada"), "t"))

@@ -223,7 +223,7 @@ func TestStrayNumbers(t *testing.T) {
 		if _, err := e.Maintain(t.Context(), posthaste.UpkeepSpace); err != nil || fields() != before {
 			t.Fatalf("what may be on its way was struck: %v", err)
 		}
-		if err := e.strikeStray(t.Context(), all[jobs], 0); err != nil || fields() != before-1 {
+		if err := e.removeStrayEnrollments(t.Context(), all[jobs], 0); err != nil || fields() != before-1 {
 			t.Fatalf("%d of %d are left, %v", fields(), before, err)
 		}
 		number, at, _ := field{is: is}.parts()
