@@ -142,7 +142,7 @@ var (
 	extendScript           = load("extend")
 	fillScript             = load("fill")
 	forgetScript           = load("forget")
-	forsakeScript          = load("forsake")
+	expireEnrollmentScript = load("expire_enrollment")
 	keyScript              = load("key")
 	leaveScript            = load("leave")
 	limitScript            = load("limit")

@@ -234,7 +234,7 @@ func TestStrayNumbers(t *testing.T) {
 		}
 		subscribe(t, e, second, posthaste.SubscriptionOptions{})
 		return ""
-	}, patch{&forsakeScript, "call('HSET', META, 'ended', text(math.max(tonumber(enrolled), tonumber(meta[3] or -1))))", ""})
+	}, patch{&expireEnrollmentScript, "call('HSET', META, 'ended', text(math.max(tonumber(enrolled), tonumber(meta[3] or -1))))", ""})
 }
 
 // Purged messages do not reach a subscription that is being filled with older messages.

@@ -98,15 +98,15 @@ func (e *Engine) leaveAll(ctx context.Context, q *queue, most int) (more bool, e
 // strayFor is how long an enrolled subscription may take to be made.
 const strayFor = time.Minute
 
-// removeStrayEnrollments removes subscriptions from the registry that do not exist, because their making
-// or the last step of their ends was interrupted. Otherwise their numbers would stay in use.
+// removeStrayEnrollments removes subscriptions from the registry that do not exist, because their
+// making or the last step of their ends was interrupted. Otherwise their numbers would stay in use.
 func (e *Engine) removeStrayEnrollments(ctx context.Context, q *queue, age time.Duration) error {
 	for _, f := range q.stray {
 		number, at, ok := f.parts()
 		if !ok {
 			continue
 		}
-		reply, err := forsakeScript.run(ctx, e.client, q.keys, arguments{{"queue", q.numberArg}, {"number", number}, {"enrolled", at}, {"age", age.Microseconds()}})
+		reply, err := expireEnrollmentScript.run(ctx, e.client, q.keys, arguments{{"queue", q.numberArg}, {"number", number}, {"enrolled", at}, {"age", age.Microseconds()}})
 		if err == nil && reply == "ok" {
 			err = e.removeEnrollment(ctx, f.name, f.is)
 		}
