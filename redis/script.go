@@ -127,7 +127,7 @@ func (s script) several() script {
 
 // The scripts.
 var (
-	actScript              = load("act")
+	recordActionsScript    = load("record_actions")
 	armScript              = load("arm")
 	asideScript            = load("aside")
 	beatScript             = load("beat")
