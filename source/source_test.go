@@ -335,7 +335,7 @@ func TestKnownMessagesAreTold(t *testing.T) {
 	if err := l.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	recorded, log := &events{}, &lines{}
+	recorded, log := &events{}, &testrun.Log{}
 	s, err := New(l, Config{Queue: "orders", Batch: 7, Telemetry: recorded, Logger: slog.New(slog.NewTextHandler(log, nil))}, p)
 	if err != nil {
 		t.Fatal(err)
@@ -359,20 +359,8 @@ func TestKnownMessagesAreTold(t *testing.T) {
 		t.Errorf("of %d messages %d are in the ledger; %d were counted, %d of them as duplicates", 2*n, stored, count, known)
 	}
 	for _, id := range again {
-		if !strings.Contains(log.String(), id) {
+		if !log.Has(id) {
 			t.Errorf("%q is not logged: %s", id, log)
 		}
 	}
-}
-
-// lines records log lines.
-type lines struct {
-	mu sync.Mutex
-	strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Builder.Write(p)
 }

@@ -135,17 +135,8 @@ func (p *sourceTopic) refused(t *testing.T) (all []relay.Incoming) {
 			t.Fatal("reading the refused records timed out")
 		}
 		fetched.EachRecord(func(r *kgo.Record) {
-			m := relay.Incoming{Payload: r.Value, Headers: map[string]string{}}
-			for _, h := range r.Headers {
-				switch h.Key {
-				case HeaderMessageID:
-					m.MessageID = string(h.Value)
-				case HeaderContentType:
-					m.ContentType = string(h.Value)
-				}
-				m.Headers[h.Key] = string(h.Value)
-			}
-			all = append(all, m)
+			m := read(r)
+			all = append(all, relay.Incoming{MessageID: m.ID, ContentType: m.ContentType, Payload: m.Payload, Headers: m.Headers})
 		})
 	}
 	return all

@@ -149,14 +149,17 @@ func TestRefusedAmongOthers(t *testing.T) {
 	}
 }
 
+// deniesSome configures a sink whose user may publish only to the subject "allowed".
+func (o *sinkStream) deniesSome(c *SinkConfig) {
+	c.URL = URL("nats://little:secret@" + o.proxy.Address())
+	c.Subject, c.Outstanding, c.Connections = "{{.Reference}}", 4, 1
+}
+
 // Denials are never acknowledged, and must not use up the window of unacknowledged messages.
 func TestDeniedForLong(t *testing.T) {
 	t.Parallel()
 	o := newSinkStream(t, nil)
-	s := o.sink(func(c *SinkConfig) {
-		c.URL = URL("nats://little:secret@" + o.proxy.Address())
-		c.Subject, c.Outstanding, c.Connections = "{{.Reference}}", 4, 1
-	})
+	s := o.sink(o.deniesSome)
 	denied, allowed := sinktest.Delivery(1), sinktest.Delivery(2)
 	denied.Reference, allowed.Reference = o.name+"-none.1", o.name+".allowed"
 	for n := range 20 {
@@ -177,10 +180,7 @@ func TestDeniedForLong(t *testing.T) {
 func TestDeniedBesideMany(t *testing.T) {
 	t.Parallel()
 	o := newSinkStream(t, nil)
-	s := o.sink(func(c *SinkConfig) {
-		c.URL = URL("nats://little:secret@" + o.proxy.Address())
-		c.Subject, c.Outstanding, c.Connections = "{{.Reference}}", 4, 1
-	})
+	s := o.sink(o.deniesSome)
 	const batches, rounds = 40, 5
 	var all sync.WaitGroup
 	for b := range batches {

@@ -89,7 +89,7 @@ func TestAlarms(t *testing.T) {
 		{"low on disk", []string{"set_disk_free_limit", "100000GB"}, []string{"set_disk_free_limit", "50MB"}},
 		{"low on memory", []string{"set_vm_memory_high_watermark", "0"}, []string{"set_vm_memory_high_watermark", "absolute", "2GB"}},
 	} {
-		log := &logBuffer{}
+		log := &testrun.Log{}
 		s := sinktest.Open(t, NewSink, SinkConfig{URL: URL(short.URL()), RoutingKey: "short", Declare: "classic", Connections: 1, Logger: slog.New(slog.NewTextHandler(log, nil))}, nil)
 		control := func(args []string) {
 			t.Helper()
@@ -123,22 +123,4 @@ func TestAlarms(t *testing.T) {
 		}
 		s.Close()
 	}
-}
-
-// logBuffer collects log lines.
-type logBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer.String()
 }

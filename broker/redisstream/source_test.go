@@ -93,20 +93,8 @@ func (p *sourceStream) refused(t *testing.T) (all []relay.Incoming) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		m := relay.Incoming{Headers: map[string]string{}}
-		for name, value := range e.Values {
-			switch text := value.(string); name {
-			case FieldMessageID:
-				m.MessageID = text
-			case FieldContentType:
-				m.ContentType = text
-			case FieldPayload:
-				m.Payload = []byte(text)
-			default:
-				m.Headers[name] = text
-			}
-		}
-		all = append(all, m)
+		m := read(e)
+		all = append(all, relay.Incoming{MessageID: m.ID, ContentType: m.ContentType, Payload: m.Payload, Headers: m.Headers})
 	}
 	return all
 }

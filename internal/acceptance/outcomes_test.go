@@ -3,42 +3,31 @@
 package acceptance
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/telemetry"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
 // lines stores log lines for inspection.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
+type lines struct{ testrun.Log }
 
 // of counts the lines about one message, of its outcome or as possible duplicates.
 func (l *lines) of(id posthaste.MessageID, outcome string) (n int, textless bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, line := range bytes.Split(l.buf.Bytes(), []byte("\n")) {
+	for line := range strings.SplitSeq(l.String(), "\n") {
 		var said struct{ Msg, Message, Delivery, Outcome, Error string }
-		if json.Unmarshal(line, &said) != nil || said.Message != id.String() || said.Delivery == "" || said.Outcome != outcome {
+		if json.Unmarshal([]byte(line), &said) != nil || said.Message != id.String() || said.Delivery == "" || said.Outcome != outcome {
 			continue
 		}
 		n++
@@ -56,18 +45,16 @@ func (silent) Error() string { return "" }
 // snooze is longer than the test, so that a released message stays released.
 const snooze = 24 * time.Hour
 
-// claimedAndLost returns a message that a worker claims before it is lost.
-func (s *stage) claimedAndLost(queue string) posthaste.MessageID {
+// loseClaimed lets a worker claim the message of a queue and be lost.
+func (s *stage) loseClaimed(queue string) {
 	s.Helper()
-	id := s.send(queue, 1)[0]
-	gone, err := s.engine.Register(s.ctx, posthaste.WorkerInfo{Name: "gone", Lease: 100 * time.Millisecond})
+	lost, err := s.engine.Register(s.ctx, posthaste.WorkerInfo{Name: "lost", Lease: 100 * time.Millisecond})
 	s.must(err)
-	reply, err := s.engine.Claim(s.ctx, posthaste.ClaimRequest{Worker: gone, Number: 1, QueueRef: posthaste.QueueRef{Queue: queue}, Max: 1})
+	reply, err := s.engine.Claim(s.ctx, posthaste.ClaimRequest{Worker: lost, Number: 1, QueueRef: posthaste.QueueRef{Queue: queue}, Max: 1})
 	s.must(err)
 	if len(reply.Deliveries) != 1 {
-		s.Fatalf("%d messages are to be lost", len(reply.Deliveries))
+		s.Fatalf("the worker that is to be lost got %d messages", len(reply.Deliveries))
 	}
-	return id
 }
 
 // behave handles a message as its payload says.
@@ -119,7 +106,8 @@ func TestTR2_EveryOutcomeIsSeen(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(events)
 
-	lost := s.claimedAndLost(q) // before the worker starts
+	lost := s.send(q, 1)[0]
+	s.loseClaimed(q) // before the worker starts
 	behaviours := []string{"done", "retried", "dead", "released", "twice", "failed"}
 	ids := map[string]posthaste.MessageID{}
 	for _, b := range behaviours {

@@ -252,7 +252,7 @@ func TestPipelineExample(t *testing.T) {
 	again = append(again, posthaste.Message{Queue: "sending", Payload: map[string]string{"to": "+4931", "text": says}, Headers: map[string]string{posthaste.HeaderMessageID: "new"}})
 	ids, err := s.client.Send(s.ctx, again...)
 	s.must(err)
-	consumer, said := command("-role", "consume"), &lines{}
+	consumer, said := command("-role", "consume"), &testrun.Log{}
 	consumer.Stdout, consumer.Stderr = said, said
 	s.must(consumer.Start())
 	for _, id := range ids {
@@ -260,9 +260,9 @@ func TestPipelineExample(t *testing.T) {
 	}
 	s.must(consumer.Process.Signal(os.Interrupt))
 	if err := consumer.Wait(); err != nil {
-		t.Errorf("%v: %s", err, said.buf.String())
+		t.Errorf("%v: %s", err, said.String())
 	}
-	if n := strings.Count(said.buf.String(), says); n != 1 || !said.says("+4931: "+says) {
-		t.Errorf("%d notifications were sent, want the new one alone: %s", n, said.buf.String())
+	if n := strings.Count(said.String(), says); n != 1 || !said.Has("+4931: "+says) {
+		t.Errorf("%d notifications were sent, want the new one alone: %s", n, said.String())
 	}
 }

@@ -27,13 +27,6 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// says reports whether a line contains the text.
-func (l *lines) says(text string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return bytes.Contains(l.buf.Bytes(), []byte(text))
-}
-
 // relay runs a worker with its own connections that relays a queue to the mailbox.
 func (m *mailbox) relay(queue string, c rabbitmq.SinkConfig, w worker.Config, options ...worker.Option) (stop func()) {
 	m.Helper()
@@ -214,26 +207,26 @@ func brokerBlocks(t *testing.T, s *stage, broker *devbroker.RabbitMQ, reason str
 	m := s.mailbox(broker, nil)
 	queue := s.queue(posthaste.QueueOptions{BackoffBase: time.Millisecond, BackoffMax: 100 * time.Millisecond})
 	n := size(1000, 30_000)
-	said := &lines{}
+	said := &testrun.Log{}
 	m.relay(queue, rabbitmq.SinkConfig{Connections: 1, Logger: slog.New(slog.NewTextHandler(said, nil))}, worker.Config{}, worker.WithBatchSize(50))
 	s.settledAll(queue, s.send(queue, 10))
 	_, err := broker.Control(s.ctx, set...)
 	s.must(err)
 	ids := s.send(queue, n)
-	s.until("the broker blocks the relay", func() bool { return said.says("the broker blocks publishers") && said.says(reason) })
+	s.until("the broker blocks the relay", func() bool { return said.Has("the broker blocks publishers") && said.Has(reason) })
 	late := s.send(queue, 1)[0]
 	ids = append(ids, late)
 	m.connect()
 	done := m.done(queue)
 	q, err := m.ch.QueueDeclarePassive(m.name, true, false, false, false, nil)
 	s.must(err)
-	if state := s.state(late).State; state == posthaste.StateDone || done > int64(q.Messages) || said.says("accepts messages again") {
+	if state := s.state(late).State; state == posthaste.StateDone || done > int64(q.Messages) || said.Has("accepts messages again") {
 		t.Errorf("during the alarm %d of %d messages are done and %d came; one that was sent meanwhile is %s", done, len(ids), q.Messages, state)
 	}
 	_, err = broker.Control(s.ctx, clear...)
 	s.must(err)
 	s.settledAll(queue, ids)
-	if !said.says("accepts messages again") {
+	if !said.Has("accepts messages again") {
 		t.Error("the relay does not say that the broker accepts messages again")
 	}
 	came := counted(m.read())
