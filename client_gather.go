@@ -37,7 +37,7 @@ const (
 type batch struct {
 	cancel func()
 	// live counts the callers that still wait. When the last one returns, the flush is
-	// canceled.
+	// cancelled.
 	live int
 }
 

@@ -86,9 +86,9 @@ type Heartbeat struct {
 
 // HeartbeatReply is the result of a heartbeat.
 type HeartbeatReply struct {
-	// Blind says that the heartbeat was recorded, but the queues could not be examined: the
-	// other fields are unknown.
-	Blind bool
+	// QueuesUnknown says that the heartbeat was recorded, but the queues could not be
+	// examined: the other fields are unknown.
+	QueuesUnknown bool
 	// Looks has a result for each of Heartbeat.Queues, in order.
 	Looks []LookReply
 	// Maintain says that upkeep may have work: messages were sent, handed out or settled
@@ -150,9 +150,9 @@ type ClaimRequest struct {
 	// Single requests deliveries that can be settled independently, each in its handler's
 	// transaction.
 	Single bool
-	// Idle says that nothing else runs in the process, so that a message that must run
-	// alone may be handed out.
-	Idle bool
+	// AllowAlone says that a message that must run alone may be handed out, because nothing
+	// else runs in the process.
+	AllowAlone bool
 }
 
 // ClaimReply is the result of a claim.
@@ -160,9 +160,9 @@ type ClaimReply struct {
 	Deliveries []RawDelivery
 	// NextDue is as in [LookReply], if Deliveries is empty.
 	NextDue time.Duration
-	// WantsIdle says that a message is waiting that must run alone: finish the running
-	// messages, then claim with Idle.
-	WantsIdle bool
+	// AloneWaiting says that a message is waiting that must run alone: finish the running
+	// messages, then claim with AllowAlone.
+	AloneWaiting bool
 	// Limits says that the queue limits deliveries in flight or their rate: claim only what
 	// can start immediately.
 	Limits bool

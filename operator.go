@@ -89,7 +89,7 @@ type MessageAdmin interface {
 	// Messages lists messages, newest first.
 	Messages(ctx context.Context, filter MessageFilter) (Page[MessageInfo], error)
 	// Cancel cancels a message, or its retry, for each subscription to which it is not
-	// handed out now, and returns a result for each. A message reported as canceled is
+	// handed out now, and returns a result for each. A message reported as cancelled is
 	// never handed out. Idempotent.
 	Cancel(ctx context.Context, id MessageID) ([]Withdrawal, error)
 	// Reschedule changes the time of a message, or of its next attempt, for each
@@ -183,7 +183,7 @@ type Capabilities struct {
 	Attempts bool
 	// Search: messages are found, and erased, by more than their id.
 	Search bool
-	// Withdrawal: waiting messages can be canceled, rescheduled and purged.
+	// Withdrawal: waiting messages can be cancelled, rescheduled and purged.
 	Withdrawal bool
 	// Schedules: there are recurring schedules.
 	Schedules bool

@@ -117,7 +117,7 @@ type SubscriptionInfo struct {
 	Dead int64
 	// Totals since the queue was created.
 	Sent, Done, Retried, Lost int64
-	// Withdrawn counts messages that were canceled, rescheduled, purged or skipped by MaxLag
+	// Withdrawn counts messages that were cancelled, rescheduled, purged or skipped by MaxLag
 	// before they were handed out, since the queue was created.
 	Withdrawn int64
 	// Expired counts messages that were not handed out because they were older than the

@@ -31,7 +31,7 @@ type Filter struct {
 	Headers map[string][]string
 }
 
-// Withdrawal is the result of canceling or rescheduling a message for one subscription.
+// Withdrawal is the result of cancelling or rescheduling a message for one subscription.
 type Withdrawal struct {
 	Subscription string
 	// InTime says that the change took effect: the message was not handed out before.

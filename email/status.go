@@ -11,7 +11,7 @@ const (
 	StatusClaimed   Status = "claimed"   // handed to a worker, being delivered
 	StatusSent      Status = "sent"      // every recipient was accepted
 	StatusError     Status = "error"     // failed permanently: a dead letter, even after it was discarded
-	StatusCancelled Status = "cancelled" // canceled before it was handed out
+	StatusCancelled Status = "cancelled" // cancelled before it was handed out
 	StatusExpired   Status = "expired"   // older than its queue's max_age before it was sent
 )
 

@@ -117,7 +117,7 @@ func (s *suite) claimOrAlone(w posthaste.WorkerID, limit int) []posthaste.RawDel
 	s.Helper()
 	for _, idle := range []bool{false, true} {
 		req := s.request(w, limit)
-		req.Idle = idle
+		req.AllowAlone = idle
 		reply, err := s.engine.Claim(s.ctx, req)
 		s.must(err)
 		for _, d := range reply.Deliveries {
@@ -125,7 +125,7 @@ func (s *suite) claimOrAlone(w posthaste.WorkerID, limit int) []posthaste.RawDel
 				s.Errorf("to run alone it was handed out with %d others, idle %v", len(reply.Deliveries)-1, idle)
 			}
 		}
-		if len(reply.Deliveries) > 0 || !reply.WantsIdle {
+		if len(reply.Deliveries) > 0 || !reply.AloneWaiting {
 			return reply.Deliveries
 		}
 	}

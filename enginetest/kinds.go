@@ -202,11 +202,11 @@ func setAsideRunsAlone(s *suite) {
 	})
 	s.settle(aside, got...)
 	req := s.request(old, 10)
-	req.Idle = true
+	req.AllowAlone = true
 	reply, err := s.engine.Claim(s.ctx, req)
 	s.must(err)
-	if len(reply.Deliveries) > 0 || reply.WantsIdle {
-		s.Errorf("a worker of other kinds gets %d and is to be idle %v", len(reply.Deliveries), reply.WantsIdle)
+	if len(reply.Deliveries) > 0 || reply.AloneWaiting {
+		s.Errorf("a worker of other kinds gets %d and is to be idle %v", len(reply.Deliveries), reply.AloneWaiting)
 	}
 	s.sendKinds("mail", "mail")
 	got = nil

@@ -85,7 +85,7 @@ func looksTellOwnKinds(s *suite) {
 		}
 	}
 	reply, err := s.engine.Claim(s.ctx, s.request(old, 1))
-	if err != nil || reply.NextDue >= 0 || reply.WantsIdle {
+	if err != nil || reply.NextDue >= 0 || reply.AloneWaiting {
 		s.Errorf("its claim says %+v: %v", reply, err)
 	}
 	for what, w := range map[string]posthaste.WorkerID{"that handles the kind": s.handles("sms"), "that handles all": s.register(time.Minute)} {

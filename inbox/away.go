@@ -46,7 +46,7 @@ func redisAway(err error) bool {
 		return true
 	}
 	return redis.IsLoadingError(err) || redis.IsReadOnlyError(err) || redis.IsMasterDownError(err) || redis.IsClusterDownError(err) ||
-		redis.IsTryAgainError(err) || redis.IsMaxClientsError(err) || redis.IsNoReplicasError(err) || redis.IsOOMError(err) || strings.HasPrefix(said.Error(), "MISCONF")
+		redis.IsTryAgainError(err) || redis.IsMaxClientsError(err) || redis.IsNoReplicasError(err) || redis.IsOOMError(err) || redis.HasErrorPrefix(err, "MISCONF")
 }
 
 // postgresAway reports whether PostgreSQL could not be reached or serves no client now. Any

@@ -84,9 +84,7 @@ func comesAgain(t *testing.T, once func(posthaste.Handler) posthaste.Handler, ba
 		}
 		return err
 	})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
+	stop := testrun.Background(t, w.Run)
 	states := func() map[posthaste.State]int {
 		all := map[posthaste.State]int{}
 		for _, m := range posthastetest.Sent(t, engine, "q") {
@@ -107,9 +105,6 @@ func comesAgain(t *testing.T, once func(posthaste.Handler) posthaste.Handler, ba
 	back()
 	until("done", func() bool { return states()[posthaste.StateDone] == n })
 	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 	if got := handled.Load(); got != n {
 		t.Errorf("%d were handled, want %d", got, n)
 	}

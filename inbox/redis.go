@@ -102,7 +102,7 @@ var errLost = errors.New("the reservation in the inbox could not be renewed: ano
 // message ([ErrReserved]), or f succeeded and that could not be recorded, so that f runs again
 // when the reservation expires. If a handler returns the error of Do when Redis was
 // unavailable before f ran, the message is snoozed as with [ErrReserved], and the log (slog's
-// default) reports it twice a minute. The context of f is canceled when the reservation can no
+// default) reports it twice a minute. The context of f is cancelled when the reservation can no
 // longer be renewed, for example because Redis was down for most of its time.
 func (r *Redis) Do(ctx context.Context, id string, f func(ctx context.Context) error) (ran bool, err error) {
 	if id == "" {

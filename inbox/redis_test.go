@@ -171,18 +171,13 @@ func TestReservedIsNoAttempt(t *testing.T) {
 		}
 		return once(ctx, d)
 	}, worker.WithConcurrency(1))
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
+	stop := testrun.Background(t, w.Run)
 	state := func() posthaste.MessageState { return posthastetest.Sent(t, engine, "q")[0].Subscriptions[0] }
 	testrun.Until(t, patience, "it is done or dead", func() bool {
 		s := state().State
 		return s == posthaste.StateDone || s == posthaste.StateDead
 	})
 	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 	if s := state(); s.State != posthaste.StateDone || len(attempts) != 1 || <-attempts != 1 {
 		t.Errorf("it is %s after %+v", s.State, s.Attempts)
 	}

@@ -155,7 +155,7 @@ func TestTR3_PlacesAreNeverANeighbours(t *testing.T) {
 			commit()
 		default:
 			a.number++
-			reply, err := a.Claim(a.ctx, posthaste.ClaimRequest{Worker: a.worker, Number: a.number, QueueRef: posthaste.QueueRef{Queue: "q"}, Max: 1 + random.IntN(8), Idle: true})
+			reply, err := a.Claim(a.ctx, posthaste.ClaimRequest{Worker: a.worker, Number: a.number, QueueRef: posthaste.QueueRef{Queue: "q"}, Max: 1 + random.IntN(8), AllowAlone: true})
 			a.check(err)
 			for _, d := range reply.Deliveries {
 				receipt := fmt.Sprintf(`%d`, d.ID)

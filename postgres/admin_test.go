@@ -82,7 +82,7 @@ func (a *adminTest) claim(most int) []posthaste.RawDelivery {
 	a.Helper()
 	for {
 		a.number++
-		reply, err := a.Claim(a.ctx, posthaste.ClaimRequest{Worker: a.worker, Number: a.number, QueueRef: posthaste.QueueRef{Queue: "q"}, Max: most, Idle: true})
+		reply, err := a.Claim(a.ctx, posthaste.ClaimRequest{Worker: a.worker, Number: a.number, QueueRef: posthaste.QueueRef{Queue: "q"}, Max: most, AllowAlone: true})
 		a.check(err)
 		if len(reply.Deliveries) > 0 {
 			return reply.Deliveries
@@ -454,11 +454,7 @@ func TestVitalsCountDoorbells(t *testing.T) {
 		if name != "" {
 			named += "&application_name=" + name
 		}
-		e, err := postgres.Open(ctx, named)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer e.Close()
+		e := openAt(t, named)
 		bell, err := e.Doorbell(ctx)
 		if err != nil {
 			t.Fatal(err)

@@ -63,7 +63,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 		rows = 0
 	}
 	calls := []bound{{statement: &claimStatement, params: [][]byte{int8Param(int64(req.Worker)), int8Param(req.Number), textParam(req.Queue),
-		textParam(r.subscription), int4Param(int32(req.Max)), boolParam(req.Single), boolParam(req.Idle), boolParam(due), boolParam(e.usedBefore(req)), int4Param(int32(rows))}}}
+		textParam(r.subscription), int4Param(int32(req.Max)), boolParam(req.Single), boolParam(req.AllowAlone), boolParam(due), boolParam(e.usedBefore(req)), int4Param(int32(rows))}}}
 	if rows == 0 {
 		calls = append(calls, fetch)
 	}
@@ -110,7 +110,7 @@ func (r *claimReader) read(transaction int, v [][]byte) error {
 	}
 	r.claimed = true
 	r.handed, r.timeout = readInt4(v[claimHanded]), time.Duration(readFloat8(v[claimTimeout])*float64(time.Second))
-	r.reply.WantsIdle, r.reply.NextDue = readBool(v[claimWantsIdle]), readDue(v[claimNextDue])
+	r.reply.AloneWaiting, r.reply.NextDue = readBool(v[claimWantsIdle]), readDue(v[claimNextDue])
 	rules := readInt2(v[claimRules])
 	r.reply.InOrder, r.reply.Limits = rules&ruleInOrder != 0, rules&ruleLimits != 0
 	r.reply.AtLimit, r.reply.FreedBySettle = rules&ruleAtLimit != 0, rules&ruleFreedBySettle != 0

@@ -8,7 +8,6 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
-	"github.com/posthaste-mq/posthaste/postgres"
 )
 
 // Claims commit without waiting for the flush. The id of a claim that a crash of the database
@@ -17,11 +16,7 @@ import (
 func TestClaimIDsAreNotIssuedAgainAfterACrash(t *testing.T) {
 	ctx := context.Background()
 	server := testpg.Server(t)
-	e, err := postgres.Open(ctx, server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
+	e := openAt(t, server.URL())
 	if err := e.CreateQueue(ctx, "q", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -15,11 +15,7 @@ import (
 // finds returns the doctor's findings of one check, with an engine on url.
 func finds(t *testing.T, url, check string) (found []posthaste.Finding) {
 	t.Helper()
-	e, err := postgres.Open(t.Context(), url, postgres.WithPollingOnly())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
+	e := openAt(t, url, postgres.WithPollingOnly())
 	all, err := e.Doctor(t.Context())
 	if err != nil {
 		t.Fatal(err)

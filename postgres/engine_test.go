@@ -15,12 +15,23 @@ var _ posthaste.Store = (*postgres.Engine)(nil)
 
 func open(t *testing.T, opts ...postgres.Option) posthaste.Store {
 	t.Helper()
-	e, err := postgres.Open(context.Background(), testpg.New(t), opts...)
+	return openAt(t, testpg.New(t), opts...)
+}
+
+// openAt opens an engine on a database until the test ends.
+func openAt(t *testing.T, url string, opts ...postgres.Option) *postgres.Engine {
+	t.Helper()
+	e, err := postgres.Open(context.Background(), url, opts...)
+	must(t, err)
+	t.Cleanup(e.Close)
+	return e
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(e.Close)
-	return e
 }
 
 func TestEngine(t *testing.T) {
@@ -32,12 +43,7 @@ func TestEngine(t *testing.T) {
 func TestHA6_EngineBehindPgbouncer(t *testing.T) {
 	t.Parallel()
 	enginetest.Run(t, enginetest.All(), func(t *testing.T) posthaste.Store {
-		e, err := postgres.Open(context.Background(), testpg.Bouncer(t, testpg.New(t)), postgres.WithPollingOnly())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(e.Close)
-		return e
+		return openAt(t, testpg.Bouncer(t, testpg.New(t)), postgres.WithPollingOnly())
 	})
 }
 

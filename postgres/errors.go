@@ -31,7 +31,7 @@ const migrateHint = "run `posthaste migrate up`"
 
 // readError turns an error of pgx into a *posthaste.Error if the caller can act on it. It is
 // for statements that are safe to repeat; [writeError] is for the others. It returns
-// classified errors and canceled contexts unchanged.
+// classified errors and cancelled contexts unchanged.
 func readError(err error) error {
 	var ours *posthaste.Error
 	if err == nil || errors.As(err, &ours) || errors.Is(err, context.Canceled) || errors.Is(err, pgx.ErrNoRows) {
@@ -155,7 +155,7 @@ func serverError(err error, pg *pgconn.PgError) error {
 		e.Message = withDetail(pg)
 		return classified(posthaste.CodeInvalid, "payload", "")
 	case "57014":
-		return classified(posthaste.CodeUnavailable, "", "the server canceled the statement (statement_timeout, or an operator): try again")
+		return classified(posthaste.CodeUnavailable, "", "the server cancelled the statement (statement_timeout, or an operator): try again")
 	case "55P03":
 		return classified(posthaste.CodeUnavailable, "", "another transaction holds a lock: try again")
 	case "40001", "40P01":

@@ -118,11 +118,7 @@ func (n *nestedTest) ack(tx nested, deliveries []posthaste.RawDelivery) {
 func TestNestedTransactionsTakeTheirSendsBack(t *testing.T) {
 	t.Parallel()
 	ctx, url := t.Context(), testpg.New(t)
-	engine, err := postgres.Open(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(engine.Close)
+	engine := openAt(t, url)
 	n := &nestedTest{t, engine}
 	n.must(engine.CreateQueue(ctx, "plain", posthaste.QueueOptions{}))
 	n.must(engine.CreateQueue(ctx, "ordered", posthaste.QueueOptions{Ordered: true}))

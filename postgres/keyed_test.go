@@ -22,30 +22,20 @@ func TestKeyThatWaitsIsLookedAtAgain(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	e, err := postgres.Open(ctx, testpg.New(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
-	check := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	check(e.CreateQueue(ctx, "q", posthaste.QueueOptions{Ordered: true, Lanes: 1}))
+	e := openAt(t, testpg.New(t))
+	must(t, e.CreateQueue(ctx, "q", posthaste.QueueOptions{Ordered: true, Lanes: 1}))
 	w, err := e.Register(ctx, posthaste.WorkerInfo{Name: "w", Lease: time.Minute})
-	check(err)
+	must(t, err)
 	number := int64(0)
 	claim := func(keys ...string) (got []posthaste.RawDelivery) {
 		t.Helper()
 		for _, key := range keys {
 			_, err := e.Send(ctx, posthaste.Message{Queue: "q", Key: key})
-			check(err)
+			must(t, err)
 		}
 		number++
 		reply, err := e.Claim(ctx, posthaste.ClaimRequest{Worker: w, Number: number, QueueRef: posthaste.QueueRef{Queue: "q"}, Max: 10})
-		check(err)
+		must(t, err)
 		return reply.Deliveries
 	}
 	settle := func(outcome posthaste.Outcome, deliveries ...posthaste.RawDelivery) {
@@ -58,7 +48,7 @@ func TestKeyThatWaitsIsLookedAtAgain(t *testing.T) {
 				s.RetryAfter = 0
 			}
 			_, err := e.Settle(ctx, []posthaste.Settlement{s})
-			check(err)
+			must(t, err)
 		}
 	}
 	first := claim("k", "k")
@@ -88,18 +78,8 @@ func TestManyKeyedMessagesAtOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	url := testpg.New(t)
-	e, err := postgres.Open(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
-	check := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	check(e.CreateQueue(ctx, "q", posthaste.QueueOptions{Ordered: true, Lanes: 3}))
+	e := openAt(t, url)
+	must(t, e.CreateQueue(ctx, "q", posthaste.QueueOptions{Ordered: true, Lanes: 3}))
 	const keys = 10
 	want := map[string][]posthaste.MessageID{}
 	send := func(by *postgres.Engine, n int) {
@@ -109,13 +89,13 @@ func TestManyKeyedMessagesAtOnce(t *testing.T) {
 			messages[i] = posthaste.Message{Queue: "q", Payload: i, Key: fmt.Sprint("key ", i%keys, " ä")}
 		}
 		ids, err := by.Send(ctx, messages...)
-		check(err)
+		must(t, err)
 		for i, id := range ids {
 			want[messages[i].Key] = append(want[messages[i].Key], id)
 		}
 	}
 	conn, err := pgx.Connect(ctx, url)
-	check(err)
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	sender := as(t, conn, url, "posthaste_sender")
 	for _, n := range []int{200, 300, 5, 200} {
@@ -123,11 +103,11 @@ func TestManyKeyedMessagesAtOnce(t *testing.T) {
 		send(sender, n)
 	}
 	w, err := e.Register(ctx, posthaste.WorkerInfo{Name: "w", Lease: time.Minute})
-	check(err)
+	must(t, err)
 	got := map[string][]posthaste.MessageID{}
 	for number, left := int64(1), 2*705; left > 0; number++ {
 		reply, err := e.Claim(ctx, posthaste.ClaimRequest{Worker: w, Number: number, QueueRef: posthaste.QueueRef{Queue: "q"}, Max: 500})
-		check(err)
+		must(t, err)
 		if len(reply.Deliveries) == 0 {
 			t.Fatalf("%d messages were not handed out", left)
 		}
@@ -138,7 +118,7 @@ func TestManyKeyedMessagesAtOnce(t *testing.T) {
 		}
 		left -= len(done)
 		_, err = e.Settle(ctx, done)
-		check(err)
+		must(t, err)
 	}
 	for key := range want {
 		if !slices.Equal(got[key], want[key]) {
@@ -167,17 +147,17 @@ func TestManyKeyedMessagesAtOnce(t *testing.T) {
 		}
 	}
 	// Create another queue with the same name.
-	check(e.DropQueue(ctx, "q"))
-	check(e.CreateQueue(ctx, "q", posthaste.QueueOptions{}))
+	must(t, e.DropQueue(ctx, "q"))
+	must(t, e.CreateQueue(ctx, "q", posthaste.QueueOptions{}))
 	for range 2 {
 		ids, err := e.Send(ctx, many(func(*posthaste.Message) {})...)
-		check(err)
+		must(t, err)
 		if len(ids) != 100 {
 			t.Fatalf("%d ids for 100 messages", len(ids))
 		}
 	}
 	var n int
-	check(conn.QueryRow(ctx, `select count(*) from posthaste.entries e join posthaste.queue_settings q on q.id = e.queue_id where q.dropped_at is null and e.ord is null`).Scan(&n))
+	must(t, conn.QueryRow(ctx, `select count(*) from posthaste.entries e join posthaste.queue_settings q on q.id = e.queue_id where q.dropped_at is null and e.ord is null`).Scan(&n))
 	if n != 200 {
 		t.Errorf("%d messages of a plain queue have no order, want 200", n)
 	}

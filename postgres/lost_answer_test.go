@@ -23,11 +23,7 @@ func TestSendWhoseAnswerArrivesInPart(t *testing.T) {
 	url := testpg.New(t)
 	for _, n := range []int{1, 2} { // a row, and rows
 		proxy := testdb.NewProxy(t, url)
-		e, err := postgres.Open(ctx, proxy.URL, postgres.WithPoolSize(1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer e.Close()
+		e := openAt(t, proxy.URL, postgres.WithPoolSize(1))
 		queue := fmt.Sprint("q", n)
 		if err := e.CreateQueue(ctx, queue, posthaste.QueueOptions{}); err != nil {
 			t.Fatal(err)
@@ -65,11 +61,7 @@ func TestSendWhoseAnswerIsLost(t *testing.T) {
 	defer cancel()
 	url := testpg.New(t)
 	proxy := testdb.NewProxy(t, url)
-	e, err := postgres.Open(ctx, proxy.URL, postgres.WithPoolSize(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
+	e := openAt(t, proxy.URL, postgres.WithPoolSize(1))
 	if err := e.CreateQueue(ctx, "q", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -103,11 +95,7 @@ func TestTerminatedAtTheCommit(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	url := testpg.New(t)
-	e, err := postgres.Open(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
+	e := openAt(t, url)
 	if err := e.CreateQueue(ctx, "q", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}

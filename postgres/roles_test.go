@@ -29,11 +29,7 @@ func as(t *testing.T, admin *pgx.Conn, database, role string) *postgres.Engine {
 		t.Fatal(err)
 	}
 	u.User = url.UserPassword(user, "secret")
-	e, err := postgres.Open(ctx, u.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
+	e := openAt(t, u.String())
 	return e
 }
 

@@ -38,11 +38,7 @@ func TestSettingsThatHangKeepNoPlace(t *testing.T) {
 	t.Cleanup(proxy.Close)
 	t.Cleanup(func() { close(release) })
 	u.Host = proxy.Address()
-	e, err := postgres.Open(t.Context(), u.String()+"&connect_timeout=1", postgres.WithLazyConnect(), postgres.WithPoolSize(2))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
+	e := openAt(t, u.String()+"&connect_timeout=1", postgres.WithLazyConnect(), postgres.WithPoolSize(2))
 	testrun.Until(t, time.Minute, "the pool has places again", func() bool { return e.Ready(t.Context()) == nil })
 	if n := hung.Load(); n < 3 {
 		t.Errorf("%d connections got their settings or hung, which tests nothing", n)

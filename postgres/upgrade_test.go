@@ -60,11 +60,7 @@ func TestUpgradeUnderTraffic(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	url := testpg.New(t)
-	engine, err := postgres.Open(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(engine.Close)
+	engine := openAt(t, url)
 	queues := map[string]posthaste.QueueOptions{"plain": {}, "ordered": {Ordered: true}}
 	ran := map[string]*sync.Map{}
 	var handled atomic.Int64

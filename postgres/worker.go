@@ -139,12 +139,12 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 		bound{statement: &heartbeatStatement, params: [][]byte{int8Param(int64(beat.Worker))}},
 		bound{statement: &lookStatement, params: [][]byte{int8Param(int64(beat.Worker)), arrayParam(pgtype.TextOID, queues), arrayParam(pgtype.TextOID, subscriptions)}})
 	if err != nil && beaten {
-		// The heartbeat is committed, and the next one looks again. A canceled context is
+		// The heartbeat is committed, and the next one looks again. A cancelled context is
 		// no failure: the worker stops.
 		if !errors.Is(ctx.Err(), context.Canceled) {
 			e.log.Warn("looking at the queues of a worker failed", "worker", beat.Worker, "error", err)
 		}
-		return posthaste.HeartbeatReply{Blind: true}, nil
+		return posthaste.HeartbeatReply{QueuesUnknown: true}, nil
 	}
 	reply.Looks = reply.Looks[:min(len(reply.Looks), len(beat.Queues))]
 	return reply, e.forgetLost(beat.Worker, readError(err))

@@ -105,7 +105,7 @@ func list(t testing.TB, engine posthaste.Store, queue string) (all []posthaste.M
 }
 
 // Drain runs a worker, which must not have run before, until every message of its queues has
-// ended: done, dead or canceled. This includes messages that handlers send meanwhile, and
+// ended: done, dead or cancelled. This includes messages that handlers send meanwhile, and
 // retries. Only messages that are scheduled for later (also by snoozing) remain. Then it stops
 // the worker.
 //

@@ -35,7 +35,7 @@ func (e *Engine) record(ctx context.Context, actions ...record) error {
 		}
 		args = append(args, arg{is: text})
 	}
-	_, err := actScript.run(ctx, e.client, []string{e.keys.actions()}, args)
+	_, err := recordActionsScript.run(ctx, e.client, []string{e.keys.actions()}, args)
 	return err
 }
 

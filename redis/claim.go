@@ -42,7 +42,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (reply p
 		return reply, posthaste.Invalidf("max", "max must be 1 to %d, got %d", posthaste.MaxPlaces, req.Max)
 	}
 	idle := ""
-	if req.Idle {
+	if req.AllowAlone {
 		idle = "1"
 	}
 	worker := strconv.FormatInt(int64(req.Worker), 10)
@@ -76,7 +76,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (reply p
 			return reply, posthaste.Invalidf("number", "claim %d of the worker comes after a later one", req.Number)
 		}
 		h, err := handed(answer, q, true)
-		reply.Deliveries, reply.NextDue, reply.WantsIdle = h.deliveries, h.nextDue, h.wantsIdle
+		reply.Deliveries, reply.NextDue, reply.AloneWaiting = h.deliveries, h.nextDue, h.aloneWaiting
 		reply.Limits, reply.AtLimit, reply.InOrder = h.limits, h.atLimit, q.options.Ordered
 		return reply, err
 	}
@@ -123,11 +123,11 @@ func checkLease(lease time.Duration) error {
 }
 
 type handedOut struct {
-	deliveries []posthaste.RawDelivery
-	nextDue    time.Duration
-	wantsIdle  bool
-	limits     bool
-	atLimit    bool
+	deliveries   []posthaste.RawDelivery
+	nextDue      time.Duration
+	aloneWaiting bool
+	limits       bool
+	atLimit      bool
 }
 
 // handed reads the reply of claim.lua.
@@ -137,7 +137,7 @@ func handed(answer any, q *queue, toWorker bool) (h handedOut, err error) {
 	if err != nil {
 		return h, err
 	}
-	h.wantsIdle = str(all[0]) == "1"
+	h.aloneWaiting = str(all[0]) == "1"
 	h.limits, h.atLimit = str(all[5]) != "", str(all[5]) == "reached"
 	if n, ok := parseMicros(str(all[1])); ok && n >= 0 {
 		h.nextDue = fromMicros(n)

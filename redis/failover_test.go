@@ -102,6 +102,24 @@ func impatient(all []*node, is bool) {
 	}
 }
 
+// accountsForFailovers checks that the account names the message that ran again and those that were
+// lost with a master.
+func accountsForFailovers(t *testing.T, b *books, again posthaste.MessageID, missed []posthaste.MessageID) {
+	t.Helper()
+	a := b.account()
+	if account(without(a.events, died)).err() == nil {
+		t.Error("it is as promised, though no master had died")
+	}
+	if !slices.Contains(a.again, again) {
+		t.Errorf("message %d is not among what ran again: %v", again, a.again)
+	}
+	for _, id := range missed {
+		if !slices.Contains(a.lost, id) {
+			t.Errorf("message %d, which no replica had, is not lost", id)
+		}
+	}
+}
+
 // A master is killed while messages flow, and its replica takes over. Only writes that were
 // not replicated yet are lost, no message is settled without being handled, and workers and
 // senders go on by themselves. Then the next master is killed, whose replica has missed some
@@ -193,18 +211,7 @@ func TestRE_Failover(t *testing.T) {
 	until(t, "the next message is handled", func() bool { return b.runsOf(next) > 0 })
 	until(t, "the message whose settlement was lost runs again", func() bool { return b.runsOf(again) >= 2 })
 	until(t, "all are settled", settledAll(t, e))
-	a := b.account()
-	if account(without(a.events, died)).err() == nil {
-		t.Error("it is as promised, though no master had died")
-	}
-	if !slices.Contains(a.again, again) {
-		t.Errorf("message %d is not among what ran again: %v", again, a.again)
-	}
-	for _, id := range missed {
-		if !slices.Contains(a.lost, id) {
-			t.Errorf("message %d, which no replica had, is not lost", id)
-		}
-	}
+	accountsForFailovers(t, b, again, missed)
 }
 
 // sendUntil sends one until it is acknowledged.

@@ -100,21 +100,25 @@ func TestScriptHeaders(t *testing.T) {
 	}
 }
 
+// plainHook is a hook that changes nothing, for hooks that only see single commands.
+type plainHook struct{}
+
+// DialHook implements [goredis.Hook].
+func (plainHook) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+
+// ProcessPipelineHook implements [goredis.Hook].
+func (plainHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return next
+}
+
 // keysSeen is a hook that compares the keys that each script gets with the names that it
 // gives them.
 type keysSeen struct {
+	plainHook
 	t     *testing.T
 	names map[string]string         // script by hash
 	keys  map[string]map[int]string // by script
 	seen  map[string]bool
-}
-
-// DialHook implements [goredis.Hook].
-func (*keysSeen) DialHook(next goredis.DialHook) goredis.DialHook { return next }
-
-// ProcessPipelineHook implements [goredis.Hook].
-func (*keysSeen) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
-	return next
 }
 
 // ProcessHook implements [goredis.Hook].
@@ -159,17 +163,7 @@ func TestScriptsGetTheKeysTheyName(t *testing.T) {
 		k.names[s.sha], k.names[s.several().sha] = name, name
 	}
 	client.AddHook(k)
-	e, err := New(t.Context(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &shortLife{t: t, ctx: t.Context(), e: e}
-	l.begin()
-	for _, queue := range []string{jobs, "keyed", "limited"} {
-		l.handle(queue)
-		l.operate(queue)
-	}
-	l.end()
+	liveShortly(t, client)
 	for _, name := range writers(t) {
 		if !k.seen[name] {
 			t.Errorf("script %s was not run", name)

@@ -155,7 +155,7 @@ func (w *walk) lose(i int) {
 func (w *walk) claim(idle bool) (posthaste.ClaimReply, string) {
 	i := w.rand.IntN(len(w.workers))
 	w.number++
-	reply, err := w.e.Claim(w.t.Context(), posthaste.ClaimRequest{Worker: w.workers[i], Number: w.number, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1 + w.rand.IntN(12), Idle: idle})
+	reply, err := w.e.Claim(w.t.Context(), posthaste.ClaimRequest{Worker: w.workers[i], Number: w.number, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1 + w.rand.IntN(12), AllowAlone: idle})
 	w.must(err)
 	if w.rand.IntN(10) == 0 { // its reply was lost
 		again, err := w.e.Claim(w.t.Context(), posthaste.ClaimRequest{Worker: w.workers[i], Number: w.number, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 5})

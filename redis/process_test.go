@@ -164,15 +164,7 @@ func TestRE3_FewConnections(t *testing.T) {
 		}
 		worker.Handle(w, name, func(context.Context, posthaste.Delivery[int]) error { done <- struct{}{}; return nil })
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}()
+	testrun.Background(t, w.Run)
 	for i := range queues {
 		batch := make([]posthaste.Message, 100)
 		for n := range batch {
@@ -196,15 +188,12 @@ func TestRE3_FewConnections(t *testing.T) {
 	}
 }
 
-// A worker that has nothing to do asks for at most two commands a second, also of many
-// queues.
-func TestIdle(t *testing.T) {
-	t.Parallel()
-	r := start(t)
-	e := open(t, r.URL())
+// startIdle runs a worker of a number of queues and waits until it has nothing to do.
+func startIdle(t *testing.T, e *Engine, queues int) (h *handledBy) {
+	t.Helper()
 	create(t, e, posthaste.QueueOptions{})
-	h := work(t, e, worker.Config{}, nil, func(w *worker.Worker) {
-		for i := range 19 {
+	h = work(t, e, worker.Config{}, nil, func(w *worker.Worker) {
+		for i := range queues - 1 {
 			name := fmt.Sprint("idle", i)
 			if err := e.CreateQueue(t.Context(), name, posthaste.QueueOptions{}); err != nil {
 				t.Fatal(err)
@@ -215,6 +204,16 @@ func TestIdle(t *testing.T) {
 	ids := send(t, e, 10)
 	until(t, "it works", func() bool { return h.all(ids) })
 	until(t, "all are settled", settledAll(t, e))
+	return h
+}
+
+// A worker that has nothing to do asks for at most two commands a second, also of many
+// queues.
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	e := open(t, r.URL())
+	h := startIdle(t, e, 20)
 	before, began := asked(t, e), time.Now()
 	// A short measurement includes commands of the work just done.
 	idle, bound := testrun.Size(4*time.Second, 30*time.Second), testrun.Size(4.0, 2.0)
@@ -255,19 +254,7 @@ func TestIdleInCluster(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			create(t, e, posthaste.QueueOptions{})
-			h := work(t, e, worker.Config{}, nil, func(w *worker.Worker) {
-				for i := range n - 1 {
-					name := fmt.Sprint("idle", i)
-					if err := e.CreateQueue(t.Context(), name, posthaste.QueueOptions{}); err != nil {
-						t.Fatal(err)
-					}
-					worker.Handle(w, name, func(context.Context, posthaste.Delivery[int]) error { return nil })
-				}
-			})
-			ids := send(t, e, 10)
-			until(t, "it works", func() bool { return h.all(ids) })
-			until(t, "all are settled", settledAll(t, e))
+			startIdle(t, e, n)
 			all := func() (sum int64) {
 				for _, m := range masters {
 					sum += askedOf(t, m.client)

@@ -32,74 +32,93 @@ func TestLeasesWithoutTheRegistry(t *testing.T) {
 	})
 }
 
+// leaseTest is a cluster whose registry goes away, and a queue on another node.
+type leaseTest struct {
+	*testing.T
+	e   *Engine
+	ref posthaste.QueueRef
+}
+
+// The lease of the worker that lives is so long that a busy machine which stands still ends none.
+const longLease, shortLease = 10 * time.Second, 2 * time.Second
+
+func (l *leaseTest) worker(lease time.Duration) posthaste.WorkerID {
+	w, err := l.e.Register(l.Context(), posthaste.WorkerInfo{Name: "tester", Lease: lease})
+	if err != nil {
+		l.Fatal(err)
+	}
+	return w
+}
+
+func (l *leaseTest) beat(w posthaste.WorkerID) error {
+	ctx, cancel := context.WithTimeout(l.Context(), longLease/5)
+	defer cancel()
+	_, err := l.e.Heartbeat(ctx, posthaste.Heartbeat{Worker: w, Queues: []posthaste.QueueRef{l.ref}})
+	return err
+}
+
+// answer returns the error of a heartbeat that is answered.
+func (l *leaseTest) answer(w posthaste.WorkerID) (err error) {
+	until(l.T, "a heartbeat is answered", func() bool { err = l.beat(w); return posthaste.CodeOf(err) != posthaste.CodeUnavailable })
+	return err
+}
+
+// claimed returns a delivery of a new message.
+func (l *leaseTest) claimed(w posthaste.WorkerID) posthaste.DeliveryID {
+	if _, err := l.e.Send(l.Context(), posthaste.Message{Queue: l.ref.Queue}); err != nil {
+		l.Fatal(err)
+	}
+	reply, err := l.e.Claim(l.Context(), posthaste.ClaimRequest{Worker: w, Number: 1, QueueRef: l.ref, Max: 1})
+	if err != nil || len(reply.Deliveries) != 1 {
+		l.Fatalf("%+v: %v", reply, err)
+	}
+	return reply.Deliveries[0].ID
+}
+
+func (l *leaseTest) listed(w posthaste.WorkerID) bool {
+	workers, err := l.e.Workers(l.Context())
+	return err == nil && slices.ContainsFunc(workers, func(s posthaste.WorkerStatus) bool { return s.ID == w && s.Name == "tester" && s.LostAt.IsZero() })
+}
+
+// lost returns how many messages were redelivered, whether or not an answer reported it.
+func (l *leaseTest) lost() int {
+	n, err := l.e.client.HGet(l.Context(), l.e.keys.of(l.ref.Queue, "meta"), "lost").Int()
+	if err != nil && !errors.Is(err, goredis.Nil) {
+		l.Fatal(err)
+	}
+	return n
+}
+
 func leasesWithoutTheRegistry(t *testing.T, leave, back func(*node) error) {
 	all := nodes(t, 3, parted...)
 	e := onCluster(t, all)
 	registry, queues := oneOnEach(t, e, all)
-	name := queues[(registry+1)%3]
-	ref := posthaste.QueueRef{Queue: name}
-	// That of who lives is so long that a busy machine which stands still ends none.
-	const lease, short = 10 * time.Second, 2 * time.Second
-	worker := func(lease time.Duration) posthaste.WorkerID {
-		w, err := e.Register(t.Context(), posthaste.WorkerInfo{Name: "tester", Lease: lease})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return w
-	}
-	beat := func(w posthaste.WorkerID) error {
-		ctx, cancel := context.WithTimeout(t.Context(), lease/5)
-		defer cancel()
-		_, err := e.Heartbeat(ctx, posthaste.Heartbeat{Worker: w, Queues: []posthaste.QueueRef{ref}})
-		return err
-	}
-	claimed := func(w posthaste.WorkerID) posthaste.DeliveryID {
-		if _, err := e.Send(t.Context(), posthaste.Message{Queue: name}); err != nil {
-			t.Fatal(err)
-		}
-		reply, err := e.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: 1, QueueRef: ref, Max: 1})
-		if err != nil || len(reply.Deliveries) != 1 {
-			t.Fatalf("%+v: %v", reply, err)
-		}
-		return reply.Deliveries[0].ID
-	}
-	listed := func(w posthaste.WorkerID) bool {
-		workers, err := e.Workers(t.Context())
-		return err == nil && slices.ContainsFunc(workers, func(s posthaste.WorkerStatus) bool { return s.ID == w && s.Name == "tester" && s.LostAt.IsZero() })
-	}
-	// lost returns how many messages were redelivered, whether or not an answer reported it.
-	lost := func() int {
-		n, err := e.client.HGet(t.Context(), e.keys.of(name, "meta"), "lost").Int()
-		if err != nil && !errors.Is(err, goredis.Nil) {
-			t.Fatal(err)
-		}
-		return n
-	}
-	lives, dies := worker(lease), worker(short)
-	held := claimed(lives)
-	claimed(dies)
+	l := &leaseTest{T: t, e: e, ref: posthaste.QueueRef{Queue: queues[(registry+1)%3]}}
+	lives, dies := l.worker(longLease), l.worker(shortLease)
+	held := l.claimed(lives)
+	l.claimed(dies)
 	if err := leave(all[registry]); err != nil {
 		t.Fatal(err)
 	}
-	stop := every(lease/20, func() { // as a worker does, which waits for nothing else
-		if err := beat(lives); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
+	stop := every(longLease/20, func() { // as a worker does, which waits for nothing else
+		if err := l.beat(lives); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 			t.Errorf("a heartbeat without the registry: %v", err)
 		}
 	})
 	for begun, last := time.Now(), false; !last; {
-		last = time.Since(begun) > lease+short // none but heartbeats has kept it
+		last = time.Since(begun) > longLease+shortLease // none but heartbeats has kept it
 		if _, err := e.Maintain(t.Context(), posthaste.UpkeepRescue); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 			t.Errorf("a rescue without the registry: %v", err)
 		}
 	}
 	stop()
-	if n := lost(); n != 1 {
+	if n := l.lost(); n != 1 {
 		t.Errorf("%d were redelivered; want the one of the worker without heartbeats", n)
 	}
 	if err := back(all[registry]); err != nil {
 		t.Fatal(err)
 	}
-	stop = every(lease/20, func() { // as they do until it is back
+	stop = every(longLease/20, func() { // as they do until it is back
 		if _, kept, err := e.keepLeases(t.Context(), lives); !kept && err == nil {
 			t.Error("the living worker has lost a lease")
 		}
@@ -110,23 +129,19 @@ func leasesWithoutTheRegistry(t *testing.T, leave, back func(*node) error) {
 		return err == nil && fault == nil && left == 0
 	})
 	stop()
-	if listed(lives) {
+	if l.listed(lives) {
 		t.Error("the registry has not expired the living worker")
 	}
-	answer := func(w posthaste.WorkerID) (err error) {
-		until(t, "a heartbeat is answered", func() bool { err = beat(w); return posthaste.CodeOf(err) != posthaste.CodeUnavailable })
-		return err
-	}
-	if err := answer(lives); err != nil || !listed(lives) {
+	if err := l.answer(lives); err != nil || !l.listed(lives) {
 		t.Errorf("the living worker has not returned: %v", err)
 	}
 	for range 2 {
-		if err := answer(dies); posthaste.CodeOf(err) != posthaste.CodeWorkerLost || listed(dies) {
+		if err := l.answer(dies); posthaste.CodeOf(err) != posthaste.CodeWorkerLost || l.listed(dies) {
 			t.Errorf("a lost worker's heartbeat: %v", err)
 		}
 	}
 	until(t, "all is looked at once more", func() bool { _, err := e.Maintain(t.Context(), posthaste.UpkeepRescue); return err == nil })
-	if n := lost(); n != 1 {
+	if n := l.lost(); n != 1 {
 		t.Errorf("%d were redelivered, want 1", n)
 	}
 	results, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: held, Outcome: posthaste.OutcomeDone}})

@@ -17,6 +17,7 @@ import (
 // deprived tries each call of a script once for each command that the script has, as a user
 // who may not give that command, before the call is made.
 type deprived struct {
+	plainHook
 	t       *testing.T
 	admin   *goredis.Client
 	user    *goredis.Client
@@ -46,14 +47,6 @@ func writers(t *testing.T) (names []string) {
 		}
 	}
 	return names
-}
-
-// DialHook implements [goredis.Hook].
-func (*deprived) DialHook(next goredis.DialHook) goredis.DialHook { return next }
-
-// ProcessPipelineHook implements [goredis.Hook].
-func (*deprived) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
-	return next
 }
 
 // ProcessHook implements [goredis.Hook].
@@ -128,6 +121,22 @@ type shortLife struct {
 	number int64
 }
 
+// liveShortly runs a short life with a client, on queues of each kind.
+func liveShortly(t *testing.T, client *goredis.Client) {
+	t.Helper()
+	e, err := New(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &shortLife{t: t, ctx: t.Context(), e: e}
+	l.begin()
+	for _, queue := range []string{jobs, "keyed", "limited"} {
+		l.handle(queue)
+		l.operate(queue)
+	}
+	l.end()
+}
+
 func (l *shortLife) must(err error) {
 	l.t.Helper()
 	if err != nil {
@@ -138,7 +147,7 @@ func (l *shortLife) must(err error) {
 func (l *shortLife) claimed(queue, subscription string) []posthaste.RawDelivery {
 	l.t.Helper()
 	l.number++
-	reply, err := l.e.Claim(l.ctx, posthaste.ClaimRequest{Worker: l.w, Number: l.number, QueueRef: posthaste.QueueRef{Queue: queue, Subscription: subscription}, Max: 10, Idle: true})
+	reply, err := l.e.Claim(l.ctx, posthaste.ClaimRequest{Worker: l.w, Number: l.number, QueueRef: posthaste.QueueRef{Queue: queue, Subscription: subscription}, Max: 10, AllowAlone: true})
 	l.must(err)
 	return reply.Deliveries
 }
@@ -238,7 +247,7 @@ func (l *shortLife) end() {
 	must(e.client.HSet(ctx, e.keys.queues(), enrolled(jobs, "stray"), e.client.HGet(ctx, e.keys.queues(), jobs).Val()).Err())
 	all, err := e.registry.read(ctx)
 	must(err)
-	must(e.strikeStray(ctx, all[jobs], 0))
+	must(e.removeStrayEnrollments(ctx, all[jobs], 0))
 	must(e.DropQueue(ctx, "keyed"))
 	must(e.DropSchedule(ctx, "s"))
 	must(e.RevokeToken(posthaste.WithActor(ctx, "ada"), "t"))
@@ -272,17 +281,7 @@ func denied(t *testing.T, bare bool) *deprived {
 		}
 	}
 	clients["program"].AddHook(d)
-	e, err := New(t.Context(), clients["program"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &shortLife{t: t, ctx: t.Context(), e: e}
-	l.begin()
-	for _, queue := range []string{jobs, "keyed", "limited"} {
-		l.handle(queue)
-		l.operate(queue)
-	}
-	l.end()
+	liveShortly(t, clients["program"])
 	return d
 }
 

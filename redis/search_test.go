@@ -198,9 +198,10 @@ func TestMessagesPageByPage(t *testing.T) {
 }
 
 // counter counts the messages that an engine asks for.
-type counter struct{ n atomic.Int64 }
-
-func (*counter) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+type counter struct {
+	plainHook
+	n atomic.Int64
+}
 
 func (a *counter) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
@@ -210,10 +211,6 @@ func (a *counter) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 		}
 		return next(ctx, cmd)
 	}
-}
-
-func (*counter) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
-	return next
 }
 
 // A list of all queues has the newest of all, page by page, and does not look at all

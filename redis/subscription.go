@@ -102,18 +102,18 @@ func (e *Engine) subscribe(ctx context.Context, name, subscription, options, bef
 			err = e.remake(ctx, q)
 			if err == nil {
 				if _, err = e.registry.queue(ctx, name); posthaste.CodeOf(err) == posthaste.CodeNotFound {
-					_ = e.strike(ctx, of, is)
+					_ = e.removeEnrollment(ctx, of, is)
 				}
 			}
 		case "late":
-			err = e.strike(ctx, of, is)
+			err = e.removeEnrollment(ctx, of, is)
 		case "leaving":
 			var all map[string]*queue
 			if all, err = e.registry.read(ctx); err == nil && all[name] != nil {
 				_, err = e.leaveAll(ctx, all[name], math.MaxInt)
 			}
 		case "full":
-			_ = e.strike(ctx, of, is)
+			_ = e.removeEnrollment(ctx, of, is)
 			err = &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "subscription", Message: fmt.Sprintf("queue %s has %d further subscriptions, which is the maximum", name, maxSubscriptions), Hint: "unsubscribe one"}
 		default:
 			all, fault := list("subscribe", reply, 2)

@@ -223,7 +223,7 @@ func TestStrayNumbers(t *testing.T) {
 		if _, err := e.Maintain(t.Context(), posthaste.UpkeepSpace); err != nil || fields() != before {
 			t.Fatalf("what may be on its way was struck: %v", err)
 		}
-		if err := e.strikeStray(t.Context(), all[jobs], 0); err != nil || fields() != before-1 {
+		if err := e.removeStrayEnrollments(t.Context(), all[jobs], 0); err != nil || fields() != before-1 {
 			t.Fatalf("%d of %d are left, %v", fields(), before, err)
 		}
 		number, at, _ := field{is: is}.parts()
@@ -234,7 +234,7 @@ func TestStrayNumbers(t *testing.T) {
 		}
 		subscribe(t, e, second, posthaste.SubscriptionOptions{})
 		return ""
-	}, patch{&forsakeScript, "call('HSET', META, 'ended', text(math.max(tonumber(enrolled), tonumber(meta[3] or -1))))", ""})
+	}, patch{&expireEnrollmentScript, "call('HSET', META, 'ended', text(math.max(tonumber(enrolled), tonumber(meta[3] or -1))))", ""})
 }
 
 // Purged messages do not reach a subscription that is being filled with older messages.

@@ -120,9 +120,9 @@ func TestFilledOnce(t *testing.T) {
 	}, patch{&fillScript, "or string.find(who, me, 1, true) ", ""})
 }
 
-// All who fill, one after the other, share one walk, which comes to its end; and so do all
+// All who fill, one after the other, share one iteration, which comes to its end; and so do all
 // who go on with an end.
-func TestWalksGoOn(t *testing.T) {
+func TestIterationsGoOn(t *testing.T) {
 	steps := func(what string, step func() (any, error)) string {
 		for range 20 {
 			switch reply, err := step(); {
@@ -151,10 +151,10 @@ func TestWalksGoOn(t *testing.T) {
 		return broken + steps("the end", func() (any, error) {
 			return leaveScript.run(t.Context(), e.client, q.keys, arguments{{"queue", q.numberArg}, {"rules", q.rules}, {"number", "@"}})
 		})
-	}, patch{&fillScript, "resumed('filled')", "'0'"}, patch{&leaveScript, "resumed('left')", "'0'"})
+	}, patch{&fillScript, "iteration_cursor('filled')", "'0'"}, patch{&leaveScript, "iteration_cursor('left')", "'0'"})
 }
 
-// A walk that continues on another server starts over, because that server has another order.
+// An iteration that continues on another server starts over, because that server has another order.
 func TestFilledAtAnotherServer(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		cutShort(t, e, 3, 500)

@@ -100,7 +100,7 @@ func (c *crowd) take(subscription string, by posthaste.WorkerID, got []posthaste
 func (c *crowd) claim(subscription string, idle bool) (posthaste.ClaimReply, string) {
 	w := c.workers[c.rand.IntN(len(c.workers))]
 	c.number++
-	reply, err := c.e.Claim(c.t.Context(), posthaste.ClaimRequest{Worker: w, Number: c.number, QueueRef: posthaste.QueueRef{Queue: jobs, Subscription: subscription}, Max: 1 + c.rand.IntN(12), Idle: idle})
+	reply, err := c.e.Claim(c.t.Context(), posthaste.ClaimRequest{Worker: w, Number: c.number, QueueRef: posthaste.QueueRef{Queue: jobs, Subscription: subscription}, Max: 1 + c.rand.IntN(12), AllowAlone: idle})
 	c.must(err)
 	return reply, c.take(subscription, w, reply.Deliveries)
 }

@@ -74,7 +74,7 @@ func (e *Engine) leave(ctx context.Context, s *queue, most int) (more bool, err 
 			if s.born == nil {
 				return false, nil
 			}
-			return false, e.strike(ctx, enrolled(s.name, s.subscription), fmt.Sprintf("%s %d {}", s.numberArg, s.enrolled))
+			return false, e.removeEnrollment(ctx, enrolled(s.name, s.subscription), fmt.Sprintf("%s %d {}", s.numberArg, s.enrolled))
 		default:
 			return false, unexpected("leave", reply)
 		}
@@ -98,17 +98,17 @@ func (e *Engine) leaveAll(ctx context.Context, q *queue, most int) (more bool, e
 // strayFor is how long an enrolled subscription may take to be made.
 const strayFor = time.Minute
 
-// strikeStray removes subscriptions from the registry that do not exist, because their making
-// or the last step of their ends was interrupted. Otherwise their numbers would stay in use.
-func (e *Engine) strikeStray(ctx context.Context, q *queue, age time.Duration) error {
+// removeStrayEnrollments removes subscriptions from the registry that do not exist, because their
+// making or the last step of their ends was interrupted. Otherwise their numbers would stay in use.
+func (e *Engine) removeStrayEnrollments(ctx context.Context, q *queue, age time.Duration) error {
 	for _, f := range q.stray {
 		number, at, ok := f.parts()
 		if !ok {
 			continue
 		}
-		reply, err := forsakeScript.run(ctx, e.client, q.keys, arguments{{"queue", q.numberArg}, {"number", number}, {"enrolled", at}, {"age", age.Microseconds()}})
+		reply, err := expireEnrollmentScript.run(ctx, e.client, q.keys, arguments{{"queue", q.numberArg}, {"number", number}, {"enrolled", at}, {"age", age.Microseconds()}})
 		if err == nil && reply == "ok" {
-			err = e.strike(ctx, f.name, f.is)
+			err = e.removeEnrollment(ctx, f.name, f.is)
 		}
 		if err != nil {
 			return err
@@ -117,8 +117,8 @@ func (e *Engine) strikeStray(ctx context.Context, q *queue, age time.Duration) e
 	return nil
 }
 
-// strike removes a field of the registry, unless its value has changed.
-func (e *Engine) strike(ctx context.Context, field, is string) error {
-	_, err := strikeScript.run(ctx, e.client, []string{e.keys.queues()}, arguments{{"field", field}, {"value", is}})
+// removeEnrollment removes a field of the registry, unless its value has changed.
+func (e *Engine) removeEnrollment(ctx context.Context, field, is string) error {
+	_, err := removeEnrollmentScript.run(ctx, e.client, []string{e.keys.queues()}, arguments{{"field", field}, {"value", is}})
 	return err
 }

@@ -33,7 +33,7 @@ func (e *Engine) reclaim(ctx context.Context, reply *posthaste.MaintainReply) er
 	reply.Rescued, reply.More, reply.ClockSetBack = reply.Rescued+lost, lost > 0, back
 	for _, q := range all {
 		more, fault := e.leaveAll(ctx, q, leaveMost)
-		if fault = errors.Join(fault, e.strikeStray(ctx, q, strayFor)); fault != nil {
+		if fault = errors.Join(fault, e.removeStrayEnrollments(ctx, q, strayFor)); fault != nil {
 			err = errors.Join(err, fmt.Errorf("ending subscriptions of queue %s: %w", q.name, readError(fault)))
 		}
 		reply.More = reply.More || more

@@ -76,15 +76,7 @@ func runWorker(t *testing.T, e posthaste.Store, c worker.Config, handle ...func(
 	for _, f := range handle {
 		f(w)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	testrun.Background(t, w.Run)
 }
 
 func until(t *testing.T, what string, ok func() bool) {

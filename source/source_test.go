@@ -133,17 +133,7 @@ func TestHeldWhileTheStoreTakesNothing(t *testing.T) {
 	for _, reached := range []bool{true, false} {
 		p := &testBroker{kept: []string{"1", "2", "3"}}
 		l := &refusing{ledger: &ledger{Engine: memory.Open(), failed: make(chan struct{}, 1000)}, reached: reached}
-		if err := l.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		s, err := New(l, Config{Queue: "orders", MaxWaiting: -1}, p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.patience = time.Millisecond
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- s.Run(ctx) }()
+		stop := l.take(t, p)
 		for range 5 {
 			<-l.failed
 			if !reached {
@@ -165,10 +155,7 @@ func TestHeldWhileTheStoreTakesNothing(t *testing.T) {
 		l.steady = true
 		l.mu.Unlock()
 		p.waitEmpty(t)
-		cancel()
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		stop()
 		if p.opened == 1 != reached {
 			t.Errorf("reached %t: %d sessions were opened", reached, p.opened)
 		}
@@ -218,17 +205,7 @@ func TestHeldBeyondTheSession(t *testing.T) {
 		return m, nil
 	}}
 	l := &refusing{ledger: &ledger{Engine: memory.Open(), failed: make(chan struct{}, 1000), lost: true}, reached: true}
-	if err := l.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s, err := New(l, Config{Queue: "orders", MaxWaiting: -1}, p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.patience = time.Millisecond
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- s.Run(ctx) }()
+	stop := l.take(t, p)
 	<-l.failed
 	p.mu.Lock()
 	p.last.ended = true
@@ -239,10 +216,7 @@ func TestHeldBeyondTheSession(t *testing.T) {
 	l.steady = true
 	l.mu.Unlock()
 	p.waitEmpty(t)
-	cancel()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	stop()
 	infos, err := l.Engine.Queues(t.Context(), "orders")
 	if err != nil {
 		t.Fatal(err)
@@ -257,6 +231,20 @@ type refusing struct {
 	*ledger
 	reached bool
 	asked   int
+}
+
+// take runs a source of a broker into the ledger until stop is called.
+func (l *refusing) take(t *testing.T, p *testBroker) (stop func()) {
+	t.Helper()
+	if err := l.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(l, Config{Queue: "orders", MaxWaiting: -1}, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.patience = time.Millisecond
+	return testrun.Background(t, s.Run)
 }
 
 func (l *refusing) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
@@ -300,14 +288,9 @@ func TestAcknowledgedAfterTheCommit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan error)
-			go func() { done <- s.Run(ctx) }()
+			stop := testrun.Background(t, s.Run)
 			until()
-			cancel()
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
+			stop()
 		}
 		for range 5 {
 			run(func() { <-l.failed })
@@ -352,7 +335,7 @@ func TestKnownMessagesAreTold(t *testing.T) {
 	if err := l.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	recorded, log := &events{}, &lines{}
+	recorded, log := &events{}, &testrun.Log{}
 	s, err := New(l, Config{Queue: "orders", Batch: 7, Telemetry: recorded, Logger: slog.New(slog.NewTextHandler(log, nil))}, p)
 	if err != nil {
 		t.Fatal(err)
@@ -360,14 +343,9 @@ func TestKnownMessagesAreTold(t *testing.T) {
 	again := []string{"/store 3", "/shop 3", "/shop 7"}
 	for _, kept := range [][]string{nil, again} {
 		p.kept = append(p.kept, kept...)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- s.Run(ctx) }()
+		stop := testrun.Background(t, s.Run)
 		p.waitEmpty(t)
-		cancel()
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		stop()
 	}
 	infos, err := l.Queues(t.Context(), "orders")
 	if err != nil {
@@ -381,20 +359,8 @@ func TestKnownMessagesAreTold(t *testing.T) {
 		t.Errorf("of %d messages %d are in the ledger; %d were counted, %d of them as duplicates", 2*n, stored, count, known)
 	}
 	for _, id := range again {
-		if !strings.Contains(log.String(), id) {
+		if !log.Has(id) {
 			t.Errorf("%q is not logged: %s", id, log)
 		}
 	}
-}
-
-// lines records log lines.
-type lines struct {
-	mu sync.Mutex
-	strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Builder.Write(p)
 }

@@ -96,11 +96,11 @@ const (
 )
 
 // mayRunAlone reports whether a message waits to run alone and an attempt is due.
-func (f *fetcher) mayRunAlone(found claimed) bool { return found.wantsIdle && now() >= f.alone.next }
+func (f *fetcher) mayRunAlone(found claimed) bool { return found.aloneWaiting && now() >= f.alone.next }
 
 // aloneIn is the time until the next attempt, 0 if none is needed.
 func (f *fetcher) aloneIn(found claimed) time.Duration {
-	if !found.wantsIdle {
+	if !found.aloneWaiting {
 		return 0
 	}
 	return max(0, f.alone.next-now())

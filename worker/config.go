@@ -32,7 +32,7 @@ type Config struct {
 	// half of it.
 	Heartbeat time.Duration
 	// Grace is how long running handlers may continue once the worker stops,
-	// before their contexts are canceled. While the store is unavailable, the
+	// before their contexts are cancelled. While the store is unavailable, the
 	// worker waits as long, and at least 5 s, to settle the messages that were
 	// handled. Default 20 s; negative means none.
 	Grace time.Duration

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
@@ -110,9 +111,7 @@ func TestStoreAway(t *testing.T) {
 		away.Store(true)
 		w := worker.New(f.faults, worker.Config{Logger: slog.New(f.seen), Telemetry: f.seen, Lease: 10 * time.Second})
 		worker.HandleRaw(w, queue, f.seen.handle)
-		ctx, cancel := context.WithCancel(f.ctx)
-		ended := make(chan error, 1)
-		go func() { ended <- w.Run(ctx) }()
+		stop := testrun.Background(f, w.Run)
 		f.until("the start was refused twice", func() bool { return refused.Load() >= 2 })
 		away.Store(false)
 		<-w.Started()
@@ -125,10 +124,7 @@ func TestStoreAway(t *testing.T) {
 		away.Store(false)
 		f.untilState(posthaste.StateDone, ids...)
 		f.eachOnce(ids)
-		cancel()
-		if err := <-ended; err != nil {
-			f.Error(err)
-		}
+		stop()
 	})
 }
 
@@ -196,13 +192,7 @@ func TestStopReleasesWhatALostClaimHandedOut(t *testing.T) {
 // the messages that ran twice, and works on.
 func TestSecondWorkerTakesOver(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
-		var cut atomic.Bool
-		f.faults.set(func(string) error {
-			if cut.Load() {
-				return errAway
-			}
-			return nil
-		}, nil)
+		cut := f.faults.cutOff()
 		ids := f.send(queue, 50)
 		release := make(chan struct{})
 		var stuck, after atomic.Int32
@@ -270,16 +260,16 @@ func TestRescuesWhenALeaseEnds(t *testing.T) {
 	})
 }
 
-// blind answers heartbeats after the first as a store that could not look.
-type blind struct {
+// noLooks answers heartbeats after the first as a store that could not examine the queues.
+type noLooks struct {
 	posthaste.Store
 	beats atomic.Int32
 }
 
-func (e *blind) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posthaste.HeartbeatReply, error) {
+func (e *noLooks) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posthaste.HeartbeatReply, error) {
 	reply, err := e.Store.Heartbeat(ctx, beat)
 	if err == nil && e.beats.Add(1) > 1 {
-		reply = posthaste.HeartbeatReply{Blind: true}
+		reply = posthaste.HeartbeatReply{QueuesUnknown: true}
 	}
 	return reply, err
 }
@@ -294,7 +284,7 @@ func TestBlindHeartbeatsForgetNothing(t *testing.T) {
 		_, err = f.memory.Claim(f.ctx, posthaste.ClaimRequest{Worker: gone, Number: 1, QueueRef: posthaste.QueueRef{Queue: queue}, Max: 3})
 		f.must(err)
 		f.schedule("every 2 seconds")
-		e := &blind{Store: f.memory}
+		e := &noLooks{Store: f.memory}
 		f.run(e, worker.Config{Lease: 10 * time.Minute, Heartbeat: 100 * time.Millisecond}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
 		f.after(2*time.Second - 1)
 		if n := f.seen.told(posthaste.EventTicked, ""); n != 0 {
@@ -315,13 +305,7 @@ func TestBlindHeartbeatsForgetNothing(t *testing.T) {
 // prefetched messages do not start.
 func TestLateHeartbeatStartsNothing(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
-		var cut atomic.Bool
-		f.faults.set(func(call string) error {
-			if cut.Load() && call == "heartbeat" {
-				return errAway
-			}
-			return nil
-		}, nil)
+		cut := f.faults.cutOff("heartbeat")
 		const lease = 3 * time.Second
 		ids := f.send(queue, 10)
 		step := make(chan struct{})

@@ -216,15 +216,15 @@ func (f *fetcher) adapt() {
 
 // claimed is the result of one claim.
 type claimed struct {
-	asked     int  // messages that it asked for
-	handed    int  // messages that it got
-	paused    bool // it began after a pause without messages
-	rung      bool // the sleep ended after it, and it found nothing
-	nextDue   time.Duration
-	wantsIdle bool // a message waits to run alone
-	atLimit   bool // the queue's own limits are reached
-	full      bool // and a settle may free a place
-	alone     bool // its message must run alone
+	asked        int  // messages that it asked for
+	handed       int  // messages that it got
+	paused       bool // it began after a pause without messages
+	rung         bool // the sleep ended after it, and it found nothing
+	nextDue      time.Duration
+	aloneWaiting bool // a message waits to run alone
+	atLimit      bool // the queue's own limits are reached
+	full         bool // and a settle may free a place
+	alone        bool // its message must run alone
 }
 
 func (f *fetcher) gatedClaim(ctx, calls context.Context, limit int) (claimed, error) {
@@ -244,7 +244,7 @@ func (f *fetcher) claim(ctx, calls context.Context, limit int, idle bool) (claim
 	if err != nil {
 		return claimed{}, err
 	}
-	req := posthaste.ClaimRequest{Worker: worker, Number: f.held.begin(), QueueRef: f.route.ref, Max: limit, Single: f.route.single, Idle: idle}
+	req := posthaste.ClaimRequest{Worker: worker, Number: f.held.begin(), QueueRef: f.route.ref, Max: limit, Single: f.route.single, AllowAlone: idle}
 	for {
 		var reply posthaste.ClaimReply
 		began := now()
@@ -294,7 +294,7 @@ func (f *fetcher) logLost(d *posthaste.RawDelivery) {
 
 // keep makes the messages of a claim available to the pool.
 func (f *fetcher) keep(req posthaste.ClaimRequest, reply posthaste.ClaimReply) claimed {
-	found := claimed{asked: req.Max, handed: len(reply.Deliveries), nextDue: reply.NextDue, wantsIdle: reply.WantsIdle, atLimit: reply.AtLimit,
+	found := claimed{asked: req.Max, handed: len(reply.Deliveries), nextDue: reply.NextDue, aloneWaiting: reply.AloneWaiting, atLimit: reply.AtLimit,
 		full: reply.AtLimit && reply.FreedBySettle}
 	f.limited = reply.Limits
 	if found.handed == 0 {
@@ -348,7 +348,7 @@ func (f *fetcher) sleep(ctx, calls context.Context) (found claimed, err error) {
 		}
 		return reply, err
 	})
-	if err == nil && looked && found.handed == 0 && !found.wantsIdle {
+	if err == nil && looked && found.handed == 0 && !found.aloneWaiting {
 		f.report.tell(posthaste.Event{Kind: posthaste.EventWoken, Queue: f.route.ref.Queue, Subscription: f.route.ref.Subscription, Count: 1})
 	}
 	found.rung = found.handed == 0

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -273,6 +275,18 @@ func (f *faults) set(before, after func(call string) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.before, f.after = before, after
+}
+
+// cutOff makes calls, all if none is named, fail while cut is true.
+func (f *faults) cutOff(calls ...string) (cut *atomic.Bool) {
+	cut = &atomic.Bool{}
+	f.set(func(call string) error {
+		if cut.Load() && (len(calls) == 0 || slices.Contains(calls, call)) {
+			return errAway
+		}
+		return nil
+	}, nil)
+	return cut
 }
 
 func (f *faults) around(ctx context.Context, call string, do func() error) error {

@@ -94,7 +94,7 @@ func (h *heartbeat) try(ctx context.Context) bool {
 	default:
 		h.retry.worked()
 		h.alive(sent)
-		if !reply.Blind { // else what an earlier reply said still counts
+		if !reply.QueuesUnknown { // else what an earlier reply said still counts
 			h.schedule.next(answered, reply.TickIn)
 			h.rescue.next(answered, reply)
 			h.act(reply)

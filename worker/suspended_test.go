@@ -51,13 +51,7 @@ func TestLostWorkerComparesWithoutTrouble(t *testing.T) {
 
 func suspended(f *fixture, noticed, batch bool) {
 	var asleep atomic.Int64 // for how long the machine was
-	var cut atomic.Bool
-	f.faults.set(func(call string) error {
-		if cut.Load() && (call == "heartbeat" || call == "settle") {
-			return errAway
-		}
-		return nil
-	}, nil)
+	cut := f.faults.cutOff("heartbeat", "settle")
 	const lease = 3 * time.Second
 	ids := f.send(queue, 10)
 	step := make(chan struct{})

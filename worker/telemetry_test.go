@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/telemetry"
 	"github.com/posthaste-mq/posthaste/telemetry/tracing"
 )
@@ -103,14 +104,9 @@ func TestOfABatchTheSampledAreFollowed(t *testing.T) {
 			}
 			return errs
 		})
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- w.Run(ctx) }()
+		stop := testrun.Background(t, w.Run)
 		<-e.done
-		cancel()
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
+		stop()
 		seen := map[string]codes.Code{}
 		for _, s := range spans.GetSpans() {
 			id := s.SpanContext.TraceID().String()

@@ -130,7 +130,7 @@ func (w *Worker) Started() <-chan struct{} { return w.started }
 
 // Run handles messages until ctx ends. Then it stops claiming, releases the messages that have
 // not started, lets handlers finish within Config.Grace, records their outcomes, ends its
-// registration and returns nil. Handlers that need longer are canceled and abandoned; their
+// registration and returns nil. Handlers that need longer are cancelled and abandoned; their
 // messages are redelivered to other workers.
 //
 // Run returns an error only if it cannot start: for an invalid configuration, a queue that

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -19,6 +17,7 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/broker/brokertest"
 	"github.com/posthaste-mq/posthaste/internal/configtest"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
@@ -39,53 +38,46 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// outside is a queue of the test's own and the messages in it. They are read by AMQP 0-9-1.
-type outside struct {
-	t     *testing.T
-	name  string
-	ch    *amqp091.Channel
-	mu    sync.Mutex
-	came  []*amqp.Message
-	proxy *faultproxy.Proxy
+// sinkQueue is a queue of one test and the messages in it, which are read by AMQP 0-9-1.
+type sinkQueue struct {
+	t        *testing.T
+	name     string
+	ch       *amqp091.Channel
+	mu       sync.Mutex
+	received []*amqp.Message
+	proxy    *faultproxy.Proxy
 }
 
 // isTransfer reports whether a piece of a connection holds a transfer frame.
 func isTransfer(piece []byte) bool { return bytes.Contains(piece, []byte{0, 0x53, 0x14}) }
 
-// newOutside creates a queue in a broker.
-func newOutside(t *testing.T, in *devbroker.RabbitMQ) *outside {
+// newSinkQueue creates a queue in a broker.
+func newSinkQueue(t *testing.T, in *devbroker.RabbitMQ) *sinkQueue {
 	t.Helper()
-	conn, err := amqp091.Dial(in.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	o := &outside{t: t, name: strings.ReplaceAll(t.Name(), "/", "-")}
-	if o.ch, err = conn.Channel(); err != nil {
-		t.Fatal(err)
-	}
+	o := &sinkQueue{t: t, name: strings.ReplaceAll(t.Name(), "/", "-"), proxy: faultproxy.Start(t, in.Address(), isTransfer)}
+	o.open(in)
 	if _, err := o.ch.QueueDeclare(o.name, true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	if o.proxy, err = faultproxy.New(in.Address(), isTransfer); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(o.proxy.Close)
 	return o
 }
 
-func (o *outside) sink(change func(*SinkConfig)) *Sink {
+// open connects to the broker, even again after it was killed.
+func (o *sinkQueue) open(in *devbroker.RabbitMQ) {
 	o.t.Helper()
-	c := SinkConfig{URL: URL("amqp1://guest:guest@" + o.proxy.Address()), Address: "/amq/queue/" + o.name, Logger: slog.New(slog.DiscardHandler)}
-	if change != nil {
-		change(&c)
-	}
-	s, err := NewSink(c)
+	conn, err := amqp091.Dial(in.URL())
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	o.t.Cleanup(func() { s.Close() })
-	return s
+	o.t.Cleanup(func() { conn.Close() })
+	if o.ch, err = conn.Channel(); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+func (o *sinkQueue) sink(change func(*SinkConfig)) *Sink {
+	o.t.Helper()
+	return sinktest.Open(o.t, NewSink, SinkConfig{URL: URL("amqp1://guest:guest@" + o.proxy.Address()), Address: "/amq/queue/" + o.name}, change)
 }
 
 // decoded returns a message as AMQP 1.0 has it. RabbitMQ 3 keeps its sections in headers.
@@ -105,7 +97,7 @@ func decoded(t *testing.T, d amqp091.Delivery) *amqp.Message {
 }
 
 // all returns the messages that have arrived so far.
-func (o *outside) all() []*amqp.Message {
+func (o *sinkQueue) all() []*amqp.Message {
 	o.t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -115,60 +107,28 @@ func (o *outside) all() []*amqp.Message {
 			o.t.Fatal(err)
 		}
 		if !ok {
-			return o.came
+			return o.received
 		}
-		o.came = append(o.came, decoded(o.t, d))
+		o.received = append(o.received, decoded(o.t, d))
 	}
 }
 
-func (o *outside) count(n int) (count int) {
-	for _, m := range o.all() {
-		if m.Properties.MessageID == fmt.Sprint(n) {
-			count++
-		}
-	}
-	return count
-}
-
-func delivery(n int) posthaste.RawDelivery {
-	return posthaste.RawDelivery{MessageID: posthaste.MessageID(n), Queue: "orders", Attempt: 1, Kind: "order.placed",
-		Key: fmt.Sprint("customer-", n%7), Payload: json.RawMessage(fmt.Sprintf(`{"n": %d}`, n)), CreatedAt: time.Unix(1e9, 0)}
-}
-
-func deliver(t *testing.T, s *Sink, batch ...posthaste.RawDelivery) []posthaste.SinkResult {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	return s.Deliver(ctx, batch)
-}
-
-// wantRetried checks that a result is an error for another attempt, with these words.
-func wantRetried(t *testing.T, r posthaste.SinkResult, words string) {
-	t.Helper()
-	if r.Err == nil || posthaste.IsPermanent(r.Err) || !strings.Contains(r.Err.Error(), words) {
-		t.Errorf("got %v, want an error that is retried, with %q", r.Err, words)
-	}
+func (o *sinkQueue) count(n int) int {
+	return brokertest.Count(o.all(), n, func(m *amqp.Message) string { return m.Properties.MessageID.(string) })
 }
 
 func TestSink(t *testing.T) {
 	sinktest.Run(t, func(t *testing.T) sinktest.Fixture {
-		o := newOutside(t, broker)
+		o := newSinkQueue(t, broker)
 		s := o.sink(func(c *SinkConfig) {
 			c.Address += `{{if eq .Kind "bad"}}{{.Headers.none}}{{end}}`
 		})
-		refused := false
+		delivery, failForGood := sinktest.LargeFirst(400_000)
 		return sinktest.Fixture{
 			Sink: s, Delivered: o.count,
-			Delivery: func(n int) posthaste.RawDelivery {
-				d := delivery(n)
-				if refused && n == 1 {
-					d.Payload = bytes.Repeat([]byte("x"), 400_000)
-				}
-				return d
-			},
-			FailForGood: func() { refused = true },
+			Delivery: delivery, FailForGood: failForGood,
 			Bad: func(n int) posthaste.RawDelivery {
-				d := delivery(n)
+				d := sinktest.Delivery(n)
 				if d.Kind = "bad"; n%4 == 0 {
 					d.Kind, d.ContentType = "good", "text/größe"
 				}
@@ -188,17 +148,17 @@ func TestSink(t *testing.T) {
 
 func TestWhatGoesAlong(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, broker)
+	o := newSinkQueue(t, broker)
 	s := o.sink(func(c *SinkConfig) {
 		c.Mapping.MessageID = "shop-{{.MessageID}}"
 		c.Mapping.Headers = map[string]string{"tenant": `{{index .Headers "t"}}`}
 		c.Mapping.CloudEvents = &relay.CloudEvents{Source: "/shop"}
 	})
-	d := delivery(7)
+	d := sinktest.Delivery(7)
 	d.Attempt, d.Reference, d.ContentType, d.Payload, d.Headers = 2, "A-7", "application/octet-stream", []byte{0, 1, 255}, map[string]string{"t": "acme"}
-	bare := delivery(8)
+	bare := sinktest.Delivery(8)
 	bare.Kind, bare.Key = "", ""
-	if r := deliver(t, s, d, bare); r[0].Err != nil || posthaste.CodeOf(r[1].Err) != posthaste.CodeInvalid {
+	if r := sinktest.Deliver(t, s, d, bare); r[0].Err != nil || posthaste.CodeOf(r[1].Err) != posthaste.CodeInvalid {
 		t.Fatal(r)
 	}
 	m := o.all()[0]
@@ -218,11 +178,11 @@ func TestWhatGoesAlong(t *testing.T) {
 // a connection has room for all get theirs.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, broker)
+	o := newSinkQueue(t, broker)
 	s := o.sink(func(c *SinkConfig) { c.Address, c.Connections = "{{.Reference}}", 1 })
 	var batch []posthaste.RawDelivery
 	for n := 1; n <= 300; n++ {
-		d := delivery(n)
+		d := sinktest.Delivery(n)
 		switch n % 3 {
 		case 0:
 			d.Reference = "/exchange/nowhere-" + o.name + "/key"
@@ -236,9 +196,9 @@ func TestAddresses(t *testing.T) {
 	if err := o.ch.QueueBind(o.name, o.name+".*", "amq.topic", false, nil); err != nil {
 		t.Fatal(err)
 	}
-	for i, r := range deliver(t, s, batch...) {
+	for i, r := range sinktest.Deliver(t, s, batch...) {
 		if (i+1)%3 == 0 {
-			wantRetried(t, r, "amqp:not-found")
+			sinktest.WantRetried(t, r, "amqp:not-found")
 		} else if r.Err != nil {
 			t.Errorf("message %d: %v", i+1, r.Err)
 		}
@@ -246,8 +206,8 @@ func TestAddresses(t *testing.T) {
 	if got := len(o.all()); got != 200 {
 		t.Errorf("the queue has %d messages, want 200", got)
 	}
-	empty := delivery(301)
-	if r := deliver(t, s, empty); !posthaste.IsPermanent(r[0].Err) {
+	empty := sinktest.Delivery(301)
+	if r := sinktest.Deliver(t, s, empty); !posthaste.IsPermanent(r[0].Err) {
 		t.Errorf("an empty address: %v", r[0].Err)
 	}
 }
@@ -256,31 +216,26 @@ func TestAddresses(t *testing.T) {
 // dead-lettered once it is alone, and they are sent again at most once.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
-	small, err := devbroker.StartRabbitMQ(t.Context(), t.TempDir(), "max_message_size = 1000")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer small.Stop()
-	o := newOutside(t, small)
+	small := devbroker.Own(t, devbroker.StartRabbitMQ, "max_message_size = 1000")
+	o := newSinkQueue(t, small)
 	s := o.sink(func(c *SinkConfig) { c.Connections = 1 })
-	big := delivery(2)
+	big := sinktest.Delivery(2)
 	big.Payload = bytes.Repeat([]byte("x"), 2000)
-	batch := []posthaste.RawDelivery{delivery(1), big, delivery(3)}
-	results := deliver(t, s, batch...)
-	wantRetried(t, results[1], "amqp:precondition-failed")
+	batch := []posthaste.RawDelivery{sinktest.Delivery(1), big, sinktest.Delivery(3)}
+	results := sinktest.Deliver(t, s, batch...)
+	sinktest.WantRetried(t, results[1], "amqp:precondition-failed")
 	if string(results[1].Receipt) != `{"link_closed":"amqp:precondition-failed"}` {
 		t.Errorf("receipt %s", results[1].Receipt)
 	}
 	for i, r := range results {
 		if r.Err != nil {
-			batch[i].Story = append(batch[i].Story, posthaste.Attempt{Attempt: 1, Outcome: posthaste.OutcomeRetried, Error: r.Err.Error(), Receipt: r.Receipt})
-			batch[i].Attempt = 2
+			batch[i] = sinktest.Next(batch[i], r)
 		}
 	}
-	if r := deliver(t, s, delivery(4)); r[0].Err != nil {
+	if r := sinktest.Deliver(t, s, sinktest.Delivery(4)); r[0].Err != nil {
 		t.Errorf("a message after the link ended: %v", r[0].Err)
 	}
-	results = deliver(t, s, batch...)
+	results = sinktest.Deliver(t, s, batch...)
 	if results[0].Err != nil || results[2].Err != nil || !posthaste.IsPermanent(results[1].Err) || !strings.Contains(results[1].Err.Error(), "amqp:precondition-failed") {
 		t.Errorf("alone: %v", results)
 	}
@@ -295,39 +250,14 @@ func TestTooLarge(t *testing.T) {
 // and never taken for delivered.
 func TestOutcomeLost(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, broker)
-	s := o.sink(nil)
-	o.proxy.CutAfter()
-	wantRetried(t, deliver(t, s, delivery(1))[0], "may be sent twice")
-	if r := deliver(t, s, delivery(1)); r[0].Err != nil {
-		t.Error(r[0].Err)
-	}
-	if got := o.count(1); got != 2 {
-		t.Errorf("it came %d times, want 2", got)
-	}
+	o := newSinkQueue(t, broker)
+	brokertest.RunAnswerLost(t, o.sink(nil), o.proxy.CutAfter, "may be sent twice", o.count, 2)
 }
 
-// A broker that is away holds the messages in hand, and has them once it is back.
 func TestBrokerAway(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, broker)
-	s := o.sink(nil)
-	o.proxy.Refuse(true)
-	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if r := s.Deliver(short, []posthaste.RawDelivery{delivery(1)}); !errors.Is(r[0].Err, context.DeadlineExceeded) || !strings.Contains(r[0].Err.Error(), o.proxy.Address()) {
-		t.Errorf("got %v", r[0].Err)
-	}
-	done := make(chan error)
-	go func() { done <- deliver(t, s, delivery(2))[0].Err }()
-	testrun.Until(t, time.Minute, "it is away", s.Away)
-	o.proxy.Refuse(false)
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	if o.count(1) != 0 || o.count(2) != 1 {
-		t.Errorf("came: %v", o.all())
-	}
+	o := newSinkQueue(t, broker)
+	brokertest.RunSinkAway(t, o.sink(nil), o.proxy.Address(), o.proxy.Refuse, o.count)
 }
 
 // writeHangs reports whether a connection waits in a write.
@@ -342,12 +272,12 @@ func writeHangs() bool {
 // An attempt ends in time even if the broker stops reading in the middle of a message.
 func TestWriteHangs(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, broker)
+	o := newSinkQueue(t, broker)
 	s := o.sink(nil)
-	if r := deliver(t, s, delivery(1)); r[0].Err != nil {
+	if r := sinktest.Deliver(t, s, sinktest.Delivery(1)); r[0].Err != nil {
 		t.Fatal(r[0].Err)
 	}
-	huge := delivery(2)
+	huge := sinktest.Delivery(2)
 	huge.Payload = make([]byte, 32<<20)
 	reached, release := o.proxy.Hang()
 	defer release()
@@ -360,7 +290,7 @@ func TestWriteHangs(t *testing.T) {
 	cancel()
 	select {
 	case r := <-done:
-		if wantRetried(t, r, ""); !errors.Is(r.Err, context.Canceled) {
+		if sinktest.WantRetried(t, r, ""); !errors.Is(r.Err, context.Canceled) {
 			t.Errorf("the error does not tell that the context ended: %v", r.Err)
 		}
 	case <-time.After(20 * time.Second): // the library gives up after 30 s
@@ -371,14 +301,14 @@ func TestWriteHangs(t *testing.T) {
 // A connection that was unused for long is replaced before a message is sent on it.
 func TestIdleConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, broker)
+	o := newSinkQueue(t, broker)
 	s := o.sink(func(c *SinkConfig) { c.Connections = 1 })
-	if r := deliver(t, s, delivery(1)); r[0].Err != nil {
+	if r := sinktest.Deliver(t, s, sinktest.Delivery(1)); r[0].Err != nil {
 		t.Fatal(r[0].Err)
 	}
 	idle := s.connections.Current()[0]
 	idle.used.Store(time.Now().Add(-maxIdle).UnixNano())
-	if r := deliver(t, s, delivery(2)); r[0].Err != nil {
+	if r := sinktest.Deliver(t, s, sinktest.Delivery(2)); r[0].Err != nil {
 		t.Fatal(r[0].Err)
 	}
 	if _, err := idle.conn.NewSession(t.Context(), nil); err == nil || s.connections.Current()[0] == idle {
@@ -388,45 +318,28 @@ func TestIdleConnectionIsReplaced(t *testing.T) {
 
 func TestSinkCheck(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, broker)
+	o := newSinkQueue(t, broker)
 	at := func(user, path string) func(*SinkConfig) {
 		return func(c *SinkConfig) { c.URL = URL("amqp1://" + user + "@" + broker.Address() + path) }
 	}
-	for _, test := range []struct {
-		name, field string
-		code        posthaste.Code
-		change      func(*SinkConfig)
-	}{
-		{"as it is", "", "", nil},
-		{"virtual host", "", "", at("guest:guest", "/%2F")},
-		{"anonymous", "", "", func(c *SinkConfig) { c.URL = URL("amqp1://" + broker.Address()) }},
-		{"password", "url", posthaste.CodeInvalid, at("guest:wrong", "")},
-		{"missing virtual host", "url", posthaste.CodeInvalid, at("guest:guest", "/nowhere")},
-		{"address", "address", posthaste.CodeInvalid, func(c *SinkConfig) { c.Address = "/exchange/nowhere/key" }},
-		{"address by template", "", "", func(c *SinkConfig) { c.Address = "{{.Kind}}" }},
-		{"away", "", posthaste.CodeUnavailable, func(c *SinkConfig) { c.URL = "amqp1://127.0.0.1:1/" }},
-		{"no TLS", "", posthaste.CodeUnavailable, func(c *SinkConfig) { c.URL = URL("amqp1s://" + broker.Address()) }},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			configtest.Check(t, test.name, o.sink(test.change), test.code, test.field, "wrong")
-		})
-	}
+	configtest.Checks(t, "wrong", o.sink,
+		configtest.Valid("virtual host", at("guest:guest", "/%2F")),
+		configtest.Valid("anonymous", func(c *SinkConfig) { c.URL = URL("amqp1://" + broker.Address()) }),
+		configtest.Invalid("password", "url", at("guest:wrong", "")),
+		configtest.Invalid("missing virtual host", "url", at("guest:guest", "/nowhere")),
+		configtest.Invalid("address", "address", func(c *SinkConfig) { c.Address = "/exchange/nowhere/key" }),
+		configtest.Valid("address by template", func(c *SinkConfig) { c.Address = "{{.Kind}}" }),
+		configtest.Unavailable("away", func(c *SinkConfig) { c.URL = "amqp1://127.0.0.1:1/" }),
+		configtest.Unavailable("no TLS", func(c *SinkConfig) { c.URL = URL("amqp1s://" + broker.Address()) }))
 }
 
 func TestSinkTLS(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, broker)
+	o := newSinkQueue(t, broker)
 	at := func(host string, trust *tls.Config) *Sink {
 		return o.sink(func(c *SinkConfig) { c.URL, c.TLS = URL("amqp1s://guest:guest@"+certificates.Address(host)), trust })
 	}
-	configtest.TLS(t, certificates.Trust(), at)
-	if r := deliver(t, at("localhost", certificates.Trust()), delivery(1)); r[0].Err != nil {
-		t.Error(r[0].Err)
-	}
-	if n := o.count(1); n != 1 {
-		t.Errorf("it came %d times", n)
-	}
+	brokertest.RunSinkTLS(t, certificates.Trust(), at, o.count)
 }
 
 func TestSinkConfig(t *testing.T) {
@@ -440,9 +353,5 @@ func TestSinkConfig(t *testing.T) {
 		"message_id":         func(c *SinkConfig) { c.Mapping.MessageID = "{{.X}}" },
 		"headers.a":          func(c *SinkConfig) { c.Mapping.Headers = map[string]string{"a": "{{.X}}"} },
 		"cloudevents.source": func(c *SinkConfig) { c.Mapping.CloudEvents = &relay.CloudEvents{} },
-	})
-	configtest.NoPartOfAPassword(t, func(password string) error {
-		_, err := NewSink(SinkConfig{URL: URL("amqp1://me:" + password + "@mq/")})
-		return err
 	})
 }

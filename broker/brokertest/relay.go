@@ -120,33 +120,24 @@ func (r *relayTest) relay() {
 	sink := r.destination.Sink(r.T)
 	w := worker.New(r.engine, worker.Config{Logger: slog.New(slog.DiscardHandler)})
 	worker.HandleSink(w, relayQueue, sink, worker.WithBatchSize(relayBatch), worker.WithConcurrency(relayConcurrency))
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
 	r.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			r.Error(err)
-		}
 		if err := sink.Close(); err != nil {
 			r.Error(err)
 		}
 	})
+	testrun.Background(r, w.Run)
 }
 
 // send sends messages until stop is called, at most some thousands ahead of the settled
 // ones.
 func (r *relayTest) send() (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() {
+	return testrun.Background(r, func(ctx context.Context) error {
 		for n := 0; ; n += relayKeys {
 			if n%500 == 0 {
 				testrun.Happens(5*time.Minute, func() bool { return int64(n-r.done()) <= r.ahead.Load() || ctx.Err() != nil })
 			}
 			if ctx.Err() != nil {
-				ended <- nil
-				return
+				return nil
 			}
 			var batch []posthaste.Message
 			for i := range relayKeys {
@@ -154,8 +145,7 @@ func (r *relayTest) send() (stop func()) {
 			}
 			ids, err := r.engine.Send(context.Background(), batch...)
 			if err != nil {
-				ended <- err
-				return
+				return err
 			}
 			r.mu.Lock()
 			for i, id := range ids {
@@ -163,15 +153,7 @@ func (r *relayTest) send() (stop func()) {
 			}
 			r.mu.Unlock()
 		}
-	}()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			r.Error(err)
-		}
 	})
-	r.Cleanup(stop)
-	return stop
 }
 
 func (r *relayTest) sent() int {

@@ -180,17 +180,7 @@ func (b *sourceTest) start(change func(*source.Config)) (stop func()) {
 	}
 	s := b.Source(b.T, b.ledger, c)
 	b.latest = s
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			b.Error(err)
-		}
-	})
-	b.Cleanup(stop)
-	return stop
+	return testrun.Background(b, s.Run)
 }
 
 // taken receives and settles messages of the ledger until there are n, and checks that
@@ -244,19 +234,6 @@ func messages(from, n int) (all []relay.Incoming) {
 		all = append(all, message(from+i))
 	}
 	return all
-}
-
-// ReadSession reads n messages from a session.
-func ReadSession(ctx context.Context, t *testing.T, s source.Session, n int) (got []source.Arrival) {
-	t.Helper()
-	for len(got) < n {
-		more, err := s.Read(ctx, n-len(got))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, more...)
-	}
-	return got
 }
 
 // numbers returns the payloads, which are numbers.

@@ -75,18 +75,10 @@ func parseSink(c SinkConfig) (*target, error) {
 		return nil, err
 	}
 	c.DialTimeout = cmp.Or(c.DialTimeout, 10*time.Second)
-	if c.Topic == "" {
-		c.Topic = "{{.Queue}}"
-	}
-	if c.Key == "" {
-		c.Key = "{{.Key}}"
-	}
-	if c.Name == "" {
-		c.Name = "posthaste-relay"
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Topic = cmp.Or(c.Topic, "{{.Queue}}")
+	c.Key = cmp.Or(c.Key, "{{.Key}}")
+	c.Name = cmp.Or(c.Name, "posthaste-relay")
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	codec, ok := map[string]kgo.CompressionCodec{"": kgo.NoCompression(), "none": kgo.NoCompression(), "gzip": kgo.GzipCompression(),
 		"snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()}[c.Compression]
 	if !ok {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/broker/brokertest"
 )
@@ -21,18 +23,7 @@ func TestFT4_Headers(t *testing.T) {
 			"Go": func(t *testing.T, n int) (all []brokertest.Read) {
 				until(t, "all are read", func() bool { return len(o.all()) >= n })
 				for _, record := range o.all() {
-					r := brokertest.Read{Payload: record.Value, Headers: map[string]string{}}
-					for _, h := range record.Headers {
-						switch h.Key {
-						case HeaderMessageID:
-							r.ID = string(h.Value)
-						case HeaderContentType:
-							r.ContentType = string(h.Value)
-						default:
-							r.Headers[h.Key] = string(h.Value)
-						}
-					}
-					all = append(all, r)
+					all = append(all, read(record))
 				}
 				return all
 			},
@@ -41,4 +32,20 @@ func TestFT4_Headers(t *testing.T) {
 			},
 		},
 	})
+}
+
+// read returns the message of a record.
+func read(record *kgo.Record) brokertest.Read {
+	r := brokertest.Read{Payload: record.Value, Headers: map[string]string{}}
+	for _, h := range record.Headers {
+		switch h.Key {
+		case HeaderMessageID:
+			r.ID = string(h.Value)
+		case HeaderContentType:
+			r.ContentType = string(h.Value)
+		default:
+			r.Headers[h.Key] = string(h.Value)
+		}
+	}
+	return r
 }

@@ -14,7 +14,7 @@ import (
 
 // job is a message in flight.
 type job struct {
-	index  int // in the batch
+	relay.Job
 	record *kgo.Record
 }
 
@@ -29,7 +29,7 @@ func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []pos
 			results[i].Err = err
 			continue
 		}
-		jobs = append(jobs, job{i, record})
+		jobs = append(jobs, job{relay.Job{Index: i}, record})
 	}
 	var alone []job
 	for len(jobs) > 0 {
@@ -84,19 +84,14 @@ type answer struct {
 // publish produces jobs and sets their results, except for those that it returns: they
 // were refused together with others.
 func (s *Sink) publish(ctx context.Context, which int, jobs []job, results []posthaste.SinkResult) (alone []job) {
-	fail := func(err error) {
-		for i := range jobs {
-			results[jobs[i].index].Err = err
-		}
-	}
 	p, err := s.producers.Get(ctx, which)
 	if err != nil {
-		fail(err)
+		relay.FailAll(jobs, results, err)
 		return nil
 	}
 	defer p.release()
 	if err := p.window.Acquire(ctx, int64(len(jobs))); err != nil {
-		fail(s.failed(ctx, "nothing was produced, because the brokers are slow to acknowledge earlier messages", p.why()))
+		relay.FailAll(jobs, results, s.failed(ctx, "nothing was produced, because the brokers are slow to acknowledge earlier messages", p.why()))
 		return nil
 	}
 	defer p.window.Release(int64(len(jobs)))
@@ -122,7 +117,7 @@ func (s *Sink) await(ctx context.Context, p *producer, jobs []job, answers <-cha
 			alone = append(alone, jobs[a.job])
 			return
 		}
-		results[jobs[a.job].index].Err = s.answered(jobs[a.job].record, a.err)
+		results[jobs[a.job].Index].Err = s.answered(jobs[a.job].record, a.err)
 	}
 	for range jobs {
 		select {
@@ -144,7 +139,7 @@ func (s *Sink) await(ctx context.Context, p *producer, jobs []job, answers <-cha
 		}
 		for i := range jobs {
 			if open[i] {
-				results[jobs[i].index].Err = err
+				results[jobs[i].Index].Err = err
 			}
 		}
 		break
@@ -164,15 +159,13 @@ func (s *Sink) eachAlone(ctx context.Context, jobs []job, results []posthaste.Si
 	case s.aloneTurn <- struct{}{}:
 		defer func() { <-s.aloneTurn }()
 	case <-ctx.Done():
-		for i := range jobs {
-			results[jobs[i].index].Err = s.failed(ctx, "the batch was refused, and the message was not yet produced alone", nil)
-		}
+		relay.FailAll(jobs, results, s.failed(ctx, "the batch was refused, and the message was not yet produced alone", nil))
 		return
 	}
 	for _, j := range jobs {
 		r := *j.record // the client has set these fields of the first copy
 		r.Context, r.Partition, r.Offset = nil, 0, 0
-		s.publish(ctx, alone, []job{{j.index, &r}}, results)
+		s.publish(ctx, alone, []job{{j.Job, &r}}, results)
 	}
 }
 

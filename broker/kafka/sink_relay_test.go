@@ -10,11 +10,7 @@ import (
 
 func TestRelay(t *testing.T) {
 	t.Parallel()
-	own, err := devbroker.StartKafka(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(own.Stop)
+	own := devbroker.Own(t, devbroker.StartKafka)
 	brokertest.RunRelay(t, brokertest.Postgres, brokertest.RelayFixture{
 		Server: own,
 		Destination: func(t *testing.T) brokertest.Destination {

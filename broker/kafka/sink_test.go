@@ -264,30 +264,19 @@ func TestBrokersAway(t *testing.T) {
 	t.Parallel()
 	o := newSinkTopic(t, 1)
 	s := o.sink(nil)
-	o.proxy.Refuse(true)
-	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if r := s.Deliver(short, []posthaste.RawDelivery{sinktest.Delivery(1)}); !errors.Is(r[0].Err, context.DeadlineExceeded) || !strings.Contains(r[0].Err.Error(), o.proxy.Address()) {
-		t.Errorf("got %v", r[0].Err)
-	}
-	done := make(chan error)
-	go func() { done <- sinktest.Deliver(t, s, sinktest.Delivery(2))[0].Err }()
-	until(t, "the sink reports that the brokers are away", s.Away)
-	o.proxy.Refuse(false)
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	brokertest.RunSinkAway(t, s, o.proxy.Address(), o.proxy.Refuse, o.count)
 
 	// The same for an open producer.
 	o.proxy.Refuse(true)
 	o.proxy.CutAll()
+	done := make(chan error)
 	go func() { done <- sinktest.Deliver(t, s, sinktest.Delivery(3))[0].Err }()
 	until(t, "the connection fails", func() bool { return s.producers.Current()[together].why() != nil })
 	o.proxy.Refuse(false)
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if o.count(1) != 0 || o.count(2) != 1 || o.count(3) != 1 {
+	if o.count(3) != 1 {
 		t.Errorf("%d records", len(o.all()))
 	}
 }
@@ -311,26 +300,18 @@ func TestSinkCheck(t *testing.T) {
 		}
 	}
 	until(t, "the user", func() bool { return o.sink(as("scrambled:s%20e:cret", "")).Check(t.Context()) == nil })
-	for _, test := range []struct {
-		name, field string
-		code        posthaste.Code
-		change      func(*SinkConfig)
-	}{
-		{"as it is", "", "", nil},
-		{"user", "", "", as(devbroker.KafkaUser+":"+devbroker.KafkaPassword, "plain")},
-		{"user by SCRAM", "", "", as("scrambled:s%20e:cret", "")},
-		{"password", "url", posthaste.CodeInvalid, as(devbroker.KafkaUser+":wrong", "plain")},
-		{"password by SCRAM", "url", posthaste.CodeInvalid, as("scrambled:wrong", "")},
-		{"mechanism", "mechanism", posthaste.CodeInvalid, as("scrambled:wrong", "scram-sha-256")},
-		{"topic", "topic", posthaste.CodeInvalid, func(c *SinkConfig) { c.Topic = "nowhere" }},
-		{"topic by template", "", "", func(c *SinkConfig) { c.Topic = "{{.Kind}}" }},
-		{"away", "", posthaste.CodeUnavailable, func(c *SinkConfig) { c.URL, c.dial = "kafka://127.0.0.1:1", nil }},
-		{"no TLS", "", posthaste.CodeUnavailable, func(c *SinkConfig) {
+	configtest.Checks(t, "wrong", o.sink,
+		configtest.Valid("user", as(devbroker.KafkaUser+":"+devbroker.KafkaPassword, "plain")),
+		configtest.Valid("user by SCRAM", as("scrambled:s%20e:cret", "")),
+		configtest.Invalid("password", "url", as(devbroker.KafkaUser+":wrong", "plain")),
+		configtest.Invalid("password by SCRAM", "url", as("scrambled:wrong", "")),
+		configtest.Invalid("mechanism", "mechanism", as("scrambled:wrong", "scram-sha-256")),
+		configtest.Invalid("topic", "topic", func(c *SinkConfig) { c.Topic = "nowhere" }),
+		configtest.Valid("topic by template", func(c *SinkConfig) { c.Topic = "{{.Kind}}" }),
+		configtest.Unavailable("away", func(c *SinkConfig) { c.URL, c.dial = "kafka://127.0.0.1:1", nil }),
+		configtest.Unavailable("no TLS", func(c *SinkConfig) {
 			c.URL, c.dial, c.DialTimeout = URL(strings.Replace(broker.URL(), "kafka:", "kafkas:", 1)), nil, time.Second
-		}},
-	} {
-		configtest.Check(t, test.name, o.sink(test.change), test.code, test.field, "wrong")
-	}
+		}))
 }
 
 func TestSinkTLS(t *testing.T) {

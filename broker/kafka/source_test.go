@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/relay"
+	"github.com/posthaste-mq/posthaste/sink/sinktest"
 	"github.com/posthaste-mq/posthaste/source"
 )
 
@@ -36,39 +36,50 @@ func newSourceTopic(t *testing.T, partitions int) *sourceTopic {
 
 func newSourceTopicOn(t *testing.T, broker *devbroker.Kafka, partitions int) *sourceTopic {
 	t.Helper()
-	p := &sourceTopic{name: fmt.Sprint("t", names.Add(1))}
+	p := &sourceTopic{name: fmt.Sprint("t", names.Add(1)), proxy: faultproxy.Start(t, broker.Address(), nil)}
 	var err error
 	if p.client, err = kgo.NewClient(kgo.SeedBrokers(broker.Address()), kgo.MetadataMinAge(50*time.Millisecond), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.client.Close)
 	createTopic(t, p.client, p.name, partitions)
-	if p.proxy, err = faultproxy.New(broker.Address(), nil); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.proxy.Close)
 	return p
 }
 
 func (p *sourceTopic) config() SourceConfig {
-	return SourceConfig{URL: URL("kafka://" + p.proxy.Address()), Topic: p.name, Group: p.name,
-		// The broker tells clients its own address.
-		dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, network, p.proxy.Address())
-		}}
+	return SourceConfig{URL: URL("kafka://" + p.proxy.Address()), Topic: p.name, Group: p.name, dial: dialing(p.proxy)}
 }
 
 func (p *sourceTopic) source(t *testing.T, ledger source.Ledger, c source.Config, change func(*SourceConfig)) *source.Source {
 	t.Helper()
 	config := p.config()
-	if config.Config = c; change != nil {
-		change(&config)
-	}
-	s, err := NewSource(ledger, config)
+	config.Config = c
+	return brokertest.OpenSource(t, NewSource, ledger, config, change)
+}
+
+// open opens a session of a source.
+func (p *sourceTopic) open(ctx context.Context, t *testing.T) source.Session {
+	t.Helper()
+	c := p.config()
+	c.Queue = "orders"
+	b, err := parseSource(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return brokertest.OpenSession(ctx, t, b)
+}
+
+// fixture returns the topic for the suites of sources.
+func (p *sourceTopic) fixture() brokertest.SourceFixture {
+	return brokertest.SourceFixture{
+		Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
+			return p.source(t, ledger, c, nil)
+		},
+		Publish: p.publish, Left: p.left, Refused: p.refused, Cut: p.proxy.CutAll, Refuse: p.proxy.Refuse, Reconnects: true,
+		Sink: func(t *testing.T, m relay.Mapping) posthaste.Sink {
+			return sinktest.Open(t, NewSink, SinkConfig{URL: URL("kafka://" + broker.Address()), Topic: p.name, Mapping: m}, nil)
+		},
+	}
 }
 
 func (p *sourceTopic) publish(t *testing.T, messages ...relay.Incoming) {
@@ -124,47 +135,22 @@ func (p *sourceTopic) refused(t *testing.T) (all []relay.Incoming) {
 			t.Fatal("reading the refused records timed out")
 		}
 		fetched.EachRecord(func(r *kgo.Record) {
-			m := relay.Incoming{Payload: r.Value, Headers: map[string]string{}}
-			for _, h := range r.Headers {
-				switch h.Key {
-				case HeaderMessageID:
-					m.MessageID = string(h.Value)
-				case HeaderContentType:
-					m.ContentType = string(h.Value)
-				}
-				m.Headers[h.Key] = string(h.Value)
-			}
-			all = append(all, m)
+			m := read(r)
+			all = append(all, relay.Incoming{MessageID: m.ID, ContentType: m.ContentType, Payload: m.Payload, Headers: m.Headers})
 		})
 	}
 	return all
 }
 
+func TestSource(t *testing.T) { brokertest.RunSource(t, brokertest.Postgres, sourceFixture) }
+
 func TestSourceOnRedis(t *testing.T) {
 	testrun.Nightly(t, "sources treat all engines alike; that of Redis Streams runs on both")
-	testSource(t, brokertest.Redis)
+	brokertest.RunSource(t, brokertest.Redis, sourceFixture)
 }
 
-func TestSource(t *testing.T) { testSource(t, brokertest.Postgres) }
-
-func testSource(t *testing.T, ledger func(*testing.T) posthaste.Store) {
-	brokertest.RunSource(t, ledger, func(t *testing.T) brokertest.SourceFixture {
-		p := newSourceTopic(t, 1)
-		return brokertest.SourceFixture{
-			Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
-				return p.source(t, ledger, c, nil)
-			},
-			Publish: p.publish, Left: p.left, Refused: p.refused, Cut: p.proxy.CutAll, Refuse: p.proxy.Refuse, Reconnects: true,
-			Sink: func(t *testing.T, m relay.Mapping) posthaste.Sink {
-				s, err := NewSink(SinkConfig{URL: URL("kafka://" + broker.Address()), Topic: p.name, Mapping: m})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { s.Close() })
-				return s
-			},
-		}
-	})
+func sourceFixture(t *testing.T) brokertest.SourceFixture {
+	return newSourceTopic(t, 1).fixture()
 }
 
 // Records that were read and not committed are read again, with the same ids. An offset is
@@ -177,23 +163,9 @@ func TestCommittedWithoutGap(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	open := func() *session {
-		t.Helper()
-		c := p.config()
-		c.Queue = "orders"
-		b, err := parseSource(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := b.Open(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s.(*session)
-	}
-	one := open()
+	one := p.open(ctx, t)
 	first := brokertest.ReadSession(ctx, t, one, 4)
-	acknowledge := func(s *session, all ...source.Arrival) {
+	acknowledge := func(s source.Session, all ...source.Arrival) {
 		t.Helper()
 		if err := s.Acknowledge(ctx, all); err != nil {
 			t.Fatal(err)
@@ -204,7 +176,7 @@ func TestCommittedWithoutGap(t *testing.T) {
 		t.Errorf("%d are left after a gap, want 5", left)
 	}
 	one.Close()
-	two := open()
+	two := p.open(ctx, t)
 	again := brokertest.ReadSession(ctx, t, two, 5)
 	if again[0].Message.DedupeKey != first[1].Message.DedupeKey || !strings.HasPrefix(first[1].Message.DedupeKey, "kafka/"+p.name+"/") {
 		t.Errorf("%q was read again as %q", first[1].Message.DedupeKey, again[0].Message.DedupeKey)
@@ -242,16 +214,7 @@ func TestAbortedTransaction(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := p.config()
-	c.Queue = "orders"
-	b, err := parseSource(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	opened, err := b.Open(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	opened := p.open(ctx, t)
 	defer opened.Close()
 	got := brokertest.ReadSession(ctx, t, opened, 4)
 	var payloads []string
@@ -276,18 +239,9 @@ func TestShared(t *testing.T) {
 	const n = 400
 	p, e := newSourceTopic(t, 4), brokertest.Orders(t)
 	start := func() (stop func()) {
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		s := p.source(t, e, source.Config{Queue: "orders", Batch: 10}, nil)
-		go func() { done <- s.Run(ctx) }()
-		return func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
+		return testrun.Background(t, p.source(t, e, source.Config{Queue: "orders", Batch: 10}, nil).Run)
 	}
-	defer start()()
+	start()
 	produce := func(from, to int) {
 		for i := from; i < to; i++ {
 			r := &kgo.Record{Topic: p.name, Partition: int32(i % 4), Value: []byte("x"), Headers: []kgo.RecordHeader{{Key: HeaderMessageID, Value: []byte(fmt.Sprint(i))}}}
@@ -336,39 +290,24 @@ func TestForeignRecord(t *testing.T) {
 func TestBrokerKilled(t *testing.T) {
 	testrun.Nightly(t, "it kills and restarts a broker; the suite of sources refuses connections on each change")
 	t.Parallel()
-	own, err := devbroker.StartKafka(t.Context(), t.TempDir(), "group.initial.rebalance.delay.ms=0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(own.Stop)
-	p := newSourceTopicOn(t, own, 1)
-	brokertest.RunSourceKilled(t, brokertest.Postgres, brokertest.SourceFixture{
-		Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
-			return p.source(t, ledger, c, nil)
-		},
-		Publish: p.publish, Left: p.left,
-	}, own)
+	own := devbroker.Own(t, devbroker.StartKafka, "group.initial.rebalance.delay.ms=0")
+	brokertest.RunSourceKilled(t, brokertest.Postgres, newSourceTopicOn(t, own, 1).fixture(), own)
 }
 
 func TestSourceCheck(t *testing.T) {
 	t.Parallel()
 	p, e := newSourceTopic(t, 1), brokertest.Orders(t)
-	for _, test := range []struct {
-		name, field string
-		code        posthaste.Code
-		change      func(*SourceConfig)
-	}{
-		{"unchanged", "", "", nil},
-		{"password", "url", posthaste.CodeInvalid, func(c *SourceConfig) {
-			c.URL, c.Mechanism, c.dial = URL("kafka://me:wrong@"+broker.LoginAddress()), "plain", nil
-		}},
-		{"no topic", "topic", posthaste.CodeInvalid, func(c *SourceConfig) { c.Topic = "nowhere" }},
-		{"missing topic for refused records", "refused", posthaste.CodeInvalid, func(c *SourceConfig) { c.Refused = "missing" }},
-		{"queue", "queue", posthaste.CodeInvalid, func(c *SourceConfig) { c.Queue = "nowhere" }},
-		{"away", "", posthaste.CodeUnavailable, func(c *SourceConfig) { c.URL, c.dial, c.DialTimeout = "kafka://127.0.0.1:1", nil, time.Second }},
-	} {
-		configtest.Check(t, test.name, p.source(t, e, source.Config{Queue: "orders"}, test.change), test.code, test.field, "wrong")
+	open := func(change func(*SourceConfig)) *source.Source {
+		return p.source(t, e, source.Config{Queue: "orders"}, change)
 	}
+	configtest.Checks(t, "wrong", open,
+		configtest.Invalid("password", "url", func(c *SourceConfig) {
+			c.URL, c.Mechanism, c.dial = URL("kafka://me:wrong@"+broker.LoginAddress()), "plain", nil
+		}),
+		configtest.Invalid("no topic", "topic", func(c *SourceConfig) { c.Topic = "nowhere" }),
+		configtest.Invalid("missing topic for refused records", "refused", func(c *SourceConfig) { c.Refused = "missing" }),
+		configtest.Invalid("queue", "queue", func(c *SourceConfig) { c.Queue = "nowhere" }),
+		configtest.Unavailable("away", func(c *SourceConfig) { c.URL, c.dial, c.DialTimeout = "kafka://127.0.0.1:1", nil, time.Second }))
 }
 
 func TestSourceTLS(t *testing.T) {

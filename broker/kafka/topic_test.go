@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"slices"
 	"sync"
@@ -15,9 +14,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/posthaste-mq/posthaste/broker/brokertest"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
+	"github.com/posthaste-mq/posthaste/sink/sinktest"
 )
 
 // broker is shared by tests that use topics of their own in it and do not stop it.
@@ -104,7 +105,7 @@ func newSinkTopic(t *testing.T, partitions int, settings ...string) *sinkTopic {
 
 func newSinkTopicOn(t *testing.T, broker *devbroker.Kafka, partitions int, settings ...string) *sinkTopic {
 	t.Helper()
-	o := &sinkTopic{t: t, name: fmt.Sprint("t", names.Add(1))}
+	o := &sinkTopic{t: t, name: fmt.Sprint("t", names.Add(1)), proxy: faultproxy.Start(t, broker.Address(), isProduce)}
 	var err error
 	if o.client, err = kgo.NewClient(kgo.SeedBrokers(broker.Address()), kgo.ConsumeTopics(o.name), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchMaxWait(100*time.Millisecond), kgo.MetadataMinAge(50*time.Millisecond)); err != nil {
@@ -114,29 +115,20 @@ func newSinkTopicOn(t *testing.T, broker *devbroker.Kafka, partitions int, setti
 	if partitions > 0 {
 		createTopic(t, o.client, o.name, partitions, settings...)
 	}
-	if o.proxy, err = faultproxy.New(broker.Address(), isProduce); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(o.proxy.Close)
 	return o
 }
 
 func (o *sinkTopic) sink(change func(*SinkConfig)) *Sink {
 	o.t.Helper()
-	c := SinkConfig{URL: URL("kafka://" + o.proxy.Address()), Topic: o.name, Logger: slog.New(slog.DiscardHandler),
-		// The broker tells clients its own address.
-		dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, network, o.proxy.Address())
-		}}
-	if change != nil {
-		change(&c)
+	return sinktest.Open(o.t, NewSink, SinkConfig{URL: URL("kafka://" + o.proxy.Address()), Topic: o.name, dial: dialing(o.proxy)}, change)
+}
+
+// dialing returns a function that connects to a proxy, because the broker tells clients its own
+// address.
+func dialing(proxy *faultproxy.Proxy) func(ctx context.Context, network, _ string) (net.Conn, error) {
+	return func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, proxy.Address())
 	}
-	s, err := NewSink(c)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	o.t.Cleanup(func() { s.Close() })
-	return s
 }
 
 // all returns the records that have arrived so far.
@@ -173,11 +165,6 @@ func header(r *kgo.Record, name string) (value string) {
 	return value
 }
 
-func (o *sinkTopic) count(n int) (count int) {
-	for _, r := range o.all() {
-		if header(r, HeaderMessageID) == fmt.Sprint(n) {
-			count++
-		}
-	}
-	return count
+func (o *sinkTopic) count(n int) int {
+	return brokertest.Count(o.all(), n, func(r *kgo.Record) string { return header(r, HeaderMessageID) })
 }

@@ -67,12 +67,7 @@ func (b *endpoint) options() (options []kgo.Opt, address string, err error) {
 	case b.Dial != nil:
 		options = append(options, kgo.Dialer(b.Dial))
 	case u.Scheme == "kafkas":
-		config := b.TLS.Clone()
-		if config == nil {
-			config = &tls.Config{}
-		}
-		config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
-		options = append(options, kgo.DialTLSConfig(config))
+		options = append(options, kgo.DialTLSConfig(relay.ClientTLS(b.TLS, "")))
 	}
 	return options, strings.Join(hosts(u), ","), nil
 }

@@ -81,18 +81,11 @@ func parseSink(c SinkConfig) (*target, error) {
 	if c.InboxPrefix != "" && !plainSubject(c.InboxPrefix) {
 		return nil, posthaste.Invalidf("inbox_prefix", "inbox_prefix %q is not a subject: it must be tokens separated by dots, without spaces and wildcards", c.InboxPrefix)
 	}
-	if err := relay.Bounded("connections", &c.Connections, 2, 100); err != nil {
+	if err := relay.BoundedLoad(&c.Connections, &c.Outstanding); err != nil {
 		return nil, err
 	}
-	if err := relay.Bounded("outstanding", &c.Outstanding, 4096, 1<<16); err != nil {
-		return nil, err
-	}
-	if c.Subject == "" {
-		c.Subject = "{{.Queue}}"
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Subject = cmp.Or(c.Subject, "{{.Queue}}")
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if t.subject, err = relay.Compile("subject", c.Subject); err != nil {
 		return nil, err
 	}

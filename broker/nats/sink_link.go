@@ -55,7 +55,7 @@ func (t *target) dial(ctx context.Context) (*link, error) {
 	l := &link{
 		window: semaphore.NewWeighted(int64(t.Outstanding)), turn: make(chan struct{}, 1), ended: make(chan struct{}), flying: map[string]*flight{},
 	}
-	options := t.endpoint.options(natsgo.SetCustomDialer(&dialer{ctx, l}), natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) { l.handleError(err) }),
+	options := t.endpoint.options(natsgo.SetCustomDialer(dialer(func(network, address string) (net.Conn, error) { return l.connect(ctx, network, address) })), natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) { l.handleError(err) }),
 		natsgo.ClosedHandler(func(conn *natsgo.Conn) { l.end(conn.LastError()) }))
 	done := make(chan error, 1)
 	go func() {
@@ -84,25 +84,25 @@ func (t *target) dial(ctx context.Context) (*link, error) {
 	}
 }
 
-// dialer keeps the network connection, so that it can be closed at any time.
-type dialer struct {
-	ctx context.Context
-	l   *link
-}
+// dialer is a function as the client library's CustomDialer.
+type dialer func(network, address string) (net.Conn, error)
 
 // Dial implements the client library's CustomDialer.
-func (d *dialer) Dial(network, address string) (net.Conn, error) {
-	c, err := (&net.Dialer{}).DialContext(d.ctx, network, address)
+func (d dialer) Dial(network, address string) (net.Conn, error) { return d(network, address) }
+
+// connect opens the network connection, and keeps it so that it can be closed at any time.
+func (l *link) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	d.l.mu.Lock()
-	defer d.l.mu.Unlock()
-	if err := d.ctx.Err(); err != nil {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := ctx.Err(); err != nil {
 		c.Close()
 		return nil, err
 	}
-	d.l.raw = c
+	l.raw = c
 	return c, nil
 }
 

@@ -16,7 +16,7 @@ import (
 
 // job is a message in flight.
 type job struct {
-	index  int // index in the batch
+	relay.Job
 	first  bool
 	msg    *natsgo.Msg
 	flight *flight
@@ -38,7 +38,7 @@ func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []pos
 			results[i].Err = err
 			continue
 		}
-		jobs = append(jobs, job{index: i, first: batch[i].Attempt <= 1, msg: msg})
+		jobs = append(jobs, job{Job: relay.Job{Index: i}, first: batch[i].Attempt <= 1, msg: msg})
 	}
 	for len(jobs) > 0 {
 		n := min(len(jobs), s.target.Outstanding)
@@ -144,14 +144,9 @@ func checkSubject(subject string) error {
 
 // publish publishes jobs on the next link and sets their results.
 func (s *Sink) publish(ctx context.Context, jobs []job, results []posthaste.SinkResult) {
-	fail := func(jobs []job, err error) {
-		for i := range jobs {
-			results[jobs[i].index].Err = err
-		}
-	}
 	l, err := s.acquireLink(ctx, int64(len(jobs)))
 	if err != nil {
-		fail(jobs, err)
+		relay.FailAll(jobs, results, err)
 		return
 	}
 	defer l.release()
@@ -162,14 +157,14 @@ func (s *Sink) publish(ctx context.Context, jobs []job, results []posthaste.Sink
 		if l.lost() == nil {
 			why = "it was not published"
 		}
-		fail(jobs[written:], s.failed(ctx, why, l.lost()))
+		relay.FailAll(jobs[written:], results, s.failed(ctx, why, l.lost()))
 	}
 	for i := range jobs[:written] {
 		j := &jobs[i]
 		if j.ack == nil {
 			continue // it has its result
 		}
-		results[j.index].Err = s.acked(ctx, l, j)
+		results[j.Index].Err = s.acked(ctx, l, j)
 		l.leave(j.msg.Subject, j.flight)
 	}
 }
@@ -231,10 +226,10 @@ func (s *Sink) send(ctx context.Context, l *link, jobs []job, results []posthast
 		l.leave(j.msg.Subject, j.flight)
 		switch {
 		case errors.Is(err, natsgo.ErrMaxPayload):
-			results[j.index].Err = posthaste.Permanent(&posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload",
+			results[j.Index].Err = posthaste.Permanent(&posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload",
 				Message: fmt.Sprintf("%v: payload and headers have %d bytes, but the limit of nats at %s is %d (max_payload)", err, size(j.msg), s.target.endpoint.address, l.conn.MaxPayload())})
 		case errors.Is(err, natsgo.ErrBadSubject):
-			results[j.index].Err = posthaste.Permanent(posthaste.Invalidf("subject", "publishing to subject %q is not possible: %v", j.msg.Subject, err))
+			results[j.Index].Err = posthaste.Permanent(posthaste.Invalidf("subject", "publishing to subject %q is not possible: %v", j.msg.Subject, err))
 		default:
 			l.end(err)
 			l.cut()

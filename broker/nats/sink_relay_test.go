@@ -14,11 +14,7 @@ import (
 
 func TestRelay(t *testing.T) {
 	t.Parallel()
-	own, err := devbroker.StartNATS(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(own.Stop)
+	own := devbroker.Own(t, devbroker.StartNATS)
 	brokertest.RunRelay(t, brokertest.Postgres, brokertest.RelayFixture{
 		Server: own,
 		Destination: func(t *testing.T) brokertest.Destination {

@@ -149,14 +149,17 @@ func TestRefusedAmongOthers(t *testing.T) {
 	}
 }
 
+// deniesSome configures a sink whose user may publish only to the subject "allowed".
+func (o *sinkStream) deniesSome(c *SinkConfig) {
+	c.URL = URL("nats://little:secret@" + o.proxy.Address())
+	c.Subject, c.Outstanding, c.Connections = "{{.Reference}}", 4, 1
+}
+
 // Denials are never acknowledged, and must not use up the window of unacknowledged messages.
 func TestDeniedForLong(t *testing.T) {
 	t.Parallel()
 	o := newSinkStream(t, nil)
-	s := o.sink(func(c *SinkConfig) {
-		c.URL = URL("nats://little:secret@" + o.proxy.Address())
-		c.Subject, c.Outstanding, c.Connections = "{{.Reference}}", 4, 1
-	})
+	s := o.sink(o.deniesSome)
 	denied, allowed := sinktest.Delivery(1), sinktest.Delivery(2)
 	denied.Reference, allowed.Reference = o.name+"-none.1", o.name+".allowed"
 	for n := range 20 {
@@ -177,10 +180,7 @@ func TestDeniedForLong(t *testing.T) {
 func TestDeniedBesideMany(t *testing.T) {
 	t.Parallel()
 	o := newSinkStream(t, nil)
-	s := o.sink(func(c *SinkConfig) {
-		c.URL = URL("nats://little:secret@" + o.proxy.Address())
-		c.Subject, c.Outstanding, c.Connections = "{{.Reference}}", 4, 1
-	})
+	s := o.sink(o.deniesSome)
 	const batches, rounds = 40, 5
 	var all sync.WaitGroup
 	for b := range batches {
@@ -258,17 +258,7 @@ func TestNoAck(t *testing.T) {
 func TestAckLost(t *testing.T) {
 	t.Parallel()
 	o := newSinkStream(t, nil)
-	s := o.sink(nil)
-	cut := o.proxy.CutAfter()
-	r := sinktest.Deliver(t, s, sinktest.Delivery(1))
-	sinktest.WantRetried(t, r[0], "before the acknowledgement")
-	<-cut
-	if r := sinktest.Deliver(t, s, sinktest.Delivery(1)); r[0].Err != nil {
-		t.Error(r[0].Err)
-	}
-	if got := o.count(1); got != 1 {
-		t.Errorf("it arrived %d times, want once", got)
-	}
+	brokertest.RunAnswerLost(t, o.sink(nil), o.proxy.CutAfter, "before the acknowledgement", o.count, 1)
 }
 
 // The sink logs when a stream drops a first attempt as a duplicate.
@@ -292,11 +282,7 @@ func TestTakenForRepetition(t *testing.T) {
 // While a server is down, messages wait; they are delivered once it is back.
 func TestServerAway(t *testing.T) {
 	t.Parallel()
-	away, err := devbroker.StartNATS(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { away.Stop() }()
+	away := devbroker.Own(t, devbroker.StartNATS)
 	conn, err := natsgo.Connect(away.URL(), natsgo.MaxReconnects(-1), natsgo.ReconnectWait(10*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
@@ -309,11 +295,7 @@ func TestServerAway(t *testing.T) {
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "orders", Subjects: []string{"orders"}}); err != nil {
 		t.Fatal(err)
 	}
-	s, err := NewSink(SinkConfig{URL: URL("nats://127.0.0.1:1," + away.URL())})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := sinktest.Open(t, NewSink, SinkConfig{URL: URL("nats://127.0.0.1:1," + away.URL())}, nil)
 	if r := sinktest.Deliver(t, s, sinktest.Delivery(1)); r[0].Err != nil {
 		t.Error(r[0].Err)
 	}
@@ -356,46 +338,29 @@ func TestWriteHangs(t *testing.T) {
 func TestSinkCheck(t *testing.T) {
 	t.Parallel()
 	o, other := newSinkStream(t, nil), newSinkStream(t, nil)
-	plain, err := devbroker.StartNATS(t.Context(), t.TempDir(), "jetstream: disabled")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer plain.Stop()
+	plain := devbroker.Own(t, devbroker.StartNATS, "jetstream: disabled")
 	as := func(user string) func(*SinkConfig) {
 		return func(c *SinkConfig) { c.URL = URL("nats://" + user + "@" + broker.Address()) }
 	}
-	for _, test := range []struct {
-		name, field string
-		code        posthaste.Code
-		change      func(*SinkConfig)
-	}{
-		{"unchanged", "", "", nil},
-		{"with its stream", "", "", func(c *SinkConfig) { c.Stream = o.name }},
-		{"password", "url", posthaste.CodeInvalid, as("all:wrong")},
-		{"a user who may not ask", "", "", as("little:secret")},
-		{"a user who may not subscribe to acknowledgements", "inbox_prefix", posthaste.CodeInvalid, as("deaf:secret")},
-		{"stream", "stream", posthaste.CodeInvalid, func(c *SinkConfig) { c.Stream = "nowhere" }},
-		{"subject", "subject", posthaste.CodeInvalid, func(c *SinkConfig) { c.Subject = "missing" }},
-		{"subject of another stream", "subject", posthaste.CodeInvalid, func(c *SinkConfig) { c.Stream = other.name }},
-		{"no JetStream", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL(plain.URL()) }},
-		{"no TLS", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL(strings.Replace(broker.URL(), "nats:", "tls:", 1)) }},
-		{"away", "", posthaste.CodeUnavailable, func(c *SinkConfig) { c.URL = "nats://127.0.0.1:1" }},
-		{"subject by template", "", "", func(c *SinkConfig) { c.Subject = "{{.Kind}}" }},
-	} {
-		configtest.Check(t, test.name, o.sink(test.change), test.code, test.field, "wrong")
-	}
+	configtest.Checks(t, "wrong", o.sink,
+		configtest.Valid("with its stream", func(c *SinkConfig) { c.Stream = o.name }),
+		configtest.Invalid("password", "url", as("all:wrong")),
+		configtest.Valid("a user who may not ask", as("little:secret")),
+		configtest.Invalid("a user who may not subscribe to acknowledgements", "inbox_prefix", as("deaf:secret")),
+		configtest.Invalid("stream", "stream", func(c *SinkConfig) { c.Stream = "nowhere" }),
+		configtest.Invalid("subject", "subject", func(c *SinkConfig) { c.Subject = "missing" }),
+		configtest.Invalid("subject of another stream", "subject", func(c *SinkConfig) { c.Stream = other.name }),
+		configtest.Invalid("no JetStream", "url", func(c *SinkConfig) { c.URL = URL(plain.URL()) }),
+		configtest.Invalid("no TLS", "url", func(c *SinkConfig) { c.URL = URL(strings.Replace(broker.URL(), "nats:", "tls:", 1)) }),
+		configtest.Unavailable("away", func(c *SinkConfig) { c.URL = "nats://127.0.0.1:1" }),
+		configtest.Valid("subject by template", func(c *SinkConfig) { c.Subject = "{{.Kind}}" }))
 }
 
 func TestSinkTLS(t *testing.T) {
 	t.Parallel()
 	stream, certificates := newSecureStream(t)
 	at := func(host string, trust *tls.Config) *Sink {
-		s, err := NewSink(SinkConfig{URL: URL("tls://" + certificates.Address(host)), Subject: stream.name + ".orders", TLS: trust})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() })
-		return s
+		return sinktest.Open(t, NewSink, SinkConfig{URL: URL("tls://" + certificates.Address(host)), Subject: stream.name + ".orders", TLS: trust}, nil)
 	}
 	o := &sinkStream{testStream: stream, t: t}
 	brokertest.RunSinkTLS(t, certificates.Trust(), at, o.count)

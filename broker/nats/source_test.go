@@ -2,7 +2,6 @@ package nats
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/relay"
+	"github.com/posthaste-mq/posthaste/sink/sinktest"
 	"github.com/posthaste-mq/posthaste/source"
 )
 
@@ -36,28 +36,47 @@ func newSourceStream(t *testing.T) *sourceStream {
 
 func newSourceStreamOn(t *testing.T, address string) *sourceStream {
 	t.Helper()
-	p := &sourceStream{testStream: newTestStream(t, "nats://"+address, func(c *jetstream.StreamConfig) {
+	return &sourceStream{proxy: faultproxy.Start(t, address, nil), testStream: newTestStream(t, "nats://"+address, func(c *jetstream.StreamConfig) {
 		c.Storage, c.Duplicates = jetstream.FileStorage, 100*time.Millisecond
 	})}
-	var err error
-	if p.proxy, err = faultproxy.New(address, nil); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.proxy.Close)
-	return p
 }
 
 func (p *sourceStream) source(t *testing.T, ledger source.Ledger, c source.Config, change func(*SourceConfig)) *source.Source {
 	t.Helper()
-	config := SourceConfig{Config: c, URL: URL("nats://" + p.proxy.Address()), Stream: p.name}
-	if change != nil {
-		change(&config)
-	}
-	s, err := NewSource(ledger, config)
+	return brokertest.OpenSource(t, NewSource, ledger, SourceConfig{Config: c, URL: URL("nats://" + p.proxy.Address()), Stream: p.name}, change)
+}
+
+// parsed returns the broker of a source with the consumer "posthaste".
+func (p *sourceStream) parsed(t *testing.T) *sourceBroker {
+	t.Helper()
+	b, err := parseSource(SourceConfig{URL: URL(broker.URL()), Stream: p.name, Consumer: "posthaste", DialTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return b
+}
+
+// send publishes empty messages to the stream.
+func (p *sourceStream) send(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		if _, err := p.js.Publish(t.Context(), p.name+".in", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// fixture returns the stream for the suites of sources.
+func (p *sourceStream) fixture() brokertest.SourceFixture {
+	return brokertest.SourceFixture{
+		Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
+			return p.source(t, ledger, c, nil)
+		},
+		Publish: p.publish, Left: p.left, Refused: p.refused, Cut: p.proxy.CutAll, Refuse: p.proxy.Refuse,
+		Sink: func(t *testing.T, m relay.Mapping) posthaste.Sink {
+			return sinktest.Open(t, NewSink, SinkConfig{URL: URL(broker.URL()), Subject: p.name + ".in", Mapping: m}, nil)
+		},
+	}
 }
 
 func (p *sourceStream) publish(t *testing.T, messages ...relay.Incoming) {
@@ -108,31 +127,15 @@ func (p *sourceStream) refused(t *testing.T) (all []relay.Incoming) {
 	return all
 }
 
+func TestSource(t *testing.T) { brokertest.RunSource(t, brokertest.Postgres, sourceFixture) }
+
 func TestSourceOnRedis(t *testing.T) {
 	testrun.Nightly(t, "sources treat all engines alike; that of Redis Streams runs on both")
-	testSource(t, brokertest.Redis)
+	brokertest.RunSource(t, brokertest.Redis, sourceFixture)
 }
 
-func TestSource(t *testing.T) { testSource(t, brokertest.Postgres) }
-
-func testSource(t *testing.T, ledger func(*testing.T) posthaste.Store) {
-	brokertest.RunSource(t, ledger, func(t *testing.T) brokertest.SourceFixture {
-		p := newSourceStream(t)
-		return brokertest.SourceFixture{
-			Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
-				return p.source(t, ledger, c, nil)
-			},
-			Publish: p.publish, Left: p.left, Refused: p.refused, Cut: p.proxy.CutAll, Refuse: p.proxy.Refuse,
-			Sink: func(t *testing.T, m relay.Mapping) posthaste.Sink {
-				s, err := NewSink(SinkConfig{URL: URL(broker.URL()), Subject: p.name + ".in", Mapping: m})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { s.Close() })
-				return s
-			},
-		}
-	})
+func sourceFixture(t *testing.T) brokertest.SourceFixture {
+	return newSourceStream(t).fixture()
 }
 
 // The dedupe key of a message without an id is its sequence in the stream and the creation
@@ -140,17 +143,10 @@ func testSource(t *testing.T, ledger func(*testing.T) posthaste.Store) {
 func TestForeignMessage(t *testing.T) {
 	t.Parallel()
 	p := newSourceStream(t)
-	b, err := parseSource(SourceConfig{URL: URL(broker.URL()), Stream: p.name, Consumer: "posthaste", DialTimeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if _, err := p.js.Publish(t.Context(), p.name+".placed", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	s, err := b.Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := brokertest.OpenSession(t.Context(), t, p.parsed(t))
 	defer s.Close()
 	all, err := s.Read(t.Context(), 10)
 	if err != nil {
@@ -182,10 +178,7 @@ func TestRefusedWithoutRoom(t *testing.T) {
 	if _, err := p.js.PublishMsg(t.Context(), full); !errors.Is(err, natsgo.ErrMaxPayload) {
 		t.Fatalf("the message does not fill the limit: %v", err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	s := p.source(t, e, source.Config{Queue: "orders"}, nil)
-	go func() { done <- s.Run(ctx) }()
+	stop := testrun.Background(t, p.source(t, e, source.Config{Queue: "orders"}, nil).Run)
 	testrun.Until(t, time.Minute, "the good message is in the ledger", func() bool {
 		found, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "orders"}, Max: 10, Lease: time.Hour})
 		return err != nil || len(found.Deliveries) > 0
@@ -196,9 +189,6 @@ func TestRefusedWithoutRoom(t *testing.T) {
 		return len(aside) >= 2
 	})
 	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
 	if m := aside[0]; m.MessageID != "m-1" || len(m.Payload) != int(room) {
 		t.Errorf("put aside with %d bytes, %v", len(m.Payload), m.Headers)
 	}
@@ -218,14 +208,7 @@ func TestLateAndHeld(t *testing.T) {
 	if _, err := p.js.CreateConsumer(t.Context(), p.name, jetstream.ConsumerConfig{Durable: "posthaste", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	b, err := parseSource(SourceConfig{URL: URL(broker.URL()), Stream: p.name, Consumer: "posthaste", DialTimeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	opened, err := b.Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	opened := brokertest.OpenSession(t.Context(), t, p.parsed(t))
 	defer opened.Close()
 	s := opened.(*session)
 	// A request whose response is not awaited.
@@ -235,22 +218,8 @@ func TestLateAndHeld(t *testing.T) {
 	if err := s.conn.FlushTimeout(time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	for n := range 3 {
-		if _, err := p.js.Publish(t.Context(), p.name+".in", []byte{byte(n)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var all []source.Arrival
-	for len(all) < 3 {
-		got, err := s.Read(t.Context(), 10)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, got...)
-	}
-	if len(all) != 3 {
-		t.Errorf("%d arrived", len(all))
-	}
+	p.send(t, 3)
+	all := brokertest.ReadSession(t.Context(), t, s, 3)
 	signs, err := p.conn.SubscribeSync("$JS.ACK." + p.name + ".>")
 	if err != nil {
 		t.Fatal(err)
@@ -277,20 +246,9 @@ func TestLateAndHeld(t *testing.T) {
 func TestCameBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	p := newSourceStream(t)
-	b, err := parseSource(SourceConfig{URL: URL(broker.URL()), Stream: p.name, Consumer: "posthaste", DialTimeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	opened, err := b.Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := opened.(*session)
-	for n := range 3 {
-		if _, err := p.js.Publish(t.Context(), p.name+".in", []byte{byte(n)}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	b := p.parsed(t)
+	s := brokertest.OpenSession(t.Context(), t, b).(*session)
+	p.send(t, 3)
 	if err := s.conn.PublishRequest(s.pull.request, s.pull.inbox+"0", []byte(`{"batch": 3}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -306,61 +264,37 @@ func TestCameBeforeTheEnd(t *testing.T) {
 	if len(b.unreturned) != 3 {
 		t.Errorf("%d are to be returned", len(b.unreturned))
 	}
-	if opened, err = b.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	opened := brokertest.OpenSession(t.Context(), t, b)
 	defer opened.Close()
-	for got := 0; got < 3; { // otherwise the test waits for the consumer's AckWait
-		all, err := opened.Read(t.Context(), 10)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got += len(all)
-	}
+	brokertest.ReadSession(t.Context(), t, opened, 3) // otherwise the test waits for the consumer's AckWait
 }
 
 func TestBrokerKilled(t *testing.T) {
 	t.Parallel()
-	own, err := devbroker.StartNATS(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(own.Stop)
-	p := newSourceStreamOn(t, own.Address())
-	brokertest.RunSourceKilled(t, brokertest.Postgres, brokertest.SourceFixture{
-		Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
-			return p.source(t, ledger, c, nil)
-		},
-		Publish: p.publish, Left: p.left,
-	}, own)
+	own := devbroker.Own(t, devbroker.StartNATS)
+	brokertest.RunSourceKilled(t, brokertest.Postgres, newSourceStreamOn(t, own.Address()).fixture(), own)
 }
 
 func TestSourceCheck(t *testing.T) {
 	t.Parallel()
 	p, e := newSourceStream(t), brokertest.Orders(t)
-	if _, err := p.js.CreateConsumer(t.Context(), p.name, jetstream.ConsumerConfig{Durable: "giving-up", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 5}); err != nil {
-		t.Fatal(err)
+	for _, c := range []jetstream.ConsumerConfig{{Durable: "giving-up", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 5}, {Durable: "silent", AckPolicy: jetstream.AckNonePolicy}} {
+		if _, err := p.js.CreateConsumer(t.Context(), p.name, c); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if _, err := p.js.CreateConsumer(t.Context(), p.name, jetstream.ConsumerConfig{Durable: "silent", AckPolicy: jetstream.AckNonePolicy}); err != nil {
-		t.Fatal(err)
+	open := func(change func(*SourceConfig)) *source.Source {
+		return p.source(t, e, source.Config{Queue: "orders"}, change)
 	}
-	for _, test := range []struct {
-		name, field string
-		code        posthaste.Code
-		change      func(*SourceConfig)
-	}{
-		{"unchanged", "", "", nil},
-		{"password", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL("nats://all:wrong@" + broker.Address()) }},
-		{"no stream", "stream", posthaste.CodeInvalid, func(c *SourceConfig) { c.Stream = "nowhere" }},
-		{"another consumer", "consumer", posthaste.CodeInvalid, func(c *SourceConfig) { c.Consumer = "silent" }},
-		{"a consumer that gives up", "consumer", posthaste.CodeInvalid, func(c *SourceConfig) { c.Consumer = "giving-up" }},
-		{"no stream for refused messages", "refused", posthaste.CodeInvalid, func(c *SourceConfig) { c.Refused = "missing.subject" }},
-		{"refused messages in the same stream", "refused", posthaste.CodeInvalid, func(c *SourceConfig) { c.Refused = p.name + ".refused" }},
-		{"queue", "queue", posthaste.CodeInvalid, func(c *SourceConfig) { c.Queue = "nowhere" }},
-		{"away", "", posthaste.CodeUnavailable, func(c *SourceConfig) { c.URL = "nats://127.0.0.1:1" }},
-	} {
-		configtest.Check(t, test.name, p.source(t, e, source.Config{Queue: "orders"}, test.change), test.code, test.field, "wrong")
-	}
+	configtest.Checks(t, "wrong", open,
+		configtest.Invalid("password", "url", func(c *SourceConfig) { c.URL = URL("nats://all:wrong@" + broker.Address()) }),
+		configtest.Invalid("no stream", "stream", func(c *SourceConfig) { c.Stream = "nowhere" }),
+		configtest.Invalid("another consumer", "consumer", func(c *SourceConfig) { c.Consumer = "silent" }),
+		configtest.Invalid("a consumer that gives up", "consumer", func(c *SourceConfig) { c.Consumer = "giving-up" }),
+		configtest.Invalid("no stream for refused messages", "refused", func(c *SourceConfig) { c.Refused = "missing.subject" }),
+		configtest.Invalid("refused messages in the same stream", "refused", func(c *SourceConfig) { c.Refused = p.name + ".refused" }),
+		configtest.Invalid("queue", "queue", func(c *SourceConfig) { c.Queue = "nowhere" }),
+		configtest.Unavailable("away", func(c *SourceConfig) { c.URL = "nats://127.0.0.1:1" }))
 }
 
 func TestSourceTLS(t *testing.T) {
@@ -368,11 +302,7 @@ func TestSourceTLS(t *testing.T) {
 	stream, certificates := newSecureStream(t)
 	e := brokertest.Orders(t)
 	configtest.TLS(t, certificates.Trust(), func(host string, trust *tls.Config) *source.Source {
-		s, err := NewSource(e, SourceConfig{Config: source.Config{Queue: "orders"}, URL: URL("tls://" + certificates.Address(host)), Stream: stream.name, TLS: trust})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
+		return brokertest.OpenSource(t, NewSource, e, SourceConfig{Config: source.Config{Queue: "orders"}, URL: URL("tls://" + certificates.Address(host)), Stream: stream.name, TLS: trust}, nil)
 	})
 }
 

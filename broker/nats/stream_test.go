@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,8 +11,10 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/posthaste-mq/posthaste/broker/brokertest"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
+	"github.com/posthaste-mq/posthaste/sink/sinktest"
 )
 
 // broker is shared by tests that use names of their own in it and do not stop it.
@@ -90,27 +91,13 @@ func newSinkStream(t *testing.T, change func(*jetstream.StreamConfig)) *sinkStre
 
 func newSinkStreamOn(t *testing.T, address string, change func(*jetstream.StreamConfig)) *sinkStream {
 	t.Helper()
-	o := &sinkStream{testStream: newTestStream(t, "nats://"+address, change), t: t}
-	var err error
-	if o.proxy, err = faultproxy.New(address, func(data []byte) bool { return bytes.Contains(data, []byte("HPUB ")) }); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(o.proxy.Close)
-	return o
+	return &sinkStream{testStream: newTestStream(t, "nats://"+address, change), t: t,
+		proxy: faultproxy.Start(t, address, func(data []byte) bool { return bytes.Contains(data, []byte("HPUB ")) })}
 }
 
 func (o *sinkStream) sink(change func(*SinkConfig)) *Sink {
 	o.t.Helper()
-	c := SinkConfig{URL: URL("nats://" + o.proxy.Address()), Subject: o.name + ".orders", Logger: slog.New(slog.DiscardHandler)}
-	if change != nil {
-		change(&c)
-	}
-	s, err := NewSink(c)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	o.t.Cleanup(func() { s.Close() })
-	return s
+	return sinktest.Open(o.t, NewSink, SinkConfig{URL: URL("nats://" + o.proxy.Address()), Subject: o.name + ".orders"}, change)
 }
 
 // all returns the contents of the stream.
@@ -130,11 +117,6 @@ func (o *sinkStream) all() (received []*jetstream.RawStreamMsg) {
 	return received
 }
 
-func (o *sinkStream) count(n int) (count int) {
-	for _, m := range o.all() {
-		if m.Header.Get("Nats-Msg-Id") == fmt.Sprint(n) {
-			count++
-		}
-	}
-	return count
+func (o *sinkStream) count(n int) int {
+	return brokertest.Count(o.all(), n, func(m *jetstream.RawStreamMsg) string { return m.Header.Get(natsgo.MsgIdHdr) })
 }

@@ -50,10 +50,7 @@ func (r *endpoint) check() (err error) {
 		}
 	}
 	if r.TLS != nil || strings.HasPrefix(string(r.URL), "tls:") {
-		if r.TLS = r.TLS.Clone(); r.TLS == nil {
-			r.TLS = &tls.Config{}
-		}
-		r.TLS.MinVersion = max(r.TLS.MinVersion, tls.VersionTLS12)
+		r.TLS = relay.ClientTLS(r.TLS, "")
 	}
 	r.DialTimeout = cmp.Or(r.DialTimeout, 10*time.Second)
 	r.Heartbeat = cmp.Or(r.Heartbeat, 10*time.Second)

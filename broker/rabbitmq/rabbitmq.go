@@ -102,18 +102,3 @@ func words(err error) string {
 	}
 	return err.Error()
 }
-
-// wordedError is an error of the library with another text.
-type wordedError struct {
-	text  string
-	cause error
-}
-
-// worded returns an error with its [words] as text.
-func worded(err error) error { return &wordedError{words(err), err} }
-
-// Error implements error.
-func (e *wordedError) Error() string { return e.text }
-
-// Unwrap returns the error of the library.
-func (e *wordedError) Unwrap() error { return e.cause }

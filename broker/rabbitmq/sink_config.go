@@ -71,15 +71,10 @@ func parseSink(c SinkConfig) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := relay.Bounded("connections", &t.Connections, 2, 100); err != nil {
+	if err := relay.BoundedLoad(&t.Connections, &t.Outstanding); err != nil {
 		return nil, err
 	}
-	if err := relay.Bounded("outstanding", &t.Outstanding, 4096, 1<<16); err != nil {
-		return nil, err
-	}
-	if t.Logger == nil {
-		t.Logger = slog.New(slog.DiscardHandler)
-	}
+	t.Logger = cmp.Or(t.Logger, slog.New(slog.DiscardHandler))
 	if t.exchange, err = relay.Compile("exchange", c.Exchange); err != nil {
 		return nil, err
 	}

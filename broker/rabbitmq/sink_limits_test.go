@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
@@ -20,17 +18,8 @@ import (
 // A message above the broker's limit is dead-lettered and repeats no other message.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	small, err := devbroker.StartRabbitMQ(t.Context(), dir, "max_message_size = 300000")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer small.Stop()
-	s, err := NewSink(SinkConfig{URL: URL(small.URL()), RoutingKey: "small", Declare: "classic"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	small := devbroker.Own(t, devbroker.StartRabbitMQ, "max_message_size = 300000")
+	s := sinktest.Open(t, NewSink, SinkConfig{URL: URL(small.URL()), RoutingKey: "small", Declare: "classic"}, nil)
 	big := sinktest.Delivery(2)
 	big.Payload = bytes.Repeat([]byte("x"), 400_000)
 	fits := sinktest.Delivery(4)
@@ -40,27 +29,14 @@ func TestTooLarge(t *testing.T) {
 		t.Errorf("got %v", r)
 	}
 	testTooLargeInFlight(t, s, big, fits)
-	conn, err := amqp.Dial(small.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if q, err := ch.QueueDeclarePassive("small", true, false, false, false, nil); err != nil || q.Messages != 3+tooLargeBatches*tooLargeEach/2 {
+	if q, err := openChannel(t, small).QueueDeclarePassive("small", true, false, false, false, nil); err != nil || q.Messages != 3+tooLargeBatches*tooLargeEach/2 {
 		t.Errorf("%+v, %v", q, err)
 	}
 	// With a lower limit, the message that is too large is found at its second attempt.
 	if out, err := small.Control(t.Context(), "eval", "application:set_env(rabbit, max_message_size, 1000)."); err != nil {
 		t.Fatal(err, out)
 	}
-	s, err = NewSink(SinkConfig{URL: URL(small.URL()), RoutingKey: "small"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s = sinktest.Open(t, NewSink, SinkConfig{URL: URL(small.URL()), RoutingKey: "small"}, nil)
 	big.Payload = big.Payload[:2000]
 	r = sinktest.Deliver(t, s, big)
 	if r[0].Err == nil || posthaste.IsPermanent(r[0].Err) {
@@ -104,11 +80,7 @@ func testTooLargeInFlight(t *testing.T, s *Sink, big, fits posthaste.RawDelivery
 func TestAlarms(t *testing.T) {
 	testrun.Nightly(t, "it waits for alarms of a broker")
 	t.Parallel()
-	short, err := devbroker.StartRabbitMQ(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer short.Stop()
+	short := devbroker.Own(t, devbroker.StartRabbitMQ)
 	n := 0
 	for _, alarm := range []struct {
 		reason     string
@@ -117,11 +89,8 @@ func TestAlarms(t *testing.T) {
 		{"low on disk", []string{"set_disk_free_limit", "100000GB"}, []string{"set_disk_free_limit", "50MB"}},
 		{"low on memory", []string{"set_vm_memory_high_watermark", "0"}, []string{"set_vm_memory_high_watermark", "absolute", "2GB"}},
 	} {
-		log := &logBuffer{}
-		s, err := NewSink(SinkConfig{URL: URL(short.URL()), RoutingKey: "short", Declare: "classic", Connections: 1, Logger: slog.New(slog.NewTextHandler(log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		log := &testrun.Log{}
+		s := sinktest.Open(t, NewSink, SinkConfig{URL: URL(short.URL()), RoutingKey: "short", Declare: "classic", Connections: 1, Logger: slog.New(slog.NewTextHandler(log, nil))}, nil)
 		control := func(args []string) {
 			t.Helper()
 			if _, err := short.Control(t.Context(), args...); err != nil {
@@ -154,22 +123,4 @@ func TestAlarms(t *testing.T) {
 		}
 		s.Close()
 	}
-}
-
-// logBuffer collects log lines.
-type logBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer.String()
 }

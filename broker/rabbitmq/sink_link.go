@@ -32,8 +32,8 @@ type link struct {
 	gone    chan *amqp.Error // of the connection
 
 	relay.Users
-	over    context.Context // ends when the link is retired
-	endOver context.CancelFunc
+	over    chan struct{} // closed when the link is retired
+	endOver func()
 	dropped atomic.Bool
 
 	mu      sync.Mutex
@@ -61,9 +61,9 @@ func (t *target) dial(ctx context.Context) (*link, error) {
 func (t *target) dialBy(ctx context.Context, by func(net.Conn) net.Conn) (*link, error) {
 	l := &link{
 		window: semaphore.NewWeighted(int64(t.Outstanding)), turn: make(chan struct{}, 1),
-		flying: map[route]*flight{}, returns: make(chan amqp.Return, t.Outstanding),
+		flying: map[route]*flight{}, returns: make(chan amqp.Return, t.Outstanding), over: make(chan struct{}),
 	}
-	l.over, l.endOver = context.WithCancel(context.Background())
+	l.endOver = sync.OnceFunc(func() { close(l.over) })
 	err := t.endpoint.dial(ctx, func(c net.Conn) net.Conn {
 		l.wire = &wire{Conn: by(c)}
 		return l.wire
@@ -263,7 +263,13 @@ func (l *link) acquire(ctx context.Context, n int64) error {
 	}
 	wait, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(l.over, cancel)()
+	go func() {
+		select {
+		case <-l.over:
+			cancel()
+		case <-wait.Done():
+		}
+	}()
 	err := l.window.Acquire(wait, n)
 	if err != nil && ctx.Err() == nil {
 		return errRetired

@@ -25,7 +25,7 @@ const (
 
 // job is a message in flight.
 type job struct {
-	index int // index in the batch
+	relay.Job
 	route route
 	msg   amqp.Publishing
 	// alone says that nothing else is on its link, so that this message is the cause if the
@@ -47,7 +47,7 @@ func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []pos
 			results[i].Err = err
 			continue
 		}
-		j.index = i
+		j.Index = i
 		if len(j.msg.Body) > large || batch[i].Attempt >= suspicious || suspect(batch[i].Story) {
 			j.alone = true
 			alone = append(alone, j)
@@ -72,7 +72,7 @@ func (s *Sink) publishAlone(ctx context.Context, job []job, results []posthaste.
 	case s.alone <- struct{}{}:
 		defer func() { <-s.alone }()
 	case <-ctx.Done():
-		answer(job, results, s.failed(ctx, "nothing was published, because large messages and those whose channel was closed are published one at a time, and others came first", nil))
+		relay.FailAll(job, results, s.failed(ctx, "nothing was published, because large messages and those whose channel was closed are published one at a time, and others came first", nil))
 		return
 	}
 	s.publish(ctx, s.target.Connections, job, results)
@@ -124,23 +124,9 @@ func short(field, text string) error {
 	return nil
 }
 
-// answer sets the results of jobs to one error.
-func answer(jobs []job, results []posthaste.SinkResult, err error) {
-	for i := range jobs {
-		results[jobs[i].index].Err = err
-	}
-}
-
-// publish publishes jobs on one of the links and sets their results.
+// publish publishes jobs on a link, or on those that replace it, and sets their results.
 func (s *Sink) publish(ctx context.Context, which int, jobs []job, results []posthaste.SinkResult) {
-	for len(jobs) > 0 {
-		l, err := s.links.Get(ctx, which)
-		if err != nil {
-			answer(jobs, results, err)
-			return
-		}
-		jobs = s.publishOn(ctx, l, jobs, results)
-	}
+	relay.PublishAll(ctx, s.links, which, jobs, results, func(l *link, jobs []job) []job { return s.publishOn(ctx, l, jobs, results) })
 }
 
 // publishOn publishes jobs on a link and sets their results, except for those that it
@@ -180,7 +166,7 @@ func (s *Sink) routed(ctx context.Context, l *link, jobs []job, results []postha
 			missing[name] = fmt.Errorf("rabbitmq at %s: %s", s.target.endpoint.address, words(err))
 		case err != nil && code(err) == 0:
 			err = s.failed(ctx, "nothing was published, because the broker did not report whether the exchange exists", l.lost())
-			answer(jobs, results, err)
+			relay.FailAll(jobs, results, err)
 			return nil, err
 		default: // it exists, or is hidden from this user
 			s.exchanges.Store(name, true)
@@ -192,7 +178,7 @@ func (s *Sink) routed(ctx context.Context, l *link, jobs []job, results []postha
 	kept := jobs[:0]
 	for i := range jobs {
 		if err := missing[jobs[i].route.exchange]; err != nil {
-			results[jobs[i].index].Err = err
+			results[jobs[i].Index].Err = err
 			continue
 		}
 		kept = append(kept, jobs[i])
@@ -207,19 +193,19 @@ func (s *Sink) write(ctx context.Context, l *link, jobs []job, results []posthas
 		return nil
 	}
 	if err := l.ready(ctx); err != nil {
-		answer(jobs, results, s.failed(ctx, "nothing was published", err))
+		relay.FailAll(jobs, results, s.failed(ctx, "nothing was published", err))
 		return l.lost()
 	}
 	if err := l.acquire(ctx, int64(len(jobs))); errors.Is(err, errRetired) {
 		return err
 	} else if err != nil {
-		answer(jobs, results, s.failed(ctx, "nothing was published, because the broker is slow to confirm earlier messages", nil))
+		relay.FailAll(jobs, results, s.failed(ctx, "nothing was published, because the broker is slow to confirm earlier messages", nil))
 		return nil
 	}
 	written := s.send(ctx, l, jobs)
 	if written == 0 && l.lost() == nil {
 		l.window.Release(int64(len(jobs)))
-		answer(jobs, results, s.failed(ctx, "nothing was published", nil))
+		relay.FailAll(jobs, results, s.failed(ctx, "nothing was published", nil))
 		return nil
 	}
 	// Errors before the confirms mean that the link has ended or the attempt timed out.
@@ -228,11 +214,11 @@ func (s *Sink) write(ctx context.Context, l *link, jobs []job, results []posthas
 		j := &jobs[i]
 		if i >= written {
 			broken = s.failed(ctx, "the connection was lost before the message was published", l.lost())
-			answer(jobs[i:], results, broken)
+			relay.FailAll(jobs[i:], results, broken)
 			break
 		}
 		if err := s.confirmed(ctx, l, j); err != nil {
-			results[j.index] = posthaste.SinkResult{Err: err, Receipt: receipt(l.lost())}
+			results[j.Index] = posthaste.SinkResult{Err: err, Receipt: receipt(l.lost())}
 			var unknown *unknownError
 			if errors.As(err, &unknown) {
 				broken = err
@@ -344,7 +330,7 @@ func (l *link) blocking() error {
 // failed returns an error that says what happened, why, and whether the attempt timed out.
 func (s *Sink) failed(ctx context.Context, what string, cause error) error {
 	if cause != nil {
-		cause = worded(cause)
+		cause = relay.Reworded(words(cause), cause)
 	}
 	return relay.Failed(ctx, fmt.Sprintf("rabbitmq at %s: %s", s.target.endpoint.address, what), cause)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/relay"
+	"github.com/posthaste-mq/posthaste/sink/sinktest"
 )
 
 func TestRelay(t *testing.T) { testRelay(t, "classic") }
@@ -23,32 +24,15 @@ func TestRelayIntoQuorumQueue(t *testing.T) {
 
 func testRelay(t *testing.T, queue string) {
 	t.Parallel()
-	own, err := devbroker.StartRabbitMQ(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(own.Stop)
+	own := devbroker.Own(t, devbroker.StartRabbitMQ)
 	names := 0
 	brokertest.RunRelay(t, brokertest.Postgres, brokertest.RelayFixture{
 		Server: own,
 		Destination: func(t *testing.T) brokertest.Destination {
 			names++
 			name := fmt.Sprint("place-", names)
-			proxy, err := faultproxy.New(own.Address(), isPublish)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(proxy.Close)
-			conn, err := amqp.Dial(own.URL())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			ch, err := conn.Channel()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := ch.QueueDeclare(name, true, false, false, false, amqp.Table{"x-queue-type": queue}); err != nil {
+			proxy := faultproxy.Start(t, own.Address(), isPublish)
+			if _, err := openChannel(t, own).QueueDeclare(name, true, false, false, false, amqp.Table{"x-queue-type": queue}); err != nil {
 				t.Fatal(err)
 			}
 			// A crash must not lose the queue's declaration.
@@ -57,11 +41,7 @@ func testRelay(t *testing.T, queue string) {
 			}
 			return brokertest.Destination{
 				Sink: func(t *testing.T) posthaste.Sink {
-					s, err := NewSink(SinkConfig{URL: URL("amqp://guest:guest@" + proxy.Address() + "/"), RoutingKey: name})
-					if err != nil {
-						t.Fatal(err)
-					}
-					return s
+					return sinktest.Open(t, NewSink, SinkConfig{URL: URL("amqp://guest:guest@" + proxy.Address() + "/"), RoutingKey: name}, nil)
 				},
 				CutAfter: proxy.CutAfter,
 				Arrived:  func(t *testing.T) []brokertest.Arrived { return arrived(t, own, name) },
@@ -73,15 +53,7 @@ func testRelay(t *testing.T, queue string) {
 // arrived returns the messages of a queue.
 func arrived(t *testing.T, own *devbroker.RabbitMQ, name string) (all []brokertest.Arrived) {
 	t.Helper()
-	conn, err := amqp.Dial(own.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ch := openChannel(t, own)
 	q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -51,8 +50,8 @@ type sinkQueue struct {
 // isPublish reports whether data of an AMQP connection holds basic.publish.
 func isPublish(piece []byte) bool { return bytes.Contains(piece, []byte{0, 60, 0, 40}) }
 
-// newSinkQueue creates a queue.
-func newSinkQueue(t *testing.T, args amqp.Table) *sinkQueue {
+// openChannel opens a channel to a broker until the test ends.
+func openChannel(t *testing.T, broker *devbroker.RabbitMQ) *amqp.Channel {
 	t.Helper()
 	conn, err := amqp.Dial(broker.URL())
 	if err != nil {
@@ -63,6 +62,13 @@ func newSinkQueue(t *testing.T, args amqp.Table) *sinkQueue {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return ch
+}
+
+// newSinkQueue creates a queue.
+func newSinkQueue(t *testing.T, args amqp.Table) *sinkQueue {
+	t.Helper()
+	ch := openChannel(t, broker)
 	name, lasts := "", args["x-queue-type"] == "quorum" // quorum queues have a name and are durable
 	if lasts {
 		name = strings.ReplaceAll(t.Name(), "/", "-")
@@ -71,26 +77,12 @@ func newSinkQueue(t *testing.T, args amqp.Table) *sinkQueue {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &sinkQueue{t: t, name: q.Name, ch: ch}
-	if o.proxy, err = faultproxy.New(broker.Address(), isPublish); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(o.proxy.Close)
-	return o
+	return &sinkQueue{t: t, name: q.Name, ch: ch, proxy: faultproxy.Start(t, broker.Address(), isPublish)}
 }
 
 func (o *sinkQueue) sink(change func(*SinkConfig)) *Sink {
 	o.t.Helper()
-	c := SinkConfig{URL: URL("amqp://guest:guest@" + o.proxy.Address() + "/"), RoutingKey: o.name, Logger: slog.New(slog.DiscardHandler)}
-	if change != nil {
-		change(&c)
-	}
-	s, err := NewSink(c)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	o.t.Cleanup(func() { s.Close() })
-	return s
+	return sinktest.Open(o.t, NewSink, SinkConfig{URL: URL("amqp://guest:guest@" + o.proxy.Address() + "/"), RoutingKey: o.name}, change)
 }
 
 // all returns the messages that have arrived so far.
@@ -110,13 +102,8 @@ func (o *sinkQueue) all() []amqp.Delivery {
 	}
 }
 
-func (o *sinkQueue) count(n int) (count int) {
-	for _, d := range o.all() {
-		if d.MessageId == fmt.Sprint(n) {
-			count++
-		}
-	}
-	return count
+func (o *sinkQueue) count(n int) int {
+	return brokertest.Count(o.all(), n, func(d amqp.Delivery) string { return d.MessageId })
 }
 
 func TestSink(t *testing.T) { testSink(t, nil) }
@@ -269,41 +256,13 @@ func TestMissingExchange(t *testing.T) {
 func TestConfirmLost(t *testing.T) {
 	t.Parallel()
 	o := newSinkQueue(t, nil)
-	s := o.sink(nil)
-	o.proxy.CutAfter()
-	r := sinktest.Deliver(t, s, sinktest.Delivery(1))
-	if r[0].Err == nil || posthaste.IsPermanent(r[0].Err) || !strings.Contains(r[0].Err.Error(), "before the confirm") {
-		t.Errorf("got %v", r[0].Err)
-	}
-	if r := sinktest.Deliver(t, s, sinktest.Delivery(1)); r[0].Err != nil {
-		t.Error(r[0].Err)
-	}
-	if got := o.count(1); got != 2 {
-		t.Errorf("it arrived %d times, want 2", got)
-	}
+	brokertest.RunAnswerLost(t, o.sink(nil), o.proxy.CutAfter, "before the confirm", o.count, 2)
 }
 
-// While a broker is down, messages wait; they are delivered once it is back.
 func TestBrokerAway(t *testing.T) {
 	t.Parallel()
 	o := newSinkQueue(t, nil)
-	s := o.sink(nil)
-	o.proxy.Refuse(true)
-	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if r := s.Deliver(short, []posthaste.RawDelivery{sinktest.Delivery(1)}); !errors.Is(r[0].Err, context.DeadlineExceeded) || !strings.Contains(r[0].Err.Error(), o.proxy.Address()) {
-		t.Errorf("got %v", r[0].Err)
-	}
-	done := make(chan error)
-	go func() { done <- sinktest.Deliver(t, s, sinktest.Delivery(2))[0].Err }()
-	testrun.Until(t, time.Minute, "the sink reports that the broker is away", s.Away)
-	o.proxy.Refuse(false)
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	if o.count(1) != 0 || o.count(2) != 1 {
-		t.Errorf("arrived: %v", o.all())
-	}
+	brokertest.RunSinkAway(t, o.sink(nil), o.proxy.Address(), o.proxy.Refuse, o.count)
 }
 
 // brokenConn is a connection on which writes fail once it is broken.
@@ -345,7 +304,7 @@ func TestHeldBackIsNotDelivered(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				j.index = n
+				j.Index = n
 				jobs = append(jobs, j)
 			}
 			spoil(jobs)
@@ -374,21 +333,13 @@ func TestSinkCheck(t *testing.T) {
 	at := func(user, path string) func(*SinkConfig) {
 		return func(c *SinkConfig) { c.URL = URL("amqp://" + user + "@" + broker.Address() + path) }
 	}
-	for _, test := range []struct {
-		name, field string
-		code        posthaste.Code
-		change      func(*SinkConfig)
-	}{
-		{"unchanged", "", "", nil},
-		{"password", "url", posthaste.CodeInvalid, at("guest:wrong", "/")},
-		{"vhost", "url", posthaste.CodeInvalid, at("guest:guest", "/nowhere")},
-		{"exchange", "exchange", posthaste.CodeInvalid, func(c *SinkConfig) { c.Exchange = "nowhere" }},
-		{"queue", "routing_key", posthaste.CodeInvalid, func(c *SinkConfig) { c.RoutingKey = "missing" }},
-		{"away", "", posthaste.CodeUnavailable, func(c *SinkConfig) { c.URL = "amqp://127.0.0.1:1/" }},
-		{"exchange by template", "", "", func(c *SinkConfig) { c.Exchange = "{{.Kind}}" }},
-	} {
-		configtest.Check(t, test.name, o.sink(test.change), test.code, test.field, "wrong")
-	}
+	configtest.Checks(t, "wrong", o.sink,
+		configtest.Invalid("password", "url", at("guest:wrong", "/")),
+		configtest.Invalid("vhost", "url", at("guest:guest", "/nowhere")),
+		configtest.Invalid("exchange", "exchange", func(c *SinkConfig) { c.Exchange = "nowhere" }),
+		configtest.Invalid("queue", "routing_key", func(c *SinkConfig) { c.RoutingKey = "missing" }),
+		configtest.Unavailable("away", func(c *SinkConfig) { c.URL = "amqp://127.0.0.1:1/" }),
+		configtest.Valid("exchange by template", func(c *SinkConfig) { c.Exchange = "{{.Kind}}" }))
 }
 
 func TestSinkTLS(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/relay"
+	"github.com/posthaste-mq/posthaste/sink/sinktest"
 	"github.com/posthaste-mq/posthaste/source"
 )
 
@@ -39,39 +40,32 @@ func newSourceQueue(t *testing.T) *sourceQueue {
 
 func newSourceQueueOn(t *testing.T, broker *devbroker.RabbitMQ, args amqp.Table) *sourceQueue {
 	t.Helper()
-	conn, err := amqp.Dial(broker.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	p := &sourceQueue{name: fmt.Sprint(strings.ReplaceAll(t.Name(), "/", "-"), names.Add(1))}
-	if p.ch, err = conn.Channel(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err = p.ch.QueueDeclare(p.name, true, false, false, false, args); err != nil {
+	p := &sourceQueue{name: fmt.Sprint(strings.ReplaceAll(t.Name(), "/", "-"), names.Add(1)), ch: openChannel(t, broker), proxy: faultproxy.Start(t, broker.Address(), nil)}
+	if _, err := p.ch.QueueDeclare(p.name, true, false, false, false, args); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.ch.Confirm(false); err != nil {
 		t.Fatal(err)
 	}
-	if p.proxy, err = faultproxy.New(broker.Address(), nil); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.proxy.Close)
 	return p
 }
 
 func (p *sourceQueue) source(t *testing.T, ledger source.Ledger, c source.Config, change func(*SourceConfig)) *source.Source {
 	t.Helper()
-	config := SourceConfig{Config: c, URL: URL("amqp://guest:guest@" + p.proxy.Address() + "/"), FromQueue: p.name}
-	if change != nil {
-		change(&config)
+	return brokertest.OpenSource(t, NewSource, ledger, SourceConfig{Config: c, URL: URL("amqp://guest:guest@" + p.proxy.Address() + "/"), FromQueue: p.name}, change)
+}
+
+// fixture returns the queue for the suites of sources.
+func (p *sourceQueue) fixture() brokertest.SourceFixture {
+	return brokertest.SourceFixture{
+		Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
+			return p.source(t, ledger, c, nil)
+		},
+		Publish: p.publish, Left: p.left, Refused: p.refused, Cut: p.proxy.CutAll, Refuse: p.proxy.Refuse,
+		Sink: func(t *testing.T, m relay.Mapping) posthaste.Sink {
+			return sinktest.Open(t, NewSink, SinkConfig{URL: URL(broker.URL()), RoutingKey: p.name, Mapping: m}, nil)
+		},
 	}
-	s, err := NewSource(ledger, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
 }
 
 // publish publishes messages, and waits for the confirms.
@@ -138,21 +132,7 @@ func TestSourceFromQuorumQueue(t *testing.T) {
 
 func testSource(t *testing.T, ledger func(*testing.T) posthaste.Store, args amqp.Table) {
 	brokertest.RunSource(t, ledger, func(t *testing.T) brokertest.SourceFixture {
-		p := newSourceQueueOn(t, broker, args)
-		return brokertest.SourceFixture{
-			Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
-				return p.source(t, ledger, c, nil)
-			},
-			Publish: p.publish, Left: p.left, Refused: p.refused, Cut: p.proxy.CutAll, Refuse: p.proxy.Refuse,
-			Sink: func(t *testing.T, m relay.Mapping) posthaste.Sink {
-				s, err := NewSink(SinkConfig{URL: URL(broker.URL()), RoutingKey: p.name, Mapping: m})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { s.Close() })
-				return s
-			},
-		}
+		return newSourceQueueOn(t, broker, args).fixture()
 	})
 }
 
@@ -168,21 +148,11 @@ func TestPrefetch(t *testing.T) {
 	if err := b.endpoint.check(); err != nil {
 		t.Fatal(err)
 	}
-	s, err := b.Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := brokertest.OpenSession(t.Context(), t, b)
 	defer s.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	var got []source.Arrival
-	for len(got) < 7 {
-		more, err := s.Read(ctx, 100)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, more...)
-	}
+	got := brokertest.ReadSession(ctx, t, s, 7)
 	if left := p.left(t); left != 43 || len(got) != 7 {
 		t.Errorf("%d were delivered, %d are left", len(got), left)
 	}
@@ -219,33 +189,20 @@ func TestForeignMessage(t *testing.T) {
 
 func TestNP5_BrokerKilled(t *testing.T) {
 	t.Parallel()
-	own, err := devbroker.StartRabbitMQ(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(own.Stop)
+	own := devbroker.Own(t, devbroker.StartRabbitMQ)
 	p := newSourceQueueOn(t, own, nil)
 	// A crash must not lose the queue's declaration.
 	if err := own.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	brokertest.RunSourceKilled(t, brokertest.Postgres, brokertest.SourceFixture{
-		Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
-			return p.source(t, ledger, c, nil)
-		},
-		Publish: p.publish,
-		Left: func(t *testing.T) int {
-			conn, err := amqp.Dial(own.URL())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			if p.ch, err = conn.Channel(); err != nil {
-				t.Fatal(err)
-			}
-			return p.left(t)
-		},
-	}, own)
+	fixture := p.fixture()
+	fixture.Left = func(t *testing.T) int {
+		if p.ch.IsClosed() {
+			p.ch = openChannel(t, own)
+		}
+		return p.left(t)
+	}
+	brokertest.RunSourceKilled(t, brokertest.Postgres, fixture, own)
 }
 
 func TestSourceCheck(t *testing.T) {
@@ -254,21 +211,16 @@ func TestSourceCheck(t *testing.T) {
 	at := func(user, path string) func(*SourceConfig) {
 		return func(c *SourceConfig) { c.URL = URL("amqp://" + user + "@" + broker.Address() + path) }
 	}
-	for _, test := range []struct {
-		name, field string
-		code        posthaste.Code
-		change      func(*SourceConfig)
-	}{
-		{"unchanged", "", "", nil},
-		{"password", "url", posthaste.CodeInvalid, at("guest:wrong", "/")},
-		{"vhost", "url", posthaste.CodeInvalid, at("guest:guest", "/nowhere")},
-		{"queue of the broker", "from_queue", posthaste.CodeInvalid, func(c *SourceConfig) { c.FromQueue = "nowhere" }},
-		{"queue of the ledger", "queue", posthaste.CodeInvalid, func(c *SourceConfig) { c.Queue = "nowhere" }},
-		{"refused", "refused", posthaste.CodeInvalid, func(c *SourceConfig) { c.Refused = "amq.refused" }},
-		{"away", "", posthaste.CodeUnavailable, func(c *SourceConfig) { c.URL = "amqp://127.0.0.1:1/" }},
-	} {
-		configtest.Check(t, test.name, p.source(t, e, source.Config{Queue: "orders"}, test.change), test.code, test.field, "wrong")
+	open := func(change func(*SourceConfig)) *source.Source {
+		return p.source(t, e, source.Config{Queue: "orders"}, change)
 	}
+	configtest.Checks(t, "wrong", open,
+		configtest.Invalid("password", "url", at("guest:wrong", "/")),
+		configtest.Invalid("vhost", "url", at("guest:guest", "/nowhere")),
+		configtest.Invalid("queue of the broker", "from_queue", func(c *SourceConfig) { c.FromQueue = "nowhere" }),
+		configtest.Invalid("queue of the ledger", "queue", func(c *SourceConfig) { c.Queue = "nowhere" }),
+		configtest.Invalid("refused", "refused", func(c *SourceConfig) { c.Refused = "amq.refused" }),
+		configtest.Unavailable("away", func(c *SourceConfig) { c.URL = "amqp://127.0.0.1:1/" }))
 }
 
 func TestSourceTLS(t *testing.T) {

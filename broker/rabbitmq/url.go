@@ -51,13 +51,7 @@ func (r *endpoint) check() error {
 	r.DialTimeout = cmp.Or(r.DialTimeout, 10*time.Second)
 	r.Heartbeat = cmp.Or(r.Heartbeat, 10*time.Second)
 	if uri.Scheme == "amqps" {
-		if r.TLS = r.TLS.Clone(); r.TLS == nil {
-			r.TLS = &tls.Config{}
-		}
-		if r.TLS.ServerName == "" {
-			r.TLS.ServerName = uri.Host
-		}
-		r.TLS.MinVersion = max(r.TLS.MinVersion, tls.VersionTLS12)
+		r.TLS = relay.ClientTLS(r.TLS, uri.Host)
 	}
 	return nil
 }
@@ -137,5 +131,5 @@ func (r *endpoint) connectError(err error) *posthaste.Error {
 
 // brokerError returns an error with the broker's address and its own words, if there are any.
 func (r *endpoint) brokerError(err error) error {
-	return &wordedError{fmt.Sprintf("rabbitmq at %s: %s", r.address, words(err)), err}
+	return relay.Reworded(fmt.Sprintf("rabbitmq at %s: %s", r.address, words(err)), err)
 }

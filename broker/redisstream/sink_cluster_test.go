@@ -38,16 +38,12 @@ func setFailoverTimeout(c *devbroker.RedisCluster, is bool) {
 	}
 }
 
-// newCluster starts a cluster with a client.
-func newCluster(t *testing.T, replicas int) (*devbroker.RedisCluster, *goredis.ClusterClient) {
+// newCluster starts a cluster of three masters with a client.
+func newCluster(t *testing.T, replicas int, settings ...string) (*devbroker.RedisCluster, *goredis.ClusterClient) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	c, err := devbroker.StartRedisCluster(ctx, t.TempDir(), 3, replicas, clusterSettings...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Stop)
+	c := devbroker.Own(t, func(ctx context.Context, dir string, further ...string) (*devbroker.RedisCluster, error) {
+		return devbroker.StartRedisCluster(ctx, dir, 3, replicas, further...)
+	}, settings...)
 	var addresses []string
 	for _, n := range c.Nodes {
 		addresses = append(addresses, n.Address())
@@ -82,12 +78,9 @@ func deliveryToStream(n, streams int) posthaste.RawDelivery {
 // Check reports wrong configurations.
 func TestSinkCluster(t *testing.T) {
 	t.Parallel()
-	c, client := newCluster(t, 3)
+	c, client := newCluster(t, 3, clusterSettings...)
 	for _, n := range c.Nodes { // masters and replicas
-		s, err := NewSink(SinkConfig{URL: URL(n.URL()), Stream: "{{.Kind}}"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := sinktest.Open(t, NewSink, SinkConfig{URL: URL(n.URL()), Stream: "{{.Kind}}"}, nil)
 		if err := s.Check(t.Context()); err != nil {
 			t.Errorf("Check: %v", err)
 		}
@@ -128,35 +121,21 @@ func testClusterConfigs(t *testing.T, c *devbroker.RedisCluster, client *goredis
 		}
 	}
 	with := func(change func(*SinkConfig)) *Sink {
-		config := SinkConfig{URL: URL(c.URL()), Stream: "orders"}
-		change(&config)
-		s, err := NewSink(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() })
-		return s
+		t.Helper()
+		return sinktest.Open(t, NewSink, SinkConfig{URL: URL(c.URL()), Stream: "orders"}, change)
 	}
 	as := func(user string) string { return strings.Replace(c.URL(), "redis://", "redis://"+user+"@", 1) }
-	for _, test := range []struct {
-		name, field string
-		code        posthaste.Code
-		change      func(*SinkConfig)
-	}{
-		{"unchanged", "", "", func(*SinkConfig) {}},
-		{"the first is down", "", "", func(c *SinkConfig) { c.URL = URL(strings.Replace(string(c.URL), "://", "://127.0.0.1:1,", 1)) }},
-		{"its replicas", "", "", func(c *SinkConfig) { c.Replicas = 1 }},
-		{"more replicas", "", posthaste.CodeUnavailable, func(c *SinkConfig) { c.Replicas = 2 }},
-		{"stream", "stream", posthaste.CodeInvalid, func(c *SinkConfig) { c.Existing = true }},
-		{"not a stream", "stream", posthaste.CodeInvalid, func(c *SinkConfig) { c.Stream = "text" }},
-		{"database", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL += "/1" }},
-		{"password", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL(as("me:wrong")) }},
-		{"a user who may not ask", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL(as("little:s")) }},
-		{"servers without a cluster", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL("redis://" + broker.Address() + "," + broker.Address()) }},
-		{"away", "", posthaste.CodeUnavailable, func(c *SinkConfig) { c.URL = "redis://127.0.0.1:1,127.0.0.1:2" }},
-	} {
-		configtest.Check(t, test.name, with(test.change), test.code, test.field, "wrong")
-	}
+	configtest.Checks(t, "wrong", with,
+		configtest.Valid("the first is down", func(c *SinkConfig) { c.URL = URL(strings.Replace(string(c.URL), "://", "://127.0.0.1:1,", 1)) }),
+		configtest.Valid("its replicas", func(c *SinkConfig) { c.Replicas = 1 }),
+		configtest.Unavailable("more replicas", func(c *SinkConfig) { c.Replicas = 2 }),
+		configtest.Invalid("stream", "stream", func(c *SinkConfig) { c.Existing = true }),
+		configtest.Invalid("not a stream", "stream", func(c *SinkConfig) { c.Stream = "text" }),
+		configtest.Invalid("database", "url", func(c *SinkConfig) { c.URL += "/1" }),
+		configtest.Invalid("password", "url", func(c *SinkConfig) { c.URL = URL(as("me:wrong")) }),
+		configtest.Invalid("a user who may not ask", "url", func(c *SinkConfig) { c.URL = URL(as("little:s")) }),
+		configtest.Invalid("servers without a cluster", "url", func(c *SinkConfig) { c.URL = URL("redis://" + broker.Address() + "," + broker.Address()) }),
+		configtest.Unavailable("away", func(c *SinkConfig) { c.URL = "redis://127.0.0.1:1,127.0.0.1:2" }))
 	// With one server that this user may not ask, the server's redirection is the error.
 	var moved error
 	for _, n := range c.Nodes[:3] {
@@ -164,7 +143,10 @@ func testClusterConfigs(t *testing.T, c *devbroker.RedisCluster, client *goredis
 		if r := sinktest.Deliver(t, s, sinktest.Delivery(1)); r[0].Err != nil {
 			moved = r[0].Err
 			sinktest.WantRetried(t, r[0], "MOVED")
-			configtest.Check(t, "a user who may not ask one server", s, posthaste.CodeInvalid, "url", ":s@")
+			var e *posthaste.Error
+			if err := s.Check(t.Context()); !errors.As(err, &e) || e.Code != posthaste.CodeInvalid || e.Field != "url" || strings.Contains(err.Error(), ":s@") {
+				t.Errorf("Check as a user who may not ask: %v", err)
+			}
 		}
 	}
 	if moved == nil {
@@ -290,12 +272,8 @@ func wait(t *testing.T, what string, met func() bool) {
 // master has no replica, nothing is delivered, until the killed server is back.
 func TestSinkMasterFailsOver(t *testing.T) {
 	t.Parallel()
-	c, client := newCluster(t, 3)
-	s, err := NewSink(SinkConfig{URL: URL(c.URL()), Stream: "{{.Kind}}", Replicas: 1, ReplicaTimeout: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	c, client := newCluster(t, 3, clusterSettings...)
+	s := sinktest.Open(t, NewSink, SinkConfig{URL: URL(c.URL()), Stream: "{{.Kind}}", Replicas: 1, ReplicaTimeout: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}, nil)
 	y := startTraffic(t, s)
 	wait(t, "messages flow", func() bool { return y.count() > 1000 })
 	dead := c.Owner(t.Context(), "stream-0")
@@ -309,11 +287,7 @@ func TestSinkMasterFailsOver(t *testing.T) {
 		return now != nil && now != dead
 	})
 	setFailoverTimeout(c, false)
-	content, err := NewSink(SinkConfig{URL: URL(dead.URL() + "," + strings.TrimPrefix(c.URL(), "redis://")), Stream: "{{.Kind}}-besides"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer content.Close()
+	content := sinktest.Open(t, NewSink, SinkConfig{URL: URL(dead.URL() + "," + strings.TrimPrefix(c.URL(), "redis://")), Stream: "{{.Kind}}-besides"}, nil)
 	var besides []posthaste.RawDelivery
 	for n := range trafficStreams {
 		besides = append(besides, deliveryToStream(n, trafficStreams))
@@ -340,12 +314,8 @@ func TestSinkMasterFailsOver(t *testing.T) {
 // duplicated or lost.
 func TestSinkSlotMoves(t *testing.T) {
 	t.Parallel()
-	c, client := newCluster(t, 0)
-	s, err := NewSink(SinkConfig{URL: URL(c.Nodes[0].URL()), Stream: "{{.Kind}}"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	c, client := newCluster(t, 0, clusterSettings...)
+	s := sinktest.Open(t, NewSink, SinkConfig{URL: URL(c.Nodes[0].URL()), Stream: "{{.Kind}}"}, nil)
 	y := startTraffic(t, s)
 	wait(t, "messages flow", func() bool { return y.count() > 1000 })
 	for range 3 {
@@ -375,12 +345,8 @@ func TestSinkSlotMoves(t *testing.T) {
 // server's words.
 func TestClusterDown(t *testing.T) {
 	t.Parallel()
-	c, client := newCluster(t, 0)
-	s, err := NewSink(SinkConfig{URL: URL(c.Nodes[0].URL()), Stream: "{{.Kind}}"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	c, client := newCluster(t, 0, clusterSettings...)
+	s := sinktest.Open(t, NewSink, SinkConfig{URL: URL(c.Nodes[0].URL()), Stream: "{{.Kind}}"}, nil)
 	owner := c.Owner(t.Context(), "stream-1")
 	slot := redis.Slot("stream-1")
 	wait(t, "the slot has no server", func() bool {
@@ -408,6 +374,7 @@ func TestClusterDown(t *testing.T) {
 	}
 	var n int64
 	wait(t, "the cluster serves", func() bool {
+		var err error
 		n, err = client.XLen(t.Context(), "stream-1").Result()
 		return err == nil
 	})

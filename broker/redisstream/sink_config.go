@@ -1,6 +1,7 @@
 package redisstream
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"log/slog"
@@ -79,13 +80,7 @@ func parseSink(c SinkConfig) (*target, error) {
 		return nil, err
 	}
 	if u.Scheme == "rediss" {
-		if c.TLS = c.TLS.Clone(); c.TLS == nil {
-			c.TLS = &tls.Config{}
-		}
-		if c.TLS.ServerName == "" {
-			c.TLS.ServerName = u.Hostname()
-		}
-		c.TLS.MinVersion = max(c.TLS.MinVersion, tls.VersionTLS12)
+		c.TLS = relay.ClientTLS(c.TLS, u.Hostname())
 	} else {
 		c.TLS = nil
 	}
@@ -107,10 +102,7 @@ func parseSink(c SinkConfig) (*target, error) {
 
 // fill checks the settings beside URL, TLS and templates, and fills in their defaults.
 func (c *SinkConfig) fill() error {
-	if err := relay.Bounded("connections", &c.Connections, 2, 100); err != nil {
-		return err
-	}
-	if err := relay.Bounded("outstanding", &c.Outstanding, 4096, 1<<16); err != nil {
+	if err := relay.BoundedLoad(&c.Connections, &c.Outstanding); err != nil {
 		return err
 	}
 	if c.MaxLen < 0 {
@@ -119,27 +111,17 @@ func (c *SinkConfig) fill() error {
 	if c.Replicas < 0 {
 		return posthaste.Invalidf("replicas", "replicas must be 0 or more, got %d", c.Replicas)
 	}
-	if c.ReplicaTimeout == 0 {
-		c.ReplicaTimeout = 5 * time.Second
-	}
+	c.ReplicaTimeout = cmp.Or(c.ReplicaTimeout, 5*time.Second)
 	if c.ReplicaTimeout < time.Millisecond {
 		return posthaste.Invalidf("replica_timeout", "replica_timeout must be at least 1ms, got %s", c.ReplicaTimeout)
 	}
-	if c.DialTimeout == 0 {
-		c.DialTimeout = 10 * time.Second
-	}
-	if c.Stream == "" {
-		c.Stream = "{{.Queue}}"
-	}
-	if c.Name == "" {
-		c.Name = "posthaste-relay"
-	}
+	c.DialTimeout = cmp.Or(c.DialTimeout, 10*time.Second)
+	c.Stream = cmp.Or(c.Stream, "{{.Queue}}")
+	c.Name = cmp.Or(c.Name, "posthaste-relay")
 	if strings.ContainsFunc(c.Name, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return posthaste.Invalidf("name", "name %q must be printable ASCII without spaces for Redis", c.Name)
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return nil
 }
 

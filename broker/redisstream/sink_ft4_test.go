@@ -3,6 +3,8 @@ package redisstream
 import (
 	"testing"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/broker/brokertest"
 )
@@ -18,20 +20,7 @@ func TestFT4_Headers(t *testing.T) {
 		Readers: map[string]func(*testing.T, int) []brokertest.Read{
 			"Go": func(*testing.T, int) (all []brokertest.Read) {
 				for _, entry := range o.all() {
-					r := brokertest.Read{Headers: map[string]string{}}
-					for name, value := range entry.Values {
-						switch text, _ := value.(string); name {
-						case FieldMessageID:
-							r.ID = text
-						case FieldContentType:
-							r.ContentType = text
-						case FieldPayload:
-							r.Payload = []byte(text)
-						default:
-							r.Headers[name] = text
-						}
-					}
-					all = append(all, r)
+					all = append(all, read(entry))
 				}
 				return all
 			},
@@ -40,4 +29,22 @@ func TestFT4_Headers(t *testing.T) {
 			},
 		},
 	})
+}
+
+// read returns the message of an entry.
+func read(entry goredis.XMessage) brokertest.Read {
+	r := brokertest.Read{Headers: map[string]string{}}
+	for name, value := range entry.Values {
+		switch text, _ := value.(string); name {
+		case FieldMessageID:
+			r.ID = text
+		case FieldContentType:
+			r.ContentType = text
+		case FieldPayload:
+			r.Payload = []byte(text)
+		default:
+			r.Headers[name] = text
+		}
+	}
+	return r
 }

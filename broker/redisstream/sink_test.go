@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -39,14 +38,16 @@ func TestMain(m *testing.M) {
 // newServer starts a server of one test.
 func newServer(t *testing.T, args ...string) (*devbroker.Redis, *goredis.Client) {
 	t.Helper()
-	r, err := devbroker.StartRedis(t.Context(), t.TempDir(), args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.Stop)
+	r := devbroker.Own(t, devbroker.StartRedis, args...)
+	return r, newClient(t, r)
+}
+
+// newClient returns a client of a server.
+func newClient(t *testing.T, r *devbroker.Redis) *goredis.Client {
+	t.Helper()
 	c := goredis.NewClient(&goredis.Options{Addr: r.Address(), Protocol: 2})
 	t.Cleanup(func() { c.Close() })
-	return r, c
+	return c
 }
 
 // sinkStream is a stream of one test and a client that reads it.
@@ -64,28 +65,13 @@ func newSinkStream(t *testing.T) *sinkStream {
 
 func newSinkStreamOn(t *testing.T, broker *devbroker.Redis) *sinkStream {
 	t.Helper()
-	o := &sinkStream{t: t, name: fmt.Sprint("s", names.Add(1)), client: goredis.NewClient(&goredis.Options{Addr: broker.Address(), Protocol: 2})}
-	t.Cleanup(func() { o.client.Close() })
-	var err error
-	if o.proxy, err = faultproxy.New(broker.Address(), func(piece []byte) bool { return bytes.Contains(piece, []byte("XADD")) }); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(o.proxy.Close)
-	return o
+	return &sinkStream{t: t, name: fmt.Sprint("s", names.Add(1)), client: newClient(t, broker),
+		proxy: faultproxy.Start(t, broker.Address(), func(piece []byte) bool { return bytes.Contains(piece, []byte("XADD")) })}
 }
 
 func (o *sinkStream) sink(change func(*SinkConfig)) *Sink {
 	o.t.Helper()
-	c := SinkConfig{URL: URL("redis://" + o.proxy.Address()), Stream: o.name, Logger: slog.New(slog.DiscardHandler)}
-	if change != nil {
-		change(&c)
-	}
-	s, err := NewSink(c)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	o.t.Cleanup(func() { s.Close() })
-	return s
+	return sinktest.Open(o.t, NewSink, SinkConfig{URL: URL("redis://" + o.proxy.Address()), Stream: o.name}, change)
 }
 
 // all returns the contents of the stream.
@@ -98,13 +84,8 @@ func (o *sinkStream) all() []goredis.XMessage {
 	return all
 }
 
-func (o *sinkStream) count(n int) (count int) {
-	for _, m := range o.all() {
-		if m.Values[FieldMessageID] == fmt.Sprint(n) {
-			count++
-		}
-	}
-	return count
+func (o *sinkStream) count(n int) int {
+	return brokertest.Count(o.all(), n, func(m goredis.XMessage) string { return fmt.Sprint(m.Values[FieldMessageID]) })
 }
 
 func TestSink(t *testing.T) {
@@ -204,11 +185,7 @@ func TestRefusedAmongOthers(t *testing.T) {
 func TestServerRefuses(t *testing.T) {
 	t.Parallel()
 	r, client := newServer(t, "--proto-max-bulk-len", "1mb")
-	s, err := NewSink(SinkConfig{URL: URL(r.URL()), Stream: "orders"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := sinktest.Open(t, NewSink, SinkConfig{URL: URL(r.URL()), Stream: "orders"}, nil)
 	set := func(args ...any) {
 		t.Helper()
 		if err := client.Do(t.Context(), args...).Err(); err != nil {
@@ -261,11 +238,7 @@ func TestExistingAndMaxLen(t *testing.T) {
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	primary, _ := newServer(t, "--repl-diskless-sync-delay", "0")
-	s, err := NewSink(SinkConfig{URL: URL(primary.URL()), Stream: "orders", Replicas: 1, ReplicaTimeout: 10 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := sinktest.Open(t, NewSink, SinkConfig{URL: URL(primary.URL()), Stream: "orders", Replicas: 1, ReplicaTimeout: 10 * time.Millisecond}, nil)
 	if err := s.Check(t.Context()); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 		t.Errorf("Check without a replica: %v", err)
 	}
@@ -274,11 +247,7 @@ func TestReplicas(t *testing.T) {
 	}
 	host, port, _ := strings.Cut(primary.Address(), ":")
 	replica, second := newServer(t, "--replicaof", host+" "+port)
-	patient, err := NewSink(SinkConfig{URL: URL(primary.URL()), Stream: "orders", Replicas: 1, ReplicaTimeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer patient.Close()
+	patient := sinktest.Open(t, NewSink, SinkConfig{URL: URL(primary.URL()), Stream: "orders", Replicas: 1, ReplicaTimeout: time.Minute}, nil)
 	for _, r := range sinktest.Deliver(t, patient, sinktest.Delivery(1), sinktest.Delivery(2)) {
 		if r.Err != nil {
 			t.Error(r.Err)
@@ -290,11 +259,7 @@ func TestReplicas(t *testing.T) {
 	if err := patient.Check(t.Context()); err != nil {
 		t.Errorf("Check with a replica: %v", err)
 	}
-	on, err := NewSink(SinkConfig{URL: URL(replica.URL())})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer on.Close()
+	on := sinktest.Open(t, NewSink, SinkConfig{URL: URL(replica.URL())}, nil)
 	if err := on.Check(t.Context()); posthaste.CodeOf(err) != posthaste.CodeInvalid || !strings.Contains(err.Error(), "replica") {
 		t.Errorf("Check of a replica: %v", err)
 	}
@@ -305,15 +270,7 @@ func TestReplicas(t *testing.T) {
 func TestReplyLost(t *testing.T) {
 	t.Parallel()
 	o := newSinkStream(t)
-	s := o.sink(nil)
-	o.proxy.CutAfter()
-	sinktest.WantRetried(t, sinktest.Deliver(t, s, sinktest.Delivery(1))[0], "before the reply")
-	if r := sinktest.Deliver(t, s, sinktest.Delivery(1)); r[0].Err != nil {
-		t.Error(r[0].Err)
-	}
-	if got := o.count(1); got != 2 {
-		t.Errorf("it arrived %d times, want 2", got)
-	}
+	brokertest.RunAnswerLost(t, o.sink(nil), o.proxy.CutAfter, "before the reply", o.count, 2)
 }
 
 // While a server is down or loads its data, messages wait; they are delivered once it is
@@ -321,11 +278,7 @@ func TestReplyLost(t *testing.T) {
 func TestServerAway(t *testing.T) {
 	t.Parallel()
 	r, client := newServer(t, "--appendfsync", "always")
-	s, err := NewSink(SinkConfig{URL: URL(r.URL()), Stream: "orders"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := sinktest.Open(t, NewSink, SinkConfig{URL: URL(r.URL()), Stream: "orders"}, nil)
 	if r := sinktest.Deliver(t, s, sinktest.Delivery(1)); r[0].Err != nil {
 		t.Error(r[0].Err)
 	}
@@ -395,24 +348,16 @@ func TestSinkCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	locked, _ := newServer(t, "--requirepass", "secret")
-	for _, test := range []struct {
-		name, field string
-		code        posthaste.Code
-		change      func(*SinkConfig)
-	}{
-		{"unchanged", "", "", nil},
-		{"with a password", "", "", func(c *SinkConfig) { c.URL = URL("redis://:secret@" + locked.Address() + "/3") }},
-		{"a user who may not ask", "", "", func(c *SinkConfig) { c.URL = URL("redis://" + o.name + ":s%20e@" + broker.Address()) }},
-		{"without a password", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL(locked.URL()) }},
-		{"password", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL("redis://:wrong@" + locked.Address()) }},
-		{"database", "url", posthaste.CodeInvalid, func(c *SinkConfig) { c.URL = URL(broker.URL() + "/99") }},
-		{"stream", "stream", posthaste.CodeInvalid, func(c *SinkConfig) { c.Existing = true }},
-		{"not a stream", "stream", posthaste.CodeInvalid, func(c *SinkConfig) { c.Stream += "-text" }},
-		{"away", "", posthaste.CodeUnavailable, func(c *SinkConfig) { c.URL = "redis://127.0.0.1:1" }},
-		{"stream by template", "", "", func(c *SinkConfig) { c.Stream = "{{.Kind}}" }},
-	} {
-		configtest.Check(t, test.name, o.sink(test.change), test.code, test.field, ":wrong")
-	}
+	configtest.Checks(t, ":wrong", o.sink,
+		configtest.Valid("with a password", func(c *SinkConfig) { c.URL = URL("redis://:secret@" + locked.Address() + "/3") }),
+		configtest.Valid("a user who may not ask", func(c *SinkConfig) { c.URL = URL("redis://" + o.name + ":s%20e@" + broker.Address()) }),
+		configtest.Invalid("without a password", "url", func(c *SinkConfig) { c.URL = URL(locked.URL()) }),
+		configtest.Invalid("password", "url", func(c *SinkConfig) { c.URL = URL("redis://:wrong@" + locked.Address()) }),
+		configtest.Invalid("database", "url", func(c *SinkConfig) { c.URL = URL(broker.URL() + "/99") }),
+		configtest.Invalid("stream", "stream", func(c *SinkConfig) { c.Existing = true }),
+		configtest.Invalid("not a stream", "stream", func(c *SinkConfig) { c.Stream += "-text" }),
+		configtest.Unavailable("away", func(c *SinkConfig) { c.URL = "redis://127.0.0.1:1" }),
+		configtest.Valid("stream by template", func(c *SinkConfig) { c.Stream = "{{.Kind}}" }))
 }
 
 func TestSinkTLS(t *testing.T) {

@@ -31,19 +31,8 @@ type clusterTest struct {
 
 func newClusterTest(t *testing.T, replicas int) *clusterTest {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	c, err := devbroker.StartRedisCluster(ctx, t.TempDir(), 3, replicas, "--cluster-node-timeout", "2000", "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Stop)
-	var addresses []string
-	for _, n := range c.Nodes {
-		addresses = append(addresses, n.Address())
-	}
-	r := &clusterTest{T: t, RedisCluster: c, client: goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addresses}), ledger: brokertest.Postgres(t), stream: "in"}
-	t.Cleanup(func() { r.client.Close() })
+	c, client := newCluster(t, replicas, "--cluster-node-timeout", "2000", "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0")
+	r := &clusterTest{T: t, RedisCluster: c, client: client, ledger: brokertest.Postgres(t), stream: "in"}
 	r.must(r.ledger.CreateQueue(t.Context(), "orders", posthaste.QueueOptions{MaxPayload: 1000}))
 	r.must(r.client.XGroupCreateMkStream(t.Context(), r.stream, "posthaste", "0").Err())
 	return r
@@ -58,26 +47,7 @@ func (r *clusterTest) must(err error) {
 
 func (r *clusterTest) source(change func(*SourceConfig)) *source.Source {
 	r.Helper()
-	c := SourceConfig{Config: source.Config{Queue: "orders", Batch: 20}, URL: URL(r.URL()), Stream: r.stream}
-	if change != nil {
-		change(&c)
-	}
-	s, err := NewSource(r.ledger, c)
-	r.must(err)
-	return s
-}
-
-// run runs a source until the test ends.
-func (r *clusterTest) run(s *source.Source) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	r.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			r.Error(err)
-		}
-	})
+	return brokertest.OpenSource(r.T, NewSource, r.ledger, SourceConfig{Config: source.Config{Queue: "orders", Batch: 20}, URL: URL(r.URL()), Stream: r.stream}, change)
 }
 
 // publish adds entries, and waits until a number of replicas have them.
@@ -176,7 +146,7 @@ func TestSourceCluster(t *testing.T) {
 	r.publish(0, 100, 10, 0)
 	r.publish(100, 103, 2000, 0) // too large
 	r.publish(103, 200, 10, 0)
-	r.run(s)
+	testrun.Background(r, s.Run)
 	r.settled(197)
 	if n := r.client.XLen(t.Context(), refused).Val(); n != 3 {
 		t.Errorf("%d were put aside, want 3", n)
@@ -190,25 +160,18 @@ func TestSourceCluster(t *testing.T) {
 	if r.Owner(t.Context(), r.stream) == other {
 		other = r.Nodes[1]
 	}
-	for _, test := range []struct {
-		name, field string
-		code        posthaste.Code
-		change      func(*SourceConfig)
-	}{
-		{"the first is down", "", "", func(c *SourceConfig) { c.URL = URL(strings.Replace(string(c.URL), "://", "://127.0.0.1:1,", 1)) }},
-		{"database", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL += "/1" }},
-		{"password", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL(as("me:wrong", string(c.URL))) }},
-		{"password, and one server is down", "url", posthaste.CodeInvalid, func(c *SourceConfig) {
+	configtest.Checks(t, "wrong", r.source,
+		configtest.Valid("the first is down", func(c *SourceConfig) { c.URL = URL(strings.Replace(string(c.URL), "://", "://127.0.0.1:1,", 1)) }),
+		configtest.Invalid("database", "url", func(c *SourceConfig) { c.URL += "/1" }),
+		configtest.Invalid("password", "url", func(c *SourceConfig) { c.URL = URL(as("me:wrong", string(c.URL))) }),
+		configtest.Invalid("password, and one server is down", "url", func(c *SourceConfig) {
 			c.URL = URL(as("me:wrong", strings.Replace(string(c.URL), "://", "://127.0.0.1:1,", 1)))
-		}},
-		{"a user who may not ask", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL(as("little:s", string(c.URL))) }},
-		{"a user who may not ask another server", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL(as("little:s", other.URL())) }},
-		{"servers without a cluster", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL("redis://" + broker.Address() + "," + broker.Address()) }},
-		{"no stream", "stream", posthaste.CodeInvalid, func(c *SourceConfig) { c.Stream = "nowhere" }},
-		{"away", "", posthaste.CodeUnavailable, func(c *SourceConfig) { c.URL = "redis://127.0.0.1:1,127.0.0.1:2" }},
-	} {
-		configtest.Check(t, test.name, r.source(test.change), test.code, test.field, "wrong")
-	}
+		}),
+		configtest.Invalid("a user who may not ask", "url", func(c *SourceConfig) { c.URL = URL(as("little:s", string(c.URL))) }),
+		configtest.Invalid("a user who may not ask another server", "url", func(c *SourceConfig) { c.URL = URL(as("little:s", other.URL())) }),
+		configtest.Invalid("servers without a cluster", "url", func(c *SourceConfig) { c.URL = URL("redis://" + broker.Address() + "," + broker.Address()) }),
+		configtest.Invalid("no stream", "stream", func(c *SourceConfig) { c.Stream = "nowhere" }),
+		configtest.Unavailable("away", func(c *SourceConfig) { c.URL = "redis://127.0.0.1:1,127.0.0.1:2" }))
 }
 
 // hookedLedger is a ledger that calls a function once between a commit and its answer.
@@ -240,7 +203,7 @@ func TestSourceMasterFailsOver(t *testing.T) {
 		close(struck)
 	}}
 	s := r.source(nil)
-	r.run(s)
+	testrun.Background(r, s.Run)
 	<-struck
 	r.until("the source reports that the broker is away", s.Away)
 	r.Failover(t.Context(), true)
@@ -266,7 +229,7 @@ func TestSourceSlotMoves(t *testing.T) {
 	}
 	moved := make(chan error, 1)
 	r.ledger = &hookedLedger{Store: r.ledger, strike: func() { moved <- r.Move(t.Context(), r.stream, from, to, func() {}) }}
-	r.run(r.source(nil))
+	testrun.Background(r, r.source(nil).Run)
 	r.must(<-moved)
 	r.publish(n, n+100, 10, 0)
 	r.settled(n + 100)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/redis"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
 // mastersAsked returns how often servers of the cluster, but for the first, were asked who the
@@ -54,7 +55,7 @@ func TestSourceMasterStandsStill(t *testing.T) {
 		}
 	}
 	add(first.Client, r.stream)
-	r.run(r.source(nil))
+	testrun.Background(r, r.source(nil).Run)
 	r.until("the first is read", func() bool { return r.sent() == 1 })
 	asked := mastersAsked(t, r.RedisCluster)
 	if err := syscall.Kill(first.PID(), syscall.SIGSTOP); err != nil {

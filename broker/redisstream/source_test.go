@@ -17,6 +17,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 	"github.com/posthaste-mq/posthaste/relay"
+	"github.com/posthaste-mq/posthaste/sink/sinktest"
 	"github.com/posthaste-mq/posthaste/source"
 )
 
@@ -37,30 +38,30 @@ func newSourceStream(t *testing.T) *sourceStream {
 
 func newSourceStreamOn(t *testing.T, broker *devbroker.Redis) *sourceStream {
 	t.Helper()
-	p := &sourceStream{name: fmt.Sprint(strings.ReplaceAll(t.Name(), "/", "-"), names.Add(1)), client: goredis.NewClient(&goredis.Options{Addr: broker.Address()})}
-	t.Cleanup(func() { p.client.Close() })
+	p := &sourceStream{name: fmt.Sprint(strings.ReplaceAll(t.Name(), "/", "-"), names.Add(1)), client: newClient(t, broker), proxy: faultproxy.Start(t, broker.Address(), nil)}
 	if err := p.client.XGroupCreateMkStream(t.Context(), p.name, "posthaste", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
-	var err error
-	if p.proxy, err = faultproxy.New(broker.Address(), nil); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.proxy.Close)
 	return p
 }
 
 func (p *sourceStream) source(t *testing.T, ledger source.Ledger, c source.Config, change func(*SourceConfig)) *source.Source {
 	t.Helper()
-	config := SourceConfig{Config: c, URL: URL("redis://" + p.proxy.Address()), Stream: p.name}
-	if change != nil {
-		change(&config)
+	return brokertest.OpenSource(t, NewSource, ledger, SourceConfig{Config: c, URL: URL("redis://" + p.proxy.Address()), Stream: p.name}, change)
+}
+
+// fixture returns the stream for the suites of sources, which are the consumer of this name; an
+// empty one is a new consumer for each of them.
+func (p *sourceStream) fixture(consumer string) brokertest.SourceFixture {
+	return brokertest.SourceFixture{
+		Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
+			return p.source(t, ledger, c, func(c *SourceConfig) { c.Consumer = consumer })
+		},
+		Publish: p.publish, Left: p.left, Refused: p.refused, Cut: p.proxy.CutAll, Refuse: p.proxy.Refuse,
+		Sink: func(t *testing.T, m relay.Mapping) posthaste.Sink {
+			return sinktest.Open(t, NewSink, SinkConfig{URL: URL(broker.URL()), Stream: p.name, Mapping: m}, nil)
+		},
 	}
-	s, err := NewSource(ledger, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
 }
 
 func (p *sourceStream) publish(t *testing.T, messages ...relay.Incoming) {
@@ -92,58 +93,27 @@ func (p *sourceStream) refused(t *testing.T) (all []relay.Incoming) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		m := relay.Incoming{Headers: map[string]string{}}
-		for name, value := range e.Values {
-			switch text := value.(string); name {
-			case FieldMessageID:
-				m.MessageID = text
-			case FieldContentType:
-				m.ContentType = text
-			case FieldPayload:
-				m.Payload = []byte(text)
-			default:
-				m.Headers[name] = text
-			}
-		}
-		all = append(all, m)
+		m := read(e)
+		all = append(all, relay.Incoming{MessageID: m.ID, ContentType: m.ContentType, Payload: m.Payload, Headers: m.Headers})
 	}
 	return all
 }
 
-func TestSourceOnRedis(t *testing.T) { testSource(t, brokertest.Redis) }
+func TestSource(t *testing.T) { brokertest.RunSource(t, brokertest.Postgres, sourceFixture) }
 
-func TestSource(t *testing.T) { testSource(t, brokertest.Postgres) }
+func TestSourceOnRedis(t *testing.T) {
+	brokertest.RunSource(t, brokertest.Redis, sourceFixture)
+}
 
-func testSource(t *testing.T, ledger func(*testing.T) posthaste.Store) {
-	brokertest.RunSource(t, ledger, func(t *testing.T) brokertest.SourceFixture {
-		p := newSourceStream(t)
-		return brokertest.SourceFixture{
-			Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
-				// A consumer of the same name finds the pending entries of the one before.
-				return p.source(t, ledger, c, func(c *SourceConfig) { c.Consumer = "one" })
-			},
-			Publish: p.publish, Left: p.left, Refused: p.refused, Cut: p.proxy.CutAll, Refuse: p.proxy.Refuse,
-			Sink: func(t *testing.T, m relay.Mapping) posthaste.Sink {
-				s, err := NewSink(SinkConfig{URL: URL(broker.URL()), Stream: p.name, Mapping: m})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { s.Close() })
-				return s
-			},
-		}
-	})
+func sourceFixture(t *testing.T) brokertest.SourceFixture {
+	return newSourceStream(t).fixture("one") // a consumer of the same name finds the pending entries of the one before
 }
 
 // open opens a session of a consumer.
 func (p *sourceStream) open(ctx context.Context, t *testing.T, consumer string) source.Session {
 	t.Helper()
 	b := newBroker(SourceConfig{Stream: p.name, Group: "posthaste", Consumer: consumer, ClaimAfter: 5 * time.Minute}, &goredis.Options{PoolSize: 1, MaxRetries: -1}, []string{broker.Address()})
-	s, err := b.Open(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return brokertest.OpenSession(ctx, t, b)
 }
 
 // Another consumer claims the entries that a consumer returned, or that were pending when it
@@ -210,18 +180,8 @@ func TestForeignEntry(t *testing.T) {
 
 func TestBrokerKilled(t *testing.T) {
 	t.Parallel()
-	own, err := devbroker.StartRedis(t.Context(), t.TempDir(), "--appendfsync", "always")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(own.Stop)
-	p := newSourceStreamOn(t, own)
-	brokertest.RunSourceKilled(t, brokertest.Postgres, brokertest.SourceFixture{
-		Source: func(t *testing.T, ledger source.Ledger, c source.Config) *source.Source {
-			return p.source(t, ledger, c, nil)
-		},
-		Publish: p.publish, Left: p.left,
-	}, own)
+	own := devbroker.Own(t, devbroker.StartRedis, "--appendfsync", "always")
+	brokertest.RunSourceKilled(t, brokertest.Postgres, newSourceStreamOn(t, own).fixture(""), own)
 }
 
 func TestSourceCheck(t *testing.T) {
@@ -230,22 +190,17 @@ func TestSourceCheck(t *testing.T) {
 	if err := p.client.Set(t.Context(), p.name+"-text", "x", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	for _, test := range []struct {
-		name, field string
-		code        posthaste.Code
-		change      func(*SourceConfig)
-	}{
-		{"unchanged", "", "", nil},
-		{"a group of its own", "", "", func(c *SourceConfig) { c.Group = "another" }},
-		{"password", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL("redis://me:wrong@" + broker.Address()) }},
-		{"database", "url", posthaste.CodeInvalid, func(c *SourceConfig) { c.URL = URL("redis://" + broker.Address() + "/99") }},
-		{"no stream", "stream", posthaste.CodeInvalid, func(c *SourceConfig) { c.Stream = "nowhere" }},
-		{"another type", "stream", posthaste.CodeInvalid, func(c *SourceConfig) { c.Stream += "-text" }},
-		{"queue", "queue", posthaste.CodeInvalid, func(c *SourceConfig) { c.Queue = "nowhere" }},
-		{"away", "", posthaste.CodeUnavailable, func(c *SourceConfig) { c.URL = "redis://127.0.0.1:1" }},
-	} {
-		configtest.Check(t, test.name, p.source(t, e, source.Config{Queue: "orders"}, test.change), test.code, test.field, "me:wrong")
+	open := func(change func(*SourceConfig)) *source.Source {
+		return p.source(t, e, source.Config{Queue: "orders"}, change)
 	}
+	configtest.Checks(t, "me:wrong", open,
+		configtest.Valid("a group of its own", func(c *SourceConfig) { c.Group = "another" }),
+		configtest.Invalid("password", "url", func(c *SourceConfig) { c.URL = URL("redis://me:wrong@" + broker.Address()) }),
+		configtest.Invalid("database", "url", func(c *SourceConfig) { c.URL = URL("redis://" + broker.Address() + "/99") }),
+		configtest.Invalid("no stream", "stream", func(c *SourceConfig) { c.Stream = "nowhere" }),
+		configtest.Invalid("another type", "stream", func(c *SourceConfig) { c.Stream += "-text" }),
+		configtest.Invalid("queue", "queue", func(c *SourceConfig) { c.Queue = "nowhere" }),
+		configtest.Unavailable("away", func(c *SourceConfig) { c.URL = "redis://127.0.0.1:1" }))
 }
 
 func TestSourceTLS(t *testing.T) {

@@ -50,15 +50,7 @@ func TestPhysicalCopyDeliversNothing(t *testing.T) {
 			handled <- d.MessageID
 			return nil
 		})
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- w.Run(ctx) }()
-		t.Cleanup(func() {
-			cancel()
-			if err := <-ended; err != nil {
-				t.Errorf("the worker ended with %v", err)
-			}
-		})
+		testrun.Background(t, w.Run)
 		return handled
 	}
 	next := func(handled chan posthaste.MessageID, want posthaste.MessageID) {

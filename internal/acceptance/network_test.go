@@ -14,6 +14,28 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
+// victim is a worker of a queue whose connections go through a proxy.
+type victim struct {
+	name     string // of its connections
+	proxy    *testdb.Proxy
+	engine   posthaste.Store
+	recorder *history.Recorder
+	stop     func()
+}
+
+func (s *stage) victim(queue string) *victim {
+	s.Helper()
+	url, name := s.named("victim")
+	proxy := testdb.NewProxy(s.T, url)
+	engine, err := openStore(s.ctx, proxy.URL, postgres.WithLogger(s.log))
+	s.must(err)
+	s.Cleanup(engine.Close)
+	r := s.recorder()
+	w := worker.New(engine, worker.Config{Concurrency: 10, Logger: s.log, Middleware: []func(posthaste.Handler) posthaste.Handler{recording(r)}})
+	worker.HandleRaw(w, queue, nothing)
+	return &victim{name, proxy, engine, r, s.run(w)}
+}
+
 // Backends are terminated, and connections cut, half-open, slowed and stalled: each time the
 // worker handles messages again within 5 s after the fault, without a restart, and nothing is
 // lost. A message in flight at the time is handled twice only if its lease was lost, and no
@@ -24,15 +46,8 @@ func TestLP5_NetworkFaults(t *testing.T) {
 	s := newStage(t)
 	s.failing()
 	q := s.queue(posthaste.QueueOptions{MaxAttempts: 100})
-	url, victim := s.named("victim")
-	proxy := testdb.NewProxy(t, url)
-	engine, err := openStore(s.ctx, proxy.URL, postgres.WithLogger(s.log))
-	s.must(err)
-	t.Cleanup(engine.Close)
-	r := s.recorder()
-	w := worker.New(engine, worker.Config{Concurrency: 10, Logger: s.log, Middleware: []func(posthaste.Handler) posthaste.Handler{recording(r)}})
-	worker.HandleRaw(w, q, nothing)
-	s.run(w)
+	v := s.victim(q)
+	proxy, victim, r := v.proxy, v.name, v.recorder
 
 	// A link exists from its first bytes on, a session only after the login.
 	connected := func() bool { return proxy.Links(victim) >= 2 }
@@ -125,15 +140,8 @@ func TestLP5_HalfOpenForGood(t *testing.T) {
 	s := newStage(t)
 	s.failing()
 	q := s.queue(posthaste.QueueOptions{MaxAttempts: 100})
-	url, victim := s.named("victim")
-	proxy := testdb.NewProxy(t, url)
-	engine, err := openStore(s.ctx, proxy.URL, postgres.WithLogger(s.log))
-	s.must(err)
-	t.Cleanup(engine.Close)
-	r := s.recorder()
-	w := worker.New(engine, worker.Config{Concurrency: 10, Logger: s.log, Middleware: []func(posthaste.Handler) posthaste.Handler{recording(r)}})
-	worker.HandleRaw(w, q, nothing)
-	stop := s.run(w)
+	v := s.victim(q)
+	proxy, victim, r := v.proxy, v.name, v.recorder
 	ids := s.send(q, 500)
 	s.recorded(r, history.Handled, len(ids))
 	s.asleep(q)
@@ -154,8 +162,8 @@ func TestLP5_HalfOpenForGood(t *testing.T) {
 	// Shutting down waits for them at most as long as a pool waits for connections that it
 	// closes, 15 s.
 	ending := history.Now()
-	stop()
-	engine.Close()
+	v.stop()
+	v.engine.Close()
 	if took := history.Now() - ending; took > size(40*time.Second, 20*time.Second) {
 		t.Errorf("the worker's end took %s", took)
 	}

@@ -12,22 +12,24 @@ import (
 	"github.com/posthaste-mq/posthaste/server"
 )
 
-// Operators' actions on queues over HTTP take effect, are visible, and are recorded with the
-// name of the token.
-func TestOperatorsOverHTTP(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	token, err := server.NewToken("ops", "a-secret-of-some-length-0123456789", server.ScopeAdmin)
-	s.must(err)
-	a := s.serve(s.engine, func(c *server.Config) { c.Tokens = []posthaste.Token{token} })
-	ask := func(status int, method, path, body string, into any) {
-		t.Helper()
-		got := a.want(status, method, path, body, "Authorization", "Bearer a-secret-of-some-length-0123456789")
-		if into != nil {
-			s.must(json.Unmarshal(got.body, into))
-		}
+// operator uses the HTTP API with a token of scope admin.
+type operator struct {
+	*stage
+	http *api
+}
+
+// ask makes a request and decodes its answer, unless into is nil.
+func (o *operator) ask(status int, method, path, body string, into any) {
+	o.Helper()
+	got := o.http.want(status, method, path, body, "Authorization", "Bearer a-secret-of-some-length-0123456789")
+	if into != nil {
+		o.must(json.Unmarshal(got.body, into))
 	}
-	// Each option is as requested, and repeating the request changes nothing.
+}
+
+// createsQueues checks that each option is as requested, and that repeating the request changes
+// nothing.
+func (o *operator) createsQueues() {
 	for name, options := range map[string]string{
 		"in-order": `{"ordered":true,"on_dead":"stop","retention":"1h0m0s","max_attempts":3}`,
 		"by-turns": `{"fair":true,"key_concurrency":3,"key_rate_limit":{"limit":10,"per":"1m0s","burst":3}}`,
@@ -38,107 +40,143 @@ func TestOperatorsOverHTTP(t *testing.T) {
 			Options map[string]any `json:"options"`
 		}
 		var asked map[string]any
-		s.must(json.Unmarshal([]byte(options), &asked))
-		ask(201, "PUT", "/v1/queues/"+name, options, &made)
-		ask(200, "PUT", "/v1/queues/"+name, options, &again)
+		o.must(json.Unmarshal([]byte(options), &asked))
+		o.ask(201, "PUT", "/v1/queues/"+name, options, &made)
+		o.ask(200, "PUT", "/v1/queues/"+name, options, &again)
 		for option, want := range asked {
 			want, _ := json.Marshal(want)
 			is, _ := json.Marshal(made.Options[option])
 			still, _ := json.Marshal(again.Options[option])
 			if string(is) != string(want) || string(still) != string(want) {
-				t.Errorf("%s: %s is %s, and %s when asked again; want %s", name, option, is, still, want)
+				o.Errorf("%s: %s is %s, and %s when asked again; want %s", name, option, is, still, want)
 			}
 		}
 	}
-	// Limits are replaced as a whole.
+}
+
+// replacesLimits checks that limits are replaced as a whole.
+func (o *operator) replacesLimits() {
 	var queue wire.Queue
-	ask(200, "PUT", "/v1/queues/orders/limits", `{"rate_limit":{"limit":1000,"per":"1s","burst":70}}`, &queue)
+	o.ask(200, "PUT", "/v1/queues/orders/limits", `{"rate_limit":{"limit":1000,"per":"1s","burst":70}}`, &queue)
 	rate, _ := json.Marshal(queue.Options["rate_limit"])
 	if queue.Options["concurrency"] != nil || string(rate) != `{"burst":70,"limit":1000,"per":"1s"}` {
-		t.Errorf("limits are %+v", queue.Options)
+		o.Errorf("limits are %+v", queue.Options)
 	}
 	var none wire.Queue
-	if ask(200, "PUT", "/v1/queues/orders/limits", `{}`, &none); none.Options["rate_limit"] != nil {
-		t.Errorf("limits are %+v, want none", none.Options)
+	if o.ask(200, "PUT", "/v1/queues/orders/limits", `{}`, &none); none.Options["rate_limit"] != nil {
+		o.Errorf("limits are %+v, want none", none.Options)
 	}
-	// Messages of a paused key wait, and do not block other keys.
-	received := func() (keys []string) {
-		t.Helper()
-		var got []wire.Delivery
-		s.until("something is handed out", func() bool {
-			ask(200, "POST", "/v1/queues/in-order/receive?max=10", "", &got)
-			return len(got) > 0
-		})
-		for _, d := range got {
-			keys = append(keys, d.Key)
-			ask(200, "POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+d.ID.String()+`"}]}`, nil)
-		}
-		return keys
+}
+
+// received receives messages, acknowledges them and returns their keys.
+func (o *operator) received() (keys []string) {
+	o.Helper()
+	var got []wire.Delivery
+	o.until("something is handed out", func() bool {
+		o.ask(200, "POST", "/v1/queues/in-order/receive?max=10", "", &got)
+		return len(got) > 0
+	})
+	for _, d := range got {
+		keys = append(keys, d.Key)
+		o.ask(200, "POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+d.ID.String()+`"}]}`, nil)
 	}
-	ask(200, "POST", "/v1/queues/in-order/keys/pause", `{"key":"/"}`, &queue)
+	return keys
+}
+
+// pausesKey checks that messages of a paused key wait, and do not block other keys.
+func (o *operator) pausesKey() {
+	var queue wire.Queue
+	o.ask(200, "POST", "/v1/queues/in-order/keys/pause", `{"key":"/"}`, &queue)
 	if !slices.Equal(queue.PausedKeys, []string{"/"}) {
-		t.Errorf("paused are %q", queue.PausedKeys)
+		o.Errorf("paused are %q", queue.PausedKeys)
 	}
-	ask(201, "POST", "/v1/queues/in-order/messages", `{"payload":1,"key":"/"}`, nil)
-	ask(201, "POST", "/v1/queues/in-order/messages", `{"payload":2,"key":"c"}`, nil)
-	if keys := received(); !slices.Equal(keys, []string{"c"}) {
-		t.Errorf("handed out were the keys %q while one was paused", keys)
+	o.ask(201, "POST", "/v1/queues/in-order/messages", `{"payload":1,"key":"/"}`, nil)
+	o.ask(201, "POST", "/v1/queues/in-order/messages", `{"payload":2,"key":"c"}`, nil)
+	if keys := o.received(); !slices.Equal(keys, []string{"c"}) {
+		o.Errorf("handed out were the keys %q while one was paused", keys)
 	}
 	var resumed wire.Queue
-	if ask(200, "POST", "/v1/queues/in-order/keys/resume", `{"key":"/"}`, &resumed); len(resumed.PausedKeys) > 0 {
-		t.Errorf("paused are %q after resuming", resumed.PausedKeys)
+	if o.ask(200, "POST", "/v1/queues/in-order/keys/resume", `{"key":"/"}`, &resumed); len(resumed.PausedKeys) > 0 {
+		o.Errorf("paused are %q after resuming", resumed.PausedKeys)
 	}
-	if keys := received(); !slices.Equal(keys, []string{"/"}) {
-		t.Errorf("handed out were the keys %q after resuming", keys)
+	if keys := o.received(); !slices.Equal(keys, []string{"/"}) {
+		o.Errorf("handed out were the keys %q after resuming", keys)
 	}
-	// A paused queue hands out nothing.
-	ask(200, "POST", "/v1/queues/orders/pause", "", nil)
-	ask(201, "POST", "/v1/queues/orders/messages", `{"payload":1,"kind":"paid"}`, nil)
-	ask(201, "POST", "/v1/queues/orders/messages", `{"payload":2,"kind":"sent"}`, nil)
+}
+
+// pausesQueue checks that a paused queue hands out nothing.
+func (o *operator) pausesQueue() {
+	o.ask(200, "POST", "/v1/queues/orders/pause", "", nil)
+	o.ask(201, "POST", "/v1/queues/orders/messages", `{"payload":1,"kind":"paid"}`, nil)
+	o.ask(201, "POST", "/v1/queues/orders/messages", `{"payload":2,"kind":"sent"}`, nil)
 	var got []wire.Delivery
-	if ask(200, "POST", "/v1/queues/orders/receive?max=10", "", &got); len(got) > 0 {
-		t.Errorf("a paused queue handed out %+v", got)
+	if o.ask(200, "POST", "/v1/queues/orders/receive?max=10", "", &got); len(got) > 0 {
+		o.Errorf("a paused queue handed out %+v", got)
 	}
-	ask(200, "POST", "/v1/queues/orders/resume", "", nil)
-	// A subscription from the oldest message gets the kept messages that pass its filter.
-	ask(204, "POST", "/v1/queues/orders/subscriptions/audit", `{"from":"oldest","filter":{"kind":["paid"]}}`, nil)
-	s.until("the subscription has it", func() bool {
-		ask(200, "POST", "/v1/queues/orders/receive?max=10&subscription=audit", "", &got)
+	o.ask(200, "POST", "/v1/queues/orders/resume", "", nil)
+}
+
+// subscribes checks that a subscription from the oldest message gets the kept messages that pass
+// its filter.
+func (o *operator) subscribes() {
+	var got []wire.Delivery
+	o.ask(204, "POST", "/v1/queues/orders/subscriptions/audit", `{"from":"oldest","filter":{"kind":["paid"]}}`, nil)
+	o.until("the subscription has it", func() bool {
+		o.ask(200, "POST", "/v1/queues/orders/receive?max=10&subscription=audit", "", &got)
 		return len(got) > 0
 	})
 	if len(got) != 1 || got[0].Kind != "paid" || got[0].Subscription != "audit" {
-		t.Errorf("the subscription got %+v", got)
+		o.Errorf("the subscription got %+v", got)
 	}
-	ask(204, "DELETE", "/v1/queues/orders/subscriptions/audit", "", nil)
-	s.until("it has ended", func() bool {
+	o.ask(204, "DELETE", "/v1/queues/orders/subscriptions/audit", "", nil)
+	o.until("it has ended", func() bool {
 		var left wire.Queue
-		_, err := s.engine.Maintain(s.ctx, posthaste.UpkeepSpace)
-		s.must(err)
-		ask(200, "GET", "/v1/queues/orders", "", &left)
+		_, err := o.engine.Maintain(o.ctx, posthaste.UpkeepSpace)
+		o.must(err)
+		o.ask(200, "GET", "/v1/queues/orders", "", &left)
 		return len(left.Subscriptions) == 1
 	})
 	var purged []wire.Purged
-	if ask(200, "POST", "/v1/queues/orders/purge", "", &purged); len(purged) != 1 || purged[0].Messages != 2 {
-		t.Errorf("purged: %+v", purged)
+	if o.ask(200, "POST", "/v1/queues/orders/purge", "", &purged); len(purged) != 1 || purged[0].Messages != 2 {
+		o.Errorf("purged: %+v", purged)
 	}
-	// Newest first.
+}
+
+// isOnRecord checks the recorded actions, newest first.
+func (o *operator) isOnRecord() {
 	for name, want := range map[string][]string{
 		"orders":   {"purge", "unsubscribe", "subscribe", "resume", "pause", "limit", "limit", "create"},
 		"in-order": {"resume_key", "pause_key", "create"},
 	} {
 		var actions []wire.Action
-		ask(200, "GET", "/v1/actions?queue="+name, "", &actions)
+		o.ask(200, "GET", "/v1/actions?queue="+name, "", &actions)
 		var did []string
 		for _, each := range actions {
 			did = append(did, each.Action)
 			if each.By != "http:ops" || each.At.IsZero() {
-				t.Errorf("%s of %s was by %q at %s", each.Action, name, each.By, each.At)
+				o.Errorf("%s of %s was by %q at %s", each.Action, name, each.By, each.At)
 			}
 		}
 		if !slices.Equal(did, want) {
-			t.Errorf("on record of %s are %q, want %q", name, did, want)
+			o.Errorf("on record of %s are %q, want %q", name, did, want)
 		}
 	}
-	ask(204, "DELETE", "/v1/queues/orders", "", nil)
-	ask(404, "GET", "/v1/queues/orders", "", nil)
+}
+
+// Operators' actions on queues over HTTP take effect, are visible, and are recorded with the
+// name of the token.
+func TestOperatorsOverHTTP(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	token, err := server.NewToken("ops", "a-secret-of-some-length-0123456789", server.ScopeAdmin)
+	s.must(err)
+	o := &operator{stage: s, http: s.serve(s.engine, func(c *server.Config) { c.Tokens = []posthaste.Token{token} })}
+	o.createsQueues()
+	o.replacesLimits()
+	o.pausesKey()
+	o.pausesQueue()
+	o.subscribes()
+	o.isOnRecord()
+	o.ask(204, "DELETE", "/v1/queues/orders", "", nil)
+	o.ask(404, "GET", "/v1/queues/orders", "", nil)
 }

@@ -3,42 +3,31 @@
 package acceptance
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/telemetry"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
 // lines stores log lines for inspection.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
+type lines struct{ testrun.Log }
 
 // of counts the lines about one message, of its outcome or as possible duplicates.
 func (l *lines) of(id posthaste.MessageID, outcome string) (n int, textless bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, line := range bytes.Split(l.buf.Bytes(), []byte("\n")) {
+	for line := range strings.SplitSeq(l.String(), "\n") {
 		var said struct{ Msg, Message, Delivery, Outcome, Error string }
-		if json.Unmarshal(line, &said) != nil || said.Message != id.String() || said.Delivery == "" || said.Outcome != outcome {
+		if json.Unmarshal([]byte(line), &said) != nil || said.Message != id.String() || said.Delivery == "" || said.Outcome != outcome {
 			continue
 		}
 		n++
@@ -56,6 +45,56 @@ func (silent) Error() string { return "" }
 // snooze is longer than the test, so that a released message stays released.
 const snooze = 24 * time.Hour
 
+// loseClaimed lets a worker claim the message of a queue and be lost.
+func (s *stage) loseClaimed(queue string) {
+	s.Helper()
+	lost, err := s.engine.Register(s.ctx, posthaste.WorkerInfo{Name: "lost", Lease: 100 * time.Millisecond})
+	s.must(err)
+	reply, err := s.engine.Claim(s.ctx, posthaste.ClaimRequest{Worker: lost, Number: 1, QueueRef: posthaste.QueueRef{Queue: queue}, Max: 1})
+	s.must(err)
+	if len(reply.Deliveries) != 1 {
+		s.Fatalf("the worker that is to be lost got %d messages", len(reply.Deliveries))
+	}
+}
+
+// behave handles a message as its payload says.
+func (s *stage) behave(ctx context.Context, d posthaste.Delivery[any]) error {
+	switch d.Payload {
+	case "retried":
+		if d.Attempt == 1 {
+			return silent{}
+		}
+	case "dead":
+		return posthaste.Permanent(errors.New("no such user"))
+	case "failed":
+		return silent{}
+	case "released":
+		return posthaste.Snooze(snooze)
+	case "twice": // as if another worker had settled it in the meantime
+		_, err := s.engine.Settle(ctx, []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.OutcomeDone}})
+		return errors.Join(errors.New("too late"), err)
+	}
+	return nil
+}
+
+// countedIn returns the value of a counter, of those with the outcome unless it is empty.
+func (s *stage) countedIn(registry *prometheus.Registry, name, outcome string) (n float64) {
+	families, err := registry.Gather()
+	s.must(err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			matches := outcome == ""
+			for _, l := range m.GetLabel() {
+				matches = matches || l.GetName() == "outcome" && l.GetValue() == outcome
+			}
+			if f.GetName() == name && matches {
+				n += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
+}
+
 // Every outcome, including a possible duplicate, is counted, logged with the message's id, and
 // recorded. An error's text is never empty.
 func TestTR2_EveryOutcomeIsSeen(t *testing.T) {
@@ -67,16 +106,8 @@ func TestTR2_EveryOutcomeIsSeen(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(events)
 
-	// One message was lost before the worker starts.
 	lost := s.send(q, 1)[0]
-	gone, err := s.engine.Register(s.ctx, posthaste.WorkerInfo{Name: "gone", Lease: 100 * time.Millisecond})
-	s.must(err)
-	reply, err := s.engine.Claim(s.ctx, posthaste.ClaimRequest{Worker: gone, Number: 1, QueueRef: posthaste.QueueRef{Queue: q}, Max: 1})
-	s.must(err)
-	if len(reply.Deliveries) != 1 {
-		t.Fatalf("%d messages are to be lost", len(reply.Deliveries))
-	}
-
+	s.loseClaimed(q) // before the worker starts
 	behaviours := []string{"done", "retried", "dead", "released", "twice", "failed"}
 	ids := map[string]posthaste.MessageID{}
 	for _, b := range behaviours {
@@ -88,45 +119,12 @@ func TestTR2_EveryOutcomeIsSeen(t *testing.T) {
 		s.must(err)
 		ids[b] = sent[0]
 	}
-	handle := func(ctx context.Context, d posthaste.Delivery[any]) error {
-		switch d.Payload {
-		case "retried":
-			if d.Attempt == 1 {
-				return silent{}
-			}
-		case "dead":
-			return posthaste.Permanent(errors.New("no such user"))
-		case "failed":
-			return silent{}
-		case "released":
-			return posthaste.Snooze(snooze)
-		case "twice": // as if another worker had settled it in the meantime
-			_, err := s.engine.Settle(ctx, []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.OutcomeDone}})
-			return errors.Join(errors.New("too late"), err)
-		}
-		return nil
-	}
+
 	w := worker.New(s.open(), worker.Config{Telemetry: events, Logger: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
-	worker.Handle(w, q, handle)
-	worker.Handle(w, once, handle)
+	worker.Handle(w, q, s.behave)
+	worker.Handle(w, once, s.behave)
 	s.run(w)
 
-	counted := func(name, outcome string) (n float64) {
-		families, err := registry.Gather()
-		s.must(err)
-		for _, f := range families {
-			for _, m := range f.GetMetric() {
-				matches := outcome == ""
-				for _, l := range m.GetLabel() {
-					matches = matches || l.GetName() == "outcome" && l.GetValue() == outcome
-				}
-				if f.GetName() == name && matches {
-					n += m.GetCounter().GetValue()
-				}
-			}
-		}
-		return n
-	}
 	ids["lost"] = lost
 	for what, c := range map[string]struct {
 		line, metric, label string
@@ -145,12 +143,12 @@ func TestTR2_EveryOutcomeIsSeen(t *testing.T) {
 	} {
 		s.until(what+" is counted and logged", func() bool {
 			n, _ := log.of(ids[what], c.line)
-			return n >= 1 && counted(c.metric, c.label) >= c.count
+			return n >= 1 && s.countedIn(registry, c.metric, c.label) >= c.count
 		})
 		if n, textless := log.of(ids[what], c.line); n != 1 || textless {
 			t.Errorf("%s has %d log lines, one without an error text: %t", what, n, textless)
 		}
-		if n := counted(c.metric, c.label); n != c.count {
+		if n := s.countedIn(registry, c.metric, c.label); n != c.count {
 			t.Errorf("%s %s is %v, want %v", c.metric, c.label, n, c.count)
 		}
 		s.until(what+" is on record", func() bool { return s.state(ids[what]).State == c.state })

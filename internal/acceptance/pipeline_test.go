@@ -21,6 +21,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/broker/rabbitmq"
 	"github.com/posthaste-mq/posthaste/codec/msgpack"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/relay"
 	"github.com/posthaste-mq/posthaste/source"
 	"github.com/posthaste-mq/posthaste/worker"
@@ -45,16 +46,8 @@ func (m *mailbox) takeIn(queue string) {
 	m.Helper()
 	from, err := rabbitmq.NewSource(m.open(), rabbitmq.SourceConfig{URL: rabbitmq.URL(m.url), FromQueue: m.name, Config: source.Config{Queue: queue, Unpack: chunks.Unpack}})
 	m.must(err)
-	ctx, cancel := context.WithCancel(m.ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- from.Run(ctx) }()
-	m.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			m.Error(err)
-		}
-		_, _ = m.ch.QueueDelete(m.name+".refused", false, false, false)
-	})
+	m.Cleanup(func() { _, _ = m.ch.QueueDelete(m.name+".refused", false, false, false) })
+	testrun.Background(m, from.Run)
 }
 
 // references returns the references of the messages in a chunk.
@@ -259,7 +252,7 @@ func TestPipelineExample(t *testing.T) {
 	again = append(again, posthaste.Message{Queue: "sending", Payload: map[string]string{"to": "+4931", "text": says}, Headers: map[string]string{posthaste.HeaderMessageID: "new"}})
 	ids, err := s.client.Send(s.ctx, again...)
 	s.must(err)
-	consumer, said := command("-role", "consume"), &lines{}
+	consumer, said := command("-role", "consume"), &testrun.Log{}
 	consumer.Stdout, consumer.Stderr = said, said
 	s.must(consumer.Start())
 	for _, id := range ids {
@@ -267,9 +260,9 @@ func TestPipelineExample(t *testing.T) {
 	}
 	s.must(consumer.Process.Signal(os.Interrupt))
 	if err := consumer.Wait(); err != nil {
-		t.Errorf("%v: %s", err, said.buf.String())
+		t.Errorf("%v: %s", err, said.String())
 	}
-	if n := strings.Count(said.buf.String(), says); n != 1 || !said.says("+4931: "+says) {
-		t.Errorf("%d notifications were sent, want the new one alone: %s", n, said.buf.String())
+	if n := strings.Count(said.String(), says); n != 1 || !said.Has("+4931: "+says) {
+		t.Errorf("%d notifications were sent, want the new one alone: %s", n, said.String())
 	}
 }

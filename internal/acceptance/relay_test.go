@@ -27,13 +27,6 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// says reports whether a line contains the text.
-func (l *lines) says(text string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return bytes.Contains(l.buf.Bytes(), []byte(text))
-}
-
 // relay runs a worker with its own connections that relays a queue to the mailbox.
 func (m *mailbox) relay(queue string, c rabbitmq.SinkConfig, w worker.Config, options ...worker.Option) (stop func()) {
 	m.Helper()
@@ -134,111 +127,147 @@ func TestOR4_BrokerTrouble(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.failing()
-	// A broker and its commands take long to start on a busy machine.
-	ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
-	t.Cleanup(cancel)
-	s.ctx = ctx
-	broker, err := devbroker.StartRabbitMQ(s.ctx, t.TempDir())
-	s.must(err)
-	t.Cleanup(broker.Stop)
+	broker := devbroker.Own(s, devbroker.StartRabbitMQ)
 
-	t.Run("nack and unroutable", func(t *testing.T) {
-		m := s.mailbox(broker, amqp.Table{"x-max-length": 5, "x-overflow": "reject-publish"})
-		queue := s.queue(posthaste.QueueOptions{MaxAttempts: 2, BackoffBase: time.Millisecond, BackoffMax: time.Millisecond})
-		ids := s.send(queue, 30)
-		stop := m.relay(queue, rabbitmq.SinkConfig{}, worker.Config{}, worker.WithBatchSize(1), worker.WithConcurrency(1))
-		s.settled(queue)
-		stop()
-		came := counted(m.read())
-		dead := 0
-		for _, id := range ids {
-			state := s.state(id)
-			switch {
-			case state.State == posthaste.StateDone && came[id.String()] == 0:
-				t.Errorf("message %s is done and never came", id)
-			case state.State == posthaste.StateDead:
-				dead++
-				if last := state.Attempts[len(state.Attempts)-1]; len(state.Attempts) != 2 || !strings.Contains(last.Error, "basic.nack") {
-					t.Errorf("message %s: %+v", id, state.Attempts)
-				}
-			}
-		}
-		if dead == 0 || dead+len(came) < len(ids) {
-			t.Errorf("%d dead and %d came, of %d", dead, len(came), len(ids))
-		}
-		_, err := m.ch.QueueDelete(m.name, false, false, false)
-		s.must(err)
-		id := s.send(queue, 1)[0]
-		m.relay(queue, rabbitmq.SinkConfig{}, worker.Config{})
-		s.settled(queue)
-		if state := s.state(id); state.State != posthaste.StateDead || !strings.Contains(state.Attempts[1].Error, "NO_ROUTE") {
-			t.Errorf("%+v", state)
-		}
-	})
-
+	t.Run("nack and unroutable", func(t *testing.T) { rejectedByBroker(t, s, broker) })
 	t.Run("restart", func(t *testing.T) {
 		testrun.Nightly(t, "sinktest kills the broker of a relay on each change")
-		m := s.mailbox(broker, nil)
-		queue := s.queue(posthaste.QueueOptions{BackoffBase: time.Millisecond, BackoffMax: 100 * time.Millisecond})
-		n := size(1000, 100_000)
-		m.relay(queue, rabbitmq.SinkConfig{Connections: 1}, worker.Config{}, worker.WithBatchSize(50))
-		ids := s.send(queue, n/3)
-		// The queue's declaration must be on disk before a crash.
-		s.must(broker.Sync(s.ctx))
-		broker.Kill()
-		ids = append(ids, s.send(queue, n/3)...)
-		s.must(broker.Start(s.ctx))
-		ids = append(ids, s.send(queue, n-2*(n/3))...)
-		s.settled(queue)
-		m.connect()
-		came := counted(m.read())
-		for _, id := range ids {
-			if state := s.state(id).State; state != posthaste.StateDone || came[id.String()] == 0 {
-				t.Fatalf("message %s is %s and came %d times", id, state, came[id.String()])
-			}
-		}
+		brokerRestarts(t, s, broker)
 	})
-
-	// While the broker is short of disk or memory, the relay publishes nothing more and
-	// settles no unsent message. Afterwards it resumes by itself.
 	for reason, control := range map[string][2][]string{
 		"low on disk":   {{"set_disk_free_limit", "100000GB"}, {"set_disk_free_limit", "50MB"}},
 		"low on memory": {{"set_vm_memory_high_watermark", "0"}, {"set_vm_memory_high_watermark", "absolute", "2GB"}},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			testrun.Nightly(t, "it waits for alarms of a broker")
-			m := s.mailbox(broker, nil)
-			queue := s.queue(posthaste.QueueOptions{BackoffBase: time.Millisecond, BackoffMax: 100 * time.Millisecond})
-			n := size(1000, 30_000)
-			said := &lines{}
-			m.relay(queue, rabbitmq.SinkConfig{Connections: 1, Logger: slog.New(slog.NewTextHandler(said, nil))}, worker.Config{}, worker.WithBatchSize(50))
-			s.settledAll(queue, s.send(queue, 10))
-			_, err := broker.Control(s.ctx, control[0]...)
-			s.must(err)
-			ids := s.send(queue, n)
-			s.until("the broker blocks the relay", func() bool { return said.says("the broker blocks publishers") && said.says(reason) })
-			late := s.send(queue, 1)[0]
-			ids = append(ids, late)
-			m.connect()
-			done := m.done(queue)
-			q, err := m.ch.QueueDeclarePassive(m.name, true, false, false, false, nil)
-			s.must(err)
-			if state := s.state(late).State; state == posthaste.StateDone || done > int64(q.Messages) || said.says("accepts messages again") {
-				t.Errorf("during the alarm %d of %d messages are done and %d came; one that was sent meanwhile is %s", done, len(ids), q.Messages, state)
+			brokerBlocks(t, s, broker, reason, control[0], control[1])
+		})
+	}
+}
+
+func rejectedByBroker(t *testing.T, s *stage, broker *devbroker.RabbitMQ) {
+	m := s.mailbox(broker, amqp.Table{"x-max-length": 5, "x-overflow": "reject-publish"})
+	queue := s.queue(posthaste.QueueOptions{MaxAttempts: 2, BackoffBase: time.Millisecond, BackoffMax: time.Millisecond})
+	ids := s.send(queue, 30)
+	stop := m.relay(queue, rabbitmq.SinkConfig{}, worker.Config{}, worker.WithBatchSize(1), worker.WithConcurrency(1))
+	s.settled(queue)
+	stop()
+	came := counted(m.read())
+	dead := 0
+	for _, id := range ids {
+		state := s.state(id)
+		switch {
+		case state.State == posthaste.StateDone && came[id.String()] == 0:
+			t.Errorf("message %s is done and never came", id)
+		case state.State == posthaste.StateDead:
+			dead++
+			if last := state.Attempts[len(state.Attempts)-1]; len(state.Attempts) != 2 || !strings.Contains(last.Error, "basic.nack") {
+				t.Errorf("message %s: %+v", id, state.Attempts)
 			}
-			_, err = broker.Control(s.ctx, control[1]...)
-			s.must(err)
-			s.settledAll(queue, ids)
-			if !said.says("accepts messages again") {
-				t.Error("the relay does not say that the broker accepts messages again")
-			}
-			came := counted(m.read())
-			for _, id := range ids {
-				if came[id.String()] == 0 {
-					t.Fatalf("message %s is done and never came", id)
+		}
+	}
+	if dead == 0 || dead+len(came) < len(ids) {
+		t.Errorf("%d dead and %d came, of %d", dead, len(came), len(ids))
+	}
+	_, err := m.ch.QueueDelete(m.name, false, false, false)
+	s.must(err)
+	id := s.send(queue, 1)[0]
+	m.relay(queue, rabbitmq.SinkConfig{}, worker.Config{})
+	s.settled(queue)
+	if state := s.state(id); state.State != posthaste.StateDead || !strings.Contains(state.Attempts[1].Error, "NO_ROUTE") {
+		t.Errorf("%+v", state)
+	}
+}
+
+func brokerRestarts(t *testing.T, s *stage, broker *devbroker.RabbitMQ) {
+	m := s.mailbox(broker, nil)
+	queue := s.queue(posthaste.QueueOptions{BackoffBase: time.Millisecond, BackoffMax: 100 * time.Millisecond})
+	n := size(1000, 100_000)
+	m.relay(queue, rabbitmq.SinkConfig{Connections: 1}, worker.Config{}, worker.WithBatchSize(50))
+	ids := s.send(queue, n/3)
+	// The queue's declaration must be on disk before a crash.
+	s.must(broker.Sync(s.ctx))
+	broker.Kill()
+	ids = append(ids, s.send(queue, n/3)...)
+	s.must(broker.Start(s.ctx))
+	ids = append(ids, s.send(queue, n-2*(n/3))...)
+	s.settled(queue)
+	m.connect()
+	came := counted(m.read())
+	for _, id := range ids {
+		if state := s.state(id).State; state != posthaste.StateDone || came[id.String()] == 0 {
+			t.Fatalf("message %s is %s and came %d times", id, state, came[id.String()])
+		}
+	}
+}
+
+// While the broker is short of disk or memory, the relay publishes nothing more and settles no
+// unsent message. Afterwards it resumes by itself.
+func brokerBlocks(t *testing.T, s *stage, broker *devbroker.RabbitMQ, reason string, set, clear []string) {
+	m := s.mailbox(broker, nil)
+	queue := s.queue(posthaste.QueueOptions{BackoffBase: time.Millisecond, BackoffMax: 100 * time.Millisecond})
+	n := size(1000, 30_000)
+	said := &testrun.Log{}
+	m.relay(queue, rabbitmq.SinkConfig{Connections: 1, Logger: slog.New(slog.NewTextHandler(said, nil))}, worker.Config{}, worker.WithBatchSize(50))
+	s.settledAll(queue, s.send(queue, 10))
+	_, err := broker.Control(s.ctx, set...)
+	s.must(err)
+	ids := s.send(queue, n)
+	s.until("the broker blocks the relay", func() bool { return said.Has("the broker blocks publishers") && said.Has(reason) })
+	late := s.send(queue, 1)[0]
+	ids = append(ids, late)
+	m.connect()
+	done := m.done(queue)
+	q, err := m.ch.QueueDeclarePassive(m.name, true, false, false, false, nil)
+	s.must(err)
+	if state := s.state(late).State; state == posthaste.StateDone || done > int64(q.Messages) || said.Has("accepts messages again") {
+		t.Errorf("during the alarm %d of %d messages are done and %d came; one that was sent meanwhile is %s", done, len(ids), q.Messages, state)
+	}
+	_, err = broker.Control(s.ctx, clear...)
+	s.must(err)
+	s.settledAll(queue, ids)
+	if !said.Has("accepts messages again") {
+		t.Error("the relay does not say that the broker accepts messages again")
+	}
+	came := counted(m.read())
+	for _, id := range ids {
+		if came[id.String()] == 0 {
+			t.Fatalf("message %s is done and never came", id)
+		}
+	}
+}
+
+// effectsOnce checks that behind an inbox each of n messages has its effect once, whose deliveries
+// of a broker are all.
+func (s *stage) effectsOnce(all []amqp.Delivery, n int) {
+	s.Helper()
+	pool := s.pool()
+	_, err := pool.Exec(s.ctx, inbox.Schema())
+	s.must(err)
+	_, err = pool.Exec(s.ctx, "create table effects (id text not null)")
+	s.must(err)
+	handle := inbox.Handler(pool.Begin, "test", func(ctx context.Context, tx pgx.Tx, d posthaste.RawDelivery) error {
+		_, err := tx.Exec(ctx, "insert into effects values ($1)", inbox.ID(d))
+		return err
+	})
+	next := make(chan string)
+	var consumers sync.WaitGroup
+	for range 4 {
+		consumers.Go(func() {
+			for id := range next {
+				if err := handle(s.ctx, posthaste.RawDelivery{Headers: map[string]string{posthaste.HeaderMessageID: id}}); err != nil {
+					s.Error(err)
 				}
 			}
 		})
+	}
+	for _, d := range all {
+		next <- d.MessageId
+	}
+	close(next)
+	consumers.Wait()
+	if effects, distinct := one[int](s, pool, "select count(*) from effects"), one[int](s, pool, "select count(distinct id) from effects"); effects != n || distinct != n {
+		s.Errorf("%d effects of %d messages, want %d", effects, distinct, n)
 	}
 }
 
@@ -319,35 +348,7 @@ func TestOR5_RelayKilled(t *testing.T) {
 	}
 	t.Logf("%d kills, %d of %d came twice; of some that had come at each kill %d were settled and %d were not", kills, twice, n, len(settled), inFlight)
 
-	// Behind an inbox each has its effect once.
-	pool := s.pool()
-	_, err := pool.Exec(s.ctx, inbox.Schema())
-	s.must(err)
-	_, err = pool.Exec(s.ctx, "create table effects (id text not null)")
-	s.must(err)
-	handle := inbox.Handler(pool.Begin, "test", func(ctx context.Context, tx pgx.Tx, d posthaste.RawDelivery) error {
-		_, err := tx.Exec(ctx, "insert into effects values ($1)", inbox.ID(d))
-		return err
-	})
-	next := make(chan string)
-	var consumers sync.WaitGroup
-	for range 4 {
-		consumers.Go(func() {
-			for id := range next {
-				if err := handle(s.ctx, posthaste.RawDelivery{Headers: map[string]string{posthaste.HeaderMessageID: id}}); err != nil {
-					s.Error(err)
-				}
-			}
-		})
-	}
-	for _, d := range all {
-		next <- d.MessageId
-	}
-	close(next)
-	consumers.Wait()
-	if effects, distinct := one[int](s, pool, "select count(*) from effects"), one[int](s, pool, "select count(distinct id) from effects"); effects != n || distinct != n {
-		t.Errorf("%d effects of %d messages, want %d", effects, distinct, n)
-	}
+	s.effectsOnce(all, n)
 }
 
 // The order of each key holds at the broker, with several relays and even if one dies.

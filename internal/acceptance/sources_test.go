@@ -21,17 +21,7 @@ func (m *mailbox) take(queue string) (stop func()) {
 	m.Helper()
 	s, err := rabbitmq.NewSource(m.open(), rabbitmq.SourceConfig{Config: source.Config{Queue: queue, Logger: m.log}, URL: rabbitmq.URL(m.url), FromQueue: m.name})
 	m.must(err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			m.Error(err)
-		}
-	})
-	m.Cleanup(stop)
-	return stop
+	return testrun.Background(m, s.Run)
 }
 
 // The broker is killed and restarted while messages are published to it, and with all of them
@@ -41,13 +31,7 @@ func TestNP5_BrokerRestarted(t *testing.T) {
 	testrun.Nightly(t, "restarts a broker twice; TestNP5_BrokerKilled and TestRelay in broker/rabbitmq run on each change")
 	s := newStage(t)
 	s.failing()
-	// A broker takes long to start on a busy machine.
-	ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
-	t.Cleanup(cancel)
-	s.ctx = ctx
-	broker, err := devbroker.StartRabbitMQ(s.ctx, t.TempDir())
-	s.must(err)
-	t.Cleanup(broker.Stop)
+	broker := devbroker.Own(s, devbroker.StartRabbitMQ)
 	m := s.mailbox(broker, nil)
 	restart := func() {
 		broker.Kill()

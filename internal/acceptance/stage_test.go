@@ -321,21 +321,15 @@ func nothing(context.Context, posthaste.RawDelivery) error { return nil }
 // test.
 func (s *stage) run(w *worker.Worker) (stop func()) {
 	s.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			s.Errorf("the worker ended with %v", err)
-		}
+	ended := make(chan struct{})
+	stop = testrun.Background(s, func(ctx context.Context) error {
+		defer close(ended)
+		return w.Run(ctx)
 	})
-	s.Cleanup(stop)
 	select {
 	case <-w.Started():
-	case err := <-ended:
-		ended <- nil
-		s.Fatalf("the worker did not start: %v", err)
+	case <-ended:
+		s.Fatal("the worker did not start")
 	case <-s.ctx.Done():
 		s.Fatal("the worker does not start")
 	}

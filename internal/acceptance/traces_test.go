@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -176,13 +175,7 @@ func TestTR1_OneTraceThroughARescue(t *testing.T) {
 	_, err := tr.tracing.Sender(s.client).Send(ctx, posthaste.Message{Queue: q, Payload: 1})
 	s.must(err)
 	begun.End()
-	lost, err := s.engine.Register(s.ctx, posthaste.WorkerInfo{Name: "lost", Lease: 100 * time.Millisecond})
-	s.must(err)
-	reply, err := s.engine.Claim(s.ctx, posthaste.ClaimRequest{Worker: lost, Number: 1, QueueRef: posthaste.QueueRef{Queue: q}, Max: 1})
-	s.must(err)
-	if len(reply.Deliveries) != 1 {
-		t.Fatalf("the worker that is to be lost got %d messages", len(reply.Deliveries))
-	}
+	s.loseClaimed(q)
 	tr.work(func(w *worker.Worker) { worker.HandleRaw(w, q, nothing) })
 	id := begun.SpanContext().TraceID()
 	s.until("it is settled elsewhere", func() bool { return len(tr.named(id, "settle "+q)) == 1 })

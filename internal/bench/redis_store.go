@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -53,11 +52,9 @@ func openRedis(ctx context.Context, r *run) (_ *redisStore, err error) {
 		if s.url, s.stop, err = startBroker(ctx, "redis", s.dir); err != nil {
 			return nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "redis_url", Message: err.Error(), Hint: "install it, or name a Redis with --redis-url"}
 		}
-		syncs, err := measureFsync(s.dir, 300*time.Millisecond)
-		if err != nil {
+		if err := m.measureFsync(s.dir); err != nil {
 			return nil, err
 		}
-		m.FsyncPerSecond = known(syncs)
 		if inMemory(s.dir) {
 			r.invalid("the data is in memory (%s), where a sync costs nothing: choose another data directory", s.dir)
 		}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -49,11 +48,9 @@ func openServer(ctx context.Context, r *run) (_ *server, err error) {
 		if err := s.start(ctx, r); err != nil {
 			return nil, err
 		}
-		syncs, err := measureFsync(s.dir, 300*time.Millisecond)
-		if err != nil {
+		if err := m.measureFsync(s.dir); err != nil {
 			return nil, err
 		}
-		m.FsyncPerSecond = known(syncs)
 	}
 	conn, err := postgres.Connect(ctx, s.url)
 	if err != nil {

@@ -44,25 +44,31 @@ func engineSender(ctx context.Context, t task, r *history.Recorder) error {
 		}
 		defer pool.Close()
 	}
+	sendPlans(ctx, t, r, func(p *planner, d plan) history.Event {
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		if pool != nil && (d.rollBack || p.random.IntN(3) == 0) {
+			return inTransaction(limited, pool, d)
+		}
+		return answer(client.Send(limited, d.messages()...))
+	})
+	return nil
+}
+
+// sendPlans sends concurrent sequences of plans until ctx ends. send returns the answer to a plan,
+// even if ctx has ended.
+func sendPlans(ctx context.Context, t task, r *history.Recorder, send func(p *planner, d plan) history.Event) {
 	var all sync.WaitGroup
 	for line := range lines {
 		all.Go(func() {
 			p := newPlanner(t, r, line)
 			for ctx.Err() == nil {
 				d := p.next(20)
-				limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-				if pool != nil && (d.rollBack || p.random.IntN(3) == 0) {
-					p.answered(ctx, d, inTransaction(limited, pool, d))
-				} else {
-					ids, err := client.Send(limited, d.messages()...)
-					p.answered(ctx, d, answer(ids, err))
-				}
-				cancel()
+				p.answered(ctx, d, send(p, d))
 			}
 		})
 	}
 	all.Wait()
-	return nil
 }
 
 func (d plan) messages() []posthaste.Message {
@@ -121,17 +127,9 @@ func endsSession(sqlstate string) bool {
 // httpSender sends over HTTP.
 func httpSender(ctx context.Context, t task, r *history.Recorder) error {
 	client := &http.Client{Timeout: 30 * time.Second}
-	var all sync.WaitGroup
-	for line := range lines {
-		all.Go(func() {
-			p := newPlanner(t, r, line)
-			for ctx.Err() == nil {
-				d := p.next(20)
-				p.answered(ctx, d, post(context.WithoutCancel(ctx), client, t.Server, d))
-			}
-		})
-	}
-	all.Wait()
+	sendPlans(ctx, t, r, func(_ *planner, d plan) history.Event {
+		return post(context.WithoutCancel(ctx), client, t.Server, d)
+	})
 	return nil
 }
 

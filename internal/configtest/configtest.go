@@ -13,9 +13,49 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Check calls Check, which must return an error with the code, the field and a hint that does
+// Checked is a sink or a source, which can check its configuration.
+type Checked interface{ Check(context.Context) error }
+
+// Change is a change of a valid configuration, and the error that Check then returns.
+type Change[C any] struct {
+	name, field string
+	code        posthaste.Code
+	change      func(*C)
+}
+
+// Valid is a change after which the configuration is valid.
+func Valid[C any](name string, change func(*C)) Change[C] {
+	return Change[C]{name: name, change: change}
+}
+
+// Invalid is a change after which the field of the configuration is invalid.
+func Invalid[C any](name, field string, change func(*C)) Change[C] {
+	return Change[C]{name, field, posthaste.CodeInvalid, change}
+}
+
+// Unavailable is a change after which the broker does not answer.
+func Unavailable[C any](name string, change func(*C)) Change[C] {
+	return Change[C]{name: name, code: posthaste.CodeUnavailable, change: change}
+}
+
+// Checks tests the method Check of sinks or sources with a valid configuration and with each
+// change of it. Errors must not contain secret. open gets nil for no change.
+func Checks[C any, S Checked](t *testing.T, secret string, open func(change func(*C)) S, changes ...Change[C]) {
+	t.Helper()
+	t.Run("Check", func(t *testing.T) { // which ends once all are checked
+		for _, c := range append(changes, Valid[C]("unchanged", nil)) {
+			with := open(c.change)
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				check(t, c.name, with, c.code, c.field, secret)
+			})
+		}
+	})
+}
+
+// check calls Check, which must return an error with the code, the field and a hint that does
 // not contain secret, or nil if code is empty.
-func Check(t testing.TB, name string, with interface{ Check(context.Context) error }, code posthaste.Code, field, secret string) {
+func check(t testing.TB, name string, with Checked, code posthaste.Code, field, secret string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -32,15 +72,15 @@ func Check(t testing.TB, name string, with interface{ Check(context.Context) err
 
 // TLS tests that a sink or source verifies the certificate of its server, which is valid for
 // localhost and trusted by right. at returns one that connects to the name of a host.
-func TLS[C interface{ Check(context.Context) error }](t testing.TB, right *tls.Config, at func(host string, trust *tls.Config) C) {
+func TLS[C Checked](t testing.TB, right *tls.Config, at func(host string, trust *tls.Config) C) {
 	t.Helper()
-	Check(t, "the right authority", at("localhost", right), "", "", "")
-	for name, with := range map[string]interface{ Check(context.Context) error }{
+	check(t, "the right authority", at("localhost", right), "", "", "")
+	for name, with := range map[string]Checked{
 		"the system's authorities": at("localhost", nil),
 		"another authority":        at("localhost", &tls.Config{RootCAs: x509.NewCertPool()}),
 		"another name":             at("127.0.0.1", right),
 	} {
-		Check(t, name, with, posthaste.CodeInvalid, "url", "secret")
+		check(t, name, with, posthaste.CodeInvalid, "url", "secret")
 		if err := with.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
 			t.Errorf("%s: %v", name, err)
 		}

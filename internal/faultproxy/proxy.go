@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"testing"
 )
 
 // Proxy forwards connections to a server. Its methods are safe for concurrent use.
@@ -48,6 +49,17 @@ func (f *fault) meet(l *link) {
 	}
 	l.close()
 	close(f.met)
+}
+
+// Start starts a proxy as [New] does, and closes it when the test ends.
+func Start(t testing.TB, server string, request func([]byte) bool) *Proxy {
+	t.Helper()
+	p, err := New(server, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
 }
 
 // New starts a proxy for server, "host:port". request reports which data of clients is a

@@ -19,8 +19,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/posthaste-mq/posthaste"
 )
 
@@ -66,15 +64,6 @@ type Event struct {
 	Whom string `json:"whom,omitempty"`
 	// Took is the duration, up to At.
 	Took time.Duration `json:"took,omitempty"`
-}
-
-// Now returns the time of the machine's monotonic clock, which all its processes share.
-func Now() time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic(fmt.Sprintf("the monotonic clock cannot be read: %v", err))
-	}
-	return time.Duration(t.Nano())
 }
 
 // suffix is the extension of history files.

@@ -167,7 +167,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 		return reply, nil
 	}
 	now := time.Now()
-	taken, wants := e.take(q, req.Max, req.Idle, w.handles(req.QueueRef), now)
+	taken, wants := e.take(q, req.Max, req.AllowAlone, w.handles(req.QueueRef), now)
 	made := make([]delivery, len(taken))
 	reply.Deliveries = make([]posthaste.RawDelivery, len(taken))
 	for i, n := range taken {
@@ -181,7 +181,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 		w.claims[req.Number] = append(w.claims[req.Number], d)
 		w.open[req.Number]++
 	}
-	reply.WantsIdle = wants
+	reply.AloneWaiting = wants
 	reply.NextDue = q.nextDue(now)
 	return reply, nil
 }
@@ -221,7 +221,7 @@ func (q *queue) expired(n *entry, now time.Time) bool {
 // priority, due and new ones get half each while both wait, and of all so do those that were set
 // aside, if handles accepts their kind. An entry that must run alone is taken alone. Those that
 // are too old end.
-func (e *Engine) take(q *queue, limit int, idle bool, handles func(kind string) bool, now time.Time) (taken []*entry, wantsIdle bool) {
+func (e *Engine) take(q *queue, limit int, idle bool, handles func(kind string) bool, now time.Time) (taken []*entry, aloneWaiting bool) {
 	var due [posthaste.MaxPriority + 1][]*entry
 	apart, lone := q.splitApart(handles, now)
 	for len(q.due) > 0 && !q.due[0].dueAt.After(now) {
@@ -241,7 +241,7 @@ func (e *Engine) take(q *queue, limit int, idle bool, handles func(kind string) 
 	if idle && len(lone) > 0 {
 		taken, lone, limit = lone[:1:1], lone[1:], 1
 	} else {
-		wantsIdle = len(lone) > 0
+		aloneWaiting = len(lone) > 0
 	}
 	if len(taken) == 0 {
 		n := min(len(apart), (limit+rand.N(2))/2)
@@ -264,7 +264,7 @@ func (e *Engine) take(q *queue, limit int, idle bool, handles func(kind string) 
 	for _, n := range slices.Concat(append(due[:], lone, apart)...) {
 		q.put(n)
 	}
-	return taken, wantsIdle
+	return taken, aloneWaiting
 }
 
 func (e *Engine) hand(d *delivery) {

@@ -21,15 +21,19 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
+// startCluster starts a cluster of three masters.
+func startCluster(t *testing.T) *devbroker.RedisCluster {
+	t.Helper()
+	return devbroker.Own(t, func(ctx context.Context, dir string, further ...string) (*devbroker.RedisCluster, error) {
+		return devbroker.StartRedisCluster(ctx, dir, 3, 0, further...)
+	})
+}
+
 // A server that the URL names otherwise than the cluster does is not taken for one that was
 // replaced when it is slow: once it answers, it is used.
 func TestASlowSeedIsNotTakenForReplaced(t *testing.T) {
 	t.Parallel()
-	c, err := devbroker.StartRedisCluster(t.Context(), t.TempDir(), 3, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Stop()
+	c := startCluster(t)
 	to := c.Nodes[0].Address()
 	listener, err := net.Listen("tcp", "localhost:0")
 	if err != nil {
@@ -80,11 +84,7 @@ func TestASlowSeedIsNotTakenForReplaced(t *testing.T) {
 func TestReplacedWhileIdle(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	c, err := devbroker.StartRedisCluster(ctx, t.TempDir(), 3, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Stop()
+	c := startCluster(t)
 	client := ClusterClient(&goredis.ClusterOptions{Addrs: []string{c.Nodes[0].Address(), c.Nodes[1].Address()}, MaxRetries: -1, DialerRetries: 1, ReadTimeout: time.Minute})
 	defer client.Close()
 	key := "key"
@@ -122,11 +122,7 @@ func (c *credentials) Subscribe(auth.CredentialsListener) (auth.Credentials, aut
 // his credentials.
 func TestMastersAreAskedAsTheCallerConnects(t *testing.T) {
 	t.Parallel()
-	c, err := devbroker.StartRedisCluster(t.Context(), t.TempDir(), 3, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Stop()
+	c := startCluster(t)
 	to := c.Nodes[0].Address()
 	for _, node := range c.Nodes {
 		if err := node.Client.Do(t.Context(), "ACL", "SETUSER", "user", "on", ">password", "+@all", "~*", "&*").Err(); err != nil {

@@ -21,6 +21,10 @@ const (
 	FullEnv  = "POSTHASTE_TEST_FULL"
 )
 
+// RecordEnv names the variable that, if it is 1, records the twins that were found, as
+// `make nightly` does.
+const RecordEnv = "POSTHASTE_TEST_RECORD_TWINS"
+
 // Night reports whether the run includes the tests that are skipped on each change.
 func Night() bool { return os.Getenv(NightEnv) == "1" || Full() }
 

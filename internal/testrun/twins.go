@@ -15,9 +15,6 @@ import (
 	"testing"
 )
 
-// RecordEnv names the variable that, if it is 1, records the twins that were found, as `make nightly` does.
-const RecordEnv = "POSTHASTE_TEST_RECORD_TWINS"
-
 // sums is the file, in a package's folder, of the twins that were found: one line for each,
 // with a hash and the name of its test.
 const sums = "testdata/twins.sum"

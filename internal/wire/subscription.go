@@ -56,19 +56,19 @@ func (o *Object) words(name string) []string {
 	return words
 }
 
-// Withdrawal is the result of canceling or rescheduling a message in one subscription.
+// Withdrawal is the result of cancelling or rescheduling a message in one subscription.
 type Withdrawal struct {
 	Subscription string          `json:"subscription"`
 	InTime       bool            `json:"in_time"`
 	State        posthaste.State `json:"state"`
 }
 
-// NewWithdrawals converts the results of canceling or rescheduling a message.
+// NewWithdrawals converts the results of cancelling or rescheduling a message.
 func NewWithdrawals(all []posthaste.Withdrawal) []Withdrawal {
 	return each(all, func(w posthaste.Withdrawal) Withdrawal { return Withdrawal(w) })
 }
 
-// Purged is the number of messages that a purge canceled in one subscription.
+// Purged is the number of messages that a purge cancelled in one subscription.
 type Purged struct {
 	Subscription string `json:"subscription"`
 	Messages     int64  `json:"messages"`

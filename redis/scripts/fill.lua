@@ -10,7 +10,7 @@
 -- cost: per message of the queue three commands, and two per other subscription; at most some
 --       1,000 messages or 500 kB a call, fewer messages beside several other subscriptions
 local number, rules, filter, scheduled, letters = unpack(ARGV)
--- includes: keys, rules, current, keyed, words, holders, walk
+-- includes: keys, rules, current, keyed, words, holders, iteration
 local last = tonumber(call('HGET', TALLY, 'fill') or nil)
 if not last then return '' end
 local filter = filter ~= '' and unpacked(filter)
@@ -71,7 +71,7 @@ local function standing(id, held, member)
 end
 
 local held, due, known, wait, names, found, states = {}, {}, {}, {}, {}, {}, {}
-local looked, cursor = 0, resumed('filled')
+local looked, cursor = 0, iteration_cursor('filled')
 local function consider(id, content)
   local who = call('HGET', HOLDERS, id) or string.find(letters, '@', 1, true) and '@+'
   if not who then return end -- the default subscription has ended and lets go of it
@@ -123,7 +123,7 @@ if rules.y then
   line(TURN, names)
 end
 if #known > 0 then call('HINCRBY', TALLY, 'sent', #known) end
-if cursor ~= '0' then return paused('filled', cursor) end
+if cursor ~= '0' then return pause_iteration('filled', cursor) end
 call('HDEL', TALLY, 'fill', 'filled')
 ring(ASLEEP, BELL)
 return ''

@@ -8,7 +8,7 @@
 -- cost: two commands for each of some 1,000 messages, or 500 kB, a call
 local queue, rules, number = unpack(ARGV)
 local PAUSED = unpack(KEYS, 42, 42) -- of queues that look at keys
--- includes: keys, rules, holders, walk
+-- includes: keys, rules, holders, iteration
 local meta = call('HMGET', META, 'no', 'readers', 'subs', 'ended', 'first')
 if meta[1] ~= queue then return 'gone' end
 local all, others, this, place = meta[3] and unpacked(meta[3]) or {}, meta[5] and 0 or 1, nil, nil
@@ -30,7 +30,7 @@ if not this.g then
   end
   call('HSET', META, 'readers', text(math.max(now, tonumber(meta[2]) + 1)))
 end
-local ids, cursor, looked = {}, resumed('left'), 0
+local ids, cursor, looked = {}, iteration_cursor('left'), 0
 repeat -- messages that are not in HOLDERS are held by the default subscription alone
   local page = call('HSCAN', place and HOLDERS or MSG, cursor, 'COUNT', place and 20 or 1)
   cursor = page[1]
@@ -41,7 +41,7 @@ repeat -- messages that are not in HOLDERS are held by the default subscription 
   end
 until cursor == '0' or looked > 500000
 passed(ids, false)
-if cursor ~= '0' then return paused('left', cursor) end
+if cursor ~= '0' then return pause_iteration('left', cursor) end
 local shared, own = {[META] = true, [MSG] = true, [ASLEEP] = true, [HOLDERS] = true, [BELL] = true, [PAUSED or ''] = true}, {}
 for _, key in ipairs(KEYS) do
   if not shared[key] then own[#own + 1] = key end

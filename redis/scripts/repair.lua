@@ -7,7 +7,7 @@
 -- returns: "gone"; "later" (waiting messages are being moved); or how many it repaired
 -- cost: some 100 deliveries and 200 messages or 100 kB a call, up to six commands each
 local number, rules = unpack(ARGV)
--- includes: keys, rules, current, keyed, words, holders, apart, ended, walk
+-- includes: keys, rules, current, keyed, words, holders, apart, ended, iteration
 if call('HGET', TALLY, 'fill') or call('HGET', TALLY, 'first') or call('EXISTS', ASIDE_DUE, ASIDE_ALONE, ASIDE0, ASIDE1, ASIDE2, ASIDE3, ASIDE_APART) > 0
   or rules.y and call('EXISTS', ASIDE_WAIT) == 1 then return 'later' end
 if call('EXISTS', APART) == 1 then call('HSET', TALLY, 'apart', 1) end
@@ -17,7 +17,7 @@ local function isHeld(delivery, tag)
   if string.sub(tag, 1, 1) == 'T' then return call('ZSCORE', TIMED, delivery) end
   return call('HEXISTS', CLAIM, tag) == 1 and call('ZSCORE', CLAIMS, tag) and call('ZSCORE', LEASES, string.match(tag, '^[^:]+'))
 end
-local page = call('HSCAN', RUN, resumed('repairedRun'), 'COUNT', 100)
+local page = call('HSCAN', RUN, iteration_cursor('repairedRun'), 'COUNT', 100)
 for i = 1, #page[2], 2 do
   local delivery, held = page[2][i], page[2][i + 1]
   local tag, id = string.match(rules.y and keyIn(held) or held, '^([^/]+)/?(.*)$')
@@ -32,7 +32,7 @@ for i = 1, #page[2], 2 do
     repaired = repaired + 1
   end
 end
-paused('repairedRun', page[1])
+pause_iteration('repairedRun', page[1])
 
 -- waits returns whether a claim will find a waiting message. A key without a turn may wait
 -- for something, or have lost its turn. It gets one, which only makes a claim check it.
@@ -83,7 +83,7 @@ local function look(id, content)
     ready[#ready + 1] = string.sub(content, 1, 1) .. ':' .. id
   end
 end
-local cursor, looked = resumed('repaired'), 0
+local cursor, looked = iteration_cursor('repaired'), 0
 repeat
   page = call('HSCAN', MSG, cursor, 'COUNT', 1)
   cursor = page[1]
@@ -93,7 +93,7 @@ repeat
     looked = looked + 500 + #page[2][i + 1]
   end
 until cursor == '0' or looked > 100000
-paused('repaired', cursor)
+pause_iteration('repaired', cursor)
 repaired = repaired + #put
 know(put)
 many('ZADD', rules.y and WAIT or DUE, ready)

@@ -14,6 +14,21 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
+// Open returns the sink of a configuration, changed by change if that is not nil. It closes the
+// sink when the test ends.
+func Open[C any, S posthaste.Sink](t testing.TB, open func(C) (S, error), c C, change func(*C)) S {
+	t.Helper()
+	if change != nil {
+		change(&c)
+	}
+	s, err := open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
 // Delivery returns the n-th of deliveries that any broker accepts. Equal n are the same
 // message.
 func Delivery(n int) posthaste.RawDelivery {

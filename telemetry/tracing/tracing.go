@@ -120,12 +120,12 @@ func (t *Tracing) Sending(ctx context.Context, messages []posthaste.Message) (co
 			g.queue = ""
 		}
 	}
-	first.start(ctx, t, messages)
+	inner := first.start(ctx, t, messages)
 	for _, g := range others {
 		g.start(ctx, t, messages)
 	}
 	if others == nil {
-		ctx = first.ctx
+		ctx = inner
 	}
 	ended := func(ids []posthaste.MessageID, err error) {
 		first.end(ids, err)
@@ -146,8 +146,7 @@ func (t *Tracing) Sending(ctx context.Context, messages []posthaste.Message) (co
 
 // sending holds the messages of one call that continue the same trace.
 type sending struct {
-	from         string // traceparent of the messages, "" if none
-	ctx          context.Context
+	from         string     // traceparent of the messages, "" if none
 	span         trace.Span // nil if the trace is not sampled
 	queue        string     // "" if the messages go to several queues
 	first, count int
@@ -159,28 +158,27 @@ type sending struct {
 	bare map[string]string
 }
 
-func (s *sending) start(ctx context.Context, t *Tracing, messages []posthaste.Message) {
+// start starts the span, if there is to be one, and returns a context with the messages' trace.
+func (s *sending) start(ctx context.Context, t *Tracing, messages []posthaste.Message) context.Context {
 	if s.from != "" {
 		headers := messages[s.first].Headers
 		if sc := unsampled(headers); sc.IsValid() {
-			s.ctx = trace.ContextWithSpanContext(ctx, sc)
-			return
+			return trace.ContextWithSpanContext(ctx, sc)
 		}
 		ctx = t.propagator.Extract(ctx, propagation.MapCarrier(headers))
 	}
 	if span := trace.SpanFromContext(ctx); span.SpanContext().IsValid() && !followed(span) {
-		s.ctx = ctx
 		s.name(span.SpanContext())
-		return
+		return ctx
 	}
 	name := "send"
 	if s.queue != "" {
 		name += " " + s.queue
 	}
-	s.ctx, s.span = t.tracer.Start(ctx, name, produces...)
+	ctx, s.span = t.tracer.Start(ctx, name, produces...)
 	s.name(s.span.SpanContext())
 	if !s.span.IsRecording() {
-		return
+		return ctx
 	}
 	s.span.SetAttributes(system, keyOperation.String("send"), keyType.String("send"))
 	if s.queue != "" {
@@ -189,6 +187,7 @@ func (s *sending) start(ctx context.Context, t *Tracing, messages []posthaste.Me
 	if s.count > 1 {
 		s.span.SetAttributes(keyCount.Int(s.count))
 	}
+	return ctx
 }
 
 // name sets the headers that name a span, if the span is valid.

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Makes sure that a subscription which is in the registry but was never made cannot be made
--- any more under its number, so that strike.lua can remove it. A slow client that was making
+-- any more under its number, so that remove_enrollment.lua can remove it. A slow client that was making
 -- it enrolls it again.
 -- keys: of the queue
 -- args: queue, its number; number and time of enrollment of the subscription; age in µs up to
