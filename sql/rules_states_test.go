@@ -43,7 +43,7 @@ func TestRuleStateOfManyMessages(t *testing.T) {
 			s.exec(`select from posthaste.send_many('q', (select jsonb_agg('{"payload": 1}'::jsonb) from generate_series(1, 20)))`)
 			s.handles(worker, 10+number, 20, 1)
 		}
-		const listing = `select count(*) from posthaste.list_messages('q', in_state => 'ready')`
+		const listing = `select count(*) from posthaste.list_messages('q', state => 'ready')`
 		pages := s.reads(listing) / 3000
 		t.Logf("a listing touches %d pages for each of 3,000 messages", pages)
 		if pages > 26 { // 16 on PostgreSQL 18, 24 on 14

@@ -4,7 +4,7 @@
 -- Errors: as posthaste.replay. Locks: the dead letters. Deletes: dead_letter_entries.
 -- Inserts: action_records; history, where the queue has a retention.
 create or replace function posthaste.discard(message_ids bigint[] default null, by text default session_user, filter jsonb default null,
-  before bigint default null, max int default 1000)
+  before bigint default null, max bigint default 1000)
 returns setof bigint language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare

@@ -11,7 +11,7 @@
 -- keys, shared; the dead letters.
 -- Deletes: dead_letter_entries. Inserts: entries_other, words, parked, action_records.
 create or replace function posthaste.replay(message_ids bigint[] default null, by text default session_user, filter jsonb default null,
-  before bigint default null, max int default 1000)
+  before bigint default null, max bigint default 1000)
 returns setof bigint language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare

@@ -18,13 +18,14 @@
 -- it is empty); posthaste.at_limit is yes if messages wait for a limit of the queue.
 -- Errors: PH400, PH404, PH503. Locks: the readers of the lanes it looked at; it waits for one
 -- only while it holds none.
-create or replace function posthaste.receive(queue text, max int, lease interval, options jsonb default '{}')
+create or replace function posthaste.receive(queue text, max bigint, lease interval, options jsonb default '{}')
 returns table (delivery_id bigint, message_id bigint, attempt int, key text, kind text, headers jsonb, payload bytea,
   content_type text, created_at timestamptz, due_at timestamptz, reference text, story jsonb)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 #variable_conflict use_column
 declare
+  v_max int := case when receive.max between 1 and 1000 then receive.max end;
   v_sub record;
   v_lane record;
   v_lanes int;
@@ -44,7 +45,7 @@ declare
   v_stop timestamptz := clock_timestamp() + interval '200 milliseconds';
 begin
   perform posthaste.check_options(receive.options, array['subscription'], '{}');
-  if receive.max is null or receive.max not between 1 and 1000 then
+  if v_max is null then
     raise exception using errcode = 'PH400', column = 'max', message = format('max must be 1 to 1000, got %s', coalesce(receive.max::text, 'null'));
   end if;
   if receive.lease is null or receive.lease <= '0' or receive.lease > '12 hours' then
@@ -66,7 +67,7 @@ begin
   end if;
   select q.keyed or q.limited, q.max_age into v_ruled, v_max_age from posthaste.queue_settings q where q.id = v_sub.queue_id;
   if v_ruled then
-    v_lane := posthaste.claim_ruled(v_sub.queue_id, v_sub.number, receive.max, null, null,
+    v_lane := posthaste.claim_ruled(v_sub.queue_id, v_sub.number, v_max, null, null,
       case when not v_sub.at_most_once then clock_timestamp() + receive.lease end, not v_sub.at_most_once, true, true, v_sub.at_most_once);
     v_made := v_lane.made;
     v_handed := v_lane.handed;
@@ -92,7 +93,7 @@ begin
       v_held := true;
     end if;
     loop
-      v_lane := posthaste.claim_lane(v_sub.queue_id, v_sub.number, v_lane_number, receive.max - v_handed,
+      v_lane := posthaste.claim_lane(v_sub.queue_id, v_sub.number, v_lane_number, v_max - v_handed,
         null, null, case when not v_sub.at_most_once then clock_timestamp() + receive.lease end, not v_sub.at_most_once, v_handed = 0, true,
         v_lanes = 1 or v_round = v_lanes, v_sub.at_most_once, null, v_max_age, v_stop);
       v_expired := v_expired + v_lane.expired;
@@ -100,7 +101,7 @@ begin
         v_handed := v_handed + v_lane.handed;
         v_made := v_made || v_lane.made;
         -- A result is filled from several lanes only if lanes are priorities.
-        exit lanes when v_lanes = v_sub.width or v_handed >= receive.max or v_made[cardinality(v_made)].alone;
+        exit lanes when v_lanes = v_sub.width or v_handed >= v_max or v_made[cardinality(v_made)].alone;
         exit;
       end if;
       v_due := least(v_due, v_lane.next_due);

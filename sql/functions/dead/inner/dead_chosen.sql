@@ -5,7 +5,7 @@
 -- The filter {"all": true} selects all. An empty filter is an error, because it may result from
 -- missing values.
 -- Errors: PH400, PH404 with the field. Reads: dead_letter_entries.
-create or replace function posthaste.dead_chosen(p_ids bigint[], p_filter jsonb, p_before bigint, p_max int, out f posthaste.dead_filter, out ids bigint[])
+create or replace function posthaste.dead_chosen(p_ids bigint[], p_filter jsonb, p_before bigint, p_max bigint, out f posthaste.dead_filter, out ids bigint[])
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   v record;
@@ -25,7 +25,7 @@ begin
       hint = '{"all": true} selects all dead letters';
   end if;
   f := posthaste.dead_filter(case when p_filter = '{"all": true}' then '{}' else p_filter end);
-  v := posthaste.dead_found(f, null, p_before, p_max);
+  v := posthaste.dead_found(f, null, p_before, p_max::int);
   ids := v.message_ids;
   perform set_config('posthaste.list_before', coalesce(v.cut_at, case when cardinality(ids) >= p_max then ids[p_max] end)::text, true);
 end $$;
