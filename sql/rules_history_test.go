@@ -349,7 +349,7 @@ func TestRuleErase(t *testing.T) {
 		if n := get[int](s, `select count(*)::int from posthaste.list_messages(term => 'ada')`); n != 1 {
 			return fmt.Sprintf("by the term %d are found, want the one that waits", n)
 		}
-		if body := get[string](s, `select convert_from(payload, 'UTF8') from posthaste.receive('q', 1, '1 hour') r cross join lateral posthaste.ack(array[r.delivery_id])`); body != `"ada"` {
+		if body := get[string](s, `select payload_json::text from posthaste.receive('q', 1, '1 hour') r cross join lateral posthaste.ack(array[r.delivery_id])`); body != `"ada"` {
 			return fmt.Sprintf("the one that waited was delivered as %q", body)
 		}
 		if got := list[string](s, `select message_id || ' ' || outcome from posthaste.erase('ada', 'officer')`); !slices.Equal(got, []string{fmt.Sprint(waits, " erased")}) {

@@ -211,11 +211,11 @@ func TestTermsOfReceivers(t *testing.T) {
 		{`{"terms": [["a", 1], null, null]}`, "terms must be an array of strings"},
 		{fmt.Sprintf(`{"terms": [[%q], null, null]}`, strings.Repeat("x", 256)), "terms must be strings of at most 255 bytes"},
 	} {
-		if pg := s.refusal(`select from posthaste.ack($1, $2)`, got[:3], c.options); pg == nil || pg.Code != "PH400" || pg.ColumnName != "terms" || pg.Message != c.want {
+		if pg := s.refusal(`select from posthaste.ack($1::bigint[], $2)`, got[:3], c.options); pg == nil || pg.Code != "PH400" || pg.ColumnName != "terms" || pg.Message != c.want {
 			t.Errorf("%s: %v, want %s", c.options, pg, c.want)
 		}
 	}
-	same(t, "acknowledged", list[bool](s, `select settled from posthaste.ack($1, '{"terms": [["ada", "bob"], null, ["ada"]], "receipts": [null, 1, 2]}')`, got[:3]), true, true, true)
+	same(t, "acknowledged", list[bool](s, `select settled from posthaste.ack($1::bigint[], '{"terms": [["ada", "bob"], null, ["ada"]], "receipts": [null, 1, 2]}')`, got[:3]), true, true, true)
 	same(t, "failed", list[string](s, `select outcome from posthaste.fail($1, 'no', '{"terms": ["ada"], "permanent": true}')`, got[3]), "dead")
 	same(t, "failed", list[string](s, `select outcome from posthaste.fail($1, 'no', '{"terms": ["eve"], "retry_after": "1 hour"}')`, got[4]), "retried")
 	for term, want := range map[string][]int64{"ada": {ids[3], ids[0]}, "bob": ids[:1], "sent": ids[2:3], "eve": ids[4:5]} {

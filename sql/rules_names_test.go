@@ -154,7 +154,7 @@ func TestFarTimes(t *testing.T) {
 		}
 	}
 	// A past time means now.
-	s.exec(`select from posthaste.reschedule($1, '1999-01-01')`, waiting)
+	s.exec(`select from posthaste.reschedule($1, '1999-01-01T00:00:00Z')`, waiting)
 	if age := get[time.Duration](s, `select oldest_age from posthaste.queues where queue = 'q'`); age > time.Hour {
 		t.Errorf("the message moved to 1999 has waited for %v", age)
 	}

@@ -85,12 +85,12 @@ func TestStatesAreTheSameWithoutShortcuts(t *testing.T) {
 			}
 			switch round {
 			case 0:
-				s.exec(`select from posthaste.ack($1)`, ids)
+				s.exec(`select from posthaste.ack($1::bigint[])`, ids)
 			case 1:
-				s.exec(`select from posthaste.ack($1, $2)`, ids[:1], `{"receipts": [{"id": 1}]}`)
+				s.exec(`select from posthaste.ack($1::bigint[], $2)`, ids[:1], `{"receipts": [{"id": 1}]}`)
 				s.exec(`select from posthaste.fail($1, 'no', '{"permanent": true}')`, ids[len(ids)-1])
 			case 2:
-				s.exec(`select from posthaste.release($1)`, ids[:1])
+				s.exec(`select from posthaste.release($1::bigint[])`, ids[:1])
 			}
 		}
 	}

@@ -48,7 +48,6 @@ insert into cases values
   ('select from posthaste.receive(''contract_bad'', 1, ''0'')', 'PH400', 'lease'),
   ('select from posthaste.receive(''contract_bad'', 1, ''-1 minute'')', 'PH400', 'lease'),
   ('select from posthaste.receive(''contract_bad'', 1, ''13 hours'')', 'PH400', 'lease'),
-  ('select from posthaste.receive(''contract_bad'', 1, null)', 'PH400', 'lease'),
   ('select from posthaste.ack(null)', 'PH400', 'delivery_ids'),
   ('select from posthaste.ack(''{1,null}'')', 'PH400', 'delivery_ids'),
   ('select from posthaste.ack(''{4096}'', ''{"receipts": [1, 2]}'')', 'PH400', 'receipts'),

@@ -42,7 +42,7 @@ declare
   r record;
 begin
   select * into strict r from posthaste.receive('contract_dead', 10, '1 hour');
-  assert r.message_id = current_setting('contract.first')::bigint and r.attempt = 2 and r.reference = 'r1' and convert_from(r.payload, 'UTF8')::jsonb = '{"a": 1}', format('it came back as %s', r);
+  assert r.message_id = current_setting('contract.first')::bigint and r.attempt = 2 and r.reference = 'r1' and r.payload_json = '{"a": 1}', format('it came back as %s', r);
   assert (select settled from posthaste.ack(array[r.delivery_id])), 'it was not settled';
 end $$;
 drop table fates;

@@ -1,11 +1,11 @@
 -- posthaste.list_dead_letters: messages that failed permanently, newest id first.
--- Arguments: filter as posthaste.dead_filter; message_ids (at most 10,000); before: only
+-- Arguments: filter as posthaste.dead_filter, null for any; message_ids (at most 10,000); before: only
 -- ids below it, for paging; max: 1 to 1000 messages.
 -- Returns: one row per message and subscription, with payload and attempts.
 -- It looks at 10,000 letters of its index and stops. It reports that as
 -- posthaste.list_messages does: in a notice and in posthaste.list_before.
 -- Errors: PH400, PH404 with the field. Reads: dead_letter_entries.
-create or replace function posthaste.list_dead_letters(filter jsonb default '{}', message_ids bigint[] default null, before bigint default null, max bigint default 100)
+create or replace function posthaste.list_dead_letters(filter anycompatible default null::text, message_ids bigint[] default null, before bigint default null, max bigint default 100)
 returns table (message_id bigint, queue text, subscription text, key text, kind text, headers jsonb, reference text, terms text[],
   content_type text, payload bytea, created_at timestamptz, died_at timestamptz, error text, attempts jsonb, erased_at timestamptz)
 language plpgsql stable security definer rows 100
@@ -13,7 +13,8 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan s
 #variable_conflict use_column
 declare
   v_max int := case when list_dead_letters.max between 1 and 1000 then list_dead_letters.max end;
-  f posthaste.dead_filter := posthaste.dead_filter(list_dead_letters.filter);
+  v_filter jsonb := posthaste.json_argument(list_dead_letters.filter, 'filter');
+  f posthaste.dead_filter := posthaste.dead_filter(v_filter);
   v record;
 begin
   perform set_config('posthaste.list_before', '', true);

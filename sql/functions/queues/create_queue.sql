@@ -3,7 +3,7 @@
 -- compared.
 -- Options: max_attempts (20), backoff {base: '1 second', max: '1 hour'} (base not
 -- above max, max at most 365 days), timeout ('30 seconds', at most 365 days),
--- max_age (none; what is older is not handed out), max_payload in bytes (1048576, at most 33554432), lanes (1;
+-- max_age (none; older messages are not handed out), max_payload in bytes (1048576, at most 33554432), lanes (1;
 -- 8 if ordered), mode ('at_least_once'; 'at_most_once' never retries and so excludes
 -- max_attempts and backoff), retention (none; how long settled messages are
 -- kept beyond the ring), retain_payload (false), ordered (false; by key), on_dead
@@ -14,12 +14,12 @@
 -- Errors: PH400 with the field, PH409 if it exists with other options, PH501.
 -- Inserts: queue_settings, subscriptions, action_records. by is recorded if the call
 -- creates the queue.
-create or replace function posthaste.create_queue(queue text, options jsonb default '{}', by text default session_user)
+create or replace function posthaste.create_queue(queue text, options anycompatible default null::text, by text default session_user)
 returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_name text := create_queue.queue;
-  v_options jsonb := coalesce(create_queue.options, '{}');
+  v_options jsonb := coalesce(posthaste.json_argument(create_queue.options, 'options'), '{}');
   q posthaste.queue_settings;
   b jsonb;
   v_id int;

@@ -6,13 +6,13 @@
 -- being keyed, which determines how its messages are stored; PH503, naming the transaction
 -- that is changing the queue; PH400 unless READ COMMITTED. Locks: the queue's settings.
 -- Updates: queue_settings. Inserts: action_records, entries_other (events).
-create or replace function posthaste.limit_queue(queue text, limits jsonb, by text default session_user)
+create or replace function posthaste.limit_queue(queue text, limits anycompatible, by text default session_user)
 returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_id int := posthaste.find_queue(limit_queue.queue);
   q posthaste.queue_settings;
-  v_limits jsonb := coalesce(limit_queue.limits, '{}');
+  v_limits jsonb := coalesce(posthaste.json_argument(limit_queue.limits, 'limits'), '{}');
 begin
   perform posthaste.check_options(v_limits, array['concurrency', 'rate_limit', 'key_concurrency', 'key_rate_limit'], '{}');
   -- Keys that began to wait by the old limits after an older snapshot would wait on.

@@ -14,11 +14,11 @@
 -- Locks: the maintenance key, because reclaiming must not run meanwhile; then the lock of the
 -- queue's withdrawals, which waits for transactions that cancel or reschedule there.
 -- Inserts: subscriptions, counters, cancelled, keys, action_records.
-create or replace function posthaste.subscribe(queue text, subscription text, options jsonb default '{}', by text default session_user)
+create or replace function posthaste.subscribe(queue text, subscription text, options anycompatible default null::text, by text default session_user)
 returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  v_options jsonb := coalesce(subscribe.options, '{}');
+  v_options jsonb := coalesce(posthaste.json_argument(subscribe.options, 'options'), '{}');
   u posthaste.subscriptions;
   k posthaste.subscriptions;
   v_keyed boolean;
