@@ -431,8 +431,8 @@ func TestViewsAsAdmin(t *testing.T) {
 		"select subscription || ' ' || (oldest_age > '0')::text || ' ' || max_attempts from posthaste.queues where queue = 'q'":                    "default true 20",
 		"select name || ' ' || state from posthaste.workers":                                                                                       "host/1 alive",
 		"select count(*)::text from posthaste.dead_letters":                                                                                        "0",
-		"select state from posthaste.list_messages(reference => 'r')":                                                                         "ready",
-		"select count(*)::text from posthaste.list_dead_letters(message_ids => '{1}')":                                                                     "0",
+		"select state from posthaste.list_messages(reference => 'r')":                                                                              "ready",
+		"select count(*)::text from posthaste.list_dead_letters(message_ids => '{1}')":                                                             "0",
 		"select count(*)::text from posthaste.replay(filter => '{\"all\": true}')":                                                                 "0",
 		"select count(*)::text from posthaste.discard(filter => '{\"all\": true}')":                                                                "0",
 	} {
