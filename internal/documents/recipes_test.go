@@ -31,6 +31,14 @@ var recipeCommands = map[string][]string{
 	"jdbc":        {"java", "--class-path", "jars/*", "jdbc/Ship.java"},
 }
 
+// bindingCommands run the programs of testdata/bindings, which call functions with each value that
+// the page's table names.
+var bindingCommands = map[string][]string{
+	"python": {"venv/bin/python", "bindings.py"},
+	"node":   {"node", "bindings.mjs"},
+	"java":   {"java", "--class-path", "jars/*", "Bindings.java"},
+}
+
 // TestEveryRecipeIsRunAndShown: each recipe has a command here, and is quoted as a whole.
 func TestEveryRecipeIsRunAndShown(t *testing.T) {
 	t.Parallel()
@@ -48,7 +56,7 @@ func TestEveryRecipeIsRunAndShown(t *testing.T) {
 }
 
 // TestRecipes runs the program of each driver: it ships an order that it sends, and fails another
-// whose shipment exists already.
+// whose shipment exists already. It also runs the calls of the table of bindings.
 func TestRecipes(t *testing.T) {
 	t.Parallel()
 	testrun.Nightly(t, "installing the drivers takes minutes, and TestEveryCallWorksAsDriversBind tries their calls on each change")
@@ -62,6 +70,14 @@ func TestRecipes(t *testing.T) {
 	if out, err := exec.CommandContext(ctx, filepath.Join(root, "scripts", "recipes"), installed).CombinedOutput(); err != nil {
 		t.Fatalf("scripts/recipes: %v\n%s", err, out)
 	}
+	for name, command := range bindingCommands {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := testpg.New(t)
+			psql(t, url, read(t, recipes+"/setup.sql"))
+			runRecipe(t, installed, url, "internal/documents/testdata/bindings", "all calls work\n", command)
+		})
+	}
 	for name, command := range recipeCommands {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -69,7 +85,7 @@ func TestRecipes(t *testing.T) {
 			psql(t, url, read(t, recipes+"/setup.sql")+`
 				insert into public.shipments values (13);
 				select posthaste.send('orders', '{"order": 13}', '{"reference": "order-13"}');`)
-			runRecipe(t, installed, url, command)
+			runRecipe(t, installed, url, recipes, "shipped order 7\n", command)
 			conn, err := pgx.Connect(t.Context(), url)
 			if err != nil {
 				t.Fatal(err)
@@ -89,15 +105,16 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
-// runRecipe runs a program in a folder of its own, which has the recipe and what is installed.
-func runRecipe(t *testing.T, installed, url string, command []string) {
+// runRecipe runs a program of a folder and compares its output. It runs in a folder of its own, which
+// has the program and the installed packages.
+func runRecipe(t *testing.T, installed, url, folder, want string, command []string) {
 	t.Helper()
 	dir := t.TempDir()
 	program := command[len(command)-1]
 	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(program)), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, program), []byte(read(t, recipes+"/"+program)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, program), []byte(read(t, folder+"/"+program)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"venv", "node_modules", "jars"} {
@@ -120,7 +137,7 @@ func runRecipe(t *testing.T, installed, url string, command []string) {
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "DATABASE_URL="+url, "JDBC_URL=jdbc:postgresql://"+address+"?user="+config.User+"&password="+config.Password)
 	out, err := cmd.CombinedOutput()
-	if err != nil || string(out) != "shipped order 7\n" {
+	if err != nil || string(out) != want {
 		t.Errorf("%v: %v\n%s", command, err, out)
 	}
 }
