@@ -178,14 +178,14 @@ func TestListingThatIsCutSaysSo(t *testing.T) {
 			want = fmt.Sprintf("continue with before => %d", cutAt)
 		}
 		notices = nil
-		_, err = conn.Exec(a.ctx, `select from posthaste.list_messages('q', in_state => 'done', before => $1)`, int64(before))
+		_, err = conn.Exec(a.ctx, `select from posthaste.list_messages('q', state => 'done', before => $1)`, int64(before))
 		a.check(err)
 		if want == "" && len(notices) != 0 || want != "" && (len(notices) != 1 || !strings.Contains(notices[0].Hint, want)) {
 			t.Errorf("before %s: %+v, want %q", before, notices, want)
 		}
 	}
 	// A complete search clears the setting of the one before.
-	_, err = conn.Exec(a.ctx, `begin; select from posthaste.list_messages('q', in_state => 'done'); select from posthaste.list_messages('q', max => 1)`)
+	_, err = conn.Exec(a.ctx, `begin; select from posthaste.list_messages('q', state => 'done'); select from posthaste.list_messages('q', max => 1)`)
 	a.check(err)
 	var at string
 	a.check(conn.QueryRow(a.ctx, `select current_setting('posthaste.list_before')`).Scan(&at))
@@ -431,8 +431,8 @@ func TestViewsAsAdmin(t *testing.T) {
 		"select subscription || ' ' || (oldest_age > '0')::text || ' ' || max_attempts from posthaste.queues where queue = 'q'":                    "default true 20",
 		"select name || ' ' || state from posthaste.workers":                                                                                       "host/1 alive",
 		"select count(*)::text from posthaste.dead_letters":                                                                                        "0",
-		"select state from posthaste.list_messages(with_reference => 'r')":                                                                         "ready",
-		"select count(*)::text from posthaste.list_dead_letters(ids => '{1}')":                                                                     "0",
+		"select state from posthaste.list_messages(reference => 'r')":                                                                              "ready",
+		"select count(*)::text from posthaste.list_dead_letters(message_ids => '{1}')":                                                             "0",
 		"select count(*)::text from posthaste.replay(filter => '{\"all\": true}')":                                                                 "0",
 		"select count(*)::text from posthaste.discard(filter => '{\"all\": true}')":                                                                "0",
 	} {

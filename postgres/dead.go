@@ -20,8 +20,8 @@ func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) 
 	return posthaste.NewPage(page.Items, orDefault(f.Limit), page.Next, func(d *posthaste.DeadLetter) posthaste.MessageID { return d.ID }), err
 }
 
-// deadFilter returns a filter in the form of posthaste.dead_filter.
-func deadFilter(f posthaste.DeadLetterFilter) string {
+// deadFilter returns a filter in the form of posthaste.dead_filter, nil without conditions.
+func deadFilter(f posthaste.DeadLetterFilter) *string {
 	filter := map[string]string{}
 	for _, x := range []struct{ name, value string }{
 		{"queue", f.Queue}, {"subscription", f.Subscription}, {"kind", f.Kind}, {"key", f.Key}, {"reference", f.Reference}, {"term", f.Term}, {"error", f.Error},
@@ -36,8 +36,12 @@ func deadFilter(f posthaste.DeadLetterFilter) string {
 	if !f.DiedBefore.IsZero() {
 		filter["died_before"] = f.DiedBefore.Format(time.RFC3339Nano)
 	}
+	if len(filter) == 0 {
+		return nil
+	}
 	text, _ := json.Marshal(filter) // strings always encode
-	return string(text)
+	out := string(text)
+	return &out
 }
 
 func scanDeadLetter(row pgx.CollectableRow) (d posthaste.DeadLetter, err error) {
@@ -77,7 +81,8 @@ func (e *Engine) bury(ctx context.Context, verb string, f posthaste.DeadLetterFi
 	}
 	filter := deadFilter(f)
 	if f.All {
-		filter = `{"all": true}`
+		all := `{"all": true}`
+		filter = &all
 	}
 	return searchPage(ctx, e, writeError, scanMessageID,
 		"select posthaste."+verb+"(by => nullif($1::text, ''), filter => $2::text::jsonb, before => nullif($3::bigint, 0), max => $4::int)",

@@ -73,7 +73,7 @@ func (t pgxTx) send(ctx context.Context, rows []row) ([]posthaste.MessageID, err
 }
 
 func (t pgxTx) ack(ctx context.Context, ids []int64) error {
-	_, err := t.Exec(ctx, `select posthaste.ack($1, '{"strict": true}')`, ids)
+	_, err := t.Exec(ctx, `select posthaste.ack($1::bigint[], '{"strict": true}')`, ids)
 	return err
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // The columns of receiveStatement after the delivery's. Only its last row has values in them,
-// which posthaste.receive leaves in settings, and no delivery.
+// which posthaste.receive_rows leaves in settings, and no delivery.
 const (
 	receiveNextDue = deliveryWidth + iota
 	receiveAtLimit
@@ -18,7 +18,7 @@ const (
 var receiveStatement = statement{
 	name: "posthaste_receive",
 	sql: "select delivery_id, message_id, attempt::smallint, key, kind, headers, payload, content_type, reference, created_at, due_at, story, false, null::text, null::float8, null::boolean" +
-		" from posthaste.receive($1, $2, $3::bigint * interval '1 microsecond', pg_catalog.jsonb_build_object('subscription', $4::text))" +
+		" from posthaste.receive_rows($1, $2::int, $3::bigint * interval '1 microsecond', $4)" +
 		" union all select null, null, null, null, null, null, null, null, null, null, null, null, null, null," +
 		" nullif(current_setting('posthaste.next_due', true), '')::float8, coalesce(current_setting('posthaste.at_limit', true), '') = 'yes'",
 	oids: []uint32{pgtype.TextOID, pgtype.Int4OID, pgtype.Int8OID, pgtype.TextOID},
@@ -56,7 +56,7 @@ func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]pos
 	for i, d := range req.Deliveries {
 		ids[i] = int64(d)
 	}
-	rows, err := e.pool.Query(ctx, "select delivery_id, settled from posthaste.extend($1, $2::bigint * interval '1 microsecond')", ids, req.Lease.Microseconds())
+	rows, err := e.pool.Query(ctx, "select delivery_id, settled from posthaste.extend($1::bigint[], $2::bigint * interval '1 microsecond')", ids, req.Lease.Microseconds())
 	if err != nil {
 		return nil, writeError(err)
 	}

@@ -154,7 +154,7 @@ var asideRules = map[string]struct {
 			})
 		}
 		k.number++
-		reply, err := k.e.Claim(k.t.Context(), posthaste.ClaimRequest{Worker: k.old, Number: k.number, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1, Idle: true})
+		reply, err := k.e.Claim(k.t.Context(), posthaste.ClaimRequest{Worker: k.old, Number: k.number, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1, AllowAlone: true})
 		if k.must(err); len(reply.Deliveries) != 1 {
 			k.t.Fatalf("an idle worker got %d", len(reply.Deliveries))
 		}

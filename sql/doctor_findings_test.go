@@ -86,10 +86,10 @@ func TestDoctorFindings(t *testing.T) {
 
 	// Privileges were revoked.
 	for _, taken := range [][3]string{
-		{"execute on function posthaste.send(text, jsonb, jsonb)", "posthaste_sender", "send"},
-		{"execute on function posthaste.receive(text, integer, interval, jsonb)", "posthaste_receiver", "receive"},
+		{"execute on function posthaste.send(text, text, anycompatible)", "posthaste_sender", "send"},
+		{"execute on function posthaste.receive(text, bigint, interval, anycompatible)", "posthaste_receiver", "receive"},
 		{"execute on function posthaste.maintain()", "posthaste_receiver", "do upkeep"},
-		{"execute on function posthaste.create_queue(text, jsonb, text)", "posthaste_admin", "create queues"},
+		{"execute on function posthaste.create_queue(text, anycompatible, text)", "posthaste_admin", "create queues"},
 		{"usage on schema posthaste", "posthaste_sender", "send"},
 	} {
 		s.exec(`revoke ` + taken[0] + ` from ` + taken[1])

@@ -94,6 +94,7 @@ begin
         ('driver', 'posthaste_receiver', 'worker_look'),
         ('driver', 'posthaste_receiver', 'worker_unregister'),
         ('driver', 'posthaste_receiver', 'worker_unsettled'),
+        ('driver', 'posthaste_receiver', 'receive_rows'),
         ('driver', 'posthaste_receiver', 'claim'),
         ('driver', 'posthaste_receiver', 'fetch'),
         ('driver', 'posthaste_receiver', 'settle'),

@@ -20,7 +20,7 @@ var interfaceOf = map[string]string{
 	"send": "sender", "send_bytes": "sender", "send_many": "sender", "send_row": "sender", "send_rows": "sender",
 	"idempotency_begin": "sender", "idempotency_end": "sender",
 
-	"receive": "receiver", "ack": "receiver", "fail": "receiver", "release": "receiver", "extend": "receiver", "message": "receiver",
+	"receive": "receiver", "receive_rows": "receiver", "ack": "receiver", "fail": "receiver", "release": "receiver", "extend": "receiver", "message": "receiver",
 	"worker_register": "receiver", "worker_heartbeat": "receiver", "worker_look": "receiver", "worker_unregister": "receiver",
 	"worker_unsettled": "receiver", "warm_up": "receiver", "arm": "receiver", "bell_key": "receiver", "doze_key": "receiver", "lock_key": "receiver",
 	"claim": "receiver", "fetch": "receiver", "settle": "receiver", "rescue": "receiver", "maintain": "receiver",
@@ -55,7 +55,7 @@ func catalogue(s *session) []catalogued {
 	s.exec(`set search_path = pg_catalog`) // so that types are told with their schema
 	rows, err := s.Query(s.t.Context(), `
 		select p.proname, p.oid::regprocedure::text,
-		       format('select from posthaste.%I(%s)', p.proname, coalesce((select string_agg('null::' || format_type(a, null), ', ' order by n)
+		       format('select from posthaste.%I(%s)', p.proname, coalesce((select string_agg('null::' || regexp_replace(format_type(a, null), '^any(element|compatible)$', 'text'), ', ' order by n)
 		              from unnest(p.proargtypes) with ordinality x (a, n)), '')), p.prosecdef
 		  from pg_proc p where p.pronamespace = 'posthaste'::regnamespace and p.prokind = 'f' order by 1`)
 	if err != nil {
@@ -265,7 +265,7 @@ func TestRightsTooManyAreSeen(t *testing.T) {
 	s := begin(t, testpg.New(t))
 	for _, c := range []struct{ grant, role, sql string }{
 		{`grant execute on function posthaste.drop_queue(text, text) to posthaste_sender`, "posthaste_sender", `select posthaste.drop_queue('q')`},
-		{`grant execute on function posthaste.token_add(text, text[], jsonb, text) to public`, "public", `select posthaste.token_add('x', '{admin}')`},
+		{`grant execute on function posthaste.token_add(text, text[], anycompatible, text) to public`, "public", `select posthaste.token_add('x', '{admin}')`},
 		{`grant insert (xid, pos, queue_id, payload) on posthaste.entries_plain to posthaste_sender`, "posthaste_sender", `insert into posthaste.entries_plain (xid, pos, queue_id, payload) values ('3', 1, 1, '')`},
 		{`grant select on posthaste.issued_tokens to posthaste_receiver`, "posthaste_receiver", `select from posthaste.issued_tokens`},
 	} {

@@ -135,7 +135,7 @@ func TestRuleReceiveGoesOnBehindOthers(t *testing.T) {
 			return fmt.Sprintf("one message is due, and %d were received", n)
 		}
 		return ""
-	}, without("going on", patch{file: "receive.sql", old: "v_stretches = 8", new: "v_stretches = 1"}))
+	}, without("going on", patch{file: "receive_rows.sql", old: "v_stretches = 8", new: "v_stretches = 1"}))
 }
 
 // It does so in bounded steps, and the next call begins where this one stopped.
@@ -211,7 +211,7 @@ func TestDroppingDoesNotWaitForSenders(t *testing.T) {
 			t.Fatalf("sending to the new queue: %s", code)
 		}
 		s.exec(`select posthaste.maintain()`)
-		if got := list[string](s, `select convert_from(payload, 'UTF8') from posthaste.receive('q', 10, '1 minute')`); !slices.Equal(got, []string{`"later"`}) {
+		if got := list[string](s, `select payload_json::text from posthaste.receive('q', 10, '1 minute')`); !slices.Equal(got, []string{`"later"`}) {
 			t.Errorf("%s, and the new queue hands out %q", send, got)
 		}
 	}
@@ -224,7 +224,7 @@ func TestCallersOfClaimLaneHoldItsPlans(t *testing.T) {
 	const needed = `array['plan_cache_mode=force_generic_plan', 'enable_seqscan=off', 'enable_bitmapscan=off', 'enable_sort=off', 'jit=off']`
 	callers := list[string](s, `select p.proname::text || case when p.proconfig @> `+needed+` then '' else ' without' end
 		from pg_proc p where p.pronamespace = 'posthaste'::regnamespace and p.prosrc ~ 'posthaste\.claim_lane\(' order by 1`)
-	if !slices.Equal(callers, []string{"claim", "claim_ruled", "receive"}) {
-		t.Errorf("callers %v, want claim, claim_ruled and receive, with %s", callers, needed)
+	if !slices.Equal(callers, []string{"claim", "claim_ruled", "receive_rows"}) {
+		t.Errorf("callers %v, want claim, claim_ruled and receive_rows, with %s", callers, needed)
 	}
 }

@@ -33,7 +33,7 @@ func TestSearchesOfDeadLettersReadLittle(t *testing.T) {
 			want   int64
 			count  int
 		}{
-			{`{}`, 1000, int64(n), 100},
+			{`{"all": true}`, 1000, int64(n), 100},
 			{`{"queue": "q"}`, 1000, int64(n), 100},
 			{`{"queue": "other"}`, 60, 0, 0},
 			{`{"queue": "q", "reference": "r77"}`, 100, 77, 1},

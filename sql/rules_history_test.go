@@ -119,11 +119,11 @@ func TestRuleHistoryIsExact(t *testing.T) {
 			return fmt.Sprintf("the stories are\n%v, and were\n%v", after, stories)
 		}
 		for search, want := range map[string][]int64{
-			`with_reference => 'r2'`: ids[1:2], `with_key => 'k'`: {ids[2], ids[1], ids[0]}, `with_term => 'ada'`: {ids[1], ids[0]}, `with_term => 'eve'`: ids[13:],
-			`with_key => 'k', with_term => 'bob'`: ids[1:2], `in_state => 'discarded'`: ids[4:5], `with_reference => 'many', max => 2`: {ids[12], ids[11]}, `in_state => 'cancelled'`: {ids[7], ids[6]}, `with_key => 'later'`: ids[7:8],
-			fmt.Sprintf(`before => %d, max => 2`, ids[2]): {ids[1], ids[0]}, `in_state => 'dead'`: nil,
+			`reference => 'r2'`: ids[1:2], `key => 'k'`: {ids[2], ids[1], ids[0]}, `term => 'ada'`: {ids[1], ids[0]}, `term => 'eve'`: ids[13:],
+			`key => 'k', term => 'bob'`: ids[1:2], `state => 'discarded'`: ids[4:5], `reference => 'many', max => 2`: {ids[12], ids[11]}, `state => 'cancelled'`: {ids[7], ids[6]}, `key => 'later'`: ids[7:8],
+			fmt.Sprintf(`before => %d, max => 2`, ids[2]): {ids[1], ids[0]}, `state => 'dead'`: nil,
 		} {
-			if got := list[int64](s, `select message_id from posthaste.list_messages(in_queue => 'q', `+search+`)`); !slices.Equal(got, want) {
+			if got := list[int64](s, `select message_id from posthaste.list_messages(queue => 'q', `+search+`)`); !slices.Equal(got, want) {
 				return fmt.Sprintf("by %s %v are found, want %v", search, got, want)
 			}
 		}
@@ -246,7 +246,7 @@ func TestRuleHistoryExpires(t *testing.T) {
 		if fault := reclaimAll(t, s); fault != "" {
 			return fault
 		}
-		both := `select message_id from posthaste.list_messages(with_reference => 'r') order by 1`
+		both := `select message_id from posthaste.list_messages(reference => 'r') order by 1`
 		if got := list[int64](s, both); !slices.Equal(got, []int64{short, long}) {
 			t.Fatalf("found %v, want %d and %d", got, short, long)
 		}
@@ -346,10 +346,10 @@ func TestRuleErase(t *testing.T) {
 			return fmt.Sprintf("it says %v, want %v", got, want)
 		}
 		// The waiting one is delivered unchanged, and then erased, too.
-		if n := get[int](s, `select count(*)::int from posthaste.list_messages(with_term => 'ada')`); n != 1 {
+		if n := get[int](s, `select count(*)::int from posthaste.list_messages(term => 'ada')`); n != 1 {
 			return fmt.Sprintf("by the term %d are found, want the one that waits", n)
 		}
-		if body := get[string](s, `select convert_from(payload, 'UTF8') from posthaste.receive('q', 1, '1 hour') r cross join lateral posthaste.ack(array[r.delivery_id])`); body != `"ada"` {
+		if body := get[string](s, `select payload_json::text from posthaste.receive('q', 1, '1 hour') r cross join lateral posthaste.ack(array[r.delivery_id])`); body != `"ada"` {
 			return fmt.Sprintf("the one that waited was delivered as %q", body)
 		}
 		if got := list[string](s, `select message_id || ' ' || outcome from posthaste.erase('ada', 'officer')`); !slices.Equal(got, []string{fmt.Sprint(waits, " erased")}) {
@@ -358,8 +358,8 @@ func TestRuleErase(t *testing.T) {
 		if n := get[int](s, secrets); n != 0 {
 			return fmt.Sprintf("%d rows still tell of it", n)
 		}
-		if n := get[int](s, `select count(*)::int from posthaste.list_messages(with_reference => 'ada-1')`) + get[int](s, `select count(*)::int from posthaste.list_messages(with_key => 'ada')`) +
-			get[int](s, `select count(*)::int from posthaste.list_messages(with_term => 'bob')`); n != 0 {
+		if n := get[int](s, `select count(*)::int from posthaste.list_messages(reference => 'ada-1')`) + get[int](s, `select count(*)::int from posthaste.list_messages(key => 'ada')`) +
+			get[int](s, `select count(*)::int from posthaste.list_messages(term => 'bob')`); n != 0 {
 			return fmt.Sprintf("%d are found by their content", n)
 		}
 		// The facts stay.

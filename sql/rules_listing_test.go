@@ -40,7 +40,7 @@ func TestRuleListingsBesideManyParked(t *testing.T) {
 		}
 		s.parkRows("few", 101, 103)
 		s.parkRows("deep", 1_001, 12_000)
-		searches := []string{``, `'q',`, `'few',`, `'deep',`, `'none',`, `with_key => 'k3',`, `'q', with_key => 'k3',`}
+		searches := []string{``, `'q',`, `'few',`, `'deep',`, `'none',`, `key => 'k3',`, `'q', key => 'k3',`}
 		look := func() (pages []int) {
 			s.exec(`vacuum analyze posthaste.parked`)
 			for _, search := range searches {
@@ -72,7 +72,7 @@ func TestListingsAmongParkedGoOn(t *testing.T) {
 	s.parkRows("q", 1_001, 12_500)
 	s.parkRows("other", 12_501, 43_000)
 	s.parkRows("q", 43_001, 43_004)
-	for search, want := range map[string]int{`'q',`: 11_504, `'other', with_key => 'k1',`: 3_050} {
+	for search, want := range map[string]int{`'q',`: 11_504, `'other', key => 'k1',`: 3_050} {
 		before, pages := int64(1<<60), 0
 		var got []int64
 		for before > 0 {
@@ -105,7 +105,7 @@ func TestListingsHaveDeadLetters(t *testing.T) {
 	}
 	ids = append(ids, s.send(`{}`))
 	slices.Reverse(ids)
-	for search, want := range map[string][]int64{``: ids, `'q'`: ids, `max => 2`: ids[:2], fmt.Sprintf(`before => %d`, ids[1]): ids[2:], `in_state => 'dead'`: ids[1:], `in_state => 'ready'`: ids[:1]} {
+	for search, want := range map[string][]int64{``: ids, `'q'`: ids, `max => 2`: ids[:2], fmt.Sprintf(`before => %d`, ids[1]): ids[2:], `state => 'dead'`: ids[1:], `state => 'ready'`: ids[:1]} {
 		same(t, "listed by "+search, list[int64](s, `select message_id from posthaste.list_messages(`+search+`) where message_id > 0`), want...)
 	}
 }
@@ -124,9 +124,9 @@ func TestListingsByReferenceReadLittle(t *testing.T) {
 		select p.pos >> 22 & 15, p.pos, p.pos, p.xid, p.queue_id, p.lane, unnest(posthaste.words_of(p.more ->> 'reference', posthaste.texts_of(p.more -> 'terms'))) from put p`
 	s.exec(fill, n)
 	look := func(state string) {
-		for _, search := range []string{`with_reference => 'r77'`, `'q', with_reference => 'r4077'`, `'q', with_reference => 'r4077', in_state => 'ready'`, `with_term => 't78'`, `with_reference => 'r78', with_term => 'all'`, `with_reference => 'none'`} {
+		for _, search := range []string{`reference => 'r77'`, `'q', reference => 'r4077'`, `'q', reference => 'r4077', state => 'ready'`, `term => 't78'`, `reference => 'r78', term => 'all'`, `reference => 'none'`} {
 			want := 1
-			if search == `with_reference => 'none'` {
+			if search == `reference => 'none'` {
 				want = 0
 			}
 			sql := `select * from posthaste.list_messages(` + search + `)`
@@ -211,15 +211,15 @@ func TestTermsOfReceivers(t *testing.T) {
 		{`{"terms": [["a", 1], null, null]}`, "terms must be an array of strings"},
 		{fmt.Sprintf(`{"terms": [[%q], null, null]}`, strings.Repeat("x", 256)), "terms must be strings of at most 255 bytes"},
 	} {
-		if pg := s.refusal(`select from posthaste.ack($1, $2)`, got[:3], c.options); pg == nil || pg.Code != "PH400" || pg.ColumnName != "terms" || pg.Message != c.want {
+		if pg := s.refusal(`select from posthaste.ack($1::bigint[], $2)`, got[:3], c.options); pg == nil || pg.Code != "PH400" || pg.ColumnName != "terms" || pg.Message != c.want {
 			t.Errorf("%s: %v, want %s", c.options, pg, c.want)
 		}
 	}
-	same(t, "acknowledged", list[bool](s, `select settled from posthaste.ack($1, '{"terms": [["ada", "bob"], null, ["ada"]], "receipts": [null, 1, 2]}')`, got[:3]), true, true, true)
+	same(t, "acknowledged", list[bool](s, `select settled from posthaste.ack($1::bigint[], '{"terms": [["ada", "bob"], null, ["ada"]], "receipts": [null, 1, 2]}')`, got[:3]), true, true, true)
 	same(t, "failed", list[string](s, `select outcome from posthaste.fail($1, 'no', '{"terms": ["ada"], "permanent": true}')`, got[3]), "dead")
 	same(t, "failed", list[string](s, `select outcome from posthaste.fail($1, 'no', '{"terms": ["eve"], "retry_after": "1 hour"}')`, got[4]), "retried")
 	for term, want := range map[string][]int64{"ada": {ids[3], ids[0]}, "bob": ids[:1], "sent": ids[2:3], "eve": ids[4:5]} {
-		same(t, "found by "+term, list[int64](s, `select message_id from posthaste.list_messages(with_term => $1)`, term), want...)
+		same(t, "found by "+term, list[int64](s, `select message_id from posthaste.list_messages(term => $1)`, term), want...)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestRuleListingsByFoundTerm(t *testing.T) {
 		const sql = `select posthaste.named_heads(array[1], null, 'ada', null, $1)`
 		few, many := s.reads(sql, 10), s.reads(sql, 1000)
 		t.Logf("ten cost %d pages, and 1,000 cost %d", few, many)
-		if n := len(list[int64](s, `select message_id from posthaste.list_messages(with_term => 'ada', max => 1000)`)); n != 1000 {
+		if n := len(list[int64](s, `select message_id from posthaste.list_messages(term => 'ada', max => 1000)`)); n != 1000 {
 			return fmt.Sprintf("%d are found", n)
 		}
 		if many > 10*few {
@@ -252,7 +252,7 @@ func TestRuleRetryingIsFoundBehindManyOthers(t *testing.T) {
 		id := s.send(`{}`)
 		s.exec(`select from posthaste.fail((select delivery_id from posthaste.receive('q', 1, '1 hour')), 'no')`)
 		s.exec(`insert into posthaste.entries_plain (queue_id, payload) select id, '1' from posthaste.queue_settings cross join generate_series(1, 6000) where name = 'q'`)
-		if found, next := s.page(`in_state => 'retrying',`, 1<<62, 10); !slices.Equal(found, []int64{id}) || next != 0 {
+		if found, next := s.page(`state => 'retrying',`, 1<<62, 10); !slices.Equal(found, []int64{id}) || next != 0 {
 			return fmt.Sprintf("retrying are %v, and it goes on below %d", found, next)
 		}
 		return ""

@@ -65,7 +65,7 @@ func TestRuleAtMostOnce(t *testing.T) {
 		without("a number without an owner", patch{file: "claim.sql", old: "p_worker, case when not at_most_once then p_number end, null,", new: "p_worker, p_number, null,", times: 2}),
 		without("the flush", patch{file: "must_flush.sql", old: "if current_setting('synchronous_commit') = 'off' then", new: "if false then"}),
 		without("the flush of what follows", patch{file: "claim.sql", old: "case when current_setting('posthaste.must_flush', true) = 'yes' then current_setting('synchronous_commit') else 'off' end", new: "'off'"}),
-		without("closing received messages", patch{file: "receive.sql", old: "v_round = v_lanes, v_sub.at_most_once,", new: "v_round = v_lanes, false,"}),
+		without("closing received messages", patch{file: "receive_rows.sql", old: "v_round = v_lanes, v_sub.at_most_once,", new: "v_round = v_lanes, false,"}),
 		without("the refusal", patch{file: "refuse_at_most_once.sql", old: "if v_name is not null then", new: "if false then"}))
 }
 

@@ -65,11 +65,11 @@ func TestUnusualNumbers(t *testing.T) {
 	calls := []string{
 		`select from posthaste.message($1)`, `select from posthaste.cancel($1)`, `select from posthaste.reschedule($1, now())`,
 		`select from posthaste.replay(array[$1::bigint])`, `select from posthaste.discard(array[$1::bigint])`,
-		`select from posthaste.list_dead_letters(ids => array[$1::bigint])`, `select from posthaste.list_dead_letters(before => $1)`,
-		`select from posthaste.list_messages(before => $1)`, `select from posthaste.list_messages(in_queue => 'q', before => $1)`,
-		`select from posthaste.list_messages(with_reference => 'r', before => $1)`, `select from posthaste.list_messages(with_key => 'a', before => $1)`,
-		`select from posthaste.list_messages(in_state => 'ready', before => $1)`,
-		`select from posthaste.list_actions(of_message => $1)`, `select from posthaste.list_actions(before => $1)`,
+		`select from posthaste.list_dead_letters(message_ids => array[$1::bigint])`, `select from posthaste.list_dead_letters(before => $1)`,
+		`select from posthaste.list_messages(before => $1)`, `select from posthaste.list_messages(queue => 'q', before => $1)`,
+		`select from posthaste.list_messages(reference => 'r', before => $1)`, `select from posthaste.list_messages(key => 'a', before => $1)`,
+		`select from posthaste.list_messages(state => 'ready', before => $1)`,
+		`select from posthaste.list_actions(message_id => $1)`, `select from posthaste.list_actions(before => $1)`,
 		`select from posthaste.ack(array[$1::bigint])`, `select from posthaste.fail($1, 'e')`, `select from posthaste.release(array[$1::bigint])`,
 		`select from posthaste.extend(array[$1::bigint], '1 hour')`, `select from posthaste.delivery_queues(array[$1::bigint])`,
 		`select from posthaste.worker_heartbeat($1)`, `select from posthaste.worker_look($1, '{q}', '{default}')`, `select from posthaste.worker_unregister($1)`,
@@ -154,7 +154,7 @@ func TestFarTimes(t *testing.T) {
 		}
 	}
 	// A past time means now.
-	s.exec(`select from posthaste.reschedule($1, '1999-01-01')`, waiting)
+	s.exec(`select from posthaste.reschedule($1, '1999-01-01T00:00:00Z')`, waiting)
 	if age := get[time.Duration](s, `select oldest_age from posthaste.queues where queue = 'q'`); age > time.Hour {
 		t.Errorf("the message moved to 1999 has waited for %v", age)
 	}

@@ -174,13 +174,13 @@ func TestParkedOutlivesItsSlot(t *testing.T) {
 		same(t, fmt.Sprint("message ", i), s.states(id), map[bool]string{true: "default: retrying", false: "default: ready"}[i == 0])
 	}
 	same(t, "its payload", list[string](s, `select convert_from(payload, 'UTF8') from posthaste.message($1)`, ids[1]), "2")
-	same(t, "by reference", list[int64](s, `select message_id from posthaste.list_messages(with_reference => 'r') order by 1`), ids...)
-	same(t, "by term", list[int64](s, `select message_id from posthaste.list_messages(with_term => 't') order by 1`), ids...)
+	same(t, "by reference", list[int64](s, `select message_id from posthaste.list_messages(reference => 'r') order by 1`), ids...)
+	same(t, "by term", list[int64](s, `select message_id from posthaste.list_messages(term => 't') order by 1`), ids...)
 	newest := []int64{ids[3], ids[2], ids[1], ids[0]}
 	for search, want := range map[string][]int64{
-		`'q', with_key => 'a'`: newest, `with_key => 'a'`: newest, `'q'`: newest, ``: newest, `in_state => 'ready'`: newest[:3], `in_state => 'retrying', with_key => 'a'`: newest[3:],
-		`max => 2`: newest[:2], `with_key => 'a', max => 2`: newest[:2], fmt.Sprintf(`before => %d`, ids[2]): newest[2:], fmt.Sprintf(`with_key => 'a', before => %d, max => 1`, ids[2]): newest[2:3],
-		`with_key => 'b'`: nil, `in_state => 'done'`: nil,
+		`'q', key => 'a'`: newest, `key => 'a'`: newest, `'q'`: newest, ``: newest, `state => 'ready'`: newest[:3], `state => 'retrying', key => 'a'`: newest[3:],
+		`max => 2`: newest[:2], `key => 'a', max => 2`: newest[:2], fmt.Sprintf(`before => %d`, ids[2]): newest[2:], fmt.Sprintf(`key => 'a', before => %d, max => 1`, ids[2]): newest[2:3],
+		`key => 'b'`: nil, `state => 'done'`: nil,
 	} {
 		same(t, "listed by "+search, list[int64](s, `select message_id from posthaste.list_messages(`+search+`) where message_id > 0`), want...)
 	}

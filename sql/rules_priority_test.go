@@ -295,7 +295,7 @@ func TestPrioritiesOfAWideQueue(t *testing.T) {
 	// Every lane is read, in the order of priorities.
 	got := []int{}
 	for len(got) < 400 {
-		some := list[int](s, `select convert_from(payload, 'UTF8')::int % 4 from posthaste.receive('wide', 1000, '1 hour')`)
+		some := list[int](s, `select payload_json::int % 4 from posthaste.receive('wide', 1000, '1 hour')`)
 		if len(some) == 0 {
 			break
 		}

@@ -197,7 +197,7 @@ func TestRuleSlotRunIntoIsCarriedAnew(t *testing.T) {
 			got = list[int64](s, `select delivery_id from posthaste.receive('q', 10, '1 hour')`)
 			return len(got) == 1
 		})
-		s.exec(`select posthaste.ack($1)`, slices.Concat(pin, got))
+		s.exec(`select posthaste.ack($1::bigint[])`, slices.Concat(pin, got))
 		until(t, "slot 0 was reclaimed", func() bool {
 			s.exec(`select posthaste.maintain()`)
 			return get[bool](s, `select not live from posthaste.slots where slot = 0`)
@@ -462,7 +462,7 @@ func TestRuleSettledIsCountedBeforeItsSlotGoes(t *testing.T) {
 		got := list[int64](s, `select delivery_id from posthaste.receive('q', 1, '1 hour')`)
 		turn(t, s)
 		s.exec(`select posthaste.count_up()`)
-		s.exec(`select from posthaste.ack($1)`, got)
+		s.exec(`select from posthaste.ack($1::bigint[])`, got)
 		until(t, "its slot is reclaimed", func() bool {
 			s.exec(`select posthaste.reclaim()`)
 			return !get[bool](s, `select live from posthaste.slots where slot = 0`)

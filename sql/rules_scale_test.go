@@ -425,6 +425,6 @@ func TestRuleReceiveWaitsWithoutALaneInHand(t *testing.T) {
 		}
 		return ""
 	},
-		without("the rule", patch{file: "receive.sql", old: "exit when v_held;", new: "exit when false;"}),
-		without("waiting", patch{file: "receive.sql", old: "exit when v_held;", new: "exit;"}))
+		without("the rule", patch{file: "receive_rows.sql", old: "exit when v_held;", new: "exit when false;"}),
+		without("waiting", patch{file: "receive_rows.sql", old: "exit when v_held;", new: "exit;"}))
 }

@@ -167,8 +167,8 @@ func TestRuleSinglesSettleAscending(t *testing.T) {
 		}
 		held := connect(t, url)
 		held.exec(`begin`)
-		held.exec(`select from posthaste.ack($1)`, ids[1:2])
-		const fail = `select delivery_id from posthaste.ack($1, '{"receipts": [1, 2, 3]}')`
+		held.exec(`select from posthaste.ack($1::bigint[])`, ids[1:2])
+		const fail = `select delivery_id from posthaste.ack($1::bigint[], '{"receipts": [1, 2, 3]}')`
 		up, down := connect(t, url), connect(t, url)
 		first := up.start(fail, ids)
 		up.blocked(s)
@@ -247,12 +247,12 @@ func TestRuleHeldLeaseDoesNotStopRescue(t *testing.T) {
 		}
 		held := receive(2)
 		for range between {
-			s.exec(`select from posthaste.ack($1)`, receive(1))
+			s.exec(`select from posthaste.ack($1::bigint[])`, receive(1))
 		}
 		receive(2) // by a caller that crashed
 		caller := connect(t, url)
 		caller.exec(`begin`)
-		caller.exec(`select from posthaste.ack($1)`, held)
+		caller.exec(`select from posthaste.ack($1::bigint[])`, held)
 		s.endLeases()
 		lost := 0
 		for try := 0; lost < 2; try++ {
@@ -261,7 +261,7 @@ func TestRuleHeldLeaseDoesNotStopRescue(t *testing.T) {
 			}
 			lost += get[int](s, `select posthaste.rescue()`)
 		}
-		s.exec(`select from posthaste.ack($1)`, receive(100))
+		s.exec(`select from posthaste.ack($1::bigint[])`, receive(100))
 		if got := get[*string](s, `select posthaste.slot_held(0)`); got == nil {
 			return "its slot counts as free"
 		}
@@ -304,7 +304,7 @@ func TestRuleManyHeldPlacesAreNotWaitedFor(t *testing.T) {
 		}
 		caller := connect(t, url)
 		caller.exec(`begin`)
-		caller.exec(`select from posthaste.ack($1)`, held)
+		caller.exec(`select from posthaste.ack($1::bigint[])`, held)
 		s.endLeases()
 		s.exec(`set statement_timeout = '10s'`)
 		if pg := s.refusal(`select from posthaste.receive('q', 1, '1 hour')`); pg != nil {
@@ -330,7 +330,7 @@ func TestRuleManyHeldClaimsOfALostWorker(t *testing.T) {
 		s.claim(worker, claims+1, 1, true)
 		caller := connect(t, url)
 		caller.exec(`begin`)
-		caller.exec(`select from posthaste.ack($1)`, held)
+		caller.exec(`select from posthaste.ack($1::bigint[])`, held)
 		s.exec(`update posthaste.registrations set heartbeat_at = '-infinity', lease = '0'`)
 		// A look ends after half a second, and each try waits for at least 10 ms: so it tries few,
 		// and others than the looks before it, however slow the machine is.
@@ -516,7 +516,7 @@ func TestRuleLeasesAreExtendedOneByOne(t *testing.T) {
 		if lost != 2 {
 			return fmt.Sprintf("%d were rescued, want the two that were not extended", lost)
 		}
-		if got := list[bool](s, `select settled from posthaste.ack($1)`, ids); !slices.Equal(got, []bool{false, true, false}) {
+		if got := list[bool](s, `select settled from posthaste.ack($1::bigint[])`, ids); !slices.Equal(got, []bool{false, true, false}) {
 			return fmt.Sprintf("settling all three was answered %v", got)
 		}
 		return ""
@@ -557,7 +557,7 @@ func TestRuleEndsAreExaminedOnce(t *testing.T) {
 		for range n {
 			ids = append(ids, get[int64](s, `select delivery_id from posthaste.receive('q', 1, '1 hour')`))
 		}
-		s.exec(`select from posthaste.ack($1)`, ids)
+		s.exec(`select from posthaste.ack($1::bigint[])`, ids)
 		s.endLeases()
 		examined := func() int {
 			const counted = `select coalesce(sum(idx_tup_fetch), 0)::int from pg_stat_xact_user_tables where schemaname = 'posthaste' and relname ~ '^leases_'`

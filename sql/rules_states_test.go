@@ -43,7 +43,7 @@ func TestRuleStateOfManyMessages(t *testing.T) {
 			s.exec(`select from posthaste.send_many('q', (select jsonb_agg('{"payload": 1}'::jsonb) from generate_series(1, 20)))`)
 			s.handles(worker, 10+number, 20, 1)
 		}
-		const listing = `select count(*) from posthaste.list_messages('q', in_state => 'ready')`
+		const listing = `select count(*) from posthaste.list_messages('q', state => 'ready')`
 		pages := s.reads(listing) / 3000
 		t.Logf("a listing touches %d pages for each of 3,000 messages", pages)
 		if pages > 26 { // 16 on PostgreSQL 18, 24 on 14
@@ -85,12 +85,12 @@ func TestStatesAreTheSameWithoutShortcuts(t *testing.T) {
 			}
 			switch round {
 			case 0:
-				s.exec(`select from posthaste.ack($1)`, ids)
+				s.exec(`select from posthaste.ack($1::bigint[])`, ids)
 			case 1:
-				s.exec(`select from posthaste.ack($1, $2)`, ids[:1], `{"receipts": [{"id": 1}]}`)
+				s.exec(`select from posthaste.ack($1::bigint[], $2)`, ids[:1], `{"receipts": [{"id": 1}]}`)
 				s.exec(`select from posthaste.fail($1, 'no', '{"permanent": true}')`, ids[len(ids)-1])
 			case 2:
-				s.exec(`select from posthaste.release($1)`, ids[:1])
+				s.exec(`select from posthaste.release($1::bigint[])`, ids[:1])
 			}
 		}
 	}

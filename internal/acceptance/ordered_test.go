@@ -229,7 +229,7 @@ func TestOrderedQueue_ReceiversBySQLAndHTTP(t *testing.T) {
 	}
 	bySQL := func() (got []received) {
 		t.Helper()
-		rows, err := conn.Query(s.ctx, "select delivery_id::text, key, convert_from(payload, 'UTF8')::int from posthaste.receive($1, 10, '1 hour')", q)
+		rows, err := conn.Query(s.ctx, "select delivery_id::text, key, payload_json::int from posthaste.receive($1, 10, '1 hour')", q)
 		s.must(err)
 		got, err = pgx.CollectRows(rows, pgx.RowToStructByPos[received])
 		s.must(err)

@@ -324,7 +324,7 @@ func receiveBySQL(s *stage, q string, n int) map[posthaste.MessageID]parcel {
 	got := map[posthaste.MessageID]parcel{}
 	conn := s.conn()
 	s.untilAllCame(got, n, func() {
-		rows, err := conn.Query(s.ctx, "select message_id, payload, content_type, headers from posthaste.receive($1, 20, '1 hour')", q)
+		rows, err := conn.Query(s.ctx, "select message_id, coalesce(payload, convert_to(payload_json::text, 'UTF8')), content_type, headers from posthaste.receive($1, 20, '1 hour')", q)
 		s.must(err)
 		_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (id int64, err error) {
 			var payload []byte

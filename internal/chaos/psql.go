@@ -243,7 +243,7 @@ func sqlReceiver(ctx context.Context, t task, r *history.Recorder) error {
 	refs := byLease(t.Queues)
 	for turn := 0; ctx.Err() == nil; turn++ {
 		ref, received := refs[turn%len(refs)], time.Now()
-		rows, err := db.ask(fmt.Sprintf("select delivery_id, message_id, attempt, convert_from(payload, 'UTF8') from posthaste.receive(%s, %d, '%d ms', %s)",
+		rows, err := db.ask(fmt.Sprintf("select delivery_id, message_id, attempt, payload_json from posthaste.receive(%s, %d, '%d ms', %s)",
 			quoted(ref.queue), ref.most, t.Lease.Milliseconds(), quoted(fmt.Sprintf(`{"subscription": %q}`, cmp.Or(ref.subscription, posthaste.DefaultSubscription)))))
 		if err != nil || len(rows) == 0 {
 			time.Sleep(20 * time.Millisecond)

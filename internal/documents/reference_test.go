@@ -4,6 +4,7 @@ package documents_test
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -36,6 +37,59 @@ func says(text, word string) bool { return strings.Contains(text, "`"+word+"`") 
 
 var casts = regexp.MustCompile(`::[a-z\[\]]+`)
 
+// kinds are the types by which the reference names what a parameter takes: the sets of types in a
+// function's overloads, and the type of any JSON.
+var kinds = map[string]string{
+	"anycompatible":                 "JSON",
+	"json jsonb text":               "JSON",
+	"bigint bigint[] text":          "bigint or bigint[]",
+	"text timestamp with time zone": "timestamp with time zone",
+}
+
+// oneSignature returns the parameters of all overloads of a function as the reference writes
+// them: the set of types that a parameter takes as one kind, with its default if any has one.
+func oneSignature(t *testing.T, function string, overloads []string) string {
+	t.Helper()
+	type parameter struct {
+		name, preset string
+		types        map[string]bool
+	}
+	var parameters []parameter
+	for _, arguments := range overloads {
+		arguments = casts.ReplaceAllString(strings.ReplaceAll(arguments, "DEFAULT", "default"), "")
+		arguments = strings.NewReplacer("NULL", "null", "CURRENT_USER", "current_user", "SESSION_USER", "session_user").Replace(arguments)
+		for n, argument := range strings.Split(arguments, ", ") {
+			rest, preset, _ := strings.Cut(argument, " default ")
+			out := strings.HasPrefix(rest, "OUT ")
+			name, kind, _ := strings.Cut(strings.TrimPrefix(rest, "OUT "), " ")
+			if out {
+				name = "OUT " + name
+			}
+			if n == len(parameters) {
+				parameters = append(parameters, parameter{name: name, types: map[string]bool{}})
+			}
+			if parameters[n].name != name {
+				t.Fatalf("overloads of %s have different parameters: %q", function, overloads)
+			}
+			parameters[n].types[kind] = true
+			if preset != "" {
+				parameters[n].preset = " default " + preset
+			}
+		}
+	}
+	var out []string
+	for _, p := range parameters {
+		kind := strings.Join(slices.Sorted(maps.Keys(p.types)), " ")
+		if named, ok := kinds[kind]; ok {
+			kind = named
+		} else if len(p.types) > 1 {
+			t.Errorf("parameter %s of %s takes a set of types without a name: %s", p.name, function, kind)
+		}
+		out = append(out, strings.TrimSpace(p.name+" "+kind)+p.preset)
+	}
+	return strings.Join(out, ", ")
+}
+
 // TestSQLReferenceHasTheSignatures: what the reference says of functions and
 // views is what the database has, and nothing that a role may call is missing.
 func TestSQLReferenceHasTheSignatures(t *testing.T) {
@@ -49,15 +103,19 @@ func TestSQLReferenceHasTheSignatures(t *testing.T) {
 	text := read(t, sqlReference)
 
 	type function struct {
-		Name, Arguments, Result string
-		Granted                 bool
-		Columns                 []string
+		Name      string
+		Overloads []string
+		Result    string
+		Granted   bool
+		Columns   []string
 	}
 	rows, err := conn.Query(t.Context(), `
-		select p.proname, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid),
-		       has_function_privilege('posthaste_sender', p.oid, 'execute') or has_function_privilege('posthaste_receiver', p.oid, 'execute'),
-		       coalesce(array(select u.name from unnest(p.proargnames, p.proargmodes) u (name, mode) where u.mode = 't'), '{}')
-		  from pg_proc p where p.pronamespace = 'posthaste'::regnamespace order by 1`)
+		select p.proname, array_agg(pg_get_function_arguments(p.oid) order by p.oid), min(pg_get_function_result(p.oid)),
+		       bool_or(has_function_privilege('posthaste_sender', p.oid, 'execute') or has_function_privilege('posthaste_receiver', p.oid, 'execute')),
+		       (array_agg(to_jsonb(array(select u.name from unnest(p.proargnames, p.proargmodes) u (name, mode) where u.mode = 't'
+		             union all
+		             select a.attname from pg_type t join pg_attribute a on a.attrelid = t.typrelid and a.attnum > 0 where t.oid = p.prorettype))))[1]
+		  from pg_proc p where p.pronamespace = 'posthaste'::regnamespace group by 1 order by 1`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,18 +125,17 @@ func TestSQLReferenceHasTheSignatures(t *testing.T) {
 	}
 	described := 0
 	for _, f := range functions {
-		arguments := casts.ReplaceAllString(strings.ReplaceAll(f.Arguments, "DEFAULT", "default"), "")
-		arguments = strings.NewReplacer("NULL", "null", "CURRENT_USER", "current_user", "SESSION_USER", "session_user").Replace(arguments)
-		section, ok := said[f.Name+"("+arguments+")"]
+		signature := f.Name + "(" + oneSignature(t, f.Name, f.Overloads) + ")"
+		section, ok := said[signature]
 		if !ok {
 			if f.Granted && !says(text, f.Name) {
-				t.Errorf("%s does not tell of %s(%s)", sqlReference, f.Name, arguments)
+				t.Errorf("%s does not tell of %s", sqlReference, signature)
 			}
 			continue
 		}
 		described++
-		delete(said, f.Name+"("+arguments+")")
-		if result := strings.ToLower(f.Result); len(f.Columns) == 0 && result != "void" && !says(section, result) {
+		delete(said, signature)
+		if result := strings.ToLower(f.Result); len(f.Columns) == 0 && !says(section, result) {
 			t.Errorf("%s does not say that %s returns %s", sqlReference, f.Name, result)
 		}
 		for _, column := range f.Columns {

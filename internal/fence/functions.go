@@ -118,8 +118,8 @@ func readFunctions(fsys fs.FS, order []string) (map[string]sqlFunction, []Violat
 		if other, twice := all[name]; twice {
 			wrong("%s has the same base name", other.file)
 		}
-		if created := sqlCreate.FindAllStringSubmatch(text, -1); len(created) != 1 || created[0][1] != name {
-			wrong("the file must create the function posthaste.%s and no other", name)
+		if created := sqlCreate.FindAllStringSubmatch(text, -1); !createsOnly(created, name) {
+			wrong("the file must create the function posthaste.%s, with its overloads, and no other", name)
 		}
 		all[name], texts[name], used[f.room] = f, text, true
 	})
@@ -134,6 +134,11 @@ func readFunctions(fsys fs.FS, order []string) (map[string]sqlFunction, []Violat
 		}
 	}
 	return all, found, err
+}
+
+// createsOnly reports whether a file's create statements are of one name.
+func createsOnly(created [][]string, name string) bool {
+	return len(created) > 0 && !slices.ContainsFunc(created, func(m []string) bool { return m[1] != name })
 }
 
 // callsIn finds the functions that a text of SQL calls, and the line of the first call.

@@ -86,7 +86,7 @@ func TestRulesOfFunctions(t *testing.T) {
 		"a room too deep":       {file: "sql/functions/send/inner/more/extra.sql", text: function("extra", "select 1"), want: "is no room of"},
 		"room without files":    {file: "sql/functions/README.md", text: "1. **ground**: x.\n2. **send**: x.\n3. **claim**: x.\n", want: "room claim has no files"},
 		"name there twice":      {file: "sql/functions/send/inner/key.sql", text: function("key", "select 1"), want: "has the same base name"},
-		"another name":          {file: "sql/functions/ground/key.sql", text: function("keys", "select 1"), want: "must create the function posthaste.key and no other"},
+		"another name":          {file: "sql/functions/ground/key.sql", text: function("keys", "select 1"), want: "must create the function posthaste.key, with its overloads, and no other"},
 		"right too many":        {file: "docs/reference-sql.md", text: "# None\n", want: `send has the class "public", and should have ""`},
 		"driver not called":     {file: "postgres/send.go", text: "package postgres\n\n// posthaste.send_row() is called\n", want: `send_row has the class "driver", and should have ""`},
 		"called, and no right":  {file: "postgres/more.go", text: "package postgres\n\nvar more = \"select posthaste.key()\"\n", want: `key has the class "", and should have "driver"`},

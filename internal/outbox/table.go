@@ -315,8 +315,8 @@ func (t *Table) checkRights(ctx context.Context) error {
 	}
 	err := t.conn.QueryRow(ctx, `select has_table_privilege($1, 'select'),
 		case when $3 = '' then has_table_privilege($1, $2) else has_column_privilege($1, $3, $2) end,
-		to_regprocedure('posthaste.send_bytes(text, bytea, jsonb)') is not null
-		  and coalesce(has_function_privilege(to_regprocedure('posthaste.send_bytes(text, bytea, jsonb)'), 'execute'), false)`, t.sql, right, column).Scan(&read, &mark, &send)
+		to_regprocedure('posthaste.send_bytes(text, bytea, anycompatible)') is not null
+		  and coalesce(has_function_privilege(to_regprocedure('posthaste.send_bytes(text, bytea, anycompatible)'), 'execute'), false)`, t.sql, right, column).Scan(&read, &mark, &send)
 	switch {
 	case err != nil:
 		return err

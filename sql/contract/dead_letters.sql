@@ -32,8 +32,8 @@ begin
   assert not exists (select from posthaste.dead_letters where queue = 'contract_dead'), 'a dead letter is left';
   assert (select (m.state, m.attempts -> 1 ->> 'outcome') = ('discarded', 'dead') from posthaste.message(current_setting('contract.second')::bigint) m), 'it does not show as discarded, or its last attempt not as dead';
   assert (select state from posthaste.messages where message_id = current_setting('contract.second')::bigint) = 'discarded', 'the view shows it otherwise';
-  assert (select array_agg(m.message_id) from posthaste.list_messages('contract_dead', in_state => 'discarded') m) = array[current_setting('contract.second')::bigint]
-     and not exists (select from posthaste.list_messages('contract_dead', in_state => 'dead')), 'it is listed otherwise';
+  assert (select array_agg(m.message_id) from posthaste.list_messages('contract_dead', state => 'discarded') m) = array[current_setting('contract.second')::bigint]
+     and not exists (select from posthaste.list_messages('contract_dead', state => 'dead')), 'it is listed otherwise';
   assert (select state from posthaste.message(v_id)) = 'retrying', 'the replayed one does not wait for its next attempt';
   assert (select array_agg(action order by id) from posthaste.actions where message_id in (v_id, current_setting('contract.second')::bigint)) = array['replay', 'discard'], 'the actor was not recorded';
 end $$;
@@ -42,7 +42,7 @@ declare
   r record;
 begin
   select * into strict r from posthaste.receive('contract_dead', 10, '1 hour');
-  assert r.message_id = current_setting('contract.first')::bigint and r.attempt = 2 and r.reference = 'r1' and convert_from(r.payload, 'UTF8')::jsonb = '{"a": 1}', format('it came back as %s', r);
+  assert r.message_id = current_setting('contract.first')::bigint and r.attempt = 2 and r.reference = 'r1' and r.payload_json = '{"a": 1}', format('it came back as %s', r);
   assert (select settled from posthaste.ack(array[r.delivery_id])), 'it was not settled';
 end $$;
 drop table fates;

@@ -16,7 +16,7 @@ begin
   -- Nothing is sent before its time.
   assert (select sent from posthaste.tick()) = 0;
   perform posthaste.maintain();
-  assert (select count(*) from posthaste.list_messages(in_queue => 'contract_reports')) = 0;
+  assert (select count(*) from posthaste.list_messages(queue => 'contract_reports')) = 0;
 
   -- A paused schedule has no next tick, stays paused when put again, and continues when resumed.
   perform posthaste.schedule_pause('contract_nightly');
@@ -89,7 +89,7 @@ begin
     assert v_code = c.code and v_field = c.field, format('%s: %s %s %s', c.statement, v_code, v_field, v_text);
   end loop;
   assert (select count(*) from posthaste.schedules s where s.name <> 'contract_nightly') = 0;
-  assert (select count(*) from posthaste.list_messages(in_queue => 'contract_reports')) = 0;
+  assert (select count(*) from posthaste.list_messages(queue => 'contract_reports')) = 0;
 end $$;
 drop table cases;
 

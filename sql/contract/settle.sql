@@ -1,7 +1,7 @@
 -- Each delivery is settled once, by the first caller; later callers get false.
 select posthaste.create_queue('contract_settle', '{"max_attempts": 3}');
 select from posthaste.send_many('contract_settle', '[{"payload": 0}, {"payload": 1}, {"payload": 2}, {"payload": 3}]');
-create temporary table got as select delivery_id, message_id, (convert_from(payload, 'UTF8'))::int as n from posthaste.receive('contract_settle', 10, '1 hour');
+create temporary table got as select delivery_id, message_id, payload_json::int as n from posthaste.receive('contract_settle', 10, '1 hour');
 
 -- Received messages belong to one caller.
 do $$

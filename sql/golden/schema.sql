@@ -1,6 +1,14 @@
 -- What migrate makes of schema posthaste, one line per thing; a number after
 -- the dashes counts leaves of the ring that are alike in it. Written by
 -- go test ./sql -run Golden -update, and reviewed like code.
+type action_listed
+  id bigint
+  at timestamp with time zone
+  by text
+  action text
+  queue text
+  message_id bigint
+  details jsonb
 table action_records
   id bigint not null generated always as identity
   at timestamp with time zone not null default clock_timestamp()
@@ -573,6 +581,37 @@ type live
   d bigint
   e bigint
   f bigint
+type message_found
+  message_id bigint
+  queue text
+  subscription text
+  state text
+  due_at timestamp with time zone
+  key text
+  kind text
+  headers jsonb
+  reference text
+  terms text[]
+  content_type text
+  payload bytea
+  created_at timestamp with time zone
+  attempts jsonb
+  erased_at timestamp with time zone
+type message_listed
+  message_id bigint
+  queue text
+  subscription text
+  state text
+  due_at timestamp with time zone
+  key text
+  kind text
+  headers jsonb
+  reference text
+  terms text[]
+  content_type text
+  created_at timestamp with time zone
+  attempts jsonb
+  erased_at timestamp with time zone
 view messages
   message_id bigint
   queue text
@@ -955,7 +994,9 @@ view workers
   heartbeat_at timestamp with time zone
   lost_at timestamp with time zone
   ended_at timestamp with time zone
-function ack(delivery_ids bigint[], options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function ack(delivery_ids bigint, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function ack(delivery_ids bigint[], options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function ack(delivery_ids text, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function admit() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function adopt() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function all_cursors(p_track integer, l live) returns TABLE(queue_id integer, subscription integer, lane integer, subscriber bigint, keyed boolean, filter jsonb, part integer, s0 pg_snapshot, s1 pg_snapshot, t1 timestamp with time zone, last_xid xid8, last_pos bigint) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
@@ -988,11 +1029,11 @@ function copy_claim(c claims, q queue_settings) returns void language plpgsql vo
 function copy_withdrawn(p_slot integer, p_max integer) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function count_kept(u subscriptions) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function count_up() returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
-function create_queue(name text, options jsonb DEFAULT '{}'::jsonb, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function create_queue(queue text, options anycompatible DEFAULT NULL::text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function cron_field(p_text text, p_what text, p_low integer, p_high integer, p_names text[]) returns bigint language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function cron_wall(c cron, p_from timestamp without time zone) returns timestamp without time zone language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function cursor_of(p_reader bigint, l live) returns claims language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off
-function dead_chosen(p_ids bigint[], p_filter jsonb, p_before bigint, p_max integer, OUT f dead_filter, OUT ids bigint[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function dead_chosen(p_ids bigint[], p_filter jsonb, p_before bigint, p_max bigint, OUT f dead_filter, OUT ids bigint[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function dead_filter(p_filter jsonb) returns dead_filter language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function dead_found(f dead_filter, p_ids bigint[], p_before bigint, p_max integer, OUT message_ids bigint[], OUT cut_at bigint) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_sort=off, enable_incremental_sort=off, jit=off, max_parallel_workers_per_gather=0
 function dead_matches(d dead_letter_entries, f dead_filter) returns boolean language sql immutable parallel safe cost 100
@@ -1001,7 +1042,9 @@ function dedupe(p_queues integer[], p_dedupe_keys text[], p_dedupe_windows doubl
 function deliveries_at(c claims, p_places integer[]) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8, expires_at timestamp with time zone) language plpgsql stable cost 100 rows 10 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function deliveries_of(c claims) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8) language sql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function delivery_queues(delivery_ids bigint[]) returns text[] language plpgsql stable security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
-function discard(message_ids bigint[] DEFAULT NULL::bigint[], by text DEFAULT SESSION_USER, filter jsonb DEFAULT NULL::jsonb, before bigint DEFAULT NULL::bigint, max integer DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
+function discard(message_ids bigint, by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function discard(message_ids bigint[], by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
+function discard(message_ids text DEFAULT NULL::text, by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function doctor() returns TABLE("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
 function doctor_horizon() returns TABLE("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function doctor_late() returns TABLE("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
@@ -1012,15 +1055,17 @@ function doctor_settings() returns TABLE("check" text, level text, message text,
 function doctor_stranded() returns TABLE("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function doctor_workers() returns TABLE("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function doze_key(queue_id integer) returns bigint language sql immutable parallel safe cost 100
-function drop_queue(name text, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function drop_queue(queue text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function due_idle(p_queue integer, p_lane integer, w claims, t timestamp with time zone, l live, OUT idle boolean, OUT next_due timestamp with time zone) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function due_is_for(s subscriptions, p_lane integer, p_xid xid8, p_pos bigint, p_due timestamp with time zone) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function due_slice(p_queue integer, p_subscription integer, p_lane integer, INOUT w claims, p_max integer, p_alone boolean, l live, OUT walked integer, OUT wants_idle boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function ends_of(p_claim bigint, p_poss bigint[], p_told boolean) returns TABLE(pos bigint, claimed_at timestamp with time zone, holder bigint, settled_at timestamp with time zone, duration real, outcome text, ended_at timestamp with time zone, took real, error text, receipt jsonb, terms text[]) language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
-function erase(term text, by text DEFAULT SESSION_USER, before bigint DEFAULT NULL::bigint, max integer DEFAULT 1000) returns TABLE(message_id bigint, queue text, outcome text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
+function erase(term text, by text DEFAULT SESSION_USER, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns TABLE(message_id bigint, queue text, outcome text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function expired_places(c claims, p_max_age interval, t timestamp with time zone) returns bit varying language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
-function extend(delivery_ids bigint[], lease interval, options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off
-function fail(delivery_id bigint, error text, options jsonb DEFAULT '{}'::jsonb) returns TABLE(settled boolean, outcome text, due_at timestamp with time zone) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function extend(delivery_ids bigint, lease interval, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function extend(delivery_ids bigint[], lease interval, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off
+function extend(delivery_ids text, lease interval, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function fail(delivery_id bigint, error text, options anycompatible DEFAULT NULL::text) returns TABLE(settled boolean, outcome text, due_at timestamp with time zone) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function fetch(p_worker bigint, p_number bigint, p_claims claims[] DEFAULT NULL::claims[], p_live live DEFAULT NULL::live) returns TABLE(numbered_from bigint, alone boolean, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8) language plpgsql stable security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function few_heads(p_queue integer, p_lanes integer, p_slot bigint, p_before bigint, p_max integer, OUT many boolean, OUT heads head[]) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function find_claim(p_reader bigint, p_xid xid8, p_pos bigint, p_due timestamp with time zone, l live, OUT fate text, OUT c claims) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
@@ -1045,10 +1090,13 @@ function hold_message(p_id bigint) returns TABLE(h head, subscription smallint, 
 function holds_slot(c claims, p_slot integer) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function idempotency_begin(p_scope text, p_key text, p_request bytea) returns bigint[] language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off
 function idempotency_end(p_scope text, p_key text, p_request bytea, p_ids bigint[], p_seconds double precision) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function ids_argument(p_ids text, p_name text) returns bigint[] language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function in_slots(slot bigint, a bigint, b bigint, c bigint, d bigint, e bigint, f bigint) returns boolean language sql immutable parallel safe cost 100
 function insert_entries(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamp with time zone[], p_traces text[], p_wake boolean, p_priorities smallint[] DEFAULT NULL::smallint[], p_dedupe_keys text[] DEFAULT NULL::text[], p_dedupe_windows double precision[] DEFAULT NULL::double precision[]) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off
 function is_for(s subscriptions, p_for integer, p_xid xid8, p_due timestamp with time zone, p_kind text, p_headers jsonb) returns boolean language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function is_json(p_content_type text) returns boolean language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function is_original() returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function json_argument(p_value anyelement, p_name text) returns jsonb language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function keep_history(p_slot integer) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function key_hash(key text) returns bigint language sql immutable parallel safe cost 100
 function key_heads(p_queues integer[], p_key text, p_before bigint, p_max integer, OUT heads head[], OUT cut_at bigint) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
@@ -1070,12 +1118,12 @@ function later_newest(p_queues integer[], p_before bigint, p_max integer, OUT me
 function leases_ended(p_subscriber bigint) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function left_out(p_queue integer, p_lane integer, p_subscriber bigint, p_filter jsonb, p_ords xid8[], p_poss bigint[]) returns text[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
 function let_go(q queue_settings, p_reader bigint, p_seq bigint, INOUT keys text[], INOUT busy bigint[], INOUT turn bigint, p_limit integer, p_before boolean, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, t timestamp with time zone, l live, OUT made claims, OUT wants_idle boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
-function limit_queue(name text, limits jsonb, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function limit_queue(queue text, limits anycompatible, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function line_of(p_subscriber bigint, p_lane integer, INOUT turns bigint[], p_max integer, OUT keys text[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off
 function line_up(p_subscriber bigint, p_keys text[], p_counts bigint[], INOUT turn bigint) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off
-function list_actions(in_queue text DEFAULT NULL::text, of_message bigint DEFAULT NULL::bigint, before bigint DEFAULT NULL::bigint, max integer DEFAULT 100) returns TABLE(id bigint, at timestamp with time zone, by text, action text, queue text, message_id bigint, details jsonb) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off
-function list_dead_letters(filter jsonb DEFAULT '{}'::jsonb, ids bigint[] DEFAULT NULL::bigint[], before bigint DEFAULT NULL::bigint, max integer DEFAULT 100) returns TABLE(message_id bigint, queue text, subscription text, key text, kind text, headers jsonb, reference text, terms text[], content_type text, payload bytea, created_at timestamp with time zone, died_at timestamp with time zone, error text, attempts jsonb, erased_at timestamp with time zone) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
-function list_messages(in_queue text DEFAULT NULL::text, with_reference text DEFAULT NULL::text, with_term text DEFAULT NULL::text, in_state text DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max integer DEFAULT 100, with_key text DEFAULT NULL::text) returns TABLE(message_id bigint, queue text, subscription text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, created_at timestamp with time zone, attempts jsonb, erased_at timestamp with time zone) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
+function list_actions(queue text DEFAULT NULL::text, message_id bigint DEFAULT NULL::bigint, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 100) returns SETOF action_listed language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off
+function list_dead_letters(filter anycompatible DEFAULT NULL::text, message_ids bigint[] DEFAULT NULL::bigint[], before bigint DEFAULT NULL::bigint, max bigint DEFAULT 100) returns TABLE(message_id bigint, queue text, subscription text, key text, kind text, headers jsonb, reference text, terms text[], content_type text, payload bytea, created_at timestamp with time zone, died_at timestamp with time zone, error text, attempts jsonb, erased_at timestamp with time zone) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
+function list_messages(queue text DEFAULT NULL::text, reference text DEFAULT NULL::text, term text DEFAULT NULL::text, state text DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 100, key text DEFAULT NULL::text) returns SETOF message_listed language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function live_slots() returns live language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function lock_key(family integer, id bigint) returns bigint language sql immutable parallel safe cost 100
 function lock_lanes(p_queue integer, p_subscription integer DEFAULT NULL::integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1084,7 +1132,7 @@ function lock_reader(p_reader bigint, p_wait boolean) returns boolean language p
 function look(p_queue integer, p_subscription integer, p_lanes integer[], OUT ready boolean, OUT next_due double precision) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function maintain() returns TABLE(task text, count bigint, detail text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
 function mark_entered(p_epoch bigint) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function message(id bigint) returns TABLE(message_id bigint, queue text, subscription text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, payload bytea, created_at timestamp with time zone, attempts jsonb, erased_at timestamp with time zone) language plpgsql stable security definer cost 100 rows 1 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
+function message(message_id bigint) returns SETOF message_found language plpgsql stable security definer cost 100 rows 1 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function message_rows(p_heads head[], p_ids bigint[], p_told boolean DEFAULT true) returns TABLE(message_id bigint, queue_id integer, subscription smallint, subscription_name text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, created_at timestamp with time zone, attempts jsonb, erased_at timestamp with time zone, kept boolean, payload_pos bigint, payload bytea) language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function message_state(p_id bigint, p_subscription integer, p_at tid, p_told boolean, OUT state text, OUT due_at timestamp with time zone, OUT attempts jsonb) returns record language plpgsql stable security definer cost 100000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function message_states(p_heads head[], p_told boolean DEFAULT true) returns TABLE(h head, subscription smallint, subscription_name text, state text, due_at timestamp with time zone, attempts jsonb) language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
@@ -1122,7 +1170,7 @@ function pass_log(q queue_settings, INOUT c claims, INOUT busy bigint[], p_wante
 function passes(p_filter jsonb, p_kind text, p_headers jsonb) returns boolean language plpgsql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
 function patience() returns interval language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function pause_key(queue text, key text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
-function pause_queue(name text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function pause_queue(queue text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function plain_headers(headers jsonb) returns boolean language plpgsql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
 function purge(queue text, by text DEFAULT SESSION_USER) returns TABLE(subscription text, purged bigint) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function put_claim(c claims, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_closed boolean DEFAULT false) returns claims language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1140,13 +1188,19 @@ function rebase_cursors() returns void language plpgsql volatile cost 100 set se
 function rebase_keys() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, jit=off
 function rebase_ring(p_start bigint) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function rebase_sent_here() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function receive(queue text, max integer, lease interval, options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, message_id bigint, attempt integer, key text, kind text, headers jsonb, payload bytea, content_type text, created_at timestamp with time zone, due_at timestamp with time zone, reference text, story jsonb) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
+function receive(queue text, max bigint DEFAULT 1, lease interval DEFAULT NULL::interval, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, message_id bigint, attempt integer, key text, kind text, headers jsonb, payload_json jsonb, payload bytea, content_type text, created_at timestamp with time zone, due_at timestamp with time zone, reference text, story jsonb) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, jit=off
+function receive_rows(p_queue text, p_max bigint, p_lease interval, p_subscription text) returns TABLE(delivery_id bigint, message_id bigint, attempt integer, key text, kind text, headers jsonb, payload bytea, content_type text, created_at timestamp with time zone, due_at timestamp with time zone, reference text, story jsonb) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function reclaim(OUT slot integer, OUT reason text) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function refuse_at_most_once(p_queue integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function refuse_copy() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function release(delivery_ids bigint[], options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function release(delivery_ids bigint, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function release(delivery_ids bigint[], options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function release(delivery_ids text, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function renew_tokens(q queue_settings, p_subscriber bigint, p_lane integer, p_now timestamp with time zone, t timestamp with time zone) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
-function replay(message_ids bigint[] DEFAULT NULL::bigint[], by text DEFAULT SESSION_USER, filter jsonb DEFAULT NULL::jsonb, before bigint DEFAULT NULL::bigint, max integer DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
+function replay(message_ids bigint, by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function replay(message_ids bigint[], by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
+function replay(message_ids text DEFAULT NULL::text, by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function reschedule(message_id bigint, send_at text, by text DEFAULT SESSION_USER) returns TABLE(subscription text, rescheduled boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function reschedule(message_id bigint, send_at timestamp with time zone, by text DEFAULT SESSION_USER) returns TABLE(subscription text, rescheduled boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function rescue() returns integer language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
 function rescue_apart(c claims, p_places integer[]) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1155,19 +1209,25 @@ function rescue_in(p_worker bigint) returns double precision language sql stable
 function rescue_leases(p_subscriber bigint) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function rescue_workers() returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function resume_key(queue text, key text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
-function resume_queue(name text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function resume_queue(queue text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function ring(queue_id integer) returns void language sql volatile cost 100
 function ring_seen(OUT last bigint, OUT readers bigint[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function rotate() returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function schedule_drop(name text, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function schedule_drop(name text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function schedule_next(spec text, time_zone text DEFAULT 'UTC'::text, after timestamp with time zone DEFAULT clock_timestamp()) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
-function schedule_pause(name text, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
-function schedule_put(name text, queue text, spec text, payload jsonb DEFAULT '{}'::jsonb, options jsonb DEFAULT '{}'::jsonb, by text DEFAULT SESSION_USER) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function schedule_pause(name text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function schedule_put(name text, queue text, spec text, payload json, options anycompatible DEFAULT NULL::text, by text DEFAULT SESSION_USER) returns timestamp with time zone language sql volatile cost 100
+function schedule_put(name text, queue text, spec text, payload jsonb, options anycompatible DEFAULT NULL::text, by text DEFAULT SESSION_USER) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function schedule_put(name text, queue text, spec text, payload text DEFAULT '{}'::text, options anycompatible DEFAULT NULL::text, by text DEFAULT SESSION_USER) returns timestamp with time zone language sql volatile cost 100
 function schedule_resume(name text, by text DEFAULT SESSION_USER) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function schedule_spec(p_spec text, OUT cron cron, OUT every interval) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
-function send(queue text, payload jsonb, options jsonb DEFAULT '{}'::jsonb) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
-function send_bytes(queue text, payload bytea, options jsonb DEFAULT '{}'::jsonb) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
-function send_many(queue text, messages jsonb, options jsonb DEFAULT '{}'::jsonb) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function send(queue text, payload json, options anycompatible DEFAULT NULL::text) returns bigint language sql volatile cost 100
+function send(queue text, payload jsonb, options anycompatible DEFAULT NULL::text) returns bigint language sql volatile cost 100
+function send(queue text, payload text, options anycompatible DEFAULT NULL::text) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function send_bytes(queue text, payload bytea, options anycompatible DEFAULT NULL::text) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function send_many(queue text, messages json, options anycompatible DEFAULT NULL::text) returns SETOF bigint language sql volatile cost 100 rows 1000
+function send_many(queue text, messages jsonb, options anycompatible DEFAULT NULL::text) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function send_many(queue text, messages text, options anycompatible DEFAULT NULL::text) returns SETOF bigint language sql volatile cost 100 rows 1000
 function send_options(p_options jsonb, p_more text[], OUT content_type text, OUT key text, OUT kind text, OUT headers jsonb, OUT reference text, OUT terms jsonb, OUT delay double precision, OUT send_at timestamp with time zone, OUT trace text, OUT wake boolean, OUT priority smallint, OUT dedupe_key text, OUT dedupe_window double precision) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function send_row(p_queue text, p_payload bytea, p_content_type text, p_key text, p_kind text, p_headers jsonb, p_reference text, p_terms jsonb, p_delay double precision, p_send_at timestamp with time zone, p_trace text, p_wake boolean, p_priority smallint DEFAULT NULL::smallint, p_dedupe_key text DEFAULT NULL::text, p_dedupe_window double precision DEFAULT NULL::double precision) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function send_rows(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamp with time zone[], p_traces text[], p_wake boolean, p_priorities smallint[] DEFAULT NULL::smallint[], p_dedupe_keys text[] DEFAULT NULL::text[], p_dedupe_windows double precision[] DEFAULT NULL::double precision[]) returns bigint[] language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
@@ -1189,8 +1249,9 @@ function slot_of(pos bigint) returns bigint language sql immutable parallel safe
 function slot_start(p_last bigint, p_slot integer) returns bigint language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function slot_unread(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function snapshot_now() returns pg_snapshot language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function split_payload(p_payload bytea, p_content_type text, OUT payload_json jsonb, OUT payload bytea) returns record language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function story_add(p_story jsonb, p_attempt jsonb) returns jsonb language sql immutable cost 100 set search_path=pg_catalog, pg_temp
-function subscribe(queue text, subscription text, options jsonb DEFAULT '{}'::jsonb, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function subscribe(queue text, subscription text, options anycompatible DEFAULT NULL::text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function subscription_filter(p_filter jsonb) returns jsonb language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function summarize() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function taken(c claims, p_xid xid8, p_pos bigint, p_due timestamp with time zone) returns boolean language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
@@ -1201,14 +1262,14 @@ function tick_in() returns double precision language sql stable security definer
 function tick_schedule(s schedule_settings, p_now timestamp with time zone, OUT sent integer, OUT missed bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function tick_send(s schedule_settings, p_queue text, p_tick timestamp with time zone) returns bigint language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function to_carry(p_queue integer, p_pos bigint, p_for integer) returns boolean language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off
-function token_add(name text, scopes text[], options jsonb DEFAULT '{}'::jsonb, by text DEFAULT SESSION_USER) returns text language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
-function token_drop(name text, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function token_add(name text, scopes text[], options anycompatible DEFAULT NULL::text, by text DEFAULT SESSION_USER) returns text language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function token_drop(name text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function token_hashes(used text[] DEFAULT '{}'::text[]) returns TABLE(name text, hash bytea, scopes text[], queues text[]) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function token_time(t timestamp with time zone) returns timestamp with time zone language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function too_old(p_created_at timestamp with time zone, p_expires_at timestamp with time zone, p_max_age interval, t timestamp with time zone) returns boolean language sql immutable parallel safe cost 100
 function truncate_slot(p_slot integer, p_readers bigint[], p_wait boolean DEFAULT true) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function unpark(p_subscriber bigint, p_ids bigint[], p_outcome text, p_seen pg_snapshot DEFAULT NULL::pg_snapshot) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
-function unsubscribe(queue text, subscription text, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function unsubscribe(queue text, subscription text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function upcoming_ticks(s schedule_settings, p_count integer) returns timestamp with time zone[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function vitals(OUT slots_free integer, OUT slots_wanted integer, OUT slot_age interval, OUT alive integer, OUT overdue integer, OUT heartbeat_age interval, OUT doorbells integer, OUT upkeep_age interval) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function wake_key(p_subscriber bigint, p_lane integer, p_key text, p_at timestamp with time zone, p_now timestamp with time zone, t timestamp with time zone) returns void language sql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1228,8 +1289,12 @@ function zone_change(p_zone text, p_low timestamp with time zone, p_high timesta
 function zone_name(p_zone text) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, TimeZone=UTC
 grant EXECUTE on function "fetch"(bigint,bigint,claims[],live) to posthaste_admin
 grant EXECUTE on function "fetch"(bigint,bigint,claims[],live) to posthaste_receiver
-grant EXECUTE on function ack(bigint[],jsonb) to posthaste_admin
-grant EXECUTE on function ack(bigint[],jsonb) to posthaste_receiver
+grant EXECUTE on function ack(bigint,anycompatible) to posthaste_admin
+grant EXECUTE on function ack(bigint,anycompatible) to posthaste_receiver
+grant EXECUTE on function ack(bigint[],anycompatible) to posthaste_admin
+grant EXECUTE on function ack(bigint[],anycompatible) to posthaste_receiver
+grant EXECUTE on function ack(text,anycompatible) to posthaste_admin
+grant EXECUTE on function ack(text,anycompatible) to posthaste_receiver
 grant EXECUTE on function all_headers(jsonb,text) to posthaste_admin
 grant EXECUTE on function arm(text,boolean) to posthaste_admin
 grant EXECUTE on function arm(text,boolean) to posthaste_receiver
@@ -1238,29 +1303,35 @@ grant EXECUTE on function bell_key(integer) to posthaste_receiver
 grant EXECUTE on function cancel(bigint,text) to posthaste_admin
 grant EXECUTE on function claim(bigint,bigint,text,text,integer,boolean,boolean,boolean,boolean,integer) to posthaste_admin
 grant EXECUTE on function claim(bigint,bigint,text,text,integer,boolean,boolean,boolean,boolean,integer) to posthaste_receiver
-grant EXECUTE on function create_queue(text,jsonb,text) to posthaste_admin
+grant EXECUTE on function create_queue(text,anycompatible,text) to posthaste_admin
 grant EXECUTE on function cron_wall(cron,timestamp without time zone) to posthaste_admin
 grant EXECUTE on function delivery_queues(bigint[]) to posthaste_admin
-grant EXECUTE on function discard(bigint[],text,jsonb,bigint,integer) to posthaste_admin
+grant EXECUTE on function discard(bigint,text,anycompatible,bigint,bigint) to posthaste_admin
+grant EXECUTE on function discard(bigint[],text,anycompatible,bigint,bigint) to posthaste_admin
+grant EXECUTE on function discard(text,text,anycompatible,bigint,bigint) to posthaste_admin
 grant EXECUTE on function doctor() to posthaste_admin
 grant EXECUTE on function doze_key(integer) to posthaste_admin
 grant EXECUTE on function doze_key(integer) to posthaste_receiver
 grant EXECUTE on function drop_queue(text,text) to posthaste_admin
-grant EXECUTE on function erase(text,text,bigint,integer) to posthaste_admin
-grant EXECUTE on function extend(bigint[],interval,jsonb) to posthaste_admin
-grant EXECUTE on function extend(bigint[],interval,jsonb) to posthaste_receiver
-grant EXECUTE on function fail(bigint,text,jsonb) to posthaste_admin
-grant EXECUTE on function fail(bigint,text,jsonb) to posthaste_receiver
+grant EXECUTE on function erase(text,text,bigint,bigint) to posthaste_admin
+grant EXECUTE on function extend(bigint,interval,anycompatible) to posthaste_admin
+grant EXECUTE on function extend(bigint,interval,anycompatible) to posthaste_receiver
+grant EXECUTE on function extend(bigint[],interval,anycompatible) to posthaste_admin
+grant EXECUTE on function extend(bigint[],interval,anycompatible) to posthaste_receiver
+grant EXECUTE on function extend(text,interval,anycompatible) to posthaste_admin
+grant EXECUTE on function extend(text,interval,anycompatible) to posthaste_receiver
+grant EXECUTE on function fail(bigint,text,anycompatible) to posthaste_admin
+grant EXECUTE on function fail(bigint,text,anycompatible) to posthaste_receiver
 grant EXECUTE on function give_up(bigint,text,boolean) to posthaste_admin
 grant EXECUTE on function idempotency_begin(text,text,bytea) to posthaste_admin
 grant EXECUTE on function idempotency_begin(text,text,bytea) to posthaste_sender
 grant EXECUTE on function idempotency_end(text,text,bytea,bigint[],double precision) to posthaste_admin
 grant EXECUTE on function idempotency_end(text,text,bytea,bigint[],double precision) to posthaste_sender
 grant EXECUTE on function is_for(subscriptions,integer,xid8,timestamp with time zone,text,jsonb) to posthaste_admin
-grant EXECUTE on function limit_queue(text,jsonb,text) to posthaste_admin
-grant EXECUTE on function list_actions(text,bigint,bigint,integer) to posthaste_admin
-grant EXECUTE on function list_dead_letters(jsonb,bigint[],bigint,integer) to posthaste_admin
-grant EXECUTE on function list_messages(text,text,text,text,bigint,integer,text) to posthaste_admin
+grant EXECUTE on function limit_queue(text,anycompatible,text) to posthaste_admin
+grant EXECUTE on function list_actions(text,bigint,bigint,bigint) to posthaste_admin
+grant EXECUTE on function list_dead_letters(anycompatible,bigint[],bigint,bigint) to posthaste_admin
+grant EXECUTE on function list_messages(text,text,text,text,bigint,bigint,text) to posthaste_admin
 grant EXECUTE on function lock_key(integer,bigint) to posthaste_admin
 grant EXECUTE on function lock_key(integer,bigint) to posthaste_receiver
 grant EXECUTE on function maintain() to posthaste_admin
@@ -1279,11 +1350,20 @@ grant EXECUTE on function pause_queue(text,text) to posthaste_admin
 grant EXECUTE on function purge(text,text) to posthaste_admin
 grant EXECUTE on function rate_option(double precision,double precision) to posthaste_admin
 grant EXECUTE on function rebase(boolean,text) to posthaste_admin
-grant EXECUTE on function receive(text,integer,interval,jsonb) to posthaste_admin
-grant EXECUTE on function receive(text,integer,interval,jsonb) to posthaste_receiver
-grant EXECUTE on function release(bigint[],jsonb) to posthaste_admin
-grant EXECUTE on function release(bigint[],jsonb) to posthaste_receiver
-grant EXECUTE on function replay(bigint[],text,jsonb,bigint,integer) to posthaste_admin
+grant EXECUTE on function receive(text,bigint,interval,anycompatible) to posthaste_admin
+grant EXECUTE on function receive(text,bigint,interval,anycompatible) to posthaste_receiver
+grant EXECUTE on function receive_rows(text,bigint,interval,text) to posthaste_admin
+grant EXECUTE on function receive_rows(text,bigint,interval,text) to posthaste_receiver
+grant EXECUTE on function release(bigint,anycompatible) to posthaste_admin
+grant EXECUTE on function release(bigint,anycompatible) to posthaste_receiver
+grant EXECUTE on function release(bigint[],anycompatible) to posthaste_admin
+grant EXECUTE on function release(bigint[],anycompatible) to posthaste_receiver
+grant EXECUTE on function release(text,anycompatible) to posthaste_admin
+grant EXECUTE on function release(text,anycompatible) to posthaste_receiver
+grant EXECUTE on function replay(bigint,text,anycompatible,bigint,bigint) to posthaste_admin
+grant EXECUTE on function replay(bigint[],text,anycompatible,bigint,bigint) to posthaste_admin
+grant EXECUTE on function replay(text,text,anycompatible,bigint,bigint) to posthaste_admin
+grant EXECUTE on function reschedule(bigint,text,text) to posthaste_admin
 grant EXECUTE on function reschedule(bigint,timestamp with time zone,text) to posthaste_admin
 grant EXECUTE on function rescue() to posthaste_admin
 grant EXECUTE on function rescue() to posthaste_receiver
@@ -1294,14 +1374,24 @@ grant EXECUTE on function resume_queue(text,text) to posthaste_admin
 grant EXECUTE on function schedule_drop(text,text) to posthaste_admin
 grant EXECUTE on function schedule_next(text,text,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function schedule_pause(text,text) to posthaste_admin
-grant EXECUTE on function schedule_put(text,text,text,jsonb,jsonb,text) to posthaste_admin
+grant EXECUTE on function schedule_put(text,text,text,json,anycompatible,text) to posthaste_admin
+grant EXECUTE on function schedule_put(text,text,text,jsonb,anycompatible,text) to posthaste_admin
+grant EXECUTE on function schedule_put(text,text,text,text,anycompatible,text) to posthaste_admin
 grant EXECUTE on function schedule_resume(text,text) to posthaste_admin
-grant EXECUTE on function send(text,jsonb,jsonb) to posthaste_admin
-grant EXECUTE on function send(text,jsonb,jsonb) to posthaste_sender
-grant EXECUTE on function send_bytes(text,bytea,jsonb) to posthaste_admin
-grant EXECUTE on function send_bytes(text,bytea,jsonb) to posthaste_sender
-grant EXECUTE on function send_many(text,jsonb,jsonb) to posthaste_admin
-grant EXECUTE on function send_many(text,jsonb,jsonb) to posthaste_sender
+grant EXECUTE on function send(text,json,anycompatible) to posthaste_admin
+grant EXECUTE on function send(text,json,anycompatible) to posthaste_sender
+grant EXECUTE on function send(text,jsonb,anycompatible) to posthaste_admin
+grant EXECUTE on function send(text,jsonb,anycompatible) to posthaste_sender
+grant EXECUTE on function send(text,text,anycompatible) to posthaste_admin
+grant EXECUTE on function send(text,text,anycompatible) to posthaste_sender
+grant EXECUTE on function send_bytes(text,bytea,anycompatible) to posthaste_admin
+grant EXECUTE on function send_bytes(text,bytea,anycompatible) to posthaste_sender
+grant EXECUTE on function send_many(text,json,anycompatible) to posthaste_admin
+grant EXECUTE on function send_many(text,json,anycompatible) to posthaste_sender
+grant EXECUTE on function send_many(text,jsonb,anycompatible) to posthaste_admin
+grant EXECUTE on function send_many(text,jsonb,anycompatible) to posthaste_sender
+grant EXECUTE on function send_many(text,text,anycompatible) to posthaste_admin
+grant EXECUTE on function send_many(text,text,anycompatible) to posthaste_sender
 grant EXECUTE on function send_row(text,bytea,text,text,text,jsonb,text,jsonb,double precision,timestamp with time zone,text,boolean,smallint,text,double precision) to posthaste_admin
 grant EXECUTE on function send_row(text,bytea,text,text,text,jsonb,text,jsonb,double precision,timestamp with time zone,text,boolean,smallint,text,double precision) to posthaste_sender
 grant EXECUTE on function send_rows(text[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],boolean,smallint[],text[],double precision[]) to posthaste_admin
@@ -1309,13 +1399,13 @@ grant EXECUTE on function send_rows(text[],bytea[],text[],text[],text[],jsonb[],
 grant EXECUTE on function set_aside() to posthaste_admin
 grant EXECUTE on function settle(bigint[],bit varying[],bigint[],text[],text[],double precision[],text[],real[],boolean,text[]) to posthaste_admin
 grant EXECUTE on function settle(bigint[],bit varying[],bigint[],text[],text[],double precision[],text[],real[],boolean,text[]) to posthaste_receiver
-grant EXECUTE on function subscribe(text,text,jsonb,text) to posthaste_admin
+grant EXECUTE on function subscribe(text,text,anycompatible,text) to posthaste_admin
 grant EXECUTE on function texts_of(jsonb) to posthaste_admin
 grant EXECUTE on function tick() to posthaste_admin
 grant EXECUTE on function tick() to posthaste_receiver
 grant EXECUTE on function tick_in() to posthaste_admin
 grant EXECUTE on function tick_in() to posthaste_receiver
-grant EXECUTE on function token_add(text,text[],jsonb,text) to posthaste_admin
+grant EXECUTE on function token_add(text,text[],anycompatible,text) to posthaste_admin
 grant EXECUTE on function token_drop(text,text) to posthaste_admin
 grant EXECUTE on function token_hashes(text[]) to posthaste_admin
 grant EXECUTE on function unsubscribe(text,text,text) to posthaste_admin

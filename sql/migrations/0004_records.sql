@@ -50,6 +50,17 @@ create table posthaste.action_records (
 create index action_records_message on posthaste.action_records (message_id);
 create index action_records_queue on posthaste.action_records (queue_id, id);
 
+-- Rows of public functions. As columns of a result their names would not be free for the
+-- functions' parameters.
+create type posthaste.message_listed as (
+  message_id bigint, queue text collate "C", subscription text collate "C", state text collate "C", due_at timestamptz, key text collate "C", kind text collate "C", headers jsonb,
+  reference text collate "C", terms text[] collate "C", content_type text collate "C", created_at timestamptz, attempts jsonb, erased_at timestamptz);
+create type posthaste.message_found as (
+  message_id bigint, queue text collate "C", subscription text collate "C", state text collate "C", due_at timestamptz, key text collate "C", kind text collate "C", headers jsonb,
+  reference text collate "C", terms text[] collate "C", content_type text collate "C", payload bytea, created_at timestamptz, attempts jsonb, erased_at timestamptz);
+create type posthaste.action_listed as (
+  id bigint, at timestamptz, by text collate "C", action text collate "C", queue text collate "C", message_id bigint, details jsonb);
+
 -- Sums of the log. Maintenance adds all rows that are newer than counted.s.
 create table posthaste.counters (
   queue_id     int         not null,

@@ -3,12 +3,13 @@
 -- Returns: the ids that were dead letters, ascending.
 -- Errors: as posthaste.replay. Locks: the dead letters. Deletes: dead_letter_entries.
 -- Inserts: action_records; history, where the queue has a retention.
-create or replace function posthaste.discard(message_ids bigint[] default null, by text default session_user, filter jsonb default null,
-  before bigint default null, max int default 1000)
+create or replace function posthaste.discard(message_ids bigint[], by text default session_user, filter anycompatible default null::text,
+  before bigint default null, max bigint default 1000)
 returns setof bigint language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare
-  v_chosen record := posthaste.dead_chosen(discard.message_ids, discard.filter, discard.before, discard.max);
+  v_filter jsonb := posthaste.json_argument(discard.filter, 'filter');
+  v_chosen record := posthaste.dead_chosen(discard.message_ids, v_filter, discard.before, discard.max);
   v_now timestamptz := clock_timestamp();
 begin
   -- Ascending: otherwise it would deadlock with another discard or a replay.
@@ -34,7 +35,21 @@ begin
         from gone g order by g.message_id, g.subscription
     )
     select distinct g.message_id from gone g where (select count(*) from events) >= 0 order by 1;
-  if not found and discard.filter is null then
+  if not found and v_filter is null then
     perform posthaste.no_dead_letter(v_chosen.ids);
   end if;
+end $$;
+-- Ids as text, to which literals and untyped parameters resolve: 5 or {5,6}.
+create or replace function posthaste.discard(message_ids text default null, by text default session_user, filter anycompatible default null::text,
+  before bigint default null, max bigint default 1000)
+returns setof bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return query select x from posthaste.discard(posthaste.ids_argument(discard.message_ids, 'message_ids'), discard.by, discard.filter, discard.before, discard.max) x;
+end $$;
+-- One id.
+create or replace function posthaste.discard(message_ids bigint, by text default session_user, filter anycompatible default null::text,
+  before bigint default null, max bigint default 1000)
+returns setof bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return query select x from posthaste.discard(array[discard.message_ids], discard.by, discard.filter, discard.before, discard.max) x;
 end $$;

@@ -10,12 +10,13 @@
 -- Errors: PH400, PH404, also if none of the ids is a dead letter (any more). Locks: the queues'
 -- keys, shared; the dead letters.
 -- Deletes: dead_letter_entries. Inserts: entries_other, words, parked, action_records.
-create or replace function posthaste.replay(message_ids bigint[] default null, by text default session_user, filter jsonb default null,
-  before bigint default null, max int default 1000)
+create or replace function posthaste.replay(message_ids bigint[], by text default session_user, filter anycompatible default null::text,
+  before bigint default null, max bigint default 1000)
 returns setof bigint language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare
-  v_chosen record := posthaste.dead_chosen(replay.message_ids, replay.filter, replay.before, replay.max);
+  v_filter jsonb := posthaste.json_argument(replay.filter, 'filter');
+  v_chosen record := posthaste.dead_chosen(replay.message_ids, v_filter, replay.before, replay.max);
   v_now timestamptz := clock_timestamp();
   q record;
 begin
@@ -60,7 +61,21 @@ begin
         from gone g order by g.message_id, g.subscription
     )
     select distinct g.message_id from gone g where (select count(*) from events) >= 0 order by 1;
-  if not found and replay.filter is null then
+  if not found and v_filter is null then
     perform posthaste.no_dead_letter(v_chosen.ids);
   end if;
+end $$;
+-- Ids as text, to which literals and untyped parameters resolve: 5 or {5,6}.
+create or replace function posthaste.replay(message_ids text default null, by text default session_user, filter anycompatible default null::text,
+  before bigint default null, max bigint default 1000)
+returns setof bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return query select x from posthaste.replay(posthaste.ids_argument(replay.message_ids, 'message_ids'), replay.by, replay.filter, replay.before, replay.max) x;
+end $$;
+-- One id.
+create or replace function posthaste.replay(message_ids bigint, by text default session_user, filter anycompatible default null::text,
+  before bigint default null, max bigint default 1000)
+returns setof bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return query select x from posthaste.replay(array[replay.message_ids], replay.by, replay.filter, replay.before, replay.max) x;
 end $$;

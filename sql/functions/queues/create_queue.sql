@@ -3,22 +3,23 @@
 -- compared.
 -- Options: max_attempts (20), backoff {base: '1 second', max: '1 hour'} (base not
 -- above max, max at most 365 days), timeout ('30 seconds', at most 365 days),
--- max_age (none; what is older is not handed out), max_payload in bytes (1048576, at most 33554432), lanes (1;
+-- max_age (none; older messages are not handed out), max_payload in bytes (1048576, at most 33554432), lanes (1;
 -- 8 if ordered), mode ('at_least_once'; 'at_most_once' never retries and so excludes
 -- max_attempts and backoff), retention (none; how long settled messages are
 -- kept beyond the ring), retain_payload (false), ordered (false; by key), on_dead
 -- ('continue', or 'stop' the key of an ordered queue), fair (false; keys take turns),
 -- and limits (none): concurrency and key_concurrency, rate_limit and key_rate_limit
 -- as posthaste.queue_limits reads them.
+-- Returns: whether it created the queue.
 -- Errors: PH400 with the field, PH409 if it exists with other options, PH501.
 -- Inserts: queue_settings, subscriptions, action_records. by is recorded if the call
 -- creates the queue.
-create or replace function posthaste.create_queue(name text, options jsonb default '{}', by text default session_user)
-returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+create or replace function posthaste.create_queue(queue text, options anycompatible default null::text, by text default session_user)
+returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  v_name text := create_queue.name;
-  v_options jsonb := coalesce(create_queue.options, '{}');
+  v_name text := create_queue.queue;
+  v_options jsonb := coalesce(posthaste.json_argument(create_queue.options, 'options'), '{}');
   q posthaste.queue_settings;
   b jsonb;
   v_id int;
@@ -93,7 +94,7 @@ begin
       raise exception using errcode = 'PH409', column = 'name', message = format('queue %L exists with different options', v_name),
         hint = 'its options are in the view posthaste.queues';
     end if;
-    return;
+    return false;
   end if;
   insert into posthaste.queue_settings (name, max_attempts, backoff_base, backoff_max, timeout, max_age, max_payload, lanes, width, mode, retention, retain_payload, ordered, on_dead,
     fair, concurrency, rate, burst, key_concurrency, key_rate, key_burst)
@@ -102,4 +103,5 @@ begin
   insert into posthaste.subscriptions (queue_id, number, name, since) values (v_id, 0, 'default', posthaste.first_snapshot());
   insert into posthaste.counters (queue_id, subscription) values (v_id, 0);
   insert into posthaste.action_records (by, action, queue_id) values (coalesce(create_queue.by, session_user), 'create', v_id);
+  return true;
 end $$;

@@ -1,24 +1,24 @@
 -- posthaste.drop_queue: drops a queue with its messages, and the schedules that send to it.
 -- From then on its entries and claims count as settled, including those of open
 -- transactions, and their space is reclaimed when the ring comes round.
--- Errors: PH404, PH400 unless READ COMMITTED, PH503. Locks: the queue's key, exclusive;
+-- Returns: true. Errors: PH404, PH400 unless READ COMMITTED, PH503. Locks: the queue's key, exclusive;
 -- the queue's settings; of a keyed queue, the readers.
 -- Updates: queue_settings, subscriptions. Deletes: dead_letter_entries, counters,
 -- lease_cursors, held_claims, schedule_settings, history_cursors, history_aside,
 -- parked, keys, lane_wishes, limit_states, limit_refunds, ahead, ahead_keys. Inserts: action_records.
 -- Its history is not shown any more, and is removed when it expires.
-create or replace function posthaste.drop_queue(name text, by text default session_user)
-returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+create or replace function posthaste.drop_queue(queue text, by text default session_user)
+returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_id int;
 begin
   -- Rows of keys that are newer than an older snapshot would stay.
   perform posthaste.read_committed('drop_queue');
-  perform pg_advisory_xact_lock(posthaste.lock_key(7, hashtext(drop_queue.name)));
-  v_id := (select q.id from posthaste.queue_settings q where q.name = drop_queue.name and q.dropped_at is null);
+  perform pg_advisory_xact_lock(posthaste.lock_key(7, hashtext(drop_queue.queue)));
+  v_id := (select q.id from posthaste.queue_settings q where q.name = drop_queue.queue and q.dropped_at is null);
   if v_id is null then
-    raise exception using errcode = 'PH404', column = 'queue', message = format('queue %L does not exist', drop_queue.name);
+    raise exception using errcode = 'PH404', column = 'queue', message = format('queue %L does not exist', drop_queue.queue);
   end if;
   perform posthaste.lock_queue(v_id, 'settings');
   insert into posthaste.action_records (by, action, queue_id) values (coalesce(drop_queue.by, session_user), 'drop', v_id);
@@ -46,4 +46,5 @@ begin
   delete from posthaste.limit_refunds where subscriber >> 10 = v_id;
   delete from posthaste.ahead where subscriber >> 10 = v_id;
   delete from posthaste.ahead_keys where subscriber >> 10 = v_id;
+  return true;
 end $$;

@@ -7,17 +7,18 @@
 -- is needed. Skipped messages are counted and recorded in actions.
 -- Keys that are paused are also paused for the new subscription.
 -- If it exists with the same options, nothing changes. A filter never changes.
+-- Returns: whether it added the subscription.
 -- Errors: PH400 with the field; PH404; PH503 in a copy, or if another transaction withdraws
 -- there for 5 s; PH409 if it exists with different options, or if messages of 1,024
 -- subscriptions of the queue are kept.
 -- Locks: the maintenance key, because reclaiming must not run meanwhile; then the lock of the
 -- queue's withdrawals, which waits for transactions that cancel or reschedule there.
 -- Inserts: subscriptions, counters, cancelled, keys, action_records.
-create or replace function posthaste.subscribe(queue text, subscription text, options jsonb default '{}', by text default session_user)
-returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+create or replace function posthaste.subscribe(queue text, subscription text, options anycompatible default null::text, by text default session_user)
+returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  v_options jsonb := coalesce(subscribe.options, '{}');
+  v_options jsonb := coalesce(posthaste.json_argument(subscribe.options, 'options'), '{}');
   u posthaste.subscriptions;
   k posthaste.subscriptions;
   v_keyed boolean;
@@ -61,7 +62,7 @@ begin
         message = format('subscription %L of queue %L exists with different options', u.name, subscribe.queue),
         hint = 'unsubscribe first, or use another name';
     end if;
-    return;
+    return false;
   end if;
   u.number := posthaste.free_number(u.queue_id);
   -- Counted up to the snapshot from which it starts, so that its counters are exact.
@@ -103,4 +104,5 @@ begin
   values (u.queue_id, u.number, case when u.starts = 'oldest' or u.scheduled then posthaste.count_kept(u) else 0 end);
   insert into posthaste.action_records (by, action, queue_id, details)
   values (coalesce(subscribe.by, session_user), 'subscribe', u.queue_id, jsonb_build_object('subscription', u.name) || v_options);
+  return true;
 end $$;

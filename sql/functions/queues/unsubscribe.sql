@@ -3,13 +3,13 @@
 -- may be used again for a new subscription.
 -- The last subscription of a queue cannot be removed, because then its messages would never
 -- be read.
--- Errors: PH404, PH409, PH400 unless READ COMMITTED, PH503. Locks: the maintenance key; of a
+-- Returns: true. Errors: PH404, PH409, PH400 unless READ COMMITTED, PH503. Locks: the maintenance key; of a
 -- keyed queue, the readers. Updates: subscriptions.
 -- Deletes: dead_letter_entries, counters, lease_cursors, held_claims, parked, keys,
 -- lane_wishes, limit_states, limit_refunds, ahead, ahead_keys. Upkeep deletes rows that a concurrent
 -- settlement parks. Inserts: action_records.
 create or replace function posthaste.unsubscribe(queue text, subscription text, by text default session_user)
-returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   u record;
@@ -46,4 +46,5 @@ begin
   delete from posthaste.ahead_keys x where x.subscriber = v_subscriber;
   insert into posthaste.action_records (by, action, queue_id, details)
   values (coalesce(unsubscribe.by, session_user), 'unsubscribe', u.queue_id, jsonb_build_object('subscription', coalesce(nullif(unsubscribe.subscription, ''), 'default')));
+  return true;
 end $$;

@@ -6,16 +6,17 @@
 -- server's shared lock table, however many ids there are.
 -- server's table of locks, which is all programs', however many ids there are.
 -- Inserts: leases. Reads: claims, settlements.
-create or replace function posthaste.extend(delivery_ids bigint[], lease interval, options jsonb default '{}')
+create or replace function posthaste.extend(delivery_ids bigint[], lease interval, options anycompatible default null::text)
 returns table (delivery_id bigint, settled boolean)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
+  v_options jsonb := posthaste.json_argument(extend.options, 'options');
   v_id bigint;
   v_claim posthaste.claims;
 begin
-  perform posthaste.check_options(extend.options, array['strict'], '{}');
+  perform posthaste.check_options(v_options, array['strict'], '{}');
   if extend.lease is null or extend.lease <= '0' or extend.lease > '12 hours' then
     raise exception using errcode = 'PH400', column = 'lease',
       message = format('lease must be above zero and at most 12 hours, got %s', coalesce(extend.lease::text, 'null'));
@@ -32,9 +33,25 @@ begin
     if settled then
       insert into posthaste.leases (slot, claim, place, subscriber, until)
       values (v_claim.slot, v_claim.id, v_id & 4095, v_claim.reader >> 10, clock_timestamp() + extend.lease);
-    elsif posthaste.option_boolean(extend.options, 'strict', false) then
+    elsif posthaste.option_boolean(v_options, 'strict', false) then
       raise exception using errcode = 'PH409', message = format('delivery %s no longer belongs to the caller', v_id);
     end if;
     return next;
   end loop;
+end $$;
+-- Ids as text, to which literals and untyped parameters resolve: 5 or {5,6}.
+create or replace function posthaste.extend(delivery_ids text, lease interval, options anycompatible default null::text)
+returns table (delivery_id bigint, settled boolean)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  return query select x.delivery_id, x.settled from posthaste.extend(posthaste.ids_argument(extend.delivery_ids, 'delivery_ids'), extend.lease, extend.options) x;
+end $$;
+-- One id.
+create or replace function posthaste.extend(delivery_ids bigint, lease interval, options anycompatible default null::text)
+returns table (delivery_id bigint, settled boolean)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  return query select x.delivery_id, x.settled from posthaste.extend(array[extend.delivery_ids], extend.lease, extend.options) x;
 end $$;

@@ -5,12 +5,12 @@
 -- Returns: whether this call settled it, its outcome (retried or dead) and when the next attempt
 -- may start.
 -- Errors: PH400; PH409 when strict.
-create or replace function posthaste.fail(delivery_id bigint, error text, options jsonb default '{}')
+create or replace function posthaste.fail(delivery_id bigint, error text, options anycompatible default null::text)
 returns table (settled boolean, outcome text, due_at timestamptz)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  v_options jsonb := fail.options;
+  v_options jsonb := posthaste.json_argument(fail.options, 'options');
   v_permanent boolean;
 begin
   perform posthaste.check_options(v_options, array['permanent', 'retry_after', 'receipt', 'terms', 'strict', 'wake'], '{}');

@@ -1,8 +1,8 @@
 -- posthaste.schedule_drop: drops a schedule. The messages that it sent stay.
--- Errors: PH404. Locks: the schedule. Deletes: schedule_settings.
+-- Returns: true. Errors: PH404. Locks: the schedule. Deletes: schedule_settings.
 -- Inserts: action_records.
 create or replace function posthaste.schedule_drop(name text, by text default session_user)
-returns void language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
   delete from posthaste.schedule_settings x where x.name = schedule_drop.name;
@@ -11,4 +11,5 @@ begin
       hint = 'the view posthaste.schedules lists them';
   end if;
   insert into posthaste.action_records (by, action, details) values (coalesce(schedule_drop.by, session_user), 'schedule_drop', jsonb_build_object('schedule', schedule_drop.name));
+  return true;
 end $$;

@@ -11,11 +11,11 @@
 -- changed. 40001 in REPEATABLE READ and SERIALIZABLE if the queue changed since the snapshot.
 -- Locks: the queue's key, shared; the schedule. Inserts, updates: schedule_settings.
 -- Inserts: action_records, if it changes anything.
-create or replace function posthaste.schedule_put(name text, queue text, spec text, payload jsonb default '{}', options jsonb default '{}', by text default session_user)
+create or replace function posthaste.schedule_put(name text, queue text, spec text, payload jsonb, options anycompatible default null::text, by text default session_user)
 returns timestamptz language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  v_options jsonb := coalesce(schedule_put.options, '{}');
+  v_options jsonb := coalesce(posthaste.json_argument(schedule_put.options, 'options'), '{}');
   s posthaste.schedule_settings;
   v_bad text;
 begin
@@ -69,3 +69,13 @@ begin
   end if;
   return (select x.next_at from posthaste.schedule_settings x where x.name = s.name);
 end $$;
+-- The payload as text, to which literals and untyped parameters resolve.
+create or replace function posthaste.schedule_put(name text, queue text, spec text, payload text default '{}', options anycompatible default null::text, by text default session_user)
+returns timestamptz language sql volatile as $$
+  select posthaste.schedule_put(name, queue, spec, payload::jsonb, options, by)
+$$;
+-- The payload as json.
+create or replace function posthaste.schedule_put(name text, queue text, spec text, payload json, options anycompatible default null::text, by text default session_user)
+returns timestamptz language sql volatile as $$
+  select posthaste.schedule_put(name, queue, spec, payload::jsonb, options, by)
+$$;

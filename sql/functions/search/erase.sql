@@ -11,14 +11,14 @@
 -- Returns: one row per message: its id, queue, and outcome: erased or pending.
 -- Errors: PH400, also unless READ COMMITTED, PH413. Locks: the maintenance key.
 -- Updates: dead_letter_entries, history. Inserts: erased, action_records.
-create or replace function posthaste.erase(term text, by text default session_user, before bigint default null, max int default 1000)
+create or replace function posthaste.erase(term text, by text default session_user, before bigint default null, max bigint default 1000)
 returns table (message_id bigint, queue text, outcome text)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
 #variable_conflict use_column
 declare
   v_term text := erase.term;
-  v_max int := erase.max;
+  v_max int := case when erase.max between 1 and 10000 then erase.max end;
   v_by text := coalesce(erase.by, session_user);
   v_queues int[] := array(select q.id from posthaste.queue_settings q);
   v_now timestamptz := clock_timestamp();
@@ -36,8 +36,8 @@ begin
     raise exception using errcode = 'PH400', column = 'term', message = 'term must not be empty';
   elsif octet_length(v_term) > 255 then
     raise exception using errcode = 'PH413', column = 'term', message = 'term is over 255 bytes';
-  elsif v_max is null or v_max not between 1 and 10000 then
-    raise exception using errcode = 'PH400', column = 'limit', message = format('a call erases 1 to 10000 messages, not %s', v_max),
+  elsif v_max is null then
+    raise exception using errcode = 'PH400', column = 'limit', message = format('a call erases 1 to 10000 messages, not %s', erase.max),
       hint = 'use several calls';
   end if;
   -- Messages that upkeep copies to the history meanwhile would not be blanked.

@@ -1,7 +1,7 @@
 -- posthaste.list_messages: messages with their states, newest first.
--- Arguments, null for any and never empty: in_queue, with_reference, with_term (one of its
--- terms), in_state (a message matches if some subscription has it in this state); before: only
--- ids below it, for paging; max: 1 to 1000 rows; with_key.
+-- Arguments, null for any and never empty: queue, reference, term (one of its
+-- terms), state (a message matches if some subscription has it in this state); before: only
+-- ids below it, for paging; max: 1 to 1000 rows; key.
 -- Returns: one row per message and subscription, as posthaste.message without the payload.
 -- Erased messages are found only by their queue, id and state.
 -- By reference and term it uses their indexes. By state dead it reads the dead letters, by state
@@ -12,21 +12,20 @@
 -- For clients that see no notices the setting posthaste.list_before has the id to continue with
 -- until the transaction ends; it is empty after a complete search.
 -- Errors: PH400, PH404 with the field.
-create or replace function posthaste.list_messages(in_queue text default null, with_reference text default null, with_term text default null,
-  in_state text default null, before bigint default null, max int default 100, with_key text default null)
-returns table (message_id bigint, queue text, subscription text, state text, due_at timestamptz, key text, kind text, headers jsonb,
-  reference text, terms text[], content_type text, created_at timestamptz, attempts jsonb, erased_at timestamptz)
+create or replace function posthaste.list_messages(queue text default null, reference text default null, term text default null,
+  state text default null, before bigint default null, max bigint default 100, key text default null)
+returns setof posthaste.message_listed
 language plpgsql stable security definer rows 100
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set max_parallel_workers_per_gather = 0 as $$
 #variable_conflict use_column
 declare
-  v_queue text := list_messages.in_queue;
-  v_reference text := list_messages.with_reference;
-  v_term text := list_messages.with_term;
-  v_key text := list_messages.with_key;
-  v_state text := list_messages.in_state;
+  v_queue text := list_messages.queue;
+  v_reference text := list_messages.reference;
+  v_term text := list_messages.term;
+  v_key text := list_messages.key;
+  v_state text := list_messages.state;
   v_before bigint := list_messages.before;
-  v_left int := list_messages.max;
+  v_left int := case when list_messages.max between 1 and 1000 then list_messages.max end;
   v_page int;
   v_looked int := 0;
   v_copies int;
@@ -42,8 +41,8 @@ declare
   v record;
 begin
   perform set_config('posthaste.list_before', '', true);
-  if v_left is null or v_left not between 1 and 1000 then
-    raise exception using errcode = 'PH400', column = 'limit', message = format('a call lists 1 to 1000 messages, not %s', v_left);
+  if v_left is null then
+    raise exception using errcode = 'PH400', column = 'limit', message = format('a call lists 1 to 1000 messages, not %s', list_messages.max);
   end if;
   v_empty := array_position(array[v_queue, v_reference, v_term, v_key], '');
   if v_empty is not null then

@@ -12,14 +12,13 @@
 -- retention; dead letters until they are replayed or discarded.
 -- Errors: PH404 if the message is unknown or its space was reclaimed; PH400.
 -- Reads: entries, dead_letter_entries and the tables of message_rows.
-create or replace function posthaste.message(id bigint)
-returns table (message_id bigint, queue text, subscription text, state text, due_at timestamptz, key text, kind text, headers jsonb,
-  reference text, terms text[], content_type text, payload bytea, created_at timestamptz, attempts jsonb, erased_at timestamptz)
+create or replace function posthaste.message(message_id bigint)
+returns setof posthaste.message_found
 language plpgsql stable security definer rows 1
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set max_parallel_workers_per_gather = 0 as $$
 #variable_conflict use_column
 declare
-  v_id bigint := message.id;
+  v_id bigint := message.message_id;
   v_heads posthaste.head[];
 begin
   if v_id is null then

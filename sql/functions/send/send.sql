@@ -1,5 +1,6 @@
 -- posthaste.send: sends a message with a JSON payload in the caller's transaction: the message
 -- is sent if the transaction commits, and is not if it rolls back.
+-- Arguments: queue; payload: JSON; options: JSON of any type.
 -- Options: key, kind, reference (texts of at most 255 bytes), headers (an object
 -- of strings, 16 KiB together), terms (an array of strings), content_type, delay
 -- (interval text) or send_at (a time), wake (false: never notify, needed before
@@ -13,10 +14,11 @@
 -- Messages without rare options are sent here, in as few statements as possible: starting a
 -- statement costs more than running it. posthaste.insert_entries sends the others, and raises
 -- the errors.
-create or replace function posthaste.send(queue text, payload jsonb, options jsonb default '{}')
+create or replace function posthaste.send(queue text, payload text, options anycompatible default null::text)
 returns bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_body constant bytea := convert_to(payload::text, 'UTF8');
+  v_body constant bytea := convert_to(payload::jsonb::text, 'UTF8');
+  v_given jsonb;
   v_odd boolean; -- posthaste.insert_entries sends it
   v_key text;
   v_kind text;
@@ -33,24 +35,25 @@ declare
 begin
   -- In one expression, and the rest by itself: in each transaction an expression is prepared
   -- when it is first evaluated, with all functions in it.
-  if octet_length(v_body) >= 250 or options <> '{}' or current_setting('posthaste.ids_skipped', true) is distinct from 'yes' then
+  if octet_length(v_body) >= 250 or options is not null or current_setting('posthaste.ids_skipped', true) is distinct from 'yes' then
     if current_setting('posthaste.ids_skipped', true) is distinct from 'yes' then
       perform posthaste.skip_ids();
     end if;
     if octet_length(v_body) >= 250 then
-      perform posthaste.check_json(payload, payload::text);
+      perform posthaste.check_json(payload::jsonb, convert_from(v_body, 'UTF8'));
     end if;
-    if options <> '{}' then
-      v_odd := jsonb_typeof(options) <> 'object' or options - '{key,kind,reference,delay}'::text[] <> '{}' or jsonb_path_exists(options, 'strict $.* ? (@.type() != "string")');
+    if options is not null then
+      v_given := posthaste.json_argument(options, 'options');
+      v_odd := jsonb_typeof(v_given) <> 'object' or v_given - '{key,kind,reference,delay}'::text[] <> '{}' or jsonb_path_exists(v_given, 'strict $.* ? (@.type() != "string")');
       if not v_odd then
-        v_key := nullif(options ->> 'key', '');
-        v_kind := nullif(options ->> 'kind', '');
-        v_reference := nullif(options ->> 'reference', '');
+        v_key := nullif(v_given ->> 'key', '');
+        v_kind := nullif(v_given ->> 'kind', '');
+        v_reference := nullif(v_given ->> 'reference', '');
         v_odd := greatest(octet_length(v_key), octet_length(v_kind), octet_length(v_reference), 0) > 255;
-        if options ? 'delay' then
-          if options ->> 'delay' ~ '^[0-9]{1,6} (second|minute|hour|day)s?$' then
+        if v_given ? 'delay' then
+          if v_given ->> 'delay' ~ '^[0-9]{1,6} (second|minute|hour|day)s?$' then
             -- By seconds: a day has other lengths where the session's time zone changes its clocks.
-            v_due := clock_timestamp() + make_interval(secs => nullif(extract(epoch from (options ->> 'delay')::interval), 0)::float8);
+            v_due := clock_timestamp() + make_interval(secs => nullif(extract(epoch from (v_given ->> 'delay')::interval), 0)::float8);
           else
             v_odd := true;
           end if;
@@ -82,9 +85,19 @@ begin
     returning pos into v_id;
     return v_id;
   end if;
-  v_options := posthaste.send_options(options, '{}');
+  v_options := posthaste.send_options(v_given, '{}');
   return (posthaste.insert_entries(array[queue], array[v_body], array[v_options.content_type], array[v_options.key], array[v_options.kind],
     case when v_options.headers is not null then array[v_options.headers] end, array[v_options.reference], case when v_options.terms is not null then array[v_options.terms] end,
     array[v_options.delay], array[v_options.send_at], array[v_options.trace], v_options.wake,
     case when v_options.priority <> 0 then array[v_options.priority] end, case when v_options.dedupe_key is not null then array[v_options.dedupe_key] end, array[v_options.dedupe_window]))[1];
 end $$;
+-- The payload as jsonb. Inlined, so that it costs nothing when it runs.
+create or replace function posthaste.send(queue text, payload jsonb, options anycompatible default null::text)
+returns bigint language sql volatile as $$
+  select posthaste.send(queue, payload::text, options)
+$$;
+-- The payload as json. Inlined, so that it costs nothing when it runs.
+create or replace function posthaste.send(queue text, payload json, options anycompatible default null::text)
+returns bigint language sql volatile as $$
+  select posthaste.send(queue, payload::text, options)
+$$;

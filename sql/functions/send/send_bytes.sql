@@ -4,16 +4,15 @@
 -- Payloads of type application/json, with or without parameters, and of types that end in
 -- +json must be valid JSON in UTF-8, without \u0000.
 -- Returns: the message id. Errors: PH400, PH404, PH413 with the field.
-create or replace function posthaste.send_bytes(queue text, payload bytea, options jsonb default '{}')
+create or replace function posthaste.send_bytes(queue text, payload bytea, options anycompatible default null::text)
 returns bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_options record;
   v_json jsonb;
 begin
-  v_options := posthaste.send_options(options, '{}');
+  v_options := posthaste.send_options(posthaste.json_argument(options, 'options'), '{}');
   v_options.content_type := coalesce(v_options.content_type, 'application/octet-stream');
-  -- The same rule as IsJSON in Go.
-  if btrim(split_part(lower(v_options.content_type collate "C"), ';', 1)) ~ '^(application/json|.*[+]json|)$' then
+  if posthaste.is_json(v_options.content_type) then
     begin
       v_json := convert_from(payload, 'UTF8')::jsonb;
     exception when data_exception or syntax_error or program_limit_exceeded then

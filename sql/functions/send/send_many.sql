@@ -3,15 +3,16 @@
 -- Options: defaults for all messages, as in posthaste.send; wake applies to the whole call, and
 -- is not an option of one message. If one message is invalid, none is sent.
 -- Returns: the message ids, in order. Errors: as send; the text names the message.
-create or replace function posthaste.send_many(queue text, messages jsonb, options jsonb default '{}')
+create or replace function posthaste.send_many(queue text, messages jsonb, options anycompatible default null::text)
 returns setof bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
+  v_given jsonb := posthaste.json_argument(options, 'options');
   m jsonb;
   v_options record;
   v_payload text;
   n int := 0;
   v_code text; v_field text; v_text text; v_hint text;
-  v_wake boolean := posthaste.option_boolean(options, 'wake', true);
+  v_wake boolean := posthaste.option_boolean(v_given, 'wake', true);
   v_queues text[] := '{}'; v_payloads bytea[] := '{}'; v_types text[] := '{}'; v_keys text[] := '{}'; v_kinds text[] := '{}';
   v_references text[] := '{}'; v_traces text[] := '{}';
   -- Null if no message has the option, which is the cheaper way of posthaste.insert_entries.
@@ -21,7 +22,7 @@ begin
   if jsonb_typeof(messages) is distinct from 'array' then
     raise exception using errcode = 'PH400', column = 'messages', message = 'messages must be an array of objects';
   end if;
-  perform posthaste.send_options(options, '{}');
+  perform posthaste.send_options(v_given, '{}');
   begin
     for m in select jsonb_array_elements(messages) loop
       n := n + 1;
@@ -31,7 +32,7 @@ begin
         raise exception using errcode = 'PH400', column = 'wake', message = 'option ''wake'' applies to all messages together',
           hint = 'pass it in the options of send_many';
       end if;
-      v_options := posthaste.send_options((coalesce(options, '{}') || (m - 'payload')) - 'wake', '{}');
+      v_options := posthaste.send_options((coalesce(v_given, '{}') || (m - 'payload')) - 'wake', '{}');
       -- By subscripts, in place: concatenating two arrays copies both each time.
       v_queues[n] := queue;
       v_payload := (m -> 'payload')::text;
@@ -64,3 +65,13 @@ begin
   return query select unnest(posthaste.insert_entries(v_queues, v_payloads, v_types, v_keys, v_kinds, v_headers, v_references, v_terms,
     v_delays, v_send_ats, v_traces, v_wake, v_priorities, v_dedupe_keys, v_dedupe_windows));
 end $$;
+-- The messages as text, to which literals and untyped parameters resolve.
+create or replace function posthaste.send_many(queue text, messages text, options anycompatible default null::text)
+returns setof bigint language sql volatile as $$
+  select posthaste.send_many(queue, messages::jsonb, options)
+$$;
+-- The messages as json.
+create or replace function posthaste.send_many(queue text, messages json, options anycompatible default null::text)
+returns setof bigint language sql volatile as $$
+  select posthaste.send_many(queue, messages::jsonb, options)
+$$;

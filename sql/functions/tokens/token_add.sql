@@ -6,11 +6,11 @@
 -- Returns: the secret, which is not stored: only its hash is.
 -- Errors: PH400 with the field, PH409 if the name is taken, PH503 if there are
 -- 1,000 tokens. Inserts: issued_tokens, action_records.
-create or replace function posthaste.token_add(name text, scopes text[], options jsonb default '{}', by text default session_user)
+create or replace function posthaste.token_add(name text, scopes text[], options anycompatible default null::text, by text default session_user)
 returns text language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  v_options jsonb := coalesce(token_add.options, '{}');
+  v_options jsonb := coalesce(posthaste.json_argument(token_add.options, 'options'), '{}');
   v_scopes text[] := array(select distinct x from unnest(token_add.scopes) x order by 1);
   q jsonb := nullif(v_options -> 'queues', 'null');
   v_in interval;

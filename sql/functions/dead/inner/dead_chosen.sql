@@ -2,10 +2,8 @@
 -- one of the two must be given.
 -- Returns: the filter (for ids: any) and the ids. By filter they are the newest below before, at
 -- most max, and posthaste.list_before has the id to continue with, empty if there are no more.
--- The filter {"all": true} selects all. An empty filter is an error, because it may result from
--- missing values.
 -- Errors: PH400, PH404 with the field. Reads: dead_letter_entries.
-create or replace function posthaste.dead_chosen(p_ids bigint[], p_filter jsonb, p_before bigint, p_max int, out f posthaste.dead_filter, out ids bigint[])
+create or replace function posthaste.dead_chosen(p_ids bigint[], p_filter jsonb, p_before bigint, p_max bigint, out f posthaste.dead_filter, out ids bigint[])
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   v record;
@@ -20,12 +18,8 @@ begin
     raise exception using errcode = 'PH400', column = 'limit', message = format('a call takes 1 to 10000 dead letters, not %s', p_max),
       hint = 'split them over several calls';
   end if;
-  if p_filter = '{}' then
-    raise exception using errcode = 'PH400', column = 'filter', message = 'the filter is empty',
-      hint = '{"all": true} selects all dead letters';
-  end if;
-  f := posthaste.dead_filter(case when p_filter = '{"all": true}' then '{}' else p_filter end);
-  v := posthaste.dead_found(f, null, p_before, p_max);
+  f := posthaste.dead_filter(p_filter);
+  v := posthaste.dead_found(f, null, p_before, p_max::int);
   ids := v.message_ids;
   perform set_config('posthaste.list_before', coalesce(v.cut_at, case when cardinality(ids) >= p_max then ids[p_max] end)::text, true);
 end $$;

@@ -1,4 +1,6 @@
 -- posthaste.dead_filter: parses a filter of dead letters.
+-- {"all": true} selects all of them. An empty filter is an error, because it may result from
+-- missing values.
 -- Arguments: queue, subscription (of that queue), kind, key, reference, term (one of its
 -- terms), error (part of the last error's text, ignoring case), died_from and died_before
 -- (times; from is included, before is not). Values must not be empty: a caller that meant one
@@ -10,6 +12,12 @@ declare
   f posthaste.dead_filter;
   v_name text;
 begin
+  if p_filter = '{}' then
+    raise exception using errcode = 'PH400', column = 'filter', message = 'the filter is empty',
+      hint = '{"all": true} selects all dead letters';
+  elsif p_filter = '{"all": true}' then
+    return f;
+  end if;
   perform posthaste.check_options(p_filter, array['queue', 'subscription', 'kind', 'key', 'reference', 'term', 'error', 'died_from', 'died_before'], '{}');
   for v_name in select jsonb_object_keys(p_filter) loop
     if coalesce(posthaste.option_text(p_filter, v_name), '') = '' then

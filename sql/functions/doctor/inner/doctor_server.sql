@@ -20,10 +20,10 @@ begin
   return query
     select 'privileges', 'fault', format('role %s may not %s', r.rolname, x.what), 'grant it again: posthaste migrate up', null::text, null::text
       from pg_roles r
-      join (values ('posthaste_sender', 'send', 'posthaste.send(text, jsonb, jsonb)'),
-                   ('posthaste_receiver', 'receive', 'posthaste.receive(text, integer, interval, jsonb)'),
+      join (values ('posthaste_sender', 'send', 'posthaste.send(text, text, anycompatible)'),
+                   ('posthaste_receiver', 'receive', 'posthaste.receive(text, bigint, interval, anycompatible)'),
                    ('posthaste_receiver', 'do upkeep', 'posthaste.maintain()'),
-                   ('posthaste_admin', 'create queues', 'posthaste.create_queue(text, jsonb, text)')) x (role, what, call) on x.role = r.rolname
+                   ('posthaste_admin', 'create queues', 'posthaste.create_queue(text, anycompatible, text)')) x (role, what, call) on x.role = r.rolname
      where not has_schema_privilege(r.rolname, 'posthaste', 'usage') or not has_function_privilege(r.rolname, x.call, 'execute')
      order by 3;
   -- Readers never go back in time, so nothing becomes due until the clock has caught up.

@@ -41,7 +41,7 @@ begin
       ) x (name, why, hint) on x.name = z.name
       join pg_settings s on s.name = z.name and s.reset_val <> z.value -- the settings of this session are reported above
      where case z.name when 'default_transaction_isolation' then z.value not in ('read committed', 'read uncommitted')
-                                                                 and (z.setrole = 0 or has_function_privilege(z.setrole, 'posthaste.receive(text, integer, interval, jsonb)', 'execute'))
+                                                                 and (z.setrole = 0 or has_function_privilege(z.setrole, 'posthaste.receive(text, bigint, interval, anycompatible)', 'execute'))
                        when 'default_transaction_read_only' then z.value::boolean
                        else z.value in ('off', 'false', 'no', '0') end
      order by 3 limit 20;

@@ -1,0 +1,143 @@
+//go:build unix
+
+package documents_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
+)
+
+const recipes = "examples/recipes"
+
+// recipeCommands say how a recipe is run in the folder with the copies of the recipes and all that
+// scripts/recipes has installed.
+var recipeCommands = map[string][]string{
+	"psycopg":     {"venv/bin/python", "psycopg/ship.py"},
+	"sqlalchemy":  {"venv/bin/python", "sqlalchemy/ship.py"},
+	"asyncpg":     {"venv/bin/python", "asyncpg/ship.py"},
+	"node-pg":     {"node", "node-pg/ship.mjs"},
+	"postgres-js": {"node", "postgres-js/ship.mjs"},
+	"drizzle":     {"node", "drizzle/ship.mjs"},
+	"prisma":      {"node", "prisma/ship.mjs"},
+	"jdbc":        {"java", "--class-path", "jars/*", "jdbc/Ship.java"},
+}
+
+// bindingCommands run the programs of testdata/bindings, which call functions with each value that
+// the page's table names.
+var bindingCommands = map[string][]string{
+	"python": {"venv/bin/python", "bindings.py"},
+	"node":   {"node", "bindings.mjs"},
+	"java":   {"java", "--class-path", "jars/*", "Bindings.java"},
+}
+
+// TestEveryRecipeIsRunAndShown: each recipe has a command here, and is quoted as a whole.
+func TestEveryRecipeIsRunAndShown(t *testing.T) {
+	t.Parallel()
+	programs, err := filepath.Glob(filepath.Join(root, recipes, "*", "[sS]hip.*"))
+	if err != nil || len(programs) != len(recipeCommands) {
+		t.Errorf("%d programs, %d commands, %v", len(programs), len(recipeCommands), err)
+	}
+	page := read(t, "docs/sql-from-your-language.md")
+	for name, command := range recipeCommands {
+		program := command[len(command)-1]
+		if !strings.Contains(page, "<!-- quote: "+recipes+"/"+program+" -->") {
+			t.Errorf("the recipe for %s is not shown", name)
+		}
+	}
+}
+
+// TestRecipes runs the program of each driver: it ships an order that it sends, and fails another
+// whose shipment exists already. It also runs the calls of the table of bindings.
+func TestRecipes(t *testing.T) {
+	t.Parallel()
+	testrun.Nightly(t, "installing the drivers takes minutes, and TestEveryCallWorksAsDriversBind tries their calls on each change")
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	installed := filepath.Join(cache, "posthaste", "recipes")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, filepath.Join(root, "scripts", "recipes"), installed).CombinedOutput(); err != nil {
+		t.Fatalf("scripts/recipes: %v\n%s", err, out)
+	}
+	for name, command := range bindingCommands {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := testpg.New(t)
+			psql(t, url, read(t, recipes+"/setup.sql"))
+			runRecipe(t, installed, url, "internal/documents/testdata/bindings", "all calls work\n", command)
+		})
+	}
+	for name, command := range recipeCommands {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := testpg.New(t)
+			psql(t, url, read(t, recipes+"/setup.sql")+`
+				insert into public.shipments values (13);
+				select posthaste.send('orders', '{"order": 13}', '{"reference": "order-13"}');`)
+			runRecipe(t, installed, url, recipes, "shipped order 7\n", command)
+			conn, err := pgx.Connect(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close(t.Context())
+			for reference, want := range map[string]string{"order-7": "done", "order-13": "retrying"} {
+				var state string
+				if err := conn.QueryRow(t.Context(), `select max(state) from posthaste.list_messages(reference => $1)`, reference).Scan(&state); err != nil || state != want {
+					t.Errorf("%s is %q, want %q, %v", reference, state, want, err)
+				}
+			}
+			var shipped int
+			if err := conn.QueryRow(t.Context(), `select count(*) from public.shipments s join public.orders o on o.id = s.order_id`).Scan(&shipped); err != nil || shipped != 1 {
+				t.Errorf("%d orders were shipped, %v", shipped, err)
+			}
+		})
+	}
+}
+
+// runRecipe runs a program of a folder and compares its output. It runs in a folder of its own, which
+// has the program and the installed packages.
+func runRecipe(t *testing.T, installed, url, folder, want string, command []string) {
+	t.Helper()
+	dir := t.TempDir()
+	program := command[len(command)-1]
+	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(program)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, program), []byte(read(t, folder+"/"+program)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"venv", "node_modules", "jars"} {
+		if err := os.Symlink(filepath.Join(installed, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name := command[0]
+	if strings.Contains(name, "/") {
+		name = filepath.Join(dir, name)
+	}
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, _, _ := strings.Cut(url[strings.LastIndex(url, "@")+1:], "?")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, command[1:]...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "DATABASE_URL="+url, "JDBC_URL=jdbc:postgresql://"+address+"?user="+config.User+"&password="+config.Password)
+	out, err := cmd.CombinedOutput()
+	if err != nil || string(out) != want {
+		t.Errorf("%v: %v\n%s", command, err, out)
+	}
+}
