@@ -60,6 +60,9 @@ type QueueOptions struct {
 	Fair bool
 	// Limits bound how much is handed out (default: no bounds).
 	Limits QueueLimits
+	// Owner is who declares the queue (default: nobody). It has the characters of a name.
+	// [Declaration.Apply] changes only what has the owner of the declaration, or none.
+	Owner string
 }
 
 // QueueLimits bound how much of a queue is handed out, over all processes together and for

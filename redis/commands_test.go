@@ -226,7 +226,7 @@ func (f *fate) live(url string, gone func() bool) {
 		func() error { return e.Pause(posthaste.WithActor(ctx, "ada"), posthaste.OfQueue(jobs)) },
 		func() error { return e.Resume(posthaste.WithActor(ctx, "ada"), posthaste.OfQueue(jobs)) },
 		func() error {
-			return e.UpdateQueue(posthaste.WithActor(ctx, "ada"), jobs, posthaste.QueueUpdate{Limits: &posthaste.QueueLimits{Concurrency: 100}})
+			return e.UpdateQueue(posthaste.WithActor(ctx, "ada"), jobs, posthaste.QueueUpdate{Options: posthaste.QueueOptions{Limits: posthaste.QueueLimits{Concurrency: 100}}})
 		},
 		func() error {
 			reply, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 2, Lease: time.Hour})

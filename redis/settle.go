@@ -77,12 +77,18 @@ func (e *Engine) settle(ctx context.Context, q *queue, settlements []posthaste.S
 	args = append(args, said...)
 	reply, err := settleScript.run(ctx, e.client, q.keys, args)
 	if err == nil && reply == "gone" { // or another queue has its number
-		was := q.ref()
+		was := *q
 		if _, err := e.registry.read(ctx); err != nil {
 			return err
 		}
 		q = e.registry.numbered(q.number)
-		if q == nil || q.once != "" || q.ref() == was { // it was dropped with its deliveries
+		if q != nil && q.ref() == was.ref() && q.messages == was.messages { // its options were changed
+			if err := e.remake(ctx, q); err != nil {
+				return err
+			}
+			q = e.registry.numbered(q.number)
+		}
+		if q == nil || q.once != "" { // it was dropped with its deliveries
 			return nil
 		}
 		args[0].is, args[1].is = q.numberArg, q.rules

@@ -288,7 +288,7 @@ func TestResumedForAllSubscriptions(t *testing.T) {
 				if err := e.Resume(posthaste.WithActor(t.Context(), "ada"), posthaste.OfKey{Queue: jobs, Key: "a"}); err != nil {
 					t.Fatal(err)
 				}
-			} else if err := e.UpdateQueue(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.QueueUpdate{Limits: &posthaste.QueueLimits{KeyConcurrency: 5}}); err != nil {
+			} else if err := e.UpdateQueue(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.QueueUpdate{Options: posthaste.QueueOptions{Limits: posthaste.QueueLimits{KeyConcurrency: 5}}}); err != nil {
 				t.Fatal(err)
 			}
 			for _, of := range []string{"", second} {
@@ -303,6 +303,6 @@ func TestResumedForAllSubscriptions(t *testing.T) {
 		rule(t, holds(posthaste.QueueLimits{}), patch{&keyScript, "for at = 0, #KEYS - 1, AT_ASIDE_WAIT", "for at = 0, 0"})
 	})
 	t.Run("limits", func(t *testing.T) {
-		rule(t, holds(posthaste.QueueLimits{KeyConcurrency: 1}), patch{&limitScript, "for at = 0, #KEYS - 1,", "for at = 0, 0,"})
+		rule(t, holds(posthaste.QueueLimits{KeyConcurrency: 1}), patch{&renewScript, "for at = 0, #KEYS - 1,", "for at = 0, 0,"})
 	})
 }

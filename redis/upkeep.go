@@ -57,7 +57,7 @@ const expireMost = 1000
 func (e *Engine) expire(ctx context.Context, all map[string]*queue) (more bool, err error) {
 	var queues []*queue
 	for _, q := range allOf(all) {
-		if q.options.Retention > 0 {
+		if q.options.Retention > 0 || q.options.Revision > 0 { // it may have had a retention
 			queues = append(queues, q)
 		}
 	}

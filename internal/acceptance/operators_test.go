@@ -50,15 +50,15 @@ func TestOperatorsOverHTTP(t *testing.T) {
 			}
 		}
 	}
-	// Limits are replaced as a whole.
+	// Options that are named change; null removes them.
 	var queue wire.Queue
-	ask(200, "PUT", "/v1/queues/orders/limits", `{"rate_limit":{"limit":1000,"per":"1s","burst":70}}`, &queue)
+	ask(200, "PATCH", "/v1/queues/orders", `{"concurrency":null,"rate_limit":{"limit":1000,"per":"1s","burst":70}}`, &queue)
 	rate, _ := json.Marshal(queue.Options["rate_limit"])
 	if queue.Options["concurrency"] != nil || string(rate) != `{"burst":70,"limit":1000,"per":"1s"}` {
 		t.Errorf("limits are %+v", queue.Options)
 	}
 	var none wire.Queue
-	if ask(200, "PUT", "/v1/queues/orders/limits", `{}`, &none); none.Options["rate_limit"] != nil {
+	if ask(200, "PATCH", "/v1/queues/orders", `{"rate_limit":null}`, &none); none.Options["rate_limit"] != nil {
 		t.Errorf("limits are %+v, want none", none.Options)
 	}
 	// Messages of a paused key wait, and do not block other keys.

@@ -4,12 +4,11 @@
 -- args: number of the subscription; rules
 -- returns: "gone", or a list: waiting; in flight; dead; since when the queue is paused or "";
 --       sent; done; retried; lost; withdrawn; µs since the oldest available message was sent
---       or fell due, or "-1"; the time; the queue's limits (limits.lua) or ""; the first 100
---       paused keys; expired
+--       or fell due, or "-1"; the time; the first 100 paused keys; expired
 -- cost: some twenty commands
 local number, rules = unpack(ARGV)
 -- includes: keys, rules, current, keyed
-local meta = call('HMGET', META, 'paused', 'limits')
+local meta = call('HMGET', META, 'paused')
 local own = call('HMGET', TALLY, 'sent', 'done', 'retried', 'lost', 'withdrawn', 'expired')
 local depth = call('ZCARD', DUE) + call('ZCARD', ALONE) - call('SCARD', STALE)
 local oldest
@@ -34,5 +33,5 @@ if due and due <= now and (not oldest or due < oldest) then oldest = due end
 return {
   text(depth), text(call('HLEN', RUN)), text(call('ZCARD', DEAD)), meta[1] or '',
   own[1] or '0', own[2] or '0', own[3] or '0', own[4] or '0', own[5] or '0',
-  oldest and text(math.max(0, now - oldest)) or '-1', text(now), meta[2] or '', paused, own[6] or '0',
+  oldest and text(math.max(0, now - oldest)) or '-1', text(now), paused, own[6] or '0',
 }

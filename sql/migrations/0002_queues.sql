@@ -6,6 +6,7 @@
 -- lanes      the number of lanes that readers go through: width until a message is
 --            sent with a priority above 0, and 4 × width from then on. The lane of a
 --            message is priority × width plus a number below width.
+-- owner      who declares the queue (posthaste queue apply)
 -- purged     what the last purge saw; none of it is kept for any subscription
 -- purged_to  the last position that was given out when the queue was purged. A
 --            message with a higher id was sent later, so that its withdrawal need not
@@ -35,6 +36,7 @@ create table posthaste.queue_settings (
   keyed           boolean  generated always as (ordered or fair or key_concurrency is not null or key_rate is not null) stored,
   retention       interval check (retention > '0' and retention <= '36500 days'),
   retain_payload  boolean  not null default false,
+  owner           text     collate "C",
   paused_at       timestamptz,
   purged          pg_snapshot,
   purged_to       bigint,

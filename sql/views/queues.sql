@@ -9,6 +9,7 @@
 -- whether they pass the filter or not.
 --   filter          the subscription's filter; null without one
 --   max_lag         how far it may fall behind before its messages are skipped; null: no limit
+--   owner           who declares the queue; null: nobody
 --   withdrawn       cancelled, rescheduled, purged, or skipped because of max_lag
 --   expired         not handed out because they were older than max_age
 --   oldest_age      age of the oldest message that waits and may be handed out, or null
@@ -25,7 +26,7 @@ select q.name as queue, s.name as subscription,
        case when q.rate is not null then posthaste.rate_option(q.rate, q.burst) end as rate_limit,
        case when q.key_rate is not null then posthaste.rate_option(q.key_rate, q.key_burst) end as key_rate_limit,
        case when q.keyed then array(select k.key from posthaste.keys k where k.subscriber = q.id::bigint << 10 | s.number and k.paused_at is not null order by k.key limit 100) end as paused_keys,
-       s.filter, s.max_lag, k.dropped as withdrawn, k.expired, q.max_age
+       s.filter, s.max_lag, k.dropped as withdrawn, k.expired, q.max_age, q.owner
   from posthaste.queue_settings q
   join posthaste.subscriptions s on s.queue_id = q.id and s.dropped_at is null
   left join posthaste.counters k on k.queue_id = q.id and k.subscription = s.number
