@@ -39,7 +39,11 @@ func (e *Engine) retry(ctx context.Context, find func() (*queue, error), do func
 			return nil, nil, err
 		}
 	}
-	return nil, nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "the queue is being changed by other processes", Hint: "try again"}
+	return nil, nil, busy()
+}
+
+func busy() error {
+	return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "the queue is being changed by other processes", Hint: "try again"}
 }
 
 // each runs a script for each subscription of a queue and passes the replies to then. The

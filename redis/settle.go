@@ -76,25 +76,27 @@ func (e *Engine) settle(ctx context.Context, q *queue, settlements []posthaste.S
 	args[2].is = len(plain)
 	args = append(args, said...)
 	reply, err := settleScript.run(ctx, e.client, q.keys, args)
-	if err == nil && reply == "gone" { // or another queue has its number
-		was := *q
+	for tries := 0; err == nil && reply == "gone"; tries++ { // or another queue has its number
+		if tries == 5 {
+			return busy()
+		}
+		was, number := q.ref(), q.number
 		if _, err := e.registry.read(ctx); err != nil {
 			return err
 		}
-		q = e.registry.numbered(q.number)
-		if q != nil && q.ref() == was.ref() && q.messages == was.messages { // its options were changed
+		if q = e.registry.numbered(number); q != nil && q.ref() == was { // its options were changed
 			if err := e.remake(ctx, q); err != nil {
 				return err
 			}
-			q = e.registry.numbered(q.number)
+			q = e.registry.numbered(number)
 		}
-		if q == nil || q.once != "" { // it was dropped with its deliveries
+		if q == nil || q.once != "" || q.ref() == was && q.first != "" { // it was dropped with its deliveries, or has ended
 			return nil
 		}
 		args[0].is, args[1].is = q.numberArg, q.rules
 		reply, err = settleScript.run(ctx, e.client, q.keys, args)
 	}
-	if err != nil || reply == "gone" {
+	if err != nil {
 		return err
 	}
 	all, err := list("settle", reply, 2)

@@ -32,7 +32,7 @@ if action == 'cancel' then
   counts.withdrawn = 1
 else
   local due = math.max(now, tonumber(due))
-  if rules.a then
+  if rules.a or before then -- its age counts from then (hand.lua)
     st.g = due
     call('HSET', ST, id, pack(st))
   end
