@@ -223,7 +223,7 @@ func TestLI_RaisedLimitLetsGo(t *testing.T) {
 					t.Fatalf("%d are handed out by the old limit", len(got))
 				}
 				claim(t, e, w, 2, 10)
-				if err := e.UpdateQueue(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.QueueUpdate{Options: posthaste.QueueOptions{Limits: posthaste.QueueLimits{KeyConcurrency: 5}}}); err != nil {
+				if err := e.UpdateQueue(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.QueueUpdate{Options: posthaste.QueueOptions{Limits: posthaste.QueueLimits{KeyConcurrency: 5}}, Reset: []string{"key_rate_limit"}}); err != nil {
 					t.Fatal(err)
 				}
 				if got := claim(t, e, w, 3, 10); len(got) != 2 {

@@ -3,9 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -129,18 +127,11 @@ func (a *app) confirmUpdate(ctx context.Context, yes confirmed, e posthaste.Stor
 	}
 	was := queues[0].Options
 	is, _ := update.Requested(was)
-	if is.Retention >= was.Retention {
+	lost := posthaste.LostByUpdate(name, was, is)
+	if lost == "" {
 		return nil
 	}
-	return a.confirm(ctx, yes, func() (string, error) { return lowersRetention(name, was.Retention, is.Retention), nil })
-}
-
-// lowersRetention completes "This will …".
-func lowersRetention(name string, from, to time.Duration) string {
-	if to == 0 {
-		return fmt.Sprintf("remove the retention of queue %s (%s): its settled messages are no longer kept", name, from)
-	}
-	return fmt.Sprintf("lower the retention of queue %s from %s to %s: its settled messages are forgotten earlier", name, from, to)
+	return a.confirm(ctx, yes, func() (string, error) { return lost, nil })
 }
 
 // orNone is a flag that "none" resets.
