@@ -270,7 +270,7 @@ view entries
   trace text
   story jsonb
   payload bytea
-  expires_at timestamp with time zone
+  ages_from timestamp with time zone
   plain boolean
   at_row tid
   head head
@@ -288,7 +288,7 @@ partitioned table entries_other partition by LIST ((((pos >> 22) & (15)::bigint)
   failures smallint not null default 0
   losses smallint not null default 0
   losses_alone smallint not null default 0
-  expires_at timestamp with time zone
+  ages_from timestamp with time zone
   content_type text
   key text
   kind text
@@ -318,7 +318,7 @@ leaf entries_other_N with (autovacuum_enabled=off) toast with (autovacuum_enable
   failures smallint not null default 0 -- 16
   losses smallint not null default 0 -- 16
   losses_alone smallint not null default 0 -- 16
-  expires_at timestamp with time zone -- 16
+  ages_from timestamp with time zone -- 16
   content_type text -- 16
   key text -- 16
   kind text -- 16
@@ -648,7 +648,7 @@ table parked
   failures smallint not null
   losses smallint not null
   losses_alone smallint not null
-  expires_at timestamp with time zone
+  ages_from timestamp with time zone
   key text not null
   reason text not null
   content_type text
@@ -690,6 +690,7 @@ table queue_settings
   keyed boolean default (ordered OR fair OR (key_concurrency IS NOT NULL) OR (key_rate IS NOT NULL))
   retention interval
   retain_payload boolean not null default false
+  owner text
   paused_at timestamp with time zone
   purged pg_snapshot
   purged_to bigint
@@ -755,6 +756,7 @@ view queues
   withdrawn bigint
   expired bigint
   max_age interval
+  owner text
 table registrations with (fillfactor=50)
   id bigint not null generated always as identity
   name text not null
@@ -986,7 +988,7 @@ function dead_found(f dead_filter, p_ids bigint[], p_before bigint, p_max intege
 function dead_matches(d dead_letter_entries, f dead_filter) returns boolean language sql immutable parallel safe cost 100
 function dead_termed(p_term text) returns bigint[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_indexscan=off, jit=off
 function dedupe(p_queues integer[], p_dedupe_keys text[], p_dedupe_windows double precision[], p_now timestamp with time zone, OUT ids bigint[], OUT fresh integer[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
-function deliveries_at(c claims, p_places integer[]) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8, expires_at timestamp with time zone) language plpgsql stable cost 100 rows 10 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
+function deliveries_at(c claims, p_places integer[]) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8, ages_from timestamp with time zone) language plpgsql stable cost 100 rows 10 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function deliveries_of(c claims) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8) language sql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function delivery_queues(delivery_ids bigint[]) returns text[] language plpgsql stable security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function discard(message_ids bigint[] DEFAULT NULL::bigint[], by text DEFAULT SESSION_USER, filter jsonb DEFAULT NULL::jsonb, before bigint DEFAULT NULL::bigint, max integer DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
@@ -1017,6 +1019,7 @@ function find_subscription(p_queue text, p_subscription text, OUT queue_id integ
 function finish(c claims, p_places integer[], p_outcomes text[], p_errors text[], p_waits double precision[] DEFAULT '{}'::double precision[], p_receipts jsonb[] DEFAULT '{}'::jsonb[], p_durations real[] DEFAULT '{}'::real[], p_terms jsonb[] DEFAULT '{}'::jsonb[]) returns TABLE(place integer, outcome text, due_at timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function first_priority(p_lanes integer, p_width integer) returns integer language sql volatile cost 100
 function first_snapshot() returns pg_snapshot language sql volatile cost 100 set search_path=pg_catalog, pg_temp
+function fixed_options(a queue_settings, b queue_settings) returns TABLE(name text, why text) language sql immutable cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function forget_buckets() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function forget_cancelled() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function forget_history() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
@@ -1043,7 +1046,7 @@ function key_heads(p_queues integer[], p_key text, p_before bigint, p_max intege
 function key_lane(key text, lanes integer) returns smallint language sql volatile parallel safe cost 100
 function key_readers(p_queue text, p_key text) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function key_tokens(p_tokens double precision, p_at timestamp with time zone, p_rate double precision, p_burst double precision, t timestamp with time zone) returns double precision language sql immutable cost 100 set search_path=pg_catalog, pg_temp
-function keyed_rows(c claims, l live) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8, expires_at timestamp with time zone) language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
+function keyed_rows(c claims, l live) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8, ages_from timestamp with time zone) language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function lane_apply(p_subscriber bigint, p_lane integer, p_events jsonb, p_xids xid8[], p_poss bigint[], p_sifts boolean, OUT keys text[], OUT sifted bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
 function lane_busy(p_claims bigint[], p_seen pg_snapshot) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function lane_event(p_subscriber bigint, p_lane integer, p_objects jsonb, p_at timestamp with time zone) returns void language sql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1057,7 +1060,6 @@ function later_newest(p_queues integer[], p_before bigint, p_max integer, OUT me
 function leases_ended(p_subscriber bigint) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function left_out(p_queue integer, p_lane integer, p_subscriber bigint, p_filter jsonb, p_ords xid8[], p_poss bigint[]) returns text[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
 function let_go(q queue_settings, p_reader bigint, p_seq bigint, INOUT keys text[], INOUT busy bigint[], INOUT turn bigint, p_limit integer, p_before boolean, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, t timestamp with time zone, l live, OUT made claims, OUT wants_idle boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
-function limit_queue(name text, limits jsonb, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function line_of(p_subscriber bigint, p_lane integer, INOUT turns bigint[], p_max integer, OUT keys text[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off
 function line_up(p_subscriber bigint, p_keys text[], p_counts bigint[], INOUT turn bigint) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off
 function list_actions(in_queue text DEFAULT NULL::text, of_message bigint DEFAULT NULL::bigint, before bigint DEFAULT NULL::bigint, max integer DEFAULT 100) returns TABLE(id bigint, at timestamp with time zone, by text, action text, queue text, message_id bigint, details jsonb) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off
@@ -1092,6 +1094,7 @@ function oldest_waiting() returns TABLE(queue_id integer, subscription integer, 
 function open_claims(p_worker bigint) returns SETOF claims language plpgsql volatile cost 100 rows 10 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function open_places(c claims) returns integer[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function option_boolean(p_options jsonb, p_name text, p_default boolean) returns boolean language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
+function option_changes(a queue_settings, b queue_settings) returns jsonb language sql stable cost 100 set search_path=pg_catalog, pg_temp, IntervalStyle=postgres
 function option_int(p_options jsonb, p_name text, p_min bigint, p_max bigint) returns integer language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function option_interval(p_options jsonb, p_name text, p_days integer DEFAULT NULL::integer) returns interval language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function option_rate(p_options jsonb, p_name text, OUT rate double precision, OUT burst double precision) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
@@ -1114,6 +1117,7 @@ function plain_headers(headers jsonb) returns boolean language plpgsql immutable
 function purge(queue text, by text DEFAULT SESSION_USER) returns TABLE(subscription text, purged bigint) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function put_claim(c claims, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_closed boolean DEFAULT false) returns claims language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function queue_limits(o jsonb, q queue_settings) returns queue_settings language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function queue_options(o jsonb, q queue_settings, p_is queue_settings) returns queue_settings language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function rate_option(p_rate double precision, p_burst double precision) returns jsonb language sql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
 function read_ahead(q queue_settings, c claims, INOUT a ahead, INOUT turn bigint, p_filter jsonb, s pg_snapshot, l live) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function read_committed(p_what text) returns void language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
@@ -1130,6 +1134,7 @@ function receive(queue text, max integer, lease interval, options jsonb DEFAULT 
 function reclaim(OUT slot integer, OUT reason text) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function refuse_at_most_once(p_queue integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function refuse_copy() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function refuse_options(a queue_settings, b queue_settings, o jsonb) returns void language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function release(delivery_ids bigint[], options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function renew_tokens(q queue_settings, p_subscriber bigint, p_lane integer, p_now timestamp with time zone, t timestamp with time zone) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function replay(message_ids bigint[] DEFAULT NULL::bigint[], by text DEFAULT SESSION_USER, filter jsonb DEFAULT NULL::jsonb, before bigint DEFAULT NULL::bigint, max integer DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
@@ -1190,11 +1195,12 @@ function token_add(name text, scopes text[], options jsonb DEFAULT '{}'::jsonb, 
 function token_drop(name text, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function token_hashes(used text[] DEFAULT '{}'::text[]) returns TABLE(name text, hash bytea, scopes text[], queues text[]) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function token_time(t timestamp with time zone) returns timestamp with time zone language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function too_old(p_created_at timestamp with time zone, p_expires_at timestamp with time zone, p_max_age interval, t timestamp with time zone) returns boolean language sql immutable parallel safe cost 100
+function too_old(p_created_at timestamp with time zone, p_ages_from timestamp with time zone, p_max_age interval, t timestamp with time zone) returns boolean language sql immutable parallel safe cost 100
 function truncate_slot(p_slot integer, p_readers bigint[], p_wait boolean DEFAULT true) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function unpark(p_subscriber bigint, p_ids bigint[], p_outcome text, p_seen pg_snapshot DEFAULT NULL::pg_snapshot) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function unsubscribe(queue text, subscription text, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function upcoming_ticks(s schedule_settings, p_count integer) returns timestamp with time zone[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function update_queue(queue text, options jsonb, by text DEFAULT SESSION_USER) returns jsonb language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function vitals(OUT slots_free integer, OUT slots_wanted integer, OUT slot_age interval, OUT alive integer, OUT overdue integer, OUT heartbeat_age interval, OUT doorbells integer, OUT upkeep_age interval) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function wake_key(p_subscriber bigint, p_lane integer, p_key text, p_at timestamp with time zone, p_now timestamp with time zone, t timestamp with time zone) returns void language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function wall_time(p_zone text, p_wall timestamp without time zone) returns timestamp with time zone language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
@@ -1242,7 +1248,6 @@ grant EXECUTE on function idempotency_begin(text,text,bytea) to posthaste_sender
 grant EXECUTE on function idempotency_end(text,text,bytea,bigint[],double precision) to posthaste_admin
 grant EXECUTE on function idempotency_end(text,text,bytea,bigint[],double precision) to posthaste_sender
 grant EXECUTE on function is_for(subscriptions,integer,xid8,timestamp with time zone,text,jsonb) to posthaste_admin
-grant EXECUTE on function limit_queue(text,jsonb,text) to posthaste_admin
 grant EXECUTE on function list_actions(text,bigint,bigint,integer) to posthaste_admin
 grant EXECUTE on function list_dead_letters(jsonb,bigint[],bigint,integer) to posthaste_admin
 grant EXECUTE on function list_messages(text,text,text,text,bigint,integer,text) to posthaste_admin
@@ -1304,6 +1309,7 @@ grant EXECUTE on function token_drop(text,text) to posthaste_admin
 grant EXECUTE on function token_hashes(text[]) to posthaste_admin
 grant EXECUTE on function unsubscribe(text,text,text) to posthaste_admin
 grant EXECUTE on function upcoming_ticks(schedule_settings,integer) to posthaste_admin
+grant EXECUTE on function update_queue(text,jsonb,text) to posthaste_admin
 grant EXECUTE on function vitals() to posthaste_admin
 grant EXECUTE on function wall_time(text,timestamp without time zone) to posthaste_admin
 grant EXECUTE on function warm_up() to posthaste_admin
