@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Declaration is what the queues of an owner should be like, with their subscriptions and the
-// schedules that send to them. Ownership is that of queues: a subscription and a schedule belong
+// Declaration describes the queues of an owner, with their subscriptions and the schedules that
+// send to them. Ownership is that of queues: a subscription and a schedule belong
 // to the owner of their queue.
 type Declaration struct {
 	// Owner has the characters of a name.
@@ -31,13 +31,13 @@ type DeclaredQueue struct {
 
 // DeclaredChange is one change that makes a store as declared.
 type DeclaredChange struct {
-	// Sign is "+" for what is created, "~" for what changes, and "-" for what goes.
+	// Sign is "+" if an object is created, "~" if it changes, and "-" if it is removed.
 	Sign string
 	// What names the object, such as "queue orders".
 	What string
 	// Details says what changes; it may be empty.
 	Details string
-	// Lost says what is lost by it, or "".
+	// Lost says what the change loses, in words that follow "this will", or is "".
 	Lost string
 
 	do func(context.Context, Declarable) error
@@ -65,10 +65,10 @@ type Transactor interface {
 	Transaction(ctx context.Context, do func(Declarable) error) error
 }
 
-// Changes returns the changes that make a store as declared, none if it is. With prune, what
-// has the owner of the declaration and is not in it goes; it must be empty. The errors are
+// Changes returns the changes that make a store as declared, none if it is. With prune,
+// objects of the owner that are not declared are removed; they must be empty. The errors are
 // [CodeConflict] if a queue belongs to another owner or a subscription has other options,
-// [CodeRefused] for what is not empty, and those of [QueueUpdate.Apply].
+// [CodeRefused] for objects that are not empty, and those of [QueueUpdate.Apply].
 func (d *Declaration) Changes(ctx context.Context, store Declarable, prune bool) ([]DeclaredChange, error) {
 	if err := CheckName("owner", d.Owner); err != nil {
 		return nil, err
@@ -205,7 +205,7 @@ func (p *planned) update(name string, was QueueOptions, update QueueUpdate) erro
 	return nil
 }
 
-// LostByUpdate says what is lost when the options of a queue change, in words that follow
+// LostByUpdate describes the loss when the options of a queue change, in words that follow
 // "this will", or returns "".
 func LostByUpdate(name string, was, is QueueOptions) string {
 	switch {
@@ -294,7 +294,7 @@ func (s Schedule) differs(from Schedule) (fields []string) {
 	return fields
 }
 
-// prune plans to remove what has the owner and is not declared.
+// prune plans to remove objects of the owner that are not declared.
 func (p *planned) prune() error {
 	keeps := map[string]bool{}
 	for _, s := range p.Schedules {

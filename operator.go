@@ -31,7 +31,7 @@ type QueueAdmin interface {
 	// not set get their defaults in a new queue, and match any value of an existing one.
 	CreateQueue(ctx context.Context, name string, options QueueOptions) error
 	// UpdateQueue changes options of a queue while it runs; the next claim follows them, in
-	// every process. What is handed out keeps its timeout. Options that determine where
+	// every process. Deliveries in flight keep their timeout. Options that determine where
 	// messages lie cannot change: the error is [CodeUnsupported] and says why. An update
 	// that changes nothing is not recorded.
 	UpdateQueue(ctx context.Context, name string, update QueueUpdate) error

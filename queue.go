@@ -60,8 +60,8 @@ type QueueOptions struct {
 	Fair bool
 	// Limits bound how much is handed out (default: no bounds).
 	Limits QueueLimits
-	// Owner is who declares the queue (default: nobody). It has the characters of a name.
-	// [Declaration.Apply] changes only what has the owner of the declaration, or none.
+	// Owner says who declares the queue (default: none). It has the characters of a name.
+	// [Declaration.Apply] changes only queues of the declaration's owner, or without one.
 	Owner string
 }
 

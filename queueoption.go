@@ -78,7 +78,7 @@ var queueOptions = []QueueOption{
 		field: func(o *QueueOptions) any { return &o.Limits.KeyConcurrency }},
 	{Name: "key_rate_limit", Usage: "rate limit of deliveries per key", perKey: true,
 		field: func(o *QueueOptions) any { return &o.Limits.KeyRateLimit }},
-	{Name: "owner", Usage: "who declares the queue; apply changes only what has the owner of its file", field: func(o *QueueOptions) any { return &o.Owner }},
+	{Name: "owner", Usage: "who declares the queue; queue apply changes only queues of its file's owner", field: func(o *QueueOptions) any { return &o.Owner }},
 }
 
 // parent returns the name up to the first dot: the field of errors.

@@ -11,22 +11,19 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// exitDifferent is the exit code of --diff if there are differences.
-const exitDifferent = 4
-
 func newQueueApply(a *app) *cobra.Command {
 	var db database
 	var yes confirmed
 	var diff, prune bool
 	cmd := &cobra.Command{
 		Use: "apply FILE", Short: "Make queues, subscriptions and schedules as a file declares them",
-		Long: `Make queues, subscriptions and schedules as a YAML file declares them: create what is
-not there, and change what differs. What the file omits does not change. The command is
+		Long: `Make queues, subscriptions and schedules as a YAML file declares them: missing
+ones are created, and others changed. Options that the file omits do not change. The command is
 idempotent.
 
 Queues get the owner of the file; a queue of another owner is refused. Subscriptions and
-schedules belong to the owner of their queue. --prune also removes what has the owner and
-is not in the file; what is not empty is refused. What loses something asks first.
+schedules belong to the owner of their queue. --prune also removes objects of the
+owner that the file does not name, if they are empty. Changes that lose something ask first.
 
 On PostgreSQL all changes are one transaction. On Redis they are made one after the other:
 if the command is interrupted, run it again.`,
@@ -39,7 +36,7 @@ if the command is interrupted, run it again.`,
 				return err
 			}
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				return a.apply(ctx, e, declared, yes, diff, prune)
+				return applyDeclaration(ctx, a, e, declared, yes, diff, prune)
 			})
 		},
 	}
@@ -47,13 +44,13 @@ if the command is interrupted, run it again.`,
 	flags.SortFlags = false
 	db.flag(cmd)
 	flags.BoolVar(&diff, "diff", false, fmt.Sprintf("only show what would change; the exit code is %d if something would", exitDifferent))
-	flags.BoolVar(&prune, "prune", false, "also remove what has the owner of the file and is not in it")
+	flags.BoolVar(&prune, "prune", false, "also remove objects of the owner that the file does not name")
 	yes.flag(cmd)
 	return cmd
 }
 
-// apply makes a store as declared, or shows the difference.
-func (a *app) apply(ctx context.Context, e posthaste.Store, declared *posthaste.Declaration, yes confirmed, diff, prune bool) error {
+// applyDeclaration makes a store as declared, or shows the difference.
+func applyDeclaration(ctx context.Context, a *app, e posthaste.Store, declared *posthaste.Declaration, yes confirmed, diff, prune bool) error {
 	if prune { // so that the counts by which objects are empty are current
 		if _, err := e.Maintain(ctx, posthaste.UpkeepSpace); err != nil {
 			return err
@@ -79,14 +76,14 @@ func (a *app) apply(ctx context.Context, e posthaste.Store, declared *posthaste.
 			return err
 		}
 	}
-	if err := a.showChanges(changes); err != nil || !diff || len(changes) == 0 {
+	if err := showChanges(a, changes); err != nil || !diff || len(changes) == 0 {
 		return err
 	}
 	return &exitError{code: exitDifferent}
 }
 
 // showChanges prints changes, one a line.
-func (a *app) showChanges(changes []posthaste.DeclaredChange) error {
+func showChanges(a *app, changes []posthaste.DeclaredChange) error {
 	type change struct {
 		Sign    string `json:"sign"`
 		What    string `json:"what"`

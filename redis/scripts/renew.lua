@@ -20,7 +20,7 @@ if limits == '' then call('HDEL', META, 'limits') else call('HSET', META, 'limit
 local rated = limits ~= '' and unpacked(limits).s
 for at = 0, #KEYS - 1, rules.y and AT_ASIDE_WAIT or AT_BELL do
   call('HDEL', KEYS[at + AT_TALLY], 'mute', limits == '' and 'full' or 'mute')
-  if rules.r == 0 then -- a queue without retention counts what it keeps; batches are among the oldest
+  if rules.r == 0 then -- a queue without retention counts the messages that it keeps; batches are among the oldest
     local kept = call('LLEN', KEYS[at + AT_PAST])
     for _, e in ipairs(call('LRANGE', KEYS[at + AT_PAST], 0, rules.k)) do
       if string.sub(e, 1, 1) == 'B' then kept = kept + #unpacked(string.sub(e, 2)).i - 1 end

@@ -2,9 +2,9 @@
 -- Changes the options of a queue in the registry, and records that. renew.lua passes the change
 -- on to the queue's slot.
 -- keys: QUEUES, the registry; ACTIONS
--- args: name of the queue; what it was, as the registry has it; what it is from now on; action,
+-- args: name of the queue; was, its value in the registry; is, its next value; action,
 --       as JSON without id and time
--- returns: "changed" if it was not that any more, or "ok"
+-- returns: "changed" if it has another value by now, or "ok"
 -- cost: seven commands
 local QUEUES, ACTIONS = unpack(KEYS)
 local name, was, is, action = unpack(ARGV)

@@ -9,7 +9,7 @@
 -- whether they pass the filter or not.
 --   filter          the subscription's filter; null without one
 --   max_lag         how far it may fall behind before its messages are skipped; null: no limit
---   owner           who declares the queue; null: nobody
+--   owner           who declares the queue, or null
 --   withdrawn       cancelled, rescheduled, purged, or skipped because of max_lag
 --   expired         not handed out because they were older than max_age
 --   oldest_age      age of the oldest message that waits and may be handed out, or null

@@ -2,7 +2,7 @@
 -- not named keep their values; one that is null gets its default again.
 -- Options: max_attempts (20), backoff {base: '1 second', max: '1 hour'} (base not
 -- above max, max at most 365 days), timeout ('30 seconds', at most 365 days),
--- max_age (none; what is older is not handed out), max_payload in bytes (1048576, at most 33554432), lanes (1;
+-- max_age (none; older messages are not handed out), max_payload in bytes (1048576, at most 33554432), lanes (1;
 -- 8 if ordered), mode ('at_least_once'; 'at_most_once' never retries and so excludes
 -- max_attempts and backoff), retention (none; how long settled messages are
 -- kept beyond the ring), retain_payload (false), ordered (false; by key), on_dead
