@@ -136,7 +136,7 @@ func TestQueueUpdate(t *testing.T) {
 		{has, QueueUpdate{Options: QueueOptions{RetainPayload: true}}, "retain_payload: "},
 		{ordered, QueueUpdate{Options: QueueOptions{Lanes: 9}}, "lanes: "},
 		{ordered, QueueUpdate{Options: QueueOptions{StopOnDead: true, Limits: QueueLimits{KeyRateLimit: Rate{Limit: 5}}}},
-			"on_dead is continue, requested stop; key_rate_limit is none, requested 5/s"},
+			"on_dead is continue, requested stop; key_rate_limit is " + "none, requested 5/s"},
 		{ordered, QueueUpdate{Reset: []string{"ordered"}}, "ordered: "},
 	} {
 		_, changes, err := c.update.Apply("q", c.has)
