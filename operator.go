@@ -16,7 +16,7 @@ type Store interface {
 
 // Operator manages and observes a store. Operations that change something are recorded with
 // the operator that [WithActor] set in the context (see [Action]); a call that changes
-// nothing is not recorded, except for purging, limits and erasing.
+// nothing is not recorded, except for purging and erasing.
 type Operator interface {
 	QueueAdmin
 	MessageAdmin
@@ -26,11 +26,14 @@ type Operator interface {
 
 // QueueAdmin manages queues and their subscriptions.
 type QueueAdmin interface {
-	// CreateQueue creates a queue. If it exists with the same options nothing changes;
-	// with other options the error is a [CodeConflict]. Options that are not set count as
-	// their defaults, and limits that are not set match any.
+	// CreateQueue creates a queue. If it exists nothing changes; if an option that is set has
+	// another value there, the error is a [CodeConflict] that shows both. Options that are
+	// not set get their defaults in a new queue, and match any value of an existing one.
 	CreateQueue(ctx context.Context, name string, options QueueOptions) error
-	// UpdateQueue changes the limits of a queue. Other options cannot be changed yet.
+	// UpdateQueue changes options of a queue while it runs; the next claim follows them, in
+	// every process. Deliveries in flight keep their timeout. Options that determine where
+	// messages lie cannot change: the error is [CodeUnsupported] and says why. An update
+	// that changes nothing is not recorded.
 	UpdateQueue(ctx context.Context, name string, update QueueUpdate) error
 	// DropQueue removes a queue with its messages and schedules.
 	DropQueue(ctx context.Context, name string) error
@@ -55,14 +58,6 @@ type QueueAdmin interface {
 	// held is released, and deliveries of its workers count as settled. The last
 	// subscription of a queue cannot be removed: the error is a [CodeConflict].
 	Unsubscribe(ctx context.Context, queue, subscription string) error
-}
-
-// QueueUpdate is a change of a queue. Nil fields do not change.
-type QueueUpdate struct {
-	// Limits, if not nil, replaces all limits; a zero field removes that limit. A limit per
-	// key can be set only if the queue was created ordered, fair or with a limit per key;
-	// otherwise the error is [CodeUnsupported].
-	Limits *QueueLimits
 }
 
 // Pausable is what [QueueAdmin.Pause] and [QueueAdmin.Resume] apply to: [OfQueue], [OfKey] or

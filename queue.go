@@ -63,6 +63,9 @@ type QueueOptions struct {
 	Fair bool
 	// Limits bound how much is handed out (default: no bounds).
 	Limits QueueLimits
+	// Owner says who declares the queue (default: none). It has the characters of a name.
+	// [Declaration.Apply] changes only queues of the declaration's owner, or without one.
+	Owner string
 }
 
 // QueueLimits bound how much of a queue is handed out, over all processes together and for

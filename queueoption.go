@@ -25,9 +25,12 @@ type QueueOption struct {
 	// Values are the allowed values of a text. The first is the default, also if Default is
 	// nil.
 	Values []string
-	// Limit says that [QueueAdmin.UpdateQueue] can change it, as a part of [QueueLimits].
-	Limit bool
+	// Fixed says why the option of an existing queue cannot change; "" if it can, as far as
+	// [QueueUpdate.Apply] allows it.
+	Fixed string
 
+	// perKey says that the option can turn a queue into one that looks at keys.
+	perKey bool
 	// retries says that the option is about retries, so that an at-most-once queue cannot
 	// have it.
 	retries bool
@@ -56,22 +59,26 @@ var queueOptions = []QueueOption{
 	{Name: "lanes", Usage: "number of lanes that can be read in parallel", Default: 1, Min: 1, Max: 64,
 		field: func(o *QueueOptions) any { return &o.Lanes }},
 	{Name: "mode", Usage: "delivery guarantee", Default: AtLeastOnce, Values: []string{string(AtLeastOnce), string(AtMostOnce)},
+		Fixed: "deliveries in flight were claimed under the old guarantee, and would be lost or repeated under the new one",
 		field: func(o *QueueOptions) any { return &o.Mode }},
 	{Name: "retention", Usage: "how long settled messages can be looked up after their space was reclaimed", Max: int64(36500 * day),
 		field: func(o *QueueOptions) any { return &o.Retention }},
 	{Name: "retain_payload", Usage: "also keep payloads for the retention period", field: func(o *QueueOptions) any { return &o.RetainPayload }},
-	{Name: "ordered", Usage: "deliver the messages of each key strictly in order", field: func(o *QueueOptions) any { return &o.Ordered }},
+	{Name: "ordered", Usage: "deliver the messages of each key strictly in order",
+		Fixed: "waiting messages are stored with the order of their keys, or without it, as they were sent", field: func(o *QueueOptions) any { return &o.Ordered }},
 	{Name: "on_dead", Usage: "in an ordered queue, whether a dead letter blocks its key until it is replayed or discarded", Values: []string{"continue", "stop"},
 		field: func(o *QueueOptions) any { return &o.StopOnDead }},
-	{Name: "fair", Usage: "deliver keys in turn, regardless of their backlogs", field: func(o *QueueOptions) any { return &o.Fair }},
-	{Name: "concurrency", Usage: "maximum number of messages in flight", Min: 1, Max: 100_000, Limit: true,
+	{Name: "fair", Usage: "deliver keys in turn, regardless of their backlogs",
+		Fixed: "waiting messages are set aside and read ahead so that keys can take turns, or are not, as the queue was created", field: func(o *QueueOptions) any { return &o.Fair }},
+	{Name: "concurrency", Usage: "maximum number of messages in flight", Min: 1, Max: 100_000,
 		field: func(o *QueueOptions) any { return &o.Limits.Concurrency }},
-	{Name: "rate_limit", Usage: "rate limit of deliveries", Limit: true,
+	{Name: "rate_limit", Usage: "rate limit of deliveries",
 		field: func(o *QueueOptions) any { return &o.Limits.RateLimit }},
-	{Name: "key_concurrency", Usage: "maximum number of messages in flight per key", Min: 1, Max: 100_000, Limit: true,
+	{Name: "key_concurrency", Usage: "maximum number of messages in flight per key", Min: 1, Max: 100_000, perKey: true,
 		field: func(o *QueueOptions) any { return &o.Limits.KeyConcurrency }},
-	{Name: "key_rate_limit", Usage: "rate limit of deliveries per key", Limit: true,
+	{Name: "key_rate_limit", Usage: "rate limit of deliveries per key", perKey: true,
 		field: func(o *QueueOptions) any { return &o.Limits.KeyRateLimit }},
+	{Name: "owner", Usage: "who declares the queue; queue apply changes only queues of its file's owner", field: func(o *QueueOptions) any { return &o.Owner }},
 }
 
 // parent returns the name up to the first dot: the field of errors.
@@ -80,8 +87,8 @@ func (q *QueueOption) parent() string {
 	return name
 }
 
-// Field returns a pointer to the option's field: *int, *bool, *[time.Duration], *[Mode] or
-// *[Rate]. A *bool with Values is false for the first of them and true for the second.
+// Field returns a pointer to the option's field: *int, *bool, *string, *[time.Duration],
+// *[Mode] or *[Rate]. A *bool with Values is false for the first of them and true for the second.
 func (q *QueueOption) Field(o *QueueOptions) any { return q.field(o) }
 
 // IsZero reports whether the option is not set in o.
@@ -93,6 +100,8 @@ func (q *QueueOption) IsZero(o QueueOptions) bool {
 		return !*field
 	case *time.Duration:
 		return *field == 0
+	case *string:
+		return *field == ""
 	case *Mode:
 		return *field == ""
 	case *Rate:
@@ -135,6 +144,8 @@ func (q *QueueOption) Value(o QueueOptions, duration func(time.Duration) string)
 		return q.Values[0]
 	case *time.Duration:
 		return format(*field)
+	case *string:
+		return *field
 	case *Mode:
 		return string(*field)
 	case *Rate:
@@ -213,6 +224,8 @@ func (q *QueueOption) check(o *QueueOptions) error {
 		if !slices.Contains(q.Values, string(*v)) {
 			return Invalidf(field, "%s must be %s, got %q", q.Name, strings.Join(q.Values, " or "), string(*v))
 		}
+	case *string:
+		return CheckName(q.Name, *v)
 	case *Rate:
 		return v.check(q.Name)
 	}
@@ -231,19 +244,30 @@ func (r Rate) check(field string) error {
 	return nil
 }
 
-// Complete checks the options of a new queue and sets those that are not given to their
-// defaults. The errors are [CodeInvalid] with the option's name.
-func (o *QueueOptions) Complete() error {
-	for _, q := range queueOptions {
-		if o.Mode == AtMostOnce && q.retries && !q.IsZero(*o) && !q.retriesByDefault(*o) {
-			return Invalidf(q.parent(), "an at-most-once queue never retries: leave out max_attempts and backoff")
-		}
-	}
+// setDefaults sets the options that are not set to their defaults.
+func (o *QueueOptions) setDefaults() {
 	if o.Ordered && o.Lanes == 0 {
 		o.Lanes = orderedLanes
 	}
 	for i := range queueOptions {
 		queueOptions[i].setDefault(o)
+	}
+}
+
+func noRetries(q *QueueOption) error {
+	return Invalidf(q.parent(), "an at-most-once queue never retries: leave out max_attempts and backoff")
+}
+
+// Complete checks the options of a new queue and sets those that are not given to their
+// defaults. The errors are [CodeInvalid] with the option's name.
+func (o *QueueOptions) Complete() error {
+	for _, q := range queueOptions {
+		if o.Mode == AtMostOnce && q.retries && !q.IsZero(*o) && !q.retriesByDefault(*o) {
+			return noRetries(&q)
+		}
+	}
+	o.setDefaults()
+	for i := range queueOptions {
 		if err := queueOptions[i].check(o); err != nil {
 			return err
 		}
@@ -280,31 +304,4 @@ func (l *QueueLimits) check(o QueueOptions) error {
 		return Invalidf("key_rate_limit", "key_rate_limit (%s) is above rate_limit (%s), so it has no effect", l.KeyRateLimit, l.RateLimit)
 	}
 	return nil
-}
-
-// CheckFor returns an error if a limit is out of bounds, or contradicts another limit or an
-// option in o.
-func (l QueueLimits) CheckFor(o QueueOptions) error {
-	o.Limits = l
-	for i := range queueOptions {
-		if q := &queueOptions[i]; q.Limit {
-			if err := q.check(&o); err != nil {
-				return err
-			}
-		}
-	}
-	return l.check(o)
-}
-
-// Conflict returns the name of the first option in which o differs from wanted, or "" if none
-// does. Both must be complete. Limits that wanted does not set are ignored, because limits can
-// be changed after a queue was created.
-func (o QueueOptions) Conflict(wanted QueueOptions) string {
-	for i := range queueOptions {
-		q := &queueOptions[i]
-		if q.Limit && !q.Meets(o, wanted) || !q.Limit && q.Value(o, nil) != q.Value(wanted, nil) {
-			return q.Name
-		}
-	}
-	return ""
 }

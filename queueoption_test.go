@@ -82,13 +82,11 @@ func TestQueueOptions(t *testing.T) {
 	}
 	has := o
 	has.Limits.Concurrency = 7
-	if name := has.Conflict(o); name != "" {
-		t.Errorf("a queue with a limit that was not requested conflicts in %q", name)
+	if d := has.Differences(QueueOptions{}); len(d) != 0 {
+		t.Errorf("nothing was requested, and %v differ", d)
 	}
-	wanted := o
-	wanted.Timeout, wanted.Limits.Concurrency = time.Minute, 8
-	if name := has.Conflict(wanted); name != "timeout" {
-		t.Errorf("the first conflict is in %q, want timeout", name)
+	if d := has.Differences(QueueOptions{Timeout: time.Minute, Limits: QueueLimits{Concurrency: 7}}); len(d) != 1 || d[0].String() != "timeout is 30s, requested 1m0s" {
+		t.Errorf("%v differ, want timeout", d)
 	}
 }
 
@@ -107,5 +105,51 @@ func TestQueueOptionsCanBeCopied(t *testing.T) {
 	ordered := QueueOptions{Ordered: true}
 	if err := ordered.Complete(); err != nil || ordered.Lanes != 8 {
 		t.Errorf("an ordered queue has %d lanes: %v", ordered.Lanes, err)
+	}
+}
+
+func TestQueueUpdate(t *testing.T) {
+	t.Parallel()
+	has := QueueOptions{MaxAge: time.Hour, Limits: QueueLimits{RateLimit: Rate{Limit: 60, Per: time.Minute, Burst: 9}}}
+	if err := has.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	ordered := QueueOptions{Ordered: true}
+	if err := ordered.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		has    QueueOptions
+		update QueueUpdate
+		want   string // the changes, or the field and a part of the error
+	}{
+		{has, QueueUpdate{}, ""},
+		{has, QueueUpdate{Options: QueueOptions{Limits: QueueLimits{RateLimit: Rate{Limit: 1}}}}, ""}, // the same rate
+		{has, QueueUpdate{Options: QueueOptions{MaxAttempts: 3}, Reset: []string{"max_age", "rate_limit"}},
+			"max_attempts is 20, requested 3; max_age is 1h0m0s, requested none; rate_limit is 60/m burst 9, requested none"},
+		{has, QueueUpdate{Reset: []string{"backoff"}}, ""},
+		{has, QueueUpdate{Options: QueueOptions{Lanes: 4}}, "lanes is 1, requested 4"},
+		{has, QueueUpdate{Reset: []string{"color"}}, `color: unknown option "color"`},
+		{has, QueueUpdate{Options: QueueOptions{Ordered: true}}, "ordered: "},
+		{has, QueueUpdate{Options: QueueOptions{Mode: AtMostOnce}}, "mode: "},
+		{has, QueueUpdate{Options: QueueOptions{Limits: QueueLimits{KeyConcurrency: 1}}}, "key_concurrency: "},
+		{has, QueueUpdate{Options: QueueOptions{RetainPayload: true}}, "retain_payload: "},
+		{ordered, QueueUpdate{Options: QueueOptions{Lanes: 9}}, "lanes: "},
+		{ordered, QueueUpdate{Options: QueueOptions{StopOnDead: true, Limits: QueueLimits{KeyRateLimit: Rate{Limit: 5}}}},
+			"on_dead is continue, requested stop; key_rate_limit is " + "none, requested 5/s"},
+		{ordered, QueueUpdate{Reset: []string{"ordered"}}, "ordered: "},
+	} {
+		_, changes, err := c.update.Apply("q", c.has)
+		var told []string
+		for _, change := range changes {
+			told = append(told, change.String())
+		}
+		got := strings.Join(told, "; ")
+		if e, ok := errors.AsType[*Error](err); ok {
+			got = e.Field + ": " + e.Message
+		}
+		if got != c.want && (err == nil || !strings.HasPrefix(got, c.want) || c.want == "") {
+			t.Errorf("%+v: %s, want %s", c.update, got, c.want)
+		}
 	}
 }

@@ -51,7 +51,7 @@ func createdAgainWithLimits(s *suite) {
 	s.wantCode("another limit", s.engine.CreateQueue(s.ctx, s.queue+"-one", o), posthaste.CodeConflict)
 	more := limits["one"]
 	more.RateLimit = posthaste.Rate{Limit: 9}
-	s.must(s.engine.UpdateQueue(posthaste.WithActor(s.ctx, "ada"), s.queue+"-one", posthaste.QueueUpdate{Limits: &more}))
+	s.must(s.engine.UpdateQueue(posthaste.WithActor(s.ctx, "ada"), s.queue+"-one", posthaste.QueueUpdate{Options: posthaste.QueueOptions{Limits: more}}))
 	o.Limits = limits["one"]
 	if err := s.engine.CreateQueue(s.ctx, s.queue+"-one", o); err != nil {
 		s.Errorf("making a queue that an operator gave one more limit: %v", err)
@@ -292,11 +292,11 @@ func limitsChange(s *suite) {
 	s.create(quick())
 	s.send(10)
 	w := s.register(time.Minute)
-	s.must(s.engine.UpdateQueue(posthaste.WithActor(s.ctx, "ada"), s.queue, posthaste.QueueUpdate{Limits: &posthaste.QueueLimits{Concurrency: 2}}))
+	s.must(s.engine.UpdateQueue(posthaste.WithActor(s.ctx, "ada"), s.queue, posthaste.QueueUpdate{Options: posthaste.QueueOptions{Limits: posthaste.QueueLimits{Concurrency: 2}}}))
 	s.claimed(w, 2)
 	s.atLimit(w)
 	limits := posthaste.QueueLimits{Concurrency: 5, RateLimit: posthaste.Rate{Limit: 120, Per: time.Minute, Burst: 7}}
-	s.must(s.engine.UpdateQueue(posthaste.WithActor(s.ctx, "ada"), s.queue, posthaste.QueueUpdate{Limits: &limits}))
+	s.must(s.engine.UpdateQueue(posthaste.WithActor(s.ctx, "ada"), s.queue, posthaste.QueueUpdate{Options: posthaste.QueueOptions{Limits: limits}}))
 	queues, err := s.engine.Queues(s.ctx, s.queue)
 	s.must(err)
 	if is := queues[0].Options.Limits; is.Concurrency != 5 || !is.RateLimit.Is(limits.RateLimit) {
@@ -304,11 +304,11 @@ func limitsChange(s *suite) {
 	}
 	s.claimed(w, 3)
 	s.atLimit(w)
-	s.must(s.engine.UpdateQueue(posthaste.WithActor(s.ctx, "ada"), s.queue, posthaste.QueueUpdate{Limits: &posthaste.QueueLimits{}}))
+	s.must(s.engine.UpdateQueue(posthaste.WithActor(s.ctx, "ada"), s.queue, posthaste.QueueUpdate{Reset: []string{"concurrency", "rate_limit"}}))
 	s.claimed(w, 5)
-	s.wantCode("limits of no queue", s.engine.UpdateQueue(posthaste.WithActor(s.ctx, "ada"), "nowhere", posthaste.QueueUpdate{Limits: &limits}), posthaste.CodeNotFound)
+	s.wantCode("limits of no queue", s.engine.UpdateQueue(posthaste.WithActor(s.ctx, "ada"), "nowhere", posthaste.QueueUpdate{Options: posthaste.QueueOptions{Limits: limits}}), posthaste.CodeNotFound)
 	actions := s.actions()
-	if len(actions) != 3 || actions[0].Action != "limit" || actions[0].By != "ada" {
+	if len(actions) != 3 || actions[0].Action != "update" || actions[0].By != "ada" {
 		s.Errorf("recorded are %+v", actions)
 	}
 }

@@ -44,7 +44,7 @@ func errorWords(s *suite) {
 		"drop no schedule": {func() error { return e.DropSchedule(ctx, "missing") }, `not_found name: schedule 'missing' does not exist`},
 		"drop half of one": {func() error { return e.DropSchedule(ctx, "a'b") }, `not_found name: schedule 'a''b' does not exist`},
 		"other options": {func() error { return e.CreateQueue(ctx, s.queue, posthaste.QueueOptions{MaxAttempts: 77}) },
-			"conflict name: queue '" + s.queue + "' exists with different options"},
+			"conflict name: queue '" + s.queue + "' exists with different options: max_attempts is 20, requested 77"},
 		"half a subscription": {func() error {
 			_, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: "a'b"}, Max: 1, Lease: time.Second})
 			return err

@@ -32,14 +32,11 @@ func interval(d time.Duration) string { return fmt.Sprintf("%.6f seconds", d.Sec
 
 // UpdateQueue implements [posthaste.QueueAdmin].
 func (e *Engine) UpdateQueue(ctx context.Context, name string, update posthaste.QueueUpdate) error {
-	if update.Limits == nil {
-		return nil
-	}
-	text, err := json.Marshal(posthaste.QueueOptions{Limits: *update.Limits}.Object(interval))
+	text, err := json.Marshal(update.Object(interval))
 	if err != nil {
 		return err
 	}
-	return e.repeatable(ctx, "select posthaste.limit_queue($1, $2::text::jsonb, nullif($3::text, ''))", name, string(text), posthaste.ActorOf(ctx))
+	return e.repeatable(ctx, "select posthaste.update_queue($1::text, $2::text::jsonb, nullif($3::text, ''))", name, string(text), posthaste.ActorOf(ctx))
 }
 
 // DropQueue implements [posthaste.QueueAdmin]. Messages that open transactions sent to the queue are

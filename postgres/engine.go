@@ -35,7 +35,8 @@ const (
 // number does not grow with queues or concurrency.
 type Engine struct {
 	pool    *pgxpool.Pool
-	owned   bool // Open made the pool, so Close closes it
+	db      executor // pool, or a transaction (Transaction)
+	owned   bool     // Open made the pool, so Close closes it
 	polling bool
 	warm    atomic.Bool // warmUp was called
 	paces   sync.Map    // paceKey → *pace
@@ -58,7 +59,7 @@ func newEngine(pool *pgxpool.Pool, o options) *Engine {
 	if o.environment == "" {
 		o.environment = environmentOf(pool.Config().ConnConfig)
 	}
-	e := &Engine{pool: pool, polling: o.polling, log: o.log, environment: o.environment}
+	e := &Engine{pool: pool, db: pool, polling: o.polling, log: o.log, environment: o.environment}
 	e.pacer = pacedbell.New(e.probe)
 	return e
 }

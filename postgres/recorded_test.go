@@ -31,7 +31,7 @@ func TestWhoeverIsNotNamedIsTheSessionsUser(t *testing.T) {
 	a.check(err)
 	a.check(e.DropSchedule(a.ctx, "s"))
 	a.check(e.DropQueue(a.ctx, "r"))
-	a.check(e.UpdateQueue(a.ctx, "q", posthaste.QueueUpdate{Limits: &posthaste.QueueLimits{Concurrency: 5}}))
+	a.check(e.UpdateQueue(a.ctx, "q", posthaste.QueueUpdate{Options: posthaste.QueueOptions{Limits: posthaste.QueueLimits{Concurrency: 5}}}))
 	a.check(e.Pause(a.ctx, posthaste.OfQueue("q")))
 	a.check(e.Resume(a.ctx, posthaste.OfQueue("q")))
 	a.check(e.Pause(a.ctx, posthaste.OfKey{Queue: "q", Key: "k"}))

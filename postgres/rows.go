@@ -22,7 +22,7 @@ func timeOf(t *time.Time) time.Time {
 func (e *Engine) exec(ctx context.Context, explain func(error) error, sql string, args ...any) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	_, err := e.pool.Exec(ctx, sql, args...)
+	_, err := e.db.Exec(ctx, sql, args...)
 	return explain(err)
 }
 
@@ -42,7 +42,7 @@ func plain(ids []posthaste.MessageID) []int64 {
 func (e *Engine) query(ctx context.Context, scan func(pgx.Rows) error, sql string, args ...any) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	rows, err := e.pool.Query(ctx, sql, args...)
+	rows, err := e.db.Query(ctx, sql, args...)
 	if err != nil {
 		return readError(err)
 	}

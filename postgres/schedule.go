@@ -29,7 +29,7 @@ func (e *Engine) PutSchedule(ctx context.Context, s posthaste.Schedule) (next ti
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	err = e.pool.QueryRow(ctx, "select posthaste.schedule_put($1::text, $2::text, $3::text, $4::text::jsonb, $5::text::jsonb, nullif($6::text, ''))",
+	err = e.db.QueryRow(ctx, "select posthaste.schedule_put($1::text, $2::text, $3::text, $4::text::jsonb, $5::text::jsonb, nullif($6::text, ''))",
 		s.Name, s.Message.Queue, s.Spec, string(rows[0].body), string(options), posthaste.ActorOf(ctx)).Scan(&next)
 	return next.UTC(), readError(err) // idempotent, so not writeError
 }

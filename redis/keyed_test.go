@@ -194,16 +194,15 @@ func TestLI_SpentIsForgottenWithItsRate(t *testing.T) {
 		if n := spent(); n != 3 {
 			t.Fatalf("%d keys have spent", n)
 		}
-		for _, limits := range []posthaste.QueueLimits{{KeyConcurrency: 5}, {}} {
-			if err := e.UpdateQueue(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.QueueUpdate{Limits: &limits}); err != nil {
-				t.Fatal(err)
-			}
-			if n := spent(); n != 0 {
-				return fmt.Sprintf("the spent tokens of %d keys are kept", n)
-			}
+		update := posthaste.QueueUpdate{Options: posthaste.QueueOptions{Limits: posthaste.QueueLimits{KeyConcurrency: 5}}, Reset: []string{"key_rate_limit"}}
+		if err := e.UpdateQueue(posthaste.WithActor(t.Context(), "ada"), jobs, update); err != nil {
+			t.Fatal(err)
+		}
+		if n := spent(); n != 0 {
+			return fmt.Sprintf("the spent tokens of %d keys are kept", n)
 		}
 		return ""
-	}, patch{&limitScript, "call('UNLINK', KEYS[at + AT_SPENT])", ""})
+	}, patch{&renewScript, "call('UNLINK', KEYS[at + AT_SPENT])", ""})
 }
 
 // Keys that wait because of an old limit are checked again when the limit changes.
@@ -224,14 +223,14 @@ func TestLI_RaisedLimitLetsGo(t *testing.T) {
 					t.Fatalf("%d are handed out by the old limit", len(got))
 				}
 				claim(t, e, w, 2, 10)
-				if err := e.UpdateQueue(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.QueueUpdate{Limits: &posthaste.QueueLimits{KeyConcurrency: 5}}); err != nil {
+				if err := e.UpdateQueue(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.QueueUpdate{Options: posthaste.QueueOptions{Limits: posthaste.QueueLimits{KeyConcurrency: 5}}, Reset: []string{"key_rate_limit"}}); err != nil {
 					t.Fatal(err)
 				}
 				if got := claim(t, e, w, 3, 10); len(got) != 2 {
 					return fmt.Sprintf("%d are handed out by the new limit", len(got))
 				}
 				return ""
-			}, patch{&limitScript, c.old, c.new})
+			}, patch{&renewScript, c.old, c.new})
 		})
 	}
 }

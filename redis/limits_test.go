@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -122,4 +123,125 @@ func TestLI_RateTellsWhen(t *testing.T) {
 		}
 		return ""
 	}, patch{&beatScript, "if most < 1 then return", "if false then return"})
+}
+
+// A process that has a queue's old options in memory follows the new ones from its next call on.
+func TestJB6_OtherProcessesFollow(t *testing.T) {
+	type caller struct {
+		do      func(t *testing.T, e *Engine, held posthaste.RawDelivery) string
+		patches []patch
+	}
+	for name, c := range map[string]caller{
+		"a claim has the new timeout": {func(t *testing.T, e *Engine, held posthaste.RawDelivery) string {
+			got := claim(t, e, register(t, e), 1, 1)
+			if len(got) != 1 || got[0].Timeout != time.Hour {
+				return fmt.Sprintf("it got %+v", got)
+			}
+			return ""
+		}, []patch{{&claimScript, " or (meta[4] or nil) ~= rules.w", ""}}},
+		"a failure has the new number of attempts": {func(t *testing.T, e *Engine, held posthaste.RawDelivery) string {
+			results, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: held.ID, Outcome: posthaste.OutcomeRetried}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if results[0].Outcome != posthaste.OutcomeDead {
+				return "it ended as " + string(results[0].Outcome)
+			}
+			return ""
+		}, []patch{{&settleScript, " or (meta[2] or nil) ~= rules.w", ""}}},
+		"a send has the new limit of the payload": {func(t *testing.T, e *Engine, held posthaste.RawDelivery) string {
+			_, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Payload: "more than ten bytes"})
+			if posthaste.CodeOf(err) != posthaste.CodeTooLarge {
+				return fmt.Sprintf("it ended with %v", err)
+			}
+			return ""
+		}, []patch{{&sendScript, " or (meta[5] or '') ~= (all.w and all.w[q] or '')", ""}}},
+		"an operator is told the new options": {func(t *testing.T, e *Engine, held posthaste.RawDelivery) string {
+			info, err := e.count(t.Context(), jobs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.Options.Timeout != time.Hour {
+				return fmt.Sprintf("the timeout is %s", info.Options.Timeout)
+			}
+			return ""
+		}, []patch{{&countScript, " or (known[2] or nil) ~= rules.w", ""}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rule(t, func(t *testing.T, e *Engine) string {
+				create(t, e, posthaste.QueueOptions{})
+				send(t, e, 2)
+				held := receive(t, e, "", 1)
+				changed(t, another(t, e))
+				return c.do(t, e, held[0])
+			}, c.patches...)
+		})
+	}
+}
+
+// changed gives the queue other options.
+func changed(t *testing.T, e *Engine) {
+	t.Helper()
+	update := posthaste.QueueUpdate{Options: posthaste.QueueOptions{Timeout: time.Hour, MaxAttempts: 1, MaxPayload: 10}}
+	if err := e.UpdateQueue(t.Context(), jobs, update); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// If the process that changes options is killed between the registry and the queue, the next call
+// of a process that has read the registry since passes them on; upkeep does so in each round.
+func TestJB6_InterruptedChange(t *testing.T) {
+	t.Parallel()
+	e := open(t, server.URL())
+	create(t, e, posthaste.QueueOptions{})
+	send(t, e, 1)
+	o := another(t, e)
+	q, err := o.registry.queue(t.Context(), jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	is, changes, err := posthaste.QueueUpdate{Options: posthaste.QueueOptions{Timeout: time.Hour}}.Apply(jobs, q.options.QueueOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := o.revise(t.Context(), q, is, changes); err != nil || reply != "ok" {
+		t.Fatalf("%v, %v", reply, err)
+	}
+	if n := e.client.HExists(t.Context(), e.keys.of(jobs, "meta"), "rev").Val(); n {
+		t.Fatal("the change was passed on already")
+	}
+	if _, err := e.Maintain(t.Context(), posthaste.UpkeepSpace); err != nil {
+		t.Fatal(err)
+	}
+	if rev := e.client.HGet(t.Context(), e.keys.of(jobs, "meta"), "rev").Val(); rev != "1" {
+		t.Errorf("after a round of upkeep the queue has revision %q", rev)
+	}
+	if got := claim(t, e, register(t, e), 1, 1); len(got) != 1 || got[0].Timeout != time.Hour {
+		t.Errorf("the next claim got %+v", got)
+	}
+}
+
+// Of two processes that change different options at once, neither undoes the other's change.
+func TestJB6_ConcurrentChanges(t *testing.T) {
+	rule(t, func(t *testing.T, e *Engine) string {
+		create(t, e, posthaste.QueueOptions{})
+		var all sync.WaitGroup
+		for _, update := range []posthaste.QueueUpdate{{Options: posthaste.QueueOptions{Timeout: time.Hour}}, {Options: posthaste.QueueOptions{MaxAttempts: 7}}, {Options: posthaste.QueueOptions{MaxAge: time.Hour}}} {
+			o := another(t, e)
+			all.Go(func() {
+				if err := o.UpdateQueue(t.Context(), jobs, update); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		infos, err := e.Queues(t.Context(), jobs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o := infos[0].Options; o.Timeout != time.Hour || o.MaxAttempts != 7 || o.MaxAge != time.Hour {
+			return fmt.Sprintf("%+v", o)
+		}
+		return ""
+	}, patch{&reviseScript, "if call('HGET', QUEUES, name) ~= was then return 'changed' end", ""})
 }

@@ -12,15 +12,17 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
-// remake creates the keys of a queue if the registry has the queue: the process that created
-// it may have been killed before it made the keys.
+// remake creates the keys of a queue if the registry has the queue, and passes its options on to
+// them: the process that created or changed it may have been killed before it did so.
 func (e *Engine) remake(ctx context.Context, q *queue) error {
 	all, err := e.registry.read(ctx)
 	if err != nil {
 		return err
 	}
 	if now := all[q.name]; now != nil && now.number == q.messages {
-		err = e.make(ctx, now)
+		if err = e.make(ctx, now); err == nil {
+			_, err = e.renew(ctx, now) // "gone": the caller's next try finds out why
+		}
 	}
 	return readError(err)
 }
@@ -28,7 +30,7 @@ func (e *Engine) remake(ctx context.Context, q *queue) error {
 // make creates the keys of a queue. If the queue was dropped in the meantime, it removes them
 // again: processes that still know the queue would send messages that no worker finds.
 func (e *Engine) make(ctx context.Context, q *queue) error {
-	if _, err := makeScript.run(ctx, e.client, q.keys, arguments{{"number", q.numberArg}, {"limits", q.limits}, {"created", q.created}}); err != nil {
+	if _, err := makeScript.run(ctx, e.client, q.keys, arguments{{"number", q.numberArg}, {"limits", q.limits}, {"created", q.created}, {"revision", q.revision()}}); err != nil {
 		return err
 	}
 	is, err := e.client.HGet(ctx, e.keys.queues(), q.name).Result()

@@ -177,7 +177,7 @@ func TestOutOfMemory(t *testing.T) {
 		"pause":  func() error { return e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs)) },
 		"resume": func() error { return e.Resume(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs)) },
 		"limit": func() error {
-			return e.UpdateQueue(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.QueueUpdate{Limits: &posthaste.QueueLimits{Concurrency: 1000}})
+			return e.UpdateQueue(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.QueueUpdate{Options: posthaste.QueueOptions{Limits: posthaste.QueueLimits{Concurrency: 1000}}})
 		},
 		"drop": func() error { return e.DropQueue(t.Context(), "spare") },
 	} {

@@ -4,26 +4,28 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/posthaste-mq/posthaste"
 )
 
 // queue is a subscription of a queue: the default one, which stands for the queue, or a
-// further one. Its options never change.
+// further one. It never changes: if the queue's options do, another one takes its place.
 type queue struct {
 	name         string
 	subscription string
-	number       int64 // of its deliveries' ids
-	messages     int64 // of its messages' ids: the number of the queue
-	created      int64 // of the queue
-	options      posthaste.QueueOptions
+	number       int64  // of its deliveries' ids
+	messages     int64  // of its messages' ids: the number of the queue
+	created      int64  // of the queue
+	value        string // of the queue in the registry
+	options      stored
 	keys         []string
 	numberArg    string
 	rules        string
 	looks        int    // 1 if it looks at keys, 2 if it is ordered, 3 if it is fair
 	once         string // "1" if the queue delivers at most once
-	limits       string // the limits it was created with, packed for scripts
+	limits       string // packed for scripts
 	// Only of the default subscription:
 	version string   // of its subscriptions, "" if there are no further ones
 	subs    []*queue // the further ones, in the order of creation
@@ -38,6 +40,24 @@ type queue struct {
 	letter   string
 	enrolled int64
 	wanted   posthaste.SubscriptionOptions
+}
+
+// stored is a queue in the registry, after its number and time of creation.
+type stored struct {
+	posthaste.QueueOptions
+	// Revision counts the changes of the options.
+	Revision int `json:",omitempty"`
+	// Stopped says that StopOnDead was set before, so that keys may be stopped.
+	Stopped bool `json:",omitempty"`
+}
+
+// revision returns the revision of the options as scripts know it, "" if they were never
+// changed.
+func (q *queue) revision() string {
+	if q.options.Revision == 0 {
+		return ""
+	}
+	return strconv.Itoa(q.options.Revision)
 }
 
 // tally returns the key of its counters.

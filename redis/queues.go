@@ -20,6 +20,7 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, o posthaste.Queue
 	if err := posthaste.CheckName("name", name); err != nil {
 		return err
 	}
+	wanted := o
 	if err := o.Complete(); err != nil {
 		return err
 	}
@@ -42,10 +43,14 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, o posthaste.Queue
 				return err
 			}
 		default:
-			if q, err := e.registry.newQueue(name, have); err == nil && q.options.Conflict(o) == "" {
-				return nil
+			q, err := e.registry.newQueue(name, have)
+			if err != nil {
+				return err
 			}
-			return &posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: "queue " + quote.Name(name) + " exists with different options", Hint: "drop it first, or use its options"}
+			if differences := q.options.Differences(wanted); len(differences) > 0 {
+				return posthaste.ConflictError(name, differences)
+			}
+			return nil
 		}
 		if reply, err = enrollScript.run(ctx, e.client, []string{e.keys.queues()}, arguments{{"name", name}, {"options", options}, {"most", maxQueues}}); err != nil {
 			return writeError(err)
@@ -126,7 +131,7 @@ func (e *Engine) count(ctx context.Context, name string) (info posthaste.QueueIn
 	err = e.each(ctx, countScript, name, func(q *queue) arguments {
 		return arguments{{"number", q.numberArg}, {"rules", q.rules}}
 	}, func(q *queue, reply any) error {
-		all, err := list("count", reply, 15)
+		all, err := list("count", reply, 14)
 		if err != nil {
 			return err
 		}
@@ -135,15 +140,9 @@ func (e *Engine) count(ctx context.Context, name string) (info posthaste.QueueIn
 			n[i], _ = parseMicros(str(all[i]))
 		}
 		if q.born == nil {
-			info = posthaste.QueueInfo{Name: name, Options: q.options, CreatedAt: at(q.created)}
-			var now limits
-			if l := str(all[11]); l != "" {
-				if err := unpack(l, &now); err != nil {
-					return err
-				}
-			}
-			info.Options.Limits = now.public()
-			paused, _ := all[12].([]any)
+			info = posthaste.QueueInfo{Name: name, Options: q.options.QueueOptions, CreatedAt: at(q.created)}
+			info.Options.Limits = limitsOf(q.options.Limits).public() // with the default bursts
+			paused, _ := all[11].([]any)
 			for _, key := range paused {
 				info.PausedKeys = append(info.PausedKeys, str(key))
 			}
@@ -155,8 +154,8 @@ func (e *Engine) count(ctx context.Context, name string) (info posthaste.QueueIn
 			return nil
 		}
 		info.Subscriptions = append(info.Subscriptions, posthaste.SubscriptionInfo{Name: q.subscription, Filter: q.wanted.Filter,
-			Depth: n[0], InFlight: n[1], Dead: n[2], Sent: n[4], Done: n[5], Retried: n[6], Lost: n[7], Withdrawn: n[8], Expired: n[13],
-			OldestAge: fromMicros(max(n[9], 0)), CountedAt: at(n[10]), SetAside: setAsideOf(all[14])})
+			Depth: n[0], InFlight: n[1], Dead: n[2], Sent: n[4], Done: n[5], Retried: n[6], Lost: n[7], Withdrawn: n[8], Expired: n[12],
+			OldestAge: fromMicros(max(n[9], 0)), CountedAt: at(n[10]), SetAside: setAsideOf(all[13])})
 		return nil
 	})
 	if err == nil {

@@ -47,8 +47,9 @@ func (r *registry) newQueue(name, value string) (*queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read queue %s: %w", name, err)
 	}
+	q.value = value
 	o := q.options
-	q.messages, q.looks = q.number, looks(o)
+	q.messages, q.looks = q.number, looks(o.QueueOptions)
 	q.keys = r.keys.queue(name, q.looks > 0)
 	if o.Mode == posthaste.AtMostOnce {
 		q.once = "1"
@@ -65,7 +66,7 @@ func (r *registry) rulesOf(q *queue) string {
 	}
 	return packed(rules{MaxAttempts: o.MaxAttempts, BackoffBase: o.BackoffBase.Microseconds(), BackoffMax: o.BackoffMax.Microseconds(),
 		Keep: r.kept, Retention: o.Retention.Microseconds(), RetainPayload: o.RetainPayload, MaxAge: wholeMicros(o.MaxAge),
-		Looks: q.looks > 0, Ordered: o.Ordered, StopOnDead: o.StopOnDead, Fair: o.Fair, Letter: q.letter, Version: version})
+		Looks: q.looks > 0, Ordered: o.Ordered, StopOnDead: o.StopOnDead, Fair: o.Fair, Stopped: q.options.Stopped, Letter: q.letter, Revision: q.revision(), Version: version})
 }
 
 // read reads all queues and subscriptions from Redis.
@@ -135,11 +136,14 @@ func (r *registry) queue(ctx context.Context, name string) (*queue, error) {
 			return nil, err
 		}
 		if q = all[name]; q == nil {
-			return nil, &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: "queue " + quote.Name(name) + " does not exist",
-				Hint: "create it first, or check its name"}
+			return nil, noQueue(name)
 		}
 	}
 	return q, nil
+}
+
+func noQueue(name string) error {
+	return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: "queue " + quote.Name(name) + " does not exist", Hint: "create it first, or check its name"}
 }
 
 // ofIDs returns the queues of ids by number, nil for unknown ones. It reads Redis at most

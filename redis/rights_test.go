@@ -169,7 +169,7 @@ func (l *shortLife) begin() {
 	must(e.CreateQueue(ctx, jobs, posthaste.QueueOptions{MaxAttempts: 2, BackoffBase: time.Microsecond, BackoffMax: time.Microsecond, Retention: time.Hour}))
 	must(e.CreateQueue(ctx, "keyed", posthaste.QueueOptions{Ordered: true, Retention: time.Microsecond}))
 	must(e.CreateQueue(ctx, "limited", posthaste.QueueOptions{Fair: true}))
-	must(e.UpdateQueue(posthaste.WithActor(ctx, "ada"), "limited", posthaste.QueueUpdate{Limits: &posthaste.QueueLimits{KeyConcurrency: 1, KeyRateLimit: posthaste.Rate{Limit: 100}}}))
+	must(e.UpdateQueue(posthaste.WithActor(ctx, "ada"), "limited", posthaste.QueueUpdate{Options: posthaste.QueueOptions{Limits: posthaste.QueueLimits{KeyConcurrency: 1, KeyRateLimit: posthaste.Rate{Limit: 100}}}}))
 	must(e.Subscribe(posthaste.WithActor(ctx, "ada"), jobs, "audit", posthaste.SubscriptionOptions{From: posthaste.FromOldest}))
 	_, err := e.PutSchedule(ctx, posthaste.Schedule{Name: "s", Spec: "@daily", Message: posthaste.Message{Queue: jobs}})
 	must(err)

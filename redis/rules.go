@@ -20,7 +20,9 @@ type rules struct {
 	Ordered       bool   `codec:"o,omitempty"`
 	StopOnDead    bool   `codec:"x,omitempty"`
 	Fair          bool   `codec:"f,omitempty"`
+	Stopped       bool   `codec:"z,omitempty"`
 	Letter        string `codec:"h,omitempty"`
+	Revision      string `codec:"w,omitempty"`
 	Version       string `codec:"v,omitempty"`
 }
 

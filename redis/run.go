@@ -39,7 +39,11 @@ func (e *Engine) retry(ctx context.Context, find func() (*queue, error), do func
 			return nil, nil, err
 		}
 	}
-	return nil, nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "the queue is being changed by other processes", Hint: "try again"}
+	return nil, nil, busy()
+}
+
+func busy() error {
+	return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "the queue is being changed by other processes", Hint: "try again"}
 }
 
 // each runs a script for each subscription of a queue and passes the replies to then. The
@@ -70,13 +74,16 @@ func (e *Engine) each(ctx context.Context, s script, name string, args func(*que
 // together runs a script once for all subscriptions of a queue, in one atomic step.
 func (e *Engine) together(ctx context.Context, s script, name string, args ...arg) (any, *queue, error) {
 	return e.tryQueue(ctx, name, func(q *queue) (any, error) {
-		all := q.all()
-		var names []string
-		for _, one := range all {
-			names = append(names, one.keys...)
-		}
-		return s.run(ctx, e.client, names, append(arguments{{"number", all[0].numberArg}, {"rules", q.rules}}, args...))
+		return s.run(ctx, e.client, q.allKeys(), append(arguments{{"number", q.all()[0].numberArg}, {"rules", q.rules}}, args...))
 	})
+}
+
+// allKeys returns the keys of all subscriptions of the queue.
+func (q *queue) allKeys() (names []string) {
+	for _, one := range q.all() {
+		names = append(names, one.keys...)
+	}
+	return names
 }
 
 // severalMost bounds the queues of one script, during which Redis serves no other client.

@@ -54,8 +54,10 @@ type sendHead struct {
 	Ended    []int    `codec:"z,omitempty"` // 1 if the default subscription of the queue has ended
 	Looks    []int    `codec:"y,omitempty"`
 	Aged     []int    `codec:"a,omitempty"` // 1 if the queue has a MaxAge
-	Window   int64    `codec:"r,omitempty"`
-	Digest   string   `codec:"g,omitempty"`
+	// Revisions are those of the options of each queue, nil if no queue's were ever changed.
+	Revisions []string `codec:"w,omitempty"`
+	Window    int64    `codec:"r,omitempty"`
+	Digest    string   `codec:"g,omitempty"`
 	// Schedule is the name of a schedule whose ticks these are, Before the queue's record of its
 	// last tick, and Tick the last of these ticks in µs.
 	Schedule string `codec:"e,omitempty"`
@@ -84,8 +86,14 @@ func (e *Engine) sendAll(ctx context.Context, head sendHead, request string, mes
 	if len(messages) == 0 {
 		return nil, ctx.Err()
 	}
-	for range 3 {
+	for try := range 3 {
 		ids, gone, err := e.send(ctx, head, request, messages)
+		if try == 0 && posthaste.CodeOf(err) == posthaste.CodeTooLarge { // MaxPayload may have been raised
+			if _, err := e.registry.read(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		if err != nil || gone == nil {
 			return ids, writeError(err)
 		}
@@ -164,11 +172,11 @@ type sendCall struct {
 	names  []string       // of keys
 	once   []string       // keys of dedupe keys, which follow the others
 	args   arguments
-	// For each queue; head needs them only if a queue looks at keys, has a MaxAge, or has
-	// further subscriptions.
-	kinds, ages, ended  []int
-	versions, letters   []string
-	looks, aged, shared bool
+	// For each queue; head needs them only if a queue looks at keys, has a MaxAge, has further
+	// subscriptions, or had other options before.
+	kinds, ages, ended           []int
+	versions, letters, revisions []string
+	looks, aged, shared, revised bool
 }
 
 // add adds a message.
@@ -210,6 +218,7 @@ func (s *sendCall) addQueue(q *queue) {
 	s.ended = append(s.ended, min(len(q.first), 1))
 	s.head.Numbers = append(s.head.Numbers, q.numberArg)
 	s.looks, s.kinds = s.looks || q.looks > 0, append(s.kinds, q.looks)
+	s.revised, s.revisions = s.revised || q.options.Revision > 0, append(s.revisions, q.revision())
 	age := 0
 	if q.options.MaxAge > 0 {
 		s.aged, age = true, 1
@@ -251,6 +260,9 @@ func (s *sendCall) finish() {
 	}
 	if s.aged {
 		s.head.Aged = s.ages
+	}
+	if s.revised {
+		s.head.Revisions = s.revisions
 	}
 	if s.shared {
 		s.head.Versions, s.head.Letters, s.head.Ended = s.versions, s.letters, s.ended
@@ -311,7 +323,7 @@ func checkKeyed(m *posthaste.Message, q *queue) error {
 
 // contentOf checks a message against the limits of its queue and returns its content.
 func contentOf(m *posthaste.Message, q *queue) (*content, error) {
-	if err := m.CheckFor(q.options); err != nil {
+	if err := m.CheckFor(q.options.QueueOptions); err != nil {
 		return nil, err
 	}
 	if len(m.Terms) > 1000 {

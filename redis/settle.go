@@ -75,19 +75,7 @@ func (e *Engine) settle(ctx context.Context, q *queue, settlements []posthaste.S
 	}
 	args[2].is = len(plain)
 	args = append(args, said...)
-	reply, err := settleScript.run(ctx, e.client, q.keys, args)
-	if err == nil && reply == "gone" { // or another queue has its number
-		was := q.ref()
-		if _, err := e.registry.read(ctx); err != nil {
-			return err
-		}
-		q = e.registry.numbered(q.number)
-		if q == nil || q.once != "" || q.ref() == was { // it was dropped with its deliveries
-			return nil
-		}
-		args[0].is, args[1].is = q.numberArg, q.rules
-		reply, err = settleScript.run(ctx, e.client, q.keys, args)
-	}
+	reply, err := e.settleKnown(ctx, q, args)
 	if err != nil || reply == "gone" {
 		return err
 	}
@@ -113,6 +101,34 @@ func (e *Engine) settle(ctx context.Context, q *queue, settlements []posthaste.S
 		}
 	}
 	return nil
+}
+
+// settleKnown runs settle.lua. If another queue has the number of q by now, or q has other
+// options, it repeats the call with those. It replies "gone" if the queue was dropped with its
+// deliveries, or has ended.
+func (e *Engine) settleKnown(ctx context.Context, q *queue, args arguments) (any, error) {
+	reply, err := settleScript.run(ctx, e.client, q.keys, args)
+	for tries := 0; err == nil && reply == "gone"; tries++ {
+		if tries == 5 {
+			return nil, busy()
+		}
+		was, number := q.ref(), q.number
+		if _, err := e.registry.read(ctx); err != nil {
+			return nil, err
+		}
+		if q = e.registry.numbered(number); q != nil && q.ref() == was { // its options were changed
+			if err := e.remake(ctx, q); err != nil {
+				return nil, err
+			}
+			q = e.registry.numbered(number)
+		}
+		if q == nil || q.once != "" || q.ref() == was && q.first != "" {
+			return "gone", nil
+		}
+		args[0].is, args[1].is = q.numberArg, q.rules
+		reply, err = settleScript.run(ctx, e.client, q.keys, args)
+	}
+	return reply, err
 }
 
 // settlementOf returns a settlement in the form of settle.lua.

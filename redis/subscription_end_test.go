@@ -116,10 +116,10 @@ func TestShutWhileItEnds(t *testing.T) {
 		}
 	}
 	for what, p := range map[string]patch{
-		"claim":    {&claimScript, " or own[4] then return 'gone'", " then return 'gone'"},
-		"settle":   {&settleScript, " or own[2] then return 'gone'", " then return 'gone'"},
+		"claim":    {&claimScript, " or own[4] or", " or"},
+		"settle":   {&settleScript, " or own[2] or", " or"},
 		"extend":   {&extendScript, "own[1] and not own[2]", "true"},
-		"rescue":   {&rescueScript, " or own[2] then return 'gone'", " then return 'gone'"},
+		"rescue":   {&rescueScript, " or own[2] or", " or"},
 		"beat":     {&beatScript, " or own[3] then return 'gone'", " then return 'gone'"},
 		"bury":     {&buryScript, "if call('HGET', TALLY, 'first') then return were end", ""},
 		"withdraw": {&withdrawScript, "if call('HGET', TALLY, 'first') then return 0 end", ""},

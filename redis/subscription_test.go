@@ -263,7 +263,7 @@ func TestLimitsAndPausesOfSubscriptions(t *testing.T) {
 			t.Errorf("%q got %d", of, len(held[of]))
 		}
 	}
-	if err := e.UpdateQueue(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.QueueUpdate{Limits: &posthaste.QueueLimits{}}); err != nil {
+	if err := e.UpdateQueue(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.QueueUpdate{Reset: []string{"concurrency"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfKey{Queue: jobs, Key: "a"}); err != nil {

@@ -451,7 +451,7 @@ func TestSubscriptionsAreProtected(t *testing.T) {
 		"the others' letters":       {&settleScript, ".. string.sub(held, at + 2) .. mark", ".. mark"},
 		"contents are freed":        {&settleScript, "many('HDEL', MSG, gone)", ""},
 		"payloads that others want": {&settleScript, "elseif not string.find(left, '+', 1, true) then", "else"},
-		"who sends":                 {&sendScript, "if (meta[4] or '') ~= (all.v and all.v[q] or '') then return {'gone', q} end", ""},
+		"who sends":                 {&sendScript, "(meta[4] or '') ~= (all.v and all.v[q] or '') or", ""},
 		"filters":                   {&sendScript, "if not (o.x and string.find(o.x, r.letter, 1, true)) then", "if true then"},
 		"whose it is":               {&tellScript, "content and markOf(call('HGET', HOLDERS, id), me)", "content"},
 		"others' messages":          {&withdrawScript, "if not markOf(call('HGET', HOLDERS, id), me) then return 0 end", ""},

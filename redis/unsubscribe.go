@@ -59,15 +59,19 @@ func (e *Engine) leave(ctx context.Context, s *queue, most int) (more bool, err 
 	if s.born != nil {
 		queue, number = s.born.numberArg, s.numberArg
 	}
-	for range most {
+	for tries := 0; most > 0; {
 		reply, err := leaveScript.run(ctx, e.client, s.keys, arguments{{"queue", queue}, {"rules", s.rules}, {"number", number}})
 		if err != nil {
 			return true, err
 		}
 		switch reply {
 		case "more":
-		case "gone": // its queue was dropped
-			return false, nil
+			most--
+		case "gone":
+			tries++
+			if s, err = e.again(ctx, s); s == nil || tries > 5 { // its queue was dropped, or changes all the time
+				return s != nil, err
+			}
 		case "only":
 			return false, &posthaste.Error{Code: posthaste.CodeConflict, Field: "subscription", Message: "this is the only subscription of queue " + quote.Name(s.name), Hint: "subscribe another one first, or drop the queue"}
 		case "none", "":
@@ -80,6 +84,27 @@ func (e *Engine) leave(ctx context.Context, s *queue, most int) (more bool, err 
 		}
 	}
 	return true, nil
+}
+
+// again returns a subscription as the registry has it now, also one that is leaving; nil if it has
+// none any more.
+func (e *Engine) again(ctx context.Context, s *queue) (*queue, error) {
+	if err := e.remake(ctx, s); err != nil {
+		return nil, err
+	}
+	q, err := e.registry.queue(ctx, s.name)
+	if posthaste.CodeOf(err) == posthaste.CodeNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, now := range append([]*queue{q}, append(q.subs, q.leaving...)...) {
+		if now.number == s.number && now.created == s.created {
+			return now, nil
+		}
+	}
+	return nil, nil
 }
 
 // leaveAll continues the interrupted ends of subscriptions, in up to most steps each.

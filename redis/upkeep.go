@@ -57,7 +57,7 @@ const expireMost = 1000
 func (e *Engine) expire(ctx context.Context, all map[string]*queue) (more bool, err error) {
 	var queues []*queue
 	for _, q := range allOf(all) {
-		if q.options.Retention > 0 {
+		if q.options.Retention > 0 || q.options.Revision > 0 { // it may have had a retention
 			queues = append(queues, q)
 		}
 	}
@@ -69,6 +69,9 @@ func (e *Engine) expire(ctx context.Context, all map[string]*queue) (more bool, 
 	}
 	replies, err := e.runEach(ctx, forgetScript, queues, args(part))
 	for i, reply := range replies {
+		if reply == "gone" { // perhaps its options were changed by a process that was killed
+			err = errors.Join(err, e.remake(ctx, queues[i]))
+		}
 		if reply != int64(part) {
 			continue
 		}

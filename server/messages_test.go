@@ -146,7 +146,7 @@ func TestBadInputStoresNothing(t *testing.T) {
 		"unknown queue":         {"POST", "/v1/queues/orders/receive", ``, nil, 404, posthaste.CodeNotFound, "queue"},
 		"queue's unknown":       {"PUT", "/v1/queues/orders", `{"size":1}`, nil, 400, posthaste.CodeInvalid, "size"},
 		"a limit of zero":       {"PUT", "/v1/queues/orders", `{"concurrency":0}`, nil, 400, posthaste.CodeInvalid, "concurrency"},
-		"a rate of nothing":     {"PUT", "/v1/queues/orders/limits", `{"rate_limit":{"per":"1s"}}`, nil, 400, posthaste.CodeInvalid, "rate_limit.limit"},
+		"a rate of nothing":     {"PATCH", "/v1/queues/orders", `{"rate_limit":{"per":"1s"}}`, nil, 400, posthaste.CodeInvalid, "rate_limit.limit"},
 		"queue's attempts":      {"PUT", "/v1/queues/orders", `{"max_attempts":0}`, nil, 400, posthaste.CodeInvalid, "max_attempts"},
 		"queue's payload":       {"PUT", "/v1/queues/orders", `{"max_payload":33554433}`, nil, 400, posthaste.CodeInvalid, "max_payload"},
 		"queue's timeout":       {"PUT", "/v1/queues/orders", `{"timeout":"0s"}`, nil, 400, posthaste.CodeInvalid, "timeout"},

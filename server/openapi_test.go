@@ -128,7 +128,8 @@ func TestOpenAPIMatchesEveryOperation(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask(200, "GET", "/v1/workers", "")
-	ask(200, "PUT", "/v1/queues/orders/limits", `{}`)
+	ask(200, "PATCH", "/v1/queues/orders", `{"timeout":"1m","max_age":null,"backoff":{"base":"2s"}}`)
+	ask(400, "PATCH", "/v1/queues/orders", `{"max_attempts":0}`)
 	// Which the engine in memory does not do.
 	ask(400, "POST", "/v1/queues/orders/keys/pause", `{"key":"a"}`)
 	ask(400, "POST", "/v1/queues/orders/keys/resume", `{"key":"a"}`)

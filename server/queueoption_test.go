@@ -34,9 +34,9 @@ func TestQueueOptionsAreDescribed(t *testing.T) {
 	for _, option := range posthaste.QueueOptionTable() {
 		parent, _, _ := strings.Cut(option.Name, ".")
 		named[parent] = true
-		for where, s := range map[string]*openapi3.Schema{"NewQueueOptions": schema("NewQueueOptions"), "Queue": schema("Queue").Properties["options"].Value, "QueueLimits": schema("QueueLimits")} {
+		for where, s := range map[string]*openapi3.Schema{"NewQueueOptions": schema("NewQueueOptions"), "Queue": schema("Queue").Properties["options"].Value, "QueueUpdate": schema("QueueUpdate")} {
 			p := property(s, option.Name)
-			if wanted := where != "QueueLimits" || option.Limit; (p != nil) != wanted {
+			if wanted := where != "QueueUpdate" || option.Fixed == ""; (p != nil) != wanted {
 				t.Errorf("%s: %s is described: %v, want %v", where, option.Name, p != nil, wanted)
 			}
 		}

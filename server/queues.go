@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
@@ -43,39 +44,34 @@ func (s *Server) findQueue(r *http.Request) (posthaste.QueueInfo, error) {
 	}
 }
 
-// putQueue creates a queue (201). If the queue exists with the requested options, it changes
-// nothing (200). If the options differ, it is a conflict, since options cannot be changed
-// yet.
+// putQueue creates a queue (201). If the queue exists, it changes nothing (200), and is a
+// conflict if an option of the request has another value there.
 func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
 	body, err := readJSON(w, r, true)
 	if err != nil {
 		return err
 	}
-	options, err := wire.ParseQueueOptions(body)
+	wanted, err := wire.ParseQueueUpdate(body)
 	if err != nil {
 		return err
 	}
-	status := http.StatusOK
 	existing, err := s.findQueue(r)
 	if posthaste.CodeOf(err) == posthaste.CodeNotFound {
-		status, err = http.StatusCreated, s.createQueue(r, options)
-		if posthaste.CodeOf(err) == posthaste.CodeConflict { // another caller created it in the meantime
-			status = http.StatusOK
-			existing, err = s.findQueue(r)
+		if err := s.createQueue(r, wanted.Options); err != nil {
+			return err
 		}
+		return s.writeQueue(w, r, http.StatusCreated)
 	}
 	if err != nil {
 		return err
 	}
-	if status == http.StatusOK {
-		if field := differs(existing.Options, options); field != "" {
-			return &posthaste.Error{
-				Code: posthaste.CodeConflict, Field: field, Message: "the queue already exists with a different " + field,
-				Hint: "PUT /v1/queues/" + existing.Name + "/limits changes the limits; changing other options is not supported yet",
-			}
-		}
+	if _, differ := wanted.Requested(existing.Options); len(differ) > 0 {
+		field, _, _ := strings.Cut(differ[0].Option.Name, ".")
+		conflict := *posthaste.ConflictError(existing.Name, differ)
+		conflict.Field, conflict.Hint = field, "change options with PATCH /v1/queues/"+existing.Name
+		return &conflict
 	}
-	return s.writeQueue(w, r, status)
+	return s.writeQueue(w, r, http.StatusOK)
 }
 
 func (s *Server) createQueue(r *http.Request, options posthaste.QueueOptions) error {
@@ -84,29 +80,19 @@ func (s *Server) createQueue(r *http.Request, options posthaste.QueueOptions) er
 	return s.engine.CreateQueue(ctx, r.PathValue("queue"), options)
 }
 
-// differs returns the name of the first requested option that differs, or "" if all match.
-func differs(is, asked posthaste.QueueOptions) string {
-	for _, option := range posthaste.QueueOptionTable() {
-		if !option.Meets(is, asked) {
-			return option.Name
-		}
-	}
-	return ""
-}
-
-// limitQueue replaces the limits of a queue with those of the body.
-func (s *Server) limitQueue(w http.ResponseWriter, r *http.Request) error {
+// updateQueue changes the options of a queue that the body names.
+func (s *Server) updateQueue(w http.ResponseWriter, r *http.Request) error {
 	body, err := readJSON(w, r, false)
 	if err != nil {
 		return err
 	}
-	limits, err := wire.ParseQueueLimits(body)
+	update, err := wire.ParseQueueUpdate(body)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := s.operation(r)
 	defer cancel()
-	if err := s.engine.UpdateQueue(ctx, r.PathValue("queue"), posthaste.QueueUpdate{Limits: &limits}); err != nil {
+	if err := s.engine.UpdateQueue(ctx, r.PathValue("queue"), update); err != nil {
 		return err
 	}
 	return s.writeQueue(w, r, http.StatusOK)

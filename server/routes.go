@@ -30,7 +30,7 @@ func (s *Server) routes() []*route {
 		{method: "GET", path: "/v1/queues/{queue}", scope: ScopeAdmin, answer: bare(s.showQueue)},
 		{method: "PUT", path: "/v1/queues/{queue}", scope: ScopeAdmin, answer: bare(s.putQueue)},
 		{method: "DELETE", path: "/v1/queues/{queue}", scope: ScopeAdmin, answer: s.done(s.dropQueue)},
-		{method: "PUT", path: "/v1/queues/{queue}/limits", scope: ScopeAdmin, answer: bare(s.limitQueue)},
+		{method: "PATCH", path: "/v1/queues/{queue}", scope: ScopeAdmin, answer: bare(s.updateQueue)},
 		{method: "POST", path: "/v1/queues/{queue}/pause", scope: ScopeAdmin, answer: plain(s.pauseQueue(s.engine.Pause))},
 		{method: "POST", path: "/v1/queues/{queue}/resume", scope: ScopeAdmin, answer: plain(s.pauseQueue(s.engine.Resume))},
 		{method: "POST", path: "/v1/queues/{queue}/keys/pause", scope: ScopeAdmin, answer: bare(s.pauseKey(s.engine.Pause))},

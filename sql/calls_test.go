@@ -110,7 +110,7 @@ var documentedCalls = []documentedCall{
 	{function: "list_messages", optional: []argument{queueArgument, {"reference", "text", "r"}, {"term", "text", "t"}, {"state", "text", "done"}, {"before", "id", "5"}, {"max", "id", "5"}, {"key", "text", "k"}}},
 	{function: "list_actions", optional: []argument{queueArgument, {"message_id", "id", "5"}, {"before", "id", "5"}, {"max", "id", "5"}}},
 	{function: "create_queue", needed: []argument{{"queue", "text", "new"}}, optional: []argument{{"options", "json", `{"lanes": 2}`}, byArgument}},
-	{function: "limit_queue", needed: []argument{queueArgument, {"limits", "json", `{"concurrency": 2}`}}, optional: []argument{byArgument}},
+	{function: "update_queue", needed: []argument{queueArgument, {"options", "json", `{"concurrency": 2}`}}, optional: []argument{byArgument}},
 	{function: "pause_queue", needed: []argument{queueArgument}, optional: []argument{byArgument}},
 	{function: "resume_queue", needed: []argument{queueArgument}, optional: []argument{byArgument}},
 	{function: "drop_queue", needed: []argument{queueArgument}, optional: []argument{byArgument}},

@@ -50,7 +50,7 @@ begin
         ('public', 'posthaste_receiver', 'maintain'),
         ('public', 'posthaste_receiver', 'tick'),
         ('public', 'posthaste_admin', 'create_queue'),
-        ('public', 'posthaste_admin', 'limit_queue'),
+        ('public', 'posthaste_admin', 'update_queue'),
         ('public', 'posthaste_admin', 'pause_key'),
         ('public', 'posthaste_admin', 'resume_key'),
         ('public', 'posthaste_admin', 'pause_queue'),

@@ -11,7 +11,7 @@ import (
 func (s *session) grow(ids []int64) {
 	s.t.Helper()
 	s.exec(`update posthaste.entries_plain set created_at = created_at - interval '2 hours' where pos = any ($1)`, ids)
-	s.exec(`update posthaste.entries_other set created_at = created_at - interval '2 hours', expires_at = expires_at - interval '2 hours' where coalesce(message_id, pos) = any ($1)`, ids)
+	s.exec(`update posthaste.entries_other set created_at = created_at - interval '2 hours', ages_from = coalesce(ages_from, case when message_id is null then due_at end) - interval '2 hours' where coalesce(message_id, pos) = any ($1)`, ids)
 }
 
 // expiryShapes are queues whose claims are of each part, with a message's options.
@@ -196,8 +196,8 @@ func TestRuleAloneAfterAnExpiredMessage(t *testing.T) {
 		s := connect(t, url)
 		s.exec(`select posthaste.create_queue('q', '{"max_age": "1 hour", "concurrency": 100, "lanes": 2}')`)
 		w := s.register()
-		s.exec(`insert into posthaste.entries_other (message_id, due_at, expires_at, queue_id, lane, for_subscription, attempt, losses, payload)
-			select 7, clock_timestamp() - interval '2 hours', clock_timestamp() - interval '1 hour', id, 0, 0, 1, 0, '1' from posthaste.queue_settings where name = 'q'`)
+		s.exec(`insert into posthaste.entries_other (message_id, due_at, ages_from, queue_id, lane, for_subscription, attempt, losses, payload)
+			select 7, clock_timestamp() - interval '2 hours', clock_timestamp() - interval '2 hours', id, 0, 0, 1, 0, '1' from posthaste.queue_settings where name = 'q'`)
 		s.exec(`insert into posthaste.entries_other (message_id, due_at, queue_id, lane, for_subscription, attempt, losses, payload)
 			select 8, clock_timestamp() - interval '1 minute', id, 0, 0, 3, 2, '1' from posthaste.queue_settings where name = 'q'`)
 		s.exec(`insert into posthaste.entries_plain (queue_id, lane, payload) select id, 1, '1' from posthaste.queue_settings, generate_series(1, 3) where name = 'q'`)

@@ -43,7 +43,7 @@ func TestRuleOlderSnapshotsLeaveNoKeys(t *testing.T) {
 // Erasing blanks messages that were copied to the history while it waited for upkeep, and a changed
 // limit wakes the keys that wait by the old one.
 func TestRuleOlderSnapshotsAreRefused(t *testing.T) {
-	for name, call := range map[string]string{"erase": `select posthaste.erase('a@example.com')`, "limit_queue": `select posthaste.limit_queue('q', '{"concurrency": 1}')`} {
+	for name, call := range map[string]string{"erase": `select posthaste.erase('a@example.com')`, "update_queue": `select posthaste.update_queue('q', '{"concurrency": 1}')`} {
 		t.Run(name, func(t *testing.T) {
 			rule(t, func(t *testing.T, url string) string {
 				s := begin(t, url)

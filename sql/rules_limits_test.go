@@ -361,19 +361,19 @@ func TestFreedPlacesOfAQuietQueue(t *testing.T) {
 }
 
 // Limits are set, changed and removed while messages wait.
-func TestLimitQueue(t *testing.T) {
+func TestLimitsOfAQueueChange(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
 	s.sendMany(20, `{}`)
 	if n := len(s.take(2)); n != 2 {
 		t.Fatalf("%d without a limit", n)
 	}
-	s.exec(`select posthaste.limit_queue('q', '{"concurrency": 3}', 'ada')`)
+	s.exec(`select posthaste.update_queue('q', '{"concurrency": 3}', 'ada')`)
 	held := s.take(10)
 	if n := len(held); n != 3 {
 		t.Errorf("%d with a concurrency of 3", n)
 	}
-	s.exec(`select posthaste.limit_queue('q', '{"concurrency": 5, "rate_limit": {"limit": 1, "per": "1 day"}}')`)
+	s.exec(`select posthaste.update_queue('q', '{"concurrency": 5, "rate_limit": {"limit": 1, "per": "1 day"}}')`)
 	held = append(held, s.take(10)...)
 	if n := len(held); n != 4 {
 		t.Errorf("%d with a concurrency of 5 and one token", n)
@@ -381,15 +381,15 @@ func TestLimitQueue(t *testing.T) {
 	if got := get[string](s, `select rate_limit::text from posthaste.queues`); got != `{"per": "1 day", "burst": 1, "limit": 1}` {
 		t.Errorf("shown as %s", got)
 	}
-	s.exec(`select posthaste.limit_queue('q', '{}')`)
+	s.exec(`select posthaste.update_queue('q', '{"concurrency": null, "rate_limit": null}')`)
 	if n := len(s.take(100)); n != 14 {
 		t.Errorf("%d of 14 without limits", n)
 	}
 	s.ack(held...)
-	if got := list[string](s, `select by || ' ' || action from posthaste.actions where action = 'limit' order by id`); len(got) != 3 || got[0] != "ada limit" {
+	if got := list[string](s, `select by || ' ' || action from posthaste.actions where action = 'update' order by id`); len(got) != 3 || got[0] != "ada update" {
 		t.Errorf("recorded as %v", got)
 	}
-	if code := s.code(`select posthaste.limit_queue('q', '{"key_concurrency": 1}')`); code != "PH501" {
+	if code := s.code(`select posthaste.update_queue('q', '{"key_concurrency": 1}')`); code != "PH501" {
 		t.Errorf("limits of keys of a queue without keys end with %q", code)
 	}
 }
@@ -402,10 +402,10 @@ func TestLimitOfKeysRaised(t *testing.T) {
 	if n := len(s.take(10)); n != 1 {
 		t.Fatalf("%d, want 1", n)
 	}
-	s.exec(`select posthaste.limit_queue('q', '{"key_rate_limit": {"limit": 1000, "burst": 1000}}')`)
+	s.exec(`select posthaste.update_queue('q', '{"key_rate_limit": {"limit": 1000, "burst": 1000}}')`)
 	n := 0
 	until(t, "the rest is handed out", func() bool { n += len(s.take(10)); return n == 4 })
-	if code := s.code(`select posthaste.limit_queue('q', '{}')`); code != "PH501" {
+	if code := s.code(`select posthaste.update_queue('q', '{"key_rate_limit": null}')`); code != "PH501" {
 		t.Errorf("taking the last limit of keys away ends with %q", code)
 	}
 	// Buckets that were full again five minutes ago are removed.

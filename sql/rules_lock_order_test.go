@@ -102,11 +102,11 @@ func TestRuleLimitingHoldsUpNoSubscriber(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, other := begin(t, url), connect(t, url)
 		other.exec(`begin`)
-		other.exec(`select posthaste.limit_queue('q', '{"concurrency": 3}')`)
+		other.exec(`select posthaste.update_queue('q', '{"concurrency": 3}')`)
 		s.exec(`set statement_timeout = '20s'`)
 		if code := s.code(`select posthaste.subscribe('q', 'second')`); code != "" {
 			return fmt.Sprintf("subscribing ended with %q", code)
 		}
 		return ""
-	}, without("the weaker lock", patch{file: "limit_queue.sql", old: "for no key update;", new: "for update;"}))
+	}, without("the weaker lock", patch{file: "update_queue.sql", old: "for no key update;", new: "for update;"}))
 }

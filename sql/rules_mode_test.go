@@ -119,7 +119,7 @@ func TestRuleAtMostOnceByKeys(t *testing.T) {
 			}
 		}
 		for _, options := range []string{`{"concurrency": 1}`, `{"key_concurrency": 1}`} {
-			if pg := s.refusal(`select posthaste.limit_queue('q', $1)`, options); pg == nil || pg.Code != "PH400" {
+			if pg := s.refusal(`select posthaste.update_queue('q', $1)`, options); pg == nil || pg.Code != "PH400" {
 				return fmt.Sprintf("limit %s ended with %v", options, pg)
 			}
 		}

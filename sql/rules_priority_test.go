@@ -190,7 +190,7 @@ func TestRuleAnOpenSenderStopsNoOperator(t *testing.T) {
 	changes := []struct{ name, sql string }{
 		{"pausing", `select posthaste.pause_queue('q')::int::bigint`},
 		{"resuming", `select posthaste.resume_queue('q')::int::bigint`},
-		{"limiting", `select 1::bigint from posthaste.limit_queue('q', '{"concurrency": 9}')`},
+		{"limiting", `select 1::bigint from posthaste.update_queue('q', '{"concurrency": 9}')`},
 		{"purging", `select purged from posthaste.purge('q')`},
 	}
 	rule(t, func(t *testing.T, url string) string {
@@ -241,7 +241,7 @@ func TestRuleAnOpenSenderStopsNoOperator(t *testing.T) {
 		without("pausing's bound", patch{file: "pause_queue.sql", old: "  perform posthaste.lock_queue(v_id, 'settings');\n", new: ""}),
 		without("resuming's bound", patch{file: "resume_queue.sql", old: "  perform posthaste.lock_queue(v_id, 'settings');\n", new: ""},
 			patch{file: "resume_queue.sql", old: "q.dropped_at is null and q.paused_at is not null", new: "q.dropped_at is null"}),
-		without("limiting's bound", patch{file: "limit_queue.sql", old: "  perform posthaste.lock_queue(v_id, 'settings');\n", new: ""}),
+		without("limiting's bound", patch{file: "update_queue.sql", old: "  perform posthaste.lock_queue(v_id, 'settings');\n", new: ""}),
 		without("purging's order", patch{file: "purge.sql", old: "  perform posthaste.lock_queue(v_queue, 'settings');\n", new: ""}))
 }
 

@@ -93,7 +93,7 @@ func TestEM3_MailsAtARate(t *testing.T) {
 	t.Parallel()
 	p := newPost(t, time.Minute)
 	limits := posthaste.QueueLimits{RateLimit: posthaste.Rate{Limit: 50, Burst: 25}}
-	p.must(p.engine.UpdateQueue(posthaste.WithActor(p.ctx, "ada"), email.Queue, posthaste.QueueUpdate{Limits: &limits}))
+	p.must(p.engine.UpdateQueue(posthaste.WithActor(p.ctx, "ada"), email.Queue, posthaste.QueueUpdate{Options: posthaste.QueueOptions{Limits: limits}}))
 	sink, err := smtp.New(smtp.Config{URL: "smtp://" + p.server.Addr() + "?tls=none"})
 	p.must(err)
 	t.Cleanup(func() { _ = sink.Close() })

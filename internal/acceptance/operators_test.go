@@ -54,16 +54,16 @@ func (o *operator) createsQueues() {
 	}
 }
 
-// replacesLimits checks that limits are replaced as a whole.
-func (o *operator) replacesLimits() {
+// changesLimits checks that options that are named change, and that null removes them.
+func (o *operator) changesLimits() {
 	var queue wire.Queue
-	o.ask(200, "PUT", "/v1/queues/orders/limits", `{"rate_limit":{"limit":1000,"per":"1s","burst":70}}`, &queue)
+	o.ask(200, "PATCH", "/v1/queues/orders", `{"concurrency":null,"rate_limit":{"limit":1000,"per":"1s","burst":70}}`, &queue)
 	rate, _ := json.Marshal(queue.Options["rate_limit"])
 	if queue.Options["concurrency"] != nil || string(rate) != `{"burst":70,"limit":1000,"per":"1s"}` {
 		o.Errorf("limits are %+v", queue.Options)
 	}
 	var none wire.Queue
-	if o.ask(200, "PUT", "/v1/queues/orders/limits", `{}`, &none); none.Options["rate_limit"] != nil {
+	if o.ask(200, "PATCH", "/v1/queues/orders", `{"rate_limit":null}`, &none); none.Options["rate_limit"] != nil {
 		o.Errorf("limits are %+v, want none", none.Options)
 	}
 }
@@ -172,7 +172,7 @@ func TestOperatorsOverHTTP(t *testing.T) {
 	s.must(err)
 	o := &operator{stage: s, http: s.serve(s.engine, func(c *server.Config) { c.Tokens = []posthaste.Token{token} })}
 	o.createsQueues()
-	o.replacesLimits()
+	o.changesLimits()
 	o.pausesKey()
 	o.pausesQueue()
 	o.subscribes()

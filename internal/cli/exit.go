@@ -16,6 +16,7 @@ const (
 	exitFailed      = 1
 	exitUsage       = 2
 	exitUnreachable = 3
+	exitDifferent   = 4 // of a command that compares
 )
 
 // exitError sets the exit code of an error. If err is nil, nothing is printed.

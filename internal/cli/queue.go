@@ -15,7 +15,7 @@ import (
 
 func newQueue(a *app) *cobra.Command {
 	return newGroup("queue", "Create, inspect, change and drop queues",
-		newQueueLs(a), newNamed(a, "show QUEUE", "Show the options of a queue and the counters of its subscriptions", "a queue", showQueue), newQueueCreate(a), newQueueDrop(a), newQueueSubscribe(a), newQueueUnsubscribe(a), newQueuePurge(a), newQueueLimit(a),
+		newQueueLs(a), newNamed(a, "show QUEUE", "Show the options of a queue and the counters of its subscriptions", "a queue", showQueue), newQueueCreate(a), newQueueDrop(a), newQueueSubscribe(a), newQueueUnsubscribe(a), newQueuePurge(a), newQueueUpdate(a), newQueueApply(a),
 		newQueuePause(a, "pause", "Pause delivery of a queue", "paused", posthaste.Store.Pause),
 		newQueuePause(a, "resume", "Resume delivery of a paused queue", "resumed", posthaste.Store.Resume),
 		newKeyPause(a, "pause-key", "Pause delivery for one key", "paused", posthaste.Store.Pause),
@@ -73,64 +73,6 @@ func listQueues(ctx context.Context, a *app, e posthaste.Store, names []string) 
 			}
 		})
 	})
-}
-
-func newQueueCreate(a *app) *cobra.Command {
-	var db database
-	var o posthaste.QueueOptions
-	cmd := &cobra.Command{
-		Use: "create QUEUE", Short: "Create a queue",
-		Long: `Create a queue. The command is idempotent if the options are the same, and fails
-if the queue exists with other options. To change limits, use "queue limit"; other
-options cannot be changed yet.`,
-		Args: exactly(1, "a queue"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			name := args[0]
-			if err := posthaste.CheckName("name", name); err != nil {
-				return err
-			}
-			if err := positiveOptions(cmd, false); err != nil {
-				return err
-			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				if err := e.CreateQueue(ctx, name, o); err != nil {
-					return err
-				}
-				return showOptions(ctx, a, e, name)
-			})
-		},
-	}
-	flags := cmd.Flags()
-	flags.SortFlags = false
-	db.flag(cmd)
-	optionFlags(flags, &o, false)
-	return cmd
-}
-
-func newQueueLimit(a *app) *cobra.Command {
-	var db database
-	var o posthaste.QueueOptions
-	cmd := &cobra.Command{
-		Use: "limit QUEUE", Short: "Replace the limits of a queue",
-		Long: `Replace all limits of a queue, from the next claim on. Limits whose flags are not
-given are removed; without flags, all are.`,
-		Args: exactly(1, "a queue"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := positiveOptions(cmd, true); err != nil {
-				return err
-			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				if err := e.UpdateQueue(ctx, args[0], posthaste.QueueUpdate{Limits: &o.Limits}); err != nil {
-					return err
-				}
-				return showOptions(ctx, a, e, args[0])
-			})
-		},
-	}
-	cmd.Flags().SortFlags = false
-	db.flag(cmd)
-	optionFlags(cmd.Flags(), &o, true)
-	return cmd
 }
 
 // showOptions prints the options of a queue.

@@ -18,12 +18,9 @@ func optionFlag(o posthaste.QueueOption) string {
 	return strings.NewReplacer("_", "-", ".", "-").Replace(o.Name)
 }
 
-// optionFlags adds a flag for each option of a queue, or only for those that are limits.
-func optionFlags(flags *pflag.FlagSet, into *posthaste.QueueOptions, limitsOnly bool) {
+// optionFlags adds a flag for each option of a queue.
+func optionFlags(flags *pflag.FlagSet, into *posthaste.QueueOptions) {
 	for _, o := range posthaste.QueueOptionTable() {
-		if limitsOnly && !o.Limit {
-			continue
-		}
 		name, usage := optionFlag(o), o.Usage
 		if o.Default != nil {
 			usage += fmt.Sprintf(" (default %v)", o.Default)
@@ -37,6 +34,8 @@ func optionFlags(flags *pflag.FlagSet, into *posthaste.QueueOptions, limitsOnly 
 			}
 		case *time.Duration:
 			flags.Var(duration{field}, name, usage)
+		case *string:
+			flags.StringVar(field, name, "", usage)
 		case *posthaste.Mode:
 			flags.Var(&choice{values: o.Values, set: func(s string) { *field = posthaste.Mode(s) }}, name, usage+": "+strings.Join(o.Values, " or "))
 		case *bool:
@@ -52,12 +51,9 @@ func optionFlags(flags *pflag.FlagSet, into *posthaste.QueueOptions, limitsOnly 
 }
 
 // positiveOptions returns an error if a number or duration of the options was given as zero.
-func positiveOptions(cmd *cobra.Command, limitsOnly bool) error {
+func positiveOptions(cmd *cobra.Command) error {
 	var names []string
 	for _, o := range posthaste.QueueOptionTable() {
-		if limitsOnly && !o.Limit {
-			continue
-		}
 		switch o.Field(&posthaste.QueueOptions{}).(type) {
 		case *int, *time.Duration:
 			names = append(names, optionFlag(o))

@@ -23,15 +23,17 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, o posthaste.Queue
 		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "ordered", Message: "the engine in memory has no ordered queues",
 			Hint: "test these on a database: posthastetest.Database"}
 	}
+	wanted := o
 	if err := o.Complete(); err != nil {
 		return err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if q := e.queues[name]; q != nil && q.options.Conflict(o) == "" {
-		return nil
-	} else if q != nil {
-		return &posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: "queue " + quote.Name(name) + " exists with different options"}
+	if q := e.queues[name]; q != nil {
+		if differences := q.options.Differences(wanted); len(differences) > 0 {
+			return posthaste.ConflictError(name, differences)
+		}
+		return ctx.Err()
 	}
 	e.queues[name] = &queue{name: name, options: o, createdAt: time.Now(), once: map[string]*message{},
 		info: posthaste.SubscriptionInfo{Name: posthaste.DefaultSubscription}}

@@ -12,14 +12,24 @@ func unlimited(field string) error {
 }
 
 // UpdateQueue implements [posthaste.QueueAdmin].
-func (e *Engine) UpdateQueue(_ context.Context, name string, update posthaste.QueueUpdate) error {
+func (e *Engine) UpdateQueue(ctx context.Context, name string, update posthaste.QueueUpdate) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, err := e.queue(name); err != nil {
+	q, err := e.queue(name)
+	if err != nil {
 		return err
 	}
-	if update.Limits == nil || *update.Limits == (posthaste.QueueLimits{}) {
-		return nil
+	if update.Options.Limits != (posthaste.QueueLimits{}) {
+		return unlimited("limits")
 	}
-	return unlimited("limits")
+	is, changes, err := update.Apply(name, q.options)
+	if err != nil || len(changes) == 0 {
+		return err
+	}
+	q.options = is
+	e.record(ctx, posthaste.Action{Action: "update", Queue: name, Details: posthaste.ChangeDetails(changes)})
+	for b := range e.bells { // a message may be available earlier now, or expire
+		b.Wake(q.name)
+	}
+	return ctx.Err()
 }

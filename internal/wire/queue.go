@@ -11,45 +11,51 @@ import (
 // ParseQueueOptions reads the options of a queue by the names of [posthaste.QueueOptionTable].
 // Empty input means {}.
 func ParseQueueOptions(data []byte) (posthaste.QueueOptions, error) {
+	update, err := ParseQueueUpdate(data)
+	return update.Options, err
+}
+
+// ParseQueueUpdate reads a change of a queue's options. An option that is null, false or the
+// first of its values is reset. Empty input means {}.
+func ParseQueueUpdate(data []byte) (update posthaste.QueueUpdate, err error) {
 	if len(bytes.TrimSpace(data)) == 0 {
-		return posthaste.QueueOptions{}, nil
+		return update, nil
 	}
-	return parseOptions(data, func(posthaste.QueueOption) bool { return true })
-}
-
-// ParseQueueLimits reads those options of a queue that are limits.
-func ParseQueueLimits(data []byte) (posthaste.QueueLimits, error) {
-	options, err := parseOptions(data, func(o posthaste.QueueOption) bool { return o.Limit })
-	return options.Limits, err
-}
-
-func parseOptions(data []byte, wanted func(posthaste.QueueOption) bool) (options posthaste.QueueOptions, err error) {
 	o, err := ParseObject("", data)
 	if err != nil {
-		return options, err
+		return update, err
 	}
+	return update, o.queueUpdate(&update)
+}
+
+// queueUpdate takes all fields of an object as a change of a queue's options.
+func (o *Object) queueUpdate(update *posthaste.QueueUpdate) error {
 	children := map[string]*Object{}
 	for _, option := range posthaste.QueueOptionTable() {
-		if !wanted(option) {
-			continue
-		}
 		from, name := o, option.Name
 		if parent, child, nested := strings.Cut(name, "."); nested {
 			if _, taken := children[parent]; !taken {
+				if raw := o.fields[parent]; raw != nil && isNull(raw) {
+					update.Reset = append(update.Reset, parent)
+				}
 				children[parent] = o.Object(parent)
 			}
 			if from, name = children[parent], child; from == nil {
 				continue
 			}
 		}
-		from.option(name, option, option.Field(&options))
+		_, given := from.fields[name]
+		from.option(name, option, option.Field(&update.Options))
+		if given && option.IsZero(update.Options) {
+			update.Reset = append(update.Reset, option.Name)
+		}
 	}
 	for _, child := range children {
 		if child != nil {
 			o.keep(child.Finish())
 		}
 	}
-	return options, o.Finish()
+	return o.Finish()
 }
 
 // option takes the option of a queue into its field.
@@ -59,6 +65,8 @@ func (o *Object) option(name string, option posthaste.QueueOption, field any) {
 		*field = o.Int(name, int(option.Min), int(option.Max))
 	case *time.Duration:
 		*field = o.positiveDuration(name)
+	case *string:
+		*field = o.Text(name)
 	case *posthaste.Mode:
 		*field = posthaste.Mode(o.oneOf(name, option.Values))
 	case *bool:

@@ -139,7 +139,7 @@ func FuzzParseQueueOptions(f *testing.F) {
 	})
 }
 
-func TestParseQueueLimits(t *testing.T) {
+func TestParseQueueUpdate(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]posthaste.QueueLimits{
 		`{}`:                            {},
@@ -147,28 +147,37 @@ func TestParseQueueLimits(t *testing.T) {
 		`{"rate_limit": {"limit": 50}}`: {RateLimit: posthaste.Rate{Limit: 50}},
 		`{"key_concurrency": 2, "key_rate_limit": {"limit": 1, "per": "1 hour", "burst": 3}}`: {KeyConcurrency: 2, KeyRateLimit: posthaste.Rate{Limit: 1, Per: time.Hour, Burst: 3}},
 	} {
-		if got, err := ParseQueueLimits([]byte(text)); err != nil || got != want {
+		if got, err := ParseQueueUpdate([]byte(text)); err != nil || got.Options.Limits != want || got.Reset != nil {
 			t.Errorf("%s became %+v, %v", text, got, err)
 		}
 	}
 	for text, field := range map[string]string{
 		`{"rate_limit": {"per": "1s"}}`: "rate_limit.limit", `{"rate_limit": {"limit": 0}}`: "rate_limit.limit", `{"rate_limit": {"limit": null}}`: "rate_limit.limit",
-		`{"rate_limit": {"limit": 1, "per": "0s"}}`: "rate_limit.per", `{"concurrency": 0}`: "concurrency", `{"lanes": 1}`: "lanes",
+		`{"rate_limit": {"limit": 1, "per": "0s"}}`: "rate_limit.per", `{"concurrency": 0}`: "concurrency", `{"color": 1}`: "color", `{"backoff": {"color": 1}}`: "backoff.color",
 	} {
 		var e *posthaste.Error
-		if _, err := ParseQueueLimits([]byte(text)); !errors.As(err, &e) || e.Field != field {
+		if _, err := ParseQueueUpdate([]byte(text)); !errors.As(err, &e) || e.Field != field {
 			t.Errorf("%s ended with %v, want a fault of %s", text, err, field)
 		}
 	}
+	reset := `{"max_age": null, "retain_payload": false, "on_dead": "continue", "backoff": {"max": null}, "timeout": "1m"}`
+	if got, err := ParseQueueUpdate([]byte(reset)); err != nil || got.Options != (posthaste.QueueOptions{Timeout: time.Minute}) ||
+		!slices.Equal(got.Reset, []string{"backoff.max", "max_age", "retain_payload", "on_dead"}) {
+		t.Errorf("%s became %+v, %v", reset, got, err)
+	}
+	if got, err := ParseQueueUpdate([]byte(`{"backoff": null}`)); err != nil || !slices.Equal(got.Reset, []string{"backoff"}) {
+		t.Errorf("resetting the backoff became %+v, %v", got, err)
+	}
 }
 
-func FuzzParseQueueLimits(f *testing.F) {
+func FuzzParseQueueUpdate(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"concurrency":5,"rate_limit":{"limit":50,"per":"1 second","burst":5}}`, `{"key_concurrency":1,"key_rate_limit":{"limit":1,"per":"1 h"}}`,
 		`{"concurrency":0}`, `{"rate_limit":{"per":"1s"}}`, `{"rate_limit":5}`, `{"rate_limit":{"limit":1,"per":"0s"}}`, `{"rate_limit":{"limit":1e300}}`, `{"lanes":1}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		l, err := ParseQueueLimits(data)
+		update, err := ParseQueueUpdate(data)
+		l := update.Options.Limits
 		if err != nil {
 			mustBeClear(t, err)
 			return

@@ -16,7 +16,7 @@ for i = 4, #ARGV do
     were[#were + 1] = id
     if action == 'replay' then
       st.z, st.a, st.f, st.l, st.x = 'waits', st.a + 1, 0, 0, 0
-      if rules.a then st.g = now end
+      st.g = now -- its age counts from then (hand.lua)
       local content = call('HGET', MSG, id)
       if rules.o then -- before messages that were sent later
         local key = letGo(st) or keyOf(content)

@@ -40,8 +40,9 @@ local function take(key, from, to, entries)
   end
   many('ZREM', KNOWN, plain)
   for i, id in ipairs(of) do
-    if content[i] and not (rules.a and expired(id, state[i])) then
-      hand(id, content[i], state[i], text(entries[2 * (from + i - 1)] % STEP))
+    local due = text(entries[2 * (from + i - 1)] % STEP)
+    if content[i] and not (rules.a and expired(id, state[i], due)) then
+      hand(id, content[i], state[i], due)
     end
   end
 end

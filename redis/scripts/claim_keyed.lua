@@ -23,7 +23,7 @@ local number, rules, most, priorities, idle, worker, claim, lease, once, kinds =
 local counted = rules.o or limits and limits.k -- whether messages in flight are counted per key
 local rate = limits and limits.s
 local pausing = call('EXISTS', PAUSED) == 1
-local stopping = rules.x and call('EXISTS', STOPPED) == 1
+local stopping = (rules.x or rules.z) and call('EXISTS', STOPPED) == 1
 local dues, alones = call('EXISTS', DUE) == 1, call('EXISTS', ALONE) == 1
 local bound = most + 100 -- how many keys one call checks in vain
 local chosen, removed, held, spent, later = {}, {}, {}, {}, {}
@@ -208,6 +208,16 @@ if dues then
   local marks = call('ZRANGEBYSCORE', DUE, '-inf', text(now), 'LIMIT', 0, bound)
   local messages, names, wait = {}, {}, {}
   for i, mark in ipairs(marks) do messages[i] = string.sub(mark, 3) end
+  if rules.a then -- those that were scheduled before the queue had a max_age
+    local aged, state = {}, got(ST, messages)
+    for i, mark in ipairs(marks) do
+      if not state[i] then
+        aged[#aged + 1] = messages[i]
+        aged[#aged + 1] = pack({a = 1, f = 0, l = 0, x = 0, g = dueOf(tonumber(call('ZSCORE', DUE, mark)))})
+      end
+    end
+    many('HSET', ST, aged)
+  end
   for i, content in ipairs(got(MSG, messages)) do
     if content then
       local key = keyOf(content)

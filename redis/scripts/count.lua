@@ -4,13 +4,13 @@
 -- args: number of the subscription; rules
 -- returns: "gone", or a list: waiting; in flight; dead; since when the queue is paused or "";
 --       sent; done; retried; lost; withdrawn; µs since the oldest available message was sent
---       or fell due, or "-1"; the time; the queue's limits (limits.lua) or ""; the first 100
---       paused keys; expired; the first 100 kinds of messages that were set aside, three
---       values each: kind, number, µs since the first of them was
+--       or fell due, or "-1"; the time; the first 100 paused keys; expired; the first 100 kinds
+--       of messages that were set aside, three values each: kind, number, µs since the first
+--       of them was
 -- cost: some twenty commands, and three per kind of messages that were set aside
 local number, rules = unpack(ARGV)
 -- includes: keys, rules, current, keyed, handled
-local meta = call('HMGET', META, 'paused', 'limits')
+local meta = call('HMGET', META, 'paused')
 local own = call('HMGET', TALLY, 'sent', 'done', 'retried', 'lost', 'withdrawn', 'expired')
 local apart = call('ZCARD', APART)
 local depth = call('ZCARD', DUE) + call('ZCARD', ALONE) + apart - call('SCARD', STALE)
@@ -55,5 +55,5 @@ for i = 1, #aside, 3 do aside[i + 1], aside[i + 2] = text(aside[i + 1]), text(ma
 return {
   text(depth), text(call('HLEN', RUN)), text(call('ZCARD', DEAD)), meta[1] or '',
   own[1] or '0', own[2] or '0', own[3] or '0', own[4] or '0', own[5] or '0',
-  oldest and text(math.max(0, now - oldest)) or '-1', text(now), meta[2] or '', paused, own[6] or '0', aside,
+  oldest and text(math.max(0, now - oldest)) or '-1', text(now), paused, own[6] or '0', aside,
 }

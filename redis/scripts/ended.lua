@@ -14,7 +14,8 @@ local function holder(tag)
       h.at, h.name = tonumber(string.sub(tag, 2)), ''
     else
       local claim = call('HGET', CLAIM, tag)
-      h.at = claim and unpacked(claim).t or now
+      claim = claim and unpacked(claim) or {}
+      h.at, h.dues = claim.t or now, claim.u
       h.name = call('HGET', NAMES, string.match(tag, '^[^:]+')) or ''
     end
     holders[tag] = h
@@ -56,6 +57,7 @@ local function ended(delivery, held, s)
     aside[#aside + 1] = rules.y and keyOf(content) or ''
     outcome = 'released'
   end
+  if not before and h.dues then st.g = tonumber(h.dues[delivery] or nil) end -- if the queue gets a max_age
   if outcome == 'lost' then
     losses = losses + 1
     st.l = st.l + 1
@@ -158,17 +160,25 @@ local function endedPlainly(deliveries)
   return was
 end
 
+-- settledAt returns when the messages of an entry of PAST were settled. A queue that had no
+-- retention before has batches there, too.
+local function settledAt(e)
+  if string.sub(e, 1, 1) ~= 'B' then return tonumber(string.match(e, '^%d+')) end
+  return unpacked(unpacked(string.sub(e, 2)).s).s[1].e
+end
+
 -- forget removes up to most of the oldest settled messages that the rules do not keep. came
 -- is the number added by this call. It returns how many it removed.
 local function forget(came, most)
   local old = {}
   if rules.r > 0 then
+    local n = 0
     for _, e in ipairs(call('LRANGE', PAST, 0, most - 1)) do
-      local at, id = string.match(e, '^(%d+):(%d+)$')
-      if tonumber(at) > now - rules.r then break end
-      old[#old + 1] = id
+      if settledAt(e) > now - rules.r then break end
+      n = n + 1
+      old[#old + 1] = string.match(e, '^%d+:(%d+)$')
     end
-    if #old > 0 then call('LTRIM', PAST, #old, -1) end
+    if n > 0 then call('LTRIM', PAST, n, -1) end
   else
     local have = call('HINCRBY', TALLY, 'kept', came)
     local before = have

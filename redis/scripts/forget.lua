@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
--- Forgets messages whose retention has ended, also if no message is settled any more.
+-- Forgets messages whose retention has ended, also if no message is settled any more. Of a queue
+-- that has no retention any more it forgets those that are too many.
 -- keys: of the subscription
 -- args: number of the subscription; rules; most, the maximum to forget
 -- returns: "gone", or the number of forgotten messages
--- cost: two commands if there are none; some six per message
+-- cost: three commands if there are none; some six per message
 local number, rules, most = unpack(ARGV)
 -- includes: keys, rules, keyed, words, holders, apart, ended
 local own = call('HMGET', TALLY, 'no', 'first')
-if own[1] ~= number or own[2] then return 'gone' end
-local first = tonumber(string.match(call('LINDEX', PAST, 0) or '', '^%d+') or nil)
-if not first or first > now - rules.r then return 0 end
+if own[1] ~= number or own[2] or (call('HGET', META, 'rev') or nil) ~= rules.w then return 'gone' end
+local first = rules.r > 0 and call('LINDEX', PAST, 0)
+if first == false or first and settledAt(first) > now - rules.r then return 0 end
 return forget(0, tonumber(most))

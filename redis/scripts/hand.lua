@@ -1,8 +1,8 @@
 -- Hands out the messages that claim.lua or claim_keyed.lua chooses. It checks the call, then
 -- defines expired and hand, which take a message each, and answer, which makes the reply.
 local most = tonumber(most)
-local meta, own = call('HMGET', META, 'paused', 'last', 'limits'), call('HMGET', TALLY, 'no', 'full', 'fill', 'first', 'apart')
-if own[1] ~= number or own[4] then return 'gone' end
+local meta, own = call('HMGET', META, 'paused', 'last', 'limits', 'rev'), call('HMGET', TALLY, 'no', 'full', 'fill', 'first', 'apart')
+if own[1] ~= number or own[4] or (meta[4] or nil) ~= rules.w then return 'gone' end
 if own[3] then return 'fill' end
 local last = tonumber(meta[2])
 local limits, full, said = meta[3] and unpacked(meta[3]), tonumber(own[2] or 0), meta[3] and 'limits' or ''
@@ -58,15 +58,16 @@ local passing = 1000 -- about how many withdrawn and expired messages one call p
 
 -- old returns whether a message of a queue with max_age is too old. Its age counts from its
 -- id, which is the time of sending, or from a later time, g in its state: when it was due,
--- or was replayed.
-local function old(id, st)
-  return now - (st and unpacked(st).g or tonumber(id)) >= rules.a
+-- or was replayed. A message that was scheduled before the queue had a max_age has no state
+-- before its first attempt: due is when it was due.
+local function old(id, st, due)
+  return now - (st and (unpacked(st).g or tonumber(id)) or tonumber(due or id)) >= rules.a
 end
 
 -- expired ends a waiting message if it is too old, and returns whether it is. The caller
 -- removes it from where it waited.
-local function expired(id, st)
-  if not old(id, st) then return false end
+local function expired(id, st, due)
+  if not old(id, st, due) then return false end
   local s = st and unpacked(st) or {a = 1, f = 0, l = 0, x = 0}
   local story = s.s or {}
   story[#story + 1] = {a = s.a, o = 'expired', w = '', c = now, e = now}

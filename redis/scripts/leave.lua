@@ -9,8 +9,8 @@
 local queue, rules, number = unpack(ARGV)
 local PAUSED = unpack(KEYS, 42, 42) -- of queues that look at keys
 -- includes: keys, rules, holders, iteration
-local meta = call('HMGET', META, 'no', 'readers', 'subs', 'ended', 'first')
-if meta[1] ~= queue then return 'gone' end
+local meta = call('HMGET', META, 'no', 'readers', 'subs', 'ended', 'first', 'rev')
+if meta[1] ~= queue or (meta[6] or nil) ~= rules.w then return 'gone' end
 local all, others, this, place = meta[3] and unpacked(meta[3]) or {}, meta[5] and 0 or 1, nil, nil
 for i, s in ipairs(all) do
   if s.i == number then this, place = s, i end

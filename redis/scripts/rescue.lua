@@ -7,9 +7,9 @@
 -- cost: two commands if there are none; some ten per lost delivery; at most ten claims
 local number, rules, most = unpack(ARGV)
 -- includes: keys, rules, keyed, words, holders, apart, ended
-local own = call('HMGET', TALLY, 'no', 'first')
-if own[1] ~= number or own[2] then return 'gone' end
-local limits = call('HGET', META, 'limits')
+local own, meta = call('HMGET', TALLY, 'no', 'first'), call('HMGET', META, 'limits', 'rev')
+if own[1] ~= number or own[2] or (meta[2] or nil) ~= rules.w then return 'gone' end
+local limits = meta[1]
 local most, claims = tonumber(most), 0
 -- lose ends the unsettled ones of deliveries as lost, the last first, and returns whether it
 -- came to the first. All messages of an ordered key in flight are of one claim. If most ends

@@ -2,6 +2,7 @@
 -- of settled messages to keep without retention, r retention in µs, p retain_payload; a
 -- max_age in µs, nil if it has none; y the queue looks at keys, o it is ordered, x a dead
 -- message stops its key, f its keys take turns; h the letter of a further subscription
--- (holders.lua); v the version of the queue's subscriptions that the caller knows, nil if it
+-- (holders.lua); w the revision of the queue's options, nil if they were never changed; z a dead
+-- message stopped its key under earlier options; v the version of the queue's subscriptions that the caller knows, nil if it
 -- has no further ones.
 local rules = unpacked(rules)

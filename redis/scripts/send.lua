@@ -10,6 +10,7 @@
 --         l letters of the further subscriptions of each queue (holders.lua; nil as v)
 --         z per queue 1 if the default subscription has ended (nil: none has)
 --         a per queue 1 if it has a max_age (nil: none has)
+--         w revisions of the queues' options (nil: none was ever changed)
 --         r window in ms and g digest, of a request that may be repeated
 --         e name of a schedule whose ticks these are, b the queue's record of the last tick
 --           sent, j the last of these ticks in µs, as text
@@ -22,7 +23,7 @@
 --         n the words by which it is found (words.lua)
 --         x letters of the subscriptions whose filters reject it
 -- returns: the ids; or "gone" and the place of a queue that does not exist any more or has
---       other subscriptions; "reused" (another request used the key); "ticked" (another
+--       other subscriptions or options; "reused" (another request used the key); "ticked" (another
 --       process sent a tick of the schedule)
 -- cost: per message one field written and one id pushed (or added to DUE and KNOWN, and with a
 --       max_age one state written), one member per word, one command each for a whole call; if
@@ -53,9 +54,9 @@ end
 local at = 0
 for q = 1, tonumber(count) do
   local looks, aged = all.y and all.y[q] or 0, all.a and all.a[q] == 1
-  local meta = call('HMGET', KEYS[at + AT_META], 'no', 'last', 'mute', 'readers')
+  local meta = call('HMGET', KEYS[at + AT_META], 'no', 'last', 'mute', 'readers', 'rev')
   if meta[1] ~= numbers[q] then return {'gone', q} end
-  if (meta[4] or '') ~= (all.v and all.v[q] or '') then return {'gone', q} end
+  if (meta[4] or '') ~= (all.v and all.v[q] or '') or (meta[5] or '') ~= (all.w and all.w[q] or '') then return {'gone', q} end
   local letters = all.l and all.l[q] or ''
   queues[q] = {at = at, last = tonumber(meta[2]), msg = {}, held = {}, first = not (all.z and all.z[q] == 1), readers = {reader(at, looks, aged, meta[3])}}
   if letters == '' and looks == 0 then queues[q].simple = queues[q].readers[1] end

@@ -14,8 +14,8 @@
 --       more. Independent of the backlog and of the messages in flight.
 local number, rules, plainly = unpack(ARGV, 1, 3)
 -- includes: keys, rules, limits, keyed, words, holders, apart, ended
-local own = call('HMGET', TALLY, 'no', 'first')
-if own[1] ~= number or own[2] then return 'gone' end
+local own, meta = call('HMGET', TALLY, 'no', 'first'), call('HMGET', META, 'limits', 'rev')
+if own[1] ~= number or own[2] or (meta[2] or nil) ~= rules.w then return 'gone' end
 
 -- lateDone records a message as done whose first attempt was lost before its worker settled
 -- it as done, if it still waits for its second attempt. So it is not handled twice. The first
@@ -77,7 +77,6 @@ for i = 4 + n, #ARGV do
   answers[#answers + 1] = outcome or ''
   answers[#answers + 1] = due and text(due) or ''
 end
-local limits = call('HGET', META, 'limits')
-if limits and #aside > 0 then giveBack(unpacked(limits)) end
-finish(limits)
+if meta[1] and #aside > 0 then giveBack(unpacked(meta[1])) end
+finish(meta[1])
 return {table.concat(was), answers}

@@ -36,8 +36,8 @@ if action == 'cancel' then
   counts.withdrawn = 1
 else
   local due = math.max(now, tonumber(due))
-  if rules.a then st.g = due end
-  if rules.a or apart then call('HSET', ST, id, pack(st)) end
+  if rules.a or before then st.g = due end -- its age counts from then (hand.lua)
+  if rules.a or before or apart then call('HSET', ST, id, pack(st)) end
   if st.l >= 2 then
     call('ZADD', ALONE, ranked(0, due), member)
   else

@@ -16,7 +16,7 @@ insert into cases values
   ('select posthaste.schedule_put(''..'', ''contract_bad'', ''@daily'')', 'PH400', 'name'),
   ('select posthaste.send(null, ''1'')', 'PH404', 'queue'),
   ('select posthaste.create_queue(''contract_old'', ''{"backoff": {"base": "2 hours"}, "timeout": "400 days"}'')', 'none', ''),
-  ('select posthaste.create_queue(''contract_old'', ''{"backoff": {"base": "3 hours"}}'')', 'PH409', 'name'),
+  ('select posthaste.create_queue(''contract_old'', ''{"backoff": {"base": "3 hours"}}'')', 'PH400', 'backoff'),
   ('select posthaste.send(''contract_bad'', null)', 'PH400', 'payload'),
   ('select posthaste.send(''contract_bad'', to_jsonb(repeat(''x'', 99)))', 'PH413', 'payload'),
   ('select posthaste.send(''contract_bad'', ''{'')', '22P02', ''),
@@ -127,10 +127,10 @@ insert into cases values
   ('select posthaste.discard(filter => ''{"queue": null}'')', 'PH400', 'queue'),
   ('select posthaste.replay(filter => ''{"queue": "contract_bad", "reference": ""}'')', 'PH400', 'reference'),
   ('select posthaste.discard(filter => ''{}'', max => 10001)', 'PH400', 'limit'),
-  ('select posthaste.limit_queue(''nowhere'', ''{}'')', 'PH404', 'queue'),
-  ('select posthaste.limit_queue(''contract_bad'', ''{"fair": true}'')', 'PH400', 'fair'),
-  ('select posthaste.limit_queue(''contract_bad'', ''{"concurrency": 0}'')', 'PH400', 'concurrency'),
-  ('select posthaste.limit_queue(''contract_bad'', ''{"key_rate_limit": {"limit": 1}}'')', 'PH501', 'key_rate_limit'),
+  ('select posthaste.update_queue(''nowhere'', ''{}'')', 'PH404', 'queue'),
+  ('select posthaste.update_queue(''contract_bad'', ''{"fair": true}'')', 'PH501', 'fair'),
+  ('select posthaste.update_queue(''contract_bad'', ''{"concurrency": 0}'')', 'PH400', 'concurrency'),
+  ('select posthaste.update_queue(''contract_bad'', ''{"key_rate_limit": {"limit": 1}}'')', 'PH501', 'key_rate_limit'),
   ('select posthaste.pause_key(''nowhere'', ''a'')', 'PH404', 'queue'),
   ('select posthaste.pause_key(''contract_bad'', ''a'')', 'PH501', 'queue'),
   ('select posthaste.pause_key(''contract_bad'', '''')', 'PH400', 'key'),
@@ -155,7 +155,7 @@ insert into cases values
   ('select posthaste.create_queue(''Upper'')', 'PH400', 'name'),
   ('select posthaste.create_queue('''')', 'PH400', 'name'),
   ('select posthaste.create_queue(repeat(''q'', 64))', 'PH400', 'name'),
-  ('select posthaste.create_queue(''contract_bad'')', 'PH409', 'name');
+  ('select posthaste.create_queue(''contract_bad'', ''{"timeout": "1 hour"}'')', 'PH409', 'name');
 insert into cases
 select format('select posthaste.send(''contract_bad'', ''1'', %L)', o.options), o.code, o.field
   from (values

@@ -118,7 +118,8 @@ create table posthaste.entries_plain (
 
 -- All other entries: those with a due time (scheduled messages, retries, events of
 -- lanes), and those of keyed queues (ordered, fair, or with limits for each key), which
--- have a place in the order (ord).
+-- have a place in the order (ord). ages_from is the time from which the age of a message
+-- counts, if that is neither created_at nor the due_at of its first entry.
 create table posthaste.entries_other (
   xid              xid8        not null default pg_current_xact_id(),
   pos              bigint      not null default nextval('posthaste.positions'),
@@ -133,7 +134,7 @@ create table posthaste.entries_other (
   failures         smallint    not null default 0,
   losses           smallint    not null default 0,
   losses_alone     smallint    not null default 0,
-  expires_at       timestamptz,
+  ages_from        timestamptz,
   content_type     text        collate "C",
   key              text        collate "C",
   kind             text        collate "C",

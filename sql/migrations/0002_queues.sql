@@ -10,6 +10,7 @@
 --              that of the next one more, for good
 -- kinds_aside  those whose lanes may hold messages that wait; null: none
 -- lanes        above the number of each lane that may have been used
+-- owner        who declares the queue (posthaste queue apply)
 -- purged     what the last purge saw; none of it is kept for any subscription
 -- purged_to  the last position that was given out when the queue was purged. A
 --            message with a higher id was sent later, so that its withdrawal need not
@@ -42,6 +43,7 @@ create table posthaste.queue_settings (
   retain_payload  boolean  not null default false,
   kind_lanes      text[]   collate "C" not null default '{}',
   kinds_aside     text[]   collate "C",
+  owner           text     collate "C",
   paused_at       timestamptz,
   purged          pg_snapshot,
   purged_to       bigint,

@@ -150,7 +150,7 @@ create table posthaste.parked (
   failures     smallint    not null,
   losses       smallint    not null,
   losses_alone smallint    not null,
-  expires_at   timestamptz,
+  ages_from    timestamptz,
   key          text        collate "C" not null,
   reason       text        collate "C" not null,
   content_type text        collate "C",

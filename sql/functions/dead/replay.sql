@@ -32,12 +32,12 @@ begin
     with gone as (
       delete from posthaste.dead_letter_entries d
        where d.message_id = any (v_chosen.ids) and posthaste.dead_matches(d, v_chosen.f) and d.erased_at is null
-      returning d.*, (select v_now + s.max_age from posthaste.queue_settings s where s.id = d.queue_id) as expires
+      returning d.*
     ), parks as (
       -- It is the first of its key again.
-      insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, reason, created_at, attempt, failures, losses, losses_alone, expires_at,
+      insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, reason, created_at, attempt, failures, losses, losses_alone, ages_from,
                                     content_type, kind, reference, headers, terms, trace, story, payload)
-      select g.queue_id::bigint << 10 | g.subscription, coalesce(g.key, ''), g.ord, g.message_id, g.pos, g.lane, 'replayed', g.created_at, least(g.attempt + 1, 32767), 0, 0, 0, g.expires,
+      select g.queue_id::bigint << 10 | g.subscription, coalesce(g.key, ''), g.ord, g.message_id, g.pos, g.lane, 'replayed', g.created_at, least(g.attempt + 1, 32767), 0, 0, 0, v_now,
              g.content_type, g.kind, g.reference, g.headers, g.terms, g.trace, nullif(g.story, '[]'), g.payload
         from gone g where g.ord is not null order by g.message_id, g.subscription
     ), events as (
@@ -45,9 +45,9 @@ begin
                jsonb_build_array(jsonb_build_object('key', coalesce(g.key, ''), 'ord', g.ord::text, 'id', g.message_id, 'go', g.message_id)), v_now)
         from gone g where g.ord is not null
     ), again as (
-      insert into posthaste.entries_other (message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, expires_at, content_type, key, kind, reference,
+      insert into posthaste.entries_other (message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, ages_from, content_type, key, kind, reference,
                                      headers, terms, trace, story, payload)
-      select g.message_id, g.created_at, v_now, g.queue_id, g.lane, g.subscription, least(g.attempt + 1, 32767), g.expires, g.content_type, g.key, g.kind, g.reference,
+      select g.message_id, g.created_at, v_now, g.queue_id, g.lane, g.subscription, least(g.attempt + 1, 32767), v_now, g.content_type, g.key, g.kind, g.reference,
              g.headers, g.terms, g.trace, nullif(g.story, '[]'), g.payload
         from gone g where g.ord is null order by g.message_id, g.subscription
       returning pos, message_id, queue_id, lane, reference, terms

@@ -29,7 +29,6 @@ declare
   v_most int;
   v_keyed boolean;
   v_ordered boolean;
-  v_max_age interval;
   v_id bigint;
   v_options record;
 begin
@@ -61,7 +60,7 @@ begin
       end if;
     end if;
   end if;
-  select x.id, x.width, x.max_payload, x.keyed, x.ordered, x.max_age into v_queue, v_width, v_most, v_keyed, v_ordered, v_max_age
+  select x.id, x.width, x.max_payload, x.keyed, x.ordered into v_queue, v_width, v_most, v_keyed, v_ordered
     from posthaste.queue_settings x where x.name = send.queue and x.dropped_at is null;
   -- Ringing comes last in each condition. Its result means nothing.
   if v_odd is not true and octet_length(v_body) <= v_most and not v_keyed and v_due is null and v_reference is null and (posthaste.ring(v_queue) is null) is not null then
@@ -70,8 +69,8 @@ begin
     returning pos into v_id;
     return v_id;
   elsif v_odd is not true and octet_length(v_body) <= v_most and v_reference is null and not (v_ordered and (v_key is null or v_due is not null)) and (posthaste.ring(v_queue) is null) is not null then
-    insert into posthaste.entries_other (ord, due_at, expires_at, queue_id, lane, key, kind, payload)
-    values (case when v_keyed then posthaste.ord_now() end, v_due, v_due + v_max_age, v_queue,
+    insert into posthaste.entries_other (ord, due_at, queue_id, lane, key, kind, payload)
+    values (case when v_keyed then posthaste.ord_now() end, v_due, v_queue,
             case when v_keyed then posthaste.key_lane(v_key, v_width) when v_width = 1 then 0 else floor(random() * v_width) end, v_key, v_kind, v_body)
     returning pos into v_id;
     return v_id;

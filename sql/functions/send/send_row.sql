@@ -18,10 +18,9 @@ declare
   v_most int;
   v_keyed boolean;
   v_ordered boolean;
-  v_max_age interval;
   v_id bigint;
 begin
-  select x.id, x.width, x.max_payload, x.keyed, x.ordered, x.max_age into v_queue, v_width, v_most, v_keyed, v_ordered, v_max_age
+  select x.id, x.width, x.max_payload, x.keyed, x.ordered into v_queue, v_width, v_most, v_keyed, v_ordered
     from posthaste.queue_settings x where x.name = p_queue and x.dropped_at is null;
   -- As in posthaste.send: in one expression, and the rest by itself.
   if num_nonnulls(p_content_type, p_delay, p_headers, p_send_at, p_terms, p_reference, p_priority, p_dedupe_key) > 0
@@ -47,8 +46,8 @@ begin
       values (v_queue, case when v_width = 1 then 0 else floor(random() * v_width) end, nullif(p_key, ''), nullif(p_kind, ''), p_trace, v_more, p_payload)
       returning pos into v_id;
     else
-      insert into posthaste.entries_other (ord, due_at, expires_at, queue_id, lane, content_type, key, kind, headers, trace, payload)
-      values (case when v_keyed then posthaste.ord_now() end, v_due, v_due + v_max_age, v_queue,
+      insert into posthaste.entries_other (ord, due_at, queue_id, lane, content_type, key, kind, headers, trace, payload)
+      values (case when v_keyed then posthaste.ord_now() end, v_due, v_queue,
               case when v_keyed then posthaste.key_lane(nullif(p_key, ''), v_width) when v_width = 1 then 0 else floor(random() * v_width) end,
               v_type, nullif(p_key, ''), nullif(p_kind, ''), nullif(p_headers, '{}'), p_trace, p_payload)
       returning pos into v_id;

@@ -50,7 +50,7 @@ begin
              coalesce(d.terms, a.found) as terms, d.terms is null as unnamed, d.trace, d.story, d.payload, d.ord,
              d.failures + (a.wanted in ('retried', 'dead'))::int as failures,
              d.losses + (a.wanted = 'lost')::int as losses,
-             d.losses_alone + (a.wanted = 'lost' and c.alone)::int as losses_alone, d.expires_at
+             d.losses_alone + (a.wanted = 'lost' and c.alone)::int as losses_alone, d.ages_from
         from asked a
         join posthaste.deliveries_at(c, p_places) d on d.place = a.place
     ), decided as (
@@ -90,10 +90,10 @@ begin
         from told z cross join lateral unnest(posthaste.words_of(null, z.terms)) w
        where z.unnamed and z.became in ('done', 'dead')
     ), again as (
-      insert into posthaste.entries_other (message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone, expires_at,
+      insert into posthaste.entries_other (message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone, ages_from,
                                      content_type, key, kind, reference, headers, terms, trace, story, payload)
       select z.message_id, z.created_at, z.next, v_queue, z.lane, v_subscription,
-             least(z.attempt + (z.became <> 'released')::int, 32767), z.failures, least(z.losses, 32767), z.losses_alone, z.expires_at,
+             least(z.attempt + (z.became <> 'released')::int, 32767), z.failures, least(z.losses, 32767), z.losses_alone, z.ages_from,
              z.content_type, z.key, z.kind, z.reference, z.headers, z.terms, z.trace, nullif(z.story_now, '[]'), z.payload
         from told z
        where z.became in ('retried', 'lost', 'released') and v_kept and not q.keyed
@@ -106,10 +106,10 @@ begin
     ), parks as (
       -- Not as a loose entry: messages of its key that are read meanwhile stay behind it.
       -- Claims hear of it by the event.
-      insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, not_before, reason, created_at, attempt, failures, losses, losses_alone, expires_at,
+      insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, not_before, reason, created_at, attempt, failures, losses, losses_alone, ages_from,
                                     content_type, kind, reference, headers, terms, trace, story, payload)
       select c.reader >> 10, coalesce(z.key, ''), z.ord, z.message_id, z.pos, v_lane & 255, case when z.next > v_now then z.next end, z.became, z.created_at,
-             least(z.attempt + (z.became <> 'released')::int, 32767), z.failures, least(z.losses, 32767), z.losses_alone, z.expires_at,
+             least(z.attempt + (z.became <> 'released')::int, 32767), z.failures, least(z.losses, 32767), z.losses_alone, z.ages_from,
              z.content_type, z.kind, z.reference, z.headers, z.terms, z.trace, nullif(z.story_now, '[]'), z.payload
         from told z
        where z.became in ('retried', 'lost', 'released') and v_kept and q.keyed

@@ -6,7 +6,7 @@
 create or replace function posthaste.deliveries_at(c posthaste.claims, p_places int[])
 returns table (place int, pos bigint, message_id bigint, created_at timestamptz, due_at timestamptz,
   attempt smallint, failures smallint, losses smallint, losses_alone smallint,
-  content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8, expires_at timestamptz)
+  content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8, ages_from timestamptz)
 language plpgsql stable rows 10
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set jit = off as $$
@@ -102,7 +102,7 @@ begin
   if c.part in (0, 3) then
     return query
       select p, e.pos, coalesce(e.message_id, e.pos), e.created_at, e.due_at, e.attempt, e.failures, e.losses, e.losses_alone,
-             e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload, e.ord, e.expires_at
+             e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload, e.ord, e.ages_from
         from unnest(p_places) p
        cross join lateral (
          select * from posthaste.entries e
@@ -112,7 +112,7 @@ begin
   else
     return query
       select p, e.pos, coalesce(e.message_id, e.pos), e.created_at, e.due_at, e.attempt, e.failures, e.losses, e.losses_alone,
-             e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload, e.ord, e.expires_at
+             e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload, e.ord, e.ages_from
         from unnest(p_places) p
        cross join lateral (
          select * from posthaste.entries e

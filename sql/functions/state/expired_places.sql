@@ -36,9 +36,9 @@ begin
     select d.place from posthaste.deliveries_of(c) d where c.part = 3 and posthaste.too_old(d.created_at, null, p_max_age, t)
     union all
     select d.place from posthaste.deliveries_at(c, array(select generate_series(0, c.places - 1))) d
-     where c.part in (1, 2) and posthaste.too_old(d.created_at, d.expires_at, p_max_age, t)
+     where c.part in (1, 2) and posthaste.too_old(d.created_at, d.ages_from, p_max_age, t)
     union all
-    select d.place from posthaste.keyed_rows(c, l) d where c.part >= 4 and posthaste.too_old(d.created_at, d.expires_at, p_max_age, t)
+    select d.place from posthaste.keyed_rows(c, l) d where c.part >= 4 and posthaste.too_old(d.created_at, d.ages_from, p_max_age, t)
   loop
     v_bits := set_bit(coalesce(v_bits, repeat('0', c.places)::bit varying), v_place, 1);
   end loop;

@@ -9,7 +9,7 @@
 create or replace function posthaste.keyed_rows(c posthaste.claims, l posthaste.live)
 returns table (place int, pos bigint, message_id bigint, created_at timestamptz, due_at timestamptz,
   attempt smallint, failures smallint, losses smallint, losses_alone smallint,
-  content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8, expires_at timestamptz)
+  content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8, ages_from timestamptz)
 language plpgsql stable rows 1000
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set jit = off as $$
@@ -31,7 +31,7 @@ begin
     end if;
     return query
       select (row_number() over ())::int - 1, e.pos, e.message_id, e.created_at, e.due_at, e.attempt, e.failures, e.losses, e.losses_alone,
-             e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload, e.ord, e.expires_at
+             e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload, e.ord, e.ages_from
         from (select * from posthaste.entries e
                where e.queue_id = v_queue and e.lane = v_lane and e.due_at is not null
                  and e.xid = c.first_xid and e.pos >= c.first_pos and e.pos <= c.last_pos
@@ -44,7 +44,7 @@ begin
   end if;
   return query
     select n.place, n.pos, coalesce(n.message_id, n.pos), n.created_at, n.due_at, n.attempt, n.failures, n.losses, n.losses_alone,
-           n.content_type, n.key, n.kind, n.reference, n.headers, n.terms, n.trace, n.story, n.payload, n.ord, n.expires_at
+           n.content_type, n.key, n.kind, n.reference, n.headers, n.terms, n.trace, n.story, n.payload, n.ord, n.ages_from
       from (select (row_number() over ())::int - 1 as place, u.*
               from (select * from (
                       select e.* from unnest(v_late) r (x)

@@ -48,7 +48,7 @@ begin
       if v.parked is not null then
         -- A parked message waits in its row.
         update posthaste.parked p
-           set not_before = v_at, expires_at = v_at + (select q.max_age from posthaste.queue_settings q where q.id = (v.h).queue_id)
+           set not_before = v_at, ages_from = v_at
          where p.message_id = reschedule.message_id and p.subscriber = ((v.h).queue_id::bigint << 10 | v.subscription);
         perform posthaste.lane_event((v.h).queue_id::bigint << 10 | v.subscription, v.parked, jsonb_build_array(jsonb_build_object('key', coalesce((v.h).key, ''))),
           v_at);

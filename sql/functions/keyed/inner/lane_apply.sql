@@ -53,10 +53,10 @@ begin
             and ((e.pos >> 22) & 15) = (u.pos >> 22) & 15
           order by e.xid, e.pos limit 1) e
     ), put as (
-      insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, reason, created_at, attempt, failures, losses, losses_alone, expires_at,
+      insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, reason, created_at, attempt, failures, losses, losses_alone, ages_from,
                                     content_type, kind, reference, headers, terms, trace, story, payload)
       select p_subscriber, coalesce(c.key, ''), coalesce(c.ord, c.xid), coalesce(c.message_id, c.pos), c.pos, p_lane, 'due', c.created_at, c.attempt, c.failures, c.losses,
-             c.losses_alone, c.expires_at, c.content_type, c.kind, c.reference, c.headers, c.terms, c.trace, c.story, c.payload
+             c.losses_alone, c.ages_from, c.content_type, c.kind, c.reference, c.headers, c.terms, c.trace, c.story, c.payload
         from come c where c.mine
       returning key, ord, message_id
     )

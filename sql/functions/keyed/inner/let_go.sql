@@ -95,12 +95,12 @@ begin
       v_low_id := k.low_id;
       v_ready := true;
     else
-      for r in select p.ord, p.message_id, p.not_before, p.losses, p.created_at, p.expires_at from posthaste.parked p
+      for r in select p.ord, p.message_id, p.not_before, p.losses, p.created_at, p.ages_from from posthaste.parked p
                 where p.subscriber = v_subscriber and p.key = v_key and (p.ord, p.message_id) >= (k.low_ord, k.low_id)
                 order by p.ord, p.message_id limit 8192 loop
         v_waits := coalesce(r.not_before > t, false);
         -- Put into the claim, it is settled there: it takes no place and no token.
-        v_old := q.max_age is not null and not v_waits and cardinality(v_picked) < 4096 and posthaste.too_old(r.created_at, r.expires_at, q.max_age, t);
+        v_old := q.max_age is not null and not v_waits and cardinality(v_picked) < 4096 and posthaste.too_old(r.created_at, r.ages_from, q.max_age, t);
         -- Lost twice: it runs alone, while nothing else runs.
         v_stays := not v_old and (v_waits or v_n = v_room or cardinality(v_picked) >= p_limit and q.max_age is not null
           or r.losses >= 2 and (p_before or cardinality(v_picked) > 0 or not p_alone));
@@ -170,9 +170,9 @@ begin
      where p.ctid = u.ctid
     returning u.n, p.*
   ), again as (
-    insert into posthaste.entries_other (ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone, expires_at,
+    insert into posthaste.entries_other (ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone, ages_from,
                                    content_type, key, kind, reference, headers, terms, trace, story, payload)
-    select g.ord, g.message_id, g.created_at, t, q.id, v_lane + 256, v_subscriber & 1023, g.attempt, g.failures, g.losses, g.losses_alone, g.expires_at,
+    select g.ord, g.message_id, g.created_at, t, q.id, v_lane + 256, v_subscriber & 1023, g.attempt, g.failures, g.losses, g.losses_alone, g.ages_from,
            g.content_type, nullif(g.key, ''), g.kind, g.reference, g.headers, g.terms, g.trace, g.story, g.payload
       from gone g order by g.n
     returning pos, message_id, queue_id, lane, reference, terms

@@ -22,9 +22,9 @@ begin
   with come as materialized (
     select * from posthaste.keyed_rows(c, l) e where p_why[e.place + 1] is not null
   ), put as (
-    insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, reason, created_at, attempt, failures, losses, losses_alone, expires_at,
+    insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, reason, created_at, attempt, failures, losses, losses_alone, ages_from,
                                   content_type, kind, reference, headers, terms, trace, story, payload)
-    select v_subscriber, coalesce(e.key, ''), e.ord, e.message_id, e.pos, v_lane, p_why[e.place + 1], e.created_at, e.attempt, e.failures, e.losses, e.losses_alone, e.expires_at,
+    select v_subscriber, coalesce(e.key, ''), e.ord, e.message_id, e.pos, v_lane, p_why[e.place + 1], e.created_at, e.attempt, e.failures, e.losses, e.losses_alone, e.ages_from,
            e.content_type, e.kind, e.reference, e.headers, e.terms, e.trace, e.story, e.payload
       from come e
   )

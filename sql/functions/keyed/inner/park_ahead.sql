@@ -24,9 +24,9 @@ begin
     insert into posthaste.cancelled (pos, subscriber, outcome, xid, copied)
     select c.pos, p_subscriber, 'parked', c.xid, true from come c
   ), put as (
-    insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, reason, created_at, attempt, failures, losses, losses_alone, expires_at,
+    insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, reason, created_at, attempt, failures, losses, losses_alone, ages_from,
                                   content_type, kind, reference, headers, terms, trace, story, payload)
-    select p_subscriber, coalesce(c.key, ''), c.ord, coalesce(c.message_id, c.pos), c.pos, p_lane, 'share', c.created_at, c.attempt, c.failures, c.losses, c.losses_alone, c.expires_at,
+    select p_subscriber, coalesce(c.key, ''), c.ord, coalesce(c.message_id, c.pos), c.pos, p_lane, 'share', c.created_at, c.attempt, c.failures, c.losses, c.losses_alone, c.ages_from,
            c.content_type, c.kind, c.reference, c.headers, c.terms, c.trace, c.story, c.payload
       from come c
     returning key, ord, message_id

@@ -31,10 +31,10 @@ begin
     -- One slot's part of the ring: as a constant that the planner can use.
     execute format($q$
       with again as (
-      insert into posthaste.entries_other (pos, ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone, expires_at,
+      insert into posthaste.entries_other (pos, ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone, ages_from,
                                      content_type, key, kind, reference, headers, terms, trace, story, payload)
       select w.n, case when e.ord is not null then $1 end, coalesce(e.message_id, e.pos), e.created_at, case when w.again then $2 else least(coalesce(e.due_at, $2), posthaste.last_time() - interval '1 second') end,
-             e.queue_id, e.lane, w.for_subscription, least(e.attempt + w.again::int, 32767), e.failures, e.losses, e.losses_alone, e.expires_at,
+             e.queue_id, e.lane, w.for_subscription, least(e.attempt + w.again::int, 32767), e.failures, e.losses, e.losses_alone, e.ages_from,
              e.content_type, e.key, e.kind, e.reference, e.headers, e.terms, e.trace,
              case when w.again then posthaste.story_add(e.story, w.lost) else e.story end, e.payload
         from pg_temp.rebase_work w join posthaste.entries e on e.pos = w.pos and ((e.pos >> 22) & 15) = %s
@@ -50,10 +50,10 @@ begin
     get diagnostics v_rows = row_count;
     v_done := v_done + v_rows;
     execute format($q$
-      insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, reason, created_at, attempt, failures, losses, losses_alone, expires_at,
+      insert into posthaste.parked (subscriber, key, ord, message_id, pos, lane, reason, created_at, attempt, failures, losses, losses_alone, ages_from,
                                     content_type, kind, reference, headers, terms, trace, story, payload)
       select w.queue_id::bigint << 10 | u.number, coalesce(e.key, ''), $1, coalesce(e.message_id, e.pos), w.n, e.lane & 255, 'rebased', e.created_at,
-             least(e.attempt + w.again::int, 32767), e.failures, e.losses, e.losses_alone, e.expires_at, e.content_type, e.kind, e.reference, e.headers, e.terms, e.trace,
+             least(e.attempt + w.again::int, 32767), e.failures, e.losses, e.losses_alone, e.ages_from, e.content_type, e.kind, e.reference, e.headers, e.terms, e.trace,
              case when w.again then posthaste.story_add(e.story, w.lost) else e.story end, e.payload
         from pg_temp.rebase_work w join posthaste.entries e on e.pos = w.pos and ((e.pos >> 22) & 15) = %s
        cross join lateral unnest(w.needs) u (number)

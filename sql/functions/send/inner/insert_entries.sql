@@ -21,7 +21,6 @@ declare
   v_keyed boolean[];
   v_ordered boolean[];
   v_once boolean[];
-  v_ages interval[];
   v_ord xid8;
   v_name text;
   q posthaste.queue_settings;
@@ -57,7 +56,6 @@ begin
     v_keyed := v_keyed || q.keyed;
     v_ordered := v_ordered || q.ordered;
     v_once := v_once || (q.mode = 'at_most_once');
-    v_ages := v_ages || q.max_age;
   end loop;
   v_of := case when cardinality(v_names) = 1 then array_fill(1, array[cardinality(p_payloads)]) else array(select array_position(v_names, x) from unnest(p_queues) x) end;
   if true = any (v_keyed) then
@@ -212,8 +210,8 @@ begin
            v_queues[v_of[n]], v_lanes[n], w
       from unnest(v_new) n cross join lateral unnest(posthaste.words_of(nullif(p_references[n], ''), posthaste.texts_of(p_terms[n]))) w
   )
-  insert into posthaste.entries_other (ord, pos, queue_id, lane, due_at, expires_at, content_type, key, kind, reference, headers, terms, trace, payload)
-  select case when v_keyed[v_of[n]] then v_ord end, v_ids[n], v_queues[v_of[n]], v_lanes[n], v_dues[n], v_dues[n] + v_ages[v_of[n]],
+  insert into posthaste.entries_other (ord, pos, queue_id, lane, due_at, content_type, key, kind, reference, headers, terms, trace, payload)
+  select case when v_keyed[v_of[n]] then v_ord end, v_ids[n], v_queues[v_of[n]], v_lanes[n], v_dues[n],
          nullif(p_content_types[n], 'application/json'), nullif(p_keys[n], ''), nullif(p_kinds[n], ''), nullif(p_references[n], ''),
          nullif(p_headers[n], '{}'), posthaste.texts_of(nullif(p_terms[n], '[]')), p_traces[n], p_payloads[n]
     from unnest(v_new) n where not v_plain[n] order by n;

@@ -112,9 +112,9 @@ begin
         from (select f.for_subscription, count(*) as rows from far f where f.for_subscription is not null and f.message_id <> 0 group by 1) m -- events are not counted
        where n.queue_id = q.id and n.subscription = m.for_subscription
     ), again as (
-      insert into posthaste.entries_other (pos, ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone, expires_at,
+      insert into posthaste.entries_other (pos, ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone, ages_from,
                                      content_type, key, kind, reference, headers, terms, trace, story, payload)
-      select f.new_pos, f.ord, coalesce(f.message_id, f.pos), f.created_at, least(f.due_at, posthaste.last_time() - interval '1 second'), f.queue_id, f.lane, f.for_subscription, f.attempt, f.failures, f.losses, f.losses_alone, f.expires_at,
+      select f.new_pos, f.ord, coalesce(f.message_id, f.pos), f.created_at, least(f.due_at, posthaste.last_time() - interval '1 second'), f.queue_id, f.lane, f.for_subscription, f.attempt, f.failures, f.losses, f.losses_alone, f.ages_from,
              f.content_type, f.key, f.kind, f.reference, f.headers, f.terms, f.trace, f.story, f.payload
         from far f
       returning pos, message_id, queue_id, lane, reference, terms

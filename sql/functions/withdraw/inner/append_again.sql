@@ -8,10 +8,10 @@ declare
   v_pos bigint;
 begin
   with again as (
-    insert into posthaste.entries_other (ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone, expires_at,
+    insert into posthaste.entries_other (ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone, ages_from,
                                  content_type, key, kind, reference, headers, terms, trace, story, payload)
   select f.ord, coalesce(f.message_id, f.pos), f.created_at, p_due, f.queue_id, f.lane, p_for, f.attempt, f.failures, f.losses, f.losses_alone,
-         p_due + (select q.max_age from posthaste.queue_settings q where q.id = h.queue_id),
+         p_due,
          f.content_type, f.key, f.kind, f.reference, f.headers, f.terms, f.trace, f.story, f.payload
     from posthaste.entries f where ((f.pos >> 22) & 15) = (h.pos >> 22) & 15 and f.pos = h.pos
   returning pos, message_id, queue_id, lane, reference, terms

@@ -1,22 +1,30 @@
 -- posthaste.queue_limits: the limits among a queue's options: concurrency and key_concurrency
 -- (1 to 100,000 unsettled messages of the queue or of one key), rate_limit and
 -- key_rate_limit (deliveries per time, as posthaste.option_rate reads them).
--- Arguments: the options; the queue with the options known so far. Returns: the queue with
--- exactly these limits.
+-- Arguments: the options; the queue's settings now. Returns: the settings with the limits that
+-- are named. A rate that is named without a burst, and does not change, keeps its burst.
 -- Errors: PH400 with the option's name.
 create or replace function posthaste.queue_limits(o jsonb, q posthaste.queue_settings)
 returns posthaste.queue_settings language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
   v record;
 begin
-  q.concurrency := posthaste.option_int(o, 'concurrency', 1, 100000);
-  q.key_concurrency := posthaste.option_int(o, 'key_concurrency', 1, 100000);
-  v := posthaste.option_rate(o, 'rate_limit');
-  q.rate := v.rate;
-  q.burst := v.burst;
-  v := posthaste.option_rate(o, 'key_rate_limit');
-  q.key_rate := v.rate;
-  q.key_burst := v.burst;
+  if o ? 'concurrency' then
+    q.concurrency := posthaste.option_int(o, 'concurrency', 1, 100000);
+  end if;
+  if o ? 'key_concurrency' then
+    q.key_concurrency := posthaste.option_int(o, 'key_concurrency', 1, 100000);
+  end if;
+  if o ? 'rate_limit' then
+    v := posthaste.option_rate(o, 'rate_limit');
+    q.burst := case when v.rate = q.rate and o #>> '{rate_limit,burst}' is null then q.burst else v.burst end;
+    q.rate := v.rate;
+  end if;
+  if o ? 'key_rate_limit' then
+    v := posthaste.option_rate(o, 'key_rate_limit');
+    q.key_burst := case when v.rate = q.key_rate and o #>> '{key_rate_limit,burst}' is null then q.key_burst else v.burst end;
+    q.key_rate := v.rate;
+  end if;
   if q.mode = 'at_most_once' and q.concurrency is not null then
     raise exception using errcode = 'PH400', column = 'concurrency',
       message = 'an at-most-once queue cannot have a concurrency: its messages are settled as soon as they are handed out', hint = 'use rate_limit';
