@@ -74,8 +74,10 @@ func setAsideWaits(s *suite) {
 			s.Error("a message that was set aside was settled again")
 		}
 	}
+	none := s.handles() // no kind at all
 	for range 5 {
 		s.none(old)
+		s.none(none)
 	}
 	s.wantState(ids[0], posthaste.StateReady)
 	got := s.claimed(knows, 2)

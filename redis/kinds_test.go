@@ -84,6 +84,34 @@ func (k *kindred) sentAside(kinds ...string) []posthaste.MessageID {
 	return ids
 }
 
+// loneAside sends a message that is lost twice, so that it must run alone, and then set aside.
+func (k *kindred) loneAside() posthaste.MessageID {
+	k.t.Helper()
+	id := k.send("sms")[0]
+	for range 2 {
+		until(k.t, "it is handed out", func() bool {
+			k.number++
+			reply, err := k.e.Claim(k.t.Context(), posthaste.ClaimRequest{Worker: k.old, Number: k.number, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1})
+			k.must(err)
+			return len(reply.Deliveries) == 1
+		})
+		k.must(k.e.Unregister(k.t.Context(), k.old))
+		until(k.t, "it is lost", func() bool {
+			reply, err := k.e.Maintain(k.t.Context(), posthaste.UpkeepRescue)
+			k.must(err)
+			return reply.Rescued == 1
+		})
+		k.old = k.handles("another kind")
+	}
+	k.number++
+	reply, err := k.e.Claim(k.t.Context(), posthaste.ClaimRequest{Worker: k.old, Number: k.number, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1, AllowAlone: true})
+	if k.must(err); len(reply.Deliveries) != 1 {
+		k.t.Fatalf("an idle worker got %d", len(reply.Deliveries))
+	}
+	k.aside(reply.Deliveries...)
+	return id
+}
+
 // came returns the kinds of deliveries, in order.
 func came(deliveries []posthaste.RawDelivery) (kinds []string) {
 	for _, d := range deliveries {
@@ -139,28 +167,17 @@ var asideRules = map[string]struct {
 	"no kind starves where all are handled": {posthaste.QueueOptions{}, func(k *kindred) string {
 		return k.inTurn(register(k.t, k.e))
 	}, patch{&claimScript, "call('ZRANDMEMBER', APART)", "nil"}},
-	"it runs alone": {posthaste.QueueOptions{BackoffBase: time.Microsecond, BackoffMax: time.Microsecond}, func(k *kindred) string {
-		k.send("sms")
-		for range 2 {
-			until(k.t, "it is received", func() bool {
-				reply, err := k.e.Receive(k.t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1, Lease: time.Microsecond})
-				k.must(err)
-				return len(reply.Deliveries) == 1
-			})
-			until(k.t, "it is lost", func() bool {
-				reply, err := k.e.Maintain(k.t.Context(), posthaste.UpkeepRescue)
-				k.must(err)
-				return reply.Rescued == 1
-			})
-		}
-		k.number++
-		reply, err := k.e.Claim(k.t.Context(), posthaste.ClaimRequest{Worker: k.old, Number: k.number, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1, AllowAlone: true})
-		if k.must(err); len(reply.Deliveries) != 1 {
-			k.t.Fatalf("an idle worker got %d", len(reply.Deliveries))
-		}
-		k.aside(reply.Deliveries...)
+	"it runs alone": {posthaste.QueueOptions{}, func(k *kindred) string {
+		k.loneAside()
 		return unlessNone(k.claim(k.handles("sms"), 1))
 	}, patch{&settleScript, "(st.l >= 2 and '1' or '0')", "'0'"}},
+	"it runs alone after one that is too old": {posthaste.QueueOptions{MaxAge: time.Hour}, func(k *kindred) string {
+		old := k.loneAside()
+		k.loneAside()
+		k.must(k.e.client.Eval(k.t.Context(), "local st = cmsgpack.unpack(redis.call('HGET', KEYS[1], ARGV[1])) st.g = 1 return redis.call('HSET', KEYS[1], ARGV[1], cmsgpack.pack(st))",
+			[]string{k.e.keys.of(jobs, "st")}, place(int64(old))).Err())
+		return unlessNone(k.claim(k.handles("sms"), 1))
+	}, patch{&claimScript, "if idle == '1' then separate({b}, 1) else wants = '1' end", "separate({b}, 1)"}},
 	"a cancelled message does not come": {posthaste.QueueOptions{Retention: time.Hour, RetainPayload: true}, func(k *kindred) string {
 		_, err := k.e.Cancel(posthaste.WithActor(k.t.Context(), "ada"), k.sentAside("sms")[0])
 		k.must(err)
@@ -295,6 +312,7 @@ func TestR1_ProbesTellOwnKinds(t *testing.T) {
 		t.Error("a process with a worker of the kind is not told")
 	}
 	k.must(e.Unregister(t.Context(), knows))
+	k.handles()
 	if found(e) {
 		t.Error("a process whose worker of the kind has ended is told")
 	}

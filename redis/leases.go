@@ -46,7 +46,7 @@ func (l *leases) kindsOf(worker posthaste.WorkerID, ref posthaste.QueueRef) (kin
 func (l *leases) kindsHere(ref posthaste.QueueRef) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var all []string
+	all := []string{} // not nil, which would mean all kinds
 	for _, of := range l.kinds {
 		kinds, some := of[enrolled(ref.Queue, ref.Subscription)]
 		if !some {
@@ -57,7 +57,8 @@ func (l *leases) kindsHere(ref posthaste.QueueRef) string {
 	if len(l.kinds) == 0 { // there are only receivers
 		return ""
 	}
-	return packed(slices.Compact(slices.Sorted(slices.Values(all))))
+	slices.Sort(all)
+	return packed(slices.Compact(all))
 }
 
 func (l *leases) stand(worker posthaste.WorkerID, entry string, kinds map[string][]string) {

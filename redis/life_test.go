@@ -206,7 +206,7 @@ func (l *life) operates() []func() error {
 		func() error { return l.e.Pause(l.operator(), posthaste.OfQueue(jobs)) },
 		func() error { return l.e.Resume(l.operator(), posthaste.OfQueue(jobs)) },
 		func() error {
-			return l.e.UpdateQueue(l.operator(), jobs, posthaste.QueueUpdate{Limits: &posthaste.QueueLimits{Concurrency: 100}})
+			return l.e.UpdateQueue(l.operator(), jobs, posthaste.QueueUpdate{Options: posthaste.QueueOptions{Limits: posthaste.QueueLimits{Concurrency: 100}}})
 		},
 	}
 }

@@ -40,7 +40,7 @@ func kindsOf(info posthaste.WorkerInfo) (kinds map[string][]string) {
 			kinds = map[string][]string{}
 		}
 		ref = ref.Normal()
-		kinds[enrolled(ref.Queue, ref.Subscription)] = slices.Clone(some)
+		kinds[enrolled(ref.Queue, ref.Subscription)] = append([]string{}, some...) // not nil, which would mean all kinds
 	}
 	return kinds
 }

@@ -80,13 +80,15 @@ if #alone > 0 then
 end
 if apart and #deliveries == 0 and wants == '' and firstApart('[1', '+', 1)[1] then
   for _, b in ipairs(handled(kinds, '1')) do
-    local first = firstApart(b[1], b[2], 1)[1]
-    local id = first and idApart(first)
-    if id and (idle == '1' or rules.a and old(id, call('HGET', ST, id))) then
-      separate({b}, 1)
-      break
-    elseif id then
-      wants = '1'
+    local first
+    repeat -- over those that are too old
+      first = firstApart(b[1], b[2], 1)[1]
+      local id = first and rules.a and idApart(first)
+      local gone = id and expired(id, call('HGET', ST, id))
+      if gone then leftApart({first}) end
+    until not gone or passing <= 0
+    if first and passing > 0 then
+      if idle == '1' then separate({b}, 1) else wants = '1' end
       break
     end
   end

@@ -51,7 +51,7 @@ local function ended(delivery, held, s)
   local st = before and unpacked(before) or {a = 1, f = 0, l = 0, x = 0}
   local outcome, alone, due = s.o, st.l >= 2, now
   local content = outcome ~= 'done' and outcome ~= 'dead' and call('HGET', MSG, id)
-  local limit = content and attempts(content)
+  local limit = content and attempts(content) or rules
   local apart = outcome == 'set_aside' and not rules.y
   if outcome == 'set_aside' then
     aside[#aside + 1] = rules.y and keyOf(content) or ''
