@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"io"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -54,14 +53,14 @@ func listActions(ctx context.Context, a *app, e posthaste.Store, f posthaste.Act
 		shown[i] = wire.NewAction(x)
 	}
 	next := posthaste.NewPage(actions, f.Limit, 0, func(x *posthaste.Action) posthaste.MessageID { return posthaste.MessageID(x.ID) }).Next
-	return page{"actions", shown, "no actions found", next}.print(a, len(actions), func(w io.Writer) {
+	return page{"actions", shown, "no actions found", next}.print(a, len(actions), func(w *screen) {
 		table(w, "ID AT BY ACTION QUEUE MESSAGE DETAILS", func(row func(...any)) {
 			for _, x := range actions {
 				message := ""
 				if x.MessageID != 0 {
 					message = x.MessageID.String()
 				}
-				row(strconv.FormatInt(x.ID, 10), clock(x.At), x.By, x.Action, x.Queue, message, string(x.Details))
+				row(strconv.FormatInt(x.ID, 10), x.At, x.By, x.Action, x.Queue, message, string(x.Details))
 			}
 		})
 	})

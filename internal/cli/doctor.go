@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -40,7 +39,7 @@ func runDoctor(ctx context.Context, a *app, e posthaste.Store) error {
 		return err
 	}
 	faults := 0
-	if err := a.print(wire.NewFindings(found), func(w io.Writer) {
+	if err := a.print(wire.NewFindings(found), func(w *screen) {
 		if len(found) == 0 {
 			fmt.Fprintln(w, "no problems found")
 		}

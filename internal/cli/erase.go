@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -67,7 +66,7 @@ func eraseTerm(ctx context.Context, a *app, e posthaste.Store, term string) erro
 	if err != nil && shown.Erased == 0 && len(shown.Pending) == 0 {
 		return err
 	}
-	return cmp.Or(err, a.print(shown, func(w io.Writer) {
+	return cmp.Or(err, a.print(shown, func(w *screen) {
 		fmt.Fprintf(w, "%d erased\n", shown.Erased)
 		for _, id := range shown.Pending {
 			fmt.Fprintf(w, "%s is not settled yet; run erase again after it is\n", id)

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -65,11 +64,11 @@ func listMessages(ctx context.Context, a *app, e posthaste.Store, f posthaste.Me
 	for i, m := range messages.Items {
 		shown[i] = wire.NewMessage(m, false)
 	}
-	return page{"messages", shown, "no messages found", messages.Next}.print(a, len(messages.Items), func(w io.Writer) {
+	return page{"messages", shown, "no messages found", messages.Next}.print(a, len(messages.Items), func(w *screen) {
 		table(w, "ID QUEUE STATE ATTEMPTS CREATED REFERENCE KIND KEY", func(row func(...any)) {
 			for _, m := range messages.Items {
 				for _, s := range m.Subscriptions {
-					row(m.ID, m.Queue, stateText(s), len(s.Attempts), clock(m.CreatedAt), m.Reference, m.Kind, m.Key)
+					row(m.ID, m.Queue, stateText(s), len(s.Attempts), m.CreatedAt, m.Reference, m.Kind, m.Key)
 				}
 			}
 		})
@@ -77,11 +76,12 @@ func listMessages(ctx context.Context, a *app, e posthaste.Store, f posthaste.Me
 }
 
 // stateText returns the state, and the subscription unless it is the default one.
-func stateText(s posthaste.MessageState) string {
-	if s.Subscription == posthaste.DefaultSubscription {
-		return string(s.State)
+func stateText(s posthaste.MessageState) styled {
+	text := string(s.State)
+	if s.Subscription != posthaste.DefaultSubscription {
+		text += " (" + s.Subscription + ")"
 	}
-	return string(s.State) + " (" + s.Subscription + ")"
+	return styled{text, stateStyle(s.State)}
 }
 
 func newMessageShow(a *app) *cobra.Command {
@@ -106,12 +106,12 @@ func showMessage(ctx context.Context, a *app, e posthaste.Store, id posthaste.Me
 	if err != nil {
 		return err
 	}
-	return a.print(wire.NewMessage(m, true), func(w io.Writer) {
+	return a.print(wire.NewMessage(m, true), func(w *screen) {
 		fields(w, "message", m.ID, "queue", m.Queue, "key", m.Key, "kind", m.Kind, "reference", m.Reference,
-			"terms", strings.Join(m.Terms, " "), "headers", headerText(m.Headers), "type", m.ContentType, "created", clock(m.CreatedAt), "erased", clock(m.ErasedAt))
+			"terms", strings.Join(m.Terms, " "), "headers", headerText(m.Headers), "type", m.ContentType, "created", m.CreatedAt, "erased", m.ErasedAt)
 		for _, s := range m.Subscriptions {
 			fmt.Fprintln(w)
-			fields(w, "state", stateText(s), "due", clock(s.DueAt))
+			fields(w, "state", stateText(s), "due", s.DueAt)
 			showAttempts(w, s.Attempts)
 		}
 		fmt.Fprintf(w, "\n%s\n", payloadText(m.Payload))
@@ -167,7 +167,7 @@ func withdraw(a *app, cmd *cobra.Command, db *database, args []string, do func(c
 		if err != nil {
 			return err
 		}
-		err = a.print(wire.NewWithdrawals(all), func(w io.Writer) {
+		err = a.print(wire.NewWithdrawals(all), func(w *screen) {
 			table(w, "SUBSCRIPTION IN-TIME STATE", func(row func(...any)) {
 				for _, each := range all {
 					row(each.Subscription, each.InTime, each.State)

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,7 +51,7 @@ func listQueues(ctx context.Context, a *app, e posthaste.Store, names []string) 
 			return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q not found", name)}
 		}
 	}
-	return a.print(shown, func(w io.Writer) {
+	return a.print(shown, func(w *screen) {
 		if len(queues) == 0 {
 			fmt.Fprintln(w, "no queues; create one with: posthaste queue create NAME")
 			return
@@ -67,7 +66,7 @@ func listQueues(ctx context.Context, a *app, e posthaste.Store, names []string) 
 					if !q.PausedAt.IsZero() {
 						name += " (paused)"
 					}
-					row(name, s.Depth, s.InFlight, s.Dead, age(s.OldestAge), fmt.Sprintf("%.1f", s.SentPerSecond), fmt.Sprintf("%.1f", s.DonePerSecond), s.Sent, s.Done)
+					row(name, s.Depth, s.InFlight, failures(s.Dead), age(s.OldestAge), fmt.Sprintf("%.1f", s.SentPerSecond), fmt.Sprintf("%.1f", s.DonePerSecond), s.Sent, s.Done)
 				}
 			}
 		})
@@ -134,28 +133,28 @@ given are removed; without flags, all are.`,
 
 // showOptions prints the options of a queue.
 func showOptions(ctx context.Context, a *app, e posthaste.Store, name string) error {
-	return printQueue(ctx, a, e, name, func(w io.Writer, q posthaste.QueueInfo) { queueFields(w, q) })
+	return printQueue(ctx, a, e, name, func(w *screen, q posthaste.QueueInfo) { queueFields(w, q) })
 }
 
 // showQueue prints the options of a queue and the counters of its subscriptions.
 func showQueue(ctx context.Context, a *app, e posthaste.Store, name string) error {
-	return printQueue(ctx, a, e, name, func(w io.Writer, q posthaste.QueueInfo) {
-		queueFields(w, q, "created", clock(q.CreatedAt), "paused", clock(q.PausedAt))
+	return printQueue(ctx, a, e, name, func(w *screen, q posthaste.QueueInfo) {
+		queueFields(w, q, "created", q.CreatedAt, "paused", q.PausedAt)
 		fmt.Fprintln(w)
 		table(w, "SUBSCRIPTION WAITING IN-FLIGHT DEAD OLDEST SENT DONE RETRIED LOST EXPIRED WITHDRAWN", func(row func(...any)) {
 			for _, s := range q.Subscriptions {
-				row(s.Name, s.Depth, s.InFlight, s.Dead, age(s.OldestAge), s.Sent, s.Done, s.Retried, s.Lost, s.Expired, s.Withdrawn)
+				row(s.Name, s.Depth, s.InFlight, failures(s.Dead), age(s.OldestAge), s.Sent, s.Done, s.Retried, s.Lost, s.Expired, s.Withdrawn)
 			}
 		})
 	})
 }
 
-func queueFields(w io.Writer, q posthaste.QueueInfo, more ...any) {
+func queueFields(w *screen, q posthaste.QueueInfo, more ...any) {
 	all := append([]any{"queue", q.Name}, optionFields(q.Options)...)
 	fields(w, append(append(all, "paused keys", strings.Join(q.PausedKeys, ", ")), more...)...)
 }
 
-func printQueue(ctx context.Context, a *app, e posthaste.Store, name string, show func(io.Writer, posthaste.QueueInfo)) error {
+func printQueue(ctx context.Context, a *app, e posthaste.Store, name string, show func(*screen, posthaste.QueueInfo)) error {
 	queues, err := e.Queues(ctx, name)
 	if err != nil {
 		return err
@@ -163,7 +162,7 @@ func printQueue(ctx context.Context, a *app, e posthaste.Store, name string, sho
 	if len(queues) == 0 {
 		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q not found", name)}
 	}
-	return a.print(wire.NewQueue(queues[0]), func(w io.Writer) { show(w, queues[0]) })
+	return a.print(wire.NewQueue(queues[0]), func(w *screen) { show(w, queues[0]) })
 }
 
 // newQueuePause returns a command that pauses or resumes a queue.
@@ -172,7 +171,7 @@ func newQueuePause(a *app, verb, short, done string, change pauseFunc) *cobra.Co
 		if err := change(e, ctx, posthaste.OfQueue(name)); err != nil {
 			return err
 		}
-		return a.print(map[string]string{done: name}, func(w io.Writer) { fmt.Fprintf(w, "queue %s %s\n", name, done) })
+		return a.print(map[string]string{done: name}, func(w *screen) { fmt.Fprintf(w, "queue %s %s\n", name, done) })
 	})
 }
 
@@ -190,7 +189,7 @@ func newKeyPause(a *app, verb, short, done string, change pauseFunc) *cobra.Comm
 				if err := change(e, ctx, posthaste.OfKey{Queue: args[0], Key: args[1]}); err != nil {
 					return err
 				}
-				return a.print(map[string]string{"queue": args[0], done: args[1]}, func(w io.Writer) {
+				return a.print(map[string]string{"queue": args[0], done: args[1]}, func(w *screen) {
 					fmt.Fprintf(w, "key %s of queue %s %s\n", oneLine(args[1], 255), args[0], done)
 				})
 			})
@@ -205,7 +204,7 @@ func newQueueDrop(a *app) *cobra.Command {
 		if err := e.DropQueue(ctx, args[0]); err != nil {
 			return err
 		}
-		return a.print(map[string]string{"dropped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "queue %s dropped\n", args[0]) })
+		return a.print(map[string]string{"dropped": args[0]}, func(w *screen) { fmt.Fprintf(w, "queue %s dropped\n", args[0]) })
 	})
 }
 
@@ -216,7 +215,7 @@ func newQueuePurge(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(wire.NewPurged(purged), func(w io.Writer) {
+			return a.print(wire.NewPurged(purged), func(w *screen) {
 				table(w, "SUBSCRIPTION PURGED", func(row func(...any)) {
 					for _, p := range purged {
 						row(p.Subscription, p.Messages)

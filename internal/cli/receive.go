@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -115,13 +114,13 @@ func printDeliveries(a *app, got []posthaste.RawDelivery) error {
 	for i, d := range got {
 		shown[i] = wire.NewDelivery(d)
 	}
-	return a.print(shown, func(w io.Writer) {
+	return a.print(shown, func(w *screen) {
 		for i, d := range got {
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
 			fields(w, "delivery", d.ID, "message", d.MessageID, "attempt", d.Attempt, "key", d.Key, "kind", d.Kind,
-				"reference", d.Reference, "headers", headerText(d.Headers), "type", d.ContentType, "created", clock(d.CreatedAt))
+				"reference", d.Reference, "headers", headerText(d.Headers), "type", d.ContentType, "created", d.CreatedAt)
 			fmt.Fprintln(w, payloadText(d.Payload))
 		}
 	})

@@ -60,7 +60,7 @@ be reached.`,
 	root.SetErr(a.stderr)
 	flags := root.PersistentFlags()
 	flags.SortFlags = false
-	flags.BoolVar(&a.json, "json", false, "print output and errors as JSON, one value per line")
+	a.outputFlags(root, flags)
 	flags.StringVar(&a.logLevel, "log-level", "info", "minimum log level: debug, info, warn or error")
 	flags.StringVar(&a.logFormat, "log-format", "text", "log format: text or json")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {

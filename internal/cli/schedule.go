@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -47,18 +46,18 @@ func listSchedules(ctx context.Context, a *app, e posthaste.Store, names []strin
 			return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: fmt.Sprintf("schedule %q not found", name)}
 		}
 	}
-	return a.print(shown, func(w io.Writer) {
+	return a.print(shown, func(w *screen) {
 		if len(shown) == 0 {
 			fmt.Fprintln(w, "no schedules; create one with: posthaste schedule put NAME QUEUE SPEC")
 			return
 		}
 		table(w, "NAME QUEUE SPEC ZONE NEXT LAST SENT MISSED ERROR", func(row func(...any)) {
 			for _, s := range shown {
-				next := clock(s.NextAt)
+				next := any(s.NextAt)
 				if !s.PausedAt.IsZero() {
-					next = "paused"
+					next = styled{"paused", yellow}
 				}
-				row(s.Name, s.Queue, s.Spec, s.TimeZone, next, clock(s.LastTick), s.Sent, s.Missed, s.Error)
+				row(s.Name, s.Queue, s.Spec, s.TimeZone, next, s.LastTick, s.Sent, s.Missed, s.Error)
 			}
 		})
 	})
@@ -126,10 +125,10 @@ func showSchedule(ctx context.Context, a *app, e posthaste.Store, name string) e
 		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: fmt.Sprintf("schedule %q not found", name)}
 	}
 	s := wire.NewSchedule(schedules[0])
-	return a.print(s, func(w io.Writer) {
-		pairs := []any{"schedule", s.Name, "queue", s.Queue, "spec", s.Spec, "time zone", s.TimeZone, "catch up", s.CatchUp, "paused", clock(s.PausedAt)}
+	return a.print(s, func(w *screen) {
+		pairs := []any{"schedule", s.Name, "queue", s.Queue, "spec", s.Spec, "time zone", s.TimeZone, "catch up", s.CatchUp, "paused", s.PausedAt}
 		for i, at := range s.Upcoming {
-			pairs = append(pairs, []any{"next ticks", " "}[min(i, 1)], clock(at))
+			pairs = append(pairs, []any{"next ticks", " "}[min(i, 1)], at)
 		}
 		fields(w, pairs...)
 	})
@@ -139,7 +138,7 @@ func dropSchedule(ctx context.Context, a *app, e posthaste.Store, name string) e
 	if err := e.DropSchedule(ctx, name); err != nil {
 		return err
 	}
-	return a.print(map[string]string{"dropped": name}, func(w io.Writer) { fmt.Fprintf(w, "schedule %s dropped\n", name) })
+	return a.print(map[string]string{"dropped": name}, func(w *screen) { fmt.Fprintf(w, "schedule %s dropped\n", name) })
 }
 
 // newSchedulePause returns a command that pauses or resumes a schedule.

@@ -150,7 +150,7 @@ func sendMessages(ctx context.Context, a *app, e posthaste.Store, messages []pos
 	if single {
 		shown = map[string]posthaste.MessageID{"id": ids[0]}
 	}
-	return a.print(shown, func(w io.Writer) {
+	return a.print(shown, func(w *screen) {
 		for _, id := range ids {
 			fmt.Fprintln(w, id)
 		}

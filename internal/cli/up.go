@@ -138,7 +138,7 @@ func runAll(ctx context.Context, a *app, u upFlags, home *home, r *running, api 
 	)
 	r.close() // engine, then PostgreSQL or Redis
 	r.undo = nil
-	if err == nil && !a.json {
+	if err == nil && a.format() == asTable {
 		fmt.Fprintln(a.stderr, "posthaste: stopped")
 	}
 	return err
