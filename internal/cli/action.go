@@ -30,12 +30,12 @@ func newActionLs(a *app) *cobra.Command {
 				return err
 			}
 			f.Before = int64(id)
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return listActions(ctx, a, e, f) })
+			return db.show(cmd, a, func(ctx context.Context, e posthaste.Store) error { return listActions(ctx, a, e, f) })
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	db.flag(cmd)
+	db.shownFlag(cmd)
 	flags.StringVarP(&f.Queue, "queue", "q", "", "only actions on this queue")
 	flags.StringVar(&message, "message", "", "only actions on the message with this id")
 	flags.IntVar(&f.Limit, "limit", 100, "maximum number of results, 1 to 1000")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -30,7 +31,8 @@ type app struct {
 
 	output    format // empty unless --output is given
 	json      bool
-	printed   bool // by print
+	printed   bool          // by print
+	frame     *bytes.Buffer // what watch is about to draw, or nil
 	logLevel  string
 	logFormat string
 }

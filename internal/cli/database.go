@@ -25,6 +25,7 @@ type database struct {
 	// commands keep no state in a session.
 	sleeps, polling bool
 	environment     string
+	watch           watching
 }
 
 // The engines, as --engine names them.

@@ -46,12 +46,12 @@ func newDeadLs(a *app) *cobra.Command {
 			if err := paging(f.Limit, before, &f.Before); err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return listDeadLetters(ctx, a, e, f) })
+			return db.show(cmd, a, func(ctx context.Context, e posthaste.Store) error { return listDeadLetters(ctx, a, e, f) })
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	db.flag(cmd)
+	db.shownFlag(cmd)
 	deadFlags(flags, &f)
 	flags.IntVar(&f.Limit, "limit", 100, "maximum number of results, 1 to 1000")
 	flags.StringVar(&before, "before", "", "only ids below this one, to get the next page")
@@ -86,10 +86,10 @@ func newDeadShow(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return showDeadLetter(ctx, a, e, ids[0]) })
+			return db.show(cmd, a, func(ctx context.Context, e posthaste.Store) error { return showDeadLetter(ctx, a, e, ids[0]) })
 		},
 	}
-	db.flag(cmd)
+	db.shownFlag(cmd)
 	return cmd
 }
 

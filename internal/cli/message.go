@@ -38,12 +38,12 @@ positions. To search older messages, continue with --before.`,
 			if err := paging(f.Limit, before, &f.Before); err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return listMessages(ctx, a, e, f) })
+			return db.show(cmd, a, func(ctx context.Context, e posthaste.Store) error { return listMessages(ctx, a, e, f) })
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	db.flag(cmd)
+	db.shownFlag(cmd)
 	flags.StringVarP(&f.Queue, "queue", "q", "", "only messages of this queue")
 	flags.StringVar(&f.Reference, "reference", "", "only messages with this reference")
 	flags.StringVar(&f.Key, "key", "", "only messages with this key")
@@ -94,10 +94,10 @@ func newMessageShow(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return showMessage(ctx, a, e, ids[0]) })
+			return db.show(cmd, a, func(ctx context.Context, e posthaste.Store) error { return showMessage(ctx, a, e, ids[0]) })
 		},
 	}
-	db.flag(cmd)
+	db.shownFlag(cmd)
 	return cmd
 }
 

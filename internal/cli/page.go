@@ -57,7 +57,8 @@ func (p page) print(a *app, rows int, text func(w *screen)) error {
 		}
 	})
 	if err == nil && p.next != 0 {
-		fmt.Fprintf(a.stderr, "… more: --before %s\n", p.next)
+		_, notices := a.streams()
+		fmt.Fprintf(notices, "… more: --before %s\n", p.next)
 	}
 	return err
 }

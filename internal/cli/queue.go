@@ -13,7 +13,7 @@ import (
 
 func newQueue(a *app) *cobra.Command {
 	return newGroup("queue", "Create, inspect, change and drop queues",
-		newQueueLs(a), newNamed(a, "show QUEUE", "Show the options of a queue and the counters of its subscriptions", "a queue", showQueue), newQueueCreate(a), newQueueDrop(a), newQueueSubscribe(a), newQueueUnsubscribe(a), newQueuePurge(a), newQueueLimit(a),
+		newQueueLs(a), newShown(a, "show QUEUE", "Show the options of a queue and the counters of its subscriptions", "a queue", showQueue), newQueueCreate(a), newQueueDrop(a), newQueueSubscribe(a), newQueueUnsubscribe(a), newQueuePurge(a), newQueueLimit(a),
 		newQueuePause(a, "pause", "Pause delivery of a queue", "paused", posthaste.Store.Pause),
 		newQueuePause(a, "resume", "Resume delivery of a paused queue", "resumed", posthaste.Store.Resume),
 		newKeyPause(a, "pause-key", "Pause delivery for one key", "paused", posthaste.Store.Pause),
@@ -26,10 +26,10 @@ func newQueueLs(a *app) *cobra.Command {
 		Use: "ls [QUEUE...]", Short: "List queues with their counters",
 		Args: between(0, -1, "queue names"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return listQueues(ctx, a, e, args) })
+			return db.show(cmd, a, func(ctx context.Context, e posthaste.Store) error { return listQueues(ctx, a, e, args) })
 		},
 	}
-	db.flag(cmd)
+	db.shownFlag(cmd)
 	return cmd
 }
 

@@ -74,7 +74,8 @@ func (a *app) print(value any, text func(w *screen)) error {
 		out = *bytes.NewBufferString("---\n" + out.String())
 	}
 	a.printed = true
-	if _, err := a.stdout.Write(out.Bytes()); err != nil {
+	results, _ := a.streams()
+	if _, err := results.Write(out.Bytes()); err != nil {
 		return fmt.Errorf("write the output: %w", err)
 	}
 	return nil

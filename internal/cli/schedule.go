@@ -13,7 +13,7 @@ import (
 
 func newSchedule(a *app) *cobra.Command {
 	return newGroup("schedule", "Manage recurring schedules",
-		newScheduleLs(a), newNamed(a, "show NAME", "Show a schedule with its next ticks", "a schedule", showSchedule), newSchedulePut(a), newNamed(a, "drop NAME", "Drop a schedule; messages that it has sent are kept", "a schedule", dropSchedule),
+		newScheduleLs(a), newShown(a, "show NAME", "Show a schedule with its next ticks", "a schedule", showSchedule), newSchedulePut(a), newNamed(a, "drop NAME", "Drop a schedule; messages that it has sent are kept", "a schedule", dropSchedule),
 		newSchedulePause(a, "pause", "Pause a schedule", posthaste.Store.Pause),
 		newSchedulePause(a, "resume", "Resume a paused schedule", posthaste.Store.Resume))
 }
@@ -24,10 +24,10 @@ func newScheduleLs(a *app) *cobra.Command {
 		Use: "ls [NAME...]", Short: "List schedules with their next ticks",
 		Args: between(0, -1, "schedule names"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return listSchedules(ctx, a, e, args) })
+			return db.show(cmd, a, func(ctx context.Context, e posthaste.Store) error { return listSchedules(ctx, a, e, args) })
 		},
 	}
-	db.flag(cmd)
+	db.shownFlag(cmd)
 	return cmd
 }
 

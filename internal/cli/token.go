@@ -88,10 +88,10 @@ func newTokenLs(a *app) *cobra.Command {
 		Use: "ls", Short: "List tokens, without their secrets",
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return listTokens(ctx, a, e) })
+			return db.show(cmd, a, func(ctx context.Context, e posthaste.Store) error { return listTokens(ctx, a, e) })
 		},
 	}
-	db.flag(cmd)
+	db.shownFlag(cmd)
 	return cmd
 }
 
