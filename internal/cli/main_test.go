@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -129,12 +130,21 @@ func code(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// keep sets a variable to the last output without its final newline: keep ID
+// keep sets a variable to the last output without its final newline, or to the text of its first
+// parentheses: keep ID, keep ID '"id":"(\d+)"'
 func keep(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: keep NAME")
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: keep NAME [REGEXP]")
 	}
-	ts.Setenv(args[0], strings.TrimSuffix(ts.ReadFile("stdout"), "\n"))
+	text := strings.TrimSuffix(ts.ReadFile("stdout"), "\n")
+	if len(args) == 2 {
+		found := regexp.MustCompile(args[1]).FindStringSubmatch(text)
+		if len(found) != 2 {
+			ts.Fatalf("%s does not match %s once", text, args[1])
+		}
+		text = found[1]
+	}
+	ts.Setenv(args[0], text)
 }
 
 // waitfor runs a command with --json until it lists the given number of entries: waitfor 2

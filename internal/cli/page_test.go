@@ -30,7 +30,7 @@ func TestSearchesThatWereCutSaySo(t *testing.T) {
 			return listDeadLetters(t.Context(), a, e, posthaste.DeadLetterFilter{Limit: 100})
 		},
 		"messages": func(a *app, e posthaste.Store) error {
-			return listMessages(t.Context(), a, e, posthaste.MessageFilter{Limit: 100})
+			return listMessages(t.Context(), a, e, posthaste.MessageFilter{Limit: 100}, []posthaste.State{""})
 		},
 	} {
 		for _, asJSON := range []bool{false, true} {

@@ -73,7 +73,7 @@ be reached.`,
 	root.SetHelpCommand(newHelp(root))
 	root.AddCommand(
 		newUp(a), newServe(a), newWorker(a), newRelay(a), newMigrate(a), newRebase(a),
-		newSend(a), newReceive(a), newQueue(a), newMessage(a), newDead(a), newAction(a), newErase(a), newSchedule(a), newToken(a), newBench(a), newDoctor(a),
+		newSend(a), newReceive(a), newQueue(a), newMessage(a), newEmail(a), newDead(a), newAction(a), newErase(a), newSchedule(a), newToken(a), newBench(a), newDoctor(a),
 		newImport(a), newVersion(a),
 	)
 	root.InitDefaultCompletionCmd()
