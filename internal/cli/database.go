@@ -124,8 +124,15 @@ func checkEngine(name string) error {
 	return posthaste.Invalidf("engine", "--engine must be postgres or redis, got %q", name)
 }
 
+// withStore is the key of the store in the context of tests, which replaces the one that flags
+// select.
+type withStore struct{}
+
 // open connects for a command that ends by itself.
 func (d *database) open(ctx context.Context, log *slog.Logger) (posthaste.Store, error) {
+	if store, ok := ctx.Value(withStore{}).(posthaste.Store); ok {
+		return store, nil
+	}
 	if err := d.check(); err != nil {
 		return nil, err
 	}

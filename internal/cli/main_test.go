@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -130,21 +129,12 @@ func code(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// keep sets a variable to the last output without its final newline, or to the text of its first
-// parentheses: keep ID, keep ID '"id":"(\d+)"'
+// keep sets a variable to the last output without its final newline: keep ID
 func keep(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 1 || len(args) > 2 {
-		ts.Fatalf("usage: keep NAME [REGEXP]")
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: keep NAME")
 	}
-	text := strings.TrimSuffix(ts.ReadFile("stdout"), "\n")
-	if len(args) == 2 {
-		found := regexp.MustCompile(args[1]).FindStringSubmatch(text)
-		if len(found) != 2 {
-			ts.Fatalf("%s does not match %s once", text, args[1])
-		}
-		text = found[1]
-	}
-	ts.Setenv(args[0], text)
+	ts.Setenv(args[0], strings.TrimSuffix(ts.ReadFile("stdout"), "\n"))
 }
 
 // waitfor runs a command with --json until it lists the given number of entries: waitfor 2

@@ -17,18 +17,13 @@ import (
 // run runs the program with arguments. show replaces what the command version does.
 func run(t *testing.T, show func(a *app) error, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	var out, errs bytes.Buffer
-	a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}
-	root := newRoot(a)
-	command, _, err := root.Find([]string{"version"})
+	p := newProgram(nil)
+	command, _, err := p.root.Find([]string{"version"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	command.RunE = func(*cobra.Command, []string) error { return show(a) }
-	root.SetArgs(append([]string{"version"}, args...))
-	command, err = root.ExecuteContextC(t.Context())
-	code = a.finish(command, err)
-	return out.String(), errs.String(), code
+	command.RunE = func(*cobra.Command, []string) error { return show(p.app) }
+	return p.run(t.Context(), append([]string{"version"}, args...)...)
 }
 
 var shownPage = page{name: "things", shown: []map[string]any{{"id": "1", "text": "<b>"}, {"id": "2", "at": []int{1, 2}}}, none: "none", next: 4711}

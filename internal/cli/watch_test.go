@@ -119,16 +119,7 @@ func TestFitting(t *testing.T) {
 
 func TestWatchFlags(t *testing.T) {
 	t.Parallel()
-	for args, want := range map[string]string{
-		"queue ls --interval 5s":                "--interval has no effect without --watch",
-		"message show 1 --watch --interval 1ms": "--interval must be at least 100ms, got 1ms",
-	} {
-		var errs bytes.Buffer
-		a := &app{stdout: &bytes.Buffer{}, stderr: &errs}
-		root := newRoot(a)
-		root.SetArgs(strings.Fields(args))
-		if code := a.finish(root.ExecuteContextC(t.Context())); code != exitUsage || !strings.Contains(errs.String(), want) {
-			t.Errorf("%s: %d, %q", args, code, &errs)
-		}
-	}
+	s := &session{T: t}
+	s.refuses("queue ls --interval 5s", "--interval has no effect without --watch")
+	s.refuses("message show 1 --watch --interval 1ms", "--interval must be at least 100ms, got 1ms")
 }
