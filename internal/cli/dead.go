@@ -144,7 +144,11 @@ interrupted, repeat it to process the rest.`,
 			slices.Sort(ids)
 			ids = slices.Compact(ids)
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				if err := a.confirm(ctx, yes, func() (string, error) {
+				place := ""
+				if b.asks {
+					place = db.place()
+				}
+				if err := a.confirm(ctx, yes, place, func() (string, error) {
 					if filtered {
 						return b.verb + " all dead letters that match the flags", nil
 					}

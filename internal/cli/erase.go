@@ -22,7 +22,7 @@ erased, but listed; run the command again after they are settled.`,
 		Args: exactly(1, "a term"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				if err := a.confirm(ctx, yes, func() (string, error) {
+				if err := a.confirm(ctx, yes, db.place(), func() (string, error) {
 					return fmt.Sprintf("erase the content of all settled messages with the term %q", args[0]), nil
 				}); err != nil {
 					return err

@@ -67,7 +67,7 @@ others depend on it, the command lists them and removes nothing.`,
 				}
 				removed = slices.ContainsFunc(all, func(m postgres.MigrationStatus) bool { return !m.Pending })
 				if removed {
-					if err := a.confirm(cmd.Context(), yes, func() (string, error) {
+					if err := a.confirm(cmd.Context(), yes, db.place(), func() (string, error) {
 						return fmt.Sprintf("remove the schema posthaste with all queues and messages from database %s", conn.Config().Database), nil
 					}); err != nil {
 						return err

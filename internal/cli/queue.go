@@ -77,7 +77,7 @@ func newQueueCreate(a *app) *cobra.Command {
 	var db database
 	var o posthaste.QueueOptions
 	cmd := &cobra.Command{
-		Use: "create QUEUE", Short: "Create a queue",
+		Use: "create NAME", Short: "Create a queue",
 		Long: `Create a queue. The command is idempotent if the options are the same, and fails
 if the queue exists with other options. To change limits, use "queue limit"; other
 options cannot be changed yet.`,

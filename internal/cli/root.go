@@ -73,9 +73,10 @@ be reached.`,
 	root.SetHelpCommand(newHelp(root))
 	root.AddCommand(
 		newUp(a), newServe(a), newWorker(a), newRelay(a), newMigrate(a), newRebase(a),
-		newSend(a), newReceive(a), newQueue(a), newMessage(a), newEmail(a), newDead(a), newAction(a), newErase(a), newSchedule(a), newToken(a), newBench(a), newDoctor(a),
+		newSend(a), newReceive(a), newQueue(a), newMessage(a), newEmail(a), newDead(a), newAction(a), newErase(a), newSchedule(a), newToken(a), newContext(a), newBench(a), newDoctor(a),
 		newImport(a), newVersion(a),
 	)
+	completeNames(root)
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		completion.Args, completion.RunE = groupArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }

@@ -13,7 +13,7 @@ import (
 
 func newSchedule(a *app) *cobra.Command {
 	return newGroup("schedule", "Manage recurring schedules",
-		newScheduleLs(a), newShown(a, "show NAME", "Show a schedule with its next ticks", "a schedule", showSchedule), newSchedulePut(a), newNamed(a, "drop NAME", "Drop a schedule; messages that it has sent are kept", "a schedule", dropSchedule),
+		newScheduleLs(a), newShown(a, "show SCHEDULE", "Show a schedule with its next ticks", "a schedule", showSchedule), newSchedulePut(a), newNamed(a, "drop SCHEDULE", "Drop a schedule; messages that it has sent are kept", "a schedule", dropSchedule),
 		newSchedulePause(a, "pause", "Pause a schedule", posthaste.Store.Pause),
 		newSchedulePause(a, "resume", "Resume a paused schedule", posthaste.Store.Resume))
 }
@@ -21,7 +21,7 @@ func newSchedule(a *app) *cobra.Command {
 func newScheduleLs(a *app) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
-		Use: "ls [NAME...]", Short: "List schedules with their next ticks",
+		Use: "ls [SCHEDULE...]", Short: "List schedules with their next ticks",
 		Args: between(0, -1, "schedule names"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return db.show(cmd, a, func(ctx context.Context, e posthaste.Store) error { return listSchedules(ctx, a, e, args) })
@@ -68,7 +68,7 @@ func newSchedulePut(a *app) *cobra.Command {
 	var s posthaste.Schedule
 	var headers []string
 	cmd := &cobra.Command{
-		Use: "put NAME QUEUE SPEC [PAYLOAD]", Short: "Create or change a schedule",
+		Use: "put SCHEDULE QUEUE SPEC [PAYLOAD]", Short: "Create or change a schedule",
 		Long: `Create a schedule, or change the one with that name. SPEC is a cron expression of
 five fields, @hourly, @daily, @weekly, @monthly, @yearly, or "every" and a
 duration. PAYLOAD is JSON (default {}). A paused schedule stays paused. If SPEC and
@@ -143,7 +143,7 @@ func dropSchedule(ctx context.Context, a *app, e posthaste.Store, name string) e
 
 // newSchedulePause returns a command that pauses or resumes a schedule.
 func newSchedulePause(a *app, verb, short string, change pauseFunc) *cobra.Command {
-	return newNamed(a, verb+" NAME", short, "a schedule", func(ctx context.Context, a *app, e posthaste.Store, name string) error {
+	return newNamed(a, verb+" SCHEDULE", short, "a schedule", func(ctx context.Context, a *app, e posthaste.Store, name string) error {
 		if err := change(e, ctx, posthaste.OfSchedule(name)); err != nil {
 			return err
 		}

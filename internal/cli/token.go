@@ -12,7 +12,7 @@ import (
 )
 
 func newToken(a *app) *cobra.Command {
-	return newGroup("token", "Manage tokens of the HTTP API", newTokenAdd(a), newTokenLs(a), newNamed(a, "drop NAME", "Drop a token; servers reject it within seconds", "a token name", dropToken))
+	return newGroup("token", "Manage tokens of the HTTP API", newTokenAdd(a), newTokenLs(a), newNamed(a, "drop TOKEN", "Drop a token; servers reject it within seconds", "a token name", dropToken))
 }
 
 func newTokenAdd(a *app) *cobra.Command {

@@ -89,7 +89,7 @@ func runUp(ctx context.Context, a *app, u upFlags) error {
 	defer home.close()
 	a.signal.announce.Store(true)
 	if u.reset {
-		if err := a.confirm(ctx, u.yes, func() (string, error) { return "remove all messages and mails in " + home.dir, nil }); err != nil {
+		if err := a.confirm(ctx, u.yes, "", func() (string, error) { return "remove all messages and mails in " + home.dir, nil }); err != nil {
 			return err
 		}
 		if err := resetHome(ctx, home); err != nil {
