@@ -112,7 +112,7 @@ func lookupAt(arguments []string, at int) lookup {
 	return lookups[strings.TrimSuffix(arguments[at], "...")]
 }
 
-// complete returns the names in the store that begin with what was typed. A store that cannot
+// complete returns the names in the store that begin with the typed text. A store that cannot
 // be read has none, since a shell cannot show an error.
 func complete(cmd *cobra.Command, find lookup, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)

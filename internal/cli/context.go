@@ -22,7 +22,7 @@ type contextView struct {
 	RedisURL    string `json:"redis_url,omitempty"`
 }
 
-func (c *contexts) view(name string) contextView {
+func newContextView(c *contexts, name string) contextView {
 	t := c.Contexts[name]
 	view := contextView{Name: name, Current: name == c.Current}
 	view.DatabaseURL, _ = concealed(t.DatabaseURL)
@@ -41,7 +41,7 @@ func newContextLs(a *app) *cobra.Command {
 			}
 			shown := []contextView{}
 			for _, name := range c.names() {
-				shown = append(shown, c.view(name))
+				shown = append(shown, newContextView(c, name))
 			}
 			return a.print(shown, func(w *screen) {
 				if len(shown) == 0 {
@@ -80,7 +80,7 @@ func newContextShow(a *app) *cobra.Command {
 			if _, err := c.find(name); err != nil {
 				return err
 			}
-			x := c.view(name)
+			x := newContextView(c, name)
 			return a.print(x, func(w *screen) {
 				fields(w, "context", x.Name, "current", x.Current, "database url", x.DatabaseURL, "redis url", x.RedisURL, "file", c.path)
 			})
@@ -153,7 +153,7 @@ func setContext(a *app, name string, t *target, use bool) error {
 	return printContext(a, c, name, "set")
 }
 
-// printContext says what was done with a context, and what keeps it from being used.
+// printContext prints the change of a context, and warns of variables that override it.
 func printContext(a *app, c *contexts, name, done string) error {
 	if name == c.Current {
 		for _, variable := range []string{"POSTHASTE_CONTEXT", "POSTHASTE_DATABASE_URL", "DATABASE_URL", "POSTHASTE_REDIS_URL", "REDIS_URL"} {
@@ -206,12 +206,4 @@ func changeContexts(a *app, name, done string, change func(*contexts)) error {
 		return err
 	}
 	return printContext(a, c, name, done)
-}
-
-func completeContexts(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	c, err := loadContexts()
-	if err != nil || len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return c.names(), cobra.ShellCompDirectiveNoFileComp
 }

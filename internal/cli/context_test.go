@@ -138,7 +138,7 @@ func TestContextPrecedence(t *testing.T) {
 		{"one", "--redis-url redis://flag/0", "DATABASE_URL=postgres://env/x", "redis redis://flag/0"},
 		{"", "--context one --redis-url redis://flag/0", "", "--context contradicts a URL"},
 		{"one", "--engine redis", "", "--engine redis contradicts context one"},
-		{"", "--context nobody", "", `context "nobody" does not exist`},
+		{"", "--context other", "", `context "other" does not exist`},
 		{"", "--context var", "", "PW is not set"},
 		{"", "--context var", "PW=a/b+c%", "postgres postgres://app:a%2Fb%2Bc%25@var/x in context var"},
 	} {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"gopkg.in/yaml.v3"
 
 	"github.com/posthaste-mq/posthaste"
@@ -189,4 +190,13 @@ func concealed(text string) (shown string, had bool) {
 		user += ":" + hide(password)
 	}
 	return scheme + "://" + user + rest[at:], had
+}
+
+// completeContexts offers the names of contexts to a shell.
+func completeContexts(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	c, err := loadContexts()
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return c.names(), cobra.ShellCompDirectiveNoFileComp
 }

@@ -105,7 +105,7 @@ func hintOf(x told, by wire.Interface) string {
 // endpoint matches the path of an endpoint in openapi.yaml.
 var endpoint = regexp.MustCompile(`(?m)^  (/v1/\S+):$`)
 
-// faultOf returns what is wrong with a hint for an interface, or "".
+// faultOf returns the fault of a hint in an interface, or "".
 func faultOf(root *cobra.Command, openapi, hint string, by wire.Interface) string {
 	for other, words := range foreign {
 		looked := hint
@@ -151,7 +151,7 @@ func TestForeignHintsAreFound(t *testing.T) {
 	t.Parallel()
 	root := newProgram(nil).root
 	const openapi = "\n  /v1/queues/{queue}:\n"
-	for hint, want := range map[string][2]bool{ // wrong for HTTP, for the command line
+	for hint, want := range map[string][2]bool{ // wrong on HTTP, on the command line
 		"create it: select posthaste.create_queue('a')":         {true, true},
 		"the view posthaste.tokens lists them":                  {true, true},
 		"use posthaste.WithActor":                               {true, true},
@@ -291,7 +291,7 @@ func lastName(e ast.Expr) string {
 	return ""
 }
 
-// literals returns the text of an expression, with NAME for what is not known.
+// literals returns the text of an expression, with NAME for its unknown parts.
 func literals(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:

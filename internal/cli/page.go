@@ -32,6 +32,9 @@ type page struct {
 	next posthaste.MessageID
 }
 
+// list implements [listing].
+func (p page) list() any { return p.shown }
+
 // MarshalJSON implements [json.Marshaler].
 func (p page) MarshalJSON() ([]byte, error) {
 	value := map[string]any{p.name: p.shown}

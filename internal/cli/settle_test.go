@@ -56,7 +56,7 @@ func TestPeek(t *testing.T) {
 	s.does("queue peek orders --state retrying", "^no messages are retrying$")
 	s.does("queue peek orders --key k", "^no messages are ready$")
 	s.does("receive orders --json", `"attempt":1,.*"payload":"first"`)
-	s.ends(exitFailed, []string{"queue", "peek", "orders", "--subscription", "nobody"}, `has no subscription "nobody"`)
+	s.ends(exitFailed, []string{"queue", "peek", "orders", "--subscription", "audit"}, `has no subscription "audit"`)
 	s.ends(exitFailed, []string{"queue", "peek", "nowhere"}, "queue 'nowhere' does not exist")
 	s.refuses("queue peek orders --state done", "must be ready or retrying or scheduled")
 }
