@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
@@ -102,24 +103,35 @@ func hintOf(x told, by wire.Interface) string {
 	return wire.Hint(&x.error, by)
 }
 
-// endpoint matches the path of an endpoint in openapi.yaml.
-var endpoint = regexp.MustCompile(`(?m)^  (/v1/\S+):$`)
+// foreignWord returns a word in a text that other interfaces have, and which, or "".
+func foreignWord(text string, by wire.Interface) string {
+	if by == wire.HTTP {
+		text = programOnly.ReplaceAllString(text, "")
+	}
+	for other, words := range foreign {
+		if other != name(by) && words.MatchString(text) {
+			return fmt.Sprintf("%q is of %s", words.FindString(text), other)
+		}
+	}
+	return ""
+}
+
+// endpoints matches the paths of openapi.yaml.
+func endpoints(openapi string) *regexp.Regexp {
+	var paths []string
+	for _, path := range regexp.MustCompile(`(?m)^  (/v1/\S+):$`).FindAllStringSubmatch(openapi, -1) {
+		paths = append(paths, regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(path[1], "[^/]+"))
+	}
+	return regexp.MustCompile("^(" + strings.Join(paths, "|") + ")$")
+}
 
 // faultOf returns the fault of a hint in an interface, or "".
 func faultOf(root *cobra.Command, openapi, hint string, by wire.Interface) string {
-	for other, words := range foreign {
-		looked := hint
-		if by == wire.HTTP {
-			looked = programOnly.ReplaceAllString(hint, "")
-		}
-		if other != name(by) && words.MatchString(looked) {
-			return fmt.Sprintf("%q is of %s", words.FindString(looked), other)
-		}
+	if word := foreignWord(hint, by); word != "" {
+		return word
 	}
 	for _, path := range regexp.MustCompile(`(?:GET|PUT|POST|PATCH|DELETE) (/v1/[^\s;,)?]+)`).FindAllStringSubmatch(hint, -1) {
-		if !slices.ContainsFunc(endpoint.FindAllStringSubmatch(openapi, -1), func(found []string) bool {
-			return regexp.MustCompile("^" + regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(found[1], "[^/]+") + "$").MatchString(path[1])
-		}) {
+		if !endpoints(openapi).MatchString(path[1]) {
 			return "there is no " + path[0]
 		}
 	}
@@ -146,7 +158,47 @@ func shownHints() (all []told) {
 	return append(all, told{"../../operator.go", posthaste.Error{Code: posthaste.CodeUnsupported, Field: "key", Message: `queue "a" does not support pausing keys`}, false})
 }
 
-// The test above finds a hint in the words of another interface.
+// The usage errors of commands, too.
+func TestJB8_UsageErrorsSpeakTheirInterface(t *testing.T) {
+	t.Parallel()
+	root := newProgram(nil).root
+	tried, seen := 0, map[string]bool{}
+	try := func(args ...string) {
+		t.Helper()
+		_, stderr, code := newProgram(nil).run(t.Context(), args...)
+		tried++
+		if fault := foreignWord(stderr, wire.CLI); code != exitUsage || fault != "" {
+			t.Errorf("%q ends with %d and prints %q: %s", args, code, stderr, fault)
+		}
+	}
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+		if !cmd.HasParent() || cmd.Name() == "help" || strings.HasPrefix(cmd.CommandPath(), "posthaste completion") {
+			return
+		}
+		path := strings.Fields(cmd.CommandPath())[1:]
+		try(append(path, "--nonsense")...)
+		if cmd.HasSubCommands() && cmd.Flags().Lookup("database-url") == nil {
+			try(path...)
+			try(append(path, "nonsense")...)
+		}
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if kind := f.Value.Type(); kind != "string" && kind != "stringArray" && f.Name != "help" && !seen[f.Name] {
+				seen[f.Name] = true
+				try(append(path, "--"+f.Name+`=a"b`)...)
+			}
+		})
+	}
+	walk(root)
+	if tried < 150 {
+		t.Errorf("only %d usage errors were tried", tried)
+	}
+}
+
+// The tests above find a hint in the words of another interface.
 func TestForeignHintsAreFound(t *testing.T) {
 	t.Parallel()
 	root := newProgram(nil).root
@@ -291,12 +343,15 @@ func lastName(e ast.Expr) string {
 	return ""
 }
 
+// verb matches a part of a format that is not known.
+var verb = regexp.MustCompile(`%[a-zL]`)
+
 // literals returns the text of an expression, with NAME for its unknown parts.
 func literals(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
 		text, _ := strconv.Unquote(e.Value)
-		return regexp.MustCompile(`%[a-z]`).ReplaceAllString(text, "NAME")
+		return verb.ReplaceAllString(text, "NAME")
 	case *ast.BinaryExpr:
 		return literals(e.X) + literals(e.Y)
 	case *ast.ParenExpr:
@@ -333,7 +388,7 @@ func sqlHints(t *testing.T) (all []told) {
 			x := told{where: file, error: posthaste.Error{Code: codes[literal(raised[1], `errcode = '(PH\d+)'`)], Message: literal(raised[1], `message = (?:format\()?'((?:[^']|'')*)'`)}}
 			_, hint, _ := strings.Cut(raised[1], "hint = ")
 			for _, part := range quoted.FindAllStringSubmatch(hint+raised[2], -1) {
-				x.error.Hint += regexp.MustCompile(`%[sL]`).ReplaceAllString(strings.ReplaceAll(part[1], "''", "'"), "NAME") + " "
+				x.error.Hint += verb.ReplaceAllString(strings.ReplaceAll(part[1], "''", "'"), "NAME") + " "
 			}
 			fields := regexp.MustCompile(`'([a-z_]+)'`).FindAllStringSubmatch(literal(raised[1], `column = ([^,]*)`), -1)
 			if fields == nil {
