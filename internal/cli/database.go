@@ -62,7 +62,12 @@ func (d *database) resolve() error {
 	if d.resolved {
 		return nil
 	}
-	d.resolved = true
+	err := d.choose()
+	d.resolved = err == nil
+	return err
+}
+
+func (d *database) choose() error {
 	onCommandLine := typed(d.flags, "database-url") || typed(d.flags, "redis-url")
 	if onCommandLine && typed(d.flags, "context") {
 		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "context", Message: "--context contradicts a URL on the command line", Hint: "omit one of them"}

@@ -34,12 +34,15 @@ func newMessageLs(a *app) *cobra.Command {
 positions. To search older messages, continue with --before.`,
 		Args: exactly(0, "no arguments; flags select messages"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			in := []posthaste.State{""}
-			for i, s := range wanted {
+			var in []posthaste.State
+			for _, s := range wanted {
 				if !slices.Contains(states, s) {
 					return posthaste.Invalidf("state", "--state must be one of %s, got %q", strings.Join(states, ", "), s)
 				}
-				in = append(in[:i], posthaste.State(s))
+				in = append(in, posthaste.State(s))
+			}
+			if in == nil {
+				in = append(in, "") // any
 			}
 			if err := paging(f.Limit, before, &f.Before); err != nil {
 				return err
