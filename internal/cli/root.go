@@ -3,7 +3,7 @@
 //
 // Each flag has an environment variable: --log-level is POSTHASTE_LOG_LEVEL. The flag
 // wins. --database-url, --redis-url and --smtp-url are also read from DATABASE_URL,
-// REDIS_URL and SMTP_URL.
+// REDIS_URL and SMTP_URL. Without a URL, the current context of the user selects the store.
 //
 // Exit codes: 0 success, 1 failure, 2 usage error or unsupported operation, 3 the
 // database or broker cannot be reached, 130 and 143 interrupted by SIGINT or SIGTERM.
