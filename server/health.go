@@ -41,5 +41,5 @@ func (s *Server) doctor(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.writeJSON(w, http.StatusOK, wire.NewFindings(found))
+	return s.writeJSON(w, http.StatusOK, wire.NewFindings(found, wire.HTTP))
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"io"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -31,12 +30,12 @@ func newActionLs(a *app) *cobra.Command {
 				return err
 			}
 			f.Before = int64(id)
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return listActions(ctx, a, e, f) })
+			return db.show(cmd, a, func(ctx context.Context, e posthaste.Store) error { return listActions(ctx, a, e, f) })
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	db.flag(cmd)
+	db.shownFlag(cmd)
 	flags.StringVarP(&f.Queue, "queue", "q", "", "only actions on this queue")
 	flags.StringVar(&message, "message", "", "only actions on the message with this id")
 	flags.IntVar(&f.Limit, "limit", 100, "maximum number of results, 1 to 1000")
@@ -54,14 +53,14 @@ func listActions(ctx context.Context, a *app, e posthaste.Store, f posthaste.Act
 		shown[i] = wire.NewAction(x)
 	}
 	next := posthaste.NewPage(actions, f.Limit, 0, func(x *posthaste.Action) posthaste.MessageID { return posthaste.MessageID(x.ID) }).Next
-	return page{"actions", shown, "no actions found", next}.print(a, len(actions), func(w io.Writer) {
+	return page{"actions", shown, "no actions found", next}.print(a, len(actions), func(w *screen) {
 		table(w, "ID AT BY ACTION QUEUE MESSAGE DETAILS", func(row func(...any)) {
 			for _, x := range actions {
 				message := ""
 				if x.MessageID != 0 {
 					message = x.MessageID.String()
 				}
-				row(strconv.FormatInt(x.ID, 10), clock(x.At), x.By, x.Action, x.Queue, message, string(x.Details))
+				row(strconv.FormatInt(x.ID, 10), x.At, x.By, x.Action, x.Queue, message, string(x.Details))
 			}
 		})
 	})

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +21,7 @@ type app struct {
 	stdin  io.Reader
 	stdout io.Writer
 	stderr io.Writer
-	// terminal says in tests whether a person can be asked. It is nil otherwise.
+	// terminal says in tests whether the streams are a terminal. It is nil otherwise.
 	terminal func() bool
 	signal   *signals
 	log      *slog.Logger
@@ -30,14 +29,17 @@ type app struct {
 	// error.
 	begun bool
 
+	output    format // empty unless --output is given
 	json      bool
+	printed   bool          // by print
+	frame     *bytes.Buffer // what watch is about to draw, or nil
 	logLevel  string
 	logFormat string
 }
 
 // begin runs before each command, after its arguments and flags are parsed.
 func (a *app) begin(cmd *cobra.Command, _ []string) error {
-	if err := cmp.Or(bindEnvironment(cmd.Flags()), refuseEmpty(cmd.Flags())); err != nil {
+	if err := cmp.Or(bindEnvironment(cmd.Flags()), refuseEmpty(cmd.Flags()), a.chooseFormat(cmd.Flags())); err != nil {
 		return err
 	}
 	log, err := newLogger(a.stderr, a.logLevel, a.logFormat)
@@ -94,8 +96,8 @@ func (a *app) finish(cmd *cobra.Command, err error) int {
 		fmt.Fprintln(a.stderr, "posthaste: interrupted")
 		return a.signal.code()
 	}
-	if a.json {
-		printErrorJSON(a.stderr, err)
+	if f := a.format(); f != asTable {
+		encodeError(a.stderr, f, err)
 		return code
 	}
 	printError(a.stderr, err)
@@ -120,24 +122,6 @@ func (a *app) exitCode(err error) int {
 		return exitUsage
 	}
 	return exitFailed
-}
-
-// print writes value as one line of JSON, or calls text if --json is not set.
-func (a *app) print(value any, text func(w io.Writer)) error {
-	var out bytes.Buffer
-	if a.json {
-		encoder := json.NewEncoder(&out)
-		encoder.SetEscapeHTML(false)
-		if err := encoder.Encode(value); err != nil {
-			return fmt.Errorf("encode the output as JSON: %w", err)
-		}
-	} else {
-		text(&out)
-	}
-	if _, err := a.stdout.Write(out.Bytes()); err != nil {
-		return fmt.Errorf("write the output: %w", err)
-	}
-	return nil
 }
 
 // quietly returns a logger that discards everything, unless the log level is debug. It

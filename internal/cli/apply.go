@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,7 +35,7 @@ if the command is interrupted, run it again.`,
 				return err
 			}
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				return applyDeclaration(ctx, a, e, declared, yes, diff, prune)
+				return applyDeclaration(ctx, a, &db, e, declared, yes, diff, prune)
 			})
 		},
 	}
@@ -50,7 +49,7 @@ if the command is interrupted, run it again.`,
 }
 
 // applyDeclaration makes a store as declared, or shows the difference.
-func applyDeclaration(ctx context.Context, a *app, e posthaste.Store, declared *posthaste.Declaration, yes confirmed, diff, prune bool) error {
+func applyDeclaration(ctx context.Context, a *app, db *database, e posthaste.Store, declared *posthaste.Declaration, yes confirmed, diff, prune bool) error {
 	if prune { // so that the counts by which objects are empty are current
 		if _, err := e.Maintain(ctx, posthaste.UpkeepSpace); err != nil {
 			return err
@@ -68,7 +67,7 @@ func applyDeclaration(ctx context.Context, a *app, e posthaste.Store, declared *
 	}
 	if !diff && len(changes) > 0 {
 		if len(lost) > 0 {
-			if err := a.confirm(ctx, yes, func() (string, error) { return strings.Join(lost, ", and "), nil }); err != nil {
+			if err := a.confirm(ctx, yes, db.place(), func() (string, error) { return strings.Join(lost, ", and "), nil }); err != nil {
 				return err
 			}
 		}
@@ -93,7 +92,7 @@ func showChanges(a *app, changes []posthaste.DeclaredChange) error {
 	for i, c := range changes {
 		shown[i] = change{c.Sign, c.What, c.Details}
 	}
-	return a.print(shown, func(w io.Writer) {
+	return a.print(shown, func(w *screen) {
 		if len(changes) == 0 {
 			fmt.Fprintln(w, "no difference")
 		}

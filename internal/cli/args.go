@@ -60,6 +60,20 @@ func newNamed(a *app, use, short, what string, do func(ctx context.Context, a *a
 	return cmd
 }
 
+// newShown is newNamed for a command that only shows something, which can be watched.
+func newShown(a *app, use, short, what string, do func(ctx context.Context, a *app, e posthaste.Store, name string) error) *cobra.Command {
+	var db database
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		Args: exactly(1, what),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return db.show(cmd, a, func(ctx context.Context, e posthaste.Store) error { return do(ctx, a, e, args[0]) })
+		},
+	}
+	db.shownFlag(cmd)
+	return cmd
+}
+
 // aliases are the names of other programs for subcommands.
 var aliases = map[string][]string{"ls": {"list"}, "show": {"get"}, "drop": {"rm"}}
 

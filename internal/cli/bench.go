@@ -112,7 +112,7 @@ func engineOfBench(flags *pflag.FlagSet, scenario, engine string) string {
 
 func printBenchResult(a *app, result *bench.Result) error {
 	var tableErr error
-	err := a.print(result, func(w io.Writer) { tableErr = result.Table(w) })
+	err := a.print(result, func(w *screen) { tableErr = result.Table(w) })
 	return cmp.Or(err, tableErr)
 }
 

@@ -23,15 +23,19 @@ func (yes *confirmed) flag(cmd *cobra.Command) {
 
 // confirm returns nil if the user agrees to what a command is about to do: by --yes, or by the
 // answer to a question. what completes "This will …"; it is called only if there is a question.
-// Without a terminal the command fails.
-func (a *app) confirm(ctx context.Context, yes confirmed, what func() (string, error)) error {
+// place is where the command does it (see [database.place]). Without a terminal the command fails.
+func (a *app) confirm(ctx context.Context, yes confirmed, place string, what func() (string, error)) error {
 	if yes {
+		if place != "" {
+			fmt.Fprintf(a.stderr, "posthaste: working%s\n", place)
+		}
 		return nil
 	}
 	text, err := what()
 	if err != nil {
 		return err
 	}
+	text += place
 	if !a.interactive() {
 		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "yes", Message: "this would " + text + ", and there is no terminal to ask for confirmation",
 			Hint: "add --yes; nothing was changed"}
@@ -78,7 +82,7 @@ func newLossy(a *app, use, short string, args cobra.PositionalArgs, verb string,
 		Args: args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				if err := a.confirm(ctx, yes, func() (string, error) {
+				if err := a.confirm(ctx, yes, db.place(), func() (string, error) {
 					what, err := contents(ctx, e, args)
 					return verb + " " + what, err
 				}); err != nil {

@@ -51,7 +51,7 @@ func TestJB8_AnswersToAQuestion(t *testing.T) {
 	for answer, want := range map[string]posthaste.Code{"y\n": "", "Yes\n": "", " yes \n": "", "y": "", "n\n": posthaste.CodeRefused, "\n": posthaste.CodeRefused, "": posthaste.CodeRefused, "yesterday\n": posthaste.CodeRefused} {
 		var stderr bytes.Buffer
 		a := &app{stdin: strings.NewReader(answer), stderr: &stderr, terminal: func() bool { return true }}
-		err := a.confirm(t.Context(), false, func() (string, error) { return "drop queue orders", nil })
+		err := a.confirm(t.Context(), false, "", func() (string, error) { return "drop queue orders", nil })
 		if posthaste.CodeOf(err) != want || (err == nil) != (want == "") {
 			t.Errorf("the answer %q: %v, want %q", answer, err, want)
 		}
@@ -65,15 +65,15 @@ func TestJB8_WithoutAQuestion(t *testing.T) {
 	t.Parallel()
 	var stderr bytes.Buffer
 	a := &app{stdin: strings.NewReader("y\n"), stderr: &stderr}
-	err := a.confirm(t.Context(), false, func() (string, error) { return "drop queue orders", nil })
+	err := a.confirm(t.Context(), false, "", func() (string, error) { return "drop queue orders", nil })
 	if posthaste.CodeOf(err) != posthaste.CodeInvalid || !strings.Contains(err.Error(), "drop queue orders") {
 		t.Errorf("without a terminal: %v", err)
 	}
 	failed := func() (string, error) { return "", io.ErrUnexpectedEOF }
-	if err := a.confirm(t.Context(), true, failed); err != nil {
+	if err := a.confirm(t.Context(), true, "", failed); err != nil {
 		t.Errorf("with --yes: %v", err)
 	}
-	if err := a.confirm(t.Context(), false, failed); err != io.ErrUnexpectedEOF {
+	if err := a.confirm(t.Context(), false, "", failed); err != io.ErrUnexpectedEOF {
 		t.Errorf("if the store fails: %v", err)
 	}
 	if stderr.Len() > 0 {
@@ -89,7 +89,7 @@ func TestJB8_InterruptedQuestion(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	a := &app{stdin: in, stderr: io.Discard, terminal: func() bool { return true }}
-	if err := a.confirm(ctx, false, func() (string, error) { return "drop queue orders", nil }); err != context.Canceled {
+	if err := a.confirm(ctx, false, "", func() (string, error) { return "drop queue orders", nil }); err != context.Canceled {
 		t.Errorf("after an interrupt: %v", err)
 	}
 }

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os/user"
 	"time"
@@ -20,11 +22,14 @@ import (
 // database holds the flags that select the store.
 type database struct {
 	url, redisURL, engine string
+	context               string // its name; empty if no context selects the store
+	resolved              bool   // by resolve
 	flags                 *pflag.FlagSet
 	// sleeps is set for commands that wait at the doorbell. polling forbids that. Other
 	// commands keep no state in a session.
 	sleeps, polling bool
 	environment     string
+	watch           watching
 }
 
 // The engines, as --engine names them.
@@ -38,6 +43,75 @@ func (d *database) flag(cmd *cobra.Command) {
 	d.flags.StringVar(&d.url, "database-url", "", "PostgreSQL URL, postgres://user:password@host:5432/database (or DATABASE_URL)")
 	d.flags.StringVar(&d.redisURL, "redis-url", "", "Redis URL, to use Redis instead of PostgreSQL, redis://user:password@host:6379/0 (or REDIS_URL)")
 	d.flags.StringVar(&d.engine, "engine", "", "postgres or redis, if both URLs are set")
+	d.flags.StringVar(&d.context, "context", "", "context that names the store (see posthaste context)")
+	_ = cmd.RegisterFlagCompletionFunc("context", completeContexts)
+}
+
+// databaseOf returns the store that parsed flags select.
+func databaseOf(flags *pflag.FlagSet) *database {
+	text := func(name string) string {
+		value, _ := flags.GetString(name)
+		return value
+	}
+	return &database{url: text("database-url"), redisURL: text("redis-url"), engine: text("engine"), context: text("context"), flags: flags}
+}
+
+// resolve decides which store is meant, by the first of these: a URL on the command line, a
+// context that --context or its variable names, the variables of URLs, and the current context.
+func (d *database) resolve() error {
+	if d.resolved {
+		return nil
+	}
+	err := d.choose()
+	d.resolved = err == nil
+	return err
+}
+
+func (d *database) choose() error {
+	onCommandLine := typed(d.flags, "database-url") || typed(d.flags, "redis-url")
+	if onCommandLine && typed(d.flags, "context") {
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "context", Message: "--context contradicts a URL on the command line", Hint: "omit one of them"}
+	}
+	if onCommandLine || d.context == "" && (d.url != "" || d.redisURL != "") {
+		d.context = ""
+		return nil
+	}
+	c, err := loadContexts()
+	if err != nil {
+		return err
+	}
+	if d.context == "" {
+		d.context = c.Current
+	}
+	if d.context == "" {
+		return nil
+	}
+	t, err := c.find(d.context)
+	if err != nil {
+		return err
+	}
+	chosen, err := t.resolved()
+	if err != nil {
+		return err
+	}
+	engine := onPostgres
+	d.url, d.redisURL = chosen, ""
+	if t.RedisURL != "" {
+		engine, d.url, d.redisURL = onRedis, "", chosen
+	}
+	if typed(d.flags, "engine") && d.engine != engine {
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "engine", Message: fmt.Sprintf("--engine %s contradicts context %s, which is %s", d.engine, d.context, engine), Hint: "omit it"}
+	}
+	d.engine = engine
+	return nil
+}
+
+// place names the context that a command works in, for questions; empty without one.
+func (d *database) place() string {
+	if d.context == "" {
+		return ""
+	}
+	return " in context " + d.context
 }
 
 // sqlFlag adds the flags of a command that needs PostgreSQL. If Redis is selected, the
@@ -47,6 +121,9 @@ func (d *database) sqlFlag(cmd *cobra.Command, why string) {
 	d.flags.Lookup("redis-url").Hidden, d.flags.Lookup("engine").Hidden = true, true
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := d.resolve(); err != nil {
+			return err
+		}
 		onlyRedis := d.url == "" && (d.redisURL != "" || d.engine == onRedis)
 		if typed(d.flags, "redis-url") || typed(d.flags, "engine") && d.engine == onRedis || onlyRedis {
 			return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "redis-url", Message: cmd.CommandPath() + " needs PostgreSQL: " + why, Hint: "set --database-url"}
@@ -79,7 +156,7 @@ func (d *database) options(more ...postgres.Option) []postgres.Option {
 
 // check selects the engine, and fails if the flags are ambiguous.
 func (d *database) check() error {
-	if err := checkEngine(d.engine); err != nil {
+	if err := cmp.Or(checkEngine(d.engine), d.resolve()); err != nil {
 		return err
 	}
 	// A flag on the command line overrides variables.
@@ -123,8 +200,18 @@ func checkEngine(name string) error {
 	return posthaste.Invalidf("engine", "--engine must be postgres or redis, got %q", name)
 }
 
+// withStore is the key of the store in the context of tests, which replaces the one that flags
+// select.
+type withStore struct{}
+
 // open connects for a command that ends by itself.
 func (d *database) open(ctx context.Context, log *slog.Logger) (posthaste.Store, error) {
+	if err := d.resolve(); err != nil {
+		return nil, err
+	}
+	if store, ok := ctx.Value(withStore{}).(posthaste.Store); ok {
+		return store, nil
+	}
 	if err := d.check(); err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -47,12 +46,12 @@ func newDeadLs(a *app) *cobra.Command {
 			if err := paging(f.Limit, before, &f.Before); err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return listDeadLetters(ctx, a, e, f) })
+			return db.show(cmd, a, func(ctx context.Context, e posthaste.Store) error { return listDeadLetters(ctx, a, e, f) })
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	db.flag(cmd)
+	db.shownFlag(cmd)
 	deadFlags(flags, &f)
 	flags.IntVar(&f.Limit, "limit", 100, "maximum number of results, 1 to 1000")
 	flags.StringVar(&before, "before", "", "only ids below this one, to get the next page")
@@ -68,10 +67,10 @@ func listDeadLetters(ctx context.Context, a *app, e posthaste.Store, f posthaste
 	for i, d := range dead.Items {
 		shown[i] = wire.NewDeadLetter(d)
 	}
-	return page{"dead_letters", shown, "no dead letters", dead.Next}.print(a, len(dead.Items), func(w io.Writer) {
+	return page{"dead_letters", shown, "no dead letters", dead.Next}.print(a, len(dead.Items), func(w *screen) {
 		table(w, "ID QUEUE DIED ATTEMPTS REFERENCE ERROR", func(row func(...any)) {
 			for _, d := range dead.Items {
-				row(d.ID, d.Queue, clock(d.DiedAt), len(d.Attempts), d.Reference, d.Error)
+				row(d.ID, d.Queue, d.DiedAt, len(d.Attempts), d.Reference, d.Error)
 			}
 		})
 	})
@@ -87,10 +86,10 @@ func newDeadShow(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return showDeadLetter(ctx, a, e, ids[0]) })
+			return db.show(cmd, a, func(ctx context.Context, e posthaste.Store) error { return showDeadLetter(ctx, a, e, ids[0]) })
 		},
 	}
-	db.flag(cmd)
+	db.shownFlag(cmd)
 	return cmd
 }
 
@@ -103,10 +102,10 @@ func showDeadLetter(ctx context.Context, a *app, e posthaste.Store, id posthaste
 		return noDeadLetter(ctx, e, []posthaste.MessageID{id})
 	}
 	d := dead.Items[0]
-	return a.print(wire.NewDeadLetter(d), func(w io.Writer) {
+	return a.print(wire.NewDeadLetter(d), func(w *screen) {
 		fields(w, "message", d.ID, "queue", d.Queue, "subscription", d.Subscription, "key", d.Key, "kind", d.Kind, "reference", d.Reference,
 			"terms", strings.Join(d.Terms, " "), "headers", headerText(d.Headers), "type", d.ContentType,
-			"created", clock(d.CreatedAt), "died", clock(d.DiedAt), "erased", clock(d.ErasedAt), "error", d.Error)
+			"created", d.CreatedAt, "died", d.DiedAt, "erased", d.ErasedAt, "error", d.Error)
 		fmt.Fprintln(w)
 		showAttempts(w, d.Attempts)
 		fmt.Fprintf(w, "\n%s\n", payloadText(d.Payload))
@@ -145,7 +144,11 @@ interrupted, repeat it to process the rest.`,
 			slices.Sort(ids)
 			ids = slices.Compact(ids)
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				if err := a.confirm(ctx, yes, func() (string, error) {
+				place := ""
+				if b.asks {
+					place = db.place()
+				}
+				if err := a.confirm(ctx, yes, place, func() (string, error) {
 					if filtered {
 						return b.verb + " all dead letters that match the flags", nil
 					}
@@ -195,7 +198,7 @@ func decideMatching(ctx context.Context, a *app, e posthaste.Store, b decision, 
 	if err != nil && count == 0 {
 		return err
 	}
-	shown := a.print(map[string]int{b.done: count}, func(w io.Writer) { fmt.Fprintf(w, "%d %s\n", count, b.done) })
+	shown := a.print(map[string]int{b.done: count}, func(w *screen) { fmt.Fprintf(w, "%d %s\n", count, b.done) })
 	return cmp.Or(err, shown)
 }
 
@@ -206,7 +209,7 @@ func printDecided(ctx context.Context, a *app, e posthaste.Store, done string, a
 		IDs      []posthaste.MessageID `json:"ids"`
 		NotFound []posthaste.MessageID `json:"not_found"`
 	}{append([]posthaste.MessageID{}, were...), append([]posthaste.MessageID{}, missing...)}
-	err := a.print(shown, func(w io.Writer) {
+	err := a.print(shown, func(w *screen) {
 		for _, id := range were {
 			fmt.Fprintf(w, "%s %s\n", id, done)
 		}

@@ -3,7 +3,9 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -83,4 +85,28 @@ func bindEnvironment(flags *pflag.FlagSet) error {
 		}
 	})
 	return errors.Join(faults...)
+}
+
+// variable matches a variable of the environment in a URL.
+var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+
+// expand replaces variables of the environment in a URL, so that a file need not hold
+// passwords. A variable that is the whole URL is used unchanged; others are percent-encoded.
+func expand(text string) (string, error) {
+	var missing []string
+	out := variable.ReplaceAllStringFunc(text, func(v string) string {
+		name := v[2 : len(v)-1]
+		value, ok := os.LookupEnv(name)
+		if !ok {
+			missing = append(missing, name)
+		}
+		if v == text {
+			return value
+		}
+		return strings.ReplaceAll(url.QueryEscape(value), "+", "%20") // a plus sign is no space in a password
+	})
+	if missing != nil {
+		return "", fmt.Errorf("environment variable %s is not set", strings.Join(missing, ", "))
+	}
+	return out, nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +22,7 @@ erased, but listed; run the command again after they are settled.`,
 		Args: exactly(1, "a term"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				if err := a.confirm(ctx, yes, func() (string, error) {
+				if err := a.confirm(ctx, yes, db.place(), func() (string, error) {
 					return fmt.Sprintf("erase the content of all settled messages with the term %q", args[0]), nil
 				}); err != nil {
 					return err
@@ -67,7 +66,7 @@ func eraseTerm(ctx context.Context, a *app, e posthaste.Store, term string) erro
 	if err != nil && shown.Erased == 0 && len(shown.Pending) == 0 {
 		return err
 	}
-	return cmp.Or(err, a.print(shown, func(w io.Writer) {
+	return cmp.Or(err, a.print(shown, func(w *screen) {
 		fmt.Fprintf(w, "%d erased\n", shown.Erased)
 		for _, id := range shown.Pending {
 			fmt.Fprintf(w, "%s is not settled yet; run erase again after it is\n", id)

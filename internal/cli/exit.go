@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -59,8 +58,8 @@ func printError(w io.Writer, err error) {
 	}
 }
 
-// printErrorJSON writes {"error": {…}} on one line.
-func printErrorJSON(w io.Writer, err error) {
+// encodeError writes {"error": {…}} in a format for programs.
+func encodeError(w io.Writer, f format, err error) {
 	type problem struct {
 		Code    posthaste.Code `json:"code,omitempty"`
 		Field   string         `json:"field,omitempty"`
@@ -81,7 +80,5 @@ func printErrorJSON(w io.Writer, err error) {
 		messages = append(messages, e.Message)
 	}
 	t.Message = strings.Join(messages, "; ")
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(map[string]problem{"error": t})
+	_ = encode(w, f, map[string]problem{"error": t})
 }

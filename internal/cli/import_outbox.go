@@ -102,12 +102,12 @@ func (m *outboxFlags) run(a *app, cmd *cobra.Command, conn *pgx.Conn) error {
 	switch m.trigger {
 	case "print":
 		done["trigger"], done["sql"] = "printed", table.TriggerSQL()
-		return a.print(done, func(w io.Writer) { fmt.Fprint(w, table.TriggerSQL()) })
+		return a.print(done, func(w *screen) { fmt.Fprint(w, table.TriggerSQL()) })
 	case "install":
 		if err := table.InstallTrigger(ctx, m.options.Wait); err != nil {
 			return err
 		}
-		return a.print(done, func(w io.Writer) {
+		return a.print(done, func(w *screen) {
 			fmt.Fprintf(w, "new rows of %s are now sent in the transaction that inserts them\n", table.Name())
 		})
 	case "remove":
@@ -115,7 +115,7 @@ func (m *outboxFlags) run(a *app, cmd *cobra.Command, conn *pgx.Conn) error {
 			return err
 		}
 		done["trigger"] = "removed"
-		return a.print(done, func(w io.Writer) {
+		return a.print(done, func(w *screen) {
 			fmt.Fprintf(w, "new rows of %s are no longer sent\n", table.Name())
 		})
 	}
@@ -126,7 +126,7 @@ func (m *outboxFlags) run(a *app, cmd *cobra.Command, conn *pgx.Conn) error {
 	if err != nil && report.Imported == 0 {
 		return err
 	}
-	if printed := a.print(report, func(w io.Writer) { printImport(w, report) }); err == nil {
+	if printed := a.print(report, func(w *screen) { printImport(w, report) }); err == nil {
 		err = printed
 	}
 	if err == nil && (report.Locked || len(report.Refused) > 0) {

@@ -77,7 +77,7 @@ func importSidekiq(ctx context.Context, a *app, from *goredis.Client, to posthas
 	if err != nil && report.Imported == 0 {
 		return err
 	}
-	if printed := a.print(report, func(w io.Writer) { printSidekiq(w, report) }); err == nil {
+	if printed := a.print(report, func(w *screen) { printSidekiq(w, report) }); err == nil {
 		err = printed
 	}
 	if err == nil && len(report.Refused) > 0 {

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 // cleanEnvironment removes variables of Posthaste from the environment, except those of the
-// test servers.
+// test servers, and the contexts of the user.
 func cleanEnvironment() {
 	for _, env := range os.Environ() {
 		name, _, _ := strings.Cut(env, "=")
@@ -42,6 +42,7 @@ func cleanEnvironment() {
 			os.Unsetenv(name)
 		}
 	}
+	os.Setenv("XDG_CONFIG_HOME", filepath.Join(os.TempDir(), "no contexts of posthaste"))
 }
 
 // TestScripts runs testdata/*.txtar, each with its own databases: $DATABASE_URL has the

@@ -1,11 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,14 +15,15 @@ import (
 )
 
 func newMessage(a *app) *cobra.Command {
-	return newGroup("message", "Inspect, cancel and reschedule messages", newMessageLs(a), newMessageShow(a), newMessageCancel(a), newMessageReschedule(a))
+	return newGroup("message", "Inspect, settle, cancel and reschedule messages", newMessageLs(a), newMessageShow(a), newMessageCancel(a), newMessageReschedule(a),
+		newMessageAck(a), newMessageFail(a), newMessageRelease(a), newMessageExtend(a))
 }
 
 func newMessageLs(a *app) *cobra.Command {
 	var db database
 	var f posthaste.MessageFilter
-	var state, before string
-	var states []string
+	var before string
+	var wanted, states []string
 	for _, s := range posthaste.States() {
 		states = append(states, string(s))
 	}
@@ -32,32 +34,38 @@ func newMessageLs(a *app) *cobra.Command {
 positions. To search older messages, continue with --before.`,
 		Args: exactly(0, "no arguments; flags select messages"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.State = posthaste.State(state)
-			if state != "" && !slices.Contains(states, state) {
-				return posthaste.Invalidf("state", "--state must be one of %s, got %q", strings.Join(states, ", "), state)
+			var in []posthaste.State
+			for _, s := range wanted {
+				if !slices.Contains(states, s) {
+					return posthaste.Invalidf("state", "--state must be one of %s, got %q", strings.Join(states, ", "), s)
+				}
+				in = append(in, posthaste.State(s))
+			}
+			if in == nil {
+				in = append(in, "") // any
 			}
 			if err := paging(f.Limit, before, &f.Before); err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return listMessages(ctx, a, e, f) })
+			return db.show(cmd, a, func(ctx context.Context, e posthaste.Store) error { return listMessages(ctx, a, e, f, in) })
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	db.flag(cmd)
+	db.shownFlag(cmd)
 	flags.StringVarP(&f.Queue, "queue", "q", "", "only messages of this queue")
 	flags.StringVar(&f.Reference, "reference", "", "only messages with this reference")
 	flags.StringVar(&f.Key, "key", "", "only messages with this key")
 	flags.StringVar(&f.Term, "term", "", "only messages with this term")
-	flags.StringVar(&state, "state", "", "only messages in this state: "+strings.Join(states, ", "))
+	flags.Var(words{&wanted}, "state", "only messages in this state: "+strings.Join(states, ", ")+"; may be repeated")
 	flags.IntVar(&f.Limit, "limit", 100, "maximum number of results, 1 to 1000")
 	flags.StringVar(&before, "before", "", "only ids below this one, to get the next page")
 	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-func listMessages(ctx context.Context, a *app, e posthaste.Store, f posthaste.MessageFilter) error {
-	messages, err := e.Messages(ctx, f)
+func listMessages(ctx context.Context, a *app, e posthaste.Store, f posthaste.MessageFilter, states []posthaste.State) error {
+	messages, err := messagesIn(ctx, e, f, states)
 	if err != nil {
 		return err
 	}
@@ -65,23 +73,43 @@ func listMessages(ctx context.Context, a *app, e posthaste.Store, f posthaste.Me
 	for i, m := range messages.Items {
 		shown[i] = wire.NewMessage(m, false)
 	}
-	return page{"messages", shown, "no messages found", messages.Next}.print(a, len(messages.Items), func(w io.Writer) {
+	return page{"messages", shown, "no messages found", messages.Next}.print(a, len(messages.Items), func(w *screen) {
 		table(w, "ID QUEUE STATE ATTEMPTS CREATED REFERENCE KIND KEY", func(row func(...any)) {
 			for _, m := range messages.Items {
 				for _, s := range m.Subscriptions {
-					row(m.ID, m.Queue, stateText(s), len(s.Attempts), clock(m.CreatedAt), m.Reference, m.Kind, m.Key)
+					row(m.ID, m.Queue, stateText(s), len(s.Attempts), m.CreatedAt, m.Reference, m.Kind, m.Key)
 				}
 			}
 		})
 	})
 }
 
-// stateText returns the state, and the subscription unless it is the default one.
-func stateText(s posthaste.MessageState) string {
-	if s.Subscription == posthaste.DefaultSubscription {
-		return string(s.State)
+// messagesIn lists the messages in any of the states, newest first.
+func messagesIn(ctx context.Context, e posthaste.Store, f posthaste.MessageFilter, states []posthaste.State) (posthaste.Page[posthaste.MessageInfo], error) {
+	var all []posthaste.MessageInfo
+	var cutAt posthaste.MessageID
+	for _, f.State = range states {
+		some, err := e.Messages(ctx, f)
+		if err != nil {
+			return some, err
+		}
+		all, cutAt = append(all, some.Items...), max(cutAt, some.Next)
 	}
-	return string(s.State) + " (" + s.Subscription + ")"
+	// Messages before the highest end of a page are on the next page, for which all states are
+	// searched. A message that changed its state between the searches can appear twice.
+	all = slices.DeleteFunc(all, func(m posthaste.MessageInfo) bool { return m.ID < cutAt })
+	slices.SortStableFunc(all, func(a, b posthaste.MessageInfo) int { return cmp.Compare(b.ID, a.ID) })
+	all = slices.CompactFunc(all, func(a, b posthaste.MessageInfo) bool { return a.ID == b.ID })
+	return posthaste.NewPage(all[:min(len(all), f.Limit)], f.Limit, cutAt, func(m *posthaste.MessageInfo) posthaste.MessageID { return m.ID }), nil
+}
+
+// stateText returns the state, and the subscription unless it is the default one.
+func stateText(s posthaste.MessageState) styled {
+	text := string(s.State)
+	if s.Subscription != posthaste.DefaultSubscription {
+		text += " (" + s.Subscription + ")"
+	}
+	return styled{text, stateStyle(s.State)}
 }
 
 func newMessageShow(a *app) *cobra.Command {
@@ -94,10 +122,10 @@ func newMessageShow(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return showMessage(ctx, a, e, ids[0]) })
+			return db.show(cmd, a, func(ctx context.Context, e posthaste.Store) error { return showMessage(ctx, a, e, ids[0]) })
 		},
 	}
-	db.flag(cmd)
+	db.shownFlag(cmd)
 	return cmd
 }
 
@@ -106,16 +134,19 @@ func showMessage(ctx context.Context, a *app, e posthaste.Store, id posthaste.Me
 	if err != nil {
 		return err
 	}
-	return a.print(wire.NewMessage(m, true), func(w io.Writer) {
-		fields(w, "message", m.ID, "queue", m.Queue, "key", m.Key, "kind", m.Kind, "reference", m.Reference,
-			"terms", strings.Join(m.Terms, " "), "headers", headerText(m.Headers), "type", m.ContentType, "created", clock(m.CreatedAt), "erased", clock(m.ErasedAt))
-		for _, s := range m.Subscriptions {
-			fmt.Fprintln(w)
-			fields(w, "state", stateText(s), "due", clock(s.DueAt))
-			showAttempts(w, s.Attempts)
-		}
-		fmt.Fprintf(w, "\n%s\n", payloadText(m.Payload))
-	})
+	return a.print(wire.NewMessage(m, true), func(w *screen) { writeMessage(w, m) })
+}
+
+// writeMessage writes all of a message.
+func writeMessage(w *screen, m posthaste.MessageInfo) {
+	fields(w, "message", m.ID, "queue", m.Queue, "key", m.Key, "kind", m.Kind, "reference", m.Reference,
+		"terms", strings.Join(m.Terms, " "), "headers", headerText(m.Headers), "type", m.ContentType, "created", m.CreatedAt, "erased", m.ErasedAt)
+	for _, s := range m.Subscriptions {
+		fmt.Fprintln(w)
+		fields(w, "state", stateText(s), "due", s.DueAt)
+		showAttempts(w, s.Attempts)
+	}
+	fmt.Fprintf(w, "\n%s\n", payloadText(m.Payload))
 }
 
 func newMessageCancel(a *app) *cobra.Command {
@@ -137,14 +168,20 @@ func newMessageCancel(a *app) *cobra.Command {
 func newMessageReschedule(a *app) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
-		Use: "reschedule ID TIME", Short: "Change the delivery time of a message or of its next attempt",
-		Long:    "Change the delivery time of a message, or of its next attempt, in each subscription\nthat has not claimed it yet. The exit code is 1 if all subscriptions have.",
-		Example: "  posthaste message reschedule 4711 2030-01-31T12:00:00Z",
-		Args:    exactly(2, "a message id and a time"),
+		Use: "reschedule ID TIME|DELAY", Short: "Change the delivery time of a message or of its next attempt",
+		Long: `Change the delivery time of a message, or of its next attempt, in each subscription
+that has not claimed it yet. A delay counts from now, by the clock of this machine.
+The exit code is 1 if all subscriptions have claimed the message.`,
+		Example: "  posthaste message reschedule 4711 2030-01-31T12:00:00Z\n  posthaste message reschedule 4711 15m",
+		Args:    exactly(2, "a message id, and a time or a delay"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := wire.ParseTime(args[1])
 			if err != nil {
-				return posthaste.Invalidf("send_at", "the time %s", err)
+				var delay time.Duration
+				if (duration{&delay}).Set(args[1]) != nil {
+					return posthaste.Invalidf("send_at", "the time %s, or a delay such as 15m", err)
+				}
+				at = time.Now().Add(delay)
 			}
 			return withdraw(a, cmd, &db, args[:1], func(ctx context.Context, e posthaste.Store, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
 				return e.Reschedule(ctx, id, at)
@@ -167,7 +204,7 @@ func withdraw(a *app, cmd *cobra.Command, db *database, args []string, do func(c
 		if err != nil {
 			return err
 		}
-		err = a.print(wire.NewWithdrawals(all), func(w io.Writer) {
+		err = a.print(wire.NewWithdrawals(all), func(w *screen) {
 			table(w, "SUBSCRIPTION IN-TIME STATE", func(row func(...any)) {
 				for _, each := range all {
 					row(each.Subscription, each.InTime, each.State)

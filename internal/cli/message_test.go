@@ -27,7 +27,7 @@ func TestCutListingSaysSo(t *testing.T) {
 		for state, want := range map[posthaste.State]string{posthaste.StateDone: "--before 4711\n", "": ""} {
 			var stdout, stderr bytes.Buffer
 			a := &app{stdout: &stdout, stderr: &stderr, json: json}
-			if err := listMessages(t.Context(), a, cut{memory.Open()}, posthaste.MessageFilter{State: state, Limit: 100}); err != nil {
+			if err := listMessages(t.Context(), a, cut{memory.Open()}, posthaste.MessageFilter{Limit: 100}, []posthaste.State{state}); err != nil {
 				t.Fatal(err)
 			}
 			if !strings.HasSuffix(stderr.String(), want) || want == "" && stderr.Len() > 0 || strings.Contains(stdout.String(), "4711") != (want != "") {

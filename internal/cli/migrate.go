@@ -3,8 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
@@ -67,7 +67,7 @@ others depend on it, the command lists them and removes nothing.`,
 				}
 				removed = slices.ContainsFunc(all, func(m postgres.MigrationStatus) bool { return !m.Pending })
 				if removed {
-					if err := a.confirm(cmd.Context(), yes, func() (string, error) {
+					if err := a.confirm(cmd.Context(), yes, db.place(), func() (string, error) {
 						return fmt.Sprintf("remove the schema posthaste with all queues and messages from database %s", conn.Config().Database), nil
 					}); err != nil {
 						return err
@@ -78,7 +78,7 @@ others depend on it, the command lists them and removes nothing.`,
 			if err != nil {
 				return err
 			}
-			return a.print(map[string]bool{"removed": removed}, func(w io.Writer) {
+			return a.print(map[string]bool{"removed": removed}, func(w *screen) {
 				if removed {
 					fmt.Fprintln(w, "removed the schema posthaste")
 				} else {
@@ -106,11 +106,11 @@ func newMigrateStatus(a *app) *cobra.Command {
 
 // migration is one line of migrate status.
 type migration struct {
-	Version   int    `json:"version"`
-	Name      string `json:"name"`
-	State     string `json:"state"`
-	Breaking  bool   `json:"breaking"`
-	AppliedAt string `json:"applied_at,omitempty"`
+	Version   int       `json:"version"`
+	Name      string    `json:"name"`
+	State     string    `json:"state"`
+	Breaking  bool      `json:"breaking"`
+	AppliedAt time.Time `json:"applied_at,omitzero"`
 }
 
 func listMigrations(ctx context.Context, a *app, db database) error {
@@ -125,14 +125,14 @@ func listMigrations(ctx context.Context, a *app, db database) error {
 			case m.Unknown:
 				state = "unknown" // newer than this program
 			}
-			shown = append(shown, migration{m.Version, m.Name, state, m.Breaking, clock(m.AppliedAt)})
+			shown = append(shown, migration{m.Version, m.Name, state, m.Breaking, m.AppliedAt})
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return a.print(shown, func(w io.Writer) {
+	return a.print(shown, func(w *screen) {
 		table(w, "MIGRATION NAME STATE APPLIED", func(row func(...any)) {
 			for _, m := range shown {
 				row(fmt.Sprintf("%04d", m.Version), m.Name, m.State, m.AppliedAt)

@@ -19,7 +19,7 @@ func notHere(name, short string) *cobra.Command {
 		Use: name, Short: short + " (not supported on this system yet)", DisableFlagParsing: true,
 		RunE: func(*cobra.Command, []string) error {
 			return &posthaste.Error{Code: posthaste.CodeUnsupported, Message: "posthaste " + name + " is not supported on this system yet",
-				Hint: "run PostgreSQL yourself, then posthaste migrate up and posthaste serve --worker"}
+				Hint: "run PostgreSQL yourself, then `posthaste migrate up` and `posthaste serve --worker`"}
 		},
 	}
 }

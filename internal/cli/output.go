@@ -6,38 +6,128 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
+
+	"github.com/rivo/uniseg"
 
 	"github.com/posthaste-mq/posthaste"
 )
 
-// table writes rows in columns. head holds the column names, separated by spaces.
-func table(w io.Writer, head string, rows func(row func(cells ...any))) {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, strings.ReplaceAll(head, " ", "\t"))
-	rows(func(cells ...any) {
-		for i, cell := range cells {
-			if i > 0 {
-				fmt.Fprint(t, "\t")
-			}
-			fmt.Fprint(t, oneLine(fmt.Sprint(cell), 80))
-		}
-		fmt.Fprintln(t)
-	})
-	t.Flush()
+// screen is where a command writes its text.
+type screen struct {
+	io.Writer
+	// now is the time to which ages are relative.
+	now time.Time
+	// color says that the reader understands colors.
+	color bool
 }
 
-// fields writes pairs of names and values, one per line. It omits empty values.
-func fields(w io.Writer, pairs ...any) {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if text := fmt.Sprint(pairs[i+1]); text != "" {
-			fmt.Fprintf(t, "%v\t%s\n", pairs[i], oneLine(text, 4000))
+// style is a color or a weight, as the parameter of an ANSI escape sequence.
+type style string
+
+// The styles of texts.
+const (
+	bold   style = "1"
+	red    style = "31"
+	green  style = "32"
+	yellow style = "33"
+)
+
+// styled is a text with a style.
+type styled struct {
+	text  string
+	style style
+}
+
+func (s styled) String() string { return s.text }
+
+// paint returns text in a style if the screen has colors.
+func (w *screen) paint(text string, s style) string {
+	if !w.color || s == "" || text == "" {
+		return text
+	}
+	return "\x1b[" + string(s) + "m" + text + "\x1b[0m"
+}
+
+// cell is the value of a table or a field as one line of at most n characters.
+func (w *screen) cell(value any, n int, when func(time.Time) string) (text string, s style) {
+	switch value := value.(type) {
+	case time.Time:
+		return when(value), ""
+	case styled:
+		return oneLine(value.text, n), value.style
+	}
+	return oneLine(fmt.Sprint(value), n), ""
+}
+
+// table writes rows in columns. head holds the column names, separated by spaces. A cell that
+// is a time is shown as its age.
+func table(w *screen, head string, rows func(row func(cells ...any))) {
+	var lines [][]styled
+	var widths []int
+	add := func(line []styled) {
+		lines = append(lines, line)
+		for i, cell := range line {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], uniseg.StringWidth(cell.text))
 		}
 	}
-	t.Flush()
+	var names []styled
+	for name := range strings.SplitSeq(head, " ") {
+		names = append(names, styled{name, bold})
+	}
+	add(names)
+	rows(func(cells ...any) {
+		line := make([]styled, len(cells))
+		for i, value := range cells {
+			text, style := w.cell(value, 80, w.ago)
+			line[i] = styled{text, style}
+		}
+		add(line)
+	})
+	for _, line := range lines {
+		w.line(line, widths)
+	}
+}
+
+// line writes cells in columns of the given widths.
+func (w *screen) line(cells []styled, widths []int) {
+	var out strings.Builder
+	gap := 0
+	for i, cell := range cells {
+		if cell.text != "" {
+			out.WriteString(strings.Repeat(" ", gap) + w.paint(cell.text, cell.style))
+			gap = 0
+		}
+		gap += widths[i] - uniseg.StringWidth(cell.text) + 2
+	}
+	fmt.Fprintln(w, out.String())
+}
+
+// fields writes pairs of names and values, one per line. It omits empty values. A time is shown
+// with its age.
+func fields(w *screen, pairs ...any) {
+	width := 0
+	var lines [][]styled
+	for i := 0; i+1 < len(pairs); i += 2 {
+		text, style := w.cell(pairs[i+1], 4000, func(t time.Time) string {
+			if t.IsZero() {
+				return ""
+			}
+			return clock(t) + " (" + w.ago(t) + ")"
+		})
+		if text != "" {
+			name := fmt.Sprint(pairs[i])
+			width = max(width, uniseg.StringWidth(name))
+			lines = append(lines, []styled{{name, ""}, {text, style}})
+		}
+	}
+	for _, line := range lines {
+		w.line(line, []int{width, 0})
+	}
 }
 
 // oneLine replaces control characters, since stored text is not trusted on a terminal, and
@@ -63,6 +153,31 @@ func clock(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
+// ago formats a time relative to now, such as "3m ago" or "in 2h". The zero time is empty.
+func (w *screen) ago(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	d := w.now.Sub(t)
+	text, ahead := "", d <= -time.Second
+	switch d = d.Abs(); {
+	case d < time.Minute:
+		text = fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		text = fmt.Sprintf("%dm", d/time.Minute)
+	case d < 48*time.Hour:
+		text = fmt.Sprintf("%dh", d/time.Hour)
+	case d < 2*365*24*time.Hour:
+		text = fmt.Sprintf("%dd", d/(24*time.Hour))
+	default:
+		text = fmt.Sprintf("%dy", d/(365*24*time.Hour))
+	}
+	if ahead {
+		return "in " + text
+	}
+	return text + " ago"
+}
+
 // age formats a duration, rounded to seconds if it is at least one second.
 func age(d time.Duration) string {
 	switch {
@@ -72,6 +187,28 @@ func age(d time.Duration) string {
 		return d.Round(time.Millisecond).String()
 	}
 	return d.Round(time.Second).String()
+}
+
+// failures is a number of failures, which is red unless it is 0.
+func failures(n int64) styled {
+	text := fmt.Sprint(n)
+	if n == 0 {
+		return styled{text, ""}
+	}
+	return styled{text, red}
+}
+
+// stateStyle returns the style of a state.
+func stateStyle(s posthaste.State) style {
+	switch s {
+	case posthaste.StateDead:
+		return red
+	case posthaste.StateRetrying, posthaste.StateExpired:
+		return yellow
+	case posthaste.StateDone:
+		return green
+	}
+	return ""
 }
 
 // payloadText returns a payload that is text, or else its size.
@@ -86,7 +223,7 @@ func payloadText(payload []byte) string {
 }
 
 // showAttempts writes a table of attempts.
-func showAttempts(w io.Writer, attempts []posthaste.Attempt) {
+func showAttempts(w *screen, attempts []posthaste.Attempt) {
 	if len(attempts) == 0 {
 		return
 	}
@@ -96,7 +233,7 @@ func showAttempts(w io.Writer, attempts []posthaste.Attempt) {
 			if outcome == "" {
 				outcome = "running"
 			}
-			row(at.Attempt, outcome, clock(at.ClaimedAt), clock(at.EndedAt), at.Worker, at.Error)
+			row(at.Attempt, outcome, at.ClaimedAt, at.EndedAt, at.Worker, at.Error)
 		}
 	})
 }

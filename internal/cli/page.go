@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
-	"io"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -23,7 +23,7 @@ func paging(limit int, text string, before *posthaste.MessageID) error {
 
 // page is one page of a listing.
 type page struct {
-	// name is the JSON key of shown.
+	// name is the JSON key of shown, a slice.
 	name  string
 	shown any
 	// none is printed if the listing is empty.
@@ -32,22 +32,36 @@ type page struct {
 	next posthaste.MessageID
 }
 
-// print prints the page, and how to get the next one. A page that is not the last can be
-// empty, because a search stops after a number of rows.
-func (p page) print(a *app, rows int, text func(w io.Writer)) error {
+// list implements [listing].
+func (p page) list() any { return p.shown }
+
+// MarshalJSON implements [json.Marshaler].
+func (p page) MarshalJSON() ([]byte, error) {
 	value := map[string]any{p.name: p.shown}
 	if p.next != 0 {
 		value["next"] = p.next
-		fmt.Fprintf(a.stderr, "posthaste: more results may follow; continue with --before %s\n", p.next)
 	}
-	return a.print(value, func(w io.Writer) {
+	var text bytes.Buffer
+	err := encodeJSON(&text, value)
+	return text.Bytes(), err
+}
+
+// print prints the page, and how to get the next one. A page that is not the last can be
+// empty, because a search stops after a number of rows.
+func (p page) print(a *app, rows int, text func(w *screen)) error {
+	err := a.print(p, func(w *screen) {
 		switch {
 		case rows > 0:
 			text(w)
-		case p.next != 0:
-			fmt.Fprintf(w, "no match so far; the search stopped at message %s; continue with --before %[1]s\n", p.next)
-		default:
+		case p.next == 0:
 			fmt.Fprintln(w, p.none)
+		default:
+			fmt.Fprintf(w, "no match so far; the search stopped at message %s\n", p.next)
 		}
 	})
+	if err == nil && p.next != 0 {
+		_, notices := a.streams()
+		fmt.Fprintf(notices, "… more: --before %s\n", p.next)
+	}
+	return err
 }

@@ -30,7 +30,7 @@ func TestSearchesThatWereCutSaySo(t *testing.T) {
 			return listDeadLetters(t.Context(), a, e, posthaste.DeadLetterFilter{Limit: 100})
 		},
 		"messages": func(a *app, e posthaste.Store) error {
-			return listMessages(t.Context(), a, e, posthaste.MessageFilter{Limit: 100})
+			return listMessages(t.Context(), a, e, posthaste.MessageFilter{Limit: 100}, []posthaste.State{""})
 		},
 	} {
 		for _, asJSON := range []bool{false, true} {
@@ -48,7 +48,7 @@ func TestSearchesThatWereCutSaySo(t *testing.T) {
 			if asJSON && (cut != `{"`+what+`":[],"next":"4711"}`+"\n" || none != `{"`+what+`":[]}`+"\n") {
 				t.Errorf("%s as JSON: %s and %s", what, cut, none)
 			}
-			if !asJSON && (!strings.Contains(cut, "--before 4711") || strings.Contains(none, "--before") || strings.Contains(cut, "no messages") || strings.Contains(cut, "no dead letters")) {
+			if !asJSON && (!strings.Contains(cut, "stopped at message 4711") || strings.Contains(none, "stopped") || strings.Contains(cut, "no messages") || strings.Contains(cut, "no dead letters")) {
 				t.Errorf("%s: %s and %s", what, cut, none)
 			}
 		}

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -15,7 +14,7 @@ import (
 
 func newQueue(a *app) *cobra.Command {
 	return newGroup("queue", "Create, inspect, change and drop queues",
-		newQueueLs(a), newNamed(a, "show QUEUE", "Show the options of a queue and the counters of its subscriptions", "a queue", showQueue), newQueueCreate(a), newQueueDrop(a), newQueueSubscribe(a), newQueueUnsubscribe(a), newQueuePurge(a), newQueueUpdate(a), newQueueApply(a),
+		newQueueLs(a), newShown(a, "show QUEUE", "Show the options of a queue and the counters of its subscriptions", "a queue", showQueue), newQueuePeek(a), newQueueCreate(a), newQueueDrop(a), newQueueSubscribe(a), newQueueUnsubscribe(a), newQueuePurge(a), newQueueUpdate(a), newQueueApply(a),
 		newQueuePause(a, "pause", "Pause delivery of a queue", "paused", posthaste.Store.Pause),
 		newQueuePause(a, "resume", "Resume delivery of a paused queue", "resumed", posthaste.Store.Resume),
 		newKeyPause(a, "pause-key", "Pause delivery for one key", "paused", posthaste.Store.Pause),
@@ -28,10 +27,10 @@ func newQueueLs(a *app) *cobra.Command {
 		Use: "ls [QUEUE...]", Short: "List queues with their counters",
 		Args: between(0, -1, "queue names"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return listQueues(ctx, a, e, args) })
+			return db.show(cmd, a, func(ctx context.Context, e posthaste.Store) error { return listQueues(ctx, a, e, args) })
 		},
 	}
-	db.flag(cmd)
+	db.shownFlag(cmd)
 	return cmd
 }
 
@@ -53,7 +52,7 @@ func listQueues(ctx context.Context, a *app, e posthaste.Store, names []string) 
 			return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q not found", name)}
 		}
 	}
-	return a.print(shown, func(w io.Writer) {
+	return a.print(shown, func(w *screen) {
 		if len(queues) == 0 {
 			fmt.Fprintln(w, "no queues; create one with: posthaste queue create NAME")
 			return
@@ -68,7 +67,7 @@ func listQueues(ctx context.Context, a *app, e posthaste.Store, names []string) 
 					if !q.PausedAt.IsZero() {
 						name += " (paused)"
 					}
-					row(name, s.Depth, s.InFlight, s.Dead, age(s.OldestAge), fmt.Sprintf("%.1f", s.SentPerSecond), fmt.Sprintf("%.1f", s.DonePerSecond), s.Sent, s.Done)
+					row(name, s.Depth, s.InFlight, failures(s.Dead), age(s.OldestAge), fmt.Sprintf("%.1f", s.SentPerSecond), fmt.Sprintf("%.1f", s.DonePerSecond), s.Sent, s.Done)
 				}
 			}
 		})
@@ -77,17 +76,17 @@ func listQueues(ctx context.Context, a *app, e posthaste.Store, names []string) 
 
 // showOptions prints the options of a queue.
 func showOptions(ctx context.Context, a *app, e posthaste.Store, name string) error {
-	return printQueue(ctx, a, e, name, func(w io.Writer, q posthaste.QueueInfo) { queueFields(w, q) })
+	return printQueue(ctx, a, e, name, func(w *screen, q posthaste.QueueInfo) { queueFields(w, q) })
 }
 
 // showQueue prints the options of a queue and the counters of its subscriptions.
 func showQueue(ctx context.Context, a *app, e posthaste.Store, name string) error {
-	return printQueue(ctx, a, e, name, func(w io.Writer, q posthaste.QueueInfo) {
-		queueFields(w, q, "created", clock(q.CreatedAt), "paused", clock(q.PausedAt))
+	return printQueue(ctx, a, e, name, func(w *screen, q posthaste.QueueInfo) {
+		queueFields(w, q, "created", q.CreatedAt, "paused", q.PausedAt)
 		fmt.Fprintln(w)
 		table(w, "SUBSCRIPTION WAITING IN-FLIGHT DEAD OLDEST SENT DONE RETRIED LOST EXPIRED WITHDRAWN", func(row func(...any)) {
 			for _, s := range q.Subscriptions {
-				row(s.Name, s.Depth, s.InFlight, s.Dead, age(s.OldestAge), s.Sent, s.Done, s.Retried, s.Lost, s.Expired, s.Withdrawn)
+				row(s.Name, s.Depth, s.InFlight, failures(s.Dead), age(s.OldestAge), s.Sent, s.Done, s.Retried, s.Lost, s.Expired, s.Withdrawn)
 			}
 		})
 		showAside(w, q)
@@ -95,7 +94,7 @@ func showQueue(ctx context.Context, a *app, e posthaste.Store, name string) erro
 }
 
 // showAside prints the messages that wait for a worker that handles their kind, if there are any.
-func showAside(w io.Writer, q posthaste.QueueInfo) {
+func showAside(w *screen, q posthaste.QueueInfo) {
 	if !slices.ContainsFunc(q.Subscriptions, func(s posthaste.SubscriptionInfo) bool { return len(s.SetAside) > 0 }) {
 		return
 	}
@@ -113,12 +112,12 @@ func showAside(w io.Writer, q posthaste.QueueInfo) {
 	})
 }
 
-func queueFields(w io.Writer, q posthaste.QueueInfo, more ...any) {
+func queueFields(w *screen, q posthaste.QueueInfo, more ...any) {
 	all := append([]any{"queue", q.Name}, optionFields(q.Options)...)
 	fields(w, append(append(all, "paused keys", strings.Join(q.PausedKeys, ", ")), more...)...)
 }
 
-func printQueue(ctx context.Context, a *app, e posthaste.Store, name string, show func(io.Writer, posthaste.QueueInfo)) error {
+func printQueue(ctx context.Context, a *app, e posthaste.Store, name string, show func(*screen, posthaste.QueueInfo)) error {
 	queues, err := e.Queues(ctx, name)
 	if err != nil {
 		return err
@@ -126,7 +125,7 @@ func printQueue(ctx context.Context, a *app, e posthaste.Store, name string, sho
 	if len(queues) == 0 {
 		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q not found", name)}
 	}
-	return a.print(wire.NewQueue(queues[0]), func(w io.Writer) { show(w, queues[0]) })
+	return a.print(wire.NewQueue(queues[0]), func(w *screen) { show(w, queues[0]) })
 }
 
 // newQueuePause returns a command that pauses or resumes a queue.
@@ -135,7 +134,7 @@ func newQueuePause(a *app, verb, short, done string, change pauseFunc) *cobra.Co
 		if err := change(e, ctx, posthaste.OfQueue(name)); err != nil {
 			return err
 		}
-		return a.print(map[string]string{done: name}, func(w io.Writer) { fmt.Fprintf(w, "queue %s %s\n", name, done) })
+		return a.print(map[string]string{done: name}, func(w *screen) { fmt.Fprintf(w, "queue %s %s\n", name, done) })
 	})
 }
 
@@ -153,7 +152,7 @@ func newKeyPause(a *app, verb, short, done string, change pauseFunc) *cobra.Comm
 				if err := change(e, ctx, posthaste.OfKey{Queue: args[0], Key: args[1]}); err != nil {
 					return err
 				}
-				return a.print(map[string]string{"queue": args[0], done: args[1]}, func(w io.Writer) {
+				return a.print(map[string]string{"queue": args[0], done: args[1]}, func(w *screen) {
 					fmt.Fprintf(w, "key %s of queue %s %s\n", oneLine(args[1], 255), args[0], done)
 				})
 			})
@@ -168,7 +167,7 @@ func newQueueDrop(a *app) *cobra.Command {
 		if err := e.DropQueue(ctx, args[0]); err != nil {
 			return err
 		}
-		return a.print(map[string]string{"dropped": args[0]}, func(w io.Writer) { fmt.Fprintf(w, "queue %s dropped\n", args[0]) })
+		return a.print(map[string]string{"dropped": args[0]}, func(w *screen) { fmt.Fprintf(w, "queue %s dropped\n", args[0]) })
 	})
 }
 
@@ -179,7 +178,7 @@ func newQueuePurge(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(wire.NewPurged(purged), func(w io.Writer) {
+			return a.print(wire.NewPurged(purged), func(w *screen) {
 				table(w, "SUBSCRIPTION PURGED", func(row func(...any)) {
 					for _, p := range purged {
 						row(p.Subscription, p.Messages)

@@ -96,7 +96,7 @@ priorities. Lowering the retention asks first.`,
 				}
 			}
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				if err := confirmUpdate(ctx, a, yes, e, args[0], update); err != nil {
+				if err := confirmUpdate(ctx, a, yes, &db, e, args[0], update); err != nil {
 					return err
 				}
 				if err := e.UpdateQueue(ctx, args[0], update); err != nil {
@@ -120,7 +120,7 @@ priorities. Lowering the retention asks first.`,
 }
 
 // confirmUpdate asks for confirmation if an update lowers the retention of a queue.
-func confirmUpdate(ctx context.Context, a *app, yes confirmed, e posthaste.Store, name string, update posthaste.QueueUpdate) error {
+func confirmUpdate(ctx context.Context, a *app, yes confirmed, db *database, e posthaste.Store, name string, update posthaste.QueueUpdate) error {
 	queues, err := e.Queues(ctx, name)
 	if err != nil || len(queues) == 0 {
 		return err // UpdateQueue says that the queue does not exist
@@ -131,7 +131,7 @@ func confirmUpdate(ctx context.Context, a *app, yes confirmed, e posthaste.Store
 	if lost == "" {
 		return nil
 	}
-	return a.confirm(ctx, yes, func() (string, error) { return lost, nil })
+	return a.confirm(ctx, yes, db.place(), func() (string, error) { return lost, nil })
 }
 
 // orNone is a flag that "none" resets.

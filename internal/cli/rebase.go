@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -42,7 +41,7 @@ func rebaseDatabase(ctx context.Context, a *app, db database, sameIDs bool) erro
 	if err != nil {
 		return err
 	}
-	return a.print(did, func(w io.Writer) {
+	return a.print(did, func(w *screen) {
 		switch {
 		case !did.Rebased:
 			fmt.Fprintln(w, "the database is not a copy; nothing to do")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,8 +30,9 @@ func newReceive(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "receive QUEUE", Short: "Receive messages",
 		Long: `Receive messages and print them. They are redelivered after --lease, unless they
-are settled earlier by their delivery ids, over HTTP or SQL (posthaste.ack). With
---ack they are acknowledged after they are printed.
+are settled earlier by their delivery ids: see message ack, fail, release and extend.
+With --ack they are acknowledged after they are printed. To look at messages without
+receiving them, use queue peek.
 
 If there is no message, nothing is printed and the exit code is 0.`,
 		Example: "  posthaste receive orders --wait 20s --ack\n  posthaste receive orders --max 100 --json\n  posthaste receive orders --subscription billing",
@@ -115,13 +115,13 @@ func printDeliveries(a *app, got []posthaste.RawDelivery) error {
 	for i, d := range got {
 		shown[i] = wire.NewDelivery(d)
 	}
-	return a.print(shown, func(w io.Writer) {
+	return a.print(shown, func(w *screen) {
 		for i, d := range got {
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
 			fields(w, "delivery", d.ID, "message", d.MessageID, "attempt", d.Attempt, "key", d.Key, "kind", d.Kind,
-				"reference", d.Reference, "headers", headerText(d.Headers), "type", d.ContentType, "created", clock(d.CreatedAt))
+				"reference", d.Reference, "headers", headerText(d.Headers), "type", d.ContentType, "created", d.CreatedAt)
 			fmt.Fprintln(w, payloadText(d.Payload))
 		}
 	})

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -58,30 +56,6 @@ func (p place) placed(err error) error {
 		field = "broker"
 	}
 	return &posthaste.Error{Code: e.Code, Field: field, Message: p(field) + ": " + e.Message, Hint: e.Hint, Cause: err}
-}
-
-// variable matches a variable of the environment in a broker's URL.
-var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
-
-// expand replaces variables of the environment in a URL, so that a file need not hold
-// passwords. A variable that is the whole URL is used unchanged; others are percent-encoded.
-func expand(text string) (string, error) {
-	var missing []string
-	out := variable.ReplaceAllStringFunc(text, func(v string) string {
-		name := v[2 : len(v)-1]
-		value, ok := os.LookupEnv(name)
-		if !ok {
-			missing = append(missing, name)
-		}
-		if v == text {
-			return value
-		}
-		return url.QueryEscape(value)
-	})
-	if missing != nil {
-		return "", fmt.Errorf("environment variable %s is not set", strings.Join(missing, ", "))
-	}
-	return out, nil
 }
 
 // unknown is an unknown key.

@@ -3,7 +3,7 @@
 //
 // Each flag has an environment variable: --log-level is POSTHASTE_LOG_LEVEL. The flag
 // wins. --database-url, --redis-url and --smtp-url are also read from DATABASE_URL,
-// REDIS_URL and SMTP_URL.
+// REDIS_URL and SMTP_URL. Without a URL, the current context of the user selects the store.
 //
 // Exit codes: 0 success, 1 failure, 2 usage error or unsupported operation, 3 the
 // database or broker cannot be reached, 130 and 143 interrupted by SIGINT or SIGTERM.
@@ -60,7 +60,7 @@ be reached.`,
 	root.SetErr(a.stderr)
 	flags := root.PersistentFlags()
 	flags.SortFlags = false
-	flags.BoolVar(&a.json, "json", false, "print output and errors as JSON, one value per line")
+	a.outputFlags(root, flags)
 	flags.StringVar(&a.logLevel, "log-level", "info", "minimum log level: debug, info, warn or error")
 	flags.StringVar(&a.logFormat, "log-format", "text", "log format: text or json")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
@@ -73,9 +73,10 @@ be reached.`,
 	root.SetHelpCommand(newHelp(root))
 	root.AddCommand(
 		newUp(a), newServe(a), newWorker(a), newRelay(a), newMigrate(a), newRebase(a),
-		newSend(a), newReceive(a), newQueue(a), newMessage(a), newDead(a), newAction(a), newErase(a), newSchedule(a), newToken(a), newBench(a), newDoctor(a),
+		newSend(a), newReceive(a), newQueue(a), newMessage(a), newEmail(a), newDead(a), newAction(a), newErase(a), newSchedule(a), newToken(a), newContext(a), newBench(a), newDoctor(a),
 		newImport(a), newVersion(a),
 	)
+	completeNames(root)
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		completion.Args, completion.RunE = groupArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }

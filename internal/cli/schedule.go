@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +13,7 @@ import (
 
 func newSchedule(a *app) *cobra.Command {
 	return newGroup("schedule", "Manage recurring schedules",
-		newScheduleLs(a), newNamed(a, "show NAME", "Show a schedule with its next ticks", "a schedule", showSchedule), newSchedulePut(a), newNamed(a, "drop NAME", "Drop a schedule; messages that it has sent are kept", "a schedule", dropSchedule),
+		newScheduleLs(a), newShown(a, "show SCHEDULE", "Show a schedule with its next ticks", "a schedule", showSchedule), newSchedulePut(a), newNamed(a, "drop SCHEDULE", "Drop a schedule; messages that it has sent are kept", "a schedule", dropSchedule),
 		newSchedulePause(a, "pause", "Pause a schedule", posthaste.Store.Pause),
 		newSchedulePause(a, "resume", "Resume a paused schedule", posthaste.Store.Resume))
 }
@@ -22,13 +21,13 @@ func newSchedule(a *app) *cobra.Command {
 func newScheduleLs(a *app) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
-		Use: "ls [NAME...]", Short: "List schedules with their next ticks",
+		Use: "ls [SCHEDULE...]", Short: "List schedules with their next ticks",
 		Args: between(0, -1, "schedule names"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return listSchedules(ctx, a, e, args) })
+			return db.show(cmd, a, func(ctx context.Context, e posthaste.Store) error { return listSchedules(ctx, a, e, args) })
 		},
 	}
-	db.flag(cmd)
+	db.shownFlag(cmd)
 	return cmd
 }
 
@@ -47,18 +46,18 @@ func listSchedules(ctx context.Context, a *app, e posthaste.Store, names []strin
 			return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: fmt.Sprintf("schedule %q not found", name)}
 		}
 	}
-	return a.print(shown, func(w io.Writer) {
+	return a.print(shown, func(w *screen) {
 		if len(shown) == 0 {
 			fmt.Fprintln(w, "no schedules; create one with: posthaste schedule put NAME QUEUE SPEC")
 			return
 		}
 		table(w, "NAME QUEUE SPEC ZONE NEXT LAST SENT MISSED ERROR", func(row func(...any)) {
 			for _, s := range shown {
-				next := clock(s.NextAt)
+				next := any(s.NextAt)
 				if !s.PausedAt.IsZero() {
-					next = "paused"
+					next = styled{"paused", yellow}
 				}
-				row(s.Name, s.Queue, s.Spec, s.TimeZone, next, clock(s.LastTick), s.Sent, s.Missed, s.Error)
+				row(s.Name, s.Queue, s.Spec, s.TimeZone, next, s.LastTick, s.Sent, s.Missed, s.Error)
 			}
 		})
 	})
@@ -69,7 +68,7 @@ func newSchedulePut(a *app) *cobra.Command {
 	var s posthaste.Schedule
 	var headers []string
 	cmd := &cobra.Command{
-		Use: "put NAME QUEUE SPEC [PAYLOAD]", Short: "Create or change a schedule",
+		Use: "put SCHEDULE QUEUE SPEC [PAYLOAD]", Short: "Create or change a schedule",
 		Long: `Create a schedule, or change the one with that name. SPEC is a cron expression of
 five fields, @hourly, @daily, @weekly, @monthly, @yearly, or "every" and a
 duration. PAYLOAD is JSON (default {}). A paused schedule stays paused. If SPEC and
@@ -126,10 +125,10 @@ func showSchedule(ctx context.Context, a *app, e posthaste.Store, name string) e
 		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: fmt.Sprintf("schedule %q not found", name)}
 	}
 	s := wire.NewSchedule(schedules[0])
-	return a.print(s, func(w io.Writer) {
-		pairs := []any{"schedule", s.Name, "queue", s.Queue, "spec", s.Spec, "time zone", s.TimeZone, "catch up", s.CatchUp, "paused", clock(s.PausedAt)}
+	return a.print(s, func(w *screen) {
+		pairs := []any{"schedule", s.Name, "queue", s.Queue, "spec", s.Spec, "time zone", s.TimeZone, "catch up", s.CatchUp, "paused", s.PausedAt}
 		for i, at := range s.Upcoming {
-			pairs = append(pairs, []any{"next ticks", " "}[min(i, 1)], clock(at))
+			pairs = append(pairs, []any{"next ticks", " "}[min(i, 1)], at)
 		}
 		fields(w, pairs...)
 	})
@@ -139,12 +138,12 @@ func dropSchedule(ctx context.Context, a *app, e posthaste.Store, name string) e
 	if err := e.DropSchedule(ctx, name); err != nil {
 		return err
 	}
-	return a.print(map[string]string{"dropped": name}, func(w io.Writer) { fmt.Fprintf(w, "schedule %s dropped\n", name) })
+	return a.print(map[string]string{"dropped": name}, func(w *screen) { fmt.Fprintf(w, "schedule %s dropped\n", name) })
 }
 
 // newSchedulePause returns a command that pauses or resumes a schedule.
 func newSchedulePause(a *app, verb, short string, change pauseFunc) *cobra.Command {
-	return newNamed(a, verb+" NAME", short, "a schedule", func(ctx context.Context, a *app, e posthaste.Store, name string) error {
+	return newNamed(a, verb+" SCHEDULE", short, "a schedule", func(ctx context.Context, a *app, e posthaste.Store, name string) error {
 		if err := change(e, ctx, posthaste.OfSchedule(name)); err != nil {
 			return err
 		}

@@ -84,7 +84,7 @@ func (s *sendFlags) read(a *app, cmd *cobra.Command, args []string) (messages []
 		if len(args) > 1 {
 			return nil, false, posthaste.Invalidf("messages", "--messages and PAYLOAD are mutually exclusive")
 		}
-		data, err := readInput(a, s.messages)
+		data, err := readInput(a, "messages", s.messages)
 		if err != nil {
 			return nil, false, err
 		}
@@ -101,7 +101,7 @@ func (s *sendFlags) read(a *app, cmd *cobra.Command, args []string) (messages []
 		source, data = "", []byte(args[1])
 	}
 	if source != "" {
-		if data, err = readInput(a, source); err != nil {
+		if data, err = readInput(a, "payload", source); err != nil {
 			return nil, false, err
 		}
 	}
@@ -122,13 +122,13 @@ func (s *sendFlags) read(a *app, cmd *cobra.Command, args []string) (messages []
 // usual size, or for the largest message in base64.
 const maxInput = 256 << 20
 
-// readInput reads the file name, or standard input if name is "-".
-func readInput(a *app, name string) ([]byte, error) {
+// readInput reads the file name, or standard input if name is "-", for a flag or an argument.
+func readInput(a *app, field, name string) ([]byte, error) {
 	in := a.stdin
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "messages", Message: err.Error(), Hint: "name a readable file, or - for standard input", Cause: err}
+			return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: field, Message: err.Error(), Hint: "name a readable file, or - for standard input", Cause: err}
 		}
 		defer f.Close()
 		in = f
@@ -140,7 +140,7 @@ func readInput(a *app, name string) ([]byte, error) {
 		return nil, fmt.Errorf("read the input: %w", err)
 	}
 	if len(data) > maxInput {
-		return nil, &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload", Message: fmt.Sprintf("the input exceeds %d bytes", maxInput)}
+		return nil, &posthaste.Error{Code: posthaste.CodeTooLarge, Field: field, Message: fmt.Sprintf("the input exceeds %d bytes", maxInput)}
 	}
 	return data, nil
 }
@@ -154,7 +154,7 @@ func sendMessages(ctx context.Context, a *app, e posthaste.Store, messages []pos
 	if single {
 		shown = map[string]posthaste.MessageID{"id": ids[0]}
 	}
-	return a.print(shown, func(w io.Writer) {
+	return a.print(shown, func(w *screen) {
 		for _, id := range ids {
 			fmt.Fprintln(w, id)
 		}

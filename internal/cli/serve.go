@@ -195,6 +195,11 @@ func newAPI(a *app, engine posthaste.Store, s serverFlags, given []posthaste.Tok
 	if err != nil {
 		return nil, nil, err
 	}
+	for flag, rate := range map[string]float64{"address-rate": s.limits.AddressRate, "token-rate": s.limits.TokenRate} {
+		if !(rate >= 0 && rate <= 1e9) {
+			return nil, nil, posthaste.Invalidf(flag, "--%s must be 0 to 1e9, got %v", flag, rate)
+		}
+	}
 	if s.limits.MaxWaiting < 1 {
 		return nil, nil, posthaste.Invalidf("max-waiting", "--max-waiting must be above zero, got %d", s.limits.MaxWaiting)
 	}

@@ -377,7 +377,7 @@ func (s *stored) readAll() {
 	}
 	for _, s.cli.json = range []bool{true, false} {
 		s.shown(listQueues(s.Context(), s.cli, s.engine, nil))
-		s.shown(listMessages(s.Context(), s.cli, s.engine, posthaste.MessageFilter{Limit: 1000}))
+		s.shown(listMessages(s.Context(), s.cli, s.engine, posthaste.MessageFilter{Limit: 1000}, []posthaste.State{""}))
 		s.shown(listDeadLetters(s.Context(), s.cli, s.engine, posthaste.DeadLetterFilter{Limit: 1000}))
 		s.shown(listActions(s.Context(), s.cli, s.engine, posthaste.ActionFilter{Limit: 1000}))
 		for i := 0; i < len(s.sent); i += 25 {

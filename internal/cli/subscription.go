@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,7 +42,7 @@ options cannot be changed.`,
 				if err := e.Subscribe(ctx, args[0], args[1], o); err != nil {
 					return err
 				}
-				return a.print(map[string]string{"subscribed": args[1]}, func(w io.Writer) {
+				return a.print(map[string]string{"subscribed": args[1]}, func(w *screen) {
 					fmt.Fprintf(w, "added subscription %[2]s to queue %[1]s\n", args[0], args[1])
 				})
 			})
@@ -67,7 +66,7 @@ func newQueueUnsubscribe(a *app) *cobra.Command {
 			if err := e.Unsubscribe(ctx, args[0], args[1]); err != nil {
 				return err
 			}
-			return a.print(map[string]string{"unsubscribed": args[1]}, func(w io.Writer) {
+			return a.print(map[string]string{"unsubscribed": args[1]}, func(w *screen) {
 				fmt.Fprintf(w, "removed subscription %s from queue %s\n", args[1], args[0])
 			})
 		})

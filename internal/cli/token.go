@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,7 +12,7 @@ import (
 )
 
 func newToken(a *app) *cobra.Command {
-	return newGroup("token", "Manage tokens of the HTTP API", newTokenAdd(a), newTokenLs(a), newNamed(a, "drop NAME", "Drop a token; servers reject it within seconds", "a token name", dropToken))
+	return newGroup("token", "Manage tokens of the HTTP API", newTokenAdd(a), newTokenLs(a), newNamed(a, "drop TOKEN", "Drop a token; servers reject it within seconds", "a token name", dropToken))
 }
 
 func newTokenAdd(a *app) *cobra.Command {
@@ -77,7 +76,7 @@ func addToken(ctx context.Context, a *app, e posthaste.Store, t posthaste.Token)
 	if err != nil {
 		return err
 	}
-	return a.print(map[string]string{"name": t.Name, "token": secret}, func(w io.Writer) {
+	return a.print(map[string]string{"name": t.Name, "token": secret}, func(w *screen) {
 		fmt.Fprintln(w, secret)
 		fmt.Fprintf(a.stderr, "posthaste: the secret of token %s is not shown again; clients send it as Authorization: Bearer …\n", t.Name)
 	})
@@ -89,10 +88,10 @@ func newTokenLs(a *app) *cobra.Command {
 		Use: "ls", Short: "List tokens, without their secrets",
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return listTokens(ctx, a, e) })
+			return db.show(cmd, a, func(ctx context.Context, e posthaste.Store) error { return listTokens(ctx, a, e) })
 		},
 	}
-	db.flag(cmd)
+	db.shownFlag(cmd)
 	return cmd
 }
 
@@ -105,28 +104,28 @@ func listTokens(ctx context.Context, a *app, e posthaste.Store) error {
 	for i, t := range tokens {
 		shown[i] = wire.NewToken(t)
 	}
-	return a.print(shown, func(w io.Writer) {
+	return a.print(shown, func(w *screen) {
 		if len(tokens) == 0 {
 			fmt.Fprintln(w, "no tokens; create one with: posthaste token add NAME --scope SCOPE")
 			return
 		}
 		table(w, "NAME SCOPES QUEUES CREATED BY EXPIRES USED", func(row func(...any)) {
 			for _, t := range tokens {
-				queues, expires := strings.Join(t.Queues, ","), clock(t.ExpiresAt)
+				queues, expires := strings.Join(t.Queues, ","), any(t.ExpiresAt)
 				if queues == "" {
 					queues = "all"
 				}
 				switch {
 				case t.Expired:
-					expires = "expired"
-				case expires == "":
+					expires = styled{"expired", red}
+				case t.ExpiresAt.IsZero():
 					expires = "never"
 				}
 				scopes := make([]string, len(t.Scopes))
 				for i, scope := range t.Scopes {
 					scopes[i] = string(scope)
 				}
-				row(t.Name, strings.Join(scopes, ","), queues, clock(t.CreatedAt), t.CreatedBy, expires, clock(t.LastUsedAt))
+				row(t.Name, strings.Join(scopes, ","), queues, t.CreatedAt, t.CreatedBy, expires, t.LastUsedAt)
 			}
 		})
 	})
@@ -136,5 +135,5 @@ func dropToken(ctx context.Context, a *app, e posthaste.Store, name string) erro
 	if err := e.RevokeToken(ctx, name); err != nil {
 		return err
 	}
-	return a.print(map[string]string{"dropped": name}, func(w io.Writer) { fmt.Fprintf(w, "token %s dropped\n", name) })
+	return a.print(map[string]string{"dropped": name}, func(w *screen) { fmt.Fprintf(w, "token %s dropped\n", name) })
 }

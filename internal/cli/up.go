@@ -89,7 +89,7 @@ func runUp(ctx context.Context, a *app, u upFlags) error {
 	defer home.close()
 	a.signal.announce.Store(true)
 	if u.reset {
-		if err := a.confirm(ctx, u.yes, func() (string, error) { return "remove all messages and mails in " + home.dir, nil }); err != nil {
+		if err := a.confirm(ctx, u.yes, "", func() (string, error) { return "remove all messages and mails in " + home.dir, nil }); err != nil {
 			return err
 		}
 		if err := resetHome(ctx, home); err != nil {
@@ -138,7 +138,7 @@ func runAll(ctx context.Context, a *app, u upFlags, home *home, r *running, api 
 	)
 	r.close() // engine, then PostgreSQL or Redis
 	r.undo = nil
-	if err == nil && !a.json {
+	if err == nil && a.format() == asTable {
 		fmt.Fprintln(a.stderr, "posthaste: stopped")
 	}
 	return err

@@ -4,7 +4,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 )
@@ -33,7 +32,7 @@ func announce(a *app, u upFlags, home *home, r *running) {
 	} else {
 		shown.Database = r.database.URL()
 	}
-	_ = a.print(shown, func(w io.Writer) {
+	_ = a.print(shown, func(w *screen) {
 		fmt.Fprintf(w, "\nPosthaste is up.\n\n")
 		fmt.Fprintf(w, "  HTTP API      %s\n", shown.HTTP)
 		if u.delivers != "" {

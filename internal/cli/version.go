@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -32,7 +31,7 @@ func newVersion(a *app) *cobra.Command {
 				Go       string `json:"go"`
 				Platform string `json:"platform"`
 			}{version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
-			return a.print(shown, func(w io.Writer) {
+			return a.print(shown, func(w *screen) {
 				fmt.Fprintf(w, "posthaste %s (%s, %s)\n", shown.Version, shown.Go, shown.Platform)
 			})
 		},

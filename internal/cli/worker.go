@@ -32,6 +32,7 @@ it at once with exit code 130 or 143; its messages are redelivered.`,
 	db.flag(cmd)
 	db.pollingFlag(cmd)
 	work.flags(cmd.Flags())
+	cmd.AddCommand(newWorkerLs(a))
 	cmd.Flags().StringVar(&metricsListen, "metrics-listen", "", "address of /metrics and /healthz, without authentication, host:port (default: not served)")
 	return cmd
 }

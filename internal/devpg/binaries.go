@@ -66,7 +66,7 @@ func findBinaries(ctx context.Context, c Config, who *syscall.Credential) (binar
 	if release == "" {
 		return binaries{}, &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "version",
 			Message: fmt.Sprintf("the cluster was created by PostgreSQL %s, and only 14 and 18 can be fetched", c.Version),
-			Hint:    "set BinDir to binaries of that version"}
+			Hint:    "use binaries of that version"}
 	}
 	cache, err := cacheDir(c)
 	if err != nil {

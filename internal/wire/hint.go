@@ -10,7 +10,9 @@ import (
 // Interface is an interface of Posthaste.
 type Interface int
 
-// Interfaces with hints of their own. The hints of engines are those of SQL and Go.
+// Interfaces with hints of their own. The hints of engines are those of SQL and Go, since their
+// errors reach programs of these. What speaks to people translates them here: [Hint] those of
+// errors, [NewFindings] those of the doctor.
 const (
 	HTTP Interface = iota
 	CLI
@@ -34,6 +36,7 @@ var hints = []struct {
 	{posthaste.CodeConflict, "name", "different options", [...]string{"change options with PATCH /v1/queues/{name}", "change options with: posthaste queue update {name}"}},
 	{posthaste.CodeUnsupported, "queue", "pausing keys", [...]string{noKeysHTTP, noKeysCLI}},
 	{posthaste.CodeUnsupported, "key", "pausing keys", [...]string{noKeysHTTP, noKeysCLI}},
+	{posthaste.CodeInvalid, "filter", "invalid filter", [...]string{"", "for example --kind created --kind paid --header region=eu"}},
 	{posthaste.CodeInvalid, "filter", "filter is empty", [...]string{`{"all": true} without a filter selects every dead letter`, "--all selects every dead letter"}},
 	{posthaste.CodeInvalid, "expires_in", "expiry time", [...]string{"", tokenEndCLI}},
 	{posthaste.CodeInvalid, "expires_at", "expiry time", [...]string{"", tokenEndCLI}},
@@ -53,6 +56,27 @@ const (
 // quotedName matches a quoted name in a message. SQL functions double a quote in a name.
 var quotedName = regexp.MustCompile(`"[^"]+"|'(?:[^']|'')+'`)
 
+// remedies are remedies of SQL, Go and the command line as they occur within the hints of engines,
+// and their words in each interface.
+var remedies = []struct {
+	pattern *regexp.Regexp
+	words   [2]string
+}{
+	{regexp.MustCompile(`posthaste queue resume (\S+)`), [...]string{"POST /v1/queues/$1/resume", "posthaste queue resume $1"}},
+	{regexp.MustCompile(`posthaste\.unsubscribe\('([^']*)', '([^']*)'\)`), [...]string{"DELETE /v1/queues/$1/subscriptions/$2", "posthaste queue unsubscribe $1 $2"}},
+	{regexp.MustCompile(`see posthaste\.workers`), [...]string{"see GET /v1/workers", "see posthaste worker ls"}},
+	{regexp.MustCompile(`,? or select posthaste\.maintain\(\)( every second)?`), [...]string{"", ""}},
+	{regexp.MustCompile(` \(in SQL: [^)]*\)| \(\S+ in Go\)`), [...]string{"", ""}},
+}
+
+// translate returns the hint of an engine in the words of an interface.
+func translate(hint string, by Interface) string {
+	for _, r := range remedies {
+		hint = r.pattern.ReplaceAllString(hint, r.words[by])
+	}
+	return hint
+}
+
 // Hint says what to do about an error, in the terms of an interface. If the quoted text is
 // not a valid name, the hint describes valid names.
 func Hint(e *posthaste.Error, by Interface) string {
@@ -70,5 +94,5 @@ func Hint(e *posthaste.Error, by Interface) string {
 		}
 		return strings.ReplaceAll(words, "{name}", name)
 	}
-	return e.Hint
+	return translate(e.Hint, by)
 }

@@ -1,12 +1,9 @@
 package wire
 
 import (
-	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/posthaste-mq/posthaste"
-	ledger "github.com/posthaste-mq/posthaste/sql"
 )
 
 func TestHint(t *testing.T) {
@@ -39,50 +36,23 @@ func TestHint(t *testing.T) {
 	}
 }
 
-// Every hint of the functions that speaks SQL has words for the other interfaces, unless
-// only SQL can come to it.
-func TestHintsForAllThatSpeakSQL(t *testing.T) {
+// The findings of the doctor have hints in the words of each interface.
+func TestHintsOfFindings(t *testing.T) {
 	t.Parallel()
-	sqlOnly := map[string]string{
-		"give_up.sql":     "is called by SQL alone",
-		"option_time.sql": "the interfaces read times themselves",
-		"send_many.sql":   "is called by SQL alone",
-	}
-	raise := regexp.MustCompile(`(?s)raise exception using ([^;]*);`)
-	speaks := regexp.MustCompile(`(?s)(posthaste\.|select |view |pg_timezone|pause_queue|send_many|to_jsonb|"all"|expires_at '')`)
-	codes := map[string]posthaste.Code{"PH400": posthaste.CodeInvalid, "PH404": posthaste.CodeNotFound, "PH409": posthaste.CodeConflict, "PH501": posthaste.CodeUnsupported, "PH503": posthaste.CodeRefused}
-	first := func(in, pattern string) string {
-		if found := regexp.MustCompile(pattern).FindStringSubmatch(in); found != nil {
-			return found[1]
-		}
-		return ""
-	}
-	texts, err := ledger.Functions()
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := 0
-	for file, text := range texts {
-		for _, raised := range raise.FindAllStringSubmatch(text, -1) {
-			_, hint, _ := strings.Cut(raised[1], "hint = ")
-			said := ""
-			for _, literal := range regexp.MustCompile(`'(?:[^']|'')*'`).FindAllString(hint, -1) {
-				said += literal + " "
-			}
-			if !speaks.MatchString(said) || sqlOnly[file] != "" {
-				continue
-			}
-			seen++
-			e := posthaste.Error{Code: codes[first(raised[1], `errcode = '(PH\d+)'`)], Message: first(raised[1], `message = (?:format\()?'((?:[^']|'')*)'`), Hint: "SQL"}
-			for _, column := range regexp.MustCompile(`'([a-z_]+)'`).FindAllStringSubmatch(first(raised[1], `column = ([^,]*)`), -1) {
-				e.Field = column[1]
-				if Hint(&e, CLI) == "SQL" {
-					t.Errorf("%s: the hint of %s %s (%s) speaks SQL on the command line", file, e.Code, e.Field, e.Message)
-				}
+	for hint, want := range map[string][2]string{
+		"posthaste queue resume a": {"POST /v1/queues/a/resume", "posthaste queue resume a"},
+		"run a worker for it, unsubscribe it (posthaste.unsubscribe('q', 's')), or bound it with max_lag": {
+			"run a worker for it, unsubscribe it (DELETE /v1/queues/q/subscriptions/s), or bound it with max_lag", "run a worker for it, unsubscribe it (posthaste queue unsubscribe q s), or bound it with max_lag"},
+		"run a worker, or select posthaste.maintain() every second":      {"run a worker", "run a worker"},
+		"run a worker or select posthaste.maintain() to redeliver them":  {"run a worker to redeliver them", "run a worker to redeliver them"},
+		"end the worker that holds it (see posthaste.workers): it waits": {"end the worker that holds it (see GET /v1/workers): it waits", "end the worker that holds it (see posthaste worker ls): it waits"},
+		"use `posthaste rebase` (in SQL: posthaste.rebase)":              {"use `posthaste rebase`", "use `posthaste rebase`"},
+		"turn it on": {"turn it on", "turn it on"},
+	} {
+		for _, by := range []Interface{HTTP, CLI} {
+			if got := NewFindings([]posthaste.Finding{{Check: "x", Hint: hint}}, by)[0].Hint; got != want[by] {
+				t.Errorf("%q for %d: %q, want %q", hint, by, got, want[by])
 			}
 		}
-	}
-	if seen < 10 {
-		t.Errorf("only %d hints that speak SQL were found", seen)
 	}
 }

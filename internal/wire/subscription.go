@@ -89,9 +89,12 @@ type Finding struct {
 	Subscription string `json:"subscription,omitempty"`
 }
 
-// NewFindings converts the findings of the doctor.
-func NewFindings(all []posthaste.Finding) []Finding {
-	return each(all, func(f posthaste.Finding) Finding { return Finding(f) })
+// NewFindings converts the findings of the doctor, with hints for an interface.
+func NewFindings(all []posthaste.Finding, by Interface) []Finding {
+	return each(all, func(f posthaste.Finding) Finding {
+		f.Hint = translate(f.Hint, by)
+		return Finding(f)
+	})
 }
 
 func each[A, B any](all []A, show func(A) B) []B {

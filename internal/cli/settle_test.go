@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"testing"
+
+	"github.com/posthaste-mq/posthaste/internal/memory"
+)
+
+// Received messages are settled by their delivery ids.
+func TestSettleCommands(t *testing.T) {
+	t.Parallel()
+	s := &session{T: t, store: memory.Open()}
+	received := func() string {
+		s.Helper()
+		s.does("receive orders --json")
+		return s.found(`^\[\{"id":"(\d+)"`)
+	}
+	s.does("queue create orders")
+	s.does("send orders 1")
+	id := received()
+	s.does("message extend --lease 1h "+id, `^`+id+` +true`)
+	s.does("message release "+id, `^DELIVERY +SETTLED`, `^`+id+` +true +released`)
+	s.ends(exitFailed, []string{"message", "ack", id, "--json"}, `^\[\{"id":"`+id+`","settled":false\}\]$`, `"code":"conflict".*not yours any more: `+id+`.*posthaste receive QUEUE`)
+	id = received()
+	s.does("message fail "+id+" --error paper --retry-after 0", `^`+id+` +true +retried`)
+	id = received()
+	if s.found(`"attempt":(\d)`) != "2" {
+		t.Errorf("a release counts an attempt, or a failure does not: %s", s.out)
+	}
+	s.does(`message fail `+id+` --error printer --permanent --receipt {"code":7} -o yaml`, `^  outcome: dead$`)
+	s.does("message ls --queue orders --state dead,done -o jsonl", `"error":"printer","receipt":\{"code":7\}`)
+	s.does("send orders 2")
+	s.does("message ack "+received()+" --receipt 8", " done")
+	s.does("message ls --queue orders --state dead,done -o jsonl", `(?s)"receipt":8.*"receipt":\{"code":7\}`)
+
+	s.refuses("message fail 1", "--error is required")
+	s.refuses("message fail 1 --error x --permanent --retry-after 1s", "mutually exclusive")
+	s.refuses("message ack 1 --receipt {", "--receipt must be JSON")
+	s.refuses("message ack 7 7", "given twice")
+	s.refuses("message ack x", `got "x"`)
+	s.refuses("message ack", "takes 1 to 1000 delivery ids")
+	s.refuses("message extend 1 --lease 0", "above zero")
+}
+
+// A look counts no attempt.
+func TestPeek(t *testing.T) {
+	t.Parallel()
+	s := &session{T: t, store: memory.Open()}
+	s.does("queue create orders")
+	s.does("queue peek orders", "^no messages are ready$")
+	s.does(`send orders "first"`)
+	s.does(`send orders "look"`)
+	s.does("queue peek orders", "^state +ready$", `^"look"$`, "^… more: --before 2$")
+	s.does("queue peek orders --before 2", `^"first"$`)
+	s.does("queue peek orders --limit 5 -o jsonl", `^\{.*"payload":"look".*\}\n\{.*"payload":"first"`)
+	s.does("queue peek orders --state retrying", "^no messages are retrying$")
+	s.does("queue peek orders --key k", "^no messages are ready$")
+	s.does("receive orders --json", `"attempt":1,.*"payload":"first"`)
+	s.ends(exitFailed, []string{"queue", "peek", "orders", "--subscription", "audit"}, `has no subscription "audit"`)
+	s.ends(exitFailed, []string{"queue", "peek", "nowhere"}, "queue 'nowhere' does not exist")
+	s.refuses("queue peek orders --state done", "must be ready or retrying or scheduled")
+}

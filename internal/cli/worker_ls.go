@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
+)
+
+func newWorkerLs(a *app) *cobra.Command {
+	var db database
+	cmd := &cobra.Command{
+		Use: "ls", Aliases: aliases["ls"], Short: "List registered workers of all programs",
+		Long: `List registered workers of all programs. A worker is lost if its heartbeat was missing
+for longer than its lease; its messages are redelivered.`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return db.show(cmd, a, func(ctx context.Context, e posthaste.Store) error { return listWorkers(ctx, a, e) })
+		},
+	}
+	db.shownFlag(cmd)
+	return cmd
+}
+
+func listWorkers(ctx context.Context, a *app, e posthaste.Store) error {
+	workers, err := e.Workers(ctx)
+	if err != nil {
+		return err
+	}
+	shown := make([]wire.Worker, len(workers))
+	for i, w := range workers {
+		shown[i] = wire.NewWorker(w)
+	}
+	return a.print(shown, func(w *screen) {
+		if len(shown) == 0 {
+			fmt.Fprintln(w, "no workers are registered")
+			return
+		}
+		table(w, "ID NAME VERSION STARTED HEARTBEAT STATE", func(row func(...any)) {
+			for _, x := range shown {
+				state := styled{"alive", green}
+				if !x.LostAt.IsZero() {
+					state = styled{"lost", red}
+				}
+				row(x.ID, x.Name, x.Version, x.StartedAt, x.HeartbeatAt, state)
+			}
+		})
+	})
+}
