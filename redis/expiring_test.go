@@ -11,7 +11,7 @@ import (
 )
 
 // ageCheck is the look at the age in both claims.
-const ageCheck = "now - (st and unpacked(st).g or tonumber(id)) >= rules.a"
+const ageCheck = "now - (st and (unpacked(st).g or tonumber(id)) or tonumber(due or id)) >= rules.a"
 
 // A message that is too old is not handed out, is counted, and is told as expired, in every
 // kind of queue.
@@ -118,12 +118,12 @@ func grow(t *testing.T, age time.Duration) {
 func TestAgeCountsFromItsTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		bring  bringing
-		broken patch
+		broken []patch
 	}{
-		"scheduled":   {bringScheduled, patch{&sendScript, "g = due}", "}"}},
-		"given later": {bringLater, patch{&fillScript, "if since then", "if false then"}},
-		"moved":       {bringMoved, patch{&withdrawScript, "st.g = due", "st.g = nil"}},
-		"replayed":    {bringReplayed, patch{&buryScript, "st.g = now", "st.g = nil"}},
+		"scheduled":   {bringScheduled, []patch{{&sendScript, "g = due}", "}"}}},
+		"given later": {bringLater, []patch{{&fillScript, "if since then", "if false then"}, {&claimScript, "tonumber(due or id)", "tonumber(id)"}}},
+		"moved":       {bringMoved, []patch{{&withdrawScript, "st.g = due", "st.g = nil"}}},
+		"replayed":    {bringReplayed, []patch{{&buryScript, "st.g = now", "st.g = nil"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rule(t, func(t *testing.T, e *Engine) string {
@@ -142,7 +142,7 @@ func TestAgeCountsFromItsTime(t *testing.T) {
 						return "it expired before its time"
 					}
 				}
-			}, c.broken)
+			}, c.broken...)
 		})
 	}
 }

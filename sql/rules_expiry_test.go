@@ -190,27 +190,32 @@ func TestRuleExpiredClaimsNeedNoEntries(t *testing.T) {
 	}, without("leaving out closed claims", patch{file: "fetch.sql", old: "continue when bit_count(v_claim.expired)", new: "continue when false and bit_count(v_claim.expired)"}))
 }
 
-// A message that must run alone is handed out alone, also if an expired one came before it.
+// A message that must run alone is handed out alone, also if an expired one came before it. The
+// claims of a new session are slow, so that they stop before they come to the next lane: later
+// queues count.
 func TestRuleAloneAfterAnExpiredMessage(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s := connect(t, url)
-		s.exec(`select posthaste.create_queue('q', '{"max_age": "1 hour", "concurrency": 100, "lanes": 2}')`)
 		w := s.register()
-		s.exec(`insert into posthaste.entries_other (message_id, due_at, ages_from, queue_id, lane, for_subscription, attempt, losses, payload)
-			select 7, clock_timestamp() - interval '2 hours', clock_timestamp() - interval '2 hours', id, 0, 0, 1, 0, '1' from posthaste.queue_settings where name = 'q'`)
-		s.exec(`insert into posthaste.entries_other (message_id, due_at, queue_id, lane, for_subscription, attempt, losses, payload)
-			select 8, clock_timestamp() - interval '1 minute', id, 0, 0, 3, 2, '1' from posthaste.queue_settings where name = 'q'`)
-		s.exec(`insert into posthaste.entries_plain (queue_id, lane, payload) select id, 1, '1' from posthaste.queue_settings, generate_series(1, 3) where name = 'q'`)
-		for number := range 8 {
-			got := list[string](s, `select message_id || ' ' || alone from posthaste.claim($1, $2, 'q', 'default', 10, false, true, true, true, 10) where delivery_id is not null`, w, number)
-			for _, told := range got {
-				if strings.HasSuffix(told, "true") && len(got) > 1 {
-					return fmt.Sprintf("handed out together: %v", got)
+		for try := range 8 {
+			q := fmt.Sprint("q", try)
+			s.exec(`select posthaste.create_queue($1, '{"max_age": "1 hour", "concurrency": 100, "lanes": 2}')`, q)
+			s.exec(`insert into posthaste.entries_other (message_id, due_at, ages_from, queue_id, lane, for_subscription, attempt, losses, payload)
+				select 7, clock_timestamp() - interval '2 hours', clock_timestamp() - interval '2 hours', id, 0, 0, 1, 0, '1' from posthaste.queue_settings where name = $1`, q)
+			s.exec(`insert into posthaste.entries_other (message_id, due_at, queue_id, lane, for_subscription, attempt, losses, payload)
+				select 8, clock_timestamp() - interval '1 minute', id, 0, 0, 3, 2, '1' from posthaste.queue_settings where name = $1`, q)
+			s.exec(`insert into posthaste.entries_plain (queue_id, lane, payload) select id, 1, '1' from posthaste.queue_settings, generate_series(1, 3) where name = $1`, q)
+			for number := range 8 {
+				got := list[string](s, `select message_id || ' ' || alone from posthaste.claim($1, $2, $3, 'default', 10, false, true, true, true, 10) where delivery_id is not null`, w, 8*try+number, q)
+				for _, told := range got {
+					if strings.HasSuffix(told, "true") && len(got) > 1 {
+						return fmt.Sprintf("handed out together: %v", got)
+					}
 				}
 			}
 		}
-		if state := get[string](s, `select outcome from posthaste.outcomes where message_id = 7`); state != "expired" {
-			t.Fatalf("the old message is %s", state)
+		if n := get[int](s, `select count(*)::int from posthaste.outcomes where message_id = 7 and outcome = 'expired'`); n != 8 {
+			t.Fatalf("%d of 8 old messages are expired", n)
 		}
 		return ""
 	}, without("looking at the last claim", patch{file: "claim_ruled.sql", old: "(v.made)[cardinality(v.made)].alone;", new: "(v.made)[1].alone;"}))
