@@ -132,7 +132,7 @@ func TestRuleReplayByFilter(t *testing.T) {
 			return fmt.Sprintf("the record says it was by %v", by)
 		}
 		return ""
-	}, without("going down", patch{file: "dead_chosen.sql", old: "posthaste.dead_found(f, null, p_before, p_max)", new: "posthaste.dead_found(f, null, null, p_max)"}),
+	}, without("going down", patch{file: "dead_chosen.sql", old: "posthaste.dead_found(f, null, p_before, p_max::int)", new: "posthaste.dead_found(f, null, null, p_max::int)"}),
 		without("the filter", patch{file: "replay.sql", old: " and posthaste.dead_matches(d, v_chosen.f)", new: ""}),
 		without("the check for erased letters", patch{file: "replay.sql", old: " and d.erased_at is null", new: ""}))
 }

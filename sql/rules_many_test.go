@@ -126,6 +126,6 @@ func TestRuleDelaysAreSeconds(t *testing.T) {
 			}
 		}
 		return ""
-	}, without("seconds", patch{file: "send.sql", old: "make_interval(secs => nullif(extract(epoch from (options ->> 'delay')::interval), 0)::float8)", new: "(options ->> 'delay')::interval"}),
-		without("asking for an object", patch{file: "send.sql", old: "jsonb_typeof(options) <> 'object' or ", new: ""}))
+	}, without("seconds", patch{file: "send.sql", old: "make_interval(secs => nullif(extract(epoch from (v_given ->> 'delay')::interval), 0)::float8)", new: "(v_given ->> 'delay')::interval"}),
+		without("asking for an object", patch{file: "send.sql", old: "jsonb_typeof(v_given) <> 'object' or ", new: ""}))
 }

@@ -272,7 +272,7 @@ func TestMaintainTicks(t *testing.T) {
 	if got := list[string](s, `select task || ': ' || detail from posthaste.maintain()`); len(got) != 1 || got[0] != "ticked: 1 sent, 0 missed" {
 		t.Errorf("it did %q", got)
 	}
-	if got := get[bool](s, `select r.key = 'k' and r.headers - 'posthaste-tick' = '{"a": "b", "posthaste-schedule": "yearly"}' and r.payload = '1' and r.due_at is null
+	if got := get[bool](s, `select r.key = 'k' and r.headers - 'posthaste-tick' = '{"a": "b", "posthaste-schedule": "yearly"}' and r.payload_json = '1' and r.due_at is null
 		and (r.headers ->> 'posthaste-tick')::timestamptz = v.last_tick and r.message_id = v.last_message_id and r.created_at >= v.last_tick
 		from posthaste.receive('q', 10, '1 minute') r, posthaste.schedules v`); !got {
 		t.Error("the message or the view says otherwise")

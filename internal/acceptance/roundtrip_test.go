@@ -272,10 +272,10 @@ func sendBySQL(s *stage, q string, p parcel) posthaste.MessageID {
 	if p.key != "" {
 		options["key"] = p.key
 	}
-	function, payload := "send($1, $2::text::jsonb, $3)", any(string(p.payload))
+	function, payload := "send($1, $2::text::jsonb, $3::jsonb)", any(string(p.payload))
 	if !p.isJSON() {
 		options["content_type"] = p.contentType
-		function, payload = "send_bytes($1, $2, $3)", p.payload
+		function, payload = "send_bytes($1, $2, $3::jsonb)", p.payload
 	}
 	conn := s.conn()
 	defer conn.Close(s.ctx)
