@@ -160,7 +160,7 @@ func (f *fate) live(url string, gone func() bool) {
 			for i := range all {
 				all[i].DedupeKey, all[i].DedupeWindow = "", 0
 			}
-			ids, err := e.SendOnce(ctx, posthaste.Idempotency{Key: "gh", Digest: []byte("gh"), Window: time.Hour}, all...)
+			ids, _, err := e.SendOnce(ctx, posthaste.Idempotency{Key: "gh", Digest: []byte("gh"), Window: time.Hour}, all...)
 			if err == nil {
 				f.sent(ids, all)
 			}

@@ -4,6 +4,7 @@ package acceptance
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -24,6 +25,9 @@ func TestOperatorsOverHTTP(t *testing.T) {
 		t.Helper()
 		got := a.want(status, method, path, body, "Authorization", "Bearer a-secret-of-some-length-0123456789")
 		if into != nil {
+			if reflect.TypeOf(into).Elem().Kind() == reflect.Slice {
+				got.body = got.entries(t)
+			}
 			s.must(json.Unmarshal(got.body, into))
 		}
 	}
@@ -66,7 +70,7 @@ func TestOperatorsOverHTTP(t *testing.T) {
 		t.Helper()
 		var got []wire.Delivery
 		s.until("something is handed out", func() bool {
-			ask(200, "POST", "/v1/queues/in-order/receive?max=10", "", &got)
+			ask(200, "POST", "/v1/queues/in-order/receive", `{"max":10}`, &got)
 			return len(got) > 0
 		})
 		for _, d := range got {
@@ -96,14 +100,14 @@ func TestOperatorsOverHTTP(t *testing.T) {
 	ask(201, "POST", "/v1/queues/orders/messages", `{"payload":1,"kind":"paid"}`, nil)
 	ask(201, "POST", "/v1/queues/orders/messages", `{"payload":2,"kind":"sent"}`, nil)
 	var got []wire.Delivery
-	if ask(200, "POST", "/v1/queues/orders/receive?max=10", "", &got); len(got) > 0 {
+	if ask(200, "POST", "/v1/queues/orders/receive", `{"max":10}`, &got); len(got) > 0 {
 		t.Errorf("a paused queue handed out %+v", got)
 	}
 	ask(200, "POST", "/v1/queues/orders/resume", "", nil)
 	// A subscription from the oldest message gets the kept messages that pass its filter.
-	ask(204, "POST", "/v1/queues/orders/subscriptions/audit", `{"from":"oldest","filter":{"kind":["paid"]}}`, nil)
+	ask(201, "PUT", "/v1/queues/orders/subscriptions/audit", `{"from":"oldest","filter":{"kind":["paid"]}}`, nil)
 	s.until("the subscription has it", func() bool {
-		ask(200, "POST", "/v1/queues/orders/receive?max=10&subscription=audit", "", &got)
+		ask(200, "POST", "/v1/queues/orders/receive", `{"max":10,"subscription":"audit"}`, &got)
 		return len(got) > 0
 	})
 	if len(got) != 1 || got[0].Kind != "paid" || got[0].Subscription != "audit" {

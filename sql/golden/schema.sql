@@ -492,7 +492,7 @@ table issued_tokens
   constraint issued_tokens_name_check CHECK ((name ~ '^[a-z0-9_.-]{1,63}$'::text))
   constraint issued_tokens_pkey PRIMARY KEY (id)
   constraint issued_tokens_queues_check CHECK ((cardinality(queues) > 0))
-  constraint issued_tokens_scopes_check CHECK (((cardinality(scopes) > 0) AND (scopes <@ ARRAY['send'::text, 'receive'::text, 'admin'::text])))
+  constraint issued_tokens_scopes_check CHECK (((cardinality(scopes) > 0) AND (scopes <@ ARRAY['read'::text, 'read:payload'::text, 'send'::text, 'receive'::text, 'operate'::text, 'admin'::text])))
   index UNIQUE INDEX issued_tokens_name ON posthaste.issued_tokens USING btree (name) WHERE (dropped_at IS NULL)
   index UNIQUE INDEX issued_tokens_pkey ON posthaste.issued_tokens USING btree (id)
 sequence issued_tokens_id_seq integer start 1 increment 1 cache 1
@@ -1062,7 +1062,7 @@ function line_of(p_subscriber bigint, p_lane integer, INOUT turns bigint[], p_ma
 function line_up(p_subscriber bigint, p_keys text[], p_counts bigint[], INOUT turn bigint) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off
 function list_actions(in_queue text DEFAULT NULL::text, of_message bigint DEFAULT NULL::bigint, before bigint DEFAULT NULL::bigint, max integer DEFAULT 100) returns TABLE(id bigint, at timestamp with time zone, by text, action text, queue text, message_id bigint, details jsonb) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function list_dead_letters(filter jsonb DEFAULT '{}'::jsonb, ids bigint[] DEFAULT NULL::bigint[], before bigint DEFAULT NULL::bigint, max integer DEFAULT 100) returns TABLE(message_id bigint, queue text, subscription text, key text, kind text, headers jsonb, reference text, terms text[], content_type text, payload bytea, created_at timestamp with time zone, died_at timestamp with time zone, error text, attempts jsonb, erased_at timestamp with time zone) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
-function list_messages(in_queue text DEFAULT NULL::text, with_reference text DEFAULT NULL::text, with_term text DEFAULT NULL::text, in_state text DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max integer DEFAULT 100, with_key text DEFAULT NULL::text) returns TABLE(message_id bigint, queue text, subscription text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, created_at timestamp with time zone, attempts jsonb, erased_at timestamp with time zone) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
+function list_messages(in_queue text DEFAULT NULL::text, with_reference text DEFAULT NULL::text, with_term text DEFAULT NULL::text, in_state text DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max integer DEFAULT 100, with_key text DEFAULT NULL::text, with_kind text DEFAULT NULL::text, created_from timestamp with time zone DEFAULT NULL::timestamp with time zone) returns TABLE(message_id bigint, queue text, subscription text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, created_at timestamp with time zone, attempts jsonb, erased_at timestamp with time zone) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function live_slots() returns live language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function lock_key(family integer, id bigint) returns bigint language sql immutable parallel safe cost 100
 function lock_lanes(p_queue integer, p_subscription integer DEFAULT NULL::integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1245,7 +1245,7 @@ grant EXECUTE on function is_for(subscriptions,integer,xid8,timestamp with time 
 grant EXECUTE on function limit_queue(text,jsonb,text) to posthaste_admin
 grant EXECUTE on function list_actions(text,bigint,bigint,integer) to posthaste_admin
 grant EXECUTE on function list_dead_letters(jsonb,bigint[],bigint,integer) to posthaste_admin
-grant EXECUTE on function list_messages(text,text,text,text,bigint,integer,text) to posthaste_admin
+grant EXECUTE on function list_messages(text,text,text,text,bigint,integer,text,text,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function lock_key(integer,bigint) to posthaste_admin
 grant EXECUTE on function lock_key(integer,bigint) to posthaste_receiver
 grant EXECUTE on function maintain() to posthaste_admin
