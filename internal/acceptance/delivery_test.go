@@ -3,7 +3,6 @@
 package acceptance
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
