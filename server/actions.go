@@ -12,7 +12,7 @@ import (
 func (s *Server) listActions(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r, "queue", "message", "limit", "cursor")
 	filter := posthaste.ActionFilter{
-		Queue: q.text("queue"), MessageID: q.messageID("message"), Before: int64(q.idCursor("actions")), Limit: q.int("limit", defaultListed, 1, maxListed),
+		Queue: q.text("queue"), MessageID: q.messageID("message"), Before: int64(idCursorOf(q, "actions")), Limit: q.int("limit", defaultListed, 1, maxListed),
 	}
 	if q.err != nil {
 		return q.err

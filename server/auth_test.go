@@ -114,7 +114,7 @@ func TestScopesAreDocumented(t *testing.T) {
 		case r.scope == ScopeAny:
 			want = "any"
 		case r.own:
-			want += ", or `send` for what the token sent"
+			want += ", or `send` for messages of this token"
 		}
 		operation := r.method + " " + r.path
 		if is := documented[operation]; is != want {

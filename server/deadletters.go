@@ -47,7 +47,7 @@ func showDead(r *http.Request, d posthaste.DeadLetter) wire.DeadLetter {
 func parseDeadQuery(r *http.Request) (posthaste.DeadLetterFilter, error) {
 	q := readQuery(r, append([]string{"id", "limit", "cursor"}, deadFields...)...)
 	filter := deadFilter(q.text, q.time)
-	filter.Before, filter.Limit = q.idCursor(deadList), q.int("limit", defaultListed, 1, maxListed)
+	filter.Before, filter.Limit = idCursorOf(q, deadList), q.int("limit", defaultListed, 1, maxListed)
 	for _, text := range q.values["id"] {
 		var id posthaste.MessageID
 		if id.UnmarshalText([]byte(text)) != nil {

@@ -251,6 +251,9 @@ func (s *Server) extendOne(w http.ResponseWriter, r *http.Request) error {
 	return s.writeSettledOne(w, results)
 }
 
+// maxLease is the longest lease.
+const maxLease = 12 * time.Hour
+
 func readLease(o *wire.Object) time.Duration {
 	given := o.Has("lease")
 	lease := o.Duration("lease")

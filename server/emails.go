@@ -151,7 +151,7 @@ func (s *Server) cancelEmail(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) listEmails(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r, "reference", "recipient", "status", "limit", "cursor")
 	filter := posthaste.MessageFilter{
-		Queue: s.emails, Reference: q.text("reference"), Before: q.idCursor("emails"), Limit: q.int("limit", defaultListed, 1, maxListed),
+		Queue: s.emails, Reference: q.text("reference"), Before: idCursorOf(q, "emails"), Limit: q.int("limit", defaultListed, 1, maxListed),
 	}
 	if recipient := q.text("recipient"); recipient != "" {
 		if filter.Term = email.Term(recipient); filter.Term == "" {

@@ -15,7 +15,7 @@ type route struct {
 	// scope is the scope that a token needs; "" means that no token is needed.
 	scope posthaste.Scope
 	// own reports that a token with the scope send is enough, too: the handler shows it only
-	// what the token sent itself.
+	// the messages of that token.
 	own    bool
 	answer answer
 	// body is the largest body in bytes; 0 means smallBody.

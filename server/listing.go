@@ -51,8 +51,8 @@ func readCursor(list, cursor string) (position string, ok bool) {
 
 const notACursor = "must be the next of a page of this list; leave it out for the first page"
 
-// cursor returns the position of the parameter cursor; "" if it is absent.
-func (q *query) cursor(list string) string {
+// cursorOf returns the position of the parameter cursor; "" if it is absent.
+func cursorOf(q *query, list string) string {
 	text := q.text("cursor")
 	if text == "" {
 		return ""
@@ -64,9 +64,9 @@ func (q *query) cursor(list string) string {
 	return position
 }
 
-// idCursor is cursor for lists whose positions are ids.
-func (q *query) idCursor(list string) (before posthaste.MessageID) {
-	if position := q.cursor(list); position != "" && before.UnmarshalText([]byte(position)) != nil {
+// idCursorOf is cursorOf for lists whose positions are ids.
+func idCursorOf(q *query, list string) (before posthaste.MessageID) {
+	if position := cursorOf(q, list); position != "" && before.UnmarshalText([]byte(position)) != nil {
 		q.fail("cursor", notACursor)
 	}
 	return before
@@ -107,7 +107,7 @@ type collection[T, Shown any] struct {
 func (c collection[T, Shown]) answer(s *Server) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		q := readQuery(r, "limit", "cursor")
-		limit, after := q.int("limit", defaultListed, 1, maxListed), q.cursor(c.list)
+		limit, after := q.int("limit", defaultListed, 1, maxListed), cursorOf(q, c.list)
 		if q.err != nil {
 			return q.err
 		}

@@ -110,8 +110,8 @@ func (s *Server) showMessage(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, http.StatusOK, view)
 }
 
-// findMessage returns the message in the path if the caller may see it. To a token that may
-// only see what it sent, all other messages are unknown.
+// findMessage returns the message in the path if the caller may see it. To a token with only
+// the scope send, the messages of others are unknown.
 func (s *Server) findMessage(r *http.Request) (posthaste.MessageInfo, error) {
 	id, err := pathMessageID(r)
 	if err != nil {
@@ -186,9 +186,9 @@ func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r, known...)
 	filter := posthaste.MessageFilter{
 		Queue: cmp.Or(queue, q.text("queue")), Reference: q.text("reference"), Key: q.text("key"), Kind: q.text("kind"), Term: q.text("term"),
-		CreatedFrom: q.time("created_from"), Before: q.idCursor("messages"), Limit: q.int("limit", defaultListed, 1, maxListed),
+		CreatedFrom: q.time("created_from"), Before: idCursorOf(q, "messages"), Limit: q.int("limit", defaultListed, 1, maxListed),
 	}
-	states := q.states("state")
+	states := statesOfQuery(q, "state")
 	if q.err != nil {
 		return q.err
 	}
@@ -208,8 +208,8 @@ func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
 	}))
 }
 
-// states returns the states of a parameter with a comma between them; [""] for any.
-func (q *query) states(name string) []posthaste.State {
+// statesOfQuery returns the states of a parameter with a comma between them; [""] for any.
+func statesOfQuery(q *query, name string) []posthaste.State {
 	text := q.text(name)
 	if text == "" {
 		return []posthaste.State{""}

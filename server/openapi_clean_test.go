@@ -10,7 +10,7 @@ import (
 )
 
 // TestJB7_GeneratorsCanReadTheDescription looks in openapi.yaml for what generators of clients
-// turn into types without names, into unions that nobody can use, or into nothing. The generators
+// turn into types without names, into unions that no program can use, or into nothing. The generators
 // themselves run at night (internal/cli).
 func TestJB7_GeneratorsCanReadTheDescription(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ func scoped(t *testing.T) (a *api, as func(name string, scopes ...Scope) *api) {
 	}
 }
 
-// An application shows what it sent with its own token, whole, and nothing else: not the messages
+// An application sees the messages of its own token, whole, and no others: not the messages
 // of another application, of SQL and Go, or of a token that reads.
 func TestAnApplicationReadsWhatItSent(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,6 @@ import (
 // Limits and defaults of receive.
 const (
 	defaultLease = 30 * time.Second
-	maxLease     = 12 * time.Hour
 	maxWait      = 5 * time.Minute
 )
 

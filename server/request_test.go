@@ -25,7 +25,7 @@ func zipped(t *testing.T, text string) string {
 	return body.String()
 }
 
-// A body that is compressed with gzip counts as what it decompresses to, whose size is limited.
+// A body may be compressed with gzip. Its decompressed size is limited.
 func TestCompressedBodies(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
@@ -82,7 +82,7 @@ func TestRescheduleTakesADelay(t *testing.T) {
 	}
 }
 
-// Where a rate is limited, each answer says what is left of it.
+// If a rate is limited, each response shows the rest.
 func TestRateLimitHeaders(t *testing.T) {
 	t.Parallel()
 	token, err := NewToken("t", "secret", ScopeAdmin)
