@@ -123,11 +123,14 @@ func (s *Server) optionsOf(r *http.Request) posthaste.QueueOptions {
 	name := r.PathValue("queue")
 	s.options.mu.Lock()
 	cached, ok := s.options.all[name]
+	fresh := ok && time.Since(cached.at) < keepOptions
+	if cached.at = time.Now(); ok && !fresh {
+		s.options.all[name] = cached // others need not read them, too
+	}
 	s.options.mu.Unlock()
-	if ok && time.Since(cached.at) < keepOptions {
+	if fresh {
 		return cached.QueueOptions
 	}
-	cached.at = time.Now()
 	queue, err := s.findQueue(r)
 	s.options.mu.Lock()
 	defer s.options.mu.Unlock()

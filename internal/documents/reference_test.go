@@ -34,7 +34,7 @@ func sections(t *testing.T, file string) map[string]string {
 // says reports whether a text has a word as code.
 func says(text, word string) bool { return strings.Contains(text, "`"+word+"`") }
 
-var casts = regexp.MustCompile(`::[a-z\[\]]+`)
+var casts = regexp.MustCompile(`::(timestamp with time zone|[a-z\[\]]+)`)
 
 // TestSQLReferenceHasTheSignatures: what the reference says of functions and
 // views is what the database has, and nothing that a role may call is missing.
