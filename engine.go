@@ -19,10 +19,10 @@ type Sender interface {
 type Engine interface {
 	Sender
 	// SendOnce is Send for a request that may be repeated. With the same scope, key and
-	// digest it stores nothing and returns the same ids, even if both requests run
-	// concurrently. With another digest the error is [CodeKeyReused]. A rejected request
+	// digest it stores nothing and returns the same ids and replayed, even if both requests
+	// run concurrently. With another digest the error is [CodeKeyReused]. A rejected request
 	// may be repeated with other content.
-	SendOnce(ctx context.Context, request Idempotency, messages ...Message) ([]MessageID, error)
+	SendOnce(ctx context.Context, request Idempotency, messages ...Message) (ids []MessageID, replayed bool, err error)
 	// Register registers a worker, which [Engine.Heartbeat] keeps alive.
 	Register(ctx context.Context, info WorkerInfo) (WorkerID, error)
 	// Heartbeat keeps the worker alive and looks at its queues in the same statement.

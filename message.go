@@ -22,6 +22,11 @@ const (
 // An inbox deduplicates by it.
 const HeaderMessageID = "message-id"
 
+// HeaderSender is the header in which the HTTP server records the token that sent a message, for
+// example "http:shop", if the token cannot read the messages of others. It lets the token read
+// this one.
+const HeaderSender = "posthaste-sender"
+
 // Message is a message to send. Only Queue is required.
 type Message struct {
 	// Queue names the queue: 1–63 of a-z, 0-9, "_", "-" and ".".

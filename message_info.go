@@ -36,8 +36,11 @@ type MessageFilter struct {
 	Queue     string
 	Reference string
 	Key       string
+	Kind      string
 	Term      string
 	State     State
+	// CreatedFrom selects messages that were sent at this time or later.
+	CreatedFrom time.Time
 	// Before selects messages with lower ids, for paging.
 	Before MessageID
 	// Limit is at most 1,000; 0 means 100.

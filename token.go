@@ -10,12 +10,29 @@ import (
 // Scope is what a token may do.
 type Scope string
 
-// The scopes. ScopeAdmin includes the other two.
+// The scopes. [Scope.Includes] says which include which.
 const (
-	ScopeSend    Scope = "send"    // send messages and e-mails
-	ScopeReceive Scope = "receive" // receive and settle deliveries
-	ScopeAdmin   Scope = "admin"   // everything
+	ScopeRead        Scope = "read"         // list and show everything but the content of messages
+	ScopeReadPayload Scope = "read:payload" // read, with payloads, headers and terms of messages
+	ScopeSend        Scope = "send"         // send messages and e-mails, and show those
+	ScopeReceive     Scope = "receive"      // receive and settle deliveries
+	ScopeOperate     Scope = "operate"      // read, and pause, cancel, reschedule, replay, discard and purge
+	ScopeAdmin       Scope = "admin"        // everything
 )
+
+// Scopes returns all scopes, narrow ones first.
+func Scopes() []Scope {
+	return []Scope{ScopeRead, ScopeReadPayload, ScopeSend, ScopeReceive, ScopeOperate, ScopeAdmin}
+}
+
+// Includes reports whether the scope allows what other allows: admin includes all scopes, and
+// operate and read:payload include read.
+func (s Scope) Includes(other Scope) bool {
+	return s == other || s == ScopeAdmin || other == ScopeRead && (s == ScopeReadPayload || s == ScopeOperate)
+}
+
+// scopeList lists the scopes for messages.
+const scopeList = "read, read:payload, send, receive, operate or admin"
 
 // TokenStore stores the tokens with which callers of the HTTP API authenticate.
 type TokenStore interface {
@@ -46,7 +63,7 @@ type Token struct {
 	Hash [sha256.Size]byte
 	// Scopes are what the bearer may do; at least one.
 	Scopes []Scope
-	// Queues are the queues that the bearer may send to and receive from; none means all.
+	// Queues are the only queues for which the bearer may use the scopes; none means all.
 	// A token with the scope admin cannot be restricted.
 	Queues []string
 	// ExpiresAt is when the token expires; zero means never.
@@ -62,9 +79,9 @@ type Token struct {
 	LastUsedAt time.Time
 }
 
-// Allows reports whether the token has a scope, directly or by the scope admin.
+// Allows reports whether the token has a scope, or one that includes it.
 func (t Token) Allows(scope Scope) bool {
-	return slices.Contains(t.Scopes, scope) || slices.Contains(t.Scopes, ScopeAdmin)
+	return slices.ContainsFunc(t.Scopes, func(has Scope) bool { return has.Includes(scope) })
 }
 
 // AllowsQueue reports whether the token may be used for a queue.
@@ -76,11 +93,11 @@ func (t Token) AllowsQueue(name string) bool {
 // queues beside the scope admin.
 func (t Token) Check() error {
 	if len(t.Scopes) == 0 {
-		return Invalidf("scopes", "token %q has no scope: give send, receive or admin", t.Name)
+		return Invalidf("scopes", "token %q has no scope: give %s", t.Name, scopeList)
 	}
 	for _, scope := range t.Scopes {
-		if scope != ScopeSend && scope != ScopeReceive && scope != ScopeAdmin {
-			return Invalidf("scopes", "token %q: scope %q is unknown: give send, receive or admin", t.Name, scope)
+		if !slices.Contains(Scopes(), scope) {
+			return Invalidf("scopes", "token %q: scope %q is unknown: give %s", t.Name, scope, scopeList)
 		}
 	}
 	for _, queue := range t.Queues {

@@ -117,6 +117,7 @@ func deadLetters(s *suite) {
 	if dead := list(); len(dead) != 0 {
 		s.Errorf("left: %+v", dead)
 	}
+	s.wantState(ids[0], posthaste.StateReady) // and not retrying, although it was tried before
 	got := s.claimed(w, 3)
 	if want := []posthaste.MessageID{ids[0], ids[1], alive[0]}; !slices.Equal(messageIDs(got), want) {
 		s.Errorf("handed out after the replay: %v, want %v", messageIDs(got), want)
@@ -180,7 +181,23 @@ func messages(s *suite) {
 			s.Errorf("%d messages are %s, want %d", len(got), state, want)
 		}
 	}
-	_, err := s.engine.Messages(s.ctx, posthaste.MessageFilter{Limit: 1001})
+	before, err := s.engine.Message(s.ctx, ids[4])
+	s.must(err)
+	if got := list(posthaste.MessageFilter{CreatedFrom: before.CreatedAt}); !slices.Contains(got, ids[4]) {
+		s.Errorf("messages from the time of the last one: %v, want at least %v", got, ids[4])
+	}
+	if got := list(posthaste.MessageFilter{CreatedFrom: before.CreatedAt.Add(time.Millisecond)}); len(got) != 0 {
+		s.Errorf("messages after the last one: %v", got)
+	}
+	other, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Kind: "made"})
+	s.must(err)
+	if got := list(posthaste.MessageFilter{Kind: "made", CreatedFrom: before.CreatedAt}); !slices.Equal(got, other) {
+		s.Errorf("messages of kind made: %v, want %v", got, other)
+	}
+	if got := list(posthaste.MessageFilter{Kind: "made", State: posthaste.StateReady}); !slices.Equal(got, other) {
+		s.Errorf("ready messages of kind made: %v, want %v", got, other)
+	}
+	_, err = s.engine.Messages(s.ctx, posthaste.MessageFilter{Limit: 1001})
 	s.wantCode("a limit of 1001", err, posthaste.CodeInvalid)
 }
 

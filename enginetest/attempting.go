@@ -228,7 +228,7 @@ func defaultsOfPayload(s *suite) {
 	if messages[0].Queue != "" || messages[0].Kind != "" {
 		s.Errorf("the caller's message became %+v", messages[0])
 	}
-	once, err := s.engine.SendOnce(s.ctx, posthaste.Idempotency{Key: "k", Digest: []byte("d"), Window: time.Hour}, messages[0])
+	once, _, err := s.engine.SendOnce(s.ctx, posthaste.Idempotency{Key: "k", Digest: []byte("d"), Window: time.Hour}, messages[0])
 	s.must(err)
 	ids = append(ids, once...)
 	w := s.register(time.Minute)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -172,48 +173,55 @@ func requestsThatComeAgain(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	request := posthaste.Idempotency{Scope: "a path", Key: "key", Digest: []byte("one"), Window: time.Hour}
 	two := []posthaste.Message{{Queue: s.queue, Payload: 1}, {Queue: s.queue, Payload: 2}}
-	_, err := s.engine.SendOnce(s.ctx, request, posthaste.Message{Queue: "nowhere"})
+	_, _, err := s.engine.SendOnce(s.ctx, request, posthaste.Message{Queue: "nowhere"})
 	s.wantCode("to an unknown queue", err, posthaste.CodeNotFound)
 	answers := make([][]posthaste.MessageID, 8)
+	var fresh atomic.Int32
 	var all sync.WaitGroup
 	for i := range answers {
 		all.Go(func() {
-			ids, err := s.engine.SendOnce(s.ctx, request, two...)
+			ids, replayed, err := s.engine.SendOnce(s.ctx, request, two...)
 			if err != nil {
 				s.Errorf("request %d: %v", i, err)
+			}
+			if !replayed {
+				fresh.Add(1)
 			}
 			answers[i] = ids
 		})
 	}
 	all.Wait()
+	if fresh.Load() != 1 {
+		s.Errorf("%d of 8 equal requests were not replayed, want 1", fresh.Load())
+	}
 	for i, ids := range answers {
 		if len(ids) != 2 || !slices.Equal(ids, answers[0]) {
 			s.Errorf("request %d got %v, request 0 got %v", i, ids, answers[0])
 		}
 	}
 	request.Digest = []byte("another")
-	_, err = s.engine.SendOnce(s.ctx, request, two...)
+	_, _, err = s.engine.SendOnce(s.ctx, request, two...)
 	s.wantCode("another request", err, posthaste.CodeKeyReused)
 	request.Scope = "another path"
-	other, err := s.engine.SendOnce(s.ctx, request, two[0])
+	other, replayed, err := s.engine.SendOnce(s.ctx, request, two[0])
 	s.must(err)
-	if slices.Contains(answers[0], other[0]) {
+	if replayed || slices.Contains(answers[0], other[0]) {
 		s.Errorf("in another scope the answer is %v, as in the first: %v", other, answers[0])
 	}
 	w := s.register(time.Minute)
 	s.claimed(w, 3)
 	s.none(w)
 	request.Key, request.Window = "short", 20*time.Millisecond
-	first, err := s.engine.SendOnce(s.ctx, request, two[0])
+	first, _, err := s.engine.SendOnce(s.ctx, request, two[0])
 	s.must(err)
 	s.until("its window is over", func() bool {
 		request.Window = time.Hour
-		again, err := s.engine.SendOnce(s.ctx, request, two[0])
+		again, _, err := s.engine.SendOnce(s.ctx, request, two[0])
 		s.must(err)
 		return again[0] != first[0]
 	})
 	request.Key = ""
-	_, err = s.engine.SendOnce(s.ctx, request, two[0])
+	_, _, err = s.engine.SendOnce(s.ctx, request, two[0])
 	s.wantCode("an empty key", err, posthaste.CodeInvalid)
 }
 

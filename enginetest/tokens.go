@@ -3,6 +3,7 @@ package enginetest
 import (
 	"crypto/sha256"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -72,6 +73,15 @@ func tokenLife(s *suite) {
 	}
 	s.must(s.engine.RevokeToken(posthaste.WithActor(s.ctx, "ada"), "shop"))
 	s.must(s.engine.RevokeToken(posthaste.WithActor(s.ctx, "ada"), "ops"))
+	for _, scope := range posthaste.Scopes() {
+		name := strings.ReplaceAll(string(scope), ":", "-")
+		_, err := s.engine.CreateToken(posthaste.WithActor(s.ctx, "ada"), posthaste.Token{Name: name, Scopes: []posthaste.Scope{scope}})
+		s.must(err)
+		if found, _ := s.inForce(); !slices.Equal(found[name].Scopes, []posthaste.Scope{scope}) {
+			s.Errorf("a token with scope %s: %+v", scope, found[name])
+		}
+		s.must(s.engine.RevokeToken(posthaste.WithActor(s.ctx, "ada"), name))
+	}
 	if found, ever := s.inForce(); len(found) != 0 || !ever {
 		s.Errorf("after all were dropped: %+v, ever %v; the door must stay closed", found, ever)
 	}

@@ -207,7 +207,7 @@ func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste
 }
 
 // Messages implements [posthaste.MessageAdmin]. A search by reference or term uses an index. A search
-// by a state other than dead reads at most the 10,000 newest messages that match the rest of
+// by a kind, a time or a state other than dead reads at most the 10,000 newest messages that match the rest of
 // the filter.
 func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (page posthaste.Page[posthaste.MessageInfo], err error) {
 	ctx, cancel := bounded(ctx)
@@ -217,8 +217,8 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (page 
 	batch.Queue(`select message_id, queue, subscription, state, due_at, key, kind, headers::text, reference, terms,
 		content_type, created_at, attempts::text, null::bytea, erased_at
 		from posthaste.list_messages(nullif($1::text, ''), nullif($2::text, ''), nullif($3::text, ''), nullif($4::text, ''),
-			nullif($5::bigint, 0), $6::int, nullif($7::text, ''))`,
-		f.Queue, f.Reference, f.Term, string(f.State), int64(f.Before), orDefault(f.Limit), f.Key)
+			nullif($5::bigint, 0), $6::int, nullif($7::text, ''), nullif($8::text, ''), $9::timestamptz)`,
+		f.Queue, f.Reference, f.Term, string(f.State), int64(f.Before), orDefault(f.Limit), f.Key, f.Kind, nullTime(f.CreatedFrom))
 	batch.Queue("select coalesce(nullif(current_setting('posthaste.list_before', true), '')::bigint, 0)")
 	answers := e.pool.SendBatch(ctx, &batch)
 	defer answers.Close()
@@ -305,4 +305,12 @@ func (e *Engine) Workers(ctx context.Context) ([]posthaste.WorkerStatus, error) 
 		return nil
 	}, "select id, name, version, started_at, heartbeat_at, lost_at from posthaste.workers where ended_at is null order by id")
 	return all, err
+}
+
+// nullTime passes a time as a parameter, and the zero time as null.
+func nullTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
 }

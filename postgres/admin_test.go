@@ -224,7 +224,7 @@ func TestDS5_ReplayAndRemoval(t *testing.T) {
 	if !slices.Equal(were.Items, []posthaste.MessageID{id}) || len(dead()) != 0 {
 		t.Fatalf("replayed %v, left %v", were.Items, dead())
 	}
-	a.expect(id, posthaste.StateRetrying, posthaste.OutcomeRetried, posthaste.OutcomeDead)
+	a.expect(id, posthaste.StateReady, posthaste.OutcomeRetried, posthaste.OutcomeDead)
 	were, err = a.Replay(posthaste.WithActor(a.ctx, "ann"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{id}})
 	a.code(err, posthaste.CodeNotFound, "message_ids")
 	if len(were.Items) != 0 || !strings.Contains(err.Error(), fmt.Sprintf("no dead letter to act on: message %d (replayed by ann at ", id)) {

@@ -157,11 +157,11 @@ func TestEngineInCluster(t *testing.T) {
 	}
 	// A key that was used for one queue is refused for another, which is in another slot.
 	request := posthaste.Idempotency{Scope: "s", Key: "k", Digest: []byte("a"), Window: time.Hour}
-	if _, err := e.SendOnce(t.Context(), request, posthaste.Message{Queue: "a"}); err != nil {
+	if _, _, err := e.SendOnce(t.Context(), request, posthaste.Message{Queue: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	request.Digest = []byte("b")
-	if _, err := e.SendOnce(t.Context(), request, posthaste.Message{Queue: "b"}); posthaste.CodeOf(err) != posthaste.CodeKeyReused {
+	if _, _, err := e.SendOnce(t.Context(), request, posthaste.Message{Queue: "b"}); posthaste.CodeOf(err) != posthaste.CodeKeyReused {
 		t.Errorf("the same key for another queue: %v", err)
 	}
 }

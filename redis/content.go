@@ -156,6 +156,12 @@ type attemptRow struct {
 	Receipt  string  `codec:"r"`
 }
 
+// replayed reports whether the message was replayed and has not been tried since.
+func (s *state) replayed() bool {
+	n := len(s.Attempts)
+	return n > 0 && s.Attempts[n-1].Outcome == string(posthaste.OutcomeDead)
+}
+
 func (s *state) story() (all []posthaste.Attempt) {
 	for _, a := range s.Attempts {
 		one := posthaste.Attempt{Attempt: a.Attempt, Outcome: posthaste.Outcome(a.Outcome), Worker: a.Worker,

@@ -131,7 +131,7 @@ func (l *life) sends() []func() error {
 			for i := range all {
 				all[i].DedupeKey, all[i].DedupeWindow = "", 0
 			}
-			ids, err := l.e.SendOnce(l.ctx, posthaste.Idempotency{Key: "gh", Digest: []byte("gh"), Window: time.Hour}, all...)
+			ids, _, err := l.e.SendOnce(l.ctx, posthaste.Idempotency{Key: "gh", Digest: []byte("gh"), Window: time.Hour}, all...)
 			if err == nil {
 				l.sent(ids, all)
 			}

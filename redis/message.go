@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -109,6 +110,8 @@ func (q *queue) told(place, text, packedState, due, running string) (*told, erro
 		standing.State = posthaste.StateRunning
 		standing.Attempts = append(standing.Attempts, posthaste.Attempt{Attempt: t.state.Attempt, Worker: r.Worker, ClaimedAt: at(r.At)})
 	case standing.State != "" && standing.State != "waits":
+	case t.state.replayed():
+		standing.State, standing.DueAt = posthaste.StateReady, time.Time{}
 	case t.state.Attempt > 1:
 		standing.State = posthaste.StateRetrying
 	case isDue:

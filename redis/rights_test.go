@@ -190,7 +190,7 @@ func (l *shortLife) handle(queue string) {
 	l.claimed(queue, "")
 	ids, err := e.Send(ctx, slices.Repeat([]posthaste.Message{{Queue: queue, Key: "k", Reference: "r", Terms: []string{"term"}}}, 8)...)
 	must(err)
-	_, err = e.SendOnce(ctx, posthaste.Idempotency{Key: queue, Digest: []byte("d"), Window: time.Hour}, posthaste.Message{Queue: queue, Key: "k", DedupeKey: "d", DedupeWindow: time.Hour})
+	_, _, err = e.SendOnce(ctx, posthaste.Idempotency{Key: queue, Digest: []byte("d"), Window: time.Hour}, posthaste.Message{Queue: queue, Key: "k", DedupeKey: "d", DedupeWindow: time.Hour})
 	must(err)
 	if queue != jobs {
 		must(e.Pause(posthaste.WithActor(ctx, "ada"), posthaste.OfKey{Queue: queue, Key: "other"}))

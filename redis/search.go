@@ -213,7 +213,8 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (page 
 		}
 		return e.listed(name, where)
 	}, func(t *told) bool {
-		return (f.Reference == "" || f.Reference == t.Reference) && (f.Key == "" || f.Key == t.Key) &&
+		return (f.Reference == "" || f.Reference == t.Reference) && (f.Key == "" || f.Key == t.Key) && (f.Kind == "" || f.Kind == t.Kind) &&
+			!t.CreatedAt.Before(f.CreatedFrom) &&
 			(f.Term == "" || slices.Contains(t.Terms, f.Term)) && (f.State == "" || t.is(f.State))
 	})
 	for _, t := range all {

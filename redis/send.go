@@ -64,6 +64,7 @@ type sendHead struct {
 	Before   string `codec:"b,omitempty"`
 	Tick     string `codec:"j,omitempty"`
 	of       string // the queue of the schedule
+	replayed *bool  // set to true if the request had been sent before
 }
 
 // Send implements [posthaste.Engine]. In a cluster it rejects messages to several queues,
@@ -74,12 +75,14 @@ func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 
 // SendOnce implements [posthaste.Engine]. In a cluster, the reply is stored in the
 // queue's slot and the digest of the request in another one: see reserve.
-func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages ...posthaste.Message) (ids []posthaste.MessageID, replayed bool, err error) {
 	if err := r.Check(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	name := sha256.Sum256([]byte(fmt.Sprintf("%d:%s%s", len(r.Scope), r.Scope, r.Key)))
-	return e.sendAll(ctx, sendHead{Window: max(1, r.Window.Milliseconds()), Digest: string(r.Digest)}, e.keys.request(hex.EncodeToString(name[:])), messages)
+	head := sendHead{Window: max(1, r.Window.Milliseconds()), Digest: string(r.Digest), replayed: &replayed}
+	ids, err = e.sendAll(ctx, head, e.keys.request(hex.EncodeToString(name[:])), messages)
+	return ids, replayed, err
 }
 
 func (e *Engine) sendAll(ctx context.Context, head sendHead, request string, messages []posthaste.Message) ([]posthaste.MessageID, error) {
@@ -285,6 +288,12 @@ func (s *sendCall) answer(reply any) (ids []posthaste.MessageID, missing *queue,
 	all, err := list("send", reply, 1)
 	if err != nil {
 		return nil, nil, err
+	}
+	if len(all) == 2 && all[0] == "again" {
+		*s.head.replayed = true
+		if all, err = list("send", all[1], 1); err != nil {
+			return nil, nil, err
+		}
 	}
 	if gone(reply) {
 		if n, ok := all[1].(int64); ok && int(n) <= len(s.queues) {

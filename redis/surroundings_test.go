@@ -114,7 +114,7 @@ func TestDeniedRingFailsNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			request := posthaste.Idempotency{Scope: "s", Key: "k", Digest: []byte("a"), Window: time.Hour}
-			now, err := o.SendOnce(t.Context(), request, posthaste.Message{Queue: jobs})
+			now, _, err := o.SendOnce(t.Context(), request, posthaste.Message{Queue: jobs})
 			if err != nil {
 				return fmt.Sprintf("request %d: %v", n, err)
 			}

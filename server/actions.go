@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"strconv"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
@@ -9,9 +10,9 @@ import (
 
 // listActions lists the recorded actions of operators, newest first.
 func (s *Server) listActions(w http.ResponseWriter, r *http.Request) error {
-	q := readQuery(r, "queue", "message", "limit", "before")
+	q := readQuery(r, "queue", "message", "limit", "cursor")
 	filter := posthaste.ActionFilter{
-		Queue: q.text("queue"), MessageID: q.messageID("message"), Before: int64(q.messageID("before")), Limit: q.int("limit", defaultListed, 1, maxListed),
+		Queue: q.text("queue"), MessageID: q.messageID("message"), Before: int64(idCursorOf(q, "actions")), Limit: q.int("limit", defaultListed, 1, maxListed),
 	}
 	if q.err != nil {
 		return q.err
@@ -22,10 +23,9 @@ func (s *Server) listActions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var next posthaste.MessageID
+	next := ""
 	if len(actions) == filter.Limit {
-		next = posthaste.MessageID(actions[len(actions)-1].ID)
+		next = strconv.FormatInt(actions[len(actions)-1].ID, 10)
 	}
-	linkNext(w, r, next)
-	return s.writeJSON(w, http.StatusOK, shown(actions, wire.NewAction))
+	return s.writeJSON(w, http.StatusOK, newListed("actions", actions, next, wire.NewAction))
 }

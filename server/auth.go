@@ -17,10 +17,13 @@ type Scope = posthaste.Scope
 // The scopes. Tokens do not have ScopeAny: it marks operations that are allowed to every
 // token that is not limited to some queues.
 const (
-	ScopeSend    = posthaste.ScopeSend
-	ScopeReceive = posthaste.ScopeReceive
-	ScopeAdmin   = posthaste.ScopeAdmin
-	ScopeAny     = Scope("any")
+	ScopeRead        = posthaste.ScopeRead
+	ScopeReadPayload = posthaste.ScopeReadPayload
+	ScopeSend        = posthaste.ScopeSend
+	ScopeReceive     = posthaste.ScopeReceive
+	ScopeOperate     = posthaste.ScopeOperate
+	ScopeAdmin       = posthaste.ScopeAdmin
+	ScopeAny         = Scope("any")
 )
 
 // NewToken returns a token with the given secret for [Config.Tokens]. The secret must
@@ -59,7 +62,7 @@ func (s *Server) authorize(r *http.Request, route *route) (*posthaste.Token, err
 		return nil, fault
 	case token == nil:
 		return nil, unauthorized("invalid_token", "unknown token", "check that it was copied completely, was not dropped and has not expired")
-	case !token.Allows(route.scope) && route.scope != ScopeAny:
+	case !token.Allows(route.scope) && route.scope != ScopeAny && !(route.own && token.Allows(ScopeSend)):
 		return nil, insufficient(route.scope, "token lacks scope "+strconv.Quote(string(route.scope)))
 	}
 	return token, allowPath(token, r, route)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,8 +12,8 @@ import (
 
 func withTokens(t *testing.T) func(*Config, *hooked) {
 	return func(c *Config, _ *hooked) {
-		for _, scope := range []Scope{ScopeSend, ScopeReceive, ScopeAdmin} {
-			token, err := NewToken(string(scope)+"er", string(scope)+"-secret", scope)
+		for _, scope := range posthaste.Scopes() {
+			token, err := NewToken(strings.ReplaceAll(string(scope), ":", "-")+"er", string(scope)+"-secret", scope)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -22,23 +23,36 @@ func withTokens(t *testing.T) func(*Config, *hooked) {
 	}
 }
 
-// Every route lets in the tokens of its scope and no other.
+// Each route lets in the scopes that openapi.yaml names, those that include them, and no other.
+// Of the routes that show an application its own, the handler decides.
 func TestScopesOfEveryRoute(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, withTokens(t))
-	routes := append(a.server.routes(), &route{method: "GET", path: "/caught", scope: ScopeAdmin}, &route{method: "GET", path: "/caught/1", scope: ScopeAdmin})
+	described, err := describedScopes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	described["GET /caught"], described["GET /caught/1"] = []string{"admin"}, []string{"admin"}
+	routes := append(a.server.routes(), &route{method: "GET", path: "/caught"}, &route{method: "GET", path: "/caught/1"})
 	for _, r := range routes {
-		path := strings.NewReplacer("{queue}", "orders", "{id}", "1").Replace(r.path)
-		for _, token := range []string{"", "wrong-secret", "send-secret", "receive-secret", "admin-secret"} {
+		path := strings.NewReplacer("{queue}", "orders", "{id}", "1", "{subscription}", "default", "{schedule}", "beat").Replace(r.path)
+		needs, open := described[r.method+" "+r.path]
+		if open = open && needs == nil; !open && needs == nil {
+			t.Errorf("%s %s is not described", r.method, r.path)
+		}
+		for _, token := range append([]string{"", "wrong"}, strings.Fields(words(posthaste.Scopes()))...) {
+			token = strings.TrimSuffix(token, ",")
 			a := *a
-			a.token = token
+			if a.token = token; token != "" {
+				a.token += "-secret"
+			}
 			got, err := a.client.Do(a.request(t.Context(), r.method, path, ""))
 			if err != nil {
 				t.Fatal(err)
 			}
 			got.Body.Close()
-			known := token != "" && token != "wrong-secret"
-			allowed := r.scope == "" || known && (r.scope == ScopeAny || token == "admin-secret" || token == string(r.scope)+"-secret")
+			known := token != "" && token != "wrong"
+			allowed := open || known && (len(needs) == 0 || slices.ContainsFunc(needs, func(need string) bool { return Scope(token).Includes(Scope(need)) }))
 			switch {
 			case allowed && (got.StatusCode == 401 || got.StatusCode == 403),
 				!allowed && known && got.StatusCode != 403,
@@ -50,6 +64,68 @@ func TestScopesOfEveryRoute(t *testing.T) {
 	}
 	if strings.Contains(a.log.String(), "-secret") {
 		t.Error("a secret is in the log")
+	}
+}
+
+// describedScopes returns the scopes that openapi.yaml names for each operation: nil if it needs
+// no token, and none if any token will do.
+func describedScopes() (map[string][]string, error) {
+	doc, err := spec()
+	if err != nil {
+		return nil, err
+	}
+	all := map[string][]string{}
+	for path, item := range doc.Paths.Map() {
+		for method, operation := range item.Operations() {
+			var needs []string
+			security := operation.Security
+			if security != nil && len(*security) > 0 {
+				needs = []string{}
+				for _, alternative := range *security {
+					needs = append(needs, alternative["token"]...)
+				}
+			}
+			all[method+" "+path] = needs
+		}
+	}
+	return all, nil
+}
+
+// The table in docs/security.md is what the router checks.
+func TestScopesAreDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{}
+	for line := range strings.SplitSeq(string(page), "\n") {
+		if cells := strings.Split(line, "|"); len(cells) == 4 && strings.HasPrefix(cells[1], " `") {
+			for operation := range strings.SplitSeq(cells[1], ",") {
+				documented[strings.Trim(operation, " `")] = strings.TrimSpace(cells[2])
+			}
+		}
+	}
+	for _, r := range newAPI(t).server.routes() {
+		want := "`" + string(r.scope) + "`"
+		switch {
+		case r.scope == "":
+			want = "none"
+		case r.scope == ScopeAny:
+			want = "any"
+		case r.own:
+			want += ", or `send` for messages of this token"
+		}
+		operation := r.method + " " + r.path
+		if is := documented[operation]; is != want {
+			t.Errorf("docs/security.md says that %s needs %q, want %q", operation, is, want)
+		}
+		delete(documented, operation)
+	}
+	for operation := range documented {
+		if strings.HasPrefix(operation, "GET /") || strings.HasPrefix(operation, "POST /") {
+			t.Errorf("docs/security.md has %s, which is no operation", operation)
+		}
 	}
 }
 

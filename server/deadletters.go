@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -16,6 +17,9 @@ import (
 
 func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) error {
 	filter, err := parseDeadQuery(r)
+	if err == nil {
+		err = allowContent(r, "term", filter.Term)
+	}
 	if err != nil {
 		return err
 	}
@@ -25,15 +29,25 @@ func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	linkNext(w, r, dead.Next)
-	return s.writeJSON(w, http.StatusOK, shown(dead.Items, wire.NewDeadLetter))
+	return s.writeJSON(w, http.StatusOK, newListed(deadList, dead.Items, idPosition(dead.Next), func(d posthaste.DeadLetter) wire.DeadLetter { return showDead(r, d) }))
+}
+
+// deadList is the list of the cursors of dead letters.
+const deadList = "dead-letters"
+
+func showDead(r *http.Request, d posthaste.DeadLetter) wire.DeadLetter {
+	view := wire.NewDeadLetter(d)
+	if !seesAllPayloads(r) {
+		view.HidePayload()
+	}
+	return view
 }
 
 // parseDeadQuery reads the filter of a list: ?id=1&id=2, or deadFields and a page.
 func parseDeadQuery(r *http.Request) (posthaste.DeadLetterFilter, error) {
-	q := readQuery(r, append([]string{"id", "limit", "before"}, deadFields...)...)
+	q := readQuery(r, append([]string{"id", "limit", "cursor"}, deadFields...)...)
 	filter := deadFilter(q.text, q.time)
-	filter.Before, filter.Limit = q.messageID("before"), q.int("limit", defaultListed, 1, maxListed)
+	filter.Before, filter.Limit = idCursorOf(q, deadList), q.int("limit", defaultListed, 1, maxListed)
 	for _, text := range q.values["id"] {
 		var id posthaste.MessageID
 		if id.UnmarshalText([]byte(text)) != nil {
@@ -42,6 +56,44 @@ func parseDeadQuery(r *http.Request) (posthaste.DeadLetterFilter, error) {
 		filter.IDs = append(filter.IDs, id)
 	}
 	return filter, q.err
+}
+
+// showDeadLetter shows the dead letter of the message in the path. If the message is dead in
+// several subscriptions, the parameter subscription chooses one.
+func (s *Server) showDeadLetter(w http.ResponseWriter, r *http.Request) error {
+	q := readQuery(r, "subscription")
+	if q.err != nil {
+		return q.err
+	}
+	id, err := pathMessageID(r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	dead, err := s.engine.DeadLetters(ctx, posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{id}, Limit: maxListed})
+	if err != nil {
+		return err
+	}
+	found := slices.DeleteFunc(slices.Clone(dead.Items), func(d posthaste.DeadLetter) bool {
+		return q.text("subscription") != "" && d.Subscription != q.text("subscription")
+	})
+	var in []string
+	for _, d := range dead.Items {
+		in = append(in, d.Subscription)
+	}
+	switch {
+	case len(dead.Items) == 0:
+		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "id", Message: "message " + id.String() + " is not a dead letter",
+			Hint: "GET /v1/messages/" + id.String() + " shows its state"}
+	case len(found) == 0:
+		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "subscription",
+			Message: "message " + id.String() + " is not a dead letter of this subscription, but of " + strings.Join(in, ", ")}
+	case len(found) > 1:
+		return &posthaste.Error{Code: posthaste.CodeConflict, Field: "subscription", Message: "message " + id.String() + " is a dead letter of several subscriptions: " + strings.Join(in, ", "),
+			Hint: "add ?subscription=" + in[0]}
+	}
+	return s.writeJSON(w, http.StatusOK, showDead(r, found[0]))
 }
 
 // deadFields are the fields of a filter, in the query and in bodies.
@@ -55,11 +107,13 @@ func deadFilter(text func(name string) string, at func(name string) time.Time) p
 }
 
 // decided lists the dead letters that were replayed or discarded, and the requested ids
-// that were not dead letters. For a filter, next is where to continue if there may be more.
+// that were not dead letters.
 type decided struct {
 	IDs      []posthaste.MessageID `json:"ids"`
 	NotFound []posthaste.MessageID `json:"not_found"`
-	Next     posthaste.MessageID   `json:"next,omitzero"`
+	// Next is the cursor to continue with; absent if nothing is left.
+	Next    string `json:"next,omitempty"`
+	HasMore bool   `json:"has_more"`
 }
 
 // decideDeadLetters replays or discards the dead letters that the body selects by ids or by
@@ -74,24 +128,47 @@ func (s *Server) decideDeadLetters(decide func(context.Context, posthaste.DeadLe
 		if err != nil {
 			return err
 		}
-		ids := filter.IDs
-		ctx, cancel := s.operation(r)
-		defer cancel()
-		were, err := decide(ctx, filter)
-		if e, ok := errors.AsType[*posthaste.Error](err); ok && len(ids) > 0 && e.Code == posthaste.CodeNotFound {
-			return noDeadLetters(ids, e.Message)
-		}
+		answer, err := s.decide(r, filter, decide)
 		if err != nil {
 			return err
 		}
-		answer := decided{IDs: append([]posthaste.MessageID{}, were.Items...), NotFound: []posthaste.MessageID{}, Next: were.Next}
-		for _, id := range ids {
-			if !slices.Contains(answer.IDs, id) {
-				answer.NotFound = append(answer.NotFound, id)
-			}
-		}
 		return s.writeJSON(w, http.StatusOK, answer)
 	}
+}
+
+// decideDeadLetter replays or discards the dead letters of the message in the path.
+func (s *Server) decideDeadLetter(decide func(context.Context, posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error)) answer {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		id, err := pathMessageID(r)
+		if err != nil {
+			return err
+		}
+		if _, err := s.decide(r, posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{id}}, decide); err != nil {
+			return err
+		}
+		return s.writeJSON(w, http.StatusOK, sentOne{id})
+	}
+}
+
+func (s *Server) decide(r *http.Request, filter posthaste.DeadLetterFilter, decide func(context.Context, posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error)) (answer decided, err error) {
+	ids := filter.IDs
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	were, err := decide(ctx, filter)
+	if e, ok := errors.AsType[*posthaste.Error](err); ok && len(ids) > 0 && e.Code == posthaste.CodeNotFound {
+		return answer, noDeadLetters(ids, e.Message)
+	}
+	if err != nil {
+		return answer, err
+	}
+	answer = decided{IDs: append([]posthaste.MessageID{}, were.Items...), NotFound: []posthaste.MessageID{},
+		Next: newCursor(deadList, idPosition(were.Next)), HasMore: were.Next != 0}
+	for _, id := range ids {
+		if !slices.Contains(answer.IDs, id) {
+			answer.NotFound = append(answer.NotFound, id)
+		}
+	}
+	return answer, nil
 }
 
 // noDeadLetters is the error if none of the ids is a dead letter. The engine's message
@@ -107,7 +184,7 @@ func noDeadLetters(ids []posthaste.MessageID, message string) error {
 }
 
 // parseChosen reads {"ids":["1","2"]} and removes repetitions, or it reads
-// {"filter":{…},"limit":100,"before":"9"}. {"all":true} instead of the filter selects every
+// {"filter":{…},"limit":100,"cursor":"…"}. {"all":true} instead of the filter selects every
 // dead letter. A filter without fields or with an empty field is rejected, because it is
 // usually the result of a missing value.
 func parseChosen(body []byte) (filter posthaste.DeadLetterFilter, err error) {
@@ -137,7 +214,7 @@ func parseChosen(body []byte) (filter posthaste.DeadLetterFilter, err error) {
 			o.Fail("filter", `must select dead letters; use "all": true instead to select every dead letter`)
 		}
 	}
-	filter.Limit, filter.Before = o.Int("limit", 1, maxListed), readBefore(o)
+	filter.Limit, filter.Before = o.Int("limit", 1, maxListed), bodyCursor(o, deadList)
 	return filter, o.Finish()
 }
 

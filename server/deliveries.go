@@ -56,10 +56,10 @@ func receipt(o *wire.Object) []byte {
 	return o.Raw("receipt")
 }
 
-// settle settles the deliveries in the body. The response is 409 if some no longer belong
+// settleMany settles the deliveries in the body. The response is 409 if some no longer belong
 // to the caller, or if the token is limited to some queues and the queue of a delivery is
 // unknown. The others are settled in any case.
-func (s *Server) settle(fields func(*wire.Object, *posthaste.Settlement)) answer {
+func (s *Server) settleMany(fields func(*wire.Object, *posthaste.Settlement)) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		body, err := readJSON(w, r, false)
 		if err != nil {
@@ -69,31 +69,79 @@ func (s *Server) settle(fields func(*wire.Object, *posthaste.Settlement)) answer
 		if err != nil {
 			return err
 		}
-		ctx, cancel := s.operation(r)
-		defer cancel()
-		ids := make([]posthaste.DeliveryID, len(settlements))
-		for i := range settlements {
-			ids[i] = settlements[i].Delivery
-		}
-		unknown, err := s.allowDeliveries(ctx, exchangeOf(r).caller, ids)
+		results, err := s.settle(r, settlements)
 		if err != nil {
 			return err
 		}
-		settlements = slices.DeleteFunc(settlements, func(one posthaste.Settlement) bool { return unknown[one.Delivery] })
-		var results []posthaste.SettleResult
-		if len(settlements) > 0 {
-			ended := func([]posthaste.SettleResult, error) {}
-			if s.tracing != nil {
-				ended = s.tracing.Settling(ctx, traceOf(r), settlements)
-			}
-			results, err = s.engine.Settle(ctx, settlements)
-			ended(results, err)
-			if err != nil {
-				return err
-			}
-		}
-		return s.writeSettled(w, withUnknown(ids, unknown, results))
+		return s.writeSettled(w, results)
 	}
+}
+
+// settleOne settles the delivery in the path. The body has the other fields, and may be absent.
+func (s *Server) settleOne(fields func(*wire.Object, *posthaste.Settlement)) answer {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		o, id, err := readDelivery(w, r)
+		if err != nil {
+			return err
+		}
+		settlement := posthaste.Settlement{Delivery: id}
+		fields(o, &settlement)
+		if err := o.Finish(); err != nil {
+			return err
+		}
+		results, err := s.settle(r, []posthaste.Settlement{settlement})
+		if err != nil {
+			return err
+		}
+		return s.writeSettledOne(w, results)
+	}
+}
+
+// readDelivery reads the body of a request on the delivery in the path. An absent body counts
+// as {}.
+func readDelivery(w http.ResponseWriter, r *http.Request) (*wire.Object, posthaste.DeliveryID, error) {
+	body, err := readJSON(w, r, true)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(body) == 0 {
+		body = []byte("{}")
+	}
+	id, err := pathMessageID(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	o, err := wire.ParseObject("", body)
+	return o, posthaste.DeliveryID(id), err
+}
+
+// settle settles those deliveries that the caller may settle, and reports the others as not
+// settled.
+func (s *Server) settle(r *http.Request, settlements []posthaste.Settlement) ([]posthaste.SettleResult, error) {
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	ids := make([]posthaste.DeliveryID, len(settlements))
+	for i := range settlements {
+		ids[i] = settlements[i].Delivery
+	}
+	unknown, err := s.allowDeliveries(ctx, exchangeOf(r).caller, ids)
+	if err != nil {
+		return nil, err
+	}
+	settlements = slices.DeleteFunc(settlements, func(one posthaste.Settlement) bool { return unknown[one.Delivery] })
+	var results []posthaste.SettleResult
+	if len(settlements) > 0 {
+		ended := func([]posthaste.SettleResult, error) {}
+		if s.tracing != nil {
+			ended = s.tracing.Settling(ctx, traceOf(r), settlements)
+		}
+		results, err = s.engine.Settle(ctx, settlements)
+		ended(results, err)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return withUnknown(ids, unknown, results), nil
 }
 
 // withUnknown merges the deliveries that were not passed to the engine, as not settled, with
@@ -165,47 +213,81 @@ func parseDeliveries(body []byte, take func(o *wire.Object, id posthaste.Deliver
 	return nil
 }
 
-// extend moves the ends of leases. Each delivery names its own lease. The response is 409 in
-// the same cases as in settle.
-func (s *Server) extend(w http.ResponseWriter, r *http.Request) error {
+// extendMany moves the ends of leases. Each delivery names its own lease. The response is 409
+// in the same cases as in settleMany.
+func (s *Server) extendMany(w http.ResponseWriter, r *http.Request) error {
 	body, err := readJSON(w, r, false)
 	if err != nil {
 		return err
 	}
 	var leases []leaseGroup
-	var ids []posthaste.DeliveryID
 	err = parseDeliveries(body, func(o *wire.Object, id posthaste.DeliveryID) {
-		given := o.Has("lease")
-		lease := o.Duration("lease")
-		switch {
-		case !given:
-			o.Fail("lease", "is required: the time from now, for example \"30s\"")
-		case lease <= 0 || lease > maxLease:
-			o.Fail("lease", "must be above zero and at most %s", maxLease)
-		}
-		leases, ids = addToLease(leases, lease, id), append(ids, id)
+		leases = addToLease(leases, readLease(o), id)
 	})
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.operation(r)
-	defer cancel()
-	unknown, err := s.allowDeliveries(ctx, exchangeOf(r).caller, ids)
+	results, err := s.extend(r, leases)
 	if err != nil {
 		return err
 	}
-	var results []posthaste.SettleResult
+	return s.writeSettled(w, results)
+}
+
+// extendOne moves the end of the lease of the delivery in the path.
+func (s *Server) extendOne(w http.ResponseWriter, r *http.Request) error {
+	o, id, err := readDelivery(w, r)
+	if err != nil {
+		return err
+	}
+	lease := readLease(o)
+	if err := o.Finish(); err != nil {
+		return err
+	}
+	results, err := s.extend(r, addToLease(nil, lease, id))
+	if err != nil {
+		return err
+	}
+	return s.writeSettledOne(w, results)
+}
+
+// maxLease is the longest lease.
+const maxLease = 12 * time.Hour
+
+func readLease(o *wire.Object) time.Duration {
+	given := o.Has("lease")
+	lease := o.Duration("lease")
+	switch {
+	case !given:
+		o.Fail("lease", "is required: the time from now, for example \"30s\"")
+	case lease <= 0 || lease > maxLease:
+		o.Fail("lease", "must be above zero and at most %s", maxLease)
+	}
+	return lease
+}
+
+func (s *Server) extend(r *http.Request, leases []leaseGroup) (results []posthaste.SettleResult, err error) {
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	var ids []posthaste.DeliveryID
+	for _, group := range leases {
+		ids = append(ids, group.ids...)
+	}
+	unknown, err := s.allowDeliveries(ctx, exchangeOf(r).caller, ids)
+	if err != nil {
+		return nil, err
+	}
 	for _, group := range leases {
 		known := slices.DeleteFunc(slices.Clone(group.ids), func(id posthaste.DeliveryID) bool { return unknown[id] })
 		var extended []posthaste.SettleResult
 		if len(known) > 0 {
 			if extended, err = s.engine.Extend(ctx, posthaste.ExtendRequest{Deliveries: known, Lease: group.lease}); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		results = append(results, withUnknown(group.ids, unknown, extended)...)
 	}
-	return s.writeSettled(w, results)
+	return results, nil
 }
 
 // leaseGroup is the deliveries with the same new lease.
@@ -227,6 +309,24 @@ func addToLease(groups []leaseGroup, lease time.Duration, id posthaste.DeliveryI
 // writeSettled answers 200 if all deliveries were settled, and otherwise with a problem that
 // lists the others.
 func (s *Server) writeSettled(w http.ResponseWriter, results []posthaste.SettleResult) error {
+	shown, err := settledOf(results)
+	if err != nil {
+		return err
+	}
+	return s.writeJSON(w, http.StatusOK, settledAll{shown})
+}
+
+// writeSettledOne is writeSettled for the delivery in the path.
+func (s *Server) writeSettledOne(w http.ResponseWriter, results []posthaste.SettleResult) error {
+	shown, err := settledOf(results)
+	if err != nil {
+		return err
+	}
+	return s.writeJSON(w, http.StatusOK, shown[0])
+}
+
+// settledOf converts results, or returns the problem if some deliveries were not settled.
+func settledOf(results []posthaste.SettleResult) ([]settled, error) {
 	shown := make([]settled, len(results))
 	var gone, refused []string
 	var refusal error
@@ -242,15 +342,15 @@ func (s *Server) writeSettled(w http.ResponseWriter, results []posthaste.SettleR
 	}
 	switch {
 	case refusal != nil:
-		return &httpError{ids: append(refused, gone...), deliveries: shown, err: refusal}
+		return nil, &httpError{ids: append(refused, gone...), deliveries: shown, err: refusal}
 	case gone != nil:
-		return &httpError{ids: gone, deliveries: shown, err: &posthaste.Error{
+		return nil, &httpError{ids: gone, deliveries: shown, err: &posthaste.Error{
 			Code: posthaste.CodeConflict, Field: "deliveries",
 			Message: fmt.Sprintf("%d of %d deliveries no longer belonged to the caller: %s", len(gone), len(results), some(gone)),
 			Hint:    "they were settled before, or their lease ended and they were redelivered; the others are settled",
 		}}
 	}
-	return s.writeJSON(w, http.StatusOK, settledAll{shown})
+	return shown, nil
 }
 
 // some lists the first 20 ids; the field ids has all of them.

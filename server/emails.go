@@ -8,6 +8,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
+	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
 // emailInfo is an e-mail and its status. From, To, Cc, Bcc and Subject are absent in lists,
@@ -22,7 +23,7 @@ type emailInfo struct {
 	Bcc       []string            `json:"bcc,omitempty"`
 	Subject   string              `json:"subject,omitempty"`
 	// Recipients are the addresses by which the e-mail can be found.
-	Recipients []string  `json:"recipients"`
+	Recipients []string  `json:"recipients,omitempty"`
 	CreatedAt  time.Time `json:"created_at"`
 	// DueAt is the earliest time of the next attempt; absent if it has passed.
 	DueAt    time.Time           `json:"due_at,omitzero"`
@@ -30,16 +31,21 @@ type emailInfo struct {
 	// MessageID is the header Message-ID, which is known after the first attempt.
 	MessageID string `json:"message_id,omitempty"`
 	// Answers has the last reply of the mail server for each recipient.
-	Answers map[string]email.Answer `json:"answers"`
+	Answers map[string]email.Answer `json:"answers,omitempty"`
+	// PayloadHidden reports that the caller may not see the addresses and the subject.
+	PayloadHidden bool `json:"payload_hidden,omitempty"`
+}
+
+// hidePayload removes what the e-mail says, and to whom.
+func (e *emailInfo) hidePayload() {
+	e.From, e.To, e.Cc, e.Bcc, e.Subject, e.Recipients, e.Answers = "", nil, nil, nil, "", nil, nil
+	e.Attempts, e.PayloadHidden = wire.WithoutReceipts(e.Attempts), true
 }
 
 func newEmailInfo(m posthaste.MessageInfo) emailInfo {
 	shown := emailInfo{
 		ID: m.ID, Reference: m.Reference, CreatedAt: m.CreatedAt, Recipients: m.Terms,
-		Attempts: []posthaste.Attempt{}, Answers: map[string]email.Answer{},
-	}
-	if shown.Recipients == nil {
-		shown.Recipients = []string{}
+		Attempts: []posthaste.Attempt{},
 	}
 	if state, ok := defaultState(m); ok {
 		shown.Status = email.StatusOf(state.State)
@@ -82,11 +88,11 @@ func (s *Server) sendEmail(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	message.Queue = s.emails
-	ids, err := s.send(r, key, body, message)
+	ids, err := s.send(w, r, key, body, message)
 	if err != nil {
 		return err
 	}
-	return s.writeJSON(w, http.StatusCreated, sentOne{ids[0]})
+	return s.writeCreated(w, "/v1/emails/"+ids[0].String(), sentOne{ids[0]})
 }
 
 // parseEmail reads an e-mail, and the idempotency key that it may carry instead of the header.
@@ -109,16 +115,7 @@ func parseEmail(body []byte, key *string) (posthaste.Message, error) {
 }
 
 func (s *Server) showEmail(w http.ResponseWriter, r *http.Request) error {
-	id, err := pathMessageID(r)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := s.operation(r)
-	defer cancel()
-	message, err := s.engine.Message(ctx, id)
-	if err == nil && message.Queue != s.emails {
-		err = &posthaste.Error{Code: posthaste.CodeNotFound, Field: "id", Message: "message " + id.String() + " is not an e-mail", Hint: "GET /v1/messages/" + id.String() + " shows it"}
-	}
+	message, err := s.findEmail(r)
 	if err != nil {
 		return err
 	}
@@ -127,13 +124,34 @@ func (s *Server) showEmail(w http.ResponseWriter, r *http.Request) error {
 	if mail, err := email.Parse(message.Payload); err == nil {
 		shown.From, shown.To, shown.Cc, shown.Bcc, shown.Subject = mail.From, mail.To, mail.Cc, mail.Bcc, mail.Subject
 	}
+	if !seesPayload(r, message) {
+		shown.hidePayload()
+	}
 	return s.writeJSON(w, http.StatusOK, shown)
 }
 
+// findEmail returns the e-mail in the path if the caller may see it.
+func (s *Server) findEmail(r *http.Request) (posthaste.MessageInfo, error) {
+	message, err := s.findMessage(r)
+	if err == nil && message.Queue != s.emails {
+		err = &posthaste.Error{Code: posthaste.CodeNotFound, Field: "id", Message: "message " + message.ID.String() + " is not an e-mail",
+			Hint: r.Method + " /v1/messages/" + message.ID.String() + " is for messages"}
+	}
+	return message, err
+}
+
+// cancelEmail cancels an e-mail that was not handed to the mail server.
+func (s *Server) cancelEmail(w http.ResponseWriter, r *http.Request) error {
+	if _, err := s.findEmail(r); err != nil {
+		return err
+	}
+	return s.cancelMessage(w, r)
+}
+
 func (s *Server) listEmails(w http.ResponseWriter, r *http.Request) error {
-	q := readQuery(r, "reference", "recipient", "status", "limit", "before")
+	q := readQuery(r, "reference", "recipient", "status", "limit", "cursor")
 	filter := posthaste.MessageFilter{
-		Queue: s.emails, Reference: q.text("reference"), Before: q.messageID("before"), Limit: q.int("limit", defaultListed, 1, maxListed),
+		Queue: s.emails, Reference: q.text("reference"), Before: idCursorOf(q, "emails"), Limit: q.int("limit", defaultListed, 1, maxListed),
 	}
 	if recipient := q.text("recipient"); recipient != "" {
 		if filter.Term = email.Term(recipient); filter.Term == "" {
@@ -151,16 +169,20 @@ func (s *Server) listEmails(w http.ResponseWriter, r *http.Request) error {
 	if q.err != nil {
 		return q.err
 	}
-	messages, err := s.messagesIn(r, filter, states)
+	if err := allowContent(r, "recipient", filter.Term); err != nil {
+		return err
+	}
+	page, err := s.messagesIn(r, filter, states)
 	if err != nil {
 		return err
 	}
-	linkNext(w, r, messages.Next)
-	shown := make([]emailInfo, len(messages.Items))
-	for i, m := range messages.Items {
-		shown[i] = newEmailInfo(m)
-	}
-	return s.writeJSON(w, http.StatusOK, shown)
+	return s.writeJSON(w, http.StatusOK, newListed("emails", page.Items, idPosition(page.Next), func(m posthaste.MessageInfo) emailInfo {
+		view := newEmailInfo(m)
+		if !seesPayload(r, m) {
+			view.hidePayload()
+		}
+		return view
+	}))
 }
 
 // messagesIn lists the messages in any of the states, newest first. One status of e-mails can

@@ -13,7 +13,10 @@ type route struct {
 	method string
 	path   string
 	// scope is the scope that a token needs; "" means that no token is needed.
-	scope  posthaste.Scope
+	scope posthaste.Scope
+	// own reports that a token with the scope send is enough, too: the handler shows it only
+	// the messages of that token.
+	own    bool
 	answer answer
 	// body is the largest body in bytes; 0 means smallBody.
 	body int64
@@ -57,7 +60,7 @@ func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKe
 // caller names the caller for the records of operators' actions.
 func caller(r *http.Request) string {
 	if t := exchangeOf(r).caller; t != nil {
-		return "http:" + t.Name
+		return senderOf(t)
 	}
 	return "http"
 }

@@ -71,7 +71,7 @@ func both(data []byte, failing bool) (result struct {
 
 // Of the body that says which dead letters are meant.
 func FuzzParseIDs(f *testing.F) {
-	for _, seed := range []string{`{"ids":["1","2","1"]}`, `{"ids":[]}`, `{"ids":[1]}`, `{"ids":"1"}`, `{}`, `{"ids":["x"]}`, `{"filter":{"queue":"q","died_from":"2030-01-31T12:00:00Z"},"limit":7,"before":"9"}`} {
+	for _, seed := range []string{`{"ids":["1","2","1"]}`, `{"ids":[]}`, `{"ids":[1]}`, `{"ids":"1"}`, `{}`, `{"ids":["x"]}`, `{"filter":{"queue":"q","died_from":"2030-01-31T12:00:00Z"},"limit":7,"cursor":"ZGVhZC1sZXR0ZXJzOjk"}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

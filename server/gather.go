@@ -53,7 +53,9 @@ type waiter struct {
 
 type received struct {
 	deliveries []posthaste.RawDelivery
-	err        error
+	// until is when their lease ends, at the earliest: it counts from before the claim.
+	until time.Time
+	err   error
 }
 
 func newGatherer(engine posthaste.Store, log *slog.Logger, timeout, look time.Duration) *gatherer {
@@ -63,25 +65,26 @@ func newGatherer(engine posthaste.Store, log *slog.Logger, timeout, look time.Du
 	return &gatherer{engine: engine, log: log, timeout: timeout, look: look, gatherings: map[posthaste.QueueRef]*gathering{}}
 }
 
-// receive waits up to wait for messages of a subscription and returns at most max, or none.
+// receive waits up to wait for messages of a subscription and returns at most max, or none, and
+// the end of their lease by the clock of this process.
 // If ctx ends first, it releases messages that were claimed in the meantime. ref must name
 // the subscription.
-func (g *gatherer) receive(ctx context.Context, ref posthaste.QueueRef, max int, lease, wait time.Duration) ([]posthaste.RawDelivery, error) {
+func (g *gatherer) receive(ctx context.Context, ref posthaste.QueueRef, max int, lease, wait time.Duration) (deliveries []posthaste.RawDelivery, until time.Time, err error) {
 	w := &waiter{max: max, lease: lease, expired: wait <= 0, answer: make(chan received, 1)}
 	if err := g.join(ctx, ref, w); err != nil {
-		return nil, err
+		return nil, until, err
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
 		select {
 		case got := <-w.answer:
-			return got.deliveries, got.err
+			return got.deliveries, got.until, got.err
 		case <-timer.C:
 			g.expire(ref, w)
 		case <-ctx.Done():
 			g.leave(ref, w)
-			return nil, ctx.Err()
+			return nil, until, ctx.Err()
 		}
 	}
 }
@@ -253,6 +256,7 @@ func (g *gatherer) round(ctx context.Context, gathered *gathering) (found postha
 			}
 			asked = min(asked+w.max, maxClaim)
 		}
+		until := time.Now().Add(group[0].lease)
 		reply, failed := g.claim(ctx, gathered.ref, asked, group[0].lease)
 		if failed != nil {
 			err = failed
@@ -263,7 +267,7 @@ func (g *gatherer) round(ctx context.Context, gathered *gathering) (found postha
 			}
 		}
 		found.Found = found.Found || len(reply.Deliveries) > 0
-		g.release(g.distribute(gathered, group, reply.Deliveries, len(reply.Deliveries) < asked, failed))
+		g.release(g.distribute(gathered, group, received{reply.Deliveries, until, failed}, len(reply.Deliveries) < asked))
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -300,18 +304,19 @@ func (g *gatherer) claim(ctx context.Context, ref posthaste.QueueRef, max int, l
 // distribute distributes claimed messages among a group in the order in which its waiters
 // joined, and returns the messages that are left over because waiters have left. empty
 // reports that the claim returned less than it requested, so that no message is left.
-func (g *gatherer) distribute(gathered *gathering, group []*waiter, deliveries []posthaste.RawDelivery, empty bool, err error) []posthaste.RawDelivery {
+func (g *gatherer) distribute(gathered *gathering, group []*waiter, claimed received, empty bool) []posthaste.RawDelivery {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	deliveries := claimed.deliveries
 	for _, w := range group {
 		if w.answered {
 			continue
 		}
 		switch n := min(w.max, len(deliveries)); {
-		case err != nil:
-			g.give(gathered, w, received{err: err})
+		case claimed.err != nil:
+			g.give(gathered, w, received{err: claimed.err})
 		case n > 0:
-			g.give(gathered, w, received{deliveries: deliveries[:n:n]})
+			g.give(gathered, w, received{deliveries: deliveries[:n:n], until: claimed.until})
 			deliveries = deliveries[n:]
 		case empty:
 			w.tried = true

@@ -35,6 +35,14 @@ type hooked struct {
 	extend  func(context.Context, posthaste.ExtendRequest) ([]posthaste.SettleResult, error)
 	of      func(context.Context, ...posthaste.DeliveryID) ([]string, error)
 	pause   func(context.Context, posthaste.Pausable) error
+	doctor  func(context.Context) ([]posthaste.Finding, error)
+}
+
+func (h *hooked) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
+	if h.doctor != nil {
+		return h.doctor(ctx)
+	}
+	return h.Store.Doctor(ctx)
 }
 
 func (h *hooked) Pause(ctx context.Context, what posthaste.Pausable) error {
@@ -125,6 +133,9 @@ type api struct {
 	dial   func(context.Context) (net.Conn, error)
 	token  string
 	log    *logBuffer
+	// findings and subscriptions are those of newListedAPI.
+	findings      []posthaste.Finding
+	subscriptions []posthaste.SubscriptionInfo
 }
 
 // logBuffer keeps the log for tests that look into it.
@@ -244,6 +255,35 @@ func (r reply) into(t *testing.T, value any) {
 	}
 }
 
+// items reads the entries of a list, or of another answer that has only an array.
+func (r reply) items(t *testing.T, entries any) {
+	t.Helper()
+	var answer struct {
+		Data, Deliveries, Subscriptions json.RawMessage
+	}
+	r.into(t, &answer)
+	for _, all := range []json.RawMessage{answer.Data, answer.Deliveries, answer.Subscriptions} {
+		if all != nil {
+			if err := json.Unmarshal(all, entries); err != nil {
+				t.Fatalf("%s: %v", r.body, err)
+			}
+			return
+		}
+	}
+	t.Fatalf("not a list: %s", r.body)
+}
+
+// next returns the cursor of the next page; "" on the last one.
+func (r reply) next(t *testing.T) string {
+	t.Helper()
+	var page listed[json.RawMessage]
+	r.into(t, &page)
+	if page.HasMore != (page.Next != "") || page.Data == nil {
+		t.Fatalf("not a page: %s", r.body)
+	}
+	return page.Next
+}
+
 func (r reply) problem(t *testing.T) problem {
 	t.Helper()
 	var p problem
@@ -287,15 +327,42 @@ var spec = sync.OnceValues(func() (*openapi3.T, error) {
 		return nil, err
 	}
 	schemas := doc["components"].(map[string]any)["schemas"].(map[string]any)
-	for _, name := range []string{"SentOne", "Attempt", "Delivery", "SettledDelivery", "Message", "Queue", "SubscriptionCount", "DeadLetter", "Action", "Worker", "Email", "Problem"} {
+	for _, name := range []string{"SentOne", "Attempt", "MessageState", "QueueOptions", "MailAnswer", "Fault", "Delivery", "SettledDelivery", "Message", "Queue", "SubscriptionCount", "DeadLetter", "Action", "Worker", "Email", "Problem"} {
 		schema := schemas[name].(map[string]any)
 		schema["additionalProperties"] = false
 	}
+	anyJSON(doc)
 	if data, err = json.Marshal(doc); err != nil {
 		return nil, err
 	}
 	return openapi3.NewLoader().LoadFromData(data)
 })
+
+func init() {
+	for _, media := range []string{"text/html", "text/css", "text/javascript"} {
+		openapi3filter.RegisterBodyDecoder(media, openapi3filter.FileBodyDecoder)
+	}
+}
+
+// anyJSON lists the types of schemas that have none, which allow any value: the validator would
+// reject null.
+func anyJSON(node any) {
+	switch node := node.(type) {
+	case []any:
+		for _, each := range node {
+			anyJSON(each)
+		}
+	case map[string]any:
+		for name, each := range node {
+			schema, ok := each.(map[string]any)
+			_, described := schema["description"]
+			if ok && described && len(schema) == 1 && name != "204" {
+				schema["type"] = []any{"object", "array", "string", "number", "boolean", "null"}
+			}
+			anyJSON(each)
+		}
+	}
+}
 
 // templateOf finds the path of the description that a URL's path fits.
 func templateOf(doc *openapi3.T, path string) (template string, params map[string]string) {

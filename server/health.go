@@ -1,7 +1,10 @@
 package server
 
 import (
+	"context"
+	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
@@ -33,13 +36,35 @@ func (s *Server) showMetrics(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// doctor lists the problems that the store's checks found.
-func (s *Server) doctor(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := s.operation(r)
-	defer cancel()
-	found, err := s.engine.Doctor(ctx)
-	if err != nil {
-		return err
+// findingList lists the problems that the store's checks found, faults first.
+func (s *Server) findingList() collection[posthaste.Finding, wire.Finding] {
+	return collection[posthaste.Finding, wire.Finding]{
+		list: "doctor", all: func(ctx context.Context, _ *http.Request) ([]posthaste.Finding, error) { return s.engine.Doctor(ctx) },
+		key: func(f posthaste.Finding) string {
+			rank := "1"
+			if f.Fault {
+				rank = "0"
+			}
+			return strings.Join([]string{rank, f.Check, f.Queue, f.Subscription, f.Message}, "\x00")
+		},
+		show: always(func(f posthaste.Finding) wire.Finding { return wire.NewFinding(f, wire.HTTP) }),
 	}
-	return s.writeJSON(w, http.StatusOK, wire.NewFindings(found, wire.HTTP))
+}
+
+// workerList lists the registered workers.
+func (s *Server) workerList() collection[posthaste.WorkerStatus, wire.Worker] {
+	return collection[posthaste.WorkerStatus, wire.Worker]{
+		list: "workers", all: func(ctx context.Context, _ *http.Request) ([]posthaste.WorkerStatus, error) {
+			return s.engine.Workers(ctx)
+		},
+		key: func(w posthaste.WorkerStatus) string { return fmt.Sprintf("%019d", w.ID) }, show: always(wire.NewWorker),
+	}
+}
+
+// tokenList lists the tokens in the store, without their secrets.
+func (s *Server) tokenList() collection[posthaste.Token, wire.Token] {
+	return collection[posthaste.Token, wire.Token]{
+		list: "tokens", all: func(ctx context.Context, _ *http.Request) ([]posthaste.Token, error) { return s.engine.Tokens(ctx) },
+		key: func(t posthaste.Token) string { return t.Name }, show: always(wire.NewToken),
+	}
 }

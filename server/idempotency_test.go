@@ -1,6 +1,7 @@
 package server
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/posthaste-mq/posthaste"
@@ -11,7 +12,7 @@ func TestIdempotencyKey(t *testing.T) {
 	const mail = `{"from":"a@example.com","to":["b@example.com"],"text":"x"}`
 	for name, c := range map[string]struct{ path, body, other string }{
 		"object": {"/v1/queues/orders/messages", `{"payload":1}`, `{"payload":2}`},
-		"array":  {"/v1/queues/orders/messages", `[{"payload":1},{"payload":2}]`, `[{"payload":1}]`},
+		"array":  {"/v1/queues/orders/messages/batch", `{"messages":[{"payload":1},{"payload":2}]}`, `{"messages":[{"payload":1}]}`},
 		"e-mail": {"/v1/emails", mail, `{"from":"a@example.com","to":["b@example.com"],"text":"y"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -28,6 +29,9 @@ func TestIdempotencyKey(t *testing.T) {
 			if string(first.body) != string(again.body) {
 				t.Errorf("answered %s, and again %s", first.body, again.body)
 			}
+			if first.header.Get("Idempotent-Replayed") != "" || again.header.Get("Idempotent-Replayed") != "true" {
+				t.Errorf("Idempotent-Replayed is %q, and again %q", first.header.Get("Idempotent-Replayed"), again.header.Get("Idempotent-Replayed"))
+			}
 			a.call("POST", c.path, c.other, key...).wantProblem(t, 422, posthaste.CodeKeyReused, "Idempotency-Key")
 			fresh := a.call("POST", c.path, c.body, "Idempotency-Key", "two")
 			fresh.want(t, 201)
@@ -35,7 +39,7 @@ func TestIdempotencyKey(t *testing.T) {
 				t.Errorf("another key is answered with %s too", fresh.body)
 			}
 			if c.path != "/v1/emails" {
-				other := a.call("POST", "/v1/queues/others/messages", c.body, key...)
+				other := a.call("POST", strings.Replace(c.path, "orders", "others", 1), c.body, key...)
 				other.want(t, 201)
 				if string(first.body) == string(other.body) {
 					t.Errorf("another queue is answered with %s too", other.body)

@@ -34,12 +34,9 @@ func newLimiter(perSecond float64) *limiter {
 	return &limiter{interval: interval, burst: max(2*time.Second, interval), most: maxBuckets, full: map[string]time.Time{}}
 }
 
-// take takes one request from a bucket. If the bucket is empty, it returns the time until
-// the next request is allowed.
-func (l *limiter) take(key string, now time.Time) (wait time.Duration) {
-	if l == nil {
-		return 0
-	}
+// take takes one request from a bucket and returns the time until the bucket is full again. If
+// the bucket is empty, wait is the time until the next request is allowed.
+func (l *limiter) take(key string, now time.Time) (wait, untilFull time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	full, known := l.full[key]
@@ -55,10 +52,10 @@ func (l *limiter) take(key string, now time.Time) (wait time.Duration) {
 	}
 	full = full.Add(l.interval)
 	if ahead := full.Sub(now); ahead > l.burst {
-		return ahead - l.burst
+		return ahead - l.burst, ahead - l.interval
 	}
 	l.full[key] = full
-	return 0
+	return 0, full.Sub(now)
 }
 
 // sweep removes full buckets, at most once a second, because a flood from very many

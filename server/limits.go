@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -37,7 +38,7 @@ func (l Limits) check() error {
 }
 
 func tooMany(source string, wait time.Duration) error {
-	return &httpError{status: http.StatusTooManyRequests, retryAfter: int((wait + time.Second - 1) / time.Second), err: &posthaste.Error{
+	return &httpError{status: http.StatusTooManyRequests, retryAfter: wholeSeconds(wait), err: &posthaste.Error{
 		Code: codeTooMany, Message: "too many requests from this " + source, Hint: "wait for the time in Retry-After, and send several messages per request",
 	}}
 }
@@ -62,7 +63,7 @@ func remoteKey(remote string) string {
 	return addr.String()
 }
 
-func (s *Server) limitAddress(r *http.Request) error {
+func (s *Server) limitAddress(w http.ResponseWriter, r *http.Request) error {
 	if s.addresses == nil {
 		return nil
 	}
@@ -70,19 +71,35 @@ func (s *Server) limitAddress(r *http.Request) error {
 	if key == "" {
 		return nil
 	}
-	if wait := s.addresses.take(key, time.Now()); wait > 0 {
-		return tooMany("address", wait)
+	return limit(w, s.addresses, "address", key)
+}
+
+func (s *Server) limitToken(w http.ResponseWriter, t *posthaste.Token) error {
+	if t == nil || s.callers == nil {
+		return nil
+	}
+	// The key is the hash, because a name may have belonged to another token before.
+	return limit(w, s.callers, "token", string(t.Hash[:]))
+}
+
+// limit takes one request from a bucket and describes the bucket in the headers RateLimit-*.
+// Of two limits they describe the one that allows fewer requests.
+func limit(w http.ResponseWriter, l *limiter, source, key string) error {
+	wait, full := l.take(key, time.Now())
+	left := int64((l.burst - full) / l.interval)
+	if wait > 0 {
+		left = 0
+	}
+	h := w.Header()
+	if before, err := strconv.ParseInt(h.Get("RateLimit-Remaining"), 10, 64); err != nil || left < before {
+		h.Set("RateLimit-Limit", strconv.FormatInt(int64(l.burst/l.interval), 10))
+		h.Set("RateLimit-Remaining", strconv.FormatInt(left, 10))
+		h.Set("RateLimit-Reset", strconv.Itoa(wholeSeconds(full)))
+	}
+	if wait > 0 {
+		return tooMany(source, wait)
 	}
 	return nil
 }
 
-func (s *Server) limitToken(t *posthaste.Token) error {
-	if t == nil {
-		return nil
-	}
-	// The key is the hash, because a name may have belonged to another token before.
-	if wait := s.callers.take(string(t.Hash[:]), time.Now()); wait > 0 {
-		return tooMany("token", wait)
-	}
-	return nil
-}
+func wholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }

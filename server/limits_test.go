@@ -23,29 +23,29 @@ func TestLimiterKeepsTheRate(t *testing.T) {
 	now := time.Unix(1000, 0)
 	passed := 0
 	for range 100 {
-		if l.take("a", now) == 0 {
+		if wait, _ := l.take("a", now); wait == 0 {
 			passed++
 		}
 	}
 	if passed != 20 {
 		t.Errorf("%d passed at once, want 20", passed)
 	}
-	if wait := l.take("a", now); wait != 100*time.Millisecond {
+	if wait, _ := l.take("a", now); wait != 100*time.Millisecond {
 		t.Errorf("told to wait %s, want 100 ms", wait)
 	}
-	if l.take("b", now) != 0 {
+	if wait, _ := l.take("b", now); wait != 0 {
 		t.Error("another key is limited, too")
 	}
 	for range 1000 { // 10 s at 100 a second
 		now = now.Add(10 * time.Millisecond)
-		if l.take("a", now) == 0 {
+		if wait, _ := l.take("a", now); wait == 0 {
 			passed++
 		}
 	}
 	if passed < 119 || passed > 121 {
 		t.Errorf("%d passed in 10 s, want 120", passed)
 	}
-	if newLimiter(0).take("a", now) != 0 {
+	if newLimiter(0) != nil {
 		t.Error("no limit limits")
 	}
 }
@@ -58,14 +58,15 @@ func TestLimiterIsBounded(t *testing.T) {
 	now := time.Unix(1000, 0)
 	limited := 0
 	for i := range 10_000 {
-		if l.take(strconv.Itoa(i), now) > 0 {
+		if wait, _ := l.take(strconv.Itoa(i), now); wait > 0 {
 			limited++
 		}
 	}
 	if len(l.full) > 101 || limited != 10_000-100-20 {
 		t.Errorf("%d buckets, %d limited", len(l.full), limited)
 	}
-	if now = now.Add(3 * time.Second); l.take("new", now) != 0 || len(l.full) > 2 {
+	now = now.Add(3 * time.Second)
+	if wait, _ := l.take("new", now); wait != 0 || len(l.full) > 2 {
 		t.Errorf("after a pause: %d buckets", len(l.full))
 	}
 }
@@ -149,9 +150,9 @@ func TestWaitingReceiversAreLimited(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a := newAPI(t, func(c *Config, _ *hooked) { c.Limits.MaxWaiting = 2 })
 		a.queue("orders")
-		first, second := a.receiveLater(t.Context(), "wait=5m"), a.receiveLater(t.Context(), "wait=5m")
+		first, second := a.receiveLater(t.Context(), `{"wait":"5m"}`), a.receiveLater(t.Context(), `{"wait":"5m"}`)
 		eventually(t, "both wait", func() bool { return a.server.gatherer.waiting("orders") == 2 })
-		got := a.call("POST", "/v1/queues/orders/receive?wait=5m", "")
+		got := a.call("POST", "/v1/queues/orders/receive", `{"wait":"5m"}`)
 		got.wantProblem(t, 503, posthaste.CodeUnavailable, "wait")
 		if got.header.Get("Retry-After") == "" {
 			t.Error("no Retry-After")

@@ -91,7 +91,7 @@ func TestServeStopsGracefully(t *testing.T) {
 			return engine.Store.Send(ctx, m...)
 		}
 		s := servePiped(t, time.Minute, engine)
-		waits := s.receiveLater(t.Context(), "wait=5m")
+		waits := s.receiveLater(t.Context(), `{"wait":"5m"}`)
 		eventually(t, "it waits", func() bool { return s.server.gatherer.tried("orders") == 1 })
 		sent := make(chan int, 1)
 		go func() {

@@ -2,9 +2,13 @@ package server
 
 import (
 	"context"
+	"encoding/base64"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
 // Page sizes of lists.
@@ -13,17 +17,119 @@ const (
 	defaultListed = 100
 )
 
-// listing answers with a complete list.
-func listing[T, Shown any](s *Server, all func(context.Context) ([]T, error), show func(T) Shown) answer {
-	return bare(func(w http.ResponseWriter, r *http.Request) error {
+// listed is one page of a list. All lists of the API have this form.
+type listed[T any] struct {
+	Data []T `json:"data"`
+	// Next is the cursor of the next page; absent on the last page.
+	Next string `json:"next,omitempty"`
+	// HasMore reports whether there may be a next page.
+	HasMore bool `json:"has_more"`
+}
+
+// newListed returns the page that ends at the position next, "" if it is the last page.
+func newListed[T, Shown any](list string, items []T, next string, show func(T) Shown) listed[Shown] {
+	return listed[Shown]{Data: shown(items, show), Next: newCursor(list, next), HasMore: next != ""}
+}
+
+// newCursor returns the cursor of a position in a list; "" for "". It names the list, so that a
+// cursor of another list is rejected.
+func newCursor(list, position string) string {
+	if position == "" {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte(list + ":" + position))
+}
+
+// readCursor returns the position of a cursor, and whether it is a cursor of the list.
+func readCursor(list, cursor string) (position string, ok bool) {
+	text, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
+	if err != nil {
+		return "", false
+	}
+	return strings.CutPrefix(string(text), list+":")
+}
+
+const notACursor = "must be the next of a page of this list; leave it out for the first page"
+
+// cursorOf returns the position of the parameter cursor; "" if it is absent.
+func cursorOf(q *query, list string) string {
+	text := q.text("cursor")
+	if text == "" {
+		return ""
+	}
+	position, ok := readCursor(list, text)
+	if !ok || position == "" {
+		q.fail("cursor", notACursor)
+	}
+	return position
+}
+
+// idCursorOf is cursorOf for lists whose positions are ids.
+func idCursorOf(q *query, list string) (before posthaste.MessageID) {
+	if position := cursorOf(q, list); position != "" && before.UnmarshalText([]byte(position)) != nil {
+		q.fail("cursor", notACursor)
+	}
+	return before
+}
+
+// bodyCursor takes the field cursor of a body, where a page begins. It rejects "", which would
+// mean the first page.
+func bodyCursor(o *wire.Object, list string) (before posthaste.MessageID) {
+	if !o.Has("cursor") {
+		o.Raw("cursor")
+		return 0
+	}
+	position, ok := readCursor(list, o.Text("cursor"))
+	if !ok || before.UnmarshalText([]byte(position)) != nil {
+		o.Fail("cursor", "must be the next of the response before; leave it out to begin")
+	}
+	return before
+}
+
+// idPosition is the position of an id in a list; "" for 0.
+func idPosition(next posthaste.MessageID) string {
+	if next == 0 {
+		return ""
+	}
+	return next.String()
+}
+
+// collection is a list that the store returns completely. Pages are cut by key, so that they
+// neither repeat nor omit anything if entries are added or removed meanwhile.
+type collection[T, Shown any] struct {
+	list string
+	all  func(context.Context, *http.Request) ([]T, error)
+	// key is unique among the entries. The list is in its order.
+	key  func(T) string
+	show func(*http.Request, T) Shown
+}
+
+func (c collection[T, Shown]) answer(s *Server) answer {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		q := readQuery(r, "limit", "cursor")
+		limit, after := q.int("limit", defaultListed, 1, maxListed), cursorOf(q, c.list)
+		if q.err != nil {
+			return q.err
+		}
 		ctx, cancel := s.operation(r)
 		defer cancel()
-		found, err := all(ctx)
+		all, err := c.all(ctx, r)
 		if err != nil {
 			return err
 		}
-		return s.writeJSON(w, http.StatusOK, shown(found, show))
-	})
+		slices.SortFunc(all, func(a, b T) int { return strings.Compare(c.key(a), c.key(b)) })
+		all = slices.DeleteFunc(all, func(one T) bool { return after != "" && c.key(one) <= after })
+		next := ""
+		if len(all) > limit {
+			all, next = all[:limit], c.key(all[limit-1])
+		}
+		return s.writeJSON(w, http.StatusOK, newListed(c.list, all, next, func(one T) Shown { return c.show(r, one) }))
+	}
+}
+
+// always is for collections that every reader sees in the same way.
+func always[T, Shown any](show func(T) Shown) func(*http.Request, T) Shown {
+	return func(_ *http.Request, one T) Shown { return show(one) }
 }
 
 // shown converts a list for the response. It is never nil, which JSON would show as null.
@@ -33,14 +139,4 @@ func shown[T, Shown any](all []T, show func(T) Shown) []Shown {
 		list[i] = show(each)
 	}
 	return list
-}
-
-// linkNext adds the header Link if there may be a next page. The link is relative, because
-// a proxy may serve the API under another path.
-func linkNext(w http.ResponseWriter, r *http.Request, next posthaste.MessageID) {
-	if next != 0 {
-		query := r.URL.Query()
-		query.Set("before", next.String())
-		w.Header().Set("Link", "<?"+query.Encode()+`>; rel="next"`)
-	}
 }

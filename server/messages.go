@@ -1,8 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -22,13 +24,13 @@ type sentMany struct {
 	IDs []posthaste.MessageID `json:"ids"`
 }
 
-// sendMessages stores one message, or an array of messages in one transaction.
-func (s *Server) sendMessages(w http.ResponseWriter, r *http.Request) error {
+// sendMessage stores one message.
+func (s *Server) sendMessage(w http.ResponseWriter, r *http.Request) error {
 	body, err := readJSON(w, r, false)
 	if err != nil {
 		return err
 	}
-	messages, single, err := wire.ParseMessages(r.PathValue("queue"), body)
+	message, err := wire.ParseMessage(r.PathValue("queue"), body)
 	if err != nil {
 		return err
 	}
@@ -36,22 +38,41 @@ func (s *Server) sendMessages(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ids, err := s.send(r, key, body, messages...)
+	ids, err := s.send(w, r, key, body, message)
 	if err != nil {
 		return err
 	}
-	if single {
-		return s.writeJSON(w, http.StatusCreated, sentOne{ids[0]})
+	return s.writeCreated(w, "/v1/messages/"+ids[0].String(), sentOne{ids[0]})
+}
+
+// sendMessages stores the messages of {"messages": […]} in one transaction.
+func (s *Server) sendMessages(w http.ResponseWriter, r *http.Request) error {
+	body, err := readJSON(w, r, false)
+	if err != nil {
+		return err
+	}
+	messages, err := wire.ParseBatch(r.PathValue("queue"), body)
+	if err != nil {
+		return err
+	}
+	key, err := idempotencyKey(r)
+	if err != nil {
+		return err
+	}
+	ids, err := s.send(w, r, key, body, messages...)
+	if err != nil {
+		return err
 	}
 	return s.writeJSON(w, http.StatusCreated, sentMany{ids})
 }
 
 // send stores the messages of a request. Requests with the same key are deduplicated: a
 // repetition gets the same ids. Keys belong to the caller and the path.
-func (s *Server) send(r *http.Request, key string, body []byte, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+func (s *Server) send(w http.ResponseWriter, r *http.Request, key string, body []byte, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
 	ctx, cancel := s.operation(r)
 	defer cancel()
 	continueTrace(r, messages)
+	recordSender(exchangeOf(r).caller, messages)
 	ended := func([]posthaste.MessageID, error) {}
 	if s.tracing != nil {
 		ctx, messages, ended = s.tracing.Sending(ctx, messages)
@@ -62,47 +83,148 @@ func (s *Server) send(r *http.Request, key string, body []byte, messages ...post
 		return ids, err
 	}
 	digest := sha256.Sum256(body)
-	ids, err := s.engine.SendOnce(ctx, posthaste.Idempotency{
+	ids, replayed, err := s.engine.SendOnce(ctx, posthaste.Idempotency{
 		Scope: caller(r) + " " + r.URL.Path, Key: key, Digest: digest[:], Window: idempotencyWindow,
 	}, messages...)
 	ended(ids, err)
+	if replayed {
+		w.Header().Set("Idempotent-Replayed", "true")
+	}
 	return ids, err
 }
 
 func (s *Server) showMessage(w http.ResponseWriter, r *http.Request) error {
-	id, err := pathMessageID(r)
+	message, err := s.findMessage(r)
 	if err != nil {
 		return err
+	}
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	view := wire.NewMessage(message, true)
+	if err := s.addReplays(ctx, &view); err != nil {
+		return err
+	}
+	if !seesPayload(r, message) {
+		view.HidePayload()
+	}
+	return s.writeJSON(w, http.StatusOK, view)
+}
+
+// findMessage returns the message in the path if the caller may see it. To a token with only
+// the scope send, the messages of others are unknown.
+func (s *Server) findMessage(r *http.Request) (posthaste.MessageInfo, error) {
+	id, err := pathMessageID(r)
+	if err != nil {
+		return posthaste.MessageInfo{}, err
 	}
 	ctx, cancel := s.operation(r)
 	defer cancel()
 	message, err := s.engine.Message(ctx, id)
+	if token := exchangeOf(r).caller; token != nil && !token.Allows(ScopeRead) {
+		if posthaste.CodeOf(err) == posthaste.CodeNotFound || err == nil && !sentBy(token, message) {
+			err = &posthaste.Error{
+				Code: posthaste.CodeNotFound, Field: "id", Message: fmt.Sprintf("message %s is unknown, or was not sent with this token", id),
+				Hint: "a token with the scope read shows the messages of others",
+			}
+		}
+	}
+	if err != nil {
+		return posthaste.MessageInfo{}, err
+	}
+	return message, allowQueue(exchangeOf(r).caller, message.Queue)
+}
+
+// addReplays adds when and by whom a message that was dead was replayed. Only the records of
+// actions have it, so that lists leave it out.
+func (s *Server) addReplays(ctx context.Context, m *wire.Message) error {
+	if !slices.ContainsFunc(m.Subscriptions, wire.MessageState.WasReplayed) {
+		return nil
+	}
+	actions, err := s.engine.Actions(ctx, posthaste.ActionFilter{MessageID: m.ID, Limit: maxListed})
 	if err != nil {
 		return err
 	}
-	return s.writeJSON(w, http.StatusOK, wire.NewMessage(message, true))
+	for i := range m.Subscriptions {
+		state := &m.Subscriptions[i]
+		if !state.WasReplayed() {
+			continue
+		}
+		// The newest replay that may be this subscription's.
+		for _, action := range actions {
+			if action.Action == "replay" && concerns(action, state.Subscription) {
+				state.ReplayedAt, state.ReplayedBy = action.At, action.By
+				break
+			}
+		}
+	}
+	return nil
 }
 
+// concerns reports whether an action is about a subscription. Stores record the number 0 for
+// the default subscription, and may record other numbers, which fit any other one.
+func concerns(action posthaste.Action, subscription string) bool {
+	var details struct {
+		Subscription any `json:"subscription"`
+	}
+	_ = json.Unmarshal(action.Details, &details) // without details it is about all
+	switch is := details.Subscription.(type) {
+	case string:
+		return is == subscription
+	case float64:
+		return (is == 0) == (subscription == posthaste.DefaultSubscription)
+	}
+	return true
+}
+
+// listMessages lists messages, of the queue in the path if there is one.
 func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
-	q := readQuery(r, "queue", "reference", "key", "term", "state", "limit", "before")
+	known := []string{"queue", "reference", "key", "kind", "term", "state", "created_from", "limit", "cursor"}
+	queue := r.PathValue("queue")
+	if queue != "" {
+		known = known[1:]
+	}
+	q := readQuery(r, known...)
 	filter := posthaste.MessageFilter{
-		Queue: q.text("queue"), Reference: q.text("reference"), Key: q.text("key"), Term: q.text("term"), State: posthaste.State(q.text("state")),
-		Before: q.messageID("before"), Limit: q.int("limit", defaultListed, 1, maxListed),
+		Queue: cmp.Or(queue, q.text("queue")), Reference: q.text("reference"), Key: q.text("key"), Kind: q.text("kind"), Term: q.text("term"),
+		CreatedFrom: q.time("created_from"), Before: idCursorOf(q, "messages"), Limit: q.int("limit", defaultListed, 1, maxListed),
 	}
-	if filter.State != "" && !slices.Contains(posthaste.States(), filter.State) {
-		q.fail("state", "must be one of "+words(posthaste.States())+", got "+strconv.Quote(string(filter.State)))
-	}
+	states := statesOfQuery(q, "state")
 	if q.err != nil {
 		return q.err
 	}
-	ctx, cancel := s.operation(r)
-	defer cancel()
-	messages, err := s.engine.Messages(ctx, filter)
+	if err := allowContent(r, "term", filter.Term); err != nil {
+		return err
+	}
+	page, err := s.messagesIn(r, filter, states)
 	if err != nil {
 		return err
 	}
-	linkNext(w, r, messages.Next)
-	return s.writeJSON(w, http.StatusOK, shown(messages.Items, func(m posthaste.MessageInfo) wire.Message { return wire.NewMessage(m, false) }))
+	return s.writeJSON(w, http.StatusOK, newListed("messages", page.Items, idPosition(page.Next), func(m posthaste.MessageInfo) wire.Message {
+		view := wire.NewMessage(m, false)
+		if !seesPayload(r, m) {
+			view.HidePayload()
+		}
+		return view
+	}))
+}
+
+// statesOfQuery returns the states of a parameter with a comma between them; [""] for any.
+func statesOfQuery(q *query, name string) []posthaste.State {
+	text := q.text(name)
+	if text == "" {
+		return []posthaste.State{""}
+	}
+	var states []posthaste.State
+	for part := range strings.SplitSeq(text, ",") {
+		state := posthaste.State(part)
+		switch {
+		case !slices.Contains(posthaste.States(), state):
+			q.fail(name, "must be one or more of "+words(posthaste.States())+" with commas between them, got "+strconv.Quote(text))
+		case !slices.Contains(states, state):
+			states = append(states, state)
+		}
+	}
+	return states
 }
 
 func (s *Server) cancelMessage(w http.ResponseWriter, r *http.Request) error {
@@ -118,16 +240,24 @@ func (s *Server) rescheduleMessage(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	if !o.Has("send_at") {
-		o.Fail("send_at", "is required, for example 2030-01-31T12:00:00Z")
+	if o.Has("send_at") == o.Has("delay") {
+		o.Fail("send_at", `or delay is required, and not both, for example {"send_at": "2030-01-31T12:00:00Z"} or {"delay": "1h"}`)
 	}
-	at := o.Time("send_at")
+	at, delay := o.Time("send_at"), o.Duration("delay")
 	if err := o.Finish(); err != nil {
 		return err
+	}
+	if at.IsZero() {
+		at = time.Now().Add(delay)
 	}
 	return s.withdraw(w, r, func(ctx context.Context, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
 		return s.engine.Reschedule(ctx, id, at.In(time.UTC))
 	})
+}
+
+// withdrawn has the result of canceling or rescheduling for each subscription.
+type withdrawn struct {
+	Subscriptions []wire.Withdrawal `json:"subscriptions"`
 }
 
 // withdraw cancels or reschedules the message in the path and answers with its state in
@@ -150,7 +280,7 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request, do func(contex
 			Hint: "GET /v1/messages/" + id.String() + " shows it",
 		}}
 	}
-	return s.writeJSON(w, http.StatusOK, shown)
+	return s.writeJSON(w, http.StatusOK, withdrawn{shown})
 }
 
 // statesOf lists the states of a message in its subscriptions.

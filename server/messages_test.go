@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
@@ -32,7 +33,7 @@ func TestSendStoresWhatWasAsked(t *testing.T) {
 		m.Headers["h"] != "v" || m.Reference != "r" || len(m.Terms) != 2 || m.Delay != 5*time.Minute || !m.NoWake {
 		t.Fatalf("%+v", m)
 	}
-	a.call("POST", "/v1/queues/orders/messages", `[{"payload":null,"send_at":"2030-01-02T03:04:05+01:00"},{"payload":"AP8=","content_type":"image/png"},{"payload":"","content_type":"image/png"}]`).want(t, 201)
+	a.call("POST", "/v1/queues/orders/messages/batch", `{"messages":[{"payload":null,"send_at":"2030-01-02T03:04:05+01:00"},{"payload":"AP8=","content_type":"image/png"},{"payload":"","content_type":"image/png"}]}`).want(t, 201)
 	if !sent[0].SendAt.Equal(time.Date(2030, 1, 2, 2, 4, 5, 0, time.UTC)) || string(sent[0].Payload.(json.RawMessage)) != "null" || sent[0].NoWake {
 		t.Fatalf("%+v", sent[0])
 	}
@@ -57,7 +58,7 @@ func TestDS9PayloadsOverHTTP(t *testing.T) {
 	} {
 		a.call("POST", "/v1/queues/orders/messages", fmt.Sprintf(`{"payload":%s,"content_type":%q}`, c.payload, c.contentType)).want(t, 201)
 		var got []wire.Delivery
-		a.call("POST", "/v1/queues/orders/receive", "").want(t, 200).into(t, &got)
+		a.call("POST", "/v1/queues/orders/receive", "").want(t, 200).items(t, &got)
 		if len(got) != 1 || string(got[0].Payload) != c.payload && !sameJSON(t, got[0].Payload, c.payload) {
 			t.Fatalf("sent %s, received %+v", c.payload, got)
 		}
@@ -100,7 +101,7 @@ func TestBadInputStoresNothing(t *testing.T) {
 		"unknown field":         {"POST", messages, `{"payload":1,"prioritee":1}`, nil, 400, posthaste.CodeInvalid, "prioritee"},
 		"field of later":        {"POST", messages, `{"payload":1,"ordered":true}`, nil, 400, posthaste.CodeUnsupported, "ordered"},
 		"priority":              {"POST", messages, `{"payload":1,"priority":4}`, nil, 400, posthaste.CodeInvalid, "priority"},
-		"dedupe_key":            {"POST", messages, `[{"payload":1},{"dedupe_key":7}]`, nil, 400, posthaste.CodeInvalid, "messages[1].dedupe_key"},
+		"dedupe_key":            {"POST", messages + "/batch", `{"messages":[{"payload":1},{"dedupe_key":7}]}`, nil, 400, posthaste.CodeInvalid, "messages[1].dedupe_key"},
 		"dedupe_window of zero": {"POST", messages, `{"payload":1,"dedupe_key":"x","dedupe_window":"0s"}`, nil, 400, posthaste.CodeInvalid, "dedupe_window"},
 		"dedupe_window alone":   {"POST", messages, `{"payload":1,"dedupe_window":"1h"}`, nil, 400, posthaste.CodeInvalid, "dedupe_window"},
 		"twice":                 {"POST", messages, `{"payload":1,"key":"a","key":"b"}`, nil, 400, posthaste.CodeInvalid, "key"},
@@ -118,17 +119,18 @@ func TestBadInputStoresNothing(t *testing.T) {
 		"half a surrogate":      {"POST", messages, `{"payload":1,"key":"\ud800"}`, nil, 400, posthaste.CodeInvalid, "key"},
 		"no payload":            {"POST", messages, `{}`, nil, 400, posthaste.CodeInvalid, "payload"},
 		"bytes of nothing":      {"POST", messages, `{"content_type":"a/b"}`, nil, 400, posthaste.CodeInvalid, "payload"},
-		"no second payload":     {"POST", messages, `[{"payload":null},{"key":"k"}]`, nil, 400, posthaste.CodeInvalid, "messages[1].payload"},
+		"no second payload":     {"POST", messages + "/batch", `{"messages":[{"payload":null},{"key":"k"}]}`, nil, 400, posthaste.CodeInvalid, "messages[1].payload"},
 		"number out of range":   {"POST", messages, `{"payload":[1e400]}`, nil, 400, posthaste.CodeInvalid, ""},
 		"receipt out of range":  {"POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"7","receipt":[1e131000]}]}`, nil, 400, posthaste.CodeInvalid, ""},
 		"payload of a schedule": {"PUT", "/v1/schedules/beat", `{"queue":"orders","spec":"@daily","payload":-1e999}`, nil, 400, posthaste.CodeInvalid, ""},
-		"empty array":           {"POST", messages, `[]`, nil, 400, posthaste.CodeInvalid, ""},
+		"empty array":           {"POST", messages + "/batch", `{"messages":[]}`, nil, 400, posthaste.CodeInvalid, "messages"},
 		"string":                {"POST", messages, `"x"`, nil, 400, posthaste.CodeInvalid, ""},
 		"too deep":              {"POST", messages, `{"payload":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`, nil, 400, posthaste.CodeInvalid, ""},
 		"parameter":             {"POST", messages + "?wait=1s", `{"payload":1}`, nil, 400, posthaste.CodeInvalid, "wait"},
 		"form":                  {"POST", messages, `a=b`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, posthaste.CodeInvalid, "Content-Type"},
 		"latin-1":               {"POST", messages, `{"payload":1}`, []string{"Content-Type", "application/json; charset=latin1"}, 415, posthaste.CodeInvalid, "Content-Type"},
-		"compressed":            {"POST", messages, `{"payload":1}`, []string{"Content-Encoding", "gzip"}, 415, posthaste.CodeInvalid, "Content-Encoding"},
+		"another compression":   {"POST", messages, `{"payload":1}`, []string{"Content-Encoding", "br"}, 415, posthaste.CodeInvalid, "Content-Encoding"},
+		"not compressed":        {"POST", messages, `{"payload":1}`, []string{"Content-Encoding", "gzip"}, 400, posthaste.CodeInvalid, "Content-Encoding"},
 		"no body":               {"POST", messages, ``, []string{"Content-Type", "application/json"}, 400, posthaste.CodeInvalid, ""},
 		"key where none is":     {"GET", "/v1/queues", ``, []string{"Idempotency-Key", "x"}, 400, posthaste.CodeUnsupported, "Idempotency-Key"},
 		"key with spaces":       {"POST", messages, `{"payload":1}`, []string{"Idempotency-Key", "a b"}, 400, posthaste.CodeInvalid, "Idempotency-Key"},
@@ -137,12 +139,13 @@ func TestBadInputStoresNothing(t *testing.T) {
 		"two keys of a mail":    {"POST", "/v1/emails", `{"from":"a@b.c","to":["a@b.c"],"text":"x","idempotency_key":"x"}`, []string{"Idempotency-Key", "y"}, 400, posthaste.CodeInvalid, "idempotency_key"},
 		"no recipient":          {"POST", "/v1/emails", `{"from":"a@example.com","text":"x"}`, nil, 400, posthaste.CodeInvalid, "to"},
 		"header injection":      {"POST", "/v1/emails", `{"from":"a@example.com","to":["b@example.com"],"text":"x","subject":"a\r\nBcc: c@example.com"}`, nil, 400, posthaste.CodeInvalid, "subject"},
-		"zero lease":            {"POST", "/v1/queues/orders/receive?lease=0s", ``, nil, 400, posthaste.CodeInvalid, "lease"},
-		"long lease":            {"POST", "/v1/queues/orders/receive?lease=13h", ``, nil, 400, posthaste.CodeInvalid, "lease"},
-		"zero max":              {"POST", "/v1/queues/orders/receive?max=0", ``, nil, 400, posthaste.CodeInvalid, "max"},
-		"long wait":             {"POST", "/v1/queues/orders/receive?wait=6m", ``, nil, 400, posthaste.CodeInvalid, "wait"},
-		"max twice":             {"POST", "/v1/queues/orders/receive?max=1&max=2", ``, nil, 400, posthaste.CodeInvalid, "max"},
-		"body for receive":      {"POST", "/v1/queues/orders/receive", `{"max":1}`, nil, 400, posthaste.CodeInvalid, ""},
+		"zero lease":            {"POST", "/v1/queues/orders/receive", `{"lease":"0s"}`, nil, 400, posthaste.CodeInvalid, "lease"},
+		"long lease":            {"POST", "/v1/queues/orders/receive", `{"lease":"13h"}`, nil, 400, posthaste.CodeInvalid, "lease"},
+		"zero max":              {"POST", "/v1/queues/orders/receive", `{"max":0}`, nil, 400, posthaste.CodeInvalid, "max"},
+		"long wait":             {"POST", "/v1/queues/orders/receive", `{"wait":"6m"}`, nil, 400, posthaste.CodeInvalid, "wait"},
+		"max twice":             {"POST", "/v1/queues/orders/receive", `{"max":1,"max":2}`, nil, 400, posthaste.CodeInvalid, "max"},
+		"empty subscription":    {"POST", "/v1/queues/orders/receive", `{"subscription":""}`, nil, 400, posthaste.CodeInvalid, "subscription"},
+		"query for receive":     {"POST", "/v1/queues/orders/receive?max=1", ``, nil, 400, posthaste.CodeInvalid, "max"},
 		"unknown queue":         {"POST", "/v1/queues/orders/receive", ``, nil, 404, posthaste.CodeNotFound, "queue"},
 		"queue's unknown":       {"PUT", "/v1/queues/orders", `{"size":1}`, nil, 400, posthaste.CodeInvalid, "size"},
 		"a limit of zero":       {"PUT", "/v1/queues/orders", `{"concurrency":0}`, nil, 400, posthaste.CodeInvalid, "concurrency"},
@@ -239,7 +242,7 @@ func TestTooLargeBodies(t *testing.T) {
 		a.call("POST", "/v1/queues/orders/messages", body).wantProblem(t, 413, posthaste.CodeTooLarge, word)
 	}
 	var left []wire.Message
-	a.call("GET", "/v1/messages", "").want(t, 200).into(t, &left)
+	a.call("GET", "/v1/messages", "").want(t, 200).items(t, &left)
 	if len(left) != 0 {
 		t.Fatalf("%d were stored", len(left))
 	}
@@ -343,7 +346,7 @@ func TestEmails(t *testing.T) {
 		ids = append(ids, one.ID)
 	}
 	var got []wire.Delivery
-	a.call("POST", "/v1/queues/emails/receive?max=4", "").want(t, 200).into(t, &got)
+	a.call("POST", "/v1/queues/emails/receive", `{"max":4}`).want(t, 200).items(t, &got)
 	receipt := `{"message_id":"<1@example.com>","server":"mx:25","recipients":{"grace@example.com":{"status":"%s","code":250,"text":"ok","attempt":1,"at":"2030-01-01T00:00:00Z"}}}`
 	a.call("POST", "/v1/deliveries/ack", `{"deliveries":[{"id":"`+got[0].ID.String()+`","receipt":`+fmt.Sprintf(receipt, "accepted")+`}]}`).want(t, 200)
 	a.call("POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"`+got[1].ID.String()+`","error":"550","permanent":true,"receipt":`+fmt.Sprintf(receipt, "refused")+`}]}`).want(t, 200)
@@ -359,17 +362,17 @@ func TestEmails(t *testing.T) {
 		}
 	}
 	for query, want := range map[string][]posthaste.MessageID{
-		"reference=r":                       {ids[4], ids[3], ids[2], ids[1], ids[0]},
-		"recipient=grace@example.com":       {ids[4], ids[3], ids[2], ids[1], ids[0]},
-		"recipient=other@example.com":       nil,
-		"status=sent":                       {ids[0]},
-		"status=scheduled":                  {ids[4], ids[2]},
-		"status=scheduled&limit=1":          {ids[4]},
-		"status=error&reference=other":      nil,
-		"limit=2&before=" + ids[3].String(): {ids[2], ids[1]},
+		"reference=r":                  {ids[4], ids[3], ids[2], ids[1], ids[0]},
+		"recipient=grace@example.com":  {ids[4], ids[3], ids[2], ids[1], ids[0]},
+		"recipient=other@example.com":  nil,
+		"status=sent":                  {ids[0]},
+		"status=scheduled":             {ids[4], ids[2]},
+		"status=scheduled&limit=1":     {ids[4]},
+		"status=error&reference=other": nil,
+		"limit=2&cursor=" + newCursor("emails", ids[3].String()): {ids[2], ids[1]},
 	} {
 		var list []emailInfo
-		a.call("GET", "/v1/emails?"+query, "").want(t, 200).into(t, &list)
+		a.call("GET", "/v1/emails?"+query, "").want(t, 200).items(t, &list)
 		var found []posthaste.MessageID
 		for _, e := range list {
 			found = append(found, e.ID)
@@ -378,9 +381,30 @@ func TestEmails(t *testing.T) {
 			t.Errorf("%s: %v instead of %v", query, found, want)
 		}
 	}
+}
+
+// An e-mail is cancelled by its id, and the id of another message leads to the messages.
+func TestEmailsAreCancelled(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.queue("orders")
+	a.queue("emails")
+	var mail sentOne
+	a.call("POST", "/v1/emails", someEmail).want(t, 201).into(t, &mail)
 	var other sentOne
 	a.call("POST", "/v1/queues/orders/messages", `{"payload":1}`).want(t, 201).into(t, &other)
-	a.call("GET", "/v1/emails/"+other.ID.String(), "").wantProblem(t, 404, posthaste.CodeNotFound, "id")
+	for _, method := range []string{"GET", "DELETE"} {
+		p := a.call(method, "/v1/emails/"+other.ID.String(), "").wantProblem(t, 404, posthaste.CodeNotFound, "id")
+		if want := method + " /v1/messages/" + other.ID.String(); !strings.Contains(p.Hint, want) {
+			t.Errorf("the hint is %q, want %q in it", p.Hint, want)
+		}
+	}
+	a.call("DELETE", "/v1/emails/"+mail.ID.String(), "").want(t, 200)
+	var e emailInfo
+	a.call("GET", "/v1/emails/"+mail.ID.String(), "").want(t, 200).into(t, &e)
+	if e.Status != email.StatusCancelled {
+		t.Errorf("a cancelled e-mail reads %s", e.Status)
+	}
 }
 
 func TestFaultsOfAMailAreAllTold(t *testing.T) {

@@ -37,7 +37,7 @@ func (s *Server) middleware(mux *http.ServeMux) http.Handler {
 			}
 			s.logRequest(r, answer, time.Since(start))
 		}()
-		switch err := cmp.Or(s.limitAddress(r), checkOrigin(protection, r)); {
+		switch err := cmp.Or(s.limitAddress(answer, r), checkOrigin(protection, r)); {
 		case err != nil:
 			s.writeError(answer, r, err)
 		case unclean(r):

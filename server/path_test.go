@@ -112,15 +112,15 @@ func TestTextsThatCannotBeStored(t *testing.T) {
 		{"/v1/erase", `{"term":"a\u0000"}`, "term"},
 		{"/v1/dead-letters/replay", `{"filter":{"error":"\u0000"}}`, "filter.error"},
 		{"/v1/queues/orders/messages", `{"payload":1,"headers":{"a":"\u0000"}}`, "headers.a"},
-		{"/v1/queues/orders/subscriptions/x", `{"filter":{"kind":"\u0000"}}`, "filter.kind"},
 		{"/v1/deliveries/ack", `{"deliveries":[{"id":"4096","terms":["\u0000"]}]}`, "deliveries[0].terms[0]"},
 	} {
 		a.call("POST", c[0], c[1]).wantProblem(t, 400, posthaste.CodeInvalid, c[2])
 	}
+	a.call("PUT", "/v1/queues/orders/subscriptions/x", `{"filter":{"kind":["\u0000"]}}`).wantProblem(t, 400, posthaste.CodeInvalid, "filter.kind[0]")
 	a.call("POST", "/v1/queues/orders/messages", `{"payload":1}`).want(t, 201)
 	for _, text := range []string{`\u0000`, `\ud800`, `a\u0000b\udfff`} {
 		var got []struct{ ID posthaste.DeliveryID }
-		a.call("POST", "/v1/queues/orders/receive", ``).want(t, 200).into(t, &got)
+		a.call("POST", "/v1/queues/orders/receive", ``).want(t, 200).items(t, &got)
 		a.call("POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"`+got[0].ID.String()+`","error":"`+text+`","retry_after":"0s"}]}`).want(t, 200)
 	}
 }

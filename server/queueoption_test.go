@@ -49,8 +49,8 @@ func TestQueueOptionsAreDescribed(t *testing.T) {
 			if p.Min == nil || p.Max == nil || *p.Min != float64(option.Min) || *p.Max != float64(option.Max) {
 				t.Errorf("%s has other bounds than %d and %d", option.Name, option.Min, option.Max)
 			}
-			if number, _ := p.Default.(float64); option.Default != nil && int(number) != option.Default {
-				t.Errorf("%s has the default %v, want %v", option.Name, p.Default, option.Default)
+			if want := fmt.Sprintf("Default %v.", option.Default); option.Default != nil && !strings.Contains(p.Description, want) {
+				t.Errorf("%s is described as %q, want %q", option.Name, p.Description, want)
 			}
 		case *posthaste.Mode, *bool:
 			var values []string

@@ -9,8 +9,11 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
-func (s *Server) allQueues(ctx context.Context) ([]posthaste.QueueInfo, error) {
-	return s.engine.Queues(ctx)
+func (s *Server) queueList() collection[posthaste.QueueInfo, wire.Queue] {
+	return collection[posthaste.QueueInfo, wire.Queue]{
+		list: "queues", all: func(ctx context.Context, _ *http.Request) ([]posthaste.QueueInfo, error) { return s.engine.Queues(ctx) },
+		key: func(q posthaste.QueueInfo) string { return q.Name }, show: always(wire.NewQueue),
+	}
 }
 
 func (s *Server) showQueue(w http.ResponseWriter, r *http.Request) error {
@@ -22,6 +25,9 @@ func (s *Server) writeQueue(w http.ResponseWriter, r *http.Request, status int) 
 	queue, err := s.findQueue(r)
 	if err != nil {
 		return err
+	}
+	if status == http.StatusCreated {
+		w.Header().Set("Location", "/v1/queues/"+queue.Name)
 	}
 	return s.writeJSON(w, status, wire.NewQueue(queue))
 }
@@ -149,5 +155,10 @@ func (s *Server) purgeQueue(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.writeJSON(w, http.StatusOK, wire.NewPurged(purged))
+	return s.writeJSON(w, http.StatusOK, purgedAll{wire.NewPurged(purged)})
+}
+
+// purgedAll has the number of purged messages of each subscription.
+type purgedAll struct {
+	Subscriptions []wire.Purged `json:"subscriptions"`
 }

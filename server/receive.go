@@ -1,8 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -12,23 +14,55 @@ import (
 // Limits and defaults of receive.
 const (
 	defaultLease = 30 * time.Second
-	maxLease     = 12 * time.Hour
 	maxWait      = 5 * time.Minute
 )
 
+// asked is what a request to receive asks for.
+type asked struct {
+	ref         posthaste.QueueRef
+	max         int
+	lease, wait time.Duration
+}
+
+func parseReceive(queue string, body []byte) (a asked, err error) {
+	a = asked{ref: posthaste.QueueRef{Queue: queue}.Normal(), max: 1, lease: defaultLease}
+	if len(body) == 0 {
+		return a, nil
+	}
+	o, err := wire.ParseObject("", body)
+	if err != nil {
+		return a, err
+	}
+	o.Filled()
+	a.ref = posthaste.QueueRef{Queue: queue, Subscription: o.Text("subscription")}.Normal()
+	a.max = cmp.Or(o.Int("max", 1, maxClaim), a.max)
+	if o.Has("lease") {
+		a.lease = readLease(o)
+	} else {
+		o.Raw("lease")
+	}
+	if a.wait = o.Duration("wait"); a.wait > maxWait {
+		o.Fail("wait", "must be at most %s", maxWait)
+	}
+	return a, o.Finish()
+}
+
+// receivedAll is the response of receive.
+type receivedAll struct {
+	Deliveries []wire.Delivery `json:"deliveries"`
+}
+
 // receive answers with messages. If there are none, it waits for the first one.
 func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
-	q := readQuery(r, "subscription", "max", "lease", "wait")
-	ref := posthaste.QueueRef{Queue: r.PathValue("queue"), Subscription: q.text("subscription")}.Normal()
-	max := q.int("max", 1, 1, maxClaim)
-	lease := q.duration("lease", defaultLease, maxLease, false)
-	wait := q.duration("wait", 0, maxWait, true)
-	if q.err != nil {
-		return q.err
-	}
-	if err := refuseBody(r); err != nil {
+	body, err := readJSON(w, r, true)
+	if err != nil {
 		return err
 	}
+	asked, err := parseReceive(r.PathValue("queue"), body)
+	if err != nil {
+		return err
+	}
+	wait := asked.wait
 	if wait > 0 {
 		if err := s.waiting.enter(); err != nil {
 			return err
@@ -41,7 +75,8 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
 	_ = controller.SetReadDeadline(time.Time{})
 	_ = controller.SetWriteDeadline(time.Time{})
 
-	deliveries, err := s.gatherer.receive(r.Context(), ref, max, lease, wait)
+	options := s.optionsOf(r)
+	deliveries, until, err := s.gatherer.receive(r.Context(), asked.ref, asked.max, asked.lease, wait)
 	if err != nil {
 		return err
 	}
@@ -52,7 +87,13 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
 		s.gatherer.release(deliveries)
 		return err
 	}
-	err = s.writeJSON(w, http.StatusOK, shown(deliveries, wire.NewDelivery))
+	err = s.writeJSON(w, http.StatusOK, receivedAll{shown(deliveries, func(d posthaste.RawDelivery) wire.Delivery {
+		view := wire.NewDelivery(d)
+		if options.Mode != posthaste.AtMostOnce {
+			view.MaxAttempts, view.LeaseUntil = options.MaxAttempts, until.UTC()
+		}
+		return view
+	})})
 	var lost *lostAnswer
 	if errors.As(err, &lost) {
 		// The caller has at most a part of the list, which is not valid JSON.
@@ -60,4 +101,47 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	return err
+}
+
+// keepOptions is the time for which receivers are told the options of a queue from memory.
+const keepOptions = 5 * time.Second
+
+// queueOptions caches the options of queues.
+type queueOptions struct {
+	mu  sync.Mutex
+	all map[string]cachedOptions
+}
+
+type cachedOptions struct {
+	posthaste.QueueOptions
+	at time.Time
+}
+
+// optionsOf returns the options of the queue in the path, at most keepOptions old; none if they
+// cannot be read. It is called before a claim, because an error after it would delay messages.
+func (s *Server) optionsOf(r *http.Request) posthaste.QueueOptions {
+	name := r.PathValue("queue")
+	s.options.mu.Lock()
+	cached, ok := s.options.all[name]
+	fresh := ok && time.Since(cached.at) < keepOptions
+	if cached.at = time.Now(); ok && !fresh {
+		s.options.all[name] = cached // others need not read them, too
+	}
+	s.options.mu.Unlock()
+	if fresh {
+		return cached.QueueOptions
+	}
+	queue, err := s.findQueue(r)
+	s.options.mu.Lock()
+	defer s.options.mu.Unlock()
+	if err != nil {
+		delete(s.options.all, name)
+		return posthaste.QueueOptions{}
+	}
+	cached.QueueOptions = queue.Options
+	if s.options.all == nil {
+		s.options.all = map[string]cachedOptions{}
+	}
+	s.options.all[name] = cached
+	return queue.Options
 }

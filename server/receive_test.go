@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -57,16 +56,18 @@ type receivedLater struct {
 	err error
 }
 
-func (a *api) receiveLater(ctx context.Context, query string) <-chan receivedLater {
+func (a *api) receiveLater(ctx context.Context, body string) <-chan receivedLater {
 	done := make(chan receivedLater, 1)
 	go func() {
-		got, err := a.try(ctx, "POST", "/v1/queues/orders/receive?"+query, "")
+		got, err := a.try(ctx, "POST", "/v1/queues/orders/receive", body)
 		var r receivedLater
 		if r.err = err; err == nil {
 			if got.status != 200 {
 				r.err = fmt.Errorf("status %d: %s", got.status, got.body)
 			} else {
-				r.err = json.Unmarshal(got.body, &r.got)
+				var answer receivedAll
+				r.err = json.Unmarshal(got.body, &answer)
+				r.got = answer.Deliveries
 			}
 		}
 		done <- r
@@ -93,7 +94,7 @@ func TestDS3ReceiveInOrderOverHTTP(t *testing.T) {
 	var order []string
 	for _, want := range []int{2, 1, 0} {
 		var got []wire.Delivery
-		a.call("POST", "/v1/queues/orders/receive?max=2", "").want(t, 200).into(t, &got)
+		a.call("POST", "/v1/queues/orders/receive", `{"max":2}`).want(t, 200).items(t, &got)
 		if len(got) != want {
 			t.Fatalf("%d instead of %d", len(got), want)
 		}
@@ -112,11 +113,11 @@ func TestDS3ReceiveWaitsUntilItsWaitIsOver(t *testing.T) {
 		a := newAPI(t)
 		a.queue("orders")
 		start := time.Now()
-		r := <-a.receiveLater(t.Context(), "wait=150ms")
+		r := <-a.receiveLater(t.Context(), `{"wait":"150ms"}`)
 		if took := time.Since(start); r.err != nil || len(r.got) != 0 || took < 150*time.Millisecond || !onRedis(t) && took > 150*time.Millisecond {
 			t.Fatalf("%+v after %s", r, took)
 		}
-		if a.call("POST", "/v1/queues/orders/receive?wait=1ms", "").want(t, 200); a.server.gatherer.waiting("orders") != 0 {
+		if a.call("POST", "/v1/queues/orders/receive", `{"wait":"1ms"}`).want(t, 200); a.server.gatherer.waiting("orders") != 0 {
 			t.Fatal("a receiver still waits")
 		}
 	})
@@ -129,7 +130,7 @@ func TestDS3ReceiveIsWokenByAMessage(t *testing.T) {
 		a := newAPI(t)
 		a.queue("orders")
 		for range 20 {
-			later := a.receiveLater(t.Context(), "wait=1m")
+			later := a.receiveLater(t.Context(), `{"wait":"1m"}`)
 			eventually(t, "the receiver waits", func() bool { return a.server.gatherer.tried("orders") == 1 })
 			a.sendSome(1)
 			if r := <-later; r.err != nil || len(r.got) != 1 {
@@ -161,10 +162,10 @@ func TestReceiversShareClaims(t *testing.T) {
 			}
 		})
 		a.queue("orders")
-		waits := []<-chan receivedLater{a.receiveLater(t.Context(), "max=2&wait=1m")}
+		waits := []<-chan receivedLater{a.receiveLater(t.Context(), `{"max":2,"wait":"1m"}`)}
 		<-held
 		for range receivers - 1 {
-			waits = append(waits, a.receiveLater(t.Context(), "max=2&wait=1m"))
+			waits = append(waits, a.receiveLater(t.Context(), `{"max":2,"wait":"1m"}`))
 		}
 		eventually(t, "all have gathered", func() bool { return a.server.gatherer.waiting("orders") == receivers })
 		a.sendSome(2 * receivers)
@@ -204,12 +205,12 @@ func TestReceiveFromSubscriptions(t *testing.T) {
 		a.queue("orders-audit")
 		for n := range 20 {
 			waits := []<-chan receivedLater{
-				a.receiveLater(t.Context(), "max=1&wait=1m"), a.receiveLater(t.Context(), "max=1&wait=1m&subscription=default"),
-				a.receiveLater(t.Context(), "max=1&wait=1m&subscription=audit"), a.receiveLater(t.Context(), "max=1&wait=1m&subscription=audit"),
+				a.receiveLater(t.Context(), `{"max":1,"wait":"1m"}`), a.receiveLater(t.Context(), `{"max":1,"wait":"1m","subscription":"default"}`),
+				a.receiveLater(t.Context(), `{"max":1,"wait":"1m","subscription":"audit"}`), a.receiveLater(t.Context(), `{"max":1,"wait":"1m","subscription":"audit"}`),
 			}
 			eventually(t, "all wait", func() bool { return a.server.gatherer.tried("orders") == 4 })
 			// Receiving from an unknown subscription fails, and disturbs no other receiver.
-			a.call("POST", "/v1/queues/orders/receive?wait=1m&subscription=billing", "").want(t, 404).wantProblem(t, 404, posthaste.CodeNotFound, "subscription")
+			a.call("POST", "/v1/queues/orders/receive", `{"wait":"1m","subscription":"billing"}`).want(t, 404).wantProblem(t, 404, posthaste.CodeNotFound, "subscription")
 			send := func(queue string) {
 				if _, err := a.engine.Store.Send(t.Context(), posthaste.Message{Queue: queue, Payload: n}, posthaste.Message{Queue: queue, Payload: n}); err != nil {
 					t.Fatal(err)
@@ -235,7 +236,7 @@ func TestReceiversOfManySizes(t *testing.T) {
 	a.queue("orders")
 	var waits []<-chan receivedLater
 	for i := range 30 {
-		waits = append(waits, a.receiveLater(t.Context(), fmt.Sprintf("max=1000&wait=1m&lease=%dm", 10+i%3)))
+		waits = append(waits, a.receiveLater(t.Context(), fmt.Sprintf(`{"max":1000,"wait":"1m","lease":"%dm"}`, 10+i%3)))
 	}
 	eventually(t, "all wait", func() bool { return a.server.gatherer.waiting("orders") == 30 })
 	seen := map[posthaste.MessageID]bool{}
@@ -285,7 +286,7 @@ func TestReceiverThatLeavesStrandsNothing(t *testing.T) {
 	a.queue("orders")
 	a.sendSome(5)
 	ctx, leave := context.WithCancel(t.Context())
-	later := a.receiveLater(ctx, "max=5&wait=1m")
+	later := a.receiveLater(ctx, `{"max":5,"wait":"1m"}`)
 	<-held
 	leave()
 	if r := <-later; !errors.Is(r.err, context.Canceled) {
@@ -295,7 +296,7 @@ func TestReceiverThatLeavesStrandsNothing(t *testing.T) {
 	close(release)
 	got := map[posthaste.MessageID]bool{}
 	for len(got) < 5 {
-		r := <-a.receiveLater(t.Context(), "max=5&wait=1m")
+		r := <-a.receiveLater(t.Context(), `{"max":5,"wait":"1m"}`)
 		if r.err != nil || len(r.got) == 0 {
 			t.Fatalf("%+v", r)
 		}
@@ -314,7 +315,7 @@ func TestReceiverThatLeavesWhileNothingComes(t *testing.T) {
 		a := newAPI(t)
 		a.queue("orders")
 		ctx, leave := context.WithCancel(t.Context())
-		later := a.receiveLater(ctx, "wait=1m")
+		later := a.receiveLater(ctx, `{"wait":"1m"}`)
 		eventually(t, "it waits", func() bool { return a.server.gatherer.tried("orders") == 1 })
 		leave()
 		<-later
@@ -340,10 +341,11 @@ func TestAnswerThatIsNotTakenIsHandedBack(t *testing.T) {
 	a := newAPI(t)
 	a.queue("orders")
 	a.sendSome(2)
-	r := httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost/v1/queues/orders/receive?max=2", http.NoBody)
+	r := httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost/v1/queues/orders/receive", strings.NewReader(`{"max":2}`))
+	r.Header.Set("Content-Type", "application/json")
 	a.server.ServeHTTP(brokenPipe{httptest.NewRecorder()}, r)
 	var got []wire.Delivery
-	a.call("POST", "/v1/queues/orders/receive?max=2", "").want(t, 200).into(t, &got)
+	a.call("POST", "/v1/queues/orders/receive", `{"max":2}`).want(t, 200).items(t, &got)
 	if len(got) != 2 || got[0].Attempt != 1 {
 		t.Fatalf("%+v", got)
 	}
@@ -383,7 +385,7 @@ func TestReceiveTellsErrorsToAllWhoWait(t *testing.T) {
 		a.queue("orders")
 		var waits []<-chan receivedLater
 		for range 3 {
-			waits = append(waits, a.receiveLater(t.Context(), "wait=1m"))
+			waits = append(waits, a.receiveLater(t.Context(), `{"wait":"1m"}`))
 		}
 		eventually(t, "they wait", func() bool { return a.server.gatherer.tried("orders") == 3 })
 		if err := a.engine.DropQueue(t.Context(), "orders"); err != nil {
@@ -405,7 +407,7 @@ func TestReceiveFindsWhatFallsDue(t *testing.T) {
 		a := newAPI(t, func(c *Config, _ *hooked) { c.LookInterval = 5 * time.Millisecond })
 		a.queue("orders")
 		a.call("POST", "/v1/queues/orders/messages", `{"payload":1,"delay":"50ms","wake":false}`).want(t, 201)
-		if r := <-a.receiveLater(t.Context(), "wait=1m"); r.err != nil || len(r.got) != 1 {
+		if r := <-a.receiveLater(t.Context(), `{"wait":"1m"}`); r.err != nil || len(r.got) != 1 {
 			t.Fatalf("%+v", r)
 		}
 	})
@@ -453,7 +455,7 @@ func TestReceiversComeAndGo(t *testing.T) {
 				if n%3 == 0 {
 					time.AfterFunc(time.Duration(n%7)*time.Millisecond, cancel)
 				}
-				got, err := a.server.gatherer.receive(ctx, orders, 3, time.Hour, time.Duration(n%5*10)*time.Millisecond)
+				got, _, err := a.server.gatherer.receive(ctx, orders, 3, time.Hour, time.Duration(n%5*10)*time.Millisecond)
 				cancel()
 				if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)

@@ -77,6 +77,11 @@ func TestOnRedis(t *testing.T) {
 		"LimitedTokensAndEveryRoute":          TestLimitedTokensAndEveryRoute,
 		"WhatIsClaimedMeanwhile":              TestLimitedTokensAndWhatIsClaimedMeanwhile,
 		"WaitingEndsWithTheToken":             TestWaitingEndsWithTheToken,
+		"AnApplicationReadsWhatItSent":        TestAnApplicationReadsWhatItSent,
+		"PayloadsAreHidden":                   TestPayloadsAreHidden,
+		"ReplayedMessagesSayBy":               TestReplayedMessagesSayBy,
+		"ListsArePaged":                       TestJB7_ListsArePagedAndStable,
+		"SchedulesRunNow":                     TestSchedulesRunNow,
 	} {
 		t.Run(name, test)
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"io"
@@ -20,34 +21,64 @@ import (
 // readJSON reads the body. Its content type must be JSON, and its size within the limit of
 // the route. If the body is optional, it may be empty, with any content type.
 func readJSON(w http.ResponseWriter, r *http.Request, optional bool) ([]byte, error) {
-	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return nil, unsupportedMedia("Content-Encoding", "the content encoding "+strconv.Quote(encoding)+" is not supported", "send the body without compression")
-	}
 	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset := params["charset"]
 	isJSON := err == nil && (media == posthaste.ContentTypeJSON || strings.HasSuffix(media, "+json")) && (charset == "" || strings.EqualFold(charset, "utf-8"))
 	if !isJSON && (!optional || r.ContentLength > 0) {
 		return nil, unsupportedMedia("Content-Type", "the body must be JSON, got Content-Type "+strconv.Quote(r.Header.Get("Content-Type")), "send the header Content-Type: application/json")
 	}
+	body, err := readBody(w, r)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(body) > 0 && !isJSON:
+		return nil, unsupportedMedia("Content-Type", "the body must be JSON", "send the header Content-Type: application/json")
+	case len(body) == 0 && !optional:
+		return nil, posthaste.Invalidf("", "a JSON body is required")
+	}
+	return body, nil
+}
+
+// readBody reads the body to its end, also if it is compressed with gzip. The limit of the route
+// holds for both sizes: few bytes can decompress to very many.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	encoding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
+	zipped := encoding == "gzip" || encoding == "x-gzip"
+	if !zipped && encoding != "" && encoding != "identity" {
+		w.Header().Set("Accept-Encoding", "gzip") // RFC 7694
+		return nil, unsupportedMedia("Content-Encoding", "the content encoding "+strconv.Quote(encoding)+" is not supported", "use gzip, or send the body without compression")
+	}
 	limit := exchangeOf(r).route.bodyLimit()
 	if r.ContentLength > limit {
 		return nil, bodyTooLarge(limit)
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	var from io.Reader = http.MaxBytesReader(w, r.Body, limit)
+	if zipped {
+		unzipped, err := gzip.NewReader(from)
+		if err != nil {
+			return nil, unreadable(err, limit, zipped)
+		}
+		from = io.LimitReader(unzipped, limit+1)
+	}
+	body, err := io.ReadAll(from)
+	if err != nil {
+		return nil, unreadable(err, limit, zipped)
+	}
+	if int64(len(body)) > limit {
+		return nil, bodyTooLarge(limit)
+	}
+	return body, nil
+}
+
+func unreadable(err error, limit int64, zipped bool) error {
 	var over *http.MaxBytesError
 	switch {
 	case errors.As(err, &over):
-		return nil, bodyTooLarge(limit)
-	case err != nil:
-		return nil, posthaste.Invalidf("", "the body could not be read completely")
+		return bodyTooLarge(limit)
+	case zipped:
+		return posthaste.Invalidf("Content-Encoding", "the body is not complete, valid gzip data")
 	}
-	if len(body) > 0 && !isJSON {
-		return nil, unsupportedMedia("Content-Type", "the body must be JSON", "send the header Content-Type: application/json")
-	}
-	if len(body) == 0 && !optional {
-		return nil, posthaste.Invalidf("", "a JSON body is required")
-	}
-	return body, nil
+	return posthaste.Invalidf("", "the body could not be read completely")
 }
 
 func unsupportedMedia(header, message, hint string) error {
@@ -95,7 +126,7 @@ func refuseBody(r *http.Request) error {
 		n, err := r.Body.Read(one[:])
 		switch {
 		case n > 0:
-			return posthaste.Invalidf("", "this operation takes no body; use the query parameters")
+			return posthaste.Invalidf("", "this operation takes no body")
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
@@ -166,24 +197,6 @@ func (q *query) int(name string, def, min, max int) int {
 	return n
 }
 
-// duration returns a duration of at most max. It is above zero, unless zero is allowed.
-func (q *query) duration(name string, def, max time.Duration, zero bool) time.Duration {
-	s := q.text(name)
-	if s == "" {
-		return def
-	}
-	d, err := wire.ParseDuration(s)
-	switch {
-	case err != nil:
-		q.fail(name, err.Error())
-	case d < 0 || d == 0 && !zero:
-		q.fail(name, "must be above zero, got "+strconv.Quote(s))
-	case d > max:
-		q.fail(name, "must be at most "+max.String()+", got "+strconv.Quote(s))
-	}
-	return d
-}
-
 func (q *query) messageID(name string) posthaste.MessageID {
 	s := q.text(name)
 	if s == "" {
@@ -230,19 +243,7 @@ func checkPath(r *http.Request) error {
 func pathMessageID(r *http.Request) (posthaste.MessageID, error) {
 	var id posthaste.MessageID
 	if err := id.UnmarshalText([]byte(r.PathValue("id"))); err != nil {
-		return 0, posthaste.Invalidf("id", "the message id in the path must be a positive decimal number, got %q", r.PathValue("id"))
+		return 0, posthaste.Invalidf("id", "the id in the path must be a positive decimal number, got %q", r.PathValue("id"))
 	}
 	return id, nil
-}
-
-// readBefore reads the field before, where a page begins. It rejects "", which would mean
-// the first page.
-func readBefore(o *wire.Object) (before posthaste.MessageID) {
-	if o.Has("before") {
-		text := o.Text("before")
-		if before.UnmarshalText([]byte(text)) != nil {
-			o.Fail("before", "must be a message id, which is a positive decimal number in a string, got %q", text)
-		}
-	}
-	return before
 }

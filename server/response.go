@@ -23,6 +23,12 @@ func (s *Server) writeJSON(w http.ResponseWriter, status int, value any) error {
 	return s.writeBody(w, "application/json", status, value)
 }
 
+// writeCreated answers 201 with the address of the new resource.
+func (s *Server) writeCreated(w http.ResponseWriter, location string, value any) error {
+	w.Header().Set("Location", location)
+	return s.writeJSON(w, http.StatusCreated, value)
+}
+
 func (s *Server) writeBody(w http.ResponseWriter, contentType string, status int, value any) error {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)

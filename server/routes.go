@@ -3,66 +3,101 @@ package server
 import (
 	"cmp"
 	"net/http"
+	"slices"
 
 	"github.com/posthaste-mq/posthaste"
-	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
 // routes returns every operation of the API.
 func (s *Server) routes() []*route {
-	routes := []*route{
-		{method: "POST", path: "/v1/queues/{queue}/messages", scope: ScopeSend, answer: bare(s.sendMessages), body: maxBody, idempotent: true},
-		{method: "POST", path: "/v1/queues/{queue}/receive", scope: ScopeReceive, answer: s.receive},
-		{method: "POST", path: "/v1/deliveries/ack", scope: ScopeReceive, answer: bare(s.settle(ackFields)), body: deliveriesBody, queues: true},
-		{method: "POST", path: "/v1/deliveries/fail", scope: ScopeReceive, answer: bare(s.settle(failFields)), body: deliveriesBody, queues: true},
-		{method: "POST", path: "/v1/deliveries/release", scope: ScopeReceive, answer: bare(s.settle(releaseFields)), body: deliveriesBody, queues: true},
-		{method: "POST", path: "/v1/deliveries/extend", scope: ScopeReceive, answer: bare(s.extend), body: deliveriesBody, queues: true},
-		{method: "POST", path: "/v1/emails", scope: ScopeSend, answer: bare(s.sendEmail), body: maxBody, queues: true, idempotent: true},
-
-		{method: "GET", path: "/v1/messages", scope: ScopeAdmin, answer: s.listMessages},
-		{method: "GET", path: "/v1/messages/{id}", scope: ScopeAdmin, answer: bare(s.showMessage)},
-		{method: "DELETE", path: "/v1/messages/{id}", scope: ScopeAdmin, answer: plain(s.cancelMessage)},
-		{method: "POST", path: "/v1/messages/{id}/reschedule", scope: ScopeAdmin, answer: bare(s.rescheduleMessage)},
-		{method: "GET", path: "/v1/emails", scope: ScopeAdmin, answer: s.listEmails},
-		{method: "GET", path: "/v1/emails/{id}", scope: ScopeAdmin, answer: bare(s.showEmail)},
-
-		{method: "GET", path: "/v1/queues", scope: ScopeAdmin, answer: listing(s, s.allQueues, wire.NewQueue)},
-		{method: "GET", path: "/v1/queues/{queue}", scope: ScopeAdmin, answer: bare(s.showQueue)},
-		{method: "PUT", path: "/v1/queues/{queue}", scope: ScopeAdmin, answer: bare(s.putQueue)},
-		{method: "DELETE", path: "/v1/queues/{queue}", scope: ScopeAdmin, answer: s.done(s.dropQueue)},
-		{method: "PATCH", path: "/v1/queues/{queue}", scope: ScopeAdmin, answer: bare(s.updateQueue)},
-		{method: "POST", path: "/v1/queues/{queue}/pause", scope: ScopeAdmin, answer: plain(s.pauseQueue(s.engine.Pause))},
-		{method: "POST", path: "/v1/queues/{queue}/resume", scope: ScopeAdmin, answer: plain(s.pauseQueue(s.engine.Resume))},
-		{method: "POST", path: "/v1/queues/{queue}/keys/pause", scope: ScopeAdmin, answer: bare(s.pauseKey(s.engine.Pause))},
-		{method: "POST", path: "/v1/queues/{queue}/keys/resume", scope: ScopeAdmin, answer: bare(s.pauseKey(s.engine.Resume))},
-		{method: "POST", path: "/v1/queues/{queue}/purge", scope: ScopeAdmin, answer: plain(s.purgeQueue)},
-		{method: "POST", path: "/v1/queues/{queue}/subscriptions/{subscription}", scope: ScopeAdmin, answer: bare(s.subscribe)},
-		{method: "DELETE", path: "/v1/queues/{queue}/subscriptions/{subscription}", scope: ScopeAdmin, answer: s.done(s.unsubscribe)},
-
-		{method: "GET", path: "/v1/dead-letters", scope: ScopeAdmin, answer: s.listDeadLetters},
-		{method: "POST", path: "/v1/dead-letters/replay", scope: ScopeAdmin, answer: bare(s.decideDeadLetters(s.engine.Replay))},
-		{method: "POST", path: "/v1/dead-letters/discard", scope: ScopeAdmin, answer: bare(s.decideDeadLetters(s.engine.Discard))},
-
-		{method: "GET", path: "/v1/schedules", scope: ScopeAdmin, answer: listing(s, s.allSchedules, wire.NewSchedule)},
-		{method: "GET", path: "/v1/schedules/{schedule}", scope: ScopeAdmin, answer: bare(s.showSchedule)},
-		{method: "PUT", path: "/v1/schedules/{schedule}", scope: ScopeAdmin, answer: bare(s.putSchedule)},
-		{method: "DELETE", path: "/v1/schedules/{schedule}", scope: ScopeAdmin, answer: s.done(s.dropSchedule)},
-		{method: "POST", path: "/v1/schedules/{schedule}/pause", scope: ScopeAdmin, answer: plain(s.pauseSchedule(s.engine.Pause))},
-		{method: "POST", path: "/v1/schedules/{schedule}/resume", scope: ScopeAdmin, answer: plain(s.pauseSchedule(s.engine.Resume))},
-
-		{method: "POST", path: "/v1/erase", scope: ScopeAdmin, answer: bare(s.erase)},
-		{method: "GET", path: "/v1/actions", scope: ScopeAdmin, answer: s.listActions},
-		{method: "GET", path: "/v1/workers", scope: ScopeAdmin, answer: listing(s, s.engine.Workers, wire.NewWorker)},
-		{method: "GET", path: "/v1/doctor", scope: ScopeAdmin, answer: bare(s.doctor)},
-
-		{method: "GET", path: "/healthz", answer: s.healthz},
-		{method: "GET", path: "/readyz", answer: s.readyz},
-		{method: "GET", path: "/openapi.json", answer: s.openapi},
-	}
+	routes := slices.Concat(s.messageRoutes(), s.queueRoutes(), s.operationRoutes())
 	if s.metrics != nil {
 		routes = append(routes, &route{method: "GET", path: "/metrics", scope: ScopeAny, answer: s.showMetrics})
 	}
 	return routes
+}
+
+// messageRoutes are the operations on messages, deliveries, e-mails and dead letters.
+func (s *Server) messageRoutes() []*route {
+	return []*route{
+		{method: "POST", path: "/v1/queues/{queue}/messages", scope: ScopeSend, answer: bare(s.sendMessage), body: maxBody, idempotent: true},
+		{method: "POST", path: "/v1/queues/{queue}/messages/batch", scope: ScopeSend, answer: bare(s.sendMessages), body: maxBody, idempotent: true},
+		{method: "GET", path: "/v1/queues/{queue}/messages", scope: ScopeRead, answer: s.listMessages},
+		{method: "POST", path: "/v1/queues/{queue}/receive", scope: ScopeReceive, answer: bare(s.receive)},
+
+		{method: "POST", path: "/v1/deliveries/ack", scope: ScopeReceive, answer: bare(s.settleMany(ackFields)), body: deliveriesBody, queues: true},
+		{method: "POST", path: "/v1/deliveries/fail", scope: ScopeReceive, answer: bare(s.settleMany(failFields)), body: deliveriesBody, queues: true},
+		{method: "POST", path: "/v1/deliveries/release", scope: ScopeReceive, answer: bare(s.settleMany(releaseFields)), body: deliveriesBody, queues: true},
+		{method: "POST", path: "/v1/deliveries/extend", scope: ScopeReceive, answer: bare(s.extendMany), body: deliveriesBody, queues: true},
+		{method: "POST", path: "/v1/deliveries/{id}/ack", scope: ScopeReceive, answer: bare(s.settleOne(ackFields)), queues: true},
+		{method: "POST", path: "/v1/deliveries/{id}/fail", scope: ScopeReceive, answer: bare(s.settleOne(failFields)), queues: true},
+		{method: "POST", path: "/v1/deliveries/{id}/release", scope: ScopeReceive, answer: bare(s.settleOne(releaseFields)), queues: true},
+		{method: "POST", path: "/v1/deliveries/{id}/extend", scope: ScopeReceive, answer: bare(s.extendOne), queues: true},
+
+		{method: "GET", path: "/v1/messages", scope: ScopeRead, answer: s.listMessages},
+		{method: "GET", path: "/v1/messages/{id}", scope: ScopeRead, own: true, answer: bare(s.showMessage), queues: true},
+		{method: "DELETE", path: "/v1/messages/{id}", scope: ScopeOperate, answer: plain(s.cancelMessage)},
+		{method: "POST", path: "/v1/messages/{id}/reschedule", scope: ScopeOperate, answer: bare(s.rescheduleMessage)},
+
+		{method: "POST", path: "/v1/emails", scope: ScopeSend, answer: bare(s.sendEmail), body: maxBody, queues: true, idempotent: true},
+		{method: "GET", path: "/v1/emails", scope: ScopeRead, answer: s.listEmails},
+		{method: "GET", path: "/v1/emails/{id}", scope: ScopeRead, own: true, answer: bare(s.showEmail), queues: true},
+		{method: "DELETE", path: "/v1/emails/{id}", scope: ScopeOperate, answer: plain(s.cancelEmail)},
+
+		{method: "GET", path: "/v1/dead-letters", scope: ScopeRead, answer: s.listDeadLetters},
+		{method: "POST", path: "/v1/dead-letters/replay", scope: ScopeOperate, answer: bare(s.decideDeadLetters(s.engine.Replay))},
+		{method: "POST", path: "/v1/dead-letters/discard", scope: ScopeOperate, answer: bare(s.decideDeadLetters(s.engine.Discard))},
+		{method: "GET", path: "/v1/dead-letters/{id}", scope: ScopeRead, answer: s.showDeadLetter},
+		{method: "POST", path: "/v1/dead-letters/{id}/replay", scope: ScopeOperate, answer: plain(s.decideDeadLetter(s.engine.Replay))},
+		{method: "POST", path: "/v1/dead-letters/{id}/discard", scope: ScopeOperate, answer: plain(s.decideDeadLetter(s.engine.Discard))},
+	}
+}
+
+// queueRoutes are the operations on queues, subscriptions and schedules.
+func (s *Server) queueRoutes() []*route {
+	return []*route{
+		{method: "GET", path: "/v1/queues", scope: ScopeRead, answer: s.queueList().answer(s)},
+		{method: "GET", path: "/v1/queues/{queue}", scope: ScopeRead, answer: bare(s.showQueue)},
+		{method: "PUT", path: "/v1/queues/{queue}", scope: ScopeAdmin, answer: bare(s.putQueue)},
+		{method: "DELETE", path: "/v1/queues/{queue}", scope: ScopeAdmin, answer: s.done(s.dropQueue)},
+		{method: "PATCH", path: "/v1/queues/{queue}", scope: ScopeAdmin, answer: bare(s.updateQueue)},
+		{method: "POST", path: "/v1/queues/{queue}/pause", scope: ScopeOperate, answer: plain(s.pauseQueue(s.engine.Pause))},
+		{method: "POST", path: "/v1/queues/{queue}/resume", scope: ScopeOperate, answer: plain(s.pauseQueue(s.engine.Resume))},
+		{method: "POST", path: "/v1/queues/{queue}/keys/pause", scope: ScopeOperate, answer: bare(s.pauseKey(s.engine.Pause))},
+		{method: "POST", path: "/v1/queues/{queue}/keys/resume", scope: ScopeOperate, answer: bare(s.pauseKey(s.engine.Resume))},
+		{method: "POST", path: "/v1/queues/{queue}/purge", scope: ScopeOperate, answer: plain(s.purgeQueue)},
+
+		{method: "GET", path: "/v1/queues/{queue}/subscriptions", scope: ScopeRead, answer: s.subscriptionList().answer(s)},
+		{method: "GET", path: "/v1/queues/{queue}/subscriptions/{subscription}", scope: ScopeRead, answer: bare(s.showSubscription)},
+		{method: "PUT", path: "/v1/queues/{queue}/subscriptions/{subscription}", scope: ScopeAdmin, answer: bare(s.putSubscription)},
+		{method: "DELETE", path: "/v1/queues/{queue}/subscriptions/{subscription}", scope: ScopeAdmin, answer: s.done(s.unsubscribe)},
+
+		{method: "GET", path: "/v1/schedules", scope: ScopeRead, answer: s.scheduleList().answer(s)},
+		{method: "GET", path: "/v1/schedules/{schedule}", scope: ScopeRead, answer: bare(s.showSchedule)},
+		{method: "PUT", path: "/v1/schedules/{schedule}", scope: ScopeAdmin, answer: bare(s.putSchedule)},
+		{method: "DELETE", path: "/v1/schedules/{schedule}", scope: ScopeAdmin, answer: s.done(s.dropSchedule)},
+		{method: "POST", path: "/v1/schedules/{schedule}/pause", scope: ScopeOperate, answer: plain(s.pauseSchedule(s.engine.Pause))},
+		{method: "POST", path: "/v1/schedules/{schedule}/resume", scope: ScopeOperate, answer: plain(s.pauseSchedule(s.engine.Resume))},
+		{method: "POST", path: "/v1/schedules/{schedule}/run", scope: ScopeOperate, answer: plain(s.runSchedule)},
+	}
+}
+
+// operationRoutes are the operations on the store as a whole, and on this server.
+func (s *Server) operationRoutes() []*route {
+	return []*route{
+		{method: "POST", path: "/v1/erase", scope: ScopeAdmin, answer: bare(s.erase)},
+		{method: "GET", path: "/v1/actions", scope: ScopeRead, answer: s.listActions},
+		{method: "GET", path: "/v1/workers", scope: ScopeRead, answer: s.workerList().answer(s)},
+		{method: "GET", path: "/v1/tokens", scope: ScopeAdmin, answer: s.tokenList().answer(s)},
+		{method: "GET", path: "/v1/doctor", scope: ScopeRead, answer: s.findingList().answer(s)},
+
+		{method: "GET", path: "/healthz", answer: s.healthz},
+		{method: "GET", path: "/readyz", answer: s.readyz},
+		{method: "GET", path: "/openapi.json", answer: s.openapi},
+		{method: "GET", path: "/docs", answer: s.showDocs},
+		{method: "GET", path: "/docs/docs.css", answer: s.showDocs},
+		{method: "GET", path: "/docs/docs.js", answer: s.showDocs},
+	}
 }
 
 func (s *Server) mux(mounts map[string]http.Handler) *http.ServeMux {
@@ -92,12 +127,12 @@ func (s *Server) guard(route *route) http.Handler {
 		token, err := s.authorize(r, route)
 		exchange.caller = token
 		if err == nil {
-			err = s.limitToken(token)
+			err = s.limitToken(w, token)
 		}
 		if err == nil {
 			err = cmp.Or(checkPath(r), refuseIdempotencyKey(r, route))
 		}
-		if err == nil && route.scope == ScopeAdmin { // only operators' actions are recorded
+		if err == nil && (route.scope == ScopeAdmin || route.scope == ScopeOperate) { // only operators' actions are recorded
 			r = r.WithContext(posthaste.WithActor(r.Context(), caller(r)))
 		}
 		if err == nil {

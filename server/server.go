@@ -36,6 +36,7 @@ type Server struct {
 	timeout  time.Duration
 	spec     []byte
 	gatherer *gatherer
+	options  queueOptions
 	// addresses and callers limit the request rates; waiting limits the receivers that wait.
 	addresses, callers *limiter
 	waiting            places

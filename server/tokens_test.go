@@ -96,8 +96,8 @@ func TestTokensLimitedToQueues(t *testing.T) {
 		limited.call("GET", "/metrics", "").wantProblem(t, 403, posthaste.CodeDenied, "queue")
 
 		var mine, theirs []wire.Delivery
-		limited.call("POST", "/v1/queues/mine/receive?max=10", "").want(t, 200).into(t, &mine)
-		admin.call("POST", "/v1/queues/theirs/receive", "").want(t, 200).into(t, &theirs)
+		limited.call("POST", "/v1/queues/mine/receive", `{"max":10}`).want(t, 200).items(t, &mine)
+		admin.call("POST", "/v1/queues/theirs/receive", "").want(t, 200).items(t, &theirs)
 		both := `{"deliveries":[{"id":"` + mine[0].ID.String() + `"%},{"id":"` + theirs[0].ID.String() + `"%}]}`
 		for action, more := range map[string]string{"ack": "", "fail": `,"error":"x"`, "release": "", "extend": `,"lease":"1m"`} {
 			limited.call("POST", "/v1/deliveries/"+action, strings.ReplaceAll(both, "%", more)).wantProblem(t, 403, posthaste.CodeDenied, "queue")
@@ -165,7 +165,7 @@ func TestLimitedTokensAndWhatIsClaimedMeanwhile(t *testing.T) {
 		receive := func(queue string) posthaste.DeliveryID {
 			var got []wire.Delivery
 			admin.call("POST", "/v1/queues/"+queue+"/messages", `{"payload":1}`).want(t, 201)
-			admin.call("POST", "/v1/queues/"+queue+"/receive", "").want(t, 200).into(t, &got)
+			admin.call("POST", "/v1/queues/"+queue+"/receive", "").want(t, 200).items(t, &got)
 			return got[0].ID
 		}
 		a.queue("mine")
@@ -233,7 +233,7 @@ func TestWaitingEndsWithTheToken(t *testing.T) {
 		secret := a.makeToken(posthaste.Token{Name: "reader", Scopes: []Scope{ScopeReceive}})
 		waits := make(chan reply, 1)
 		go func() {
-			got, err := a.as(secret).try(t.Context(), "POST", "/v1/queues/orders/receive?wait=5m", "")
+			got, err := a.as(secret).try(t.Context(), "POST", "/v1/queues/orders/receive", `{"wait":"5m"}`)
 			if err != nil {
 				t.Error(err)
 			}
@@ -248,7 +248,7 @@ func TestWaitingEndsWithTheToken(t *testing.T) {
 		got := <-waits
 		got.want(t, 401)
 		var again []wire.Delivery
-		a.as("receive-secret").call("POST", "/v1/queues/orders/receive?wait=1m", "").want(t, 200).into(t, &again)
+		a.as("receive-secret").call("POST", "/v1/queues/orders/receive", `{"wait":"1m"}`).want(t, 200).items(t, &again)
 		if len(again) != 1 {
 			t.Errorf("the message it was not given: %d deliveries", len(again))
 		}

@@ -4,10 +4,12 @@ package acceptance
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -25,6 +27,24 @@ type answer struct {
 	status int
 	header http.Header
 	body   []byte
+}
+
+// entries returns the entries of a list, or of another answer that has only an array.
+func (a answer) entries(t testing.TB) json.RawMessage {
+	t.Helper()
+	var list struct {
+		Data, Deliveries, Subscriptions json.RawMessage
+	}
+	if err := json.Unmarshal(a.body, &list); err != nil {
+		t.Fatalf("%s: %v", a.body, err)
+	}
+	for _, all := range []json.RawMessage{list.Data, list.Deliveries, list.Subscriptions} {
+		if all != nil {
+			return all
+		}
+	}
+	t.Fatalf("not a list: %s", a.body)
+	return nil
 }
 
 // serve serves the HTTP API on a free port until the test ends.

@@ -120,16 +120,16 @@ func (b *badInputs) ofSubscriptions() []badInput {
 	return []badInput{
 		{what: "an invalid filter", field: "filter", code: posthaste.CodeInvalid,
 			sql: `select posthaste.subscribe('jobs', 'new', '{"filter": {"headers": {}}}')`,
-			do:  b.subscribe("new", posthaste.SubscriptionOptions{Filter: posthaste.Filter{Headers: map[string][]string{"region": {}}}}), method: "POST", path: "/v1/queues/jobs/subscriptions/new", body: `{"filter": {}}`},
+			do:  b.subscribe("new", posthaste.SubscriptionOptions{Filter: posthaste.Filter{Headers: map[string][]string{"region": {}}}}), method: "PUT", path: "/v1/queues/jobs/subscriptions/new", body: `{"filter": {}}`},
 		{what: "a filter by a kind that is empty", field: "filter", code: posthaste.CodeInvalid,
 			sql: `select posthaste.subscribe('jobs', 'new', '{"filter": {"kind": ""}}')`,
-			do:  b.subscribe("new", posthaste.SubscriptionOptions{Filter: posthaste.Filter{Kinds: []string{""}}}), method: "POST", path: "/v1/queues/jobs/subscriptions/new", body: `{"filter": {"kind": ""}}`},
+			do:  b.subscribe("new", posthaste.SubscriptionOptions{Filter: posthaste.Filter{Kinds: []string{""}}}), method: "PUT", path: "/v1/queues/jobs/subscriptions/new", body: `{"filter": {"kind": [""]}}`},
 		{what: "the oldest, and scheduled messages", field: "scheduled", code: posthaste.CodeInvalid,
 			sql: `select posthaste.subscribe('jobs', 'new', '{"from": "oldest", "scheduled": true}')`,
-			do:  b.subscribe("new", posthaste.SubscriptionOptions{From: posthaste.FromOldest, Scheduled: true}), method: "POST", path: "/v1/queues/jobs/subscriptions/new", body: `{"from": "oldest", "scheduled": true}`},
+			do:  b.subscribe("new", posthaste.SubscriptionOptions{From: posthaste.FromOldest, Scheduled: true}), method: "PUT", path: "/v1/queues/jobs/subscriptions/new", body: `{"from": "oldest", "scheduled": true}`},
 		{what: "another filter than it has", field: "subscription", code: posthaste.CodeConflict,
 			sql: `select posthaste.subscribe('jobs', 'audit', '{}')`,
-			do:  b.subscribe("audit", posthaste.SubscriptionOptions{}), method: "POST", path: "/v1/queues/jobs/subscriptions/audit", body: `{}`},
+			do:  b.subscribe("audit", posthaste.SubscriptionOptions{}), method: "PUT", path: "/v1/queues/jobs/subscriptions/audit", body: `{}`},
 	}
 }
 

@@ -3,7 +3,6 @@
 package acceptance
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
@@ -290,7 +289,7 @@ func TestDS3_HTTPReceiveWaits(t *testing.T) {
 		a := s.http()
 		q := s.queueOf(k)
 		begun := time.Now()
-		if got := a.want(200, "POST", "/v1/queues/"+q+"/receive?wait=1s", ""); string(bytes.TrimSpace(got.body)) != "[]" {
+		if got := a.want(200, "POST", "/v1/queues/"+q+"/receive", `{"wait":"1s"}`); string(got.entries(t)) != "[]" {
 			t.Errorf("received %s", got.body)
 		}
 		if waited := time.Since(begun); waited < time.Second {
@@ -299,7 +298,7 @@ func TestDS3_HTTPReceiveWaits(t *testing.T) {
 		for range 3 {
 			answered := make(chan answer, 1)
 			go func() {
-				got, err := a.try("POST", "/v1/queues/"+q+"/receive?wait=1m&lease=1h", "")
+				got, err := a.try("POST", "/v1/queues/"+q+"/receive", `{"wait":"1m","lease":"1h"}`)
 				if err != nil {
 					s.Error(err)
 				}

@@ -212,7 +212,7 @@ func TestEM1_ArrivesAsSent(t *testing.T) {
 	// It is found by its reference and by each recipient.
 	for _, query := range []string{"reference=Bestellung+%C3%BC-1", "recipient=empf%C3%A4nger59@ex%C3%A4mple.com", "recipient=empf%C3%A4nger0@ex%C3%A4mple.com&status=sent"} {
 		var found []follow
-		p.must(json.Unmarshal(p.api.want(200, "GET", "/v1/emails?"+query, "").body, &found))
+		p.must(json.Unmarshal(p.api.want(200, "GET", "/v1/emails?"+query, "").entries(t), &found))
 		if len(found) != 1 || found[0].ID != id {
 			t.Errorf("%s finds %+v", query, found)
 		}

@@ -42,7 +42,7 @@ func TestEM4_MailsInError(t *testing.T) {
 			Payload  json.RawMessage
 			Attempts []posthaste.Attempt
 		}
-		p.must(json.Unmarshal(p.api.want(200, "GET", "/v1/dead-letters?queue=emails"+query, "").body, &shown))
+		p.must(json.Unmarshal(p.api.want(200, "GET", "/v1/dead-letters?queue=emails"+query, "").entries(t), &shown))
 		for _, d := range shown {
 			if d.Error == "" || len(d.Attempts) != 1 || len(d.Payload) < 10 {
 				t.Errorf("it is shown as %+v", d)
@@ -61,7 +61,7 @@ func TestEM4_MailsInError(t *testing.T) {
 		}
 	}
 	var found []follow
-	p.must(json.Unmarshal(p.api.want(200, "GET", "/v1/emails?status=error", "").body, &found))
+	p.must(json.Unmarshal(p.api.want(200, "GET", "/v1/emails?status=error", "").entries(t), &found))
 	if len(found) != 4 || found[0].ID != ids[3] {
 		t.Errorf("with status error are %+v", found)
 	}
@@ -90,7 +90,7 @@ func TestEM4_MailsInError(t *testing.T) {
 		By, Action string
 		MessageID  posthaste.MessageID `json:"message_id"`
 	}
-	p.must(json.Unmarshal(p.api.want(200, "GET", "/v1/actions?queue=emails", "").body, &actions))
+	p.must(json.Unmarshal(p.api.want(200, "GET", "/v1/actions?queue=emails", "").entries(t), &actions))
 	var told []string
 	for _, a := range actions {
 		told = append(told, fmt.Sprintf("%s %s %d", a.By, a.Action, slices.Index(ids, a.MessageID)))
@@ -130,7 +130,7 @@ func TestEM4_SQLMailsAreFoundByRecipient(t *testing.T) {
 	find := func(path string) (found []posthaste.MessageID) {
 		t.Helper()
 		var shown []struct{ ID posthaste.MessageID }
-		p.must(json.Unmarshal(p.api.want(200, "GET", path, "").body, &shown))
+		p.must(json.Unmarshal(p.api.want(200, "GET", path, "").entries(t), &shown))
 		for _, s := range shown {
 			found = append(found, s.ID)
 		}

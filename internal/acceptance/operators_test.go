@@ -4,6 +4,7 @@ package acceptance
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -23,6 +24,9 @@ func (o *operator) ask(status int, method, path, body string, into any) {
 	o.Helper()
 	got := o.http.want(status, method, path, body, "Authorization", "Bearer a-secret-of-some-length-0123456789")
 	if into != nil {
+		if reflect.TypeOf(into).Elem().Kind() == reflect.Slice {
+			got.body = got.entries(o.T)
+		}
 		o.must(json.Unmarshal(got.body, into))
 	}
 }
@@ -73,7 +77,7 @@ func (o *operator) received() (keys []string) {
 	o.Helper()
 	var got []wire.Delivery
 	o.until("something is handed out", func() bool {
-		o.ask(200, "POST", "/v1/queues/in-order/receive?max=10", "", &got)
+		o.ask(200, "POST", "/v1/queues/in-order/receive", `{"max":10}`, &got)
 		return len(got) > 0
 	})
 	for _, d := range got {
@@ -110,7 +114,7 @@ func (o *operator) pausesQueue() {
 	o.ask(201, "POST", "/v1/queues/orders/messages", `{"payload":1,"kind":"paid"}`, nil)
 	o.ask(201, "POST", "/v1/queues/orders/messages", `{"payload":2,"kind":"sent"}`, nil)
 	var got []wire.Delivery
-	if o.ask(200, "POST", "/v1/queues/orders/receive?max=10", "", &got); len(got) > 0 {
+	if o.ask(200, "POST", "/v1/queues/orders/receive", `{"max":10}`, &got); len(got) > 0 {
 		o.Errorf("a paused queue handed out %+v", got)
 	}
 	o.ask(200, "POST", "/v1/queues/orders/resume", "", nil)
@@ -120,9 +124,9 @@ func (o *operator) pausesQueue() {
 // its filter.
 func (o *operator) subscribes() {
 	var got []wire.Delivery
-	o.ask(204, "POST", "/v1/queues/orders/subscriptions/audit", `{"from":"oldest","filter":{"kind":["paid"]}}`, nil)
+	o.ask(201, "PUT", "/v1/queues/orders/subscriptions/audit", `{"from":"oldest","filter":{"kind":["paid"]}}`, nil)
 	o.until("the subscription has it", func() bool {
-		o.ask(200, "POST", "/v1/queues/orders/receive?max=10&subscription=audit", "", &got)
+		o.ask(200, "POST", "/v1/queues/orders/receive", `{"max":10,"subscription":"audit"}`, &got)
 		return len(got) > 0
 	})
 	if len(got) != 1 || got[0].Kind != "paid" || got[0].Subscription != "audit" {

@@ -223,8 +223,8 @@ func TestOrderedQueue_ReceiversBySQLAndHTTP(t *testing.T) {
 	}
 	byHTTP := func() (got []received) {
 		t.Helper()
-		a := api.want(200, "POST", "/v1/queues/"+q+"/receive?max=10&lease=1h", "")
-		s.must(json.Unmarshal(a.body, &got))
+		a := api.want(200, "POST", "/v1/queues/"+q+"/receive", `{"max":10,"lease":"1h"}`)
+		s.must(json.Unmarshal(a.entries(t), &got))
 		return got
 	}
 	bySQL := func() (got []received) {

@@ -49,10 +49,10 @@ func TestWaitingReceiversAreWokenByLimits(t *testing.T) {
 				err error
 			}
 			receive := func() (r received) {
-				answer, err := a.try("POST", "/v1/queues/"+q+"/receive?max=1&lease=1h&wait=5m", "")
+				answer, err := a.try("POST", "/v1/queues/"+q+"/receive", `{"max":1,"lease":"1h","wait":"5m"}`)
 				r.at = time.Now()
 				if r.err = err; err == nil {
-					r.err = json.Unmarshal(answer.body, &r.got)
+					r.err = json.Unmarshal(answer.entries(t), &r.got)
 				}
 				return r
 			}

@@ -361,7 +361,7 @@ func receiveByHTTP(s *stage, q string, n int) map[posthaste.MessageID]parcel {
 			ContentType     string `json:"content_type"`
 			Headers         map[string]string
 		}
-		s.must(json.Unmarshal(s.http().want(200, "POST", "/v1/queues/"+q+"/receive?max=20&lease=1h", "").body, &list))
+		s.must(json.Unmarshal(s.http().want(200, "POST", "/v1/queues/"+q+"/receive", `{"max":20,"lease":"1h"}`).entries(s), &list))
 		for _, d := range list {
 			payload := []byte(d.Payload)
 			if d.PayloadEncoding == "base64" {

@@ -247,7 +247,7 @@ func TestTR1_OneTraceOverHTTP(t *testing.T) {
 			ID      string            `json:"id"`
 			Headers map[string]string `json:"headers"`
 		}
-		s.must(json.Unmarshal(api.want(200, "POST", "/v1/queues/"+q+"/receive?wait=20s", "").body, &got))
+		s.must(json.Unmarshal(api.want(200, "POST", "/v1/queues/"+q+"/receive", `{"wait":"20s"}`).entries(t), &got))
 		if len(got) != 1 {
 			t.Fatalf("received %d", len(got))
 		}

@@ -52,23 +52,23 @@ func httpServer(ctx context.Context, o *orders) error {
 	return <-ended
 }
 
-// postRequest returns a whole request that sends messages to a queue: one as an object, more as
-// an array.
+// postRequest returns a whole request that sends messages to a queue: one by itself, more as a
+// batch.
 func postRequest(address, queue string, messages int) []byte {
 	type message struct {
 		Payload json.RawMessage `json:"payload"`
 	}
-	var body any = message{payload}
+	path, body := "messages", any(message{payload})
 	if messages > 1 {
 		many := make([]message, messages)
 		for i := range many {
 			many[i].Payload = payload
 		}
-		body = many
+		path, body = "messages/batch", map[string]any{"messages": many}
 	}
 	encoded, _ := json.Marshal(body) // it is valid
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "POST /v1/queues/%s/messages HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", queue, address, len(encoded))
+	fmt.Fprintf(&b, "POST /v1/queues/%s/%s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", queue, path, address, len(encoded))
 	b.Write(encoded)
 	return b.Bytes()
 }

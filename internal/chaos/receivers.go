@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -207,16 +206,17 @@ func httpReceiver(ctx context.Context, t task, r *history.Recorder) error {
 	always := context.WithoutCancel(ctx) // a started request is finished
 	refs := byLease(t.Queues)
 	for turn := 0; ctx.Err() == nil; turn++ {
-		var got []struct {
-			ID        string               `json:"id"`
-			MessageID posthaste.MessageID  `json:"message_id"`
-			Attempt   int                  `json:"attempt"`
-			Payload   json.RawMessage      `json:"payload"`
-			Delivery  posthaste.DeliveryID `json:"delivery_id"`
+		var got struct {
+			Deliveries []struct {
+				ID        string              `json:"id"`
+				MessageID posthaste.MessageID `json:"message_id"`
+				Attempt   int                 `json:"attempt"`
+				Payload   json.RawMessage     `json:"payload"`
+			} `json:"deliveries"`
 		}
 		ref, received := refs[turn%len(refs)], time.Now()
-		url := fmt.Sprintf("%s/v1/queues/%s/receive?max=%d&lease=%s&wait=200ms&subscription=%s", t.Server, ref.queue, ref.most, t.Lease, cmp.Or(ref.subscription, posthaste.DefaultSubscription))
-		status, body, err := callHTTP(always, client, url, nil)
+		asked := map[string]any{"max": ref.most, "lease": t.Lease.String(), "wait": "200ms", "subscription": cmp.Or(ref.subscription, posthaste.DefaultSubscription)}
+		status, body, err := callHTTP(always, client, t.Server+"/v1/queues/"+ref.queue+"/receive", asked)
 		if err == nil && status == http.StatusOK {
 			err = json.Unmarshal(body, &got)
 		}
@@ -224,7 +224,7 @@ func httpReceiver(ctx context.Context, t task, r *history.Recorder) error {
 			time.Sleep(100 * time.Millisecond) // the server is unavailable
 			continue
 		}
-		for _, d := range got {
+		for _, d := range got.Deliveries {
 			if t.over(received) {
 				break
 			}

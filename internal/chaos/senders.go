@@ -148,7 +148,7 @@ func post(ctx context.Context, client *http.Client, server string, d plan) histo
 	for i, payload := range d.payloads {
 		messages[i] = message{payload, d.key, d.dedupe, delay}
 	}
-	status, body, err := callHTTP(ctx, client, server+"/v1/queues/"+d.queue+"/messages", messages)
+	status, body, err := callHTTP(ctx, client, server+"/v1/queues/"+d.queue+"/messages/batch", map[string]any{"messages": messages})
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" {
 		return history.Event{Kind: Refused, Note: err.Error()}

@@ -228,7 +228,7 @@ func asked(t *testing.T, database string) string {
 	call("GET", "/v1/messages/1", "")
 	call("GET", "/v1/messages/2", "")
 	call("GET", "/v1/messages/3", "")
-	received := call("POST", "/v1/queues/jobs/receive?max=1&lease=1h", "")
+	received := call("POST", "/v1/queues/jobs/receive", `{"max":1,"lease":"1h"}`)
 	delivery := regexp.MustCompile(`"id":"(\d+)","message_id"`).FindStringSubmatch(received)
 	if delivery == nil {
 		t.Fatalf("received: %s", received)

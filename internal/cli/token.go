@@ -46,11 +46,11 @@ old one. After the first token is added, all servers on this database require on
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	db.flag(cmd)
-	flags.Var(words{&scopes}, "scope", "scope: send, receive, or admin for everything; may be repeated")
+	flags.Var(words{&scopes}, "scope", "scope: read, read:payload, send, receive, operate, or admin for everything; may be repeated")
 	flags.VarP(words{&t.Queues}, "queue", "q", "only this queue; may be repeated (default all queues)")
 	flags.Var(duration{&t.ExpiresIn}, "expires-in", "how long the token is valid (default unlimited)")
 	flags.StringVar(&expiresAt, "expires-at", "", "when the token expires, such as 2030-01-31T12:00:00Z")
-	_ = cmd.RegisterFlagCompletionFunc("scope", cobra.FixedCompletions([]string{"send", "receive", "admin"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("scope", cobra.FixedCompletions(wordsOf(posthaste.Scopes()), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -66,7 +66,7 @@ func checkToken(t *posthaste.Token, expiresAt string) error {
 		t.ExpiresAt = at
 	}
 	if len(t.Scopes) == 0 {
-		return posthaste.Invalidf("scope", "--scope is required; expected send, receive or admin")
+		return posthaste.Invalidf("scope", "--scope is required; expected read, read:payload, send, receive, operate or admin")
 	}
 	return t.Check()
 }
@@ -121,11 +121,7 @@ func listTokens(ctx context.Context, a *app, e posthaste.Store) error {
 				case t.ExpiresAt.IsZero():
 					expires = "never"
 				}
-				scopes := make([]string, len(t.Scopes))
-				for i, scope := range t.Scopes {
-					scopes[i] = string(scope)
-				}
-				row(t.Name, strings.Join(scopes, ","), queues, t.CreatedAt, t.CreatedBy, expires, t.LastUsedAt)
+				row(t.Name, strings.Join(wordsOf(t.Scopes), ","), queues, t.CreatedAt, t.CreatedBy, expires, t.LastUsedAt)
 			}
 		})
 	})
@@ -136,4 +132,12 @@ func dropToken(ctx context.Context, a *app, e posthaste.Store, name string) erro
 		return err
 	}
 	return a.print(map[string]string{"dropped": name}, func(w *screen) { fmt.Fprintf(w, "token %s dropped\n", name) })
+}
+
+func wordsOf[T ~string](all []T) []string {
+	texts := make([]string, len(all))
+	for i, each := range all {
+		texts[i] = string(each)
+	}
+	return texts
 }

@@ -231,8 +231,9 @@ func waitForMessage(ctx context.Context, t *testing.T, base, queue string) {
 		t.Fatal(err)
 	}
 	go func() {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/queues/"+queue+"/receive?wait=20s", nil)
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/queues/"+queue+"/receive", strings.NewReader(`{"wait":"20s"}`))
 		if err == nil {
+			r.Header.Set("Content-Type", "application/json")
 			if answer, err := http.DefaultClient.Do(r); err == nil {
 				answer.Body.Close()
 			}

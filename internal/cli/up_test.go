@@ -146,9 +146,9 @@ func TestLP4UpSurvivesKill(t *testing.T) {
 
 	// --reset removes all data.
 	p, u = startUp(t, dir, append(u.flags(t), "--reset", "--yes")...)
-	var emails []mail
-	if _, err := get(u.HTTP+"/v1/emails", &emails); err != nil || len(emails) != 0 {
-		t.Errorf("after reset: %d mails, %v", len(emails), err)
+	var emails struct{ Data []mail }
+	if _, err := get(u.HTTP+"/v1/emails", &emails); err != nil || len(emails.Data) != 0 {
+		t.Errorf("after reset: %d mails, %v", len(emails.Data), err)
 	}
 	if err := caught(u, 0)(); err != nil {
 		t.Errorf("after reset: %v", err)

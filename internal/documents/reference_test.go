@@ -35,7 +35,7 @@ func sections(t *testing.T, file string) map[string]string {
 // says reports whether a text has a word as code.
 func says(text, word string) bool { return strings.Contains(text, "`"+word+"`") }
 
-var casts = regexp.MustCompile(`::[a-z\[\]]+`)
+var casts = regexp.MustCompile(`::(timestamp with time zone|[a-z\[\]]+)`)
 
 // kinds are the types by which the reference names what a parameter takes: the sets of types in a
 // function's overloads, and the type of any JSON.

@@ -176,7 +176,7 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (page 
 	}
 	found, err := e.newest(f.Before, f.Limit, func(m *message) bool {
 		return (f.Queue == "" || f.Queue == m.Queue) && (f.Reference == "" || f.Reference == m.Reference) &&
-			(f.Key == "" || f.Key == m.Key) && (f.Term == "" || slices.Contains(m.Terms, f.Term)) && (f.State == "" || f.State == m.info().Subscriptions[0].State)
+			(f.Key == "" || f.Key == m.Key) && (f.Kind == "" || f.Kind == m.Kind) && !m.createdAt.Before(f.CreatedFrom) && (f.Term == "" || slices.Contains(m.Terms, f.Term)) && (f.State == "" || f.State == m.info().Subscriptions[0].State)
 	})
 	for _, m := range found {
 		page.Items = append(page.Items, m.info())

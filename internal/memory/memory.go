@@ -133,24 +133,24 @@ type request struct {
 }
 
 // SendOnce implements [posthaste.Engine].
-func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages ...posthaste.Message) (ids []posthaste.MessageID, replayed bool, err error) {
 	if err := r.Check(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
 	if before, ok := e.requests[[2]string{r.Scope, r.Key}]; ok && now.Before(before.until) {
 		if !bytes.Equal(before.digest, r.Digest) {
-			return nil, &posthaste.Error{Code: posthaste.CodeKeyReused, Field: "Idempotency-Key", Message: "the key was used for a different request"}
+			return nil, false, &posthaste.Error{Code: posthaste.CodeKeyReused, Field: "Idempotency-Key", Message: "the key was used for a different request"}
 		}
-		return slices.Clone(before.ids), nil
+		return slices.Clone(before.ids), true, nil
 	}
-	ids, err := e.send(ctx, messages)
+	ids, err = e.send(ctx, messages)
 	if err == nil {
 		e.requests[[2]string{r.Scope, r.Key}] = request{digest: r.Digest, ids: slices.Clone(ids), until: now.Add(r.Window)}
 	}
-	return ids, err
+	return ids, false, err
 }
 
 // Send implements [posthaste.Engine].

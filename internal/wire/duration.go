@@ -8,14 +8,19 @@ import (
 	"time"
 )
 
-// ParseDuration reads a duration in the formats of Go ("30s", "1.5h", "1h30m") and of
-// PostgreSQL: numbers with units in words ("5 minutes", "1 day 2 hours"), or a clock
-// ("00:05:00", also after days). It rejects months and years, which have no fixed length.
+// ParseDuration reads a duration in the formats of Go ("30s", "1.5h", "1h30m"), of ISO 8601
+// ("PT30S", "P1DT12H") and of PostgreSQL: numbers with units in words ("5 minutes", "1 day 2
+// hours"), or a clock ("00:05:00", also after days). It rejects months and years, which have no
+// fixed length.
 func ParseDuration(s string) (time.Duration, error) {
 	if d, err := time.ParseDuration(s); err == nil {
 		return d, nil
 	}
 	p := durationParser{rest: strings.ToLower(strings.TrimSpace(s)), whole: s}
+	if rest, ok := strings.CutPrefix(p.rest, "p"); ok {
+		p.rest = rest
+		return p.iso()
+	}
 	return p.parse()
 }
 
@@ -26,7 +31,7 @@ type durationParser struct {
 }
 
 func (p *durationParser) fail() error {
-	return fmt.Errorf("must be a duration such as \"30s\", \"1.5h\" or \"5 minutes\", got %q", p.whole)
+	return fmt.Errorf("must be a duration such as \"30s\", \"5 minutes\" or \"PT1H30M\", got %q", p.whole)
 }
 
 func (p *durationParser) parse() (time.Duration, error) {
@@ -47,6 +52,40 @@ func (p *durationParser) parse() (time.Duration, error) {
 			}
 		}
 		p.rest = strings.TrimLeft(p.rest, " ")
+	}
+	return p.total, nil
+}
+
+// isoUnits are the letters of ISO 8601 in the order in which they must appear: T separates days
+// from hours. A month is written as in PostgreSQL, so that add explains why it is rejected.
+var isoUnits = []struct{ letter, unit string }{{"y", "year"}, {"m", "month"}, {"w", "w"}, {"d", "d"}, {"t", ""}, {"h", "h"}, {"m", "m"}, {"s", "s"}}
+
+// iso reads the rest of a duration of ISO 8601 after its P. A comma is a decimal point.
+func (p *durationParser) iso() (time.Duration, error) {
+	next, parts := 0, 0
+	for p.rest != "" {
+		number := strings.ReplaceAll(p.span("+-0123456789.,"), ",", ".")
+		letter := p.rest[:min(1, len(p.rest))]
+		for next < len(isoUnits) && isoUnits[next].letter != letter {
+			if isoUnits[next].unit == "" && number != "" {
+				return 0, p.fail() // 1h without T
+			}
+			next++
+		}
+		if next == len(isoUnits) || (number == "") != (letter == "t") || letter == "t" && len(p.rest) == 1 {
+			return 0, p.fail()
+		}
+		if unit := isoUnits[next].unit; unit != "" {
+			parts++
+			if err := p.add(number, unit); err != nil {
+				return 0, err
+			}
+		}
+		p.rest = p.rest[1:]
+		next++
+	}
+	if parts == 0 {
+		return 0, p.fail()
 	}
 	return p.total, nil
 }

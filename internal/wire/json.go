@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -111,7 +113,14 @@ type Object struct {
 	fields map[string]json.RawMessage
 	order  []string
 	err    error
+	// known has the names that were taken while fields were left. An array in the object costs
+	// no allocation of its own.
+	known  [maxKnown]string
+	knowns int
 }
+
+// maxKnown is the most fields that the error for an unknown field lists.
+const maxKnown = 24
 
 // ParseObject reads a JSON object. A field may appear only once. Errors put path before the
 // names of fields, such as "deliveries[0]". If path is not empty, data must be a part of
@@ -197,6 +206,13 @@ func (o *Object) keep(err error) {
 // Raw takes a field without decoding it; nil if it is absent. Unlike the other methods it
 // distinguishes null (the four bytes) from absent.
 func (o *Object) Raw(name string) json.RawMessage {
+	if len(o.fields) == 0 {
+		return nil
+	}
+	if o.knowns < maxKnown {
+		o.known[o.knowns] = name
+		o.knowns++
+	}
 	raw := o.fields[name]
 	delete(o.fields, name)
 	return raw
@@ -399,9 +415,22 @@ func (o *Object) Finish(later ...string) error {
 				return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: at, Message: at + " is not supported yet", Hint: "leave it out"}
 			}
 		}
-		return posthaste.Invalidf(at, "%s is unknown", strconv.Quote(at))
+		return posthaste.Invalidf(at, "%s is unknown; expected %s", strconv.Quote(at), o.expected())
 	}
 	return nil
+}
+
+// expected lists the fields that were asked for. An unknown field is never taken, so that all
+// names were noted.
+func (o *Object) expected() string {
+	names := slices.Compact(slices.Sorted(slices.Values(o.known[:o.knowns])))
+	switch len(names) {
+	case 0:
+		return "an empty object"
+	case 1:
+		return names[0]
+	}
+	return "one of " + strings.Join(names, ", ")
 }
 
 // decode decodes a JSON string. It rejects NUL, which stores cannot hold, and escapes that

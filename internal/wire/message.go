@@ -15,10 +15,34 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// ParseMessages reads one message object, or an array of them, for a queue. single reports
-// that it was one object. The fields of a message are payload, key, kind, headers,
+// ParseMessage reads a message object for a queue. Its fields are payload, key, kind, headers,
 // reference, terms, content_type, delay, send_at, priority, dedupe_key, dedupe_window,
 // max_attempts, timeout, backoff and wake. The engine checks the limits of a message and its queue.
+func ParseMessage(queue string, data []byte) (posthaste.Message, error) {
+	if err := Check(data); err != nil {
+		return posthaste.Message{}, err
+	}
+	return parseMessage("", queue, data)
+}
+
+// ParseBatch reads {"messages": […]} with 1 to [MaxBatch] messages as in [ParseMessage].
+func ParseBatch(queue string, data []byte) ([]posthaste.Message, error) {
+	o, err := ParseObject("", data)
+	if err != nil {
+		return nil, err
+	}
+	raw := o.Raw("messages")
+	if raw == nil {
+		o.Fail("messages", "is required: an array of messages")
+	}
+	if err := o.Finish(); err != nil {
+		return nil, err
+	}
+	return parseMessages("messages", queue, raw)
+}
+
+// ParseMessages reads one message object, or an array of them, as [ParseMessage] does. single
+// reports that it was one object.
 func ParseMessages(queue string, data []byte) (messages []posthaste.Message, single bool, err error) {
 	if err := Check(data); err != nil {
 		return nil, false, err
@@ -27,20 +51,25 @@ func ParseMessages(queue string, data []byte) (messages []posthaste.Message, sin
 		m, err := parseMessage("", queue, data)
 		return []posthaste.Message{m}, true, err
 	}
-	elements, err := parseArray("", data)
+	messages, err = parseMessages("", queue, data)
+	return messages, false, err
+}
+
+func parseMessages(path, queue string, data []byte) ([]posthaste.Message, error) {
+	elements, err := parseArray(path, data)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	if len(elements) == 0 {
-		return nil, false, posthaste.Invalidf("", "the array must have 1 to %d messages, got 0", MaxBatch)
+		return nil, posthaste.Invalidf(path, "the array must have 1 to %d messages, got 0", MaxBatch)
 	}
-	messages = make([]posthaste.Message, len(elements))
+	messages := make([]posthaste.Message, len(elements))
 	for i, element := range elements {
 		if messages[i], err = parseMessage("messages["+strconv.Itoa(i)+"]", queue, element); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
-	return messages, false, nil
+	return messages, nil
 }
 
 // laterMessageOptions are planned options that are not supported yet.
@@ -61,7 +90,7 @@ func parseMessage(path, queue string, data []byte) (posthaste.Message, error) {
 	return m, o.Finish(laterMessageOptions...)
 }
 
-// ParseOptions reads the options of a message into m: an object as in [ParseMessages]
+// ParseOptions reads the options of a message into m: an object as in [ParseMessage]
 // without payload and content_type.
 func ParseOptions(data []byte, m *posthaste.Message) error {
 	o, err := ParseObject("", data)

@@ -8,7 +8,7 @@ import (
 )
 
 // ParseSchedule reads the schedule with the given name: queue, spec, time_zone, catch_up and
-// the fields of its message as in [ParseMessages]. It rejects fields that the message of a
+// the fields of its message as in [ParseMessage]. It rejects fields that the message of a
 // schedule cannot have. The engine checks spec and time_zone.
 func ParseSchedule(name string, data []byte) (posthaste.Schedule, error) {
 	s := posthaste.Schedule{Name: name}
@@ -37,7 +37,7 @@ type Schedule struct {
 	Spec        string              `json:"spec"`
 	TimeZone    string              `json:"time_zone"`
 	CatchUp     posthaste.CatchUp   `json:"catch_up"`
-	Payload     json.RawMessage     `json:"payload"`
+	Payload     json.RawMessage     `json:"payload,omitempty"`
 	ContentType string              `json:"content_type"`
 	Key         string              `json:"key,omitempty"`
 	Kind        string              `json:"kind,omitempty"`
@@ -59,6 +59,13 @@ type Schedule struct {
 	PausedAt    time.Time           `json:"paused_at,omitzero"`
 	CreatedAt   time.Time           `json:"created_at"`
 	ChangedAt   time.Time           `json:"changed_at"`
+	// PayloadHidden reports that the caller may not see payload, headers and terms.
+	PayloadHidden bool `json:"payload_hidden,omitempty"`
+}
+
+// HidePayload removes payload, headers and terms.
+func (s *Schedule) HidePayload() {
+	s.Payload, s.Headers, s.Terms, s.PayloadHidden = nil, nil, nil, true
 }
 
 // NewSchedule converts a schedule.

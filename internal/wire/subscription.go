@@ -7,7 +7,7 @@ import (
 )
 
 // ParseSubscriptionOptions reads the options of a subscription: from, scheduled, filter
-// (kind and headers, each with one word or several) and max_lag. Empty input means {}.
+// (kind and headers, each with an array of words) and max_lag. Empty input means {}.
 func ParseSubscriptionOptions(data []byte) (posthaste.SubscriptionOptions, error) {
 	var s posthaste.SubscriptionOptions
 	if len(bytes.TrimSpace(data)) == 0 {
@@ -43,11 +43,8 @@ func ParseSubscriptionOptions(data []byte) (posthaste.SubscriptionOptions, error
 	return s, o.Finish()
 }
 
-// words takes a string or an array of at least one string.
+// words takes an array of at least one string.
 func (o *Object) words(name string) []string {
-	if raw := o.fields[name]; raw != nil && bytes.HasPrefix(bytes.TrimSpace(raw), []byte(`"`)) {
-		return []string{o.Text(name)}
-	}
 	given := o.Has(name)
 	words := o.Texts(name)
 	if given && len(words) == 0 {
@@ -89,12 +86,15 @@ type Finding struct {
 	Subscription string `json:"subscription,omitempty"`
 }
 
+// NewFinding converts a finding of the doctor, with the hint for an interface.
+func NewFinding(f posthaste.Finding, by Interface) Finding {
+	f.Hint = translate(f.Hint, by)
+	return Finding(f)
+}
+
 // NewFindings converts the findings of the doctor, with hints for an interface.
 func NewFindings(all []posthaste.Finding, by Interface) []Finding {
-	return each(all, func(f posthaste.Finding) Finding {
-		f.Hint = translate(f.Hint, by)
-		return Finding(f)
-	})
+	return each(all, func(f posthaste.Finding) Finding { return NewFinding(f, by) })
 }
 
 func each[A, B any](all []A, show func(A) B) []B {

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
 
@@ -15,7 +16,10 @@ type Delivery struct {
 	Queue        string               `json:"queue"`
 	Subscription string               `json:"subscription"`
 	// Attempt is 1 for the first attempt.
-	Attempt     int               `json:"attempt"`
+	Attempt int `json:"attempt"`
+	// MaxAttempts and LeaseUntil are absent where they are not known.
+	MaxAttempts int               `json:"max_attempts,omitempty"`
+	LeaseUntil  time.Time         `json:"lease_until,omitzero"`
 	Key         string            `json:"key,omitempty"`
 	Kind        string            `json:"kind,omitempty"`
 	Headers     map[string]string `json:"headers,omitempty"`
@@ -63,6 +67,16 @@ type Message struct {
 	// ErasedAt is absent unless the content was erased.
 	ErasedAt      time.Time      `json:"erased_at,omitzero"`
 	Subscriptions []MessageState `json:"subscriptions"`
+	// PayloadHidden reports that the caller may not see payload, headers, terms and receipts.
+	PayloadHidden bool `json:"payload_hidden,omitempty"`
+}
+
+// HidePayload removes payload, headers, terms and receipts.
+func (m *Message) HidePayload() {
+	m.Payload, m.PayloadEncoding, m.Headers, m.Terms, m.PayloadHidden = nil, "", nil, nil, true
+	for i := range m.Subscriptions {
+		m.Subscriptions[i].Attempts = WithoutReceipts(m.Subscriptions[i].Attempts)
+	}
 }
 
 // MessageState is the state of a message in one subscription.
@@ -71,6 +85,25 @@ type MessageState struct {
 	State        posthaste.State     `json:"state"`
 	DueAt        time.Time           `json:"due_at,omitzero"`
 	Attempts     []posthaste.Attempt `json:"attempts"`
+	// ReplayedAt and ReplayedBy are of the last replay. They are absent in lists.
+	ReplayedAt time.Time `json:"replayed_at,omitzero"`
+	ReplayedBy string    `json:"replayed_by,omitempty"`
+}
+
+// WasReplayed reports whether the message was dead in the subscription, and is not any more.
+func (s MessageState) WasReplayed() bool {
+	return s.State != posthaste.StateDead && s.State != posthaste.StateDiscarded && slices.ContainsFunc(s.Attempts, died) ||
+		len(s.Attempts) > 1 && slices.ContainsFunc(s.Attempts[:len(s.Attempts)-1], died)
+}
+
+func died(a posthaste.Attempt) bool { return a.Outcome == posthaste.OutcomeDead }
+
+// WithoutReceipts returns a copy of attempts without their receipts.
+func WithoutReceipts(attempts []posthaste.Attempt) []posthaste.Attempt {
+	return each(attempts, func(a posthaste.Attempt) posthaste.Attempt {
+		a.Receipt = nil
+		return a
+	})
 }
 
 // NewMessage converts a message, with or without its payload.
@@ -99,8 +132,8 @@ type DeadLetter struct {
 	Reference       string              `json:"reference,omitempty"`
 	Terms           []string            `json:"terms,omitempty"`
 	ContentType     string              `json:"content_type"`
-	Payload         json.RawMessage     `json:"payload"`
-	PayloadEncoding string              `json:"payload_encoding"`
+	Payload         json.RawMessage     `json:"payload,omitempty"`
+	PayloadEncoding string              `json:"payload_encoding,omitempty"`
 	CreatedAt       time.Time           `json:"created_at"`
 	DiedAt          time.Time           `json:"died_at"`
 	// Error is the last error.
@@ -108,6 +141,14 @@ type DeadLetter struct {
 	Attempts []posthaste.Attempt `json:"attempts"`
 	// ErasedAt is absent unless the content was erased.
 	ErasedAt time.Time `json:"erased_at,omitzero"`
+	// PayloadHidden reports that the caller may not see payload, headers, terms and receipts.
+	PayloadHidden bool `json:"payload_hidden,omitempty"`
+}
+
+// HidePayload removes payload, headers, terms and receipts.
+func (d *DeadLetter) HidePayload() {
+	d.Payload, d.PayloadEncoding, d.Headers, d.Terms, d.PayloadHidden = nil, "", nil, nil, true
+	d.Attempts = WithoutReceipts(d.Attempts)
 }
 
 // NewDeadLetter converts a dead letter.
@@ -203,19 +244,25 @@ func NewQueue(q posthaste.QueueInfo) Queue {
 		Options: q.Options.Object(time.Duration.String),
 	}
 	for i, s := range q.Subscriptions {
-		shown.Subscriptions[i] = SubscriptionCount{
-			Name: s.Name, Depth: s.Depth, InFlight: s.InFlight, Dead: s.Dead, Sent: s.Sent, Done: s.Done, Retried: s.Retried, Lost: s.Lost, Expired: s.Expired,
-			SentPerSecond: s.SentPerSecond, DonePerSecond: s.DonePerSecond, OldestAge: s.OldestAge.String(), CountedAt: s.CountedAt,
-		}
-		if len(s.Filter.Kinds)+len(s.Filter.Headers) > 0 {
-			shown.Subscriptions[i].Filter = &Filter{Kind: s.Filter.Kinds, Headers: s.Filter.Headers}
-		}
-		for _, a := range s.SetAside {
-			shown.Subscriptions[i].SetAside = append(shown.Subscriptions[i].SetAside, SetAside{Kind: a.Kind, Waiting: a.Waiting, OldestAge: a.OldestAge.String(), Known: a.Known})
-		}
-		if s.MaxLag > 0 {
-			shown.Subscriptions[i].MaxLag = s.MaxLag.String()
-		}
+		shown.Subscriptions[i] = NewSubscription(s)
+	}
+	return shown
+}
+
+// NewSubscription converts a subscription with its counters.
+func NewSubscription(s posthaste.SubscriptionInfo) SubscriptionCount {
+	shown := SubscriptionCount{
+		Name: s.Name, Depth: s.Depth, InFlight: s.InFlight, Dead: s.Dead, Sent: s.Sent, Done: s.Done, Retried: s.Retried, Lost: s.Lost, Expired: s.Expired,
+		SentPerSecond: s.SentPerSecond, DonePerSecond: s.DonePerSecond, OldestAge: s.OldestAge.String(), CountedAt: s.CountedAt,
+	}
+	if len(s.Filter.Kinds)+len(s.Filter.Headers) > 0 {
+		shown.Filter = &Filter{Kind: s.Filter.Kinds, Headers: s.Filter.Headers}
+	}
+	for _, a := range s.SetAside {
+		shown.SetAside = append(shown.SetAside, SetAside{Kind: a.Kind, Waiting: a.Waiting, OldestAge: a.OldestAge.String(), Known: a.Known})
+	}
+	if s.MaxLag > 0 {
+		shown.MaxLag = s.MaxLag.String()
 	}
 	return shown
 }

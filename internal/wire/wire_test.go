@@ -22,15 +22,30 @@ func TestParseDuration(t *testing.T) {
 		"1 day 02:03:04.5": 26*time.Hour + 3*time.Minute + 4500*time.Millisecond, "00:05:00": 5 * time.Minute, "01:30": 90 * time.Minute,
 		"-00:00:01": -time.Second, "2 weeks": 336 * time.Hour, "250 ms": 250 * time.Millisecond, "1.5 seconds": 1500 * time.Millisecond,
 		"3d": 72 * time.Hour, "10us": 10 * time.Microsecond, "1 Hour": time.Hour,
+		"PT30S": 30 * time.Second, "PT1H30M": 90 * time.Minute, "P1DT12H": 36 * time.Hour, "P2W": 336 * time.Hour, "PT0.5S": time.Second / 2, "PT0,5S": time.Second / 2, "pt5m": 5 * time.Minute, "P0D": 0,
 	} {
 		if got, err := ParseDuration(text); err != nil || got != want {
 			t.Errorf("%q: %s, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", " ", "5", "1 month", "2 years", "1 fortnight", "minutes", "1:2:3:4", "00:61:00", "00:00:60", "::", "1e3 s", "NaN s", "300000 days", "5 minutes x", "--1s", "1.2.3 s"} {
+	for _, text := range []string{"", " ", "5", "1 month", "2 years", "1 fortnight", "minutes", "1:2:3:4", "00:61:00", "00:00:60", "::", "1e3 s", "NaN s", "300000 days", "5 minutes x", "--1s", "1.2.3 s",
+		"P", "PT", "P1", "PT5", "P1H", "PT1D", "P1M", "P1Y", "PT1S1M", "P1DT", "PT5MS", "P-", "PT1:00H"} {
 		if got, err := ParseDuration(text); err == nil {
 			t.Errorf("%q passes as %s", text, got)
 		}
+	}
+}
+
+// An unknown field is refused with the names of those that exist, also of an inner object.
+func TestUnknownFieldsAreRefusedWithTheKnownOnes(t *testing.T) {
+	t.Parallel()
+	_, _, err := ParseMessages("q", []byte(`{"payload":1,"prioritty":2}`))
+	const known = "content_type, dedupe_key, dedupe_window, delay, headers, key, kind, payload, priority, reference, send_at, terms, wake"
+	if err == nil || !strings.Contains(err.Error(), `"prioritty" is unknown; expected one of `+known) {
+		t.Error(err)
+	}
+	if _, err = ParseQueueOptions([]byte(`{"backoff":{"bass":"1s"}}`)); err == nil || !strings.Contains(err.Error(), `"backoff.bass" is unknown; expected one of base, max`) {
+		t.Error(err)
 	}
 }
 

@@ -22,7 +22,7 @@
 --         y its key
 --         n the words by which it is found (words.lua)
 --         x letters of the subscriptions whose filters reject it
--- returns: the ids; or "gone" and the place of a queue that does not exist any more or has
+-- returns: the ids; or "again" and the ids of the earlier request with the key; or "gone" and the place of a queue that does not exist any more or has
 --       other subscriptions or options; "reused" (another request used the key); "ticked" (another
 --       process sent a tick of the schedule)
 -- cost: per message one field written and one id pushed (or added to DUE and KNOWN, and with a
@@ -41,7 +41,7 @@ local numbers, request = all.n, all.r and KEYS[#KEYS]
 local before = request and call('GET', request)
 if before then
   local was = unpacked(before)
-  return was.g == all.g and was.i or 'reused'
+  return was.g == all.g and {'again', was.i} or 'reused'
 end
 
 -- reader collects the changes for a subscription, whose keys follow the place at.

@@ -34,7 +34,7 @@ begin
   assert (select state from posthaste.messages where message_id = current_setting('contract.second')::bigint) = 'discarded', 'the view shows it otherwise';
   assert (select array_agg(m.message_id) from posthaste.list_messages('contract_dead', state => 'discarded') m) = array[current_setting('contract.second')::bigint]
      and not exists (select from posthaste.list_messages('contract_dead', state => 'dead')), 'it is listed otherwise';
-  assert (select state from posthaste.message(v_id)) = 'retrying', 'the replayed one does not wait for its next attempt';
+  assert (select state from posthaste.message(v_id)) = 'ready', 'the replayed one is not ready';
   assert (select array_agg(action order by id) from posthaste.actions where message_id in (v_id, current_setting('contract.second')::bigint)) = array['replay', 'discard'], 'the actor was not recorded';
 end $$;
 do $$

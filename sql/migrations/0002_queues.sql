@@ -140,7 +140,7 @@ create table posthaste.issued_tokens (
   id           int primary key generated always as identity,
   name         text        collate "C" not null check (name ~ '^[a-z0-9_.-]{1,63}$'),
   hash         bytea       not null check (octet_length(hash) = 32),
-  scopes       text[]      collate "C" not null check (cardinality(scopes) > 0 and scopes <@ array['send', 'receive', 'admin']),
+  scopes       text[]      collate "C" not null check (cardinality(scopes) > 0 and scopes <@ array['read', 'read:payload', 'send', 'receive', 'operate', 'admin']),
   queues       text[]      collate "C" check (cardinality(queues) > 0),
   created_at   timestamptz not null default clock_timestamp(),
   created_by   text        collate "C" not null,

@@ -1,19 +1,20 @@
 -- posthaste.list_messages: messages with their states, newest first.
 -- Arguments, null for any and never empty: queue, reference, term (one of its
 -- terms), state (a message matches if some subscription has it in this state); before: only
--- ids below it, for paging; max: 1 to 1000 rows; key.
+-- ids below it, for paging; max: 1 to 1000 rows; key; kind; created_from: only messages that
+-- were sent then or later.
 -- Returns: one row per message and subscription, as posthaste.message without the payload.
 -- Erased messages are found only by their queue, id and state.
 -- By reference and term it uses their indexes. By state dead it reads the dead letters, by state
 -- retrying the messages with earlier attempts. By key it also reads the history.
--- By any other state it looks at the newest messages that match the rest, up to 5,000
+-- By any other state, by kind and by created_from it looks at the newest messages that match the rest, up to 5,000
 -- deliveries; by key, at up to 500,000 positions of the ring and 10,000 parked messages. If it
 -- stops there it says so in a notice: continue with before.
 -- For clients that see no notices the setting posthaste.list_before has the id to continue with
 -- until the transaction ends; it is empty after a complete search.
 -- Errors: PH400, PH404 with the field.
 create or replace function posthaste.list_messages(queue text default null, reference text default null, term text default null,
-  state text default null, before bigint default null, max bigint default 100, key text default null)
+  state text default null, before bigint default null, max bigint default 100, key text default null, kind text default null, created_from timestamptz default null)
 returns setof posthaste.message_listed
 language plpgsql stable security definer rows 100
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set max_parallel_workers_per_gather = 0 as $$
@@ -23,6 +24,8 @@ declare
   v_reference text := list_messages.reference;
   v_term text := list_messages.term;
   v_key text := list_messages.key;
+  v_kind text := list_messages.kind;
+  v_from timestamptz := list_messages.created_from;
   v_state text := list_messages.state;
   v_before bigint := list_messages.before;
   v_left int := case when list_messages.max between 1 and 1000 then list_messages.max end;
@@ -44,9 +47,9 @@ begin
   if v_left is null then
     raise exception using errcode = 'PH400', column = 'limit', message = format('a call lists 1 to 1000 messages, not %s', list_messages.max);
   end if;
-  v_empty := array_position(array[v_queue, v_reference, v_term, v_key], '');
+  v_empty := array_position(array[v_queue, v_reference, v_term, v_key, v_kind], '');
   if v_empty is not null then
-    v_bad := (array['queue', 'reference', 'term', 'key'])[v_empty];
+    v_bad := (array['queue', 'reference', 'term', 'key', 'kind'])[v_empty];
     raise exception using errcode = 'PH400', column = v_bad, message = format('%s to search by must not be empty', v_bad), hint = 'null means any';
   end if;
   if v_state not in ('scheduled', 'ready', 'running', 'retrying', 'done', 'handed_out', 'dead', 'discarded', 'cancelled', 'expired') then
@@ -61,7 +64,7 @@ begin
   v_copies := coalesce((select max(x.n) from (select count(*) as n from posthaste.subscriptions s
                                                where s.queue_id = any (v_queues) and s.dropped_at is null group by s.queue_id) x), 1);
   while v_left > 0 and v_looked < 5000 and not v_cut loop
-    v_page := case when v_state is null and (v_key is null or v_reference is null and v_term is null) then v_left else 1000 end;
+    v_page := case when v_state is null and v_kind is null and v_from is null and (v_key is null or v_reference is null and v_term is null) then v_left else 1000 end;
     -- v_bottom is the id down to which everything was seen; null is to the end.
     v_bottom := null;
     v_heads := '{}';
@@ -118,7 +121,7 @@ begin
         select m.* from posthaste.message_rows(v_heads, v_ids) m where (v_key is null or m.key = v_key) and m.message_id <> all (v_more)
       ), wanted as materialized (
         select distinct s.message_id from states s join posthaste.queue_settings q on q.id = s.queue_id and q.dropped_at is null
-         where v_state is null or s.state = v_state order by s.message_id desc limit v_left
+         where (v_state is null or s.state = v_state) and (v_kind is null or s.kind = v_kind) and (v_from is null or s.created_at >= v_from) order by s.message_id desc limit v_left
       )
       select s.message_id, q.name, s.subscription_name, s.state, s.due_at, s.key, s.kind, s.headers, s.reference, s.terms,
              s.content_type, s.created_at, s.attempts, s.erased_at

@@ -34,7 +34,7 @@ begin
   for v in
     select distinct on (x.message_id, s.number) x as head, x.*, s.number as subscriber, s.name,
            d.message_id is not null as dead, d.story as dead_story, k.outcome as withdrawn,
-           p.message_id is not null as parked, p.story as parked_story, p.attempt > 1 or p.failures + p.losses > 0 as again, p.not_before
+           p.message_id is not null as parked, p.story as parked_story, p.failures + p.losses > 0 as again, p.not_before
       from unnest(p_heads) x
       join posthaste.subscriptions s on s.queue_id = x.queue_id and s.dropped_at is null
        and (x.for_subscription is null or x.for_subscription = s.number)
@@ -71,7 +71,8 @@ begin
         end if;
       end if;
       if v_fate = 'waiting' then
-        v_state := case when v.attempt > 1 or v.failures + v.losses > 0 then 'retrying' when v.due_at > v_now then 'scheduled' else 'ready' end;
+        -- A replayed message has attempts before, and no failures since: it is ready.
+        v_state := case when v.failures + v.losses > 0 then 'retrying' when v.due_at > v_now then 'scheduled' else 'ready' end;
       elsif v_fate = 'purged' then
         v_state := 'cancelled';
       elsif v_fate = 'handed_out' then

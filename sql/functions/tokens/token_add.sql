@@ -1,7 +1,7 @@
 -- posthaste.token_add: creates a token for callers of the HTTP API.
--- Arguments: a name that no other token has; scopes: send, receive, admin; by: the actor to
--- record.
--- Options: queues (an array of names: send and receive for these only), expires_at or
+-- Arguments: a name that no other token has; scopes: read, read:payload, send, receive,
+-- operate, admin; by: the actor to record.
+-- Options: queues (an array of names: the scopes hold for these only), expires_at or
 -- expires_in.
 -- Returns: the secret, which is not stored: only its hash is.
 -- Errors: PH400 with the field, PH409 if the name is taken, PH503 if there are
@@ -19,8 +19,8 @@ declare
 begin
   perform posthaste.check_name(token_add.name, 'token');
   perform posthaste.check_array(token_add.scopes, 'scopes');
-  if cardinality(v_scopes) = 0 or array_position(v_scopes, null) is not null or not v_scopes <@ array['send', 'receive', 'admin'] then
-    raise exception using errcode = 'PH400', column = 'scopes', message = 'scopes must be one or more of send, receive and admin';
+  if cardinality(v_scopes) = 0 or array_position(v_scopes, null) is not null or not v_scopes <@ array['read', 'read:payload', 'send', 'receive', 'operate', 'admin'] then
+    raise exception using errcode = 'PH400', column = 'scopes', message = 'scopes must be one or more of read, read:payload, send, receive, operate and admin';
   end if;
   perform posthaste.check_options(v_options, array['queues', 'expires_at', 'expires_in'], '{}');
   -- The queues need not exist yet.
