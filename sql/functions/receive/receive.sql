@@ -2,7 +2,8 @@
 -- block. Each delivery is settled by itself (ack, fail, release) and may be extended by itself.
 -- Arguments: queue; the maximum number, 1 to 1000; the lease, above zero and at most 12 h;
 -- options: subscription.
--- Returns: one row per message, with its payload as bytes.
+-- Returns: one row per message, with its payload as bytes and the newest checkpoint of its earlier
+-- attempts.
 -- First it rescues at most one expired claim of its subscription, so that crash recovery works
 -- with SQL alone; the next call returns the rescued messages. Deliveries of an at-most-once
 -- queue are settled at once: there is no lease, and nothing to acknowledge.
@@ -20,7 +21,7 @@
 -- only while it holds none.
 create or replace function posthaste.receive(queue text, max int, lease interval, options jsonb default '{}')
 returns table (delivery_id bigint, message_id bigint, attempt int, key text, kind text, headers jsonb, payload bytea,
-  content_type text, created_at timestamptz, due_at timestamptz, reference text, story jsonb)
+  content_type text, created_at timestamptz, due_at timestamptz, reference text, story jsonb, checkpoint jsonb)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 #variable_conflict use_column
@@ -117,7 +118,7 @@ begin
   foreach v_claim in array v_made loop
     return query
       select v_claim.id * 4096 + d.place, d.message_id, d.attempt::int, d.key, d.kind, posthaste.all_headers(d.headers, d.trace), d.payload,
-             coalesce(d.content_type, 'application/json'), d.created_at, d.due_at, d.reference, d.story
+             coalesce(d.content_type, 'application/json'), d.created_at, d.due_at, d.reference, d.story, d.story -> -1 -> 'checkpoint'
         from posthaste.deliveries_of(v_claim) d
        where coalesce(get_bit(v_claim.expired, d.place), 0) = 0;
   end loop;

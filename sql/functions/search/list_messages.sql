@@ -2,7 +2,8 @@
 -- Arguments, null for any and never empty: in_queue, with_reference, with_term (one of its
 -- terms), in_state (a message matches if some subscription has it in this state); before: only
 -- ids below it, for paging; max: 1 to 1000 rows; with_key.
--- Returns: one row per message and subscription, as posthaste.message without the payload.
+-- Returns: one row per message and subscription, as posthaste.message without the payload, and
+-- without checkpoints and logs of attempts.
 -- Erased messages are found only by their queue, id and state.
 -- By reference and term it uses their indexes. By state dead it reads the dead letters, by state
 -- retrying the messages with earlier attempts. By key it also reads the history.
@@ -122,7 +123,7 @@ begin
          where v_state is null or s.state = v_state order by s.message_id desc limit v_left
       )
       select s.message_id, q.name, s.subscription_name, s.state, s.due_at, s.key, s.kind, s.headers, s.reference, s.terms,
-             s.content_type, s.created_at, s.attempts, s.erased_at
+             s.content_type, s.created_at, posthaste.brief_story(s.attempts), s.erased_at
         from wanted w
         join states s on s.message_id = w.message_id
         join posthaste.queue_settings q on q.id = s.queue_id

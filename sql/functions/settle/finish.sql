@@ -4,16 +4,18 @@
 -- 'retried', 'dead', 'lost', 'released', 'expired'), error texts, waits in seconds (null: the queue's
 -- backoff, and no wait for 'released'), receipts, durations in milliseconds, terms that the
 -- handler found for messages sent without any (arrays of strings, null for none); those from
--- the waits on may be omitted.
+-- the waits on may be omitted; noted: whether there may be notes.
 -- Returns: place, its outcome, when the next attempt may start.
 -- A failed or lost message is dead once failures and losses while alone reach max_attempts. A
--- released one keeps its attempt. An expired one was not handed out.
+-- loss does not count if the attempt has advanced its checkpoint. A released one keeps its
+-- attempt, and is in the story only if it has notes. An expired one was not handed out.
 -- In a keyed queue unfinished messages are parked, and their keys with them, and come back by a
 -- claim.
 -- Inserts: outcomes, entries_other, words, dead_letter_entries, parked.
--- Reads: claims, entries, queue_settings.
+-- Reads: claims, entries, notes, queue_settings.
 create or replace function posthaste.finish(c posthaste.claims, p_places int[], p_outcomes text[], p_errors text[],
-  p_waits double precision[] default '{}', p_receipts jsonb[] default '{}', p_durations real[] default '{}', p_terms jsonb[] default '{}')
+  p_waits double precision[] default '{}', p_receipts jsonb[] default '{}', p_durations real[] default '{}', p_terms jsonb[] default '{}',
+  p_noted boolean default true)
 returns table (place int, outcome text, due_at timestamptz)
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -33,14 +35,16 @@ begin
     with asked as (
       select u.place, u.wanted, u.error, u.wait, u.receipt, u.duration, case when u.found is not null then array(select jsonb_array_elements_text(u.found)) end as found
         from unnest(p_places, p_outcomes, p_errors, p_waits, p_receipts, p_durations, p_terms) u (place, wanted, error, wait, receipt, duration, found)
+    ), noted as (
+      select a.*, case when p_noted and a.wanted <> 'done' then posthaste.notes_of(c.slot, c.id, a.place) end as notes from asked a
     ), counted as (
       select a.*, d.pos, d.message_id, d.created_at, d.attempt, d.content_type, d.key, d.kind, d.reference, d.headers,
              coalesce(d.terms, a.found) as terms, d.terms is null as unnamed, d.trace, d.story, d.payload, d.ord,
              d.failures + (a.wanted in ('retried', 'dead'))::int as failures,
-             d.losses + (a.wanted = 'lost')::int as losses,
-             d.losses_alone + (a.wanted = 'lost' and c.alone)::int as losses_alone, d.expires_at
-        from asked a
+             d.losses + x.counts::int as losses, d.losses_alone + (x.counts and c.alone)::int as losses_alone, d.expires_at
+        from noted a
         join posthaste.deliveries_at(c, p_places) d on d.place = a.place
+       cross join lateral (select a.wanted = 'lost' and (a.notes ? 'checkpoint' and a.notes -> 'checkpoint' is distinct from d.story -> -1 -> 'checkpoint') is not true as counts) x
     ), decided as (
       select x.*,
              case when x.wanted in ('retried', 'lost') and x.failures + x.losses_alone >= q.max_attempts then 'dead' else x.wanted end as became,
@@ -55,12 +59,12 @@ begin
         from counted x
     ), told as (
       select y.*,
-             case when y.wanted = 'released' then coalesce(y.story, '[]')
+             case when y.wanted = 'released' and y.notes is null then coalesce(y.story, '[]')
                   else posthaste.story_add(y.story, jsonb_strip_nulls(jsonb_build_object(
                          'attempt', y.attempt, 'outcome', case when y.wanted = 'lost' then 'lost' else y.became end, 'worker', v_worker,
                          'claimed_at', c.at, 'ended_at', v_now, 'duration_ms', y.duration, 'error', y.error))
-                         -- Nulls inside a receipt are kept.
-                         || case when y.receipt is null then '{}' else jsonb_build_object('receipt', y.receipt) end)
+                         -- Nulls inside a receipt or a checkpoint are kept.
+                         || case when y.receipt is null then '{}' else jsonb_build_object('receipt', y.receipt) end || coalesce(y.notes, '{}'))
              end as story_now
         from decided y
     ), outcome_rows as (
