@@ -169,8 +169,16 @@ type Attempt struct {
 	DurationMS float64 `json:"duration_ms,omitempty"`
 	// Error is the error text, never empty for a failed attempt.
 	Error string `json:"error,omitempty"`
-	// Receipt is the external system's response, as JSON.
+	// Receipt is the external system's response, or the handler's result, as JSON.
 	Receipt json.RawMessage `json:"receipt,omitempty"`
+	// Checkpoint is the newest checkpoint, as JSON. In a story only the newest attempt has it.
+	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
+	// Progress is the part of the work that was done, 0 to 1; 0 if the handler did not say.
+	Progress float64 `json:"progress,omitempty"`
+	// ProgressText is the handler's description of Progress.
+	ProgressText string `json:"progress_text,omitempty"`
+	// Log has the lines that the handler logged with [RawDelivery.Logger]. Lists have none.
+	Log string `json:"log,omitempty"`
 }
 
 // RawDelivery is a delivered message with its encoded payload.
@@ -200,6 +208,8 @@ type RawDelivery struct {
 	// AtMostOnce says that the delivery was settled when it was handed out: it cannot be
 	// settled, and is never redelivered. Claim sets it; Receive does not.
 	AtMostOnce bool
+
+	notebook Notebook // nil unless a worker handles it
 }
 
 // Delivery is a delivered message with its payload decoded into T. The encoded payload is

@@ -151,6 +151,7 @@ var (
 	mayScript        = load("may")
 	repairScript     = load("repair")
 	pauseScript      = load("pause")
+	noteScript       = load("note")
 	purgeScript      = load("purge")
 	rescueScript     = load("rescue")
 	scheduleScript   = load("schedule")

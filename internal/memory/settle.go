@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bytes"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -87,8 +88,10 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 	case posthaste.OutcomeDone:
 		d.q.info.Done++
 	case posthaste.OutcomeLost:
-		if next.losses++; d.alone {
-			next.lostsAlone++
+		if !d.advanced() {
+			if next.losses++; d.alone {
+				next.lostsAlone++
+			}
 		}
 		next.attempt++
 	case posthaste.OutcomeRetried:
@@ -105,8 +108,12 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 	if (outcome == posthaste.OutcomeRetried || outcome == posthaste.OutcomeLost) && next.failures+next.lostsAlone >= o.MaxAttempts {
 		outcome = posthaste.OutcomeDead
 	}
-	if a := d.endAttempt(s, outcome, now); a != nil && outcome != posthaste.OutcomeReleased {
-		next.story = append(slices.Clip(d.story), *a)
+	if a := d.endAttempt(s, outcome, now); a != nil && (outcome != posthaste.OutcomeReleased || a.Checkpoint != nil || a.Progress != 0 || a.Log != "") {
+		next.story = posthaste.WithAttempt(d.story, *a)
+		for i := range d.m.attempts {
+			d.m.attempts[i].Checkpoint = nil
+		}
+		a.Checkpoint = next.story[len(next.story)-1].Checkpoint
 	}
 	switch outcome {
 	case posthaste.OutcomeDone:
@@ -141,6 +148,12 @@ func (d *delivery) endAttempt(s posthaste.Settlement, outcome posthaste.Outcome,
 	}
 	a.DurationMS = float64(s.Duration) / 1e6
 	return a
+}
+
+// advanced reports whether the attempt has changed the checkpoint.
+func (d *delivery) advanced() bool {
+	a := d.attemptRow()
+	return a != nil && a.Checkpoint != nil && (len(d.story) == 0 || !bytes.Equal(a.Checkpoint, d.story[len(d.story)-1].Checkpoint))
 }
 
 // attemptRow finds the row that hand wrote for d.

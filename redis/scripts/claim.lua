@@ -19,7 +19,7 @@
 --       one field read, one written and one popped; per due message two and a half more; per
 --       expired message as much as to settle one
 local number, rules, most, priorities, idle, worker, claim, lease, once = unpack(ARGV)
--- includes: keys, rules, limits, keyed, words, holders, ended, hand
+-- includes: keys, rules, limits, keyed, words, holders, notes, ended, hand
 
 -- take hands out members of a sorted set, given as members and scores in turn.
 local function take(key, from, to, entries)

@@ -5,7 +5,7 @@
 -- returns: "gone", or the number of forgotten messages
 -- cost: two commands if there are none; some six per message
 local number, rules, most = unpack(ARGV)
--- includes: keys, rules, keyed, words, holders, ended
+-- includes: keys, rules, keyed, words, holders, notes, ended
 local own = call('HMGET', TALLY, 'no', 'first')
 if own[1] ~= number or own[2] then return 'gone' end
 local first = tonumber(string.match(call('LINDEX', PAST, 0) or '', '^%d+') or nil)

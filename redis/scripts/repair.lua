@@ -7,7 +7,7 @@
 -- returns: "gone"; "later" (waiting messages are being moved); or how many it repaired
 -- cost: some 100 deliveries and 200 messages or 100 kB a call, up to six commands each
 local number, rules = unpack(ARGV)
--- includes: keys, rules, current, keyed, words, holders, ended, walk
+-- includes: keys, rules, current, keyed, words, holders, notes, ended, walk
 if call('HGET', TALLY, 'fill') or call('HGET', TALLY, 'first') or call('EXISTS', ASIDE_DUE, ASIDE_ALONE, ASIDE0, ASIDE1, ASIDE2, ASIDE3) > 0
   or rules.y and call('EXISTS', ASIDE_WAIT) == 1 then return 'later' end
 local repaired = 0

@@ -6,7 +6,7 @@
 -- returns: "gone", or how many deliveries were lost; there may be more
 -- cost: two commands if there are none; some ten per lost delivery; at most ten claims
 local number, rules, most = unpack(ARGV)
--- includes: keys, rules, keyed, words, holders, ended
+-- includes: keys, rules, keyed, words, holders, notes, ended
 local own = call('HMGET', TALLY, 'no', 'first')
 if own[1] ~= number or own[2] then return 'gone' end
 local limits = call('HGET', META, 'limits')

@@ -13,7 +13,7 @@
 --       and pushed, and the same to forget an older one); per other one some six commands
 --       more. Independent of the backlog and of the messages in flight.
 local number, rules, plainly = unpack(ARGV, 1, 3)
--- includes: keys, rules, keyed, words, holders, ended
+-- includes: keys, rules, keyed, words, holders, notes, ended
 local own = call('HMGET', TALLY, 'no', 'first')
 if own[1] ~= number or own[2] then return 'gone' end
 
