@@ -190,6 +190,16 @@ func noteJSON(what string, value any) (json.RawMessage, error) {
 	return body, nil
 }
 
+// LogText returns a log line as every engine can store it: valid UTF-8 without NUL, at most
+// [MaxLogBytes] long.
+func LogText(line string) string {
+	line = strings.ReplaceAll(strings.ToValidUTF8(line, "\uFFFD"), "\x00", "\uFFFD")
+	if len(line) > MaxLogBytes {
+		line = strings.ToValidUTF8(line[:MaxLogBytes-1], "") + "\n"
+	}
+	return line
+}
+
 // LogTail returns the last whole lines of a log that fit into a number of bytes.
 func LogTail(log string, bytes int) string {
 	if over := len(log) - max(bytes, 0); over > 0 {

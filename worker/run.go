@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
@@ -30,10 +31,13 @@ type run struct {
 	call     *call // for a sink or batch handler, else nil
 	idle     bool  // no handler was called
 	// traces follow the deliveries, in order; nil if none is traced.
-	traces []posthaste.Trace
-	mu     sync.Mutex
-	inner  context.Context
-	cancel context.CancelFunc
+	traces  []posthaste.Trace
+	noter   *noter
+	mu      sync.Mutex
+	inner   context.Context
+	cancel  context.CancelFunc
+	refused context.Context // has ended, with the refusal of a note as its cause; nil without one
+	desk    *desk           // nil until a handler notes something
 }
 
 // part is consecutive items of one segment: from low to before high.
@@ -150,10 +154,10 @@ func (r *run) Err() error {
 // Value implements [context.Context]. An inner context answers if there is one, so that
 // package context attaches children to it without a goroutine of their own.
 func (r *run) Value(key any) any {
-	if inner := r.made(); inner != nil {
-		return inner.Value(key)
-	}
-	return r.parent.Value(key)
+	r.mu.Lock()
+	from := cmp.Or(r.refused, r.inner, r.parent)
+	r.mu.Unlock()
+	return from.Value(key)
 }
 
 // panicError is a failed attempt of a handler that panicked.
