@@ -165,25 +165,26 @@ func parseDeliveries(body []byte, take func(o *wire.Object, id posthaste.Deliver
 	return nil
 }
 
-// extend moves the ends of leases. Each delivery names its own lease. The response is 409 in
-// the same cases as in settle.
+// extend moves the ends of leases and records notes. Each delivery has its own lease and note.
+// The response is 409 in the same cases as in settle.
 func (s *Server) extend(w http.ResponseWriter, r *http.Request) error {
 	body, err := readJSON(w, r, false)
 	if err != nil {
 		return err
 	}
-	var leases []leaseGroup
+	var groups []posthaste.ExtendRequest
 	var ids []posthaste.DeliveryID
 	err = parseDeliveries(body, func(o *wire.Object, id posthaste.DeliveryID) {
+		note, noted := noteFields(o)
 		given := o.Has("lease")
 		lease := o.Duration("lease")
 		switch {
-		case !given:
-			o.Fail("lease", "is required: the time from now, for example \"30s\"")
-		case lease <= 0 || lease > maxLease:
+		case !given && !noted:
+			o.Fail("lease", "is required without checkpoint, progress and log: the time from now, for example \"30s\"")
+		case given && (lease <= 0 || lease > maxLease):
 			o.Fail("lease", "must be above zero and at most %s", maxLease)
 		}
-		leases, ids = addToLease(leases, lease, id), append(ids, id)
+		groups, ids = addToGroup(groups, id, lease, note, noted), append(ids, id)
 	})
 	if err != nil {
 		return err
@@ -195,33 +196,59 @@ func (s *Server) extend(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var results []posthaste.SettleResult
-	for _, group := range leases {
-		known := slices.DeleteFunc(slices.Clone(group.ids), func(id posthaste.DeliveryID) bool { return unknown[id] })
+	for _, group := range groups {
+		known := posthaste.ExtendRequest{Lease: group.Lease}
+		for i, id := range group.Deliveries {
+			if unknown[id] {
+				continue
+			}
+			if known.Deliveries = append(known.Deliveries, id); group.Notes != nil {
+				known.Notes = append(known.Notes, group.Notes[i])
+			}
+		}
 		var extended []posthaste.SettleResult
-		if len(known) > 0 {
-			if extended, err = s.engine.Extend(ctx, posthaste.ExtendRequest{Deliveries: known, Lease: group.lease}); err != nil {
+		if len(known.Deliveries) > 0 {
+			if extended, err = s.engine.Extend(ctx, known); err != nil {
 				return err
 			}
 		}
-		results = append(results, withUnknown(group.ids, unknown, extended)...)
+		results = append(results, withUnknown(group.Deliveries, unknown, extended)...)
 	}
 	return s.writeSettled(w, results)
 }
 
-// leaseGroup is the deliveries with the same new lease.
-type leaseGroup struct {
-	lease time.Duration
-	ids   []posthaste.DeliveryID
-}
-
-func addToLease(groups []leaseGroup, lease time.Duration, id posthaste.DeliveryID) []leaseGroup {
-	for i := range groups {
-		if groups[i].lease == lease {
-			groups[i].ids = append(groups[i].ids, id)
-			return groups
+// noteFields reads the fields of a note. noted says that there are any.
+func noteFields(o *wire.Object) (note posthaste.Note, noted bool) {
+	given := o.Has("progress")
+	progress := o.Number("progress")
+	if given {
+		note.Progress = &progress
+	}
+	note.Checkpoint, note.ProgressText, note.Log = o.Raw("checkpoint"), o.LooseText("progress_text"), o.LooseText("log")
+	if note.Log != "" && !strings.HasSuffix(note.Log, "\n") {
+		note.Log += "\n"
+	}
+	noted = note.Checkpoint != nil || given || note.ProgressText != "" || note.Log != ""
+	if noted {
+		if err := note.Check(); err != nil {
+			o.Refuse(err)
 		}
 	}
-	return append(groups, leaseGroup{lease, []posthaste.DeliveryID{id}})
+	return note, noted
+}
+
+// addToGroup adds a delivery to those of the same lease that have notes too, or have none.
+func addToGroup(groups []posthaste.ExtendRequest, id posthaste.DeliveryID, lease time.Duration, note posthaste.Note, noted bool) []posthaste.ExtendRequest {
+	i := slices.IndexFunc(groups, func(g posthaste.ExtendRequest) bool { return g.Lease == lease && (g.Notes != nil) == noted })
+	if i < 0 {
+		i = len(groups)
+		groups = append(groups, posthaste.ExtendRequest{Lease: lease})
+	}
+	g := &groups[i]
+	if g.Deliveries = append(g.Deliveries, id); noted {
+		g.Notes = append(g.Notes, note)
+	}
+	return groups
 }
 
 // writeSettled answers 200 if all deliveries were settled, and otherwise with a problem that

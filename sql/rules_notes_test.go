@@ -2,11 +2,14 @@ package ledger_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// received is a delivery with its message and the checkpoint of earlier attempts, null if there is
-// none.
+// receivedCheckpoint receives a message and returns its checkpoint.
 const receivedCheckpoint = `select coalesce(checkpoint::text, 'none') from posthaste.receive('q', 1, '1 hour')`
 
 // A checkpoint that was accepted is handed to the next attempt, whatever ends this one and however
@@ -97,4 +100,71 @@ func TestJB5_LateCheckpointIsRefused(t *testing.T) {
 	}, without("looking for the settlement of a single", patch{file: "put_note.sql", old: "not exists (select from posthaste.settlements s where", new: "not exists (select from posthaste.settlements s where false and"}),
 		without("looking for the bits of a claim", patch{file: "put_note.sql", old: "get_bit(s.bits, v_place)", new: "0"}),
 		without("closing the notes", patch{file: "close_notes.sql", old: "  get diagnostics v_rows = row_count;\n", new: "  delete from posthaste.notes n where n.claim = c.id and n.last;\n  return false;\n"}))
+}
+
+// Ten thousand checkpoints write at most 1.5 times as much as plain inserts of the same values,
+// each in a transaction of its own, and leave nothing to be vacuumed.
+func TestJB5_CheckpointsCostNoBloat(t *testing.T) {
+	t.Parallel()
+	const turns, each = 20, 500
+	s := begin(t, testpg.New(t))
+	s.send(`{}`)
+	d := s.claim(s.register(), 1, 1, false)[0]
+	s.exec(`create table plain_inserts (job bigint, number int, at timestamptz default clock_timestamp(), value jsonb, primary key (job, number))`)
+	const value = `{"row": 123456, "file": "customers-2026-11.csv", "offset": 987654321, "seen": ["a", "b", "c"]}`
+	var took [2]time.Duration // the fastest turn of each
+	bytes := func(which int, sql string, args func(n int) []any) (written int64) {
+		before := get[string](s, `select pg_current_wal_insert_lsn()::text`)
+		began := time.Now()
+		for n := range each {
+			s.exec(sql, args(n)...)
+		}
+		if one := time.Since(began); took[which] == 0 || one < took[which] {
+			took[which] = one
+		}
+		return get[int64](s, `select (pg_current_wal_insert_lsn() - $1::text::pg_lsn)::bigint`, before)
+	}
+	var ratios []float64 // others also write to the log, so the median counts
+	for turn := range turns {
+		inserts := bytes(0, `insert into plain_inserts (job, number, value) values ($1, $2, $3)`, func(n int) []any { return []any{d, turn*each + n, value} })
+		notes := bytes(1, `select recorded from posthaste.note(array[$1::bigint], array[$2::jsonb], array[null::real], array[null::text], array[null::text])`,
+			func(int) []any { return []any{d, value} })
+		ratios = append(ratios, float64(notes)/float64(inserts))
+	}
+	slices.Sort(ratios)
+	t.Logf("%.2f times the log of plain inserts; %s against %s each at best", ratios[turns/2], took[1]/each, took[0]/each)
+	if ratios[turns/2] > 1.5 {
+		t.Errorf("a checkpoint writes %.2f times as much as an insert", ratios[turns/2])
+	}
+	if n := get[int](s, `select count(*)::int from posthaste.notes`); n != turns*each {
+		t.Fatalf("%d notes, want %d", n, turns*each)
+	}
+	s.exec(`analyze posthaste.notes_0, posthaste.claims_0`) // which counts dead rows
+	until(t, "the statistics are there", func() bool {
+		return get[bool](s, `select n_live_tup >= 10000 from pg_stat_user_tables where relname = 'notes_0'`)
+	})
+	for _, table := range []string{"notes_0", "claims_0"} {
+		if dead := get[int](s, `select (n_dead_tup + n_tup_upd + n_tup_del)::int from pg_stat_user_tables where relname = $1`, table); dead != 0 {
+			t.Errorf("%s has %d dead rows", table, dead)
+		}
+	}
+}
+
+// The cost of a checkpoint does not grow with those that its delivery has.
+func TestRuleNotesAreFoundByTheirIndex(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		s.send(`{}`)
+		d := s.claim(s.register(), 1, 1, false)[0]
+		const note = `select posthaste.put_note($1, '1', null, null, null)`
+		for range 6 { // the plans are made
+			s.exec(note, d)
+		}
+		few := s.buffers(note, d)
+		s.exec(`insert into posthaste.notes (slot, claim, place, number, checkpoint) select 0, $1::bigint >> 12, 0, g, '1' from generate_series(1000, 20000) g`, d)
+		if many := s.buffers(note, d); many > few+20 {
+			return fmt.Sprintf("%d pages with 20,000 notes, %d with few", many, few)
+		}
+		return ""
+	}, without("the index's order", patch{file: "put_note.sql", old: "order by x.slot, x.claim, x.place, x.number desc limit 1", new: "order by x.number::text::int desc limit 1"}))
 }

@@ -76,12 +76,17 @@ func listMessages(ctx context.Context, a *app, e posthaste.Store, f posthaste.Me
 	})
 }
 
-// stateText returns the state, and the subscription unless it is the default one.
+// stateText returns the state, the progress of what runs, and the subscription unless it is the
+// default one.
 func stateText(s posthaste.MessageState) string {
-	if s.Subscription == posthaste.DefaultSubscription {
-		return string(s.State)
+	text := string(s.State)
+	if n := len(s.Attempts); n > 0 && s.State == posthaste.StateRunning && s.Attempts[n-1].Progress > 0 {
+		text += fmt.Sprintf(" %.0f %%", 100*s.Attempts[n-1].Progress)
 	}
-	return string(s.State) + " (" + s.Subscription + ")"
+	if s.Subscription == posthaste.DefaultSubscription {
+		return text
+	}
+	return text + " (" + s.Subscription + ")"
 }
 
 func newMessageShow(a *app) *cobra.Command {

@@ -594,6 +594,32 @@ table migrations
   constraint migrations_pkey PRIMARY KEY (version)
   constraint migrations_version_check CHECK ((version > 0))
   index UNIQUE INDEX migrations_pkey ON posthaste.migrations USING btree (version)
+partitioned table notes partition by LIST (slot)
+  slot bigint not null
+  claim bigint not null
+  place smallint not null
+  number integer not null
+  last boolean not null default false
+  progress real
+  at timestamp with time zone not null default clock_timestamp()
+  checkpoint jsonb
+  progress_text text
+  log text
+  constraint notes_pkey PRIMARY KEY (slot, claim, place, number)
+  index UNIQUE INDEX notes_pkey ON ONLY posthaste.notes USING btree (slot, claim, place, number)
+leaf notes_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off) -- 16
+  slot bigint not null -- 16
+  claim bigint not null -- 16
+  place smallint not null -- 16
+  number integer not null -- 16
+  last boolean not null default false -- 16
+  progress real -- 16
+  at timestamp with time zone not null default clock_timestamp() -- 16
+  checkpoint jsonb -- 16
+  progress_text text -- 16
+  log text -- 16
+  constraint notes_N_pkey PRIMARY KEY (slot, claim, place, number) -- 16
+  index UNIQUE INDEX notes_N_pkey ON posthaste.notes_N USING btree (slot, claim, place, number) -- 16
 unlogged table order_marks
 partitioned table outcomes partition by LIST (slot)
   slot bigint not null
@@ -958,6 +984,7 @@ function await_key(p_key bigint, p_shared boolean, p_doing text, p_hint text) re
 function bare_story(p_story jsonb) returns jsonb language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function bell_key(queue_id integer) returns bigint language sql immutable parallel safe cost 100
 function block_keys(p_subscriber bigint, p_lane integer, p_keys text[], p_ords xid8[], p_ids bigint[], p_waits boolean[] DEFAULT NULL::boolean[]) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
+function brief_story(p_story jsonb) returns jsonb language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function cancel(message_id bigint, by text DEFAULT SESSION_USER) returns TABLE(subscription text, cancelled boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function carry_slot(p_slot integer) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function check_array(p_array anyarray, p_name text) returns void language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
@@ -967,11 +994,13 @@ function check_json(p_json jsonb, p_text text, p_field text DEFAULT 'payload'::t
 function check_name(p_name text, p_what text, p_field text DEFAULT 'name'::text) returns void language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function check_options(p_options jsonb, p_known text[], p_planned text[]) returns void language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function check_singles(p_deliveries bigint[]) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
+function checkpoint(delivery_id bigint, value jsonb, options jsonb DEFAULT '{}'::jsonb) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function claim(p_worker bigint, p_number bigint, p_queue text, p_subscription text, p_max integer, p_single boolean DEFAULT false, p_idle boolean DEFAULT false, p_due boolean DEFAULT true, p_again boolean DEFAULT true, p_rows integer DEFAULT 0) returns TABLE(handed integer, wants_idle boolean, next_due double precision, timeout double precision, delivery_id bigint, message_id bigint, attempt smallint, key text, kind text, headers jsonb, payload bytea, content_type text, reference text, created_at timestamp with time zone, due_at timestamp with time zone, story jsonb, alone boolean, at_most_once boolean, rules smallint, trace text) language plpgsql volatile security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function claim_keyed(q queue_settings, p_subscription integer, p_lane integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_wait boolean, OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone, OUT other bigint, OUT expired integer) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function claim_lane(p_queue integer, p_subscription integer, p_lane integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_due boolean, p_wait boolean, p_closed boolean DEFAULT false, p_keys bigint[] DEFAULT NULL::bigint[], p_max_age interval DEFAULT NULL::interval, p_stop timestamp with time zone DEFAULT NULL::timestamp with time zone, OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone, OUT expired integer) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function claim_open(c claims) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function claim_ruled(p_queue integer, p_subscription integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_due boolean, p_closed boolean DEFAULT false, OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone, OUT limited boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
+function close_notes(c claims, p_ending bit varying) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function copy_claim(c claims, q queue_settings) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function copy_withdrawn(p_slot integer, p_max integer) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function count_kept(u subscriptions) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
@@ -1004,7 +1033,7 @@ function drop_queue(name text, by text DEFAULT SESSION_USER) returns void langua
 function due_idle(p_queue integer, p_lane integer, w claims, t timestamp with time zone, l live, OUT idle boolean, OUT next_due timestamp with time zone) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function due_is_for(s subscriptions, p_lane integer, p_xid xid8, p_pos bigint, p_due timestamp with time zone) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function due_slice(p_queue integer, p_subscription integer, p_lane integer, INOUT w claims, p_max integer, p_alone boolean, l live, OUT walked integer, OUT wants_idle boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
-function ends_of(p_claim bigint, p_poss bigint[], p_told boolean) returns TABLE(pos bigint, claimed_at timestamp with time zone, holder bigint, settled_at timestamp with time zone, duration real, outcome text, ended_at timestamp with time zone, took real, error text, receipt jsonb, terms text[]) language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
+function ends_of(p_claim bigint, p_poss bigint[], p_told boolean) returns TABLE(pos bigint, claimed_at timestamp with time zone, holder bigint, settled_at timestamp with time zone, duration real, outcome text, ended_at timestamp with time zone, took real, error text, receipt jsonb, terms text[], notes jsonb) language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function erase(term text, by text DEFAULT SESSION_USER, before bigint DEFAULT NULL::bigint, max integer DEFAULT 1000) returns TABLE(message_id bigint, queue text, outcome text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function expired_places(c claims, p_max_age interval, t timestamp with time zone) returns bit varying language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function extend(delivery_ids bigint[], lease interval, options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off
@@ -1014,7 +1043,7 @@ function few_heads(p_queue integer, p_lanes integer, p_slot bigint, p_before big
 function find_claim(p_reader bigint, p_xid xid8, p_pos bigint, p_due timestamp with time zone, l live, OUT fate text, OUT c claims) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function find_queue(p_queue text) returns integer language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function find_subscription(p_queue text, p_subscription text, OUT queue_id integer, OUT number integer, OUT lanes integer, OUT timeout double precision, OUT width integer, OUT at_most_once boolean) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
-function finish(c claims, p_places integer[], p_outcomes text[], p_errors text[], p_waits double precision[] DEFAULT '{}'::double precision[], p_receipts jsonb[] DEFAULT '{}'::jsonb[], p_durations real[] DEFAULT '{}'::real[], p_terms jsonb[] DEFAULT '{}'::jsonb[]) returns TABLE(place integer, outcome text, due_at timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function finish(c claims, p_places integer[], p_outcomes text[], p_errors text[], p_waits double precision[] DEFAULT '{}'::double precision[], p_receipts jsonb[] DEFAULT '{}'::jsonb[], p_durations real[] DEFAULT '{}'::real[], p_terms jsonb[] DEFAULT '{}'::jsonb[], p_noted boolean DEFAULT true) returns TABLE(place integer, outcome text, due_at timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function first_priority(p_lanes integer, p_width integer) returns integer language sql volatile cost 100
 function first_snapshot() returns pg_snapshot language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function forget_buckets() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
@@ -1068,6 +1097,7 @@ function lock_key(family integer, id bigint) returns bigint language sql immutab
 function lock_lanes(p_queue integer, p_subscription integer DEFAULT NULL::integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function lock_queue(p_queue integer, p_what text, p_shared boolean DEFAULT false) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function lock_reader(p_reader bigint, p_wait boolean) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function log_tail(p_log text, p_bytes integer) returns text language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function look(p_queue integer, p_subscription integer, p_lanes integer, OUT ready boolean, OUT next_due double precision) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function maintain() returns TABLE(task text, count bigint, detail text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
 function mark_entered(p_epoch bigint) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1085,6 +1115,9 @@ function next_token(p_subscriber bigint, p_lane integer, p_after timestamp with 
 function no_dead_letter(p_ids bigint[]) returns void language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function no_wake() returns boolean language sql stable cost 100
 function not_here(p_environment text DEFAULT NULL::text, OUT message text, OUT hint text) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function note(p_deliveries bigint[], p_checkpoints jsonb[], p_progress real[], p_texts text[], p_logs text[], p_lease interval DEFAULT NULL::interval) returns TABLE(n integer, recorded boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function note_single(p_delivery bigint, p_checkpoint jsonb, p_progress real, p_text text, p_options jsonb) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function notes_of(p_slot bigint, p_claim bigint, p_place integer) returns jsonb language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function oldest_due(s pg_snapshot, l live) returns TABLE(queue_id integer, subscription integer, since timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function oldest_fresh(s pg_snapshot, l live) returns TABLE(queue_id integer, subscription integer, since timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function oldest_slot() returns TABLE(slot integer, since timestamp with time zone, blocker text, queue text, subscription text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
@@ -1111,8 +1144,10 @@ function patience() returns interval language plpgsql stable cost 100 set search
 function pause_key(queue text, key text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function pause_queue(name text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function plain_headers(headers jsonb) returns boolean language plpgsql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
+function progress(delivery_id bigint, progress double precision, progress_text text DEFAULT NULL::text, options jsonb DEFAULT '{}'::jsonb) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function purge(queue text, by text DEFAULT SESSION_USER) returns TABLE(subscription text, purged bigint) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function put_claim(c claims, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_closed boolean DEFAULT false) returns claims language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function put_note(p_delivery bigint, p_checkpoint jsonb, p_progress real, p_text text, p_log text) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function queue_limits(o jsonb, q queue_settings) returns queue_settings language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function rate_option(p_rate double precision, p_burst double precision) returns jsonb language sql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
 function read_ahead(q queue_settings, c claims, INOUT a ahead, INOUT turn bigint, p_filter jsonb, s pg_snapshot, l live) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
@@ -1126,7 +1161,7 @@ function rebase_cursors() returns void language plpgsql volatile cost 100 set se
 function rebase_keys() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, jit=off
 function rebase_ring(p_start bigint) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function rebase_sent_here() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function receive(queue text, max integer, lease interval, options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, message_id bigint, attempt integer, key text, kind text, headers jsonb, payload bytea, content_type text, created_at timestamp with time zone, due_at timestamp with time zone, reference text, story jsonb) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
+function receive(queue text, max integer, lease interval, options jsonb DEFAULT '{}'::jsonb) returns TABLE(delivery_id bigint, message_id bigint, attempt integer, key text, kind text, headers jsonb, payload bytea, content_type text, created_at timestamp with time zone, due_at timestamp with time zone, reference text, story jsonb, checkpoint jsonb) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function reclaim(OUT slot integer, OUT reason text) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function refuse_at_most_once(p_queue integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function refuse_copy() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1175,6 +1210,7 @@ function slot_start(p_last bigint, p_slot integer) returns bigint language sql i
 function slot_unread(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function snapshot_now() returns pg_snapshot language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function story_add(p_story jsonb, p_attempt jsonb) returns jsonb language sql immutable cost 100 set search_path=pg_catalog, pg_temp
+function story_noted(p_story jsonb, p_attempt jsonb) returns jsonb language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function subscribe(queue text, subscription text, options jsonb DEFAULT '{}'::jsonb, by text DEFAULT SESSION_USER) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function subscription_filter(p_filter jsonb) returns jsonb language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function summarize() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
@@ -1221,6 +1257,8 @@ grant EXECUTE on function arm(text,boolean) to posthaste_receiver
 grant EXECUTE on function bell_key(integer) to posthaste_admin
 grant EXECUTE on function bell_key(integer) to posthaste_receiver
 grant EXECUTE on function cancel(bigint,text) to posthaste_admin
+grant EXECUTE on function checkpoint(bigint,jsonb,jsonb) to posthaste_admin
+grant EXECUTE on function checkpoint(bigint,jsonb,jsonb) to posthaste_receiver
 grant EXECUTE on function claim(bigint,bigint,text,text,integer,boolean,boolean,boolean,boolean,integer) to posthaste_admin
 grant EXECUTE on function claim(bigint,bigint,text,text,integer,boolean,boolean,boolean,boolean,integer) to posthaste_receiver
 grant EXECUTE on function create_queue(text,jsonb,text) to posthaste_admin
@@ -1256,11 +1294,15 @@ grant EXECUTE on function message_state(bigint,integer,tid,boolean) to posthaste
 grant EXECUTE on function next_tick(cron,interval,text,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function not_here(text) to posthaste_admin
 grant EXECUTE on function not_here(text) to posthaste_sender
+grant EXECUTE on function note(bigint[],jsonb[],real[],text[],text[],interval) to posthaste_admin
+grant EXECUTE on function note(bigint[],jsonb[],real[],text[],text[],interval) to posthaste_receiver
 grant EXECUTE on function oldest_slot() to posthaste_admin
 grant EXECUTE on function oldest_waiting() to posthaste_admin
 grant EXECUTE on function passes(jsonb,text,jsonb) to posthaste_admin
 grant EXECUTE on function pause_key(text,text,text) to posthaste_admin
 grant EXECUTE on function pause_queue(text,text) to posthaste_admin
+grant EXECUTE on function progress(bigint,double precision,text,jsonb) to posthaste_admin
+grant EXECUTE on function progress(bigint,double precision,text,jsonb) to posthaste_receiver
 grant EXECUTE on function purge(text,text) to posthaste_admin
 grant EXECUTE on function rate_option(double precision,double precision) to posthaste_admin
 grant EXECUTE on function rebase(boolean,text) to posthaste_admin
@@ -1362,6 +1404,8 @@ grant SELECT on table messages to posthaste_admin
 grant SELECT on table migrations to posthaste_admin
 grant SELECT on table migrations to posthaste_receiver
 grant SELECT on table migrations to posthaste_sender
+grant SELECT on table notes to posthaste_admin
+grant SELECT on table notes_N to posthaste_admin -- 16
 grant SELECT on table order_marks to posthaste_admin
 grant SELECT on table outcomes to posthaste_admin
 grant SELECT on table outcomes_N to posthaste_admin -- 16

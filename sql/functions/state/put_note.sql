@@ -15,27 +15,31 @@ declare
   v_claim bigint := p_delivery >> 12;
   v_slot bigint := (p_delivery >> 34) & 15;
   v_place int := p_delivery & 4095;
-  v record;
+  v_put boolean;
+  v_held boolean;
 begin
   loop
-    select k.places > v_place
-           and case when k.single then not exists (select from posthaste.settlements s where s.slot = k.slot and s.claim = k.id and s.part = v_place)
-                    else coalesce((select get_bit(s.bits, v_place) from posthaste.settlements s where s.slot = k.slot and s.claim = k.id and s.part = 0
-                                    order by s.slot, s.claim, s.part, s.number desc limit 1), 0) = 0 end as held,
-           n.number
-      into v
-      from posthaste.claims k
-      left join lateral (select x.number from posthaste.notes x where x.slot = k.slot and x.claim = k.id and x.place = v_place
-                          order by x.slot, x.claim, x.place, x.number desc limit 1) n on true
-     where k.slot = v_slot and k.id = v_claim;
-    if v.held is not true then
-      return false;
+    -- By the variables, not by columns of the claim: so the newest rows are found by the indexes.
+    with state as (
+      select k.places > v_place
+             and case when k.single then not exists (select from posthaste.settlements s where s.slot = v_slot and s.claim = v_claim and s.part = v_place)
+                      else coalesce((select get_bit(s.bits, v_place) from posthaste.settlements s where s.slot = v_slot and s.claim = v_claim and s.part = 0
+                                      order by s.slot, s.claim, s.part, s.number desc limit 1), 0) = 0 end as held
+        from posthaste.claims k where k.slot = v_slot and k.id = v_claim
+    ), put as (
+      insert into posthaste.notes (slot, claim, place, number, checkpoint, progress, progress_text, log)
+      select v_slot, v_claim, v_place,
+             coalesce((select x.number from posthaste.notes x where x.slot = v_slot and x.claim = v_claim and x.place = v_place
+                        order by x.slot, x.claim, x.place, x.number desc limit 1), 0) + 1,
+             p_checkpoint, p_progress, p_text, p_log
+        from state z where z.held
+      on conflict do nothing
+      returning 1
+    )
+    select (select count(*) from put) = 1, z.held into v_put, v_held from (select) one left join state z on true;
+    if v_put or v_held is not true then
+      return v_put;
     end if;
-    insert into posthaste.notes (slot, claim, place, number, checkpoint, progress, progress_text, log)
-    values (v_slot, v_claim, v_place, coalesce(v.number, 0) + 1, p_checkpoint, p_progress, p_text, p_log)
-    on conflict do nothing;
-    if found then
-      return true;
-    end if;
+    -- Another note of the delivery, or its end, came first: look again.
   end loop;
 end $$;
