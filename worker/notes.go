@@ -26,7 +26,6 @@ const (
 // and otherwise gathers in one call what comes meanwhile.
 type noter struct {
 	engine posthaste.Engine
-	ctx    context.Context // of the calls: a handler's own context may end while others wait
 
 	mu      sync.Mutex
 	waiting []*entry
@@ -52,7 +51,7 @@ func (n *noter) record(ctx context.Context, delivery posthaste.DeliveryID, note 
 	n.waiting = append(n.waiting, e)
 	if !n.calling {
 		n.calling = true
-		go n.work()
+		go n.work(context.WithoutCancel(ctx)) // others may wait for it when this context ends
 	}
 	n.mu.Unlock()
 	select {
@@ -64,7 +63,7 @@ func (n *noter) record(ctx context.Context, delivery posthaste.DeliveryID, note 
 }
 
 // work records until nothing waits.
-func (n *noter) work() {
+func (n *noter) work(ctx context.Context) {
 	for {
 		n.mu.Lock()
 		some, bytes := 0, 0
@@ -79,17 +78,17 @@ func (n *noter) work() {
 		if some == 0 {
 			return
 		}
-		n.call(batch)
+		n.call(ctx, batch)
 	}
 }
 
-func (n *noter) call(batch []*entry) {
+func (n *noter) call(ctx context.Context, batch []*entry) {
 	var req posthaste.ExtendRequest
 	for _, e := range batch {
 		req.Deliveries, req.Notes = append(req.Deliveries, e.delivery), append(req.Notes, e.note)
 	}
 	var results []posthaste.SettleResult
-	err := bounded(n.ctx, callTimeout, func(ctx context.Context) (err error) {
+	err := bounded(ctx, callTimeout, func(ctx context.Context) (err error) {
 		results, err = n.engine.Extend(ctx, req)
 		return err
 	})
@@ -216,7 +215,7 @@ func (r *run) recordLines() {
 			deliveries = append(deliveries, id)
 		}
 	})
-	ctx, cancel := context.WithTimeout(r.noter.ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.parent), callTimeout)
 	defer cancel()
 	for _, id := range deliveries {
 		_ = r.noteLines(ctx, id) // after an error it is tried again
@@ -250,7 +249,7 @@ func (r *run) closeDesk(report *reporter) {
 	if len(deliveries) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.noter.ctx, lastNotes)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.parent), lastNotes)
 	defer cancel()
 	for _, id := range deliveries {
 		if err := r.noteLines(ctx, id); err != nil {
@@ -259,7 +258,7 @@ func (r *run) closeDesk(report *reporter) {
 	}
 }
 
-// refuse ends the handler's context: the delivery belongs to somebody else. Children that were
+// refuse ends the handler's context: the delivery belongs to another worker. Children that were
 // made of the context before also end, but have no other cause than that.
 func (r *run) refuse(err error) {
 	over, cancel := context.WithCancelCause(r.parent)
@@ -267,7 +266,7 @@ func (r *run) refuse(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.refused == nil {
-		r.refused = over
+		r.refused = over.Value
 	}
 	if r.inner == nil {
 		r.inner = over

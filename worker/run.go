@@ -36,8 +36,8 @@ type run struct {
 	mu      sync.Mutex
 	inner   context.Context
 	cancel  context.CancelFunc
-	refused context.Context // has ended, with the refusal of a note as its cause; nil without one
-	desk    *desk           // nil until a handler notes something
+	refused func(key any) any // values of a context that ended with the refusal of a note as its cause; nil without one
+	desk    *desk             // nil until a handler notes something
 }
 
 // part is consecutive items of one segment: from low to before high.
@@ -155,9 +155,12 @@ func (r *run) Err() error {
 // package context attaches children to it without a goroutine of their own.
 func (r *run) Value(key any) any {
 	r.mu.Lock()
-	from := cmp.Or(r.refused, r.inner, r.parent)
+	value := cmp.Or(r.inner, r.parent).Value
+	if r.refused != nil {
+		value = r.refused
+	}
 	r.mu.Unlock()
-	return from.Value(key)
+	return value(key)
 }
 
 // panicError is a failed attempt of a handler that panicked.

@@ -108,13 +108,7 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 	if (outcome == posthaste.OutcomeRetried || outcome == posthaste.OutcomeLost) && next.failures+next.lostsAlone >= o.MaxAttempts {
 		outcome = posthaste.OutcomeDead
 	}
-	if a := d.endAttempt(s, outcome, now); a != nil && (outcome != posthaste.OutcomeReleased || a.Checkpoint != nil || a.Progress != 0 || a.Log != "") {
-		next.story = posthaste.WithAttempt(d.story, *a)
-		for i := range d.m.attempts {
-			d.m.attempts[i].Checkpoint = nil
-		}
-		a.Checkpoint = next.story[len(next.story)-1].Checkpoint
-	}
+	next.story = d.storyWith(d.endAttempt(s, outcome, now))
 	switch outcome {
 	case posthaste.OutcomeDone:
 		d.m.state = posthaste.StateDone
@@ -148,6 +142,20 @@ func (d *delivery) endAttempt(s posthaste.Settlement, outcome posthaste.Outcome,
 	}
 	a.DurationMS = float64(s.Duration) / 1e6
 	return a
+}
+
+// storyWith returns the story with an attempt that ended. A released one is in it only if it
+// has notes.
+func (d *delivery) storyWith(a *posthaste.Attempt) []posthaste.Attempt {
+	if a == nil || a.Outcome == posthaste.OutcomeReleased && a.Checkpoint == nil && a.Progress == 0 && a.Log == "" {
+		return d.story
+	}
+	story := posthaste.WithAttempt(d.story, *a)
+	for i := range d.m.attempts {
+		d.m.attempts[i].Checkpoint = nil
+	}
+	a.Checkpoint = story[len(story)-1].Checkpoint
+	return story
 }
 
 // advanced reports whether the attempt has changed the checkpoint.

@@ -29,7 +29,7 @@ begin
   select * into strict a from again;
   assert a.attempt = 2 and a.checkpoint = '{"row": 700}', format('the next attempt is %s', a);
 end $$;
--- What cannot be stored is refused by its field.
+-- Invalid values fail and name their field.
 do $$
 declare
   d bigint := (select delivery_id from got);

@@ -1,5 +1,5 @@
 -- posthaste.note: records what handlers noted, in the order of deliveries.
--- Arguments: parallel arrays of deliveries, which may repeat, and of what was noted for each:
+-- Arguments: parallel arrays of deliveries, which may repeat, and of the notes for each:
 -- checkpoint, progress, its text, log lines, null for none; a lease to extend received
 -- deliveries by, or null.
 -- Returns: per note its ordinality and whether it was recorded: the delivery is the caller's.
