@@ -9,19 +9,26 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
+// withQueue opens an engine with the queue q, which retries at once.
+func withQueue(t *testing.T, url string) *postgres.Engine {
+	t.Helper()
+	e, err := postgres.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	if err := e.CreateQueue(t.Context(), "q", posthaste.QueueOptions{BackoffBase: time.Millisecond, BackoffMax: time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
 // A checkpoint in the handler's transaction commits with it, and is refused once the delivery is
 // not the caller's.
 func TestR5_CheckpointInATransaction(t *testing.T) {
 	t.Parallel()
 	ctx, url := t.Context(), testpg.New(t)
-	e, err := postgres.Open(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
-	if err := e.CreateQueue(ctx, "q", posthaste.QueueOptions{BackoffBase: time.Millisecond, BackoffMax: time.Millisecond}); err != nil {
-		t.Fatal(err)
-	}
+	e := withQueue(t, url)
 	receive := func() posthaste.RawDelivery {
 		t.Helper()
 		for {
@@ -77,14 +84,7 @@ func TestR5_CheckpointInATransaction(t *testing.T) {
 func TestR5_CheckpointInATransactionNeedsASingle(t *testing.T) {
 	t.Parallel()
 	ctx, url := t.Context(), testpg.New(t)
-	e, err := postgres.Open(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
-	if err := e.CreateQueue(ctx, "q", posthaste.QueueOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	e := withQueue(t, url)
 	if _, err := e.Send(ctx, posthaste.Message{Queue: "q", Payload: 1}); err != nil {
 		t.Fatal(err)
 	}
