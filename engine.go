@@ -46,8 +46,11 @@ type Engine interface {
 	// order. After an error the state of all of them is unknown; settling again is safe
 	// and returns it.
 	Settle(ctx context.Context, settlements []Settlement) ([]SettleResult, error)
-	// Extend extends the leases of received deliveries, and returns a result for each, in
-	// order.
+	// Extend extends the leases of received deliveries, or records notes of any deliveries
+	// that are handed out, or both. It returns a result for each, in order: Settled says that
+	// the delivery is the caller's, and that its note is recorded. Of a note and whatever ends
+	// the delivery at the same moment one comes first: a note that is recorded is seen by the
+	// next attempt.
 	Extend(ctx context.Context, req ExtendRequest) ([]SettleResult, error)
 	// Queues lists queues with their counters: those with the names, or all.
 	Queues(ctx context.Context, names ...string) ([]QueueInfo, error)
@@ -198,9 +201,25 @@ type ReceiveReply struct {
 	AtLimit bool
 }
 
-// ExtendRequest requests longer leases.
+// ExtendRequest requests longer leases, and records notes.
 type ExtendRequest struct {
 	Deliveries []DeliveryID
-	// Lease is the time from now after which the leases end.
+	// Lease is the time from now after which the leases end. With Notes it may be zero, which
+	// extends none: a worker's deliveries have no leases of their own.
 	Lease time.Duration
+	// Notes, if not nil, has a note for each of Deliveries, of which one may occur several
+	// times; the later note counts. A note that cannot be stored has an Err in its result, and
+	// the others are recorded.
+	Notes []Note
+}
+
+// Check returns a [CodeInvalid] error if the request as a whole is invalid.
+func (r *ExtendRequest) Check() error {
+	if r.Notes != nil && len(r.Notes) != len(r.Deliveries) {
+		return Invalidf("notes", "there must be a note for each delivery: %d notes for %d deliveries", len(r.Notes), len(r.Deliveries))
+	}
+	if least := time.Duration(1); r.Notes == nil && r.Lease < least || r.Lease < 0 || r.Lease > 12*time.Hour {
+		return Invalidf("lease", "lease must be above zero and at most 12h, got %s", r.Lease)
+	}
+	return nil
 }

@@ -8,7 +8,10 @@ package posthaste
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"fmt"
+	"log/slog"
 	"time"
 )
 
@@ -163,8 +166,16 @@ type Attempt struct {
 	DurationMS float64 `json:"duration_ms,omitempty"`
 	// Error is the error text, never empty for a failed attempt.
 	Error string `json:"error,omitempty"`
-	// Receipt is the external system's response, as JSON.
+	// Receipt is the external system's response, or the handler's result, as JSON.
 	Receipt json.RawMessage `json:"receipt,omitempty"`
+	// Checkpoint is the newest checkpoint, as JSON. In a story only the newest attempt has it.
+	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
+	// Progress is the part of the work that was done, 0 to 1; 0 if the handler did not say.
+	Progress float64 `json:"progress,omitempty"`
+	// ProgressText is the handler's description of Progress.
+	ProgressText string `json:"progress_text,omitempty"`
+	// Log has the lines that the handler logged with [RawDelivery.Logger]. Lists have none.
+	Log string `json:"log,omitempty"`
 }
 
 // RawDelivery is a delivered message with its encoded payload.
@@ -195,6 +206,108 @@ type RawDelivery struct {
 	// AtMostOnce says that the delivery was settled when it was handed out: it cannot be
 	// settled, and is never redelivered. Claim sets it; Receive does not.
 	AtMostOnce bool
+
+	notebook Notebook // nil unless a worker handles it
+}
+
+// Notebook records what the handler of a delivery notes. The runtime that calls handlers
+// implements it; see [RawDelivery.SetNotebook].
+type Notebook interface {
+	// Note records a note. The error is [CodeConflict] if the delivery no longer belongs to
+	// this process.
+	Note(ctx context.Context, delivery DeliveryID, note Note) error
+	// SetResult keeps the result until the delivery is settled.
+	SetResult(delivery DeliveryID, result json.RawMessage) error
+	// Log keeps a log line.
+	Log(delivery DeliveryID, line []byte)
+}
+
+// SetNotebook sets what the methods Checkpoint, Progress, SetResult and Logger write to.
+func (d *RawDelivery) SetNotebook(n Notebook) { d.notebook = n }
+
+func (d RawDelivery) book() (Notebook, error) {
+	if d.notebook == nil {
+		return nil, &Error{Code: CodeUnsupported, Message: fmt.Sprintf("delivery %d was not handed to a handler by a worker", d.ID),
+			Hint: "use Engine.Extend with Notes"}
+	}
+	return d.notebook, nil
+}
+
+// Checkpoint stores how far the handler has come, as JSON of at most [MaxCheckpointBytes]. The
+// next attempt gets it from [Resume], whatever ends this one: an error, the end of the
+// process, or a dead letter that is replayed. A nil error means that it is stored. The error is
+// [CodeConflict] if the delivery no longer belongs to this worker; the handler's context then
+// ends with that error as its cause. After any other error the checkpoint may or may not be
+// stored. It extends no lease: the worker's heartbeat does.
+func (d RawDelivery) Checkpoint(ctx context.Context, cursor any) error {
+	book, err := d.book()
+	if err != nil {
+		return err
+	}
+	body, err := noteJSON("checkpoint", cursor)
+	if err != nil {
+		return err
+	}
+	return book.Note(ctx, d.ID, Note{Checkpoint: body})
+}
+
+// Progress records which part of the work is done, 0 to 1, with a text, for people who look at
+// the message. Its errors are those of Checkpoint.
+func (d RawDelivery) Progress(ctx context.Context, done float64, text string) error {
+	book, err := d.book()
+	if err != nil {
+		return err
+	}
+	return book.Note(ctx, d.ID, Note{Progress: &done, ProgressText: text})
+}
+
+// SetResult sets the result that is stored when the handler returns nil, as JSON of at most
+// [MaxResultBytes]. It is the receipt of the attempt. The last call counts. A handler that
+// acknowledges in its own transaction has no result.
+func (d RawDelivery) SetResult(result any) error {
+	book, err := d.book()
+	if err != nil {
+		return err
+	}
+	body, err := noteJSON("result", result)
+	if err != nil {
+		return err
+	}
+	if len(body) > MaxResultBytes {
+		return &Error{Code: CodeTooLarge, Field: "result", Message: fmt.Sprintf("the result has %d bytes; at most %d are allowed", len(body), MaxResultBytes),
+			Hint: "store large data elsewhere, and its key in the result"}
+	}
+	return book.SetResult(d.ID, body)
+}
+
+// Logger returns a logger whose lines are kept with the attempt, in the message's history, and
+// nowhere else. Of all attempts together the newest [MaxLogBytes] are kept. Lines are stored
+// every quarter of a second and when the handler returns, so a crash may lose the last ones.
+func (d RawDelivery) Logger() *slog.Logger {
+	book, err := d.book()
+	if err != nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(logWriter{book, d.ID}, nil))
+}
+
+type logWriter struct {
+	book     Notebook
+	delivery DeliveryID
+}
+
+// Write implements [io.Writer]. Each call is one line.
+func (w logWriter) Write(line []byte) (int, error) {
+	w.book.Log(w.delivery, line)
+	return len(line), nil
+}
+
+// LastCheckpoint returns the newest checkpoint of earlier attempts, or nil.
+func (d RawDelivery) LastCheckpoint() json.RawMessage {
+	if len(d.Story) == 0 {
+		return nil
+	}
+	return d.Story[len(d.Story)-1].Checkpoint
 }
 
 // Delivery is a delivered message with its payload decoded into T. The encoded payload is

@@ -1,6 +1,9 @@
 package posthaste
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // MessageInfo is a stored message with its state.
 type MessageInfo struct {
@@ -53,4 +56,17 @@ type Erasure struct {
 	Queue     string
 	// Pending says that the message is still to be delivered and was not erased.
 	Pending bool
+}
+
+// Brief returns the message as lists show it: without payload, checkpoints and logs.
+func (m MessageInfo) Brief() MessageInfo {
+	m.Payload, m.Subscriptions = nil, slices.Clone(m.Subscriptions)
+	for i := range m.Subscriptions {
+		attempts := slices.Clone(m.Subscriptions[i].Attempts)
+		for j := range attempts {
+			attempts[j].Checkpoint, attempts[j].Log = nil, ""
+		}
+		m.Subscriptions[i].Attempts = attempts
+	}
+	return m
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
 // Tx sends and acknowledges in a transaction that the caller owns. Messages are sent if it
@@ -24,6 +25,7 @@ type Tx struct {
 type transaction interface {
 	send(ctx context.Context, rows []row) ([]posthaste.MessageID, error)
 	ack(ctx context.Context, ids []int64) error
+	checkpoint(ctx context.Context, id int64, value string) error
 }
 
 // In returns the Tx of a pgx transaction.
@@ -61,6 +63,23 @@ func (t Tx) Ack(ctx context.Context, deliveries ...posthaste.DeliveryID) error {
 	return readError(t.tx.ack(ctx, ids))
 }
 
+// Checkpoint stores a delivery's checkpoint in the transaction, as
+// [posthaste.RawDelivery.Checkpoint] does by itself: the handler's writes and the checkpoint
+// either both commit or both do not. The error is [posthaste.CodeConflict] if the caller does
+// not hold the delivery any more; the transaction must then be rolled back. Until the
+// transaction ends, nothing else ends the delivery. Checkpoint only works for the deliveries
+// that Ack works for.
+func (t Tx) Checkpoint(ctx context.Context, delivery posthaste.DeliveryID, cursor any) error {
+	body, err := posthaste.CheckpointJSON(cursor)
+	if err != nil {
+		return err
+	}
+	if err := jsoncheck.Check("checkpoint", body); err != nil {
+		return err
+	}
+	return readError(t.tx.checkpoint(ctx, int64(delivery), string(body)))
+}
+
 type pgxTx struct{ pgx.Tx }
 
 func (t pgxTx) send(ctx context.Context, rows []row) ([]posthaste.MessageID, error) {
@@ -74,6 +93,11 @@ func (t pgxTx) send(ctx context.Context, rows []row) ([]posthaste.MessageID, err
 
 func (t pgxTx) ack(ctx context.Context, ids []int64) error {
 	_, err := t.Exec(ctx, `select posthaste.ack($1::bigint[], '{"strict": true}')`, ids)
+	return err
+}
+
+func (t pgxTx) checkpoint(ctx context.Context, id int64, value string) error {
+	_, err := t.Exec(ctx, `select posthaste.checkpoint($1, $2::text::jsonb)`, id, value)
 	return err
 }
 
@@ -115,6 +139,11 @@ func (t sqlTx) ack(ctx context.Context, ids []int64) error {
 		list.add(fmt.Sprint(id))
 	}
 	_, err := t.ExecContext(ctx, `select posthaste.ack($1::text::bigint[], '{"strict": true}')`, list.text())
+	return err
+}
+
+func (t sqlTx) checkpoint(ctx context.Context, id int64, value string) error {
+	_, err := t.ExecContext(ctx, `select posthaste.checkpoint($1::text::bigint, $2::text::jsonb)`, fmt.Sprint(id), value)
 	return err
 }
 

@@ -50,6 +50,9 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (pos
 
 // Extend implements [posthaste.Engine].
 func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]posthaste.SettleResult, error) {
+	if req.Notes != nil {
+		return e.note(ctx, req)
+	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	ids := make([]int64, len(req.Deliveries))

@@ -143,6 +143,7 @@ type state struct {
 	Erased   int64        `codec:"e"`
 	Terms    []string     `codec:"t"`
 	Attempts []attemptRow `codec:"s"`
+	Notes    notes        `codec:"n"` // of the attempt that runs
 }
 
 type attemptRow struct {
@@ -154,6 +155,22 @@ type attemptRow struct {
 	Duration float64 `codec:"d"`
 	Error    string  `codec:"m"`
 	Receipt  string  `codec:"r"`
+	notes
+}
+
+// notes are what a handler noted, in the form of scripts/note.lua.
+type notes struct {
+	Checkpoint   string  `codec:"k,omitempty"`
+	Progress     float64 `codec:"p,omitempty"`
+	ProgressText string  `codec:"x,omitempty"`
+	Log          string  `codec:"g,omitempty"`
+}
+
+func (n *notes) addTo(a *posthaste.Attempt) {
+	if n.Checkpoint != "" {
+		a.Checkpoint = json.RawMessage(n.Checkpoint)
+	}
+	a.Progress, a.ProgressText, a.Log = n.Progress, n.ProgressText, n.Log
 }
 
 // replayed reports whether the message was replayed and has not been tried since.
@@ -169,6 +186,7 @@ func (s *state) story() (all []posthaste.Attempt) {
 		if a.Receipt != "" {
 			one.Receipt = json.RawMessage(a.Receipt)
 		}
+		a.addTo(&one)
 		all = append(all, one)
 	}
 	return all

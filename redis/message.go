@@ -108,7 +108,9 @@ func (q *queue) told(place, text, packedState, due, running string) (*told, erro
 			return nil, err
 		}
 		standing.State = posthaste.StateRunning
-		standing.Attempts = append(standing.Attempts, posthaste.Attempt{Attempt: t.state.Attempt, Worker: r.Worker, ClaimedAt: at(r.At)})
+		one := posthaste.Attempt{Attempt: t.state.Attempt, Worker: r.Worker, ClaimedAt: at(r.At)}
+		t.state.Notes.addTo(&one)
+		standing.Attempts = append(standing.Attempts, one)
 	case standing.State != "" && standing.State != "waits":
 	case t.state.replayed():
 		standing.State, standing.DueAt = posthaste.StateReady, time.Time{}

@@ -222,6 +222,9 @@ func (l *shortLife) operate(queue string) {
 	received, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: queue}, Max: 3, Lease: time.Hour})
 	must(err)
 	if len(received.Deliveries) > 0 {
+		note := posthaste.Note{Checkpoint: []byte(`1`), Log: "line\n"}
+		_, err = e.Extend(ctx, posthaste.ExtendRequest{Deliveries: []posthaste.DeliveryID{received.Deliveries[0].ID}, Lease: time.Minute, Notes: []posthaste.Note{note}})
+		must(err)
 		_, err = e.Extend(ctx, posthaste.ExtendRequest{Deliveries: []posthaste.DeliveryID{received.Deliveries[0].ID}, Lease: time.Nanosecond * 1000})
 		must(err)
 	}

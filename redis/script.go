@@ -147,6 +147,7 @@ var (
 	listScript             = load("list")
 	makeScript             = load("make")
 	mayScript              = load("may")
+	noteScript             = load("note")
 	pauseScript            = load("pause")
 	purgeScript            = load("purge")
 	recordActionsScript    = load("record_actions")

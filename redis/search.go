@@ -218,8 +218,7 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (page 
 			(f.Term == "" || slices.Contains(t.Terms, f.Term)) && (f.State == "" || t.is(f.State))
 	})
 	for _, t := range all {
-		t.Payload = nil
-		page.Items = append(page.Items, t.MessageInfo)
+		page.Items = append(page.Items, t.Brief())
 	}
 	return posthaste.NewPage(page.Items, limit, cutAt, func(m *posthaste.MessageInfo) posthaste.MessageID { return m.ID }), err
 }

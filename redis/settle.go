@@ -168,7 +168,7 @@ func checkSettlement(s posthaste.Settlement) error {
 
 // Extend implements [posthaste.Engine].
 func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]posthaste.SettleResult, error) {
-	if err := checkLease(req.Lease); err != nil {
+	if err := req.Check(); err != nil {
 		return nil, err
 	}
 	results := make([]posthaste.SettleResult, len(req.Deliveries))
@@ -187,6 +187,12 @@ func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]pos
 		}
 	}
 	for q, of := range byQueue {
+		if req.Notes != nil {
+			if err := e.note(ctx, q, req, results, of); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		args := arguments{{"lease", max(1, req.Lease.Microseconds())}}
 		for _, i := range of {
 			args = append(args, arg{is: place(ids[i])})

@@ -213,38 +213,36 @@ func parseDeliveries(body []byte, take func(o *wire.Object, id posthaste.Deliver
 	return nil
 }
 
-// extendMany moves the ends of leases. Each delivery names its own lease. The response is 409
-// in the same cases as in settleMany.
+// extendMany moves the ends of leases and records notes. Each delivery names its own lease and
+// note. The response is 409 in the same cases as in settleMany.
 func (s *Server) extendMany(w http.ResponseWriter, r *http.Request) error {
 	body, err := readJSON(w, r, false)
 	if err != nil {
 		return err
 	}
-	var leases []leaseGroup
-	err = parseDeliveries(body, func(o *wire.Object, id posthaste.DeliveryID) {
-		leases = addToLease(leases, readLease(o), id)
-	})
+	var groups []posthaste.ExtendRequest
+	err = parseDeliveries(body, func(o *wire.Object, id posthaste.DeliveryID) { groups = readExtension(o, groups, id) })
 	if err != nil {
 		return err
 	}
-	results, err := s.extend(r, leases)
+	results, err := s.extend(r, groups)
 	if err != nil {
 		return err
 	}
 	return s.writeSettled(w, results)
 }
 
-// extendOne moves the end of the lease of the delivery in the path.
+// extendOne moves the end of the lease of the delivery in the path, and records its note.
 func (s *Server) extendOne(w http.ResponseWriter, r *http.Request) error {
 	o, id, err := readDelivery(w, r)
 	if err != nil {
 		return err
 	}
-	lease := readLease(o)
+	groups := readExtension(o, nil, id)
 	if err := o.Finish(); err != nil {
 		return err
 	}
-	results, err := s.extend(r, addToLease(nil, lease, id))
+	results, err := s.extend(r, groups)
 	if err != nil {
 		return err
 	}
@@ -254,56 +252,91 @@ func (s *Server) extendOne(w http.ResponseWriter, r *http.Request) error {
 // maxLease is the longest lease.
 const maxLease = 12 * time.Hour
 
+// readExtension adds a delivery with its lease and note to groups.
+func readExtension(o *wire.Object, groups []posthaste.ExtendRequest, id posthaste.DeliveryID) []posthaste.ExtendRequest {
+	note, noted := noteFields(o)
+	var lease time.Duration
+	if o.Has("lease") {
+		lease = readLease(o)
+	} else if o.Raw("lease"); !noted {
+		o.Fail("lease", "is required without checkpoint, progress and log: the time from now, for example \"30s\"")
+	}
+	return addToGroup(groups, id, lease, note, noted)
+}
+
+// readLease reads the field lease.
 func readLease(o *wire.Object) time.Duration {
-	given := o.Has("lease")
 	lease := o.Duration("lease")
-	switch {
-	case !given:
-		o.Fail("lease", "is required: the time from now, for example \"30s\"")
-	case lease <= 0 || lease > maxLease:
+	if lease <= 0 || lease > maxLease {
 		o.Fail("lease", "must be above zero and at most %s", maxLease)
 	}
 	return lease
 }
 
-func (s *Server) extend(r *http.Request, leases []leaseGroup) (results []posthaste.SettleResult, err error) {
+func (s *Server) extend(r *http.Request, groups []posthaste.ExtendRequest) (results []posthaste.SettleResult, err error) {
 	ctx, cancel := s.operation(r)
 	defer cancel()
 	var ids []posthaste.DeliveryID
-	for _, group := range leases {
-		ids = append(ids, group.ids...)
+	for _, group := range groups {
+		ids = append(ids, group.Deliveries...)
 	}
 	unknown, err := s.allowDeliveries(ctx, exchangeOf(r).caller, ids)
 	if err != nil {
 		return nil, err
 	}
-	for _, group := range leases {
-		known := slices.DeleteFunc(slices.Clone(group.ids), func(id posthaste.DeliveryID) bool { return unknown[id] })
+	for _, group := range groups {
+		known := posthaste.ExtendRequest{Lease: group.Lease}
+		for i, id := range group.Deliveries {
+			if unknown[id] {
+				continue
+			}
+			if known.Deliveries = append(known.Deliveries, id); group.Notes != nil {
+				known.Notes = append(known.Notes, group.Notes[i])
+			}
+		}
 		var extended []posthaste.SettleResult
-		if len(known) > 0 {
-			if extended, err = s.engine.Extend(ctx, posthaste.ExtendRequest{Deliveries: known, Lease: group.lease}); err != nil {
+		if len(known.Deliveries) > 0 {
+			if extended, err = s.engine.Extend(ctx, known); err != nil {
 				return nil, err
 			}
 		}
-		results = append(results, withUnknown(group.ids, unknown, extended)...)
+		results = append(results, withUnknown(group.Deliveries, unknown, extended)...)
 	}
 	return results, nil
 }
 
-// leaseGroup is the deliveries with the same new lease.
-type leaseGroup struct {
-	lease time.Duration
-	ids   []posthaste.DeliveryID
-}
-
-func addToLease(groups []leaseGroup, lease time.Duration, id posthaste.DeliveryID) []leaseGroup {
-	for i := range groups {
-		if groups[i].lease == lease {
-			groups[i].ids = append(groups[i].ids, id)
-			return groups
+// noteFields reads the fields of a note. noted says that there are any.
+func noteFields(o *wire.Object) (note posthaste.Note, noted bool) {
+	given := o.Has("progress")
+	progress := o.Number("progress")
+	if given {
+		note.Progress = &progress
+	}
+	note.Checkpoint, note.ProgressText, note.Log = o.Raw("checkpoint"), o.LooseText("progress_text"), o.LooseText("log")
+	if note.Log != "" && !strings.HasSuffix(note.Log, "\n") {
+		note.Log += "\n"
+	}
+	noted = note.Checkpoint != nil || given || note.ProgressText != "" || note.Log != ""
+	if noted {
+		if err := note.Check(); err != nil {
+			o.Refuse(err)
 		}
 	}
-	return append(groups, leaseGroup{lease, []posthaste.DeliveryID{id}})
+	return note, noted
+}
+
+// addToGroup adds a delivery to those of the same lease that have notes too, or have none.
+func addToGroup(groups []posthaste.ExtendRequest, id posthaste.DeliveryID, lease time.Duration, note posthaste.Note, noted bool) []posthaste.ExtendRequest {
+	i := slices.IndexFunc(groups, func(g posthaste.ExtendRequest) bool { return g.Lease == lease && (g.Notes != nil) == noted })
+	if i < 0 {
+		i = len(groups)
+		groups = append(groups, posthaste.ExtendRequest{Lease: lease})
+	}
+	g := &groups[i]
+	if g.Deliveries = append(g.Deliveries, id); noted {
+		g.Notes = append(g.Notes, note)
+	}
+	return groups
 }
 
 // writeSettled answers 200 if all deliveries were settled, and otherwise with a problem that

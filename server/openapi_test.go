@@ -100,6 +100,8 @@ func TestOpenAPIMatchesEveryOperation(t *testing.T) {
 	}
 	first, second := got[0].ID.String(), got[1].ID.String()
 	ask(200, "POST", "/v1/deliveries/extend", `{"deliveries":[{"id":"`+first+`","lease":"1m"}]}`)
+	ask(200, "POST", "/v1/deliveries/extend", `{"deliveries":[{"id":"`+first+`","checkpoint":{"row":7},"progress":0.7,"progress_text":"rows","log":"one"},{"id":"`+second+`","lease":"1m","checkpoint":null}]}`)
+	ask(200, "GET", "/v1/messages/"+one.ID.String(), "")
 	ask(200, "POST", "/v1/deliveries/release", `{"deliveries":[{"id":"`+second+`"}]}`)
 	ask(200, "POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"`+first+`","error":"no","permanent":true,"receipt":{"x":1}}]}`)
 	ask(200, "GET", "/v1/dead-letters?queue=orders&id="+one.ID.String()+"&limit=1&cursor="+newCursor(deadList, "99"), "")

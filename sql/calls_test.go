@@ -77,6 +77,7 @@ var kindOfArgument = map[string][]string{
 	"time":     {"unknown", "text", "varchar", "timestamptz", "timestamp"},
 	"moment":   {"unknown", "timestamptz"},
 	"flag":     {"unknown", "bool"},
+	"number":   {"unknown", "int4", "numeric", "float4", "float8"},
 }
 
 type argument struct{ name, kind, value string }
@@ -97,6 +98,8 @@ var documentedCalls = []documentedCall{
 	{function: "receive", needed: []argument{queueArgument}, optional: []argument{{"max", "id", "1"}, {"lease", "interval", "1 minute"}, {"options", "json", `{"subscription": "default"}`}}},
 	{function: "ack", needed: []argument{{"delivery_ids", "ids", "5"}}, optional: []argument{{"options", "json", `{"wake": false}`}}},
 	{function: "release", needed: []argument{{"delivery_ids", "ids", "5"}}, optional: []argument{{"options", "json", `{"after": "1 second"}`}}},
+	{function: "checkpoint", needed: []argument{{"delivery_id", "id", "5"}, {"value", "json", `{"a": 1}`}}, optional: []argument{{"options", "json", `{}`}}, errors: "PH409"},
+	{function: "progress", needed: []argument{{"delivery_id", "id", "5"}, {"progress", "number", "0.5"}}, optional: []argument{{"progress_text", "text", "half"}, {"options", "json", `{}`}}, errors: "PH409"},
 	{function: "extend", needed: []argument{{"delivery_ids", "ids", "5"}, {"lease", "interval", "1 minute"}}, optional: []argument{{"options", "json", `{"strict": false}`}}},
 	{function: "fail", needed: []argument{{"delivery_id", "id", "5"}, {"error", "text", "no"}}, optional: []argument{{"options", "json", `{"permanent": true}`}}},
 	{function: "message", needed: []argument{{"message_id", "id", "5"}}, errors: "PH404"},
@@ -107,7 +110,7 @@ var documentedCalls = []documentedCall{
 	{function: "discard", optional: []argument{{"message_ids", "ids", "5"}, byArgument}, errors: "PH404"},
 	{function: "discard", optional: []argument{byArgument, {"filter", "json", `{"kind": "k"}`}, {"before", "id", "5"}, {"max", "id", "5"}}, errors: "PH400", split: true},
 	{function: "list_dead_letters", optional: []argument{{"filter", "json", `{"kind": "k"}`}, {"message_ids", "array", "5"}, {"before", "id", "5"}, {"max", "id", "5"}}},
-	{function: "list_messages", optional: []argument{queueArgument, {"reference", "text", "r"}, {"term", "text", "t"}, {"state", "text", "done"}, {"before", "id", "5"}, {"max", "id", "5"}, {"key", "text", "k"}}},
+	{function: "list_messages", optional: []argument{queueArgument, {"reference", "text", "r"}, {"term", "text", "t"}, {"state", "text", "done"}, {"before", "id", "5"}, {"max", "id", "5"}, {"key", "text", "k"}, {"kind", "text", "k"}, {"created_from", "moment", "2030-01-01 00:00:00+00"}}},
 	{function: "list_actions", optional: []argument{queueArgument, {"message_id", "id", "5"}, {"before", "id", "5"}, {"max", "id", "5"}}},
 	{function: "create_queue", needed: []argument{{"queue", "text", "new"}}, optional: []argument{{"options", "json", `{"lanes": 2}`}, byArgument}},
 	{function: "update_queue", needed: []argument{queueArgument, {"options", "json", `{"concurrency": 2}`}}, optional: []argument{byArgument}},

@@ -20,7 +20,7 @@ var interfaceOf = map[string]string{
 	"send": "sender", "send_bytes": "sender", "send_many": "sender", "send_row": "sender", "send_rows": "sender",
 	"idempotency_begin": "sender", "idempotency_end": "sender",
 
-	"receive": "receiver", "receive_rows": "receiver", "ack": "receiver", "fail": "receiver", "release": "receiver", "extend": "receiver", "message": "receiver",
+	"receive": "receiver", "receive_rows": "receiver", "ack": "receiver", "fail": "receiver", "release": "receiver", "extend": "receiver", "checkpoint": "receiver", "progress": "receiver", "note": "receiver", "message": "receiver",
 	"worker_register": "receiver", "worker_heartbeat": "receiver", "worker_look": "receiver", "worker_unregister": "receiver",
 	"worker_unsettled": "receiver", "warm_up": "receiver", "arm": "receiver", "bell_key": "receiver", "doze_key": "receiver", "lock_key": "receiver",
 	"claim": "receiver", "fetch": "receiver", "settle": "receiver", "rescue": "receiver", "maintain": "receiver",

@@ -313,7 +313,7 @@ func TestRuleTruncationLocksInTheOrderOfSettling(t *testing.T) {
 		}
 		return ""
 	}, without("the order", patch{file: "truncate_slot.sql",
-		old: "lock table posthaste.leases_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.entries_plain_%1$s, posthaste.entries_other_%1$s, posthaste.words_%1$s, posthaste.outcomes_%1$s in",
+		old: "lock table posthaste.leases_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.entries_plain_%1$s, posthaste.entries_other_%1$s, posthaste.words_%1$s, posthaste.outcomes_%1$s, posthaste.notes_%1$s in",
 		new: "lock table posthaste.entries_plain_%1$s, posthaste.entries_other_%1$s, posthaste.words_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.outcomes_%1$s, posthaste.leases_%1$s in"}))
 }
 

@@ -330,6 +330,14 @@ func (f *faults) Settle(ctx context.Context, s []posthaste.Settlement) (results 
 	return results, err
 }
 
+func (f *faults) Extend(ctx context.Context, req posthaste.ExtendRequest) (results []posthaste.SettleResult, err error) {
+	err = f.around(ctx, "extend", func() (err error) {
+		results, err = f.Store.Extend(ctx, req)
+		return err
+	})
+	return results, err
+}
+
 func (f *faults) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (reply posthaste.HeartbeatReply, err error) {
 	err = f.around(ctx, "heartbeat", func() (err error) {
 		reply, err = f.Store.Heartbeat(ctx, beat)

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -28,10 +29,13 @@ type run struct {
 	call     *call // for a sink or batch handler, else nil
 	idle     bool  // no handler was called
 	// traces follow the deliveries, in order; nil if none is traced.
-	traces []posthaste.Trace
-	mu     sync.Mutex
-	inner  context.Context
-	cancel context.CancelFunc
+	traces  []posthaste.Trace
+	noter   *noter
+	mu      sync.Mutex
+	inner   context.Context
+	cancel  context.CancelFunc
+	refused func(key any) any // values of a context that ended with the refusal of a note as its cause; nil without one
+	desk    *desk             // nil until a handler notes something
 }
 
 // part is consecutive items of one segment: from low to before high.
@@ -148,10 +152,13 @@ func (r *run) Err() error {
 // Value implements [context.Context]. An inner context answers if there is one, so that
 // package context attaches children to it without a goroutine of their own.
 func (r *run) Value(key any) any {
-	if inner := r.made(); inner != nil {
-		return inner.Value(key)
+	r.mu.Lock()
+	value := cmp.Or(r.inner, r.parent).Value
+	if r.refused != nil {
+		value = r.refused
 	}
-	return r.parent.Value(key)
+	r.mu.Unlock()
+	return value(key)
 }
 
 // deliver calls a sink or batch handler and makes sure that each delivery has an answer.

@@ -39,11 +39,12 @@ func (p *pool) handle(s *slot, first part) (took time.Duration, ok bool) {
 		r.call = &call{}
 		items, r.call.more = s.gather(items, route.batch-int64(len(items)))
 	}
-	r.parent, r.part, r.began = p.handlers, first, now()
+	r.parent, r.part, r.began, r.noter = p.handlers, first, now(), p.noter
 	for i := range items {
 		if t := items[i].Timeout; t > 0 && (r.deadline == 0 || r.began+t < r.deadline) {
 			r.deadline = r.began + t
 		}
+		items[i].SetNotebook(r)
 	}
 	if p.tracing != nil {
 		r.parent, r.traces = p.tracing.Handling(r.parent, items)
@@ -55,6 +56,7 @@ func (p *pool) handle(s *slot, first part) (took time.Duration, ok bool) {
 	}
 	s.current.Store(r)
 	exited := func(err error) {
+		r.closeDesk(p.report)
 		if r.end(runReturned) {
 			p.record(s, r, err, now()-r.began)
 			go p.work(s) // in place of this goroutine, which the handler ends
@@ -65,6 +67,7 @@ func (p *pool) handle(s *slot, first part) (took time.Duration, ok bool) {
 	if route.many != nil {
 		results := deliver(route.many, r, items, exited)
 		took = now() - r.began
+		r.closeDesk(p.report)
 		if ok = r.end(runReturned); ok {
 			p.put(s, r, took, func(i int) posthaste.SinkResult { return results[i] })
 		}
@@ -72,6 +75,7 @@ func (p *pool) handle(s *slot, first part) (took time.Duration, ok bool) {
 	}
 	err := protect(func() error { return route.handler(r, items[0]) }, exited)
 	took = now() - r.began
+	r.closeDesk(p.report)
 	if ok = r.end(runReturned); ok {
 		p.record(s, r, err, took)
 	}
@@ -165,9 +169,13 @@ func (p *pool) putPart(s *slot, r *run, from part, n int, took time.Duration, re
 		}
 		n++
 		if o.cause != nil && stopped && o.Outcome != posthaste.OutcomeReleased && !o.once {
-			continue // interrupted, not failed: it is redelivered to another worker
+			// Interrupted, not failed: another worker gets it, as the same attempt.
+			o.Outcome, o.Error, o.RetryAfter = posthaste.OutcomeReleased, "", 0
 		}
 		o.Receipt, o.Terms = answer.Receipt, answer.Terms
+		if o.Receipt == nil && o.Outcome == posthaste.OutcomeDone {
+			o.Receipt = r.result(d.ID)
+		}
 		if o.batch = told; told != nil {
 			told.left++
 		}
@@ -180,6 +188,7 @@ func (p *pool) putPart(s *slot, r *run, from part, n int, took time.Duration, re
 		// this message need not. A sink that was abandoned may still read them.
 		if r.state.Load() == runReturned {
 			d.Payload, d.Headers, d.Story = nil, nil, nil
+			d.SetNotebook(nil)
 		}
 	}
 	return n

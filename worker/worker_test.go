@@ -318,7 +318,7 @@ func TestDU2_GracefulStop(t *testing.T) {
 	})
 }
 
-func TestHA3_GraceEnds(t *testing.T) {
+func TestHA3_R6_GraceEnds(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
 		ids := f.send(queue, 2)
 		var running atomic.Int32
@@ -340,11 +340,12 @@ func TestHA3_GraceEnds(t *testing.T) {
 		if t := f.elapsed(); t != 10*time.Millisecond+time.Second {
 			f.Errorf("it stopped after %s, want the grace time and a second for handlers to return", t)
 		}
-		for _, id := range ids { // they are redelivered, and their attempts are lost
-			s := f.state(id)
-			if s.State != posthaste.StateRetrying || s.Attempts[0].Outcome != posthaste.OutcomeLost {
-				f.Errorf("message %d is %+v, want it redelivered", id, s)
-			}
+		// R6: returning because the worker stops is no attempt. What ignores its context is lost.
+		if s := f.state(ids[0]); s.State != posthaste.StateReady || s.Attempts[0].Outcome != posthaste.OutcomeReleased {
+			f.Errorf("the message whose handler returned is %+v, want it released", s)
+		}
+		if s := f.state(ids[1]); s.State != posthaste.StateRetrying || s.Attempts[0].Outcome != posthaste.OutcomeLost {
+			f.Errorf("the message whose handler did not return is %+v, want it lost", s)
 		}
 	})
 }

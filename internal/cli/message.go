@@ -103,9 +103,13 @@ func messagesIn(ctx context.Context, e posthaste.Store, f posthaste.MessageFilte
 	return posthaste.NewPage(all[:min(len(all), f.Limit)], f.Limit, cutAt, func(m *posthaste.MessageInfo) posthaste.MessageID { return m.ID }), nil
 }
 
-// stateText returns the state, and the subscription unless it is the default one.
+// stateText returns the state, the progress of what runs, and the subscription unless it is the
+// default one.
 func stateText(s posthaste.MessageState) styled {
 	text := string(s.State)
+	if n := len(s.Attempts); n > 0 && s.State == posthaste.StateRunning && s.Attempts[n-1].Progress > 0 {
+		text += fmt.Sprintf(" %.0f %%", 100*s.Attempts[n-1].Progress)
+	}
 	if s.Subscription != posthaste.DefaultSubscription {
 		text += " (" + s.Subscription + ")"
 	}

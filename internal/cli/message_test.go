@@ -5,6 +5,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/memory"
@@ -34,5 +35,54 @@ func TestCutListingSaysSo(t *testing.T) {
 				t.Errorf("state %q, JSON %v: stderr %q, stdout %q", state, json, &stderr, &stdout)
 			}
 		}
+	}
+}
+
+// Progress is shown in the list of what runs; the checkpoint, the result and the log with the
+// message.
+func TestNotesAreShown(t *testing.T) {
+	t.Parallel()
+	ctx, e := t.Context(), memory.Open()
+	if err := e.CreateQueue(ctx, "imports", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ids, err := e.Send(ctx, posthaste.Message{Queue: "imports", Payload: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "imports"}, Max: 1, Lease: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := func(show func(a *app) error) string {
+		t.Helper()
+		var stdout, stderr bytes.Buffer
+		if err := show(&app{stdout: &stdout, stderr: &stderr}); err != nil {
+			t.Fatal(err)
+		}
+		return stdout.String()
+	}
+	d, part := reply.Deliveries[0].ID, 0.4
+	_, err = e.Extend(ctx, posthaste.ExtendRequest{Deliveries: []posthaste.DeliveryID{d}, Notes: []posthaste.Note{{
+		Checkpoint: []byte(`{"row":400}`), Progress: &part, ProgressText: "reading rows", Log: "level=INFO msg=begun\nlevel=INFO msg=\x1b[2J\n"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list := shown(func(a *app) error {
+		return listMessages(ctx, a, e, posthaste.MessageFilter{State: posthaste.StateRunning})
+	}); !strings.Contains(list, "running 40 %") {
+		t.Errorf("the list is\n%s", list)
+	}
+	text := shown(func(a *app) error { return showMessage(ctx, a, e, ids[0]) })
+	for _, want := range []string{"running 40 %", "40 % reading rows", `{"row":400}`, "log\n  level=INFO msg=begun\n  level=INFO msg= [2J\n"} { // not a terminal's commands
+		if !strings.Contains(text, want) {
+			t.Errorf("without %q:\n%s", want, text)
+		}
+	}
+	if _, err := e.Settle(ctx, []posthaste.Settlement{{Delivery: d, Outcome: posthaste.OutcomeDone, Receipt: []byte(`{"rows":1000}`)}}); err != nil {
+		t.Fatal(err)
+	}
+	if text := shown(func(a *app) error { return showMessage(ctx, a, e, ids[0]) }); !strings.Contains(text, `result      {"rows":1000}`) {
+		t.Errorf("when it is done:\n%s", text)
 	}
 }

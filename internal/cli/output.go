@@ -236,6 +236,26 @@ func showAttempts(w *screen, attempts []posthaste.Attempt) {
 			row(at.Attempt, outcome, at.ClaimedAt, at.EndedAt, at.Worker, at.Error)
 		}
 	})
+	for _, at := range attempts {
+		if progress := progressText(at); progress != "" || at.Checkpoint != nil || at.Receipt != nil || at.Log != "" {
+			fmt.Fprintf(w, "\nattempt %d\n", at.Attempt)
+			fields(w, "progress", progress, "checkpoint", string(at.Checkpoint), "result", string(at.Receipt))
+			if at.Log != "" {
+				fmt.Fprintln(w, "log")
+				for line := range strings.Lines(at.Log) {
+					fmt.Fprintf(w, "  %s\n", oneLine(strings.TrimSuffix(line, "\n"), 4000))
+				}
+			}
+		}
+	}
+}
+
+// progressText returns an attempt's progress, or "".
+func progressText(at posthaste.Attempt) string {
+	if at.Progress == 0 && at.ProgressText == "" {
+		return ""
+	}
+	return strings.TrimSpace(fmt.Sprintf("%.0f %% %s", 100*at.Progress, at.ProgressText))
 }
 
 // headerText formats headers as --header expects them.

@@ -121,7 +121,7 @@ func printDeliveries(a *app, got []posthaste.RawDelivery) error {
 				fmt.Fprintln(w)
 			}
 			fields(w, "delivery", d.ID, "message", d.MessageID, "attempt", d.Attempt, "key", d.Key, "kind", d.Kind,
-				"reference", d.Reference, "headers", headerText(d.Headers), "type", d.ContentType, "created", d.CreatedAt)
+				"reference", d.Reference, "headers", headerText(d.Headers), "type", d.ContentType, "created", d.CreatedAt, "checkpoint", string(d.LastCheckpoint()))
 			fmt.Fprintln(w, payloadText(d.Payload))
 		}
 	})

@@ -179,7 +179,7 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (page 
 			(f.Key == "" || f.Key == m.Key) && (f.Kind == "" || f.Kind == m.Kind) && !m.createdAt.Before(f.CreatedFrom) && (f.Term == "" || slices.Contains(m.Terms, f.Term)) && (f.State == "" || f.State == m.info().Subscriptions[0].State)
 	})
 	for _, m := range found {
-		page.Items = append(page.Items, m.info())
+		page.Items = append(page.Items, m.info().Brief())
 	}
 	return posthaste.NewPage(page.Items, cmp.Or(f.Limit, 100), 0, func(m *posthaste.MessageInfo) posthaste.MessageID { return m.ID }), firstError(err, ctx.Err())
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
 type worker struct {
@@ -368,20 +369,51 @@ func firstError(a, b error) error {
 
 // Extend implements [posthaste.Engine].
 func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]posthaste.SettleResult, error) {
-	if req.Lease <= 0 || req.Lease > 12*time.Hour {
-		return nil, posthaste.Invalidf("lease", "lease must be above zero and at most 12h, got %s", req.Lease)
+	if err := req.Check(); err != nil {
+		return nil, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	results := make([]posthaste.SettleResult, len(req.Deliveries))
 	for i, id := range req.Deliveries {
 		results[i].Delivery = id
-		if d := e.delivery(id); d != nil && d.worker == 0 && !d.settled {
-			d.until = time.Now().Add(req.Lease)
+		d := e.delivery(id)
+		switch held := d != nil && !d.settled; {
+		case req.Notes != nil:
+			if results[i].Err = checkNote(&req.Notes[i]); results[i].Err == nil && held {
+				d.note(&req.Notes[i])
+				results[i].Settled = true
+			}
+		case held && d.worker == 0:
 			results[i].Settled = true
+		}
+		if results[i].Settled && req.Lease > 0 && d.worker == 0 {
+			d.until = time.Now().Add(req.Lease)
 		}
 	}
 	return results, ctx.Err()
+}
+
+func checkNote(n *posthaste.Note) error {
+	if err := n.Check(); err != nil || n.Checkpoint == nil {
+		return err
+	}
+	return jsoncheck.Check("checkpoint", n.Checkpoint)
+}
+
+// note records a note in the row of the attempt that runs.
+func (d *delivery) note(n *posthaste.Note) {
+	a := d.attemptRow()
+	if a == nil {
+		return
+	}
+	if n.Checkpoint != nil {
+		a.Checkpoint = n.Checkpoint
+	}
+	if n.Progress != nil {
+		a.Progress, a.ProgressText = *n.Progress, n.ProgressText
+	}
+	a.Log = posthaste.LogTail(a.Log+n.Log, posthaste.MaxLogBytes)
 }
 
 func (e *Engine) delivery(id posthaste.DeliveryID) *delivery {

@@ -150,7 +150,8 @@ func (m *message) erase() {
 	m.Key, m.Reference, m.Headers, m.Terms, m.body, m.erasedAt = "", "", nil, nil, nil, time.Now()
 	m.attempts = slices.Clone(m.attempts)
 	for i := range m.attempts {
-		m.attempts[i].Receipt = nil
+		a := &m.attempts[i]
+		a.Receipt, a.Checkpoint, a.ProgressText, a.Log = nil, nil, "", ""
 		if m.attempts[i].Error != "" {
 			m.attempts[i].Error = "erased"
 		}

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"math/rand/v2"
@@ -88,8 +89,10 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 	case posthaste.OutcomeDone:
 		d.q.info.Done++
 	case posthaste.OutcomeLost:
-		if next.losses++; d.alone {
-			next.lostsAlone++
+		if !d.advanced() {
+			if next.losses++; d.alone {
+				next.lostsAlone++
+			}
 		}
 		next.attempt++
 	case posthaste.OutcomeRetried:
@@ -108,9 +111,7 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 	if (outcome == posthaste.OutcomeRetried || outcome == posthaste.OutcomeLost) && next.failures+next.lostsAlone >= cmp.Or(d.m.MaxAttempts, o.MaxAttempts) {
 		outcome = posthaste.OutcomeDead
 	}
-	if a := d.endAttempt(s, outcome, now); a != nil && outcome != posthaste.OutcomeReleased {
-		next.story = append(slices.Clip(d.story), *a)
-	}
+	next.story = d.storyWith(d.endAttempt(s, outcome, now))
 	switch outcome {
 	case posthaste.OutcomeDone:
 		d.m.state = posthaste.StateDone
@@ -144,6 +145,26 @@ func (d *delivery) endAttempt(s posthaste.Settlement, outcome posthaste.Outcome,
 	}
 	a.DurationMS = float64(s.Duration) / 1e6
 	return a
+}
+
+// storyWith returns the story with an attempt that ended. A released one is in it only if it
+// has notes.
+func (d *delivery) storyWith(a *posthaste.Attempt) []posthaste.Attempt {
+	if a == nil || a.Outcome == posthaste.OutcomeReleased && a.Checkpoint == nil && a.Progress == 0 && a.Log == "" {
+		return d.story
+	}
+	story := posthaste.WithAttempt(d.story, *a)
+	for i := range d.m.attempts {
+		d.m.attempts[i].Checkpoint = nil
+	}
+	a.Checkpoint = story[len(story)-1].Checkpoint
+	return story
+}
+
+// advanced reports whether the attempt has changed the checkpoint.
+func (d *delivery) advanced() bool {
+	a := d.attemptRow()
+	return a != nil && a.Checkpoint != nil && (len(d.story) == 0 || !bytes.Equal(a.Checkpoint, d.story[len(d.story)-1].Checkpoint))
 }
 
 // attemptRow finds the row that hand wrote for d.

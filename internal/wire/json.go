@@ -304,6 +304,29 @@ func (o *Object) Int(name string, min, max int) int {
 	return int(n)
 }
 
+// Number takes a number; 0 if absent.
+func (o *Object) Number(name string) float64 {
+	raw, ok := o.take(name)
+	if !ok {
+		return 0
+	}
+	n, err := strconv.ParseFloat(string(bytes.TrimSpace(raw)), 64)
+	if err != nil {
+		o.keep(wrongKind(o.at(name), "a number", raw))
+	}
+	return n
+}
+
+// Refuse records an error of a field, whose name gets the path of the object.
+func (o *Object) Refuse(err error) {
+	if e, ok := errors.AsType[*posthaste.Error](err); ok {
+		placed := *e
+		placed.Field = o.at(e.Field)
+		err = &placed
+	}
+	o.keep(err)
+}
+
 // Duration takes a duration that is not negative; 0 if absent. See [ParseDuration].
 func (o *Object) Duration(name string) time.Duration {
 	if !o.Has(name) {

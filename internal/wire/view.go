@@ -30,17 +30,24 @@ type Delivery struct {
 	PayloadEncoding string          `json:"payload_encoding"`
 	CreatedAt       time.Time       `json:"created_at"`
 	DueAt           time.Time       `json:"due_at,omitzero"`
-	// Story lists the earlier attempts, oldest first.
+	// Story lists the earlier attempts, oldest first, without their checkpoint.
 	Story []posthaste.Attempt `json:"story,omitempty"`
+	// Checkpoint is the newest checkpoint of the earlier attempts.
+	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
 }
 
 // NewDelivery converts a delivery.
 func NewDelivery(d posthaste.RawDelivery) Delivery {
 	payload, encoding := Payload(d.ContentType, d.Payload)
+	checkpoint, story := d.LastCheckpoint(), d.Story
+	if checkpoint != nil {
+		story = slices.Clone(story)
+		story[len(story)-1].Checkpoint = nil
+	}
 	return Delivery{
 		ID: d.ID, MessageID: d.MessageID, Queue: d.Queue, Subscription: d.Subscription, Attempt: d.Attempt,
 		Key: d.Key, Kind: d.Kind, Headers: d.Headers, Reference: d.Reference, ContentType: contentType(d.ContentType),
-		Payload: payload, PayloadEncoding: encoding, CreatedAt: d.CreatedAt, DueAt: d.DueAt, Story: d.Story,
+		Payload: payload, PayloadEncoding: encoding, CreatedAt: d.CreatedAt, DueAt: d.DueAt, Story: story, Checkpoint: checkpoint,
 	}
 }
 

@@ -5,7 +5,7 @@
 -- returns: "gone", or the messages that were dead letters
 -- cost: some six commands per message
 local number, rules, action = unpack(ARGV, 1, 3)
--- includes: keys, rules, current, keyed, words, holders, apart, ended
+-- includes: keys, rules, current, keyed, words, holders, apart, notes, ended
 local were = {}
 if call('HGET', TALLY, 'first') then return were end -- the subscription has ended
 for i = 4, #ARGV do

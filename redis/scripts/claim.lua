@@ -22,7 +22,7 @@
 --       more per kind that was set aside, or that the worker handles if those are fewer, and
 --       per such message two reads more
 local number, rules, most, priorities, idle, worker, claim, lease, once, kinds = unpack(ARGV)
--- includes: keys, rules, limits, keyed, words, holders, apart, handled, ended, hand
+-- includes: keys, rules, limits, keyed, words, holders, apart, handled, notes, ended, hand
 
 -- take hands out members of a sorted set, given as members and scores in turn.
 local function take(key, from, to, entries)

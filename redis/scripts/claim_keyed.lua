@@ -18,7 +18,7 @@
 --       expired message as much as to settle one. Independent of the backlog and of the
 --       number of keys.
 local number, rules, most, priorities, idle, worker, claim, lease, once, kinds = unpack(ARGV)
--- includes: keys, rules, limits, keyed, words, holders, apart, ended, hand
+-- includes: keys, rules, limits, keyed, words, holders, apart, notes, ended, hand
 
 local counted = rules.o or limits and limits.k -- whether messages in flight are counted per key
 local rate = limits and limits.s

@@ -58,10 +58,15 @@ local function ended(delivery, held, s)
     outcome = 'released'
   end
   if not before and h.dues then st.g = tonumber(h.dues[delivery] or nil) end -- if the queue gets a max_age
+  local notes, last = st.n, st.s and st.s[#st.s]
+  st.n = nil
   if outcome == 'lost' then
     losses = losses + 1
-    st.l = st.l + 1
-    if alone then st.x = st.x + 1 end
+    -- A loss does not count if the attempt has advanced its checkpoint.
+    if not (notes and notes.k) or last and last.k == notes.k then
+      st.l = st.l + 1
+      if alone then st.x = st.x + 1 end
+    end
   elseif outcome == 'retried' then
     if s.a then
       due = now + s.a
@@ -81,10 +86,9 @@ local function ended(delivery, held, s)
     st.t = s.t
     for _, term in ipairs(s.t) do call('ZADD', WORDS, 0, entry('t' .. term, id)) end
   end
-  if outcome ~= 'released' then
-    local story = st.s or {}
-    story[#story + 1] = {a = st.a, o = outcome, w = h.name, c = h.at, e = now, d = s.u, m = s.e, r = s.r}
-    st.s = story
+  if outcome ~= 'released' or notes then
+    local n = notes or {}
+    st.s = told(st.s or {}, {a = st.a, o = outcome, w = h.name, c = h.at, e = now, d = s.u, m = s.e, r = s.r, k = n.k, p = n.p, x = n.x, g = n.g})
   end
   if outcome == 'done' then
     counts.done = counts.done + 1

@@ -43,7 +43,7 @@ for i = 4, #ARGV do
       local st = k[1]
       for _, attempt in ipairs(st.s or {}) do
         if attempt.m and attempt.m ~= '' then attempt.m = 'erased' end
-        attempt.r = nil
+        attempt.r, attempt.k, attempt.x, attempt.g = nil, nil, nil, nil
       end
       st.t, st.e = nil, now
       call('HSET', k[2], id, pack(st))

@@ -6,7 +6,7 @@
 -- returns: "gone", or the number of forgotten messages
 -- cost: three commands if there are none; some six per message
 local number, rules, most = unpack(ARGV)
--- includes: keys, rules, keyed, words, holders, apart, ended
+-- includes: keys, rules, keyed, words, holders, apart, notes, ended
 local own = call('HMGET', TALLY, 'no', 'first')
 if own[1] ~= number or own[2] or (call('HGET', META, 'rev') or nil) ~= rules.w then return 'gone' end
 local first = rules.r > 0 and call('LINDEX', PAST, 0)

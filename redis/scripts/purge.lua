@@ -5,7 +5,7 @@
 -- returns: "gone", or a list: how many it cancelled; 1 if more are aside, else 0
 -- cost: some ten commands a call, two per message
 local number, rules, most = unpack(ARGV)
--- includes: keys, rules, current, keyed, words, holders, apart, ended
+-- includes: keys, rules, current, keyed, words, holders, apart, notes, ended
 local function some() return call('EXISTS', ASIDE_DUE, ASIDE_ALONE, ASIDE0, ASIDE1, ASIDE2, ASIDE3, ASIDE_APART) > 0 or rules.y and call('EXISTS', ASIDE_WAIT) == 1 end
 local most, n = tonumber(most), 0
 local function cancel(id)

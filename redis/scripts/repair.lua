@@ -7,7 +7,7 @@
 -- returns: "gone"; "later" (waiting messages are being moved); or how many it repaired
 -- cost: some 100 deliveries and 200 messages or 100 kB a call, up to six commands each
 local number, rules = unpack(ARGV)
--- includes: keys, rules, current, keyed, words, holders, apart, ended, iteration
+-- includes: keys, rules, current, keyed, words, holders, apart, notes, ended, iteration
 if call('HGET', TALLY, 'fill') or call('HGET', TALLY, 'first') or call('EXISTS', ASIDE_DUE, ASIDE_ALONE, ASIDE0, ASIDE1, ASIDE2, ASIDE3, ASIDE_APART) > 0
   or rules.y and call('EXISTS', ASIDE_WAIT) == 1 then return 'later' end
 if call('EXISTS', APART) == 1 then call('HSET', TALLY, 'apart', 1) end

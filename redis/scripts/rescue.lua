@@ -6,7 +6,7 @@
 -- returns: "gone", or how many deliveries were lost; there may be more
 -- cost: two commands if there are none; some ten per lost delivery; at most ten claims
 local number, rules, most = unpack(ARGV)
--- includes: keys, rules, keyed, words, holders, apart, ended
+-- includes: keys, rules, keyed, words, holders, apart, notes, ended
 local own, meta = call('HMGET', TALLY, 'no', 'first'), call('HMGET', META, 'limits', 'rev')
 if own[1] ~= number or own[2] or (meta[2] or nil) ~= rules.w then return 'gone' end
 local limits = meta[1]

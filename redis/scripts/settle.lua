@@ -13,7 +13,7 @@
 --       and pushed, and the same to forget an older one); per other one some six commands
 --       more. Independent of the backlog and of the messages in flight.
 local number, rules, plainly = unpack(ARGV, 1, 3)
--- includes: keys, rules, limits, keyed, words, holders, apart, ended
+-- includes: keys, rules, limits, keyed, words, holders, apart, notes, ended
 local own, meta = call('HMGET', TALLY, 'no', 'first'), call('HMGET', META, 'limits', 'rev')
 if own[1] ~= number or own[2] or (meta[2] or nil) ~= rules.w then return 'gone' end
 

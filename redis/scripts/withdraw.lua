@@ -6,7 +6,7 @@
 -- returns: "gone", or 1 if the message was waiting, else 0
 -- cost: some ten commands
 local number, rules, action, id, due = unpack(ARGV)
--- includes: keys, rules, current, keyed, words, holders, apart, ended
+-- includes: keys, rules, current, keyed, words, holders, apart, notes, ended
 if call('HGET', TALLY, 'first') then return 0 end -- the subscription has ended
 local content, before = call('HGET', MSG, id), call('HGET', ST, id)
 local st = before and unpacked(before) or {a = 1, f = 0, l = 0, x = 0}

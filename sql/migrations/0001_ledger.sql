@@ -1,6 +1,6 @@
 -- breaking
 -- The ledger: messages, claims and settlements in a ring of 16 slots. Rows of
--- entries, claims, settlements, outcomes and leases are inserted and read, never
+-- entries, claims, settlements, notes, outcomes and leases are inserted and read, never
 -- updated; their space is reclaimed one slot at a time, by TRUNCATE. The tables of
 -- the later files are small and change with processes and exceptions only.
 --
@@ -226,6 +226,24 @@ create table posthaste.settlements (
   primary key (slot, claim, part, number)
 ) partition by list (slot);
 
+-- What a handler noted while it ran: checkpoints, progress and log lines. The newest row of a
+-- delivery that has a value is the one that counts. last: the delivery ended otherwise than
+-- done, and this row is the last one: its unique key decides between a note and the end of the
+-- delivery (posthaste.put_note, posthaste.close_notes).
+create table posthaste.notes (
+  slot          bigint      not null,
+  claim         bigint      not null,
+  place         smallint    not null,
+  number        int         not null,
+  last          boolean     not null default false,
+  progress      real,
+  at            timestamptz not null default clock_timestamp(),
+  checkpoint    jsonb,
+  progress_text text        collate "C",
+  log           text        collate "C",
+  primary key (slot, claim, place, number)
+) partition by list (slot);
+
 -- How a delivery ended, where a bit cannot tell all of it: failures, receipts and
 -- terms. terms are what the handler named to find the message by, where the message
 -- was sent without terms and no later entry or dead letter has them.
@@ -273,7 +291,7 @@ begin
     alter table posthaste.entries_plain alter column payload set storage external;
     alter table posthaste.entries_other alter column payload set storage external;
   end if;
-  foreach t in array array['entries_plain', 'entries_other', 'words', 'claims', 'settlements', 'outcomes', 'leases'] loop
+  foreach t in array array['entries_plain', 'entries_other', 'words', 'claims', 'settlements', 'notes', 'outcomes', 'leases'] loop
     for s in 0..15 loop
       execute format('create table posthaste.%I partition of posthaste.%I for values in (%s) with (autovacuum_enabled = off, toast.autovacuum_enabled = off)',
         t || '_' || s, t, s);

@@ -46,7 +46,7 @@ begin
     perform set_config('lock_timeout', '300ms', true);
     loop
       begin
-        lock table posthaste.leases, posthaste.claims, posthaste.settlements, posthaste.words, posthaste.entries_plain, posthaste.entries_other, posthaste.outcomes in access exclusive mode;
+        lock table posthaste.leases, posthaste.claims, posthaste.settlements, posthaste.words, posthaste.entries_plain, posthaste.entries_other, posthaste.outcomes, posthaste.notes in access exclusive mode;
         exit;
       exception when lock_not_available then
         perform pg_sleep(0.05);

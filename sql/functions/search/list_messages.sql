@@ -3,7 +3,8 @@
 -- terms), state (a message matches if some subscription has it in this state); before: only
 -- ids below it, for paging; max: 1 to 1000 rows; key; kind; created_from: only messages that
 -- were sent then or later.
--- Returns: one row per message and subscription, as posthaste.message without the payload.
+-- Returns: one row per message and subscription, as posthaste.message without the payload, and
+-- without checkpoints and logs of attempts.
 -- Erased messages are found only by their queue, id and state.
 -- By reference and term it uses their indexes. By state dead it reads the dead letters, by state
 -- retrying the messages with earlier attempts. By key it also reads the history.
@@ -124,7 +125,7 @@ begin
          where (v_state is null or s.state = v_state) and (v_kind is null or s.kind = v_kind) and (v_from is null or s.created_at >= v_from) order by s.message_id desc limit v_left
       )
       select s.message_id, q.name, s.subscription_name, s.state, s.due_at, s.key, s.kind, s.headers, s.reference, s.terms,
-             s.content_type, s.created_at, s.attempts, s.erased_at
+             s.content_type, s.created_at, posthaste.brief_story(s.attempts), s.erased_at
         from wanted w
         join states s on s.message_id = w.message_id
         join posthaste.queue_settings q on q.id = s.queue_id

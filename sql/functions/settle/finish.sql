@@ -4,17 +4,19 @@
 -- 'retried', 'dead', 'lost', 'released', 'set_aside', 'expired'), error texts, waits in seconds (null: the queue's
 -- backoff, and no wait for 'released'), receipts, durations in milliseconds, terms that the
 -- handler found for messages sent without any (arrays of strings, null for none); those from
--- the waits on may be omitted.
+-- the waits on may be omitted; noted: whether there may be notes.
 -- Returns: place, its outcome, when the next attempt may start.
 -- A failed or lost message is dead once failures and losses while alone reach its maximum. A
--- released one keeps its attempt. One that is set aside becomes 'released', in the lane of its
+-- loss does not count if the attempt has advanced its checkpoint. A released one keeps its
+-- attempt, and is in the story only if it has notes. One that is set aside becomes 'released', in the lane of its
 -- kind. An expired one was not handed out.
 -- In a keyed queue unfinished messages are parked, and their keys with them, and come back by a
 -- claim.
 -- Inserts: outcomes, entries_other, words, dead_letter_entries, parked, limit_refunds. Updates:
--- queue_settings, for new kinds. Reads: claims, entries.
+-- queue_settings, for new kinds. Reads: claims, entries, notes.
 create or replace function posthaste.finish(c posthaste.claims, p_places int[], p_outcomes text[], p_errors text[],
-  p_waits double precision[] default '{}', p_receipts jsonb[] default '{}', p_durations real[] default '{}', p_terms jsonb[] default '{}')
+  p_waits double precision[] default '{}', p_receipts jsonb[] default '{}', p_durations real[] default '{}', p_terms jsonb[] default '{}',
+  p_noted boolean default true)
 returns table (place int, outcome text, due_at timestamptz)
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -45,14 +47,16 @@ begin
     with asked as (
       select u.place, case when u.wanted = 'set_aside' then 'released' else u.wanted end as wanted, u.wanted = 'set_aside' as aside, u.error, u.wait, u.receipt, u.duration, case when u.found is not null then array(select jsonb_array_elements_text(u.found)) end as found
         from unnest(p_places, p_outcomes, p_errors, p_waits, p_receipts, p_durations, p_terms) u (place, wanted, error, wait, receipt, duration, found)
+    ), noted as (
+      select a.*, case when p_noted and a.wanted <> 'done' then posthaste.notes_of(c.slot, c.id, a.place) end as notes from asked a
     ), counted as (
       select a.*, d.pos, d.message_id, d.created_at, d.attempt, d.content_type, d.key, d.kind, d.reference, d.headers,
              coalesce(d.terms, a.found) as terms, d.terms is null as unnamed, d.trace, d.story, d.payload, d.ord,
              d.failures + (a.wanted in ('retried', 'dead'))::int as failures,
-             d.losses + (a.wanted = 'lost')::int as losses,
-             d.losses_alone + (a.wanted = 'lost' and c.alone)::int as losses_alone, d.ages_from
-        from asked a
+             d.losses + x.counts::int as losses, d.losses_alone + (x.counts and c.alone)::int as losses_alone, d.ages_from
+        from noted a
         join posthaste.deliveries_at(c, p_places) d on d.place = a.place
+       cross join lateral (select a.wanted = 'lost' and (a.notes ? 'checkpoint' and a.notes -> 'checkpoint' is distinct from d.story -> -1 -> 'checkpoint') is not true as counts) x
     ), decided as (
       select x.*, coalesce(case when x.aside then l.lane end, v_lane) as lane,
              case when x.wanted in ('retried', 'lost') and x.failures + x.losses_alone >= o.most then 'dead' else x.wanted end as became,
@@ -69,12 +73,12 @@ begin
          select case when not q.keyed and coalesce(x.kind, '') = any (q.kinds_aside) then 4 * q.width + array_position(q.kind_lanes, coalesce(x.kind, '')) - 1 end as lane) l
     ), told as (
       select y.*,
-             case when y.wanted = 'released' then coalesce(y.story, '[]')
+             case when y.wanted = 'released' and y.notes is null then coalesce(y.story, '[]')
                   else posthaste.story_add(y.story, jsonb_strip_nulls(jsonb_build_object(
                          'attempt', y.attempt, 'outcome', case when y.wanted = 'lost' then 'lost' else y.became end, 'worker', v_worker,
                          'claimed_at', c.at, 'ended_at', v_now, 'duration_ms', y.duration, 'error', y.error))
-                         -- Nulls inside a receipt are kept.
-                         || case when y.receipt is null then '{}' else jsonb_build_object('receipt', y.receipt) end)
+                         -- Nulls inside a receipt or a checkpoint are kept.
+                         || case when y.receipt is null then '{}' else jsonb_build_object('receipt', y.receipt) end || coalesce(y.notes, '{}'))
              end as story_now
         from decided y
     ), outcome_rows as (

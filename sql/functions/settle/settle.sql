@@ -30,6 +30,7 @@ declare
   v_wanted bit varying;
   v_plain bit varying;
   v_fresh bit varying;
+  v_noted boolean;
   v_place int;
   v_receipts jsonb[];
   v_terms jsonb[];
@@ -124,6 +125,7 @@ begin
         v_plain := set_bit(v_plain, v_places[i], 1);
       end if;
     end loop;
+    v_noted := v_plain <> v_wanted and posthaste.close_notes(v_claim_row, v_wanted & ~v_plain);
     v_fresh := posthaste.settle_claim(v_claim_row, v_wanted, v_plain, null);
     if v_fresh <> v_wanted then
       perform posthaste.refuse_at_most_once((v_claim_row.reader >> 20)::int);
@@ -143,7 +145,7 @@ begin
                  array_agg(v_terms[i] order by i) as terms
             from generate_subscripts(v_places, 1) i where get_bit(v_fresh, v_places[i]) = 1)
         select v_claim_row.id * 4096 + f.place, true, f.outcome, f.due_at, null::text, null::text
-          from mine m cross join lateral posthaste.finish(v_claim_row, m.places, m.outcomes, m.errors, m.waits, m.receipts, m.durations, m.terms) f
+          from mine m cross join lateral posthaste.finish(v_claim_row, m.places, m.outcomes, m.errors, m.waits, m.receipts, m.durations, m.terms, v_noted) f
          where m.places is not null;
     end if;
     if p_strict and v_fresh <> v_wanted then

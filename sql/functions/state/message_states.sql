@@ -7,7 +7,7 @@
 -- unless that is in the future), and every attempt, oldest first. Attempts whose claim was
 -- reclaimed are unknown and have no row.
 -- All of one moment: that of the calling statement.
--- Reads: subscriptions, claims, entries, settlements, outcomes, cancelled,
+-- Reads: subscriptions, claims, entries, settlements, notes, outcomes, cancelled,
 --   dead_letter_entries, parked, registrations, action_records. Locks: none. Errors: none.
 create or replace function posthaste.message_states(p_heads posthaste.head[], p_told boolean default true)
 returns table (h posthaste.head, subscription smallint, subscription_name text, state text, due_at timestamptz, attempts jsonb)
@@ -100,7 +100,7 @@ begin
         from (select a.claim, array_agg(a.pos) as poss from a where a.claim is not null group by a.claim) z
        cross join lateral posthaste.ends_of(z.claim, z.poss, p_told) e
     ), told as (
-      select a.*, e.claimed_at, e.holder, e.settled_at, e.duration, e.outcome, e.ended_at, e.took, e.error, e.receipt, coalesce(a.terms, e.terms) as all_terms,
+      select a.*, e.claimed_at, e.holder, e.settled_at, e.duration, e.outcome, e.ended_at, e.took, e.error, e.receipt, e.notes, coalesce(a.terms, e.terms) as all_terms,
              case when a.claim is null then a.state when e.settled_at is null then 'running'
                   else coalesce(e.outcome, case when q.mode = 'at_most_once' then 'handed_out' else 'done' end) end as now, k.action
         from a
@@ -123,8 +123,8 @@ begin
                   'worker', case when w.holder is not null then coalesce(r.name, 'worker ' || w.holder) end,
                   'claimed_at', w.claimed_at, 'ended_at', coalesce(w.ended_at, w.settled_at),
                   'duration_ms', coalesce(w.took, w.duration), 'error', w.error))
-                  -- Nulls are not stripped: a receipt may contain some.
-                  || case when w.receipt is null then '{}' else jsonb_build_object('receipt', w.receipt) end) end
+                  -- Nulls are not stripped: a receipt or a checkpoint may contain some.
+                  || case when w.receipt is null then '{}' else jsonb_build_object('receipt', w.receipt) end || coalesce(w.notes, '{}')) end
       from told w
       left join posthaste.registrations r on r.id = w.holder
      -- Retried, lost, released or replayed: the following entry is gone.

@@ -3,7 +3,7 @@
 -- lost or released continue in a later entry, which has their story; dead ones are kept as dead
 -- letters.
 -- Arguments: the claim's row, the settings of its queue. Inserts: history.
--- Reads: entries, settlements, outcomes, registrations, erased.
+-- Reads: entries, settlements, notes, outcomes, registrations, erased.
 create or replace function posthaste.copy_claim(c posthaste.claims, q posthaste.queue_settings)
 returns void language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
@@ -13,6 +13,7 @@ declare
   v_part smallint;
   v_usual text := case when q.mode = 'at_most_once' then 'handed_out' else 'done' end;
   v_worker text := (select coalesce(r.name, 'worker ' || c.holder) from (select 1) one left join posthaste.registrations r on r.id = c.holder where c.holder is not null);
+  v_noted boolean := exists (select from posthaste.notes n where n.slot = c.slot and n.claim = c.id and not n.last);
 begin
   select greatest((select max(s.at) from posthaste.settlements s where s.slot = c.slot and s.claim = c.id),
                   (select max(o.at) from posthaste.outcomes o where o.slot = c.slot and o.claim = c.id)) + q.retention into v_last;
@@ -31,7 +32,8 @@ begin
              coalesce(d.story, '[]') || (jsonb_strip_nulls(jsonb_build_object('attempt', d.attempt, 'outcome', coalesce(o.outcome, v_usual), 'worker', v_worker,
                'claimed_at', c.at, 'ended_at', coalesce(o.at, t.at), 'duration_ms', coalesce(o.duration, t.duration), 'error', o.error))
                -- Nulls are not stripped: a receipt may contain some.
-               || case when o.receipt is null then '{}' else jsonb_build_object('receipt', o.receipt) end) as attempts
+               || case when o.receipt is null then '{}' else jsonb_build_object('receipt', o.receipt) end
+               || case when v_noted then coalesce(posthaste.notes_of(c.slot, c.id, d.place), '{}') else '{}' end) as attempts
         from posthaste.deliveries_of(c) d
         left join lateral (
           select * from posthaste.outcomes y where y.slot = c.slot and y.claim = c.id and y.place = d.place order by y.slot, y.claim, y.place limit 1) o on true

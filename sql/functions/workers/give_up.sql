@@ -5,7 +5,7 @@
 -- only the record is left (posthaste.list_actions).
 -- Returns: the number of dead letters, and the number of unknown messages.
 -- Errors: PH409 if it is not quarantined, or some messages are unknown; PH503 in a copy.
--- Locks: the claim's. Inserts: settlements, outcomes, dead_letter_entries, action_records.
+-- Locks: the claim's. Inserts: notes, settlements, outcomes, dead_letter_entries, action_records.
 create or replace function posthaste.give_up(claim bigint, by text default session_user, unnamed_too boolean default false, out dead int, out unnamed int)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -26,6 +26,7 @@ begin
   end if;
   v_none := repeat('0', v_claim.places)::bit varying;
   foreach v_place in array posthaste.overdue_places(v_claim) loop
+    perform posthaste.close_notes(v_claim, set_bit(v_none, v_place, 1));
     continue when get_bit(posthaste.settle_claim(v_claim, set_bit(v_none, v_place, 1), v_none, null), v_place) = 0;
     begin
       perform posthaste.finish(v_claim, array[v_place], array['dead'], array[h.error]);

@@ -36,7 +36,8 @@ begin
     insert into pg_temp.rebase_work (pos, queue_id, for_subscription, needs, again, lost, parks)
     select d.pos, v_claim.reader >> 20, (v_claim.reader >> 10) & 1023, array[(v_claim.reader >> 10) & 1023], true,
            jsonb_strip_nulls(jsonb_build_object('attempt', d.attempt, 'outcome', 'lost', 'worker', (select r.name from posthaste.registrations r where r.id = v_claim.holder),
-             'claimed_at', v_claim.at, 'ended_at', v_now, 'error', 'the database was restored from a copy that was made while this was handed out')),
+             'claimed_at', v_claim.at, 'ended_at', v_now, 'error', 'the database was restored from a copy that was made while this was handed out'))
+             || coalesce(posthaste.notes_of(v_claim.slot, v_claim.id, d.place), '{}'),
            q.keyed
       from posthaste.deliveries_at(v_claim, posthaste.open_places(v_claim)) d, posthaste.queue_settings q where q.id = v_claim.reader >> 20;
   end loop;

@@ -19,10 +19,11 @@ begin
       execute format('delete from posthaste.words_%s where pos < $1', s) using p_start;
       execute format('delete from posthaste.claims_%s where id < $1', s) using p_start;
       execute format('delete from posthaste.settlements_%s where claim < $1', s) using p_start;
+      execute format('delete from posthaste.notes_%s where claim < $1', s) using p_start;
       execute format('delete from posthaste.outcomes_%s where claim < $1', s) using p_start;
       execute format('delete from posthaste.leases_%s where claim < $1', s) using p_start;
     else
-      execute format('truncate posthaste.entries_plain_%1$s, posthaste.entries_other_%1$s, posthaste.words_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.outcomes_%1$s, posthaste.leases_%1$s', s);
+      execute format('truncate posthaste.entries_plain_%1$s, posthaste.entries_other_%1$s, posthaste.words_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.notes_%1$s, posthaste.outcomes_%1$s, posthaste.leases_%1$s', s);
     end if;
     update posthaste.slots set live = v_epoch >= v_first, epoch = case when v_epoch >= v_first then v_epoch else epoch end,
            left_before = null, marked_by = null, cleared_to = p_start - 1 where slot = s;

@@ -54,7 +54,7 @@ begin
   end if;
   if (v_last & 4194303) + 1 >= v_settings.slot_rows
      or pg_table_size(format('posthaste.entries_plain_%s', v_epoch & 15)::regclass) + pg_table_size(format('posthaste.entries_other_%s', v_epoch & 15)::regclass)
-        + pg_table_size(format('posthaste.words_%s', v_epoch & 15)::regclass) >= v_settings.slot_bytes then
+        + pg_table_size(format('posthaste.words_%s', v_epoch & 15)::regclass) + pg_table_size(format('posthaste.notes_%s', v_epoch & 15)::regclass) >= v_settings.slot_bytes then
     select * into m from posthaste.slots where not live order by (slot - v_epoch - 1) & 15 limit 1;
     if m.slot is not null then
       update posthaste.slots set live = true, left_before = null, epoch = posthaste.slot_start(v_last, m.slot) >> 22,

@@ -14,7 +14,7 @@ begin
   -- In the order in which receiving and settling lock them: in another order each would wait
   -- for the other's locks, and this would hardly ever succeed.
   begin
-    execute format('lock table posthaste.leases_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.entries_plain_%1$s, posthaste.entries_other_%1$s, posthaste.words_%1$s, posthaste.outcomes_%1$s in access exclusive mode%2$s', p_slot, case when not p_wait then ' nowait' end);
+    execute format('lock table posthaste.leases_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.entries_plain_%1$s, posthaste.entries_other_%1$s, posthaste.words_%1$s, posthaste.outcomes_%1$s, posthaste.notes_%1$s in access exclusive mode%2$s', p_slot, case when not p_wait then ' nowait' end);
   exception when lock_not_available then
     return false;
   end;
@@ -33,7 +33,7 @@ begin
   if posthaste.slot_entered(p_slot) is not null or n.readers is distinct from p_readers then
     return false;
   end if;
-  execute format('truncate posthaste.entries_plain_%1$s, posthaste.entries_other_%1$s, posthaste.words_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.outcomes_%1$s, posthaste.leases_%1$s', p_slot);
+  execute format('truncate posthaste.entries_plain_%1$s, posthaste.entries_other_%1$s, posthaste.words_%1$s, posthaste.claims_%1$s, posthaste.settlements_%1$s, posthaste.notes_%1$s, posthaste.outcomes_%1$s, posthaste.leases_%1$s', p_slot);
   -- No row can appear at a position that was given out before: every transaction with a
   -- position of this slot has ended, as slot_entered found.
   update posthaste.slots s set live = false, left_before = null, marked_by = null, cleared_to = n.last where s.slot = p_slot;

@@ -31,6 +31,7 @@ begin
       v_wanted := set_bit(v_wanted, v_place, 1);
     end loop;
     begin
+      perform posthaste.close_notes(c, v_wanted);
       v_fresh := posthaste.settle_claim(c, v_wanted, v_none, null);
       v_part := array(select o from unnest(p_places[v_lo:v_hi]) o where get_bit(v_fresh, o) = 1 order by o);
       if cardinality(v_part) > 0 then

@@ -19,6 +19,7 @@ declare
   v_fresh bit varying;
   v_lost int[] := '{}';
   v_held boolean := false;
+  v_noted boolean := false;
   v_stop timestamptz;
   v_from int;
 begin
@@ -43,6 +44,7 @@ begin
   end loop;
   perform set_config('lock_timeout', '10ms', true);
   begin
+    v_noted := posthaste.close_notes(v_claim, v_wanted);
     v_fresh := posthaste.settle_claim(v_claim, v_wanted, v_bits, null);
     v_lost := array(select o from unnest(v_open) o where get_bit(v_fresh, o) = 1 order by o);
   exception when lock_not_available then
@@ -56,6 +58,7 @@ begin
     foreach v_place in array v_open[v_from + 1:] || v_open[:v_from] loop
       exit when v_held and clock_timestamp() > v_stop;
       begin
+        v_noted := posthaste.close_notes(v_claim, set_bit(v_bits, v_place, 1)) or v_noted;
         v_fresh := posthaste.settle_claim(v_claim, set_bit(v_bits, v_place, 1), v_bits, null);
         if get_bit(v_fresh, v_place) = 1 then
           v_lost := v_lost || v_place;
@@ -71,7 +74,7 @@ begin
     perform posthaste.finish(v_claim, v_lost, array_fill('lost'::text, array[cardinality(v_lost)]), array_fill(
       case when v_claim.holder is null then 'its lease ended before it was settled'
            else format('worker %s was lost while holding it', coalesce((select w.name from posthaste.registrations w where w.id = v_claim.holder), v_claim.holder::text)) end,
-      array[cardinality(v_lost)]));
+      array[cardinality(v_lost)]), p_noted => v_noted);
   elsif v_held then
     return -1;
   end if;

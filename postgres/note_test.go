@@ -1,0 +1,104 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/postgres"
+)
+
+// withQueue opens an engine with the queue q, which retries at once.
+func withQueue(t *testing.T, url string) *postgres.Engine {
+	t.Helper()
+	e, err := postgres.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	if err := e.CreateQueue(t.Context(), "q", posthaste.QueueOptions{BackoffBase: time.Millisecond, BackoffMax: time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// A checkpoint in the handler's transaction commits with it, and is refused once the delivery is
+// not the caller's.
+func TestR5_CheckpointInATransaction(t *testing.T) {
+	t.Parallel()
+	ctx, url := t.Context(), testpg.New(t)
+	e := withQueue(t, url)
+	receive := func() posthaste.RawDelivery {
+		t.Helper()
+		for {
+			reply, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "q"}, Max: 1, Lease: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(reply.Deliveries) > 0 {
+				return reply.Deliveries[0]
+			}
+		}
+	}
+	settle := func(d posthaste.RawDelivery, outcome posthaste.Outcome) {
+		t.Helper()
+		results, err := e.Settle(ctx, []posthaste.Settlement{{Delivery: d.ID, Outcome: outcome, Error: "no"}})
+		if err != nil || !results[0].Settled {
+			t.Fatalf("%+v, %v", results, err)
+		}
+	}
+	for name, begin := range waysIntoATransaction(ctx, t, url) {
+		if _, err := e.Send(ctx, posthaste.Message{Queue: "q", Payload: name}); err != nil {
+			t.Fatal(err)
+		}
+		d := receive()
+		tx := begin()
+		for _, err := range []error{tx.Checkpoint(ctx, d.ID, 7), tx.begin(), tx.Checkpoint(ctx, d.ID, 8), tx.rollback(), tx.commit()} {
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		settle(d, posthaste.OutcomeRetried)
+		again := receive()
+		if at, found, err := posthaste.Resume[int](again); at != 7 || !found || err != nil {
+			t.Errorf("%s: the next attempt resumes at %d, %v, %v; want the checkpoint that was committed", name, at, found, err)
+		}
+		tx = begin()
+		if err := tx.Checkpoint(ctx, d.ID, 9); posthaste.CodeOf(err) != posthaste.CodeConflict {
+			t.Errorf("%s: a late checkpoint ended with %v", name, err)
+		}
+		_ = tx.commit()
+		tx = begin()
+		if err := tx.Checkpoint(ctx, again.ID, "\x00"); posthaste.CodeOf(err) != posthaste.CodeInvalid {
+			t.Errorf("%s: a checkpoint that cannot be stored ended with %v", name, err)
+		}
+		if err := tx.commit(); err != nil {
+			t.Errorf("%s: after that, the transaction ended with %v", name, err)
+		}
+		settle(again, posthaste.OutcomeDone)
+	}
+}
+
+// Deliveries that their worker settles in batches have no checkpoints in the caller's transaction.
+func TestR5_CheckpointInATransactionNeedsASingle(t *testing.T) {
+	t.Parallel()
+	ctx, url := t.Context(), testpg.New(t)
+	e := withQueue(t, url)
+	if _, err := e.Send(ctx, posthaste.Message{Queue: "q", Payload: 1}); err != nil {
+		t.Fatal(err)
+	}
+	w, err := e.Register(ctx, posthaste.WorkerInfo{Name: "w", Lease: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := e.Claim(ctx, posthaste.ClaimRequest{Worker: w, Number: 1, QueueRef: posthaste.QueueRef{Queue: "q"}, Max: 1})
+	if err != nil || len(reply.Deliveries) != 1 {
+		t.Fatalf("%+v, %v", reply, err)
+	}
+	tx := waysIntoATransaction(ctx, t, url)["pgx"]()
+	if err := tx.Checkpoint(ctx, reply.Deliveries[0].ID, 1); posthaste.CodeOf(err) != posthaste.CodeInvalid {
+		t.Errorf("it ended with %v", err)
+	}
+	_ = tx.commit()
+}

@@ -1,0 +1,37 @@
+-- What handlers noted (note.lua): k a checkpoint, p progress, x its text, g log lines.
+local logMost = 65536
+
+-- logTail returns the last whole lines of a log that fit into a number of bytes.
+local function logTail(log, bytes)
+  local over = #log - math.max(bytes, 0)
+  if over <= 0 then return log end
+  local at = string.find(log, '\n', over, true)
+  return at and string.sub(log, at + 1) or ''
+end
+
+-- told adds an attempt to a story. It gets the checkpoint of the attempt before it, unless it
+-- has its own: only the newest has one. A released attempt replaces an earlier release of the
+-- same attempt. Of all logs the newest logMost bytes stay.
+local function told(story, attempt)
+  local last = story[#story]
+  if last then
+    attempt.k, last.k = attempt.k or last.k, nil
+    if last.o == 'released' and attempt.o == 'released' and last.a == attempt.a then
+      if last.g then attempt.g = last.g .. (attempt.g or '') end
+      story[#story] = nil
+    end
+  end
+  story[#story + 1] = attempt
+  if attempt.g then
+    local room = logMost
+    for i = #story, 1, -1 do
+      local log = story[i].g
+      if log then
+        log = logTail(log, room)
+        room = room - #log
+        story[i].g = log ~= '' and log or nil
+      end
+    end
+  end
+  return story
+end
