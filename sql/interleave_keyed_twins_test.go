@@ -142,7 +142,7 @@ var keyedTwins = []struct {
 	found []string
 }{
 	{"withdrawn messages are handed out", "pass_log.sql", "case when e.out is not null then e.out", "case when e.out = 'filtered' then e.out", keyedFeatures{}, []string{"cancelled or discarded"}},
-	{"handed out once and not settled with that", "claim.sql", "p_max, p_worker, case when not at_most_once then p_number end, null,\n      p_single and not at_most_once, p_idle, p_due, at_most_once);", "p_max, p_worker, p_number, null, false, p_idle, p_due, false);", keyedFeatures{once: true}, []string{"twice:"}},
+	{"handed out once and not settled with that", "claim.sql", "p_max, p_worker, case when not at_most_once then p_number end, null,\n      p_single and not at_most_once, p_idle, p_due, at_most_once, v_order);", "p_max, p_worker, p_number, null, false, p_idle, p_due, false);", keyedFeatures{once: true}, []string{"twice:"}},
 	{"a retry that waits", "let_go.sql", "exit when v_waits and q.ordered;", "exit when false;", keyedFeatures{}, []string{"order:"}},
 	{"what a late transaction sent", "ordered_slice.sql", "e.due_at is null and e.ord <> e.xid", "e.due_at is null and e.ord <> e.xid and false", keyedFeatures{}, []string{"lost:"}},
 }

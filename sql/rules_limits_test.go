@@ -156,7 +156,7 @@ func TestRuleRateGoesOnWhenTheClockIsSetBack(t *testing.T) {
 		return ""
 	},
 		without("going on", patch{file: "claim_ruled.sql", old: "    t := clock_timestamp();\n    v_back", new: "    t := greatest(clock_timestamp(), v_limits.at);\n    v_back"}),
-		without("writing it down", patch{file: "claim_ruled.sql", old: "if v_back or v_full", new: "if v_full"}),
+		without("writing it down", patch{file: "claim_ruled.sql", old: "if v_back or v_refund > 0 or v_full", new: "if v_refund > 0 or v_full"}),
 		without("the tokens that were left", patch{file: "claim_ruled.sql", old: "      v_limits.at := t;\n", new: "      v_limits.at := t;\n      v_limits.tokens := null;\n"}))
 }
 

@@ -158,7 +158,7 @@ func TestRulePausedQueueHandsOutNothing(t *testing.T) {
 		}
 		return ""
 	},
-		without("asking in claims", patch{file: "claim.sql", old: "case when q.paused_at is null then q.lanes else 0 end", new: "q.lanes"}),
-		without("asking in receives", patch{file: "find_subscription.sql", old: "case when q.paused_at is null then q.lanes else 0 end", new: "q.lanes"}),
+		without("asking in claims", patch{file: "claim.sql", old: "case when q.paused_at is null then q.width * case when q.prioritized then 4 else 1 end else 0 end", new: "q.width * case when q.prioritized then 4 else 1 end"}),
+		without("asking in receives", patch{file: "find_subscription.sql", old: "case when q.paused_at is null then q.width * case when q.prioritized then 4 else 1 end else 0 end", new: "q.width * case when q.prioritized then 4 else 1 end"}),
 		without("asking in looks", patch{file: "worker_look.sql", old: "if v.idle or v.paused then", new: "if v.idle then"}))
 }

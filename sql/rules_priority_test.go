@@ -320,7 +320,7 @@ func TestRuleRepeatedClaimStaysAsItWas(t *testing.T) {
 			return fmt.Sprintf("handed out %v, and then %v, want %v both times", first, again, sent)
 		}
 		return ""
-	}, without("its end", patch{file: "claim.sql", old: "      v_lanes := 0; -- this is its result", new: "      null; -- this is its result"}))
+	}, without("its end", patch{file: "claim.sql", old: "      v_lanes := 0;\n      v_order", new: "      null;\n      v_order"}))
 }
 
 // A claim that is filled from several priorities hands out no more than it was asked for.
@@ -341,5 +341,5 @@ func TestRuleClaimOfSeveralPrioritiesKeepsItsMax(t *testing.T) {
 			return fmt.Sprintf("%d were handed out, at most %d may be", len(got), most)
 		}
 		return ""
-	}, without("counting those of the lane before", patch{file: "claim.sql", old: "v_first, p_number), p_max - handed,", new: "v_first, p_number), p_max,"}))
+	}, without("counting those of the lane before", patch{file: "claim.sql", old: "v_first, p_number)), p_max - handed,", new: "v_first, p_number)), p_max,"}))
 }

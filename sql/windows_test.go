@@ -89,7 +89,7 @@ var twins = []struct {
 	{"rescue racing a settle", "settle_claim.sql",
 		"      exit when found;\n", "      exit when true;\n", crowd, features{}, []string{"twice:"}},
 	{"a priority without lanes", "part_lanes.sql",
-		"update posthaste.queue_settings q set lanes = 4 * q.width where q.id = p_queue;", "null;", runaway, features{priorities: true}, []string{"lost:"}},
+		"update posthaste.queue_settings q set prioritized = true, lanes = greatest(q.lanes, 4 * q.width) where q.id = p_queue;", "null;", runaway, features{priorities: true}, []string{"lost:"}},
 	{"purging beside a claim", "purge.sql",
 		"  perform posthaste.lock_lanes(v_queue);\n", "  null;\n", runaway, features{purging: true}, []string{"waited when the queue was purged", "never came to subscription", "duplicate key", "twice: reader"}},
 	{"purging without delayed messages", "purge.sql",
