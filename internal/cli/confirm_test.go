@@ -30,17 +30,21 @@ func TestJB8_DestructiveCommandsHaveYes(t *testing.T) {
 	}
 	walk(newRoot(&app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}))
 	slices.Sort(got)
-	want := []string{"dead discard", "erase", "migrate down", "queue drop", "queue purge", "queue unsubscribe", "up"}
+	want := []string{"dead discard", "erase", "migrate down", "queue apply", "queue drop", "queue purge", "queue unsubscribe", "queue update", "up"}
 	if !slices.Equal(got, want) {
 		t.Errorf("the commands with --yes are %q, want %q", got, want)
 	}
-	script, err := os.ReadFile("testdata/confirm.txtar")
-	if err != nil {
-		t.Fatal(err)
+	var script []byte
+	for _, name := range []string{"confirm", "apply", "queue"} {
+		text, err := os.ReadFile("testdata/" + name + ".txtar")
+		if err != nil {
+			t.Fatal(err)
+		}
+		script = append(script, text...)
 	}
 	for _, command := range want {
 		if !strings.Contains(string(script), "code 2 posthaste "+command) {
-			t.Errorf("confirm.txtar does not try %s without --yes", command)
+			t.Errorf("no script tries %s without --yes", command)
 		}
 	}
 }

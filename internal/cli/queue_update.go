@@ -15,7 +15,7 @@ func newQueueCreate(a *app) *cobra.Command {
 	var db database
 	var o posthaste.QueueOptions
 	cmd := &cobra.Command{
-		Use: "create QUEUE", Short: "Create a queue",
+		Use: "create NAME", Short: "Create a queue",
 		Long: `Create a queue. If the queue exists nothing changes, and the command fails if one
 of the given options has another value there. To change options, use "queue update".`,
 		Args: exactly(1, "a queue"),
