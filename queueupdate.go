@@ -33,9 +33,6 @@ func (u *QueueUpdate) resets(q *QueueOption) bool {
 	return slices.Contains(u.Reset, q.Name) || slices.Contains(u.Reset, q.parent())
 }
 
-// names reports whether the update names an option.
-func (u *QueueUpdate) names(q *QueueOption) bool { return u.resets(q) || !q.IsZero(u.Options) }
-
 // Requested returns what the options of a queue with the options has would be after the
 // update, without any check, and the options that would change.
 func (u QueueUpdate) Requested(has QueueOptions) (QueueOptions, []OptionChange) {

@@ -341,7 +341,7 @@ func retentionChanges(s *suite) {
 	}
 	infos, err := s.engine.Queues(s.ctx, s.queue)
 	s.must(err)
-	if got := infos[0].Subscriptions[0]; got.Depth != 0 && s.engine.Capabilities().MaxLag == false {
+	if got := infos[0].Subscriptions[0]; got.Depth != 0 && !s.engine.Capabilities().MaxLag {
 		s.Errorf("%d are left", got.Depth)
 	}
 	s.none(w)
