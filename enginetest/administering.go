@@ -85,7 +85,7 @@ func deadLetters(s *suite) {
 		sent = append(sent, posthaste.Message{Queue: s.queue, Payload: i, Key: "k", Kind: "kind", Reference: fmt.Sprint("r", i),
 			Headers: map[string]string{"h": "v"}, Terms: []string{"t"}})
 	}
-	ids, err := s.engine.Send(s.ctx, sent...)
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx, sent...))
 	s.must(err)
 	w := s.register(time.Minute)
 	s.settle(hopeless, s.claimed(w, 3)...)
@@ -190,9 +190,9 @@ func retention(s *suite) {
 	o := quick()
 	o.Retention, o.RetainPayload = time.Hour, true
 	s.create(o)
-	ids, err := s.engine.Send(s.ctx,
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx,
 		posthaste.Message{Queue: s.queue, Payload: 1, Key: "k", Reference: "order 1", Terms: []string{"ada@example.com", "bob@example.com"}},
-		posthaste.Message{Queue: s.queue, Payload: 2, Key: "l", Reference: "order 2", Terms: []string{"bob@example.com"}})
+		posthaste.Message{Queue: s.queue, Payload: 2, Key: "l", Reference: "order 2", Terms: []string{"bob@example.com"}}))
 	s.must(err)
 	w := s.register(time.Minute)
 	s.settle(failed, s.claimed(w, 2)[0])
@@ -269,7 +269,7 @@ func pagesOfSubscriptions(s *suite) {
 		}
 		all = append(all, m)
 	}
-	ids, err := s.engine.Send(s.ctx, all...)
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx, all...))
 	s.must(err)
 	var want, got []posthaste.MessageID
 	for i, m := range all {

@@ -178,7 +178,7 @@ func requestsThatComeAgain(s *suite) {
 	var all sync.WaitGroup
 	for i := range answers {
 		all.Go(func() {
-			ids, err := s.engine.SendOnce(s.ctx, request, two...)
+			ids, err := posthaste.IDs(s.engine.SendOnce(s.ctx, request, two...))
 			if err != nil {
 				s.Errorf("request %d: %v", i, err)
 			}
@@ -195,7 +195,7 @@ func requestsThatComeAgain(s *suite) {
 	_, err = s.engine.SendOnce(s.ctx, request, two...)
 	s.wantCode("another request", err, posthaste.CodeKeyReused)
 	request.Scope = "another path"
-	other, err := s.engine.SendOnce(s.ctx, request, two[0])
+	other, err := posthaste.IDs(s.engine.SendOnce(s.ctx, request, two[0]))
 	s.must(err)
 	if slices.Contains(answers[0], other[0]) {
 		s.Errorf("in another scope the answer is %v, as in the first: %v", other, answers[0])
@@ -204,14 +204,23 @@ func requestsThatComeAgain(s *suite) {
 	s.claimed(w, 3)
 	s.none(w)
 	request.Key, request.Window = "short", 20*time.Millisecond
-	first, err := s.engine.SendOnce(s.ctx, request, two[0])
+	first, err := posthaste.IDs(s.engine.SendOnce(s.ctx, request, two[0]))
 	s.must(err)
 	s.until("its window is over", func() bool {
 		request.Window = time.Hour
-		again, err := s.engine.SendOnce(s.ctx, request, two[0])
+		again, err := posthaste.IDs(s.engine.SendOnce(s.ctx, request, two[0]))
 		s.must(err)
 		return again[0] != first[0]
 	})
+	request.Key, request.Window = "duplicate", time.Hour
+	s.sendOnce("k", 0)
+	for range 2 {
+		again, err := s.engine.SendOnce(s.ctx, request, posthaste.Message{Queue: s.queue, DedupeKey: "k"}, two[0])
+		s.must(err)
+		if !again[0].Duplicate || again[1].Duplicate {
+			s.Errorf("a duplicate and a new message are told as %+v", again)
+		}
+	}
 	request.Key = ""
 	_, err = s.engine.SendOnce(s.ctx, request, two[0])
 	s.wantCode("an empty key", err, posthaste.CodeInvalid)

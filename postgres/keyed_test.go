@@ -108,7 +108,7 @@ func TestManyKeyedMessagesAtOnce(t *testing.T) {
 		for i := range messages {
 			messages[i] = posthaste.Message{Queue: "q", Payload: i, Key: fmt.Sprint("key ", i%keys, " ä")}
 		}
-		ids, err := by.Send(ctx, messages...)
+		ids, err := posthaste.IDs(by.Send(ctx, messages...))
 		check(err)
 		for i, id := range ids {
 			want[messages[i].Key] = append(want[messages[i].Key], id)
@@ -170,7 +170,7 @@ func TestManyKeyedMessagesAtOnce(t *testing.T) {
 	check(e.DropQueue(ctx, "q"))
 	check(e.CreateQueue(ctx, "q", posthaste.QueueOptions{}))
 	for range 2 {
-		ids, err := e.Send(ctx, many(func(*posthaste.Message) {})...)
+		ids, err := posthaste.IDs(e.Send(ctx, many(func(*posthaste.Message) {})...))
 		check(err)
 		if len(ids) != 100 {
 			t.Fatalf("%d ids for 100 messages", len(ids))

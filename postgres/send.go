@@ -42,6 +42,13 @@ var sendRows = statement{
 		pgtype.Int2ArrayOID, pgtype.TextArrayOID, pgtype.Float8ArrayOID},
 }
 
+// sendTold sends messages of which some may be duplicates.
+var sendTold = statement{
+	name: "posthaste_send_told",
+	sql:  "select * from posthaste.send_told($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)",
+	oids: sendRows.oids,
+}
+
 // sendRow sends one message. It has no parameters for fields that few messages have; sendRows
 // sends these.
 var sendRow = statement{
@@ -139,7 +146,7 @@ func withPosition(err error, i, n int) error {
 }
 
 // Send implements [posthaste.Engine], in one transaction.
-func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.Sent, error) {
 	rows, err := encode(messages)
 	if err != nil || len(rows) == 0 {
 		return nil, err
@@ -152,24 +159,24 @@ func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 	}
 	defer conn.Release()
 	if firstPart(rows) == len(rows) {
-		ids, err := e.session(conn).sendPart(ctx, rows)
-		return ids, writeError(err)
+		sent, err := e.session(conn).sendPart(ctx, rows)
+		return sent, writeError(err)
 	}
 	tx, err := conn.Begin(ctx)
 	if err != nil {
 		return nil, readError(err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	ids, err := e.session(conn).send(ctx, rows)
+	sent, err := e.session(conn).send(ctx, rows)
 	if err != nil {
 		return nil, readError(err) // nothing was committed
 	}
-	return ids, writeError(tx.Commit(ctx))
+	return sent, writeError(tx.Commit(ctx))
 }
 
 // send sends rows in the transaction that is open on the connection.
-func (s session) send(ctx context.Context, rows []row) ([]posthaste.MessageID, error) {
-	ids := make([]posthaste.MessageID, 0, len(rows))
+func (s session) send(ctx context.Context, rows []row) ([]posthaste.Sent, error) {
+	sent := make([]posthaste.Sent, 0, len(rows))
 	for len(rows) > 0 {
 		part := rows[:firstPart(rows)]
 		rows = rows[len(part):]
@@ -177,18 +184,18 @@ func (s session) send(ctx context.Context, rows []row) ([]posthaste.MessageID, e
 		if err != nil {
 			return nil, err
 		}
-		ids = append(ids, some...)
+		sent = append(sent, some...)
 	}
-	return ids, nil
+	return sent, nil
 }
 
 // sendPart sends rows in one call of posthaste.send_rows, or of posthaste.send_row, which is
-// cheaper for one row.
-func (s session) sendPart(ctx context.Context, rows []row) ([]posthaste.MessageID, error) {
+// cheaper for one row, or of posthaste.send_told if a row may be a duplicate.
+func (s session) sendPart(ctx context.Context, rows []row) ([]posthaste.Sent, error) {
 	if len(rows) == 1 && rows[0].plain() {
-		var id posthaste.MessageID
+		var id int64
 		err := s.pipeline(ctx, func(_ int, values [][]byte) error {
-			id = posthaste.MessageID(readInt8(values[0]))
+			id = readInt8(values[0])
 			return nil
 		}, bound{statement: &sendRow, params: append(rows[0].cells(plainColumns), boolParam(!rows[0].NoWake))})
 		if err == nil && id == 0 {
@@ -197,19 +204,33 @@ func (s session) sendPart(ctx context.Context, rows []row) ([]posthaste.MessageI
 		if err != nil {
 			return nil, err
 		}
-		return []posthaste.MessageID{id}, nil
+		return []posthaste.Sent{{ID: posthaste.MessageID(id)}}, nil
 	}
-	var ids []posthaste.MessageID
-	err := s.pipeline(ctx, func(_ int, values [][]byte) error {
+	sent := make([]posthaste.Sent, 0, len(rows))
+	call := bound{statement: &sendRows, params: rowParams(rows)}
+	read := func(_ int, values [][]byte) error {
 		for _, id := range readInt8Array(values[0]) {
-			ids = append(ids, posthaste.MessageID(id))
+			sent = append(sent, posthaste.Sent{ID: posthaste.MessageID(id)})
 		}
 		return nil
-	}, bound{statement: &sendRows, params: rowParams(rows)})
-	if err == nil && len(ids) != len(rows) {
-		err = fmt.Errorf("posthaste.send_rows returned %d ids for %d messages", len(ids), len(rows))
 	}
-	return ids, err
+	if told(rows) {
+		call.statement = &sendTold
+		read = func(_ int, values [][]byte) error {
+			sent = append(sent, posthaste.Sent{ID: posthaste.MessageID(readInt8(values[0])), Duplicate: readBool(values[1])})
+			return nil
+		}
+	}
+	err := s.pipeline(ctx, read, call)
+	if err == nil && len(sent) != len(rows) {
+		err = fmt.Errorf("%s returned %d ids for %d messages", call.statement.name, len(sent), len(rows))
+	}
+	return sent, err
+}
+
+// told reports whether one of the rows may be a duplicate.
+func told(rows []row) bool {
+	return slices.ContainsFunc(rows, func(r row) bool { return r.DedupeKey != "" })
 }
 
 // plain reports whether send_row can send the row.

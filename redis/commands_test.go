@@ -86,7 +86,7 @@ func (f *fate) live(url string, gone func() bool) {
 	}
 	send := func(all []posthaste.Message) func() error {
 		return func() error {
-			ids, err := e.Send(ctx, all...)
+			ids, err := posthaste.IDs(e.Send(ctx, all...))
 			if err == nil {
 				f.sent(ids, all)
 			}
@@ -160,7 +160,7 @@ func (f *fate) live(url string, gone func() bool) {
 			for i := range all {
 				all[i].DedupeKey, all[i].DedupeWindow = "", 0
 			}
-			ids, err := e.SendOnce(ctx, posthaste.Idempotency{Key: "gh", Digest: []byte("gh"), Window: time.Hour}, all...)
+			ids, err := posthaste.IDs(e.SendOnce(ctx, posthaste.Idempotency{Key: "gh", Digest: []byte("gh"), Window: time.Hour}, all...))
 			if err == nil {
 				f.sent(ids, all)
 			}
@@ -173,7 +173,7 @@ func (f *fate) live(url string, gone func() bool) {
 		},
 		func() error { // by itself it must not be sent again where that is unsure
 			m := posthaste.Message{Queue: jobs, Kind: fmt.Sprint("plain", f.lives), Payload: 1}
-			ids, err := e.Send(ctx, m)
+			ids, err := posthaste.IDs(e.Send(ctx, m))
 			if posthaste.CodeOf(err) == posthaste.CodeOutcomeUnknown {
 				f.unsure[m.Kind] = true
 				return nil

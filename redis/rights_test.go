@@ -179,7 +179,7 @@ func (l *shortLife) handle(queue string) {
 	l.t.Helper()
 	e, ctx, must := l.e, l.ctx, l.must
 	l.claimed(queue, "")
-	ids, err := e.Send(ctx, slices.Repeat([]posthaste.Message{{Queue: queue, Key: "k", Reference: "r", Terms: []string{"term"}}}, 8)...)
+	ids, err := posthaste.IDs(e.Send(ctx, slices.Repeat([]posthaste.Message{{Queue: queue, Key: "k", Reference: "r", Terms: []string{"term"}}}, 8)...))
 	must(err)
 	_, err = e.SendOnce(ctx, posthaste.Idempotency{Key: queue, Digest: []byte("d"), Window: time.Hour}, posthaste.Message{Queue: queue, Key: "k", DedupeKey: "d", DedupeWindow: time.Hour})
 	must(err)

@@ -100,7 +100,7 @@ func TestTickThatWasNotMovedOn(t *testing.T) {
 		create(t, e, posthaste.QueueOptions{})
 		put(t, e, "s", "every 24 hours", "", time.Second)
 		s, _ := scheduledNow(t, e, "s")
-		ids, err := e.sendTicks(t.Context(), s, lastTick{}, []time.Time{s.Next})
+		ids, err := posthaste.IDs(e.sendTicks(t.Context(), s, lastTick{}, []time.Time{s.Next}))
 		if err != nil {
 			t.Fatal(err)
 		}

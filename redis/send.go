@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -66,13 +67,13 @@ type sendHead struct {
 
 // Send implements [posthaste.Engine]. In a cluster it rejects messages to several queues,
 // because a script cannot write to several slots.
-func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.Sent, error) {
 	return e.sendAll(ctx, sendHead{}, "", messages)
 }
 
 // SendOnce implements [posthaste.Engine]. In a cluster, the reply is stored in the
 // queue's slot and the digest of the request in another one: see reserve.
-func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages ...posthaste.Message) ([]posthaste.Sent, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
@@ -80,14 +81,14 @@ func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages
 	return e.sendAll(ctx, sendHead{Window: max(1, r.Window.Milliseconds()), Digest: string(r.Digest)}, e.keys.request(hex.EncodeToString(name[:])), messages)
 }
 
-func (e *Engine) sendAll(ctx context.Context, head sendHead, request string, messages []posthaste.Message) ([]posthaste.MessageID, error) {
+func (e *Engine) sendAll(ctx context.Context, head sendHead, request string, messages []posthaste.Message) ([]posthaste.Sent, error) {
 	if len(messages) == 0 {
 		return nil, ctx.Err()
 	}
 	for range 3 {
-		ids, gone, err := e.send(ctx, head, request, messages)
+		sent, gone, err := e.send(ctx, head, request, messages)
 		if err != nil || gone == nil {
-			return ids, writeError(err)
+			return sent, writeError(err)
 		}
 		if err := e.remake(ctx, gone); err != nil {
 			return nil, err
@@ -125,7 +126,7 @@ func gone(reply any) bool {
 }
 
 // send sends messages, or returns the queue whose keys do not exist (any more).
-func (e *Engine) send(ctx context.Context, head sendHead, request string, messages []posthaste.Message) (ids []posthaste.MessageID, missing *queue, err error) {
+func (e *Engine) send(ctx context.Context, head sendHead, request string, messages []posthaste.Message) (sent []posthaste.Sent, missing *queue, err error) {
 	s := sendCall{engine: e, head: head, places: map[string]int{}, args: make(arguments, 2, 2+2*len(messages)), of: make([]*queue, len(messages))}
 	for i := range messages {
 		if err := s.add(ctx, i, &messages[i]); err != nil {
@@ -261,7 +262,7 @@ func (s *sendCall) finish() {
 }
 
 // answer reads the reply of send.lua.
-func (s *sendCall) answer(reply any) (ids []posthaste.MessageID, missing *queue, err error) {
+func (s *sendCall) answer(reply any) (sent []posthaste.Sent, missing *queue, err error) {
 	switch reply {
 	case "reused":
 		return nil, nil, keyReused()
@@ -280,15 +281,16 @@ func (s *sendCall) answer(reply any) (ids []posthaste.MessageID, missing *queue,
 	if len(all) != len(s.of) {
 		return nil, nil, unexpected("send", reply)
 	}
-	ids = make([]posthaste.MessageID, len(all))
+	sent = make([]posthaste.Sent, len(all))
 	for i := range all {
-		n, err := id(str(all[i]), s.of[i].number)
+		place, duplicate := strings.CutPrefix(str(all[i]), "=")
+		n, err := id(place, s.of[i].number)
 		if err != nil {
 			return nil, nil, err
 		}
-		ids[i] = posthaste.MessageID(n)
+		sent[i] = posthaste.Sent{ID: posthaste.MessageID(n), Duplicate: duplicate}
 	}
-	return ids, nil, nil
+	return sent, nil, nil
 }
 
 // checkKeyed rejects options that a queue that looks at keys does not support.

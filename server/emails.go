@@ -8,6 +8,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
+	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
 // emailInfo is an e-mail and its status. From, To, Cc, Bcc and Subject are absent in lists,
@@ -82,11 +83,11 @@ func (s *Server) sendEmail(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	message.Queue = s.emails
-	ids, err := s.send(r, key, body, message)
+	sent, err := s.send(r, key, body, message)
 	if err != nil {
 		return err
 	}
-	return s.writeJSON(w, http.StatusCreated, sentOne{ids[0]})
+	return s.writeJSON(w, http.StatusCreated, wire.NewSent(sent[0]))
 }
 
 // parseEmail reads an e-mail, and the idempotency key that it may carry instead of the header.

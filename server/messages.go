@@ -14,14 +14,6 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
-type sentOne struct {
-	ID posthaste.MessageID `json:"id"`
-}
-
-type sentMany struct {
-	IDs []posthaste.MessageID `json:"ids"`
-}
-
 // sendMessages stores one message, or an array of messages in one transaction.
 func (s *Server) sendMessages(w http.ResponseWriter, r *http.Request) error {
 	body, err := readJSON(w, r, false)
@@ -36,37 +28,45 @@ func (s *Server) sendMessages(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ids, err := s.send(r, key, body, messages...)
+	sent, err := s.send(r, key, body, messages...)
 	if err != nil {
 		return err
 	}
 	if single {
-		return s.writeJSON(w, http.StatusCreated, sentOne{ids[0]})
+		return s.writeJSON(w, sentStatus(sent), wire.NewSent(sent[0]))
 	}
-	return s.writeJSON(w, http.StatusCreated, sentMany{ids})
+	return s.writeJSON(w, sentStatus(sent), wire.NewSentMany(sent))
+}
+
+// sentStatus is 201 if a message was stored, and else 200: all were duplicates or replaced others.
+func sentStatus(sent []posthaste.Sent) int {
+	if slices.ContainsFunc(sent, func(s posthaste.Sent) bool { return !s.Duplicate && !s.Replaced }) {
+		return http.StatusCreated
+	}
+	return http.StatusOK
 }
 
 // send stores the messages of a request. Requests with the same key are deduplicated: a
-// repetition gets the same ids. Keys belong to the caller and the path.
-func (s *Server) send(r *http.Request, key string, body []byte, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+// repetition gets the same result. Keys belong to the caller and the path.
+func (s *Server) send(r *http.Request, key string, body []byte, messages ...posthaste.Message) ([]posthaste.Sent, error) {
 	ctx, cancel := s.operation(r)
 	defer cancel()
 	continueTrace(r, messages)
-	ended := func([]posthaste.MessageID, error) {}
+	ended := func([]posthaste.Sent, error) {}
 	if s.tracing != nil {
 		ctx, messages, ended = s.tracing.Sending(ctx, messages)
 	}
 	if key == "" {
-		ids, err := s.client.Send(ctx, messages...)
-		ended(ids, err)
-		return ids, err
+		sent, err := s.client.Send(ctx, messages...)
+		ended(sent, err)
+		return sent, err
 	}
 	digest := sha256.Sum256(body)
-	ids, err := s.engine.SendOnce(ctx, posthaste.Idempotency{
+	sent, err := s.engine.SendOnce(ctx, posthaste.Idempotency{
 		Scope: caller(r) + " " + r.URL.Path, Key: key, Digest: digest[:], Window: idempotencyWindow,
 	}, messages...)
-	ended(ids, err)
-	return ids, err
+	ended(sent, err)
+	return sent, err
 }
 
 func (s *Server) showMessage(w http.ResponseWriter, r *http.Request) error {

@@ -87,7 +87,7 @@ func TestOpenAPIMatchesEveryOperation(t *testing.T) {
 		asked[method+" "+template] = true
 		return a.call(method, path, body).want(t, status)
 	}
-	var one sentOne
+	var one wire.Sent
 	var got []wire.Delivery
 
 	ask(201, "PUT", "/v1/queues/orders", `{"max_attempts":1,"backoff":{"base":"2s","max":"1 minute"},"timeout":"00:01:00","max_payload":4096,"lanes":2}`)
@@ -199,7 +199,7 @@ func TestOpenAPINoticesDrift(t *testing.T) {
 // die makes a dead letter.
 func (a *api) die(queue string) posthaste.MessageID {
 	a.t.Helper()
-	var sent sentOne
+	var sent wire.Sent
 	a.call("POST", "/v1/queues/"+queue+"/messages", `{"payload":1}`).want(a.t, 201).into(a.t, &sent)
 	var got []wire.Delivery
 	a.call("POST", "/v1/queues/"+queue+"/receive", "").want(a.t, 200).into(a.t, &got)

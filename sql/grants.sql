@@ -82,6 +82,7 @@ begin
         ('driver', 'posthaste_sender', 'not_here'),
         ('driver', 'posthaste_sender', 'send_row'),
         ('driver', 'posthaste_sender', 'send_rows'),
+        ('driver', 'posthaste_sender', 'send_told'),
         ('driver', 'posthaste_sender', 'idempotency_begin'),
         ('driver', 'posthaste_sender', 'idempotency_end'),
         ('driver', 'posthaste_receiver', 'arm'),

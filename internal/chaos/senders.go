@@ -54,7 +54,7 @@ func engineSender(ctx context.Context, t task, r *history.Recorder) error {
 				if pool != nil && (d.rollBack || p.random.IntN(3) == 0) {
 					p.answered(ctx, d, inTransaction(limited, pool, d))
 				} else {
-					ids, err := client.Send(limited, d.messages()...)
+					ids, err := posthaste.IDs(client.Send(limited, d.messages()...))
 					p.answered(ctx, d, answer(ids, err))
 				}
 				cancel()
@@ -93,7 +93,7 @@ func inTransaction(ctx context.Context, pool *pgxpool.Pool, d plan) history.Even
 		return history.Event{Kind: Refused, Note: err.Error()}
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
-	ids, err := postgres.In(tx).Send(ctx, d.messages()...)
+	ids, err := posthaste.IDs(postgres.In(tx).Send(ctx, d.messages()...))
 	switch {
 	case err != nil: // so it is not committed
 		return history.Event{Kind: Refused, Note: err.Error()}

@@ -142,17 +142,17 @@ func readInput(a *app, name string) ([]byte, error) {
 }
 
 func sendMessages(ctx context.Context, a *app, e posthaste.Store, messages []posthaste.Message, single bool) error {
-	ids, err := posthaste.NewClient(e).Send(ctx, messages...)
+	sent, err := posthaste.NewClient(e).Send(ctx, messages...)
 	if err != nil {
 		return err
 	}
-	var shown any = map[string][]posthaste.MessageID{"ids": ids}
+	var shown any = wire.NewSentMany(sent)
 	if single {
-		shown = map[string]posthaste.MessageID{"id": ids[0]}
+		shown = wire.NewSent(sent[0])
 	}
 	return a.print(shown, func(w io.Writer) {
-		for _, id := range ids {
-			fmt.Fprintln(w, id)
+		for _, s := range sent {
+			fmt.Fprintln(w, s.ID)
 		}
 	})
 }

@@ -126,12 +126,12 @@ func (e *Engine) subscribed(ref posthaste.QueueRef) (*queue, error) {
 // request holds the messages that were sent under an idempotency key.
 type request struct {
 	digest []byte
-	ids    []posthaste.MessageID
+	sent   []posthaste.Sent
 	until  time.Time
 }
 
 // SendOnce implements [posthaste.Engine].
-func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages ...posthaste.Message) ([]posthaste.Sent, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
@@ -142,23 +142,23 @@ func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages
 		if !bytes.Equal(before.digest, r.Digest) {
 			return nil, &posthaste.Error{Code: posthaste.CodeKeyReused, Field: "Idempotency-Key", Message: "the key was used for a different request"}
 		}
-		return slices.Clone(before.ids), nil
+		return slices.Clone(before.sent), nil
 	}
-	ids, err := e.send(ctx, messages)
+	sent, err := e.send(ctx, messages)
 	if err == nil {
-		e.requests[[2]string{r.Scope, r.Key}] = request{digest: r.Digest, ids: slices.Clone(ids), until: now.Add(r.Window)}
+		e.requests[[2]string{r.Scope, r.Key}] = request{digest: r.Digest, sent: slices.Clone(sent), until: now.Add(r.Window)}
 	}
-	return ids, err
+	return sent, err
 }
 
 // Send implements [posthaste.Engine].
-func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.Sent, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.send(ctx, messages)
 }
 
-func (e *Engine) send(ctx context.Context, messages []posthaste.Message) ([]posthaste.MessageID, error) {
+func (e *Engine) send(ctx context.Context, messages []posthaste.Message) ([]posthaste.Sent, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -171,19 +171,19 @@ func (e *Engine) send(ctx context.Context, messages []posthaste.Message) ([]post
 		}
 		made[i] = m
 	}
-	ids := make([]posthaste.MessageID, len(made))
+	sent := make([]posthaste.Sent, len(made))
 	for i, m := range made {
 		q := e.queues[m.Queue]
 		if m.DedupeKey != "" {
 			if first := q.once[m.DedupeKey]; first != nil && first.state != posthaste.StateCancelled && first.state != posthaste.StateDiscarded && now.Before(first.createdAt.Add(cmp.Or(first.DedupeWindow, 24*time.Hour))) {
-				ids[i] = first.id
+				sent[i] = posthaste.Sent{ID: first.id, Duplicate: true}
 				continue
 			}
 			q.once[m.DedupeKey] = m
 		}
-		ids[i] = e.store(m)
+		sent[i].ID = e.store(m)
 	}
-	return ids, nil
+	return sent, nil
 }
 
 // store stores a validated message. e.mu is held.

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
 
@@ -45,6 +46,35 @@ func contentType(s string) string {
 		return posthaste.ContentTypeJSON
 	}
 	return s
+}
+
+// Sent is what became of a message that was sent.
+type Sent struct {
+	ID        posthaste.MessageID `json:"id"`
+	Duplicate bool                `json:"duplicate,omitempty"`
+	Replaced  bool                `json:"replaced,omitempty"`
+	State     posthaste.State     `json:"state,omitempty"`
+}
+
+// NewSent converts a result of sending.
+func NewSent(s posthaste.Sent) Sent { return Sent(s) }
+
+// SentMany is what became of several messages: their ids, and if not all were stored, what
+// became of each.
+type SentMany struct {
+	IDs  []posthaste.MessageID `json:"ids"`
+	Sent []Sent                `json:"sent,omitempty"`
+}
+
+// NewSentMany converts results of sending.
+func NewSentMany(all []posthaste.Sent) (m SentMany) {
+	m.IDs, _ = posthaste.IDs(all, nil)
+	if slices.ContainsFunc(all, func(s posthaste.Sent) bool { return s.Duplicate || s.Replaced }) {
+		for _, s := range all {
+			m.Sent = append(m.Sent, NewSent(s))
+		}
+	}
+	return m
 }
 
 // Message is a message with its state and attempts per subscription. Lists have no payload.

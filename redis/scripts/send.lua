@@ -21,7 +21,7 @@
 --         y its key
 --         n the words by which it is found (words.lua)
 --         x letters of the subscriptions whose filters reject it
--- returns: the ids; or "gone" and the place of a queue that does not exist any more or has
+-- returns: the ids, after = that of an earlier message that has the dedupe key; or "gone" and the place of a queue that does not exist any more or has
 --       other subscriptions; "reused" (another request used the key); "ticked" (another
 --       process sent a tick of the schedule)
 -- cost: per message one field written and one id pushed (or added to DUE and KNOWN, and with a
@@ -132,7 +132,7 @@ for i = 3, #ARGV, 2 do
   local q = queues[o.q or 1]
   local known = o.k and call('GET', KEYS[first + o.k])
   if known and not takenBack(q, known, o.x) then
-    ids[#ids + 1] = known
+    ids[#ids + 1] = '=' .. known
   else
     q.last = math.max(q.last + 1, now)
     local id = text(q.last)

@@ -79,13 +79,15 @@ create table posthaste.dedupe_keys (
 );
 create index dedupe_keys_until on posthaste.dedupe_keys (until);
 
--- HTTP requests that the client may repeat, and the messages that they sent.
+-- HTTP requests that the client may repeat, and the messages that they sent. told: what became
+-- of each, as JSON; null if all were stored.
 -- Maintenance removes a row when its time is over.
 create table posthaste.idempotency_keys (
   scope   text        collate "C" not null,
   key     text        collate "C" not null,
   request bytea       not null,
   ids     bigint[]    not null,
+  told    jsonb,
   until   timestamptz not null,
   primary key (scope, key)
 );

@@ -81,8 +81,8 @@ begin
     return v_id;
   end if;
   v_options := posthaste.send_options(options, '{}');
-  return (posthaste.insert_entries(array[queue], array[v_body], array[v_options.content_type], array[v_options.key], array[v_options.kind],
+  return ((posthaste.insert_entries(array[queue], array[v_body], array[v_options.content_type], array[v_options.key], array[v_options.kind],
     case when v_options.headers is not null then array[v_options.headers] end, array[v_options.reference], case when v_options.terms is not null then array[v_options.terms] end,
     array[v_options.delay], array[v_options.send_at], array[v_options.trace], v_options.wake,
-    case when v_options.priority <> 0 then array[v_options.priority] end, case when v_options.dedupe_key is not null then array[v_options.dedupe_key] end, array[v_options.dedupe_window]))[1];
+    case when v_options.priority <> 0 then array[v_options.priority] end, case when v_options.dedupe_key is not null then array[v_options.dedupe_key] end, array[v_options.dedupe_window])).ids)[1];
 end $$;

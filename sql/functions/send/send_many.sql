@@ -61,6 +61,6 @@ begin
   if n = 0 then
     return;
   end if;
-  return query select unnest(posthaste.insert_entries(v_queues, v_payloads, v_types, v_keys, v_kinds, v_headers, v_references, v_terms,
-    v_delays, v_send_ats, v_traces, v_wake, v_priorities, v_dedupe_keys, v_dedupe_windows));
+  return query select unnest((posthaste.insert_entries(v_queues, v_payloads, v_types, v_keys, v_kinds, v_headers, v_references, v_terms,
+    v_delays, v_send_ats, v_traces, v_wake, v_priorities, v_dedupe_keys, v_dedupe_windows)).ids);
 end $$;
