@@ -45,6 +45,14 @@ func (m *Message) Check() error {
 			return err
 		}
 	}
+	if m.Unique != nil {
+		if m.DedupeKey != "" {
+			return Invalidf("unique", "unique and dedupe_key exclude each other")
+		}
+		if err := m.Unique.check(); err != nil {
+			return err
+		}
+	}
 	if m.Delay < 0 {
 		return Invalidf("delay", "delay must not be negative, got %s", m.Delay)
 	}

@@ -153,11 +153,11 @@ func alike(messages []Message) bool {
 	return true
 }
 
-// deduped reports whether a message has a dedupe key: such a send may wait for another
-// transaction, and must not delay the rest of a batch.
+// deduped reports whether a message has a dedupe key or a unique key: such a send may wait for
+// another transaction, and must not delay the rest of a batch.
 func deduped(messages []Message) bool {
 	for i := range messages {
-		if messages[i].DedupeKey != "" {
+		if messages[i].DedupeKey != "" || messages[i].Unique != nil {
 			return true
 		}
 	}

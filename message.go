@@ -100,6 +100,10 @@ const (
 // An inbox deduplicates by it.
 const HeaderMessageID = "message-id"
 
+// HeaderReplayOf is the header with the id of the dead letter of which a message is an edited
+// copy.
+const HeaderReplayOf = "replay-of"
+
 // Message is a message to send. Only Queue is required.
 type Message struct {
 	// Queue names the queue: 1–63 of a-z, 0-9, "_", "-" and ".".
@@ -141,6 +145,9 @@ type Message struct {
 	// DedupeWindow is how long DedupeKey is kept from sending on, by the store's clock.
 	// Zero means one day; at most [MaxDedupeWindow].
 	DedupeWindow time.Duration
+	// Unique, if not nil, sends the message only if no earlier one has the same key and is
+	// unfinished. It excludes DedupeKey.
+	Unique *Unique
 	// NoWake sends without waking workers, which find the message at their next look. It is
 	// needed in transactions that will be prepared (two-phase commit).
 	NoWake bool

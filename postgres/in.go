@@ -85,15 +85,13 @@ func (t sqlTx) send(ctx context.Context, rows []row) ([]posthaste.Sent, error) {
 	for len(rows) > 0 {
 		part := rows[:firstPart(rows)]
 		rows = rows[len(part):]
-		found, err := t.QueryContext(ctx, `select id, duplicate from posthaste.send_told($1::text::text[], $2::text::bytea[], $3::text::text[], $4::text::text[], $5::text::text[],
-			$6::text::jsonb[], $7::text::text[], $8::text::jsonb[], $9::text::float8[], $10::text::timestamptz[], $11::text::text[], $12::boolean,
-			$13::text::smallint[], $14::text::text[], $15::text::float8[])`, textParams(part)...)
+		found, err := t.QueryContext(ctx, sendSQL(told(part)), textParams(part)...)
 		if err != nil {
 			return nil, err
 		}
 		for found.Next() {
 			var one posthaste.Sent
-			if err := found.Scan((*int64)(&one.ID), &one.Duplicate); err != nil {
+			if err := found.Scan((*int64)(&one.ID), &one.Duplicate, &one.Replaced, (*string)(&one.State)); err != nil {
 				_ = found.Close()
 				return nil, err
 			}
@@ -107,6 +105,17 @@ func (t sqlTx) send(ctx context.Context, rows []row) ([]posthaste.Sent, error) {
 		}
 	}
 	return sent, nil
+}
+
+// sendSQL returns the statement that sends. Only told, which costs more, tells of duplicates.
+func sendSQL(told bool) string {
+	const first = `$1::text::text[], $2::text::bytea[], $3::text::text[], $4::text::text[], $5::text::text[],
+		$6::text::jsonb[], $7::text::text[], $8::text::jsonb[], $9::text::float8[], $10::text::timestamptz[], $11::text::text[], $12::boolean,
+		$13::text::smallint[], $14::text::text[], $15::text::float8[]`
+	if told {
+		return "select id, duplicate, replaced, coalesce(state, '') from posthaste.send_told(" + first + ", $16::text::jsonb[])"
+	}
+	return "select unnest(posthaste.send_rows(" + first + ")), false, false, ''"
 }
 
 func (t sqlTx) ack(ctx context.Context, ids []int64) error {
@@ -164,6 +173,10 @@ func (r *row) text(column int) string {
 		return string(r.headers)
 	case sendTerms:
 		return termsJSON(r.Terms)
+	case sendUnique:
+		if r.Unique != nil {
+			return string(uniqueJSON(r.Unique))
+		}
 	default:
 		text, _ := r.appendCell(nil, column) // the column is of type text
 		return string(text)

@@ -45,8 +45,8 @@ var sendRows = statement{
 // sendTold sends messages of which some may be duplicates.
 var sendTold = statement{
 	name: "posthaste_send_told",
-	sql:  "select * from posthaste.send_told($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)",
-	oids: sendRows.oids,
+	sql:  "select * from posthaste.send_told($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16)",
+	oids: append(slices.Clone(sendRows.oids), pgtype.JSONBArrayOID),
 }
 
 // sendRow sends one message. It has no parameters for fields that few messages have; sendRows
@@ -207,7 +207,7 @@ func (s session) sendPart(ctx context.Context, rows []row) ([]posthaste.Sent, er
 		return []posthaste.Sent{{ID: posthaste.MessageID(id)}}, nil
 	}
 	sent := make([]posthaste.Sent, 0, len(rows))
-	call := bound{statement: &sendRows, params: rowParams(rows)}
+	call := bound{statement: &sendRows, params: rowParams(rows, sendUnique)}
 	read := func(_ int, values [][]byte) error {
 		for _, id := range readInt8Array(values[0]) {
 			sent = append(sent, posthaste.Sent{ID: posthaste.MessageID(id)})
@@ -215,9 +215,9 @@ func (s session) sendPart(ctx context.Context, rows []row) ([]posthaste.Sent, er
 		return nil
 	}
 	if told(rows) {
-		call.statement = &sendTold
+		call = bound{statement: &sendTold, params: rowParams(rows, len(sendTypes))}
 		read = func(_ int, values [][]byte) error {
-			sent = append(sent, posthaste.Sent{ID: posthaste.MessageID(readInt8(values[0])), Duplicate: readBool(values[1])})
+			sent = append(sent, posthaste.Sent{ID: posthaste.MessageID(readInt8(values[0])), Duplicate: readBool(values[1]), Replaced: readBool(values[2]), State: posthaste.State(values[3])})
 			return nil
 		}
 	}
@@ -230,14 +230,14 @@ func (s session) sendPart(ctx context.Context, rows []row) ([]posthaste.Sent, er
 
 // told reports whether one of the rows may be a duplicate.
 func told(rows []row) bool {
-	return slices.ContainsFunc(rows, func(r row) bool { return r.DedupeKey != "" })
+	return slices.ContainsFunc(rows, func(r row) bool { return r.DedupeKey != "" || r.Unique != nil })
 }
 
 // plain reports whether send_row can send the row.
-func (r *row) plain() bool { return r.Priority == 0 && r.DedupeKey == "" }
+func (r *row) plain() bool { return r.Priority == 0 && r.DedupeKey == "" && r.Unique == nil }
 
-// The columns of a row, in the order of the parameters of send_rows. send_row has no
-// parameters for those from sendPriority on. Both have wake after sendTrace.
+// The columns of a row, in the order of the parameters of send_told. send_rows has no parameter
+// for sendUnique, and send_row none for those from sendPriority on. All have wake after sendTrace.
 const (
 	sendQueue = iota
 	sendBody
@@ -253,6 +253,7 @@ const (
 	sendPriority
 	sendDedupeKey
 	sendDedupeWindow
+	sendUnique
 
 	plainColumns = sendPriority // the number of columns of send_row
 )
@@ -273,6 +274,7 @@ var sendTypes = [...]uint32{
 	sendPriority:     pgtype.Int2OID,
 	sendDedupeKey:    pgtype.TextOID,
 	sendDedupeWindow: pgtype.Float8OID,
+	sendUnique:       pgtype.JSONBOID,
 }
 
 // cells returns the values of the row's first columns, nil where the message has none.
@@ -334,19 +336,23 @@ func (r *row) appendCell(b []byte, column int) ([]byte, bool) {
 		if r.DedupeWindow > 0 {
 			return append(b, float8(r.DedupeWindow.Seconds())...), true
 		}
+	case sendUnique:
+		if r.Unique != nil {
+			return append(append(b, jsonbVersion), uniqueJSON(r.Unique)...), true
+		}
 	}
 	return b, false
 }
 
-// rowParams returns the parameters of sendRows.
-func rowParams(rows []row) [][]byte {
+// rowParams returns the parameters of the first columns, with wake among them.
+func rowParams(rows []row, columns int) [][]byte {
 	wake, bodies := false, 0
 	for i := range rows {
 		wake = wake || !rows[i].NoWake
 		bodies += len(rows[i].body)
 	}
-	params := make([][]byte, 0, len(sendTypes)+1)
-	for c, element := range sendTypes {
+	params := make([][]byte, 0, columns+1)
+	for c, element := range sendTypes[:columns] {
 		if c == plainColumns {
 			params = append(params, boolParam(wake))
 		}
@@ -364,6 +370,17 @@ func rowParams(rows []row) [][]byte {
 		params = append(params, arrayOf(element, len(rows), size, func(b []byte, i int) ([]byte, bool) { return rows[i].appendCell(b, c) }))
 	}
 	return params
+}
+
+// uniqueJSON returns the option unique.
+func uniqueJSON(u *posthaste.Unique) []byte {
+	b, _ := json.Marshal(struct { // strings always encode
+		Key      string           `json:"key,omitempty"`
+		Until    posthaste.Until  `json:"until,omitempty"`
+		Exists   posthaste.Exists `json:"exists,omitempty"`
+		MaxDelay float64          `json:"max_delay,omitempty"`
+	}{u.Key, u.Until, u.Exists, u.MaxDelay.Seconds()})
+	return b
 }
 
 // termsJSON returns terms as a JSON array, or "" if there are none.

@@ -183,6 +183,8 @@ func (l *shortLife) handle(queue string) {
 	must(err)
 	_, err = e.SendOnce(ctx, posthaste.Idempotency{Key: queue, Digest: []byte("d"), Window: time.Hour}, posthaste.Message{Queue: queue, Key: "k", DedupeKey: "d", DedupeWindow: time.Hour})
 	must(err)
+	_, err = e.Send(ctx, posthaste.Message{Queue: queue, Key: "k", Unique: &posthaste.Unique{}})
+	must(err)
 	if queue != jobs {
 		must(e.Pause(posthaste.WithActor(ctx, "ada"), posthaste.OfKey{Queue: queue, Key: "other"}))
 	}
@@ -190,6 +192,8 @@ func (l *shortLife) handle(queue string) {
 	must(err)
 	if queue != "keyed" {
 		_, err = e.Reschedule(posthaste.WithActor(ctx, "ada"), ids[6], time.Now().Add(time.Hour))
+		must(err)
+		_, err = e.UpdateMessage(posthaste.WithActor(ctx, "ada"), ids[6], posthaste.MessageUpdate{Payload: 1})
 		must(err)
 	}
 	_, err = e.Heartbeat(ctx, posthaste.Heartbeat{Worker: l.w, Queues: []posthaste.QueueRef{{Queue: jobs}, {Queue: queue}}})

@@ -48,8 +48,10 @@ func file(name string) string {
 }
 
 // load reads a script and inserts the files that it includes after its header.
-func load(name string) script {
-	text := file(name)
+func load(name string) script { return loadText(file(name)) }
+
+// loadText is load for the text of a script.
+func loadText(text string) script {
 	const mark = "-- includes: "
 	if at := strings.Index(text, mark); at >= 0 {
 		line, rest, _ := strings.Cut(text[at:], "\n")
@@ -128,6 +130,7 @@ func (s script) several() script {
 // The scripts.
 var (
 	actScript        = load("act")
+	againScript      = load("again")
 	armScript        = load("arm")
 	asideScript      = load("aside")
 	beatScript       = load("beat")
@@ -137,6 +140,7 @@ var (
 	clearScript      = load("clear")
 	countScript      = load("count")
 	dropScript       = load("drop")
+	editScript       = load("edit")
 	enrollScript     = load("enroll")
 	eraseScript      = load("erase")
 	extendScript     = load("extend")
@@ -155,6 +159,7 @@ var (
 	rescueScript     = load("rescue")
 	scheduleScript   = load("schedule")
 	sendScript       = load("send")
+	sendUniqueScript = sendingUnique()
 	settleScript     = load("settle")
 	strikeScript     = load("strike")
 	subscribeScript  = load("subscribe")
@@ -164,6 +169,12 @@ var (
 	withdrawScript   = load("withdraw")
 	workerScript     = load("worker")
 )
+
+// sendingUnique returns send.lua for messages with unique keys. It looks at its permissions for
+// twice as many commands, which other messages need not pay for.
+func sendingUnique() script {
+	return loadText(strings.NewReplacer("-- includes: keys\n", "-- includes: keys, words, unique\n", "-- taken\n", file("taken")).Replace(file("send")))
+}
 
 // once is a command that the client must not repeat after its reply was lost, because it may
 // have been done. The client still follows the redirects of a cluster.

@@ -25,10 +25,22 @@ type sendOptions struct {
 	Window int64  `codec:"w,omitempty"`
 	Silent bool   `codec:"s,omitempty"`
 	// Words are the words by which the message is found.
-	Words []string `codec:"n,omitempty"`
-	Key   string   `codec:"y,omitempty"`
+	Words  []string    `codec:"n,omitempty"`
+	Key    string      `codec:"y,omitempty"`
+	Unique *sendUnique `codec:"u,omitempty"`
 	// Excluded are the letters of the subscriptions whose filters reject it.
 	Excluded string `codec:"x,omitempty"`
+}
+
+// sendUnique is the unique key of a message in send.lua.
+type sendUnique struct {
+	Key      string `codec:"k"`
+	At       int    `codec:"h"`
+	Until    string `codec:"u,omitempty"`
+	Replace  bool   `codec:"e,omitempty"`
+	MaxDelay int64  `codec:"m,omitempty"`
+	// Of is a dead letter, of which the message is an edited copy and which has the key.
+	Of string `codec:"o,omitempty"`
 }
 
 // words returns the words of a message in the form of words.lua.
@@ -59,10 +71,11 @@ type sendHead struct {
 	Digest   string   `codec:"g,omitempty"`
 	// Schedule is the name of a schedule whose ticks these are, Before the queue's record of its
 	// last tick, and Tick the last of these ticks in µs.
-	Schedule string `codec:"e,omitempty"`
-	Before   string `codec:"b,omitempty"`
-	Tick     string `codec:"j,omitempty"`
-	of       string // the queue of the schedule
+	Schedule string      `codec:"e,omitempty"`
+	Before   string      `codec:"b,omitempty"`
+	Tick     string      `codec:"j,omitempty"`
+	of       string      // the queue of the schedule
+	copies   *editedCopy // nil unless the message is an edited copy
 }
 
 // Send implements [posthaste.Engine]. In a cluster it rejects messages to several queues,
@@ -143,7 +156,14 @@ func (e *Engine) send(ctx context.Context, head sendHead, request string, messag
 	} else if request != "" {
 		s.names = append(s.names, request)
 	}
-	reply, err := sendScript.run(ctx, e.client, s.names, s.args)
+	script := &sendScript
+	if len(s.unique) > 0 {
+		if err := posthaste.CheckUniqueKeys(messages, s.unique); err != nil {
+			return nil, nil, err
+		}
+		script = &sendUniqueScript
+	}
+	reply, err := script.run(ctx, e.client, s.names, s.args)
 	if reserved && (err != nil && (answered(err) || neverSent(err)) || err == nil && gone(reply)) {
 		_ = e.client.Del(ctx, request).Err() // so that another request can use the key
 	}
@@ -161,7 +181,8 @@ type sendCall struct {
 	places map[string]int // index of each queue by name, from 1
 	of     []*queue       // the queue of each message
 	names  []string       // of keys
-	once   []string       // keys of dedupe keys, which follow the others
+	once   []string       // keys of dedupe keys and unique keys, which follow the others
+	unique []string       // of each message, its queue and unique key
 	args   arguments
 	// For each queue; head needs them only if a queue looks at keys, has a MaxAge, or has
 	// further subscriptions.
@@ -190,7 +211,7 @@ func (s *sendCall) add(ctx context.Context, i int, m *posthaste.Message) error {
 	if err != nil {
 		return err
 	}
-	options, err := s.options(m, q)
+	options, err := s.options(m, q, c)
 	if err != nil {
 		return err
 	}
@@ -217,7 +238,7 @@ func (s *sendCall) addQueue(q *queue) {
 }
 
 // options returns the packed options of a message, or "" if it has none.
-func (s *sendCall) options(m *posthaste.Message, q *queue) (string, error) {
+func (s *sendCall) options(m *posthaste.Message, q *queue, c *content) (string, error) {
 	o := sendOptions{Silent: m.NoWake, Words: words(m), Excluded: q.excluded(m)}
 	if q.looks > 0 {
 		if err := checkKeyed(m, q); err != nil {
@@ -237,7 +258,8 @@ func (s *sendCall) options(m *posthaste.Message, q *queue) (string, error) {
 		s.once = append(s.once, s.engine.keys.once(q.name, q.number, m.DedupeKey))
 		o.Once, o.Window = len(s.once), max(1, cmp.Or(m.DedupeWindow, 24*time.Hour).Milliseconds())
 	}
-	if o.Silent || o.Words != nil || o.Queue != 0 || o.Delay != nil || o.Time != nil || o.Once != 0 || o.Key != "" || o.Excluded != "" {
+	s.addUnique(m, q, c, &o)
+	if o.Silent || o.Unique != nil || o.Words != nil || o.Queue != 0 || o.Delay != nil || o.Time != nil || o.Once != 0 || o.Key != "" || o.Excluded != "" {
 		return packed(o), nil
 	}
 	return "", nil
@@ -269,6 +291,9 @@ func (s *sendCall) answer(reply any) (sent []posthaste.Sent, missing *queue, err
 	case "ticked":
 		return nil, nil, errTicked
 	}
+	if err := s.cannotReplace(reply); err != nil {
+		return nil, nil, err
+	}
 	all, err := list("send", reply, 1)
 	if err != nil {
 		return nil, nil, err
@@ -284,11 +309,13 @@ func (s *sendCall) answer(reply any) (sent []posthaste.Sent, missing *queue, err
 	sent = make([]posthaste.Sent, len(all))
 	for i := range all {
 		place, duplicate := strings.CutPrefix(str(all[i]), "=")
+		place, replaced := strings.CutPrefix(place, "~")
+		place, state, _ := strings.Cut(place, ":")
 		n, err := id(place, s.of[i].number)
 		if err != nil {
 			return nil, nil, err
 		}
-		sent[i] = posthaste.Sent{ID: posthaste.MessageID(n), Duplicate: duplicate}
+		sent[i] = posthaste.Sent{ID: posthaste.MessageID(n), Duplicate: duplicate, Replaced: replaced, State: posthaste.State(state)}
 	}
 	return sent, nil, nil
 }
@@ -299,6 +326,8 @@ func checkKeyed(m *posthaste.Message, q *queue) error {
 	switch {
 	case ordered && m.Key == "":
 		return posthaste.Invalidf("key", "an ordered queue needs a key in each message, which determines its order")
+	case ordered && m.Unique != nil && m.Unique.Exists == posthaste.ReplaceExisting:
+		return posthaste.Invalidf("unique", "a message of an ordered queue cannot replace another, because it would change the order of its key")
 	case ordered && m.Delay > 0:
 		return posthaste.Invalidf("delay", "a message of an ordered queue cannot be delayed: all later ones of its key would wait for it")
 	case ordered && !m.SendAt.IsZero():

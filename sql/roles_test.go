@@ -17,7 +17,7 @@ import (
 // with the rights of its owner needs a decision here, if only that it is inner: an empty
 // role. All other functions are inner, and only their owner may execute them.
 var interfaceOf = map[string]string{
-	"send": "sender", "send_bytes": "sender", "send_many": "sender", "send_row": "sender", "send_rows": "sender", "send_told": "sender",
+	"send": "sender", "send_bytes": "sender", "send_many": "sender", "send_row": "sender", "send_rows": "sender", "send_told": "sender", "send_unique": "sender",
 	"idempotency_begin": "sender", "idempotency_end": "sender",
 
 	"receive": "receiver", "ack": "receiver", "fail": "receiver", "release": "receiver", "extend": "receiver", "message": "receiver",

@@ -33,7 +33,7 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, o posthaste.Queue
 	} else if q != nil {
 		return &posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: "queue " + quote.Name(name) + " exists with different options"}
 	}
-	e.queues[name] = &queue{name: name, options: o, createdAt: time.Now(), once: map[string]*message{},
+	e.queues[name] = &queue{name: name, options: o, createdAt: time.Now(), once: map[string]*message{}, unique: map[string]*message{},
 		info: posthaste.SubscriptionInfo{Name: posthaste.DefaultSubscription}}
 	e.record(ctx, posthaste.Action{Action: "create", Queue: name})
 	return ctx.Err()
@@ -143,6 +143,7 @@ func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste
 	}
 	info := m.info()
 	info.Payload = m.body
+	info.Version = posthaste.VersionOf(&info)
 	return info, ctx.Err()
 }
 

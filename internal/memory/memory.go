@@ -53,6 +53,7 @@ type queue struct {
 	fresh     [posthaste.MaxPriority + 1][]*entry
 	due       dueEntries
 	once      map[string]*message // by dedupe key
+	unique    map[string]*message // the last holder of each unique key
 	info      posthaste.SubscriptionInfo
 }
 
@@ -60,6 +61,7 @@ type message struct {
 	posthaste.Message
 	id          posthaste.MessageID
 	body        []byte
+	uniqueKey   string
 	contentType string
 	createdAt   time.Time
 	state       posthaste.State
@@ -171,6 +173,15 @@ func (e *Engine) send(ctx context.Context, messages []posthaste.Message) ([]post
 		}
 		made[i] = m
 	}
+	keys := make([]string, len(made))
+	for i, m := range made {
+		if m.uniqueKey != "" {
+			keys[i] = m.Queue + "/" + m.uniqueKey
+		}
+	}
+	if err := posthaste.CheckUniqueKeys(messages, keys); err != nil {
+		return nil, err
+	}
 	sent := make([]posthaste.Sent, len(made))
 	for i, m := range made {
 		q := e.queues[m.Queue]
@@ -180,6 +191,13 @@ func (e *Engine) send(ctx context.Context, messages []posthaste.Message) ([]post
 				continue
 			}
 			q.once[m.DedupeKey] = m
+		}
+		if m.uniqueKey != "" {
+			if holder := q.unique[m.uniqueKey]; holder != nil && holder.holdsKey() {
+				sent[i] = e.unsent(holder, m)
+				continue
+			}
+			q.unique[m.uniqueKey] = m
 		}
 		sent[i].ID = e.store(m)
 	}
@@ -219,6 +237,9 @@ func (e *Engine) check(sent *posthaste.Message, now time.Time) (*message, error)
 		}
 	}
 	m.body = slices.Clone(m.body)
+	if m.Unique != nil {
+		m.uniqueKey = m.UniqueKey(m.body)
+	}
 	if sent.Delay > 0 {
 		m.dueAt = now.Add(sent.Delay)
 	}

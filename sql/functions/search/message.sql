@@ -8,13 +8,14 @@
 --              outcome while it runs
 --   payload    null if it was erased, or not retained
 --   erased_at  when its content was erased
+--   version    of its content, for posthaste.update_message; null without a payload
 -- Settled messages can be looked up as long as the ring has room and for the queue's
 -- retention; dead letters until they are replayed or discarded.
 -- Errors: PH404 if the message is unknown or its space was reclaimed; PH400.
 -- Reads: entries, dead_letter_entries and the tables of message_rows.
 create or replace function posthaste.message(id bigint)
 returns table (message_id bigint, queue text, subscription text, state text, due_at timestamptz, key text, kind text, headers jsonb,
-  reference text, terms text[], content_type text, payload bytea, created_at timestamptz, attempts jsonb, erased_at timestamptz)
+  reference text, terms text[], content_type text, payload bytea, created_at timestamptz, attempts jsonb, erased_at timestamptz, version text)
 language plpgsql stable security definer rows 1
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set max_parallel_workers_per_gather = 0 as $$
 #variable_conflict use_column
@@ -31,7 +32,8 @@ begin
           || posthaste.other_heads(array[v_id]);
   return query
     select s.message_id, q.name, s.subscription_name, s.state, s.due_at, s.key, s.kind, s.headers, s.reference, s.terms,
-           s.content_type, coalesce(s.payload, p.payload), s.created_at, s.attempts, s.erased_at
+           s.content_type, coalesce(s.payload, p.payload), s.created_at, s.attempts, s.erased_at,
+           posthaste.message_version(s.content_type, s.key, s.kind, s.headers, s.reference, s.terms, coalesce(s.payload, p.payload))
       from posthaste.message_rows(v_heads, array[v_id]) s
       join posthaste.queue_settings q on q.id = s.queue_id and q.dropped_at is null
       left join lateral (

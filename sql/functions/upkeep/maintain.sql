@@ -55,6 +55,7 @@ begin
   end if;
   perform posthaste.summarize();
   perform posthaste.forget_rows();
+  perform posthaste.forget_unique();
   perform posthaste.forget_cancelled();
   perform posthaste.forget_history();
   begin

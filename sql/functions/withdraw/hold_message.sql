@@ -5,7 +5,7 @@
 -- which it is parked, null if it is not.
 -- Errors: PH404 if the message is unknown or its space was reclaimed; PH400 unless READ
 -- COMMITTED, because otherwise the result would be older than the locks; PH503.
--- Locks: the lock of the queue's withdrawals, shared; the readers of its queue and lane,
+-- Locks: the lock of the queue's withdrawals, shared; the readers of its queue and lanes,
 -- ascending.
 create or replace function posthaste.hold_message(p_id bigint)
 returns table (h posthaste.head, subscription smallint, name text, state text, waits boolean, parked smallint)
@@ -14,6 +14,7 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan s
 #variable_conflict use_column
 declare
   v_heads posthaste.head[];
+  v_lanes int[];
   v_reader bigint;
 begin
   if p_id is null then
@@ -30,11 +31,17 @@ begin
     -- A subscription added meanwhile would not know which entries were appended again
     -- elsewhere, and would get both.
     perform posthaste.lock_queue((v_heads[1]).queue_id, 'withdrawn', true);
-    for v_reader in
-      select posthaste.reader_key(s.queue_id, s.number, (v_heads[1]).lane & 255, g) from posthaste.subscriptions s cross join generate_series(0, 1) g
-       where s.queue_id = (v_heads[1]).queue_id and s.dropped_at is null order by 1
     loop
-      perform posthaste.lock_reader(v_reader, true);
+      v_lanes := array(select distinct (x).lane & 255 from unnest(v_heads) x order by 1);
+      for v_reader in
+        select posthaste.reader_key(s.queue_id, s.number, x, g) from posthaste.subscriptions s cross join generate_series(0, 1) g cross join unnest(v_lanes) x
+         where s.queue_id = (v_heads[1]).queue_id and s.dropped_at is null order by 1
+      loop
+        perform posthaste.lock_reader(v_reader, true);
+      end loop;
+      -- An edit that changed its priority meanwhile has put it into another lane.
+      v_heads := v_heads || posthaste.other_heads(array[p_id]);
+      exit when (select bool_and((x).lane & 255 = any (v_lanes)) from unnest(v_heads) x);
     end loop;
     -- Read again, in a later statement: the previous holder of the lock may have handed it out,
     -- or appended it again elsewhere. All in one statement, because a settle, replay or discard
