@@ -307,7 +307,7 @@ func TestScheduleTakesOrRefusesEveryField(t *testing.T) {
 	create(t, e, posthaste.QueueOptions{})
 	values := map[reflect.Type]any{reflect.TypeFor[string](): "x", reflect.TypeFor[bool](): true, reflect.TypeFor[int](): 1,
 		reflect.TypeFor[map[string]string](): map[string]string{"a": "b"}, reflect.TypeFor[[]string](): []string{"a"},
-		reflect.TypeFor[time.Duration](): time.Minute, reflect.TypeFor[time.Time](): time.Now()}
+		reflect.TypeFor[time.Duration](): time.Minute, reflect.TypeFor[*posthaste.Unique](): &posthaste.Unique{}, reflect.TypeFor[time.Time](): time.Now()}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[posthaste.Message]()) {
 		if field.Name == "Queue" || field.Name == "Payload" || field.Name == "Codec" { // the last has a test of its own
 			continue

@@ -59,6 +59,8 @@ func deadFilter(text func(name string) string, at func(name string) time.Time) p
 type decided struct {
 	IDs      []posthaste.MessageID `json:"ids"`
 	NotFound []posthaste.MessageID `json:"not_found"`
+	// UniqueConflict are dead letters that stay, because other messages hold their unique keys.
+	UniqueConflict []posthaste.MessageID `json:"unique_conflict,omitempty"`
 	Next     posthaste.MessageID   `json:"next,omitzero"`
 }
 
@@ -84,9 +86,9 @@ func (s *Server) decideDeadLetters(decide func(context.Context, posthaste.DeadLe
 		if err != nil {
 			return err
 		}
-		answer := decided{IDs: append([]posthaste.MessageID{}, were.Items...), NotFound: []posthaste.MessageID{}, Next: were.Next}
+		answer := decided{IDs: append([]posthaste.MessageID{}, were.Items...), NotFound: []posthaste.MessageID{}, UniqueConflict: were.Conflicts, Next: were.Next}
 		for _, id := range ids {
-			if !slices.Contains(answer.IDs, id) {
+			if !slices.Contains(answer.IDs, id) && !slices.Contains(were.Conflicts, id) {
 				answer.NotFound = append(answer.NotFound, id)
 			}
 		}

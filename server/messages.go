@@ -80,6 +80,9 @@ func (s *Server) showMessage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if message.Version != "" {
+		w.Header().Set("ETag", strconv.Quote(message.Version))
+	}
 	return s.writeJSON(w, http.StatusOK, wire.NewMessage(message, true))
 }
 
@@ -128,6 +131,88 @@ func (s *Server) rescheduleMessage(w http.ResponseWriter, r *http.Request) error
 	return s.withdraw(w, r, func(ctx context.Context, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
 		return s.engine.Reschedule(ctx, id, at.In(time.UTC))
 	})
+}
+
+// updateMessage changes the waiting message in the path, in the version of the header If-Match.
+func (s *Server) updateMessage(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathMessageID(r)
+	if err != nil {
+		return err
+	}
+	version, err := ifMatch(r)
+	if err != nil {
+		return err
+	}
+	body, err := readJSON(w, r, false)
+	if err != nil {
+		return err
+	}
+	update, err := wire.ParseUpdate(body)
+	if err != nil {
+		return err
+	}
+	update.Version = version
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	done, err := s.engine.UpdateMessage(ctx, id, update)
+	if err != nil {
+		return err
+	}
+	if done.Version != "" {
+		w.Header().Set("ETag", strconv.Quote(done.Version))
+	}
+	answer := updated{ID: done.ID, Version: done.Version}
+	if done.ID != id {
+		answer.ReplayOf = id
+	}
+	return s.writeJSON(w, http.StatusOK, answer)
+}
+
+// updated is the result of an update. ReplayOf is the dead letter that the message replaces.
+type updated struct {
+	ID       posthaste.MessageID `json:"id"`
+	Version  string              `json:"version,omitempty"`
+	ReplayOf posthaste.MessageID `json:"replay_of,omitzero"`
+}
+
+// ifMatch returns the version in the header If-Match, or "" for "*".
+func ifMatch(r *http.Request) (string, error) {
+	const field = "If-Match"
+	text := r.Header.Get(field)
+	if text == "" {
+		return "", &posthaste.Error{Code: posthaste.CodeInvalid, Field: field, Message: "a change needs the header If-Match", Hint: "set it to the ETag of GET " + r.URL.Path + ", or to * for any version"}
+	}
+	if text == "*" {
+		return "", nil
+	}
+	version, err := strconv.Unquote(text)
+	if err != nil || version == "" {
+		return "", &posthaste.Error{Code: posthaste.CodeInvalid, Field: field, Message: "If-Match must be one ETag in quotes, or *, got " + strconv.Quote(text), Hint: "GET " + r.URL.Path + " returns the ETag"}
+	}
+	return version, nil
+}
+
+// runMessage makes the message in the path due now.
+func (s *Server) runMessage(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathMessageID(r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	all, err := s.engine.RunMessage(ctx, id)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(all, func(r posthaste.RunResult) bool { return r.Due }) {
+		var states []string
+		for _, each := range all {
+			states = append(states, string(each.State)+" in "+each.Subscription)
+		}
+		return &posthaste.Error{Code: posthaste.CodeConflict, Field: "id", Message: fmt.Sprintf("message %s was not changed, because it is no longer waiting: it is %s", id, strings.Join(states, ", ")),
+			Hint: "GET /v1/messages/" + id.String() + " shows it"}
+	}
+	return s.writeJSON(w, http.StatusOK, wire.NewRunResults(all))
 }
 
 // withdraw cancels or reschedules the message in the path and answers with its state in

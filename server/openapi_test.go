@@ -143,6 +143,9 @@ func TestOpenAPIMatchesEveryOperation(t *testing.T) {
 	ask(200, "GET", "/v1/emails?reference=r-7&recipient=grace@example.com&status=scheduled&limit=3&before=999", "")
 	ask(201, "POST", "/v1/queues/orders/messages", `{"payload":1}`).into(t, &one)
 	ask(200, "POST", "/v1/messages/"+one.ID.String()+"/reschedule", `{"send_at":"2099-01-01T00:00:00Z"}`)
+	ask(200, "POST", "/v1/messages/"+one.ID.String()+"/run", "")
+	a.call("PATCH", "/v1/messages/"+one.ID.String(), `{"payload":2,"key":"k","kind":null,"headers":{"a":"b"},"reference":"r","terms":["t"],"priority":1}`, "If-Match", "*").want(t, 200)
+	asked["PATCH /v1/messages/{id}"] = true // the only one that needs a header
 	ask(200, "DELETE", "/v1/messages/"+one.ID.String(), "")
 	ask(204, "POST", "/v1/queues/orders/subscriptions/default", "{}")
 	ask(409, "DELETE", "/v1/queues/orders/subscriptions/default", "")

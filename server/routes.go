@@ -21,8 +21,10 @@ func (s *Server) routes() []*route {
 
 		{method: "GET", path: "/v1/messages", scope: ScopeAdmin, answer: s.listMessages},
 		{method: "GET", path: "/v1/messages/{id}", scope: ScopeAdmin, answer: bare(s.showMessage)},
+		{method: "PATCH", path: "/v1/messages/{id}", scope: ScopeAdmin, answer: bare(s.updateMessage)},
 		{method: "DELETE", path: "/v1/messages/{id}", scope: ScopeAdmin, answer: plain(s.cancelMessage)},
 		{method: "POST", path: "/v1/messages/{id}/reschedule", scope: ScopeAdmin, answer: bare(s.rescheduleMessage)},
+		{method: "POST", path: "/v1/messages/{id}/run", scope: ScopeAdmin, answer: plain(s.runMessage)},
 		{method: "GET", path: "/v1/emails", scope: ScopeAdmin, answer: s.listEmails},
 		{method: "GET", path: "/v1/emails/{id}", scope: ScopeAdmin, answer: bare(s.showEmail)},
 

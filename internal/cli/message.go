@@ -14,7 +14,7 @@ import (
 )
 
 func newMessage(a *app) *cobra.Command {
-	return newGroup("message", "Inspect, cancel and reschedule messages", newMessageLs(a), newMessageShow(a), newMessageCancel(a), newMessageReschedule(a))
+	return newGroup("message", "Inspect, change and cancel messages", newMessageLs(a), newMessageShow(a), newMessageUpdate(a), newMessageRun(a), newMessageCancel(a), newMessageReschedule(a))
 }
 
 func newMessageLs(a *app) *cobra.Command {

@@ -90,6 +90,8 @@ type Message struct {
 	Payload         json.RawMessage     `json:"payload,omitempty"`
 	PayloadEncoding string              `json:"payload_encoding,omitempty"`
 	CreatedAt       time.Time           `json:"created_at"`
+	// Version identifies the content. Lists have none.
+	Version string `json:"version,omitempty"`
 	// ErasedAt is absent unless the content was erased.
 	ErasedAt      time.Time      `json:"erased_at,omitzero"`
 	Subscriptions []MessageState `json:"subscriptions"`
@@ -107,7 +109,7 @@ type MessageState struct {
 func NewMessage(m posthaste.MessageInfo, withPayload bool) Message {
 	shown := Message{
 		ID: m.ID, Queue: m.Queue, Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms,
-		ContentType: contentType(m.ContentType), CreatedAt: m.CreatedAt, ErasedAt: m.ErasedAt, Subscriptions: make([]MessageState, len(m.Subscriptions)),
+		ContentType: contentType(m.ContentType), CreatedAt: m.CreatedAt, Version: m.Version, ErasedAt: m.ErasedAt, Subscriptions: make([]MessageState, len(m.Subscriptions)),
 	}
 	if withPayload && m.Payload != nil {
 		shown.Payload, shown.PayloadEncoding = Payload(m.ContentType, m.Payload)
