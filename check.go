@@ -140,6 +140,18 @@ func (m *Message) checkDedupe() error {
 	return checkWord("dedupe_key", m.DedupeKey, MaxWordBytes)
 }
 
+func (u *Unique) check() error {
+	switch {
+	case u.Until != "" && u.Until != UntilStarted && u.Until != UntilFinished && u.Until != UntilResolved:
+		return Invalidf("unique", "until must be started, finished or resolved, got %q", u.Until)
+	case u.Exists != "" && u.Exists != KeepExisting && u.Exists != ReplaceExisting:
+		return Invalidf("unique", "exists must be keep or replace, got %q", u.Exists)
+	case u.MaxDelay < 0 || u.MaxDelay > 0 && u.Exists != ReplaceExisting:
+		return Invalidf("unique", "max_delay must be above zero, and needs exists: replace")
+	}
+	return checkWord("unique", u.Key, MaxWordBytes)
+}
+
 // CheckName returns an error for field unless name is valid for a queue or subscription: 1 to
 // 63 of a-z, 0-9, "_", "-" and ".", but not "." or "..".
 func CheckName(field, name string) error {

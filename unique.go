@@ -45,15 +45,3 @@ const (
 	// same subscriptions; otherwise the error is [CodeConflict]. Not in ordered queues.
 	ReplaceExisting Exists = "replace"
 )
-
-func (u *Unique) check() error {
-	switch {
-	case u.Until != "" && u.Until != UntilStarted && u.Until != UntilFinished && u.Until != UntilResolved:
-		return Invalidf("unique", "until must be started, finished or resolved, got %q", u.Until)
-	case u.Exists != "" && u.Exists != KeepExisting && u.Exists != ReplaceExisting:
-		return Invalidf("unique", "exists must be keep or replace, got %q", u.Exists)
-	case u.MaxDelay < 0 || u.MaxDelay > 0 && u.Exists != ReplaceExisting:
-		return Invalidf("unique", "max_delay must be above zero, and needs exists: replace")
-	}
-	return checkWord("unique", u.Key, MaxWordBytes)
-}

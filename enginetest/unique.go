@@ -83,6 +83,14 @@ func uniqueWhileUnfinished(s *suite) {
 		}
 		return answers[0].ID
 	}
+	s.endUnique(w, key, race)
+	s.claimed(w, 1)
+	s.none(w)
+}
+
+// endUnique ends a message in each way, and checks that the next race stores another.
+func (s *suite) endUnique(w posthaste.WorkerID, key posthaste.Unique, race func(when string) posthaste.MessageID) {
+	s.Helper()
 	seen := map[posthaste.MessageID]bool{}
 	for _, end := range []string{"done", "dead", "cancelled", "purged", "nothing"} {
 		id := race(end)
@@ -107,8 +115,6 @@ func uniqueWhileUnfinished(s *suite) {
 			s.must(err)
 		}
 	}
-	s.claimed(w, 1)
-	s.none(w)
 }
 
 // R3: The key is held by choice until the message is started, finished or resolved.

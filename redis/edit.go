@@ -48,9 +48,6 @@ func (e *Engine) tryUpdate(ctx context.Context, wanted posthaste.MessageID, upda
 		return u, false, err
 	}
 	was := posthaste.Message{Queue: q.name, Key: old.key, Kind: old.kind, Headers: old.headers, Reference: old.reference, Terms: old.terms, ContentType: old.contentType, Payload: old.payload, Priority: old.priority}
-	if at := before; at.Payload == nil || posthaste.VersionOf(&at) != before.Version {
-		return u, false, notChanged(&before)
-	}
 	now, err := update.Apply(was)
 	if err != nil {
 		return u, false, err
@@ -83,9 +80,11 @@ func (e *Engine) tryUpdate(ctx context.Context, wanted posthaste.MessageID, upda
 		at, _ := refused[0].(int64)
 		return u, false, refusedIn(wanted, q.all()[at-1].subscription, str(refused[1]))
 	}
-	after := before
-	after.Key, after.Kind, after.Headers, after.Reference, after.Terms, after.ContentType, after.Payload = c.key, c.kind, c.headers, c.reference, c.terms, c.contentType, c.payload
-	return posthaste.Updated{ID: wanted, Version: posthaste.VersionOf(&after)}, false, e.record(ctx, record{Action: "update", Queue: q.name, Message: wanted})
+	return posthaste.Updated{ID: wanted, Version: c.version()}, false, e.record(ctx, record{Action: "update", Queue: q.name, Message: wanted})
+}
+
+func (c *content) version() string {
+	return posthaste.VersionOf(&posthaste.MessageInfo{Key: c.key, Kind: c.kind, Headers: c.headers, Reference: c.reference, Terms: c.terms, ContentType: c.contentType, Payload: c.payload})
 }
 
 // notChanged is the error for a message without content.
@@ -120,7 +119,7 @@ func (e *Engine) editDead(ctx context.Context, q *queue, was *posthaste.MessageI
 	if of.unique, err = e.uniqueOf(ctx, q.name, of.place); err != nil {
 		return u, err
 	}
-	// The copy is sent once, whoever edits.
+	// Of several calls that edit it, one sends a copy.
 	now.DedupeKey, now.DedupeWindow = "posthaste edit of "+was.ID.String(), time.Hour
 	now.Headers = posthaste.ReplayHeaders(now.Headers, was.ID)
 	sent, err := e.sendAll(ctx, sendHead{copies: of}, "", []posthaste.Message{now})

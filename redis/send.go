@@ -43,6 +43,13 @@ type sendUnique struct {
 	Of string `codec:"o,omitempty"`
 }
 
+// editedCopy says of which dead letter a message is an edited copy.
+type editedCopy struct {
+	place   string
+	letters string      // of the subscriptions that do not get the copy
+	unique  *sendUnique // the unique key of the dead letter, nil if it has none
+}
+
 // words returns the words of a message in the form of words.lua.
 func words(m *posthaste.Message) (all []string) {
 	if m.Reference != "" {

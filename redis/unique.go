@@ -2,18 +2,10 @@ package redis
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/posthaste-mq/posthaste"
 )
-
-// editedCopy says of which dead letter a message is an edited copy.
-type editedCopy struct {
-	place   string
-	letters string      // of the subscriptions that do not get the copy
-	unique  *sendUnique // the unique key of the dead letter, nil if it has none
-}
 
 // addUnique adds the unique key of a message to its options.
 func (s *sendCall) addUnique(m *posthaste.Message, q *queue, c *content, o *sendOptions) {
@@ -59,11 +51,6 @@ func (s *sendCall) cannotReplace(reply any) error {
 		return err
 	}
 	return otherRoute(posthaste.MessageID(message))
-}
-
-func otherRoute(message posthaste.MessageID) error {
-	return &posthaste.Error{Code: posthaste.CodeConflict, Field: "kind", Hint: "cancel it, and send another",
-		Message: fmt.Sprintf("the new key, kind or headers of message %d would change which subscriptions get it, or its turn", message)}
 }
 
 // uniqueAgain gives unique keys back to dead letters that are about to be replayed. It returns

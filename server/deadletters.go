@@ -61,7 +61,7 @@ type decided struct {
 	NotFound []posthaste.MessageID `json:"not_found"`
 	// UniqueConflict are dead letters that stay, because other messages hold their unique keys.
 	UniqueConflict []posthaste.MessageID `json:"unique_conflict,omitempty"`
-	Next     posthaste.MessageID   `json:"next,omitzero"`
+	Next           posthaste.MessageID   `json:"next,omitzero"`
 }
 
 // decideDeadLetters replays or discards the dead letters that the body selects by ids or by

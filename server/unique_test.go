@@ -28,7 +28,7 @@ func TestR3_UniqueOverHTTP(t *testing.T) {
 	}
 	a.call("POST", path, `{"payload":4,"unique":true}`).want(t, 201)
 	a.call("POST", path, `{"payload":4,"unique":true}`).want(t, 200)
-	for _, body := range []string{`{"payload":1,"unique":7}`, `{"payload":1,"unique":{"colour":1}}`, `{"payload":1,"unique":{"until":"ever"}}`, `{"payload":1,"unique":{},"dedupe_key":"d"}`} {
+	for _, body := range []string{`{"payload":1,"unique":7}`, `{"payload":1,"unique":{"shade":1}}`, `{"payload":1,"unique":{"until":"ever"}}`, `{"payload":1,"unique":{},"dedupe_key":"d"}`} {
 		if got := a.call("POST", path, body).want(t, 400); !strings.Contains(string(got.body), "unique") {
 			t.Errorf("%s: %s", body, got.body)
 		}
@@ -53,7 +53,7 @@ func TestR7_UpdateOverHTTP(t *testing.T) {
 	patch("", `{"payload":2}`).want(t, 400)
 	patch("bare", `{"payload":2}`).want(t, 400)
 	patch(`"old"`, `{"payload":2}`).want(t, 412)
-	patch(tag, `{"colour":2}`).want(t, 400)
+	patch(tag, `{"shade":2}`).want(t, 400)
 	changed := patch(tag, `{"payload":2,"kind":"k"}`).want(t, 200)
 	changed.into(t, &now)
 	if next := changed.header.Get("ETag"); next == tag || next != a.call("GET", path, "").header.Get("ETag") || now.ID != sent.ID {

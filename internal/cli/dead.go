@@ -202,7 +202,9 @@ func decideMatching(ctx context.Context, a *app, e posthaste.Store, b decision, 
 // printDecided prints the ids that were dead letters. It fails if some were not.
 func printDecided(ctx context.Context, a *app, e posthaste.Store, done string, asked []posthaste.MessageID, page posthaste.Page[posthaste.MessageID]) error {
 	were := page.Items
-	missing := slices.DeleteFunc(slices.Clone(asked), func(id posthaste.MessageID) bool { return slices.Contains(were, id) || slices.Contains(page.Conflicts, id) })
+	missing := slices.DeleteFunc(slices.Clone(asked), func(id posthaste.MessageID) bool {
+		return slices.Contains(were, id) || slices.Contains(page.Conflicts, id)
+	})
 	shown := struct {
 		IDs      []posthaste.MessageID `json:"ids"`
 		NotFound []posthaste.MessageID `json:"not_found"`

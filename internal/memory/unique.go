@@ -22,7 +22,7 @@ func (m *message) holdsKey() bool {
 	return false
 }
 
-// untouched reports whether a message waits and was handed to nobody.
+// untouched reports whether a message waits and was not handed out.
 func (m *message) untouched() bool {
 	return m.state == posthaste.StateScheduled || m.state == posthaste.StateReady && len(m.attempts) == 0
 }

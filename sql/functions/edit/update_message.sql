@@ -3,7 +3,7 @@
 -- letter is sent again with the changes as a new message, whose header replay-of has the old id:
 -- an inbox would drop the old one.
 -- Arguments: its id; changes: payload, content_type, key, kind, headers, reference, terms,
--- priority, as in posthaste.send; null removes one; what is absent does not change. version: the
+-- priority, as in posthaste.send; null removes one; absent ones do not change. version: the
 -- version of posthaste.message that the changes are meant for; null for any. by: the actor.
 -- Returns: the id, which is a new one for a dead letter, and the new version.
 -- Errors: PH404; PH409 with the subscription's name if one was handed it; PH412 if it has

@@ -1,8 +1,7 @@
 -- posthaste.idempotency_begin: begins an idempotent request for the HTTP server. Its sends
 -- follow in the same transaction, then idempotency_end.
 -- Arguments: scope (the token and the operation), the caller's key, a digest of the request.
--- Returns: the ids of an earlier request with the key, and what was told of its messages; null
--- if the key is new.
+-- Returns: the ids and the results of an earlier request with the key; null if the key is new.
 -- Errors: PH422 if the key was used for a different request.
 -- Locks: the key, until the transaction ends. Requests with the same key wait.
 create or replace function posthaste.idempotency_begin(p_scope text, p_key text, p_request bytea, out ids bigint[], out told jsonb)
