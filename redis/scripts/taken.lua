@@ -52,7 +52,7 @@ unique = function(q, o, content, due)
 end
 
 -- took notes that a message has taken its key. It forgets the keys of two messages that do not
--- need them any more, so that what is kept does not grow.
+-- need them any more, so that the hash does not grow.
 took = function(q, o, id, due)
   local row = {i = id, u = o.u.u, a = 1, x = o.x}
   new[id] = true
