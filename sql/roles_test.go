@@ -27,7 +27,7 @@ var interfaceOf = map[string]string{
 
 	"create_queue": "admin", "drop_queue": "admin", "pause_queue": "admin", "resume_queue": "admin", "limit_queue": "admin", "pause_key": "admin", "resume_key": "admin", "list_messages": "admin", "list_dead_letters": "admin", "replay": "admin", "discard": "admin", "list_actions": "admin",
 	"not_here": "sender",
-	"cancel":   "admin", "reschedule": "admin", "purge": "admin", "subscribe": "admin", "unsubscribe": "admin",
+	"cancel":   "admin", "reschedule": "admin", "update_message": "admin", "edit_message": "admin", "run_message": "admin", "purge": "admin", "subscribe": "admin", "unsubscribe": "admin",
 	"check_identity": "",
 	"schedule_put":   "admin", "schedule_drop": "admin", "schedule_pause": "admin", "schedule_resume": "admin", "schedule_next": "admin",
 	"tick": "receiver", "tick_in": "receiver", "rescue_in": "receiver",

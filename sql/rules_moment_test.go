@@ -81,13 +81,13 @@ func TestRuleWhatIsParkedMeanwhileIsRescheduledThere(t *testing.T) {
 			return fmt.Sprintf("rescheduling answered %v, %v, and %d are parked for their second attempt", a.values, a.err, n)
 		}
 		return ""
-	}, without("asking under the lock", patch{file: "reschedule.sql", old: `    select x.*, q.ordered,
+	}, without("asking under the lock", patch{file: "put_again.sql", old: `    select x.*,
            bool_and((x.h).for_subscription is null and x.waits and x.parked is null) over ()
-`, new: `    select x.h, x.subscription, x.name, x.state, x.waits, x.told, q.ordered, p.lane as parked,
+`, new: `    select x.h, x.subscription, x.name, x.state, x.waits, x.told, p.lane as parked,
            bool_and((x.h).for_subscription is null and x.waits and p.lane is null) over ()
-`}, patch{file: "reschedule.sql", old: `      join posthaste.queue_settings q on q.id = (x.h).queue_id
-`, new: `      join posthaste.queue_settings q on q.id = (x.h).queue_id
-      left join posthaste.parked p on p.message_id = reschedule.message_id and p.subscriber = ((x.h).queue_id::bigint << 10 | x.subscription)
+`}, patch{file: "put_again.sql", old: `posthaste.hold_message(p_id) y) x
+`, new: `posthaste.hold_message(p_id) y) x
+      left join posthaste.parked p on p.message_id = p_id and p.subscriber = ((x.h).queue_id::bigint << 10 | x.subscription)
 `}))
 }
 

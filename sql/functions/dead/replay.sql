@@ -32,7 +32,7 @@ begin
   perform from posthaste.dead_letter_entries d where d.message_id = any (v_chosen.ids) order by d.message_id, d.subscription for update;
   v_held := array(select posthaste.unique_again(array(
     select d.message_id from posthaste.dead_letter_entries d
-     where d.message_id = any (v_chosen.ids) and posthaste.dead_matches(d, v_chosen.f) and d.erased_at is null)));
+     where d.erased_at is null and posthaste.dead_matches(d.*, v_chosen.f) and d.message_id = any (v_chosen.ids))));
   perform set_config('posthaste.unique_conflicts', v_held::text, true);
   return query
     with gone as (
