@@ -40,7 +40,7 @@ begin
         perform posthaste.lock_reader(v_reader, true);
       end loop;
       -- An edit that changed its priority meanwhile has put it into another lane.
-      v_heads := v_heads || posthaste.other_heads(array[p_id]);
+      v_heads := v_heads || array(select x from posthaste.later_heads(array[p_id]) x);
       exit when (select bool_and((x).lane & 255 = any (v_lanes)) from unnest(v_heads) x);
     end loop;
     -- Read again, in a later statement: the previous holder of the lock may have handed it out,
