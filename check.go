@@ -46,10 +46,7 @@ func (m *Message) Check() error {
 		}
 	}
 	if m.Unique != nil {
-		if m.DedupeKey != "" {
-			return Invalidf("unique", "unique and dedupe_key exclude each other")
-		}
-		if err := m.Unique.check(); err != nil {
+		if err := m.checkUnique(); err != nil {
 			return err
 		}
 	}
@@ -140,8 +137,11 @@ func (m *Message) checkDedupe() error {
 	return checkWord("dedupe_key", m.DedupeKey, MaxWordBytes)
 }
 
-func (u *Unique) check() error {
+func (m *Message) checkUnique() error {
+	u := m.Unique
 	switch {
+	case m.DedupeKey != "":
+		return Invalidf("unique", "unique and dedupe_key exclude each other")
 	case u.Until != "" && u.Until != UntilStarted && u.Until != UntilFinished && u.Until != UntilResolved:
 		return Invalidf("unique", "until must be started, finished or resolved, got %q", u.Until)
 	case u.Exists != "" && u.Exists != KeepExisting && u.Exists != ReplaceExisting:
