@@ -45,6 +45,11 @@ func (m *Message) Check() error {
 			return err
 		}
 	}
+	if m.Unique != nil {
+		if err := m.checkUnique(); err != nil {
+			return err
+		}
+	}
 	if m.Delay < 0 {
 		return Invalidf("delay", "delay must not be negative, got %s", m.Delay)
 	}
@@ -164,6 +169,21 @@ func (m *Message) checkDedupe() error {
 		return Invalidf("dedupe_window", "dedupe_window must be above zero and at most 365 days, got %s", m.DedupeWindow)
 	}
 	return checkWord("dedupe_key", m.DedupeKey, MaxWordBytes)
+}
+
+func (m *Message) checkUnique() error {
+	u := m.Unique
+	switch {
+	case m.DedupeKey != "":
+		return Invalidf("unique", "unique and dedupe_key exclude each other")
+	case u.Until != "" && u.Until != UntilStarted && u.Until != UntilFinished && u.Until != UntilResolved:
+		return Invalidf("unique", "until must be started, finished or resolved, got %q", u.Until)
+	case u.Exists != "" && u.Exists != KeepExisting && u.Exists != ReplaceExisting:
+		return Invalidf("unique", "exists must be keep or replace, got %q", u.Exists)
+	case u.MaxDelay < 0 || u.MaxDelay > 0 && u.Exists != ReplaceExisting:
+		return Invalidf("unique", "max_delay must be above zero, and needs exists: replace")
+	}
+	return checkWord("unique", u.Key, MaxWordBytes)
 }
 
 // CheckName returns an error for field unless name is valid for a queue or subscription: 1 to

@@ -94,14 +94,14 @@ func NewClientWith(engine Engine, config ClientConfig) (*Client, error) {
 	return c, nil
 }
 
-// Send stores the messages in one transaction and returns their ids, in order, after the
-// commit: all of them or none. Sending no messages is no error.
+// Send stores the messages in one transaction and returns what became of each, in order, after
+// the commit: all of them or none. Sending no messages is no error.
 //
 // An error with the code [CodeOutcomeUnknown] means that the messages may or may not have been
 // stored, because the response was lost or ctx ended meanwhile. Any other error means that
 // they were not. Payloads, Headers and Terms must not be changed before Send returns, nor
 // after an [CodeOutcomeUnknown] error.
-func (c *Client) Send(ctx context.Context, messages ...Message) ([]MessageID, error) {
+func (c *Client) Send(ctx context.Context, messages ...Message) ([]Sent, error) {
 	bytes, err := checkAll(messages)
 	if err != nil || len(messages) == 0 {
 		return nil, err
@@ -122,7 +122,7 @@ func (c *Client) Send(ctx context.Context, messages ...Message) ([]MessageID, er
 
 // sendLarge sends a large call to one queue. Each queue has its own gatherer, so that a slow
 // queue does not delay another.
-func (c *Client) sendLarge(ctx context.Context, messages []Message) ([]MessageID, error) {
+func (c *Client) sendLarge(ctx context.Context, messages []Message) ([]Sent, error) {
 	queue := messages[0].Queue
 	c.mu.Lock()
 	g := c.large[queue]
@@ -153,11 +153,11 @@ func alike(messages []Message) bool {
 	return true
 }
 
-// deduped reports whether a message has a dedupe key: such a send may wait for another
-// transaction, and must not delay the rest of a batch.
+// deduped reports whether a message has a dedupe key or a unique key: such a send may wait for
+// another transaction, and must not delay the rest of a batch.
 func deduped(messages []Message) bool {
 	for i := range messages {
-		if messages[i].DedupeKey != "" {
+		if messages[i].DedupeKey != "" || messages[i].Unique != nil {
 			return true
 		}
 	}

@@ -18,8 +18,8 @@ type group struct {
 	state    groupState
 	left     bool          // its caller returned during the flush
 	batch    *batch        // set when a flush takes the group
-	done     chan struct{} // one token when ids and err are set
-	ids      []MessageID
+	done     chan struct{} // one token when sent and err are set
+	sent     []Sent
 	err      error
 	next     *group
 }
@@ -30,7 +30,7 @@ const (
 	groupWaiting   groupState = iota // can still be withdrawn
 	groupWithdrawn                   // its caller returned before a flush took it
 	groupFlying                      // part of a running flush
-	groupDone                        // ids and err are set
+	groupDone                        // sent and err are set
 )
 
 // batch holds the messages of one flush.
@@ -59,7 +59,7 @@ type gatherer struct {
 }
 
 // send sends the messages of one caller, alone or together with those of other callers.
-func (c *gatherer) send(ctx context.Context, messages []Message) ([]MessageID, error) {
+func (c *gatherer) send(ctx context.Context, messages []Message) ([]Sent, error) {
 	c.mu.Lock()
 	if c.flying < c.flushes && c.first == nil && !c.dense {
 		// No other caller waits: send immediately, on this goroutine and with the caller's
@@ -74,15 +74,15 @@ func (c *gatherer) send(ctx context.Context, messages []Message) ([]MessageID, e
 }
 
 // sendAlone sends one caller's messages by themselves.
-func sendAlone(ctx context.Context, engine Engine, messages []Message) ([]MessageID, error) {
-	ids, err := engine.Send(ctx, messages...)
+func sendAlone(ctx context.Context, engine Engine, messages []Message) ([]Sent, error) {
+	sent, err := engine.Send(ctx, messages...)
 	if err != nil {
 		if end := ctx.Err(); end != nil && CodeOf(err) == "" && errors.Is(err, end) {
 			return nil, unsure(end)
 		}
 		return nil, err
 	}
-	return ids, nil
+	return sent, nil
 }
 
 // landed ends the flush of a single caller, and starts one for the groups that gathered during
@@ -98,7 +98,7 @@ func (c *gatherer) landed() {
 }
 
 // gather adds the messages to the next flush and waits until it is committed.
-func (c *gatherer) gather(ctx context.Context, messages []Message) ([]MessageID, error) {
+func (c *gatherer) gather(ctx context.Context, messages []Message) ([]Sent, error) {
 	g := c.groups.Get().(*group)
 	if err := g.fill(messages); err != nil {
 		c.recycle(g)
@@ -125,9 +125,9 @@ func (c *gatherer) gather(ctx context.Context, messages []Message) ([]MessageID,
 		}
 		<-g.done // the flush ended at the same moment: return its result
 	}
-	ids, err := g.ids, g.err
+	sent, err := g.sent, g.err
 	c.recycle(g)
-	return ids, err
+	return sent, err
 }
 
 // fill encodes the payloads in the caller's goroutine. So a payload that cannot be encoded
@@ -158,7 +158,7 @@ func (g *group) fill(messages []Message) error {
 
 func (c *gatherer) recycle(g *group) {
 	g.messages, g.one[0] = nil, Message{}
-	g.ids, g.err, g.next, g.batch = nil, nil, nil, nil
+	g.sent, g.err, g.next, g.batch = nil, nil, nil, nil
 	g.state, g.left = groupWaiting, false
 	c.groups.Put(g)
 }
@@ -243,9 +243,9 @@ func (c *gatherer) take(b *batch, taken []*group, messages []Message) ([]*group,
 // and carry retries with each half. In the end only the caller with the invalid message gets
 // the error.
 func (c *gatherer) carry(ctx context.Context, taken []*group, messages []Message) {
-	ids, err := c.engine.Send(ctx, messages...)
-	if err == nil && len(ids) != len(messages) {
-		err = &Error{Code: CodeOutcomeUnknown, Message: "the engine answered with a different number of ids than messages were sent"}
+	sent, err := c.engine.Send(ctx, messages...)
+	if err == nil && len(sent) != len(messages) {
+		err = &Error{Code: CodeOutcomeUnknown, Message: "the engine answered with a different number of results than messages were sent"}
 	}
 	if len(taken) > 1 && refused(err) {
 		half, n := len(taken)/2, 0
@@ -264,7 +264,7 @@ func (c *gatherer) carry(ctx context.Context, taken []*group, messages []Message
 		}
 		g.state = groupDone
 		if g.err = err; err == nil {
-			g.ids, ids = ids[:n:n], ids[n:]
+			g.sent, sent = sent[:n:n], sent[n:]
 		}
 	}
 	c.mu.Unlock()

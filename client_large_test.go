@@ -19,7 +19,7 @@ func TestClientLargeCallsBypass(t *testing.T) {
 		large := slices.Repeat([]Message{message("x")}, 300)
 		done := make(chan int)
 		go func() {
-			ids, _ := c.Send(context.Background(), large...)
+			ids, _ := IDs(c.Send(context.Background(), large...))
 			done <- len(ids)
 		}()
 		<-e.entered // while the first is still running
@@ -39,7 +39,7 @@ func gatheringLarge(t *testing.T, c *Client, e *sendEngine, queue string, large 
 	answers := make(chan sent, len(large))
 	for i, messages := range large {
 		go func() {
-			ids, err := c.Send(context.Background(), messages...)
+			ids, err := IDs(c.Send(context.Background(), messages...))
 			answers <- sent{messages[0].Key, ids, err}
 		}()
 		if i == 0 {

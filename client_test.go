@@ -27,7 +27,7 @@ type sendEngine struct {
 
 func newSendEngine() *sendEngine { return &sendEngine{entered: make(chan struct{}, 1000)} }
 
-func (e *sendEngine) Send(ctx context.Context, messages ...Message) ([]MessageID, error) {
+func (e *sendEngine) Send(ctx context.Context, messages ...Message) ([]Sent, error) {
 	e.mu.Lock()
 	e.riding = len(messages)
 	e.mu.Unlock()
@@ -51,12 +51,12 @@ func (e *sendEngine) Send(ctx context.Context, messages ...Message) ([]MessageID
 			return nil, err
 		}
 	}
-	ids := make([]MessageID, len(messages))
-	for i := range ids {
+	results := make([]Sent, len(messages))
+	for i := range results {
 		e.next++
-		ids[i] = e.next
+		results[i].ID = e.next
 	}
-	return ids, nil
+	return results, nil
 }
 
 // waiting counts the groups that wait for a flush.
@@ -94,7 +94,7 @@ func gathering(t *testing.T, c *Client, e *sendEngine, ctxs []context.Context, m
 	t.Helper()
 	answers := make(chan sent, len(messages)+1)
 	go func() {
-		ids, err := c.Send(context.Background(), message("first"))
+		ids, err := IDs(c.Send(context.Background(), message("first")))
 		answers <- sent{"first", ids, err}
 	}()
 	<-e.entered
@@ -104,7 +104,7 @@ func gathering(t *testing.T, c *Client, e *sendEngine, ctxs []context.Context, m
 			ctx = ctxs[i]
 		}
 		go func() {
-			ids, err := c.Send(ctx, m)
+			ids, err := IDs(c.Send(ctx, m))
 			answers <- sent{m.Key, ids, err}
 		}()
 		atRest(t, "the message gathers", func() bool { return c.small.waiting() == i+1 })
@@ -395,9 +395,9 @@ func TestClientConfigTellsAllFaults(t *testing.T) {
 
 type quickEngine struct{ Engine }
 
-func (quickEngine) Send(_ context.Context, messages ...Message) ([]MessageID, error) {
+func (quickEngine) Send(_ context.Context, messages ...Message) ([]Sent, error) {
 	runtime.Gosched()
-	return make([]MessageID, len(messages)), nil
+	return make([]Sent, len(messages)), nil
 }
 
 func BenchmarkClientSend(b *testing.B) {

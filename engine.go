@@ -7,10 +7,10 @@ import (
 
 // Sender stores messages.
 type Sender interface {
-	// Send stores the messages in one transaction and returns their ids in order. If one
-	// message is invalid, none is stored, and the error names the field. A
+	// Send stores the messages in one transaction and returns what became of each, in order.
+	// If one message is invalid, none is stored, and the error names the field. A
 	// [CodeOutcomeUnknown] error means that the response was lost.
-	Send(ctx context.Context, messages ...Message) ([]MessageID, error)
+	Send(ctx context.Context, messages ...Message) ([]Sent, error)
 }
 
 // Engine stores messages and hands them out: all that clients and workers need. A method that
@@ -19,10 +19,10 @@ type Sender interface {
 type Engine interface {
 	Sender
 	// SendOnce is Send for a request that may be repeated. With the same scope, key and
-	// digest it stores nothing and returns the same ids and replayed, even if both requests
+	// digest it stores nothing and returns the same result and replayed, even if both requests
 	// run concurrently. With another digest the error is [CodeKeyReused]. A rejected request
 	// may be repeated with other content.
-	SendOnce(ctx context.Context, request Idempotency, messages ...Message) (ids []MessageID, replayed bool, err error)
+	SendOnce(ctx context.Context, request Idempotency, messages ...Message) (sent []Sent, replayed bool, err error)
 	// Register registers a worker, which [Engine.Heartbeat] keeps alive.
 	Register(ctx context.Context, info WorkerInfo) (WorkerID, error)
 	// Heartbeat keeps the worker alive and looks at its queues in the same statement.

@@ -24,6 +24,8 @@ const (
 	CodeDenied         Code = "denied"          // credentials or privileges do not allow it
 	CodeRefused        Code = "refused"         // refused for safety, the message says why
 	CodeWorkerLost     Code = "worker_lost"     // the worker was declared lost: register again
+	CodeUniqueConflict Code = "unique_conflict" // another message holds the unique key of a dead letter
+	CodeStale          Code = "stale"           // the message was changed since the version that was given
 	CodeOutcomeUnknown Code = "outcome_unknown" // the response was lost: the operation may or may not have happened
 )
 

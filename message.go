@@ -30,6 +30,10 @@ const HeaderMessageID = "message-id"
 // this one.
 const HeaderSender = "posthaste-sender"
 
+// HeaderReplayOf is the header with the id of the dead letter of which a message is an edited
+// copy.
+const HeaderReplayOf = "replay-of"
+
 // Message is a message to send. Only Queue is required.
 type Message struct {
 	// Queue names the queue: 1–63 of a-z, 0-9, "_", "-" and ".".
@@ -72,6 +76,9 @@ type Message struct {
 	// DedupeWindow is how long DedupeKey is kept from sending on, by the store's clock.
 	// Zero means one day; at most [MaxDedupeWindow].
 	DedupeWindow time.Duration
+	// Unique, if not nil, sends the message only if no earlier one has the same key and is
+	// unfinished. It excludes DedupeKey.
+	Unique *Unique
 	// MaxAttempts is how often this message is tried, at most 1,000. Zero means that the
 	// options of its kind decide (see [QueueOptions.Kinds]), and then those of its queue. So
 	// do zero values of Timeout and Backoff. At-most-once queues accept only Timeout.
@@ -132,8 +139,8 @@ func (m *Message) take(d Message) {
 		m.Delay, m.SendAt = d.Delay, d.SendAt
 	}
 	m.Priority = cmp.Or(m.Priority, d.Priority)
-	if m.DedupeKey == "" {
-		m.DedupeKey = d.DedupeKey
+	if m.DedupeKey == "" && m.Unique == nil {
+		m.DedupeKey, m.Unique = d.DedupeKey, d.Unique
 	}
 	m.DedupeWindow = cmp.Or(m.DedupeWindow, d.DedupeWindow)
 	m.MaxAttempts, m.Timeout = cmp.Or(m.MaxAttempts, d.MaxAttempts), cmp.Or(m.Timeout, d.Timeout)

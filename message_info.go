@@ -18,6 +18,8 @@ type MessageInfo struct {
 	// Payload is absent in lists, and if it was erased or not retained.
 	Payload   []byte
 	CreatedAt time.Time
+	// Version identifies the content, for [MessageUpdate]; empty where Payload is absent.
+	Version string
 	// ErasedAt is when the content was erased; zero if it was not.
 	ErasedAt time.Time
 	// Subscriptions has the state for each subscription.
@@ -32,6 +34,33 @@ type MessageState struct {
 	DueAt time.Time
 	// Attempts are all attempts, oldest first.
 	Attempts []Attempt
+}
+
+// MessageUpdate is a change of a waiting message. Nil fields do not change.
+type MessageUpdate struct {
+	// Version is the version that the change is meant for, from [MessageInfo]: if the message
+	// has another one, the error is [CodeStale]. Empty means any.
+	Version string
+	// Payload is as in [Message].
+	Payload any
+	Codec   Codec
+	// ContentType is the new content type. With a Payload, nil means that of the payload.
+	ContentType *string
+	// Key, Kind and Reference are removed if they are empty.
+	Key, Kind, Reference *string
+	// Headers and Terms replace all; empty ones remove all.
+	Headers map[string]string
+	Terms   []string
+	// Priority is as in [Message].
+	Priority *int
+}
+
+// Updated is the result of an update.
+type Updated struct {
+	// ID is the message's id, or that of the new message that replaces a dead letter.
+	ID MessageID
+	// Version is the version of the new content.
+	Version string
 }
 
 // MessageFilter selects messages. Empty fields select all.

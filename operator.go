@@ -91,12 +91,24 @@ type MessageAdmin interface {
 	// subscription to which it is not handed out now, and returns a result for each. A
 	// time in the past means now.
 	Reschedule(ctx context.Context, id MessageID, at time.Time) ([]Withdrawal, error)
+	// UpdateMessage changes a waiting message for all subscriptions, or not at all: the error
+	// is [CodeConflict], with the subscription's name, once one was handed it. It keeps its id
+	// and its times. A dead letter is sent again with the changes, as a new message with the
+	// header [HeaderReplayOf], because an inbox would drop the old id. The key of a message
+	// cannot be changed in a queue that looks at keys, nor its kind and headers so that other
+	// subscriptions would get it, nor anything in an ordered queue.
+	UpdateMessage(ctx context.Context, id MessageID, update MessageUpdate) (Updated, error)
+	// RunMessage makes a message, or its next attempt, due now for each subscription to which
+	// it is not handed out now. Pauses, limits and order still hold, and the result names them.
+	RunMessage(ctx context.Context, id MessageID) ([]RunResult, error)
 	// DeadLetters lists dead letters, newest first.
 	DeadLetters(ctx context.Context, filter DeadLetterFilter) (Page[DeadLetter], error)
 	// Replay sends dead letters again under their old ids, and returns these ids.
 	//
-	// With filter.IDs it replays these messages, and skips those that are erased or no dead
-	// letters; if none can be replayed the error is [CodeNotFound]. IDs cannot be combined
+	// A dead letter whose unique key another message holds stays, and is listed in
+	// Page.Conflicts. With filter.IDs it replays these messages, and skips those that are
+	// erased or no dead letters; if none can be replayed the error is [CodeNotFound], or
+	// [CodeUniqueConflict]. IDs cannot be combined
 	// with other fields. Without IDs it replays the newest dead letters that match, at most
 	// filter.Limit of them, in one transaction. A filter without any condition must set
 	// All; otherwise the error is [CodeInvalid].
@@ -118,6 +130,9 @@ type Page[T any] struct {
 	// may also hold fewer items than requested, even none, and have a next one: a search
 	// that would have to read too much stops early.
 	Next MessageID
+	// Conflicts are dead letters that Replay left, because other messages hold their unique
+	// keys.
+	Conflicts []MessageID
 }
 
 // NewPage is for engines. It returns the page of a list that was limited to limit items. cutAt

@@ -34,7 +34,7 @@ type Schedule struct {
 	// CatchUp is how missed ticks are handled (default [CatchUpOnce]).
 	CatchUp CatchUp
 	// Message is the message to send, with its queue. The payload is JSON; Codec,
-	// Delay, SendAt, DedupeKey and NoWake must be zero.
+	// Delay, SendAt, DedupeKey, Unique and NoWake must be zero.
 	Message Message
 }
 
@@ -54,6 +54,8 @@ func (s *Schedule) Check() error {
 		return notScheduled("dedupe_key")
 	case m.DedupeWindow != 0:
 		return notScheduled("dedupe_window")
+	case m.Unique != nil:
+		return notScheduled("unique")
 	case m.NoWake:
 		return notScheduled("wake")
 	}

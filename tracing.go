@@ -14,7 +14,7 @@ type Tracing interface {
 	// with the headers that carry the trace, and a function to call once with the result.
 	// It does not modify the messages given. It continues the trace in a message's own
 	// headers, or else that of ctx.
-	Sending(ctx context.Context, messages []Message) (context.Context, []Message, func(ids []MessageID, err error))
+	Sending(ctx context.Context, messages []Message) (context.Context, []Message, func(sent []Sent, err error))
 	// Handling is called before a call of a handler or sink. It returns the context for
 	// that call and one Trace for each delivery, in order: nil for a delivery that is not
 	// traced, and no slice if none is.

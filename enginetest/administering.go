@@ -85,7 +85,7 @@ func deadLetters(s *suite) {
 		sent = append(sent, posthaste.Message{Queue: s.queue, Payload: i, Key: "k", Kind: "kind", Reference: fmt.Sprint("r", i),
 			Headers: map[string]string{"h": "v"}, Terms: []string{"t"}})
 	}
-	ids, err := s.engine.Send(s.ctx, sent...)
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx, sent...))
 	s.must(err)
 	w := s.register(time.Minute)
 	s.settle(hopeless, s.claimed(w, 3)...)
@@ -189,7 +189,7 @@ func messages(s *suite) {
 	if got := list(posthaste.MessageFilter{CreatedFrom: before.CreatedAt.Add(time.Millisecond)}); len(got) != 0 {
 		s.Errorf("messages after the last one: %v", got)
 	}
-	other, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Kind: "made"})
+	other, err := posthaste.IDs(s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Kind: "made"}))
 	s.must(err)
 	if got := list(posthaste.MessageFilter{Kind: "made", CreatedFrom: before.CreatedAt}); !slices.Equal(got, other) {
 		s.Errorf("messages of kind made: %v, want %v", got, other)
@@ -207,9 +207,9 @@ func retention(s *suite) {
 	o := quick()
 	o.Retention, o.RetainPayload = time.Hour, true
 	s.create(o)
-	ids, err := s.engine.Send(s.ctx,
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx,
 		posthaste.Message{Queue: s.queue, Payload: 1, Key: "k", Reference: "order 1", Terms: []string{"ada@example.com", "bob@example.com"}},
-		posthaste.Message{Queue: s.queue, Payload: 2, Key: "l", Reference: "order 2", Terms: []string{"bob@example.com"}})
+		posthaste.Message{Queue: s.queue, Payload: 2, Key: "l", Reference: "order 2", Terms: []string{"bob@example.com"}}))
 	s.must(err)
 	w := s.register(time.Minute)
 	s.settle(failed, s.claimed(w, 2)[0])
@@ -286,7 +286,7 @@ func pagesOfSubscriptions(s *suite) {
 		}
 		all = append(all, m)
 	}
-	ids, err := s.engine.Send(s.ctx, all...)
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx, all...))
 	s.must(err)
 	var want, got []posthaste.MessageID
 	for i, m := range all {

@@ -25,7 +25,7 @@ func (s *suite) sendMessages(messages ...posthaste.Message) []posthaste.MessageI
 	for i := range messages {
 		messages[i].Queue = s.queue
 	}
-	ids, err := s.engine.Send(s.ctx, messages...)
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx, messages...))
 	s.must(err)
 	return ids
 }
@@ -234,7 +234,7 @@ func defaultsOfPayload(s *suite) {
 	w := s.register(time.Minute)
 	for _, d := range s.claimed(w, 3) {
 		kind, timeout, want := "note", time.Minute, posthaste.OutcomeDead
-		if d.MessageID == ids[1] {
+		if d.MessageID == ids[1].ID {
 			kind, timeout, want = "letter", time.Hour, posthaste.OutcomeRetried
 		}
 		if d.Kind != kind || d.Timeout != timeout || d.Reference != "notes" {

@@ -36,7 +36,7 @@ func dueBesideBacklog(change func(*posthaste.QueueOptions)) func(s *suite) {
 			return m
 		}
 		send := func(messages ...posthaste.Message) []posthaste.MessageID {
-			ids, err := s.engine.Send(s.ctx, messages...)
+			ids, err := posthaste.IDs(s.engine.Send(s.ctx, messages...))
 			s.must(err)
 			return ids
 		}

@@ -35,7 +35,7 @@ func (s *suite) bury() []posthaste.MessageID {
 		sent = append(sent, posthaste.Message{Queue: s.queue, Payload: i, Key: fmt.Sprint("key", i%2), Kind: fmt.Sprint("kind", i%3),
 			Reference: fmt.Sprint("ref", i), Terms: []string{fmt.Sprint("term", i/3)}})
 	}
-	ids, err := s.engine.Send(s.ctx, sent...)
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx, sent...))
 	s.must(err)
 	w := s.register(time.Minute)
 	got := s.claimed(w, 6)
@@ -232,7 +232,7 @@ func erase(s *suite) {
 		sent = append(sent, posthaste.Message{Queue: s.queue, Payload: "secret", Key: "secret", Kind: "kind", Reference: fmt.Sprint("secret", i),
 			Headers: map[string]string{"h": "secret"}, Terms: []string{"ada", "secret"}})
 	}
-	ids, err := s.engine.Send(s.ctx, sent...)
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx, sent...))
 	s.must(err)
 	other := s.send(1)
 	w := s.register(time.Minute)

@@ -175,28 +175,28 @@ func requestsThatComeAgain(s *suite) {
 	two := []posthaste.Message{{Queue: s.queue, Payload: 1}, {Queue: s.queue, Payload: 2}}
 	_, _, err := s.engine.SendOnce(s.ctx, request, posthaste.Message{Queue: "nowhere"})
 	s.wantCode("to an unknown queue", err, posthaste.CodeNotFound)
-	answers := make([][]posthaste.MessageID, 8)
+	answers := make([][]posthaste.Sent, 8)
 	var fresh atomic.Int32
 	var all sync.WaitGroup
 	for i := range answers {
 		all.Go(func() {
-			ids, replayed, err := s.engine.SendOnce(s.ctx, request, two...)
+			sent, replayed, err := s.engine.SendOnce(s.ctx, request, two...)
 			if err != nil {
 				s.Errorf("request %d: %v", i, err)
 			}
 			if !replayed {
 				fresh.Add(1)
 			}
-			answers[i] = ids
+			answers[i] = sent
 		})
 	}
 	all.Wait()
 	if fresh.Load() != 1 {
 		s.Errorf("%d of 8 equal requests were not replayed, want 1", fresh.Load())
 	}
-	for i, ids := range answers {
-		if len(ids) != 2 || !slices.Equal(ids, answers[0]) {
-			s.Errorf("request %d got %v, request 0 got %v", i, ids, answers[0])
+	for i, sent := range answers {
+		if len(sent) != 2 || !slices.Equal(sent, answers[0]) {
+			s.Errorf("request %d got %v, request 0 got %v", i, sent, answers[0])
 		}
 	}
 	request.Digest = []byte("another")
@@ -218,8 +218,17 @@ func requestsThatComeAgain(s *suite) {
 		request.Window = time.Hour
 		again, _, err := s.engine.SendOnce(s.ctx, request, two[0])
 		s.must(err)
-		return again[0] != first[0]
+		return again[0].ID != first[0].ID
 	})
+	request.Key, request.Window = "duplicate", time.Hour
+	s.sendOnce("k", 0)
+	for range 2 {
+		again, _, err := s.engine.SendOnce(s.ctx, request, posthaste.Message{Queue: s.queue, DedupeKey: "k"}, two[0])
+		s.must(err)
+		if !again[0].Duplicate || again[1].Duplicate {
+			s.Errorf("a duplicate and a new message are told as %+v", again)
+		}
+	}
 	request.Key = ""
 	_, _, err = s.engine.SendOnce(s.ctx, request, two[0])
 	s.wantCode("an empty key", err, posthaste.CodeInvalid)

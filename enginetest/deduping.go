@@ -11,7 +11,7 @@ import (
 
 func (s *suite) sendOnce(key string, window time.Duration) posthaste.MessageID {
 	s.Helper()
-	ids, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, DedupeKey: key, DedupeWindow: window})
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, DedupeKey: key, DedupeWindow: window}))
 	s.must(err)
 	return ids[0]
 }
@@ -30,10 +30,14 @@ func dedupeKeySendsOnce(s *suite) {
 	}
 	many[50].DedupeKey = "a"
 	many[51].DedupeKey = ""
-	ids, err := s.engine.Send(s.ctx, many...)
+	sent, err := s.engine.Send(s.ctx, many...)
+	ids, err := posthaste.IDs(sent, err)
 	s.must(err)
 	for i, id := range ids {
 		want := ids[i%10]
+		if duplicate := i >= 10 && i != 51; sent[i].Duplicate != duplicate {
+			s.Errorf("message %d of the batch: duplicate is %v, want %v", i, sent[i].Duplicate, duplicate)
+		}
 		switch i {
 		case 50:
 			want = a
@@ -110,7 +114,7 @@ func dedupeKeyIsFreeAgain(s *suite) {
 	other := s.sendOnce("other", 0)
 	_, err = s.engine.Cancel(posthaste.WithActor(s.ctx, "ada"), other)
 	s.must(err)
-	ids, err := s.engine.Send(s.ctx, slices.Repeat([]posthaste.Message{{Queue: s.queue, DedupeKey: "other"}}, 3)...)
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx, slices.Repeat([]posthaste.Message{{Queue: s.queue, DedupeKey: "other"}}, 3)...))
 	s.must(err)
 	if ids[0] == other || ids[1] != ids[0] || ids[2] != ids[0] {
 		s.Errorf("of one call they are %v, and the cancelled one is %d", ids, other)
@@ -165,7 +169,7 @@ func dedupeKeyAtOnce(s *suite) {
 			if i%2 == 1 {
 				slices.Reverse(messages)
 			}
-			ids, err := s.engine.Send(s.ctx, messages...)
+			ids, err := posthaste.IDs(s.engine.Send(s.ctx, messages...))
 			if err != nil {
 				s.Errorf("sender %d: %v", i, err)
 				return

@@ -69,7 +69,7 @@ func (s *suite) send(n int) []posthaste.MessageID {
 	for i := range messages {
 		messages[i] = posthaste.Message{Queue: s.queue, Payload: i}
 	}
-	ids, err := s.engine.Send(s.ctx, messages...)
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx, messages...))
 	s.must(err)
 	if len(ids) != n {
 		s.Fatalf("%d ids for %d messages", len(ids), n)

@@ -64,7 +64,7 @@ func (s *suite) claims(w posthaste.WorkerID, limit int) func() []posthaste.RawDe
 // sendLater sends a message that is due when one sent now would be too old.
 func (s *suite) sendLater(key string) []posthaste.MessageID {
 	s.Helper()
-	ids, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Key: key, Payload: 1, Delay: maxAge + 20*time.Millisecond})
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Key: key, Payload: 1, Delay: maxAge + 20*time.Millisecond}))
 	s.must(err)
 	return ids
 }
@@ -212,7 +212,7 @@ func ageFromReschedule(s *suite) {
 	s.create(posthaste.QueueOptions{MaxAge: maxAge})
 	w := s.register(time.Minute)
 	s.fresh(func() []posthaste.MessageID {
-		ids, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Delay: time.Hour})
+		ids, err := posthaste.IDs(s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Delay: time.Hour}))
 		s.must(err)
 		s.age()
 		_, err = s.engine.Reschedule(posthaste.WithActor(s.ctx, "ada"), ids[0], time.Now())

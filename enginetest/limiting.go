@@ -88,7 +88,7 @@ func (s *suite) sendKeys(keys ...string) []posthaste.MessageID {
 	for _, key := range keys {
 		messages = append(messages, posthaste.Message{Queue: s.queue, Key: key, Payload: key})
 	}
-	ids, err := s.engine.Send(s.ctx, messages...)
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx, messages...))
 	s.must(err)
 	return ids
 }

@@ -323,7 +323,7 @@ func notesAreErased(s *suite) {
 	if _, err := s.engine.Erase(s.ctx, "person", 0); err != nil {
 		s.Fatal(err)
 	}
-	text, err := json.Marshal(s.state(ids[0]).Attempts)
+	text, err := json.Marshal(s.state(ids[0].ID).Attempts)
 	s.must(err)
 	if strings.Contains(string(text), "secret") {
 		s.Errorf("erased, it has %s", text)

@@ -276,7 +276,7 @@ func orderedRefusals(s *suite) {
 		"a priority": {Key: "a", Priority: 1},
 	} {
 		m.Queue = s.queue
-		if ids, err := s.engine.Send(s.ctx, m); err == nil {
+		if ids, err := posthaste.IDs(s.engine.Send(s.ctx, m)); err == nil {
 			s.Errorf("%s is taken as %v", name, ids)
 		} else if code := posthaste.CodeOf(err); code != posthaste.CodeInvalid {
 			s.Errorf("%s: error %v with code %q, want %q", name, err, code, posthaste.CodeInvalid)

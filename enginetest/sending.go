@@ -27,7 +27,7 @@ var sending = []test{
 func sendClaimSettle(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	s.must(s.engine.Ready(s.ctx))
-	if ids, err := s.engine.Send(s.ctx); err != nil || len(ids) != 0 {
+	if ids, err := posthaste.IDs(s.engine.Send(s.ctx)); err != nil || len(ids) != 0 {
 		s.Errorf("sending nothing: ids %v, error %v", ids, err)
 	}
 	ids := s.send(3)
@@ -101,7 +101,7 @@ func arrivesAsSent(s *suite) {
 	for i := range sent {
 		sent[i].Queue, sent[i].Priority = s.queue, i%3
 	}
-	ids, err := s.engine.Send(s.ctx, sent...)
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx, sent...))
 	s.must(err)
 	got := s.claimed(s.register(time.Minute), len(sent))
 	slices.SortFunc(got, func(a, b posthaste.RawDelivery) int { return int(a.MessageID - b.MessageID) })
@@ -191,11 +191,11 @@ func delayed(s *suite) {
 	w := s.register(time.Minute)
 	const delay = 300 * time.Millisecond
 	before := time.Now()
-	ids, err := s.engine.Send(s.ctx,
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx,
 		posthaste.Message{Queue: s.queue, Payload: "later", Delay: delay},
 		posthaste.Message{Queue: s.queue, Payload: "tomorrow", SendAt: time.Now().Add(24 * time.Hour)},
 		posthaste.Message{Queue: s.queue, Payload: "past", SendAt: time.Now().Add(-time.Hour)},
-		posthaste.Message{Queue: s.queue, Payload: "now"})
+		posthaste.Message{Queue: s.queue, Payload: "now"}))
 	s.must(err)
 	if at := s.state(ids[1]); at.State != posthaste.StateScheduled || time.Until(at.DueAt) < 23*time.Hour {
 		s.Errorf("the message for tomorrow is %+v", at)
@@ -258,7 +258,7 @@ func badMessages(s *suite) {
 		{"not encodable", "payload", posthaste.Message{Queue: s.queue, Payload: func() {}}, []posthaste.Code{posthaste.CodeInvalid}},
 	} {
 		for _, batch := range [][]posthaste.Message{{c.m}, {good, c.m, good}} {
-			ids, err := s.engine.Send(s.ctx, batch...)
+			ids, err := posthaste.IDs(s.engine.Send(s.ctx, batch...))
 			if !slices.Contains(c.codes, posthaste.CodeOf(err)) || len(ids) != 0 {
 				s.Errorf("%s: ids %v, error %v with code %q, want %v", c.name, ids, err, posthaste.CodeOf(err), c.codes)
 				continue

@@ -386,9 +386,9 @@ func foundTerms(s *suite) {
 func (s *suite) settledWithTerms() []posthaste.MessageID {
 	s.Helper()
 	s.create(posthaste.QueueOptions{MaxAttempts: 5, BackoffBase: time.Millisecond, BackoffMax: time.Millisecond})
-	ids, err := s.engine.Send(s.ctx,
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx,
 		posthaste.Message{Queue: s.queue, Payload: "done", Reference: "order 7"}, posthaste.Message{Queue: s.queue, Payload: "dead"},
-		posthaste.Message{Queue: s.queue, Payload: "retried"}, posthaste.Message{Queue: s.queue, Payload: "named", Terms: []string{"eve"}})
+		posthaste.Message{Queue: s.queue, Payload: "retried"}, posthaste.Message{Queue: s.queue, Payload: "named", Terms: []string{"eve"}}))
 	s.must(err)
 	w := s.register(time.Minute)
 	for _, d := range s.claimed(w, 4) {

@@ -105,7 +105,7 @@ func (l *load) send(n int) {
 	begun := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ids, err := l.engine.Send(l.ctx, messages...)
+	ids, err := posthaste.IDs(l.engine.Send(l.ctx, messages...))
 	if err != nil {
 		l.Errorf("sending: %v", err)
 		return

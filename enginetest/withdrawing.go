@@ -54,7 +54,7 @@ func (s *suite) want(what string, got, want []posthaste.MessageID) {
 func cancel(s *suite) {
 	s.create(quick())
 	ids := s.send(5)
-	later, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Delay: time.Hour})
+	later, err := posthaste.IDs(s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Delay: time.Hour}))
 	s.must(err)
 	told := func(id posthaste.MessageID, inTime bool, state posthaste.State) {
 		s.Helper()
@@ -125,7 +125,7 @@ func farTimes(s *suite) {
 	s.must(err)
 	s.settle(done, s.claimed(s.register(time.Minute), len(past))...)
 	last := time.Date(9999, 12, 30, 23, 59, 59, 0, time.UTC)
-	ids, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, SendAt: last}, posthaste.Message{Queue: s.queue, Payload: 2, Delay: math.MaxInt64})
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, SendAt: last}, posthaste.Message{Queue: s.queue, Payload: 2, Delay: math.MaxInt64}))
 	s.must(err)
 	for _, far := range []time.Time{time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -10*3600)), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(250000, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		for what, do := range map[string]func() error{
@@ -173,7 +173,7 @@ func farTimes(s *suite) {
 // numbers internally.
 func unusualIDs(s *suite) {
 	s.ordered(nil)
-	sent, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Key: "a"}, posthaste.Message{Queue: s.queue, Payload: 2, Key: "a"})
+	sent, err := posthaste.IDs(s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Key: "a"}, posthaste.Message{Queue: s.queue, Payload: 2, Key: "a"}))
 	s.must(err)
 	s.settle(failed, s.receive(1, time.Minute)...)
 	for _, n := range []int64{0, -1, 1 << 51, math.MaxInt64, math.MaxInt64 - 4095, math.MinInt64} {
@@ -274,7 +274,7 @@ func filter(s *suite) {
 	for _, kind := range []string{"paid", "made", "gone"} {
 		for _, region := range []string{"eu", "us"} {
 			for _, delay := range []time.Duration{0, time.Microsecond} {
-				ids, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Kind: kind, Headers: map[string]string{"region": region}, Delay: delay})
+				ids, err := posthaste.IDs(s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Kind: kind, Headers: map[string]string{"region": region}, Delay: delay}))
 				s.must(err)
 				if kind != "gone" && region == "eu" {
 					want = append(want, ids...)

@@ -195,7 +195,7 @@ func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	rows, err := e.pool.Query(ctx, `select message_id, queue, subscription, state, due_at, key, kind, headers::text, reference, terms,
-		content_type, created_at, attempts::text, payload, erased_at from posthaste.message($1::bigint)`, int64(id))
+		content_type, created_at, attempts::text, payload, erased_at, version from posthaste.message($1::bigint)`, int64(id))
 	if err != nil {
 		return posthaste.MessageInfo{}, readError(err)
 	}
@@ -215,7 +215,7 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (page 
 	// Both statements run in one transaction, because the setting lasts that long.
 	var batch pgx.Batch
 	batch.Queue(`select message_id, queue, subscription, state, due_at, key, kind, headers::text, reference, terms,
-		content_type, created_at, attempts::text, null::bytea, erased_at
+		content_type, created_at, attempts::text, null::bytea, erased_at, null
 		from posthaste.list_messages(nullif($1::text, ''), nullif($2::text, ''), nullif($3::text, ''), nullif($4::text, ''),
 			nullif($5::bigint, 0), $6::int, nullif($7::text, ''), nullif($8::text, ''), $9::timestamptz)`,
 		f.Queue, f.Reference, f.Term, string(f.State), int64(f.Before), orDefault(f.Limit), f.Key, f.Kind, nullTime(f.CreatedFrom))
@@ -249,10 +249,10 @@ func scanMessages(rows pgx.Rows) ([]posthaste.MessageInfo, error) {
 		var m posthaste.MessageInfo
 		var s posthaste.MessageState
 		var due, erased *time.Time
-		var key, kind, headers, reference *string
+		var key, kind, headers, reference, version *string
 		var attempts string
 		if err := rows.Scan((*int64)(&m.ID), &m.Queue, &s.Subscription, (*string)(&s.State), &due, &key, &kind, &headers, &reference,
-			&m.Terms, &m.ContentType, &m.CreatedAt, &attempts, &m.Payload, &erased); err != nil {
+			&m.Terms, &m.ContentType, &m.CreatedAt, &attempts, &m.Payload, &erased, &version); err != nil {
 			return nil, err
 		}
 		if err := decode(headers, &m.Headers); err != nil {
@@ -262,7 +262,7 @@ func scanMessages(rows pgx.Rows) ([]posthaste.MessageInfo, error) {
 			return nil, err
 		}
 		m.Key, m.Kind, m.Reference, m.CreatedAt = textOf(key), textOf(kind), textOf(reference), m.CreatedAt.UTC()
-		m.ErasedAt = timeOf(erased)
+		m.ErasedAt, m.Version = timeOf(erased), textOf(version)
 		if due != nil {
 			s.DueAt = due.UTC()
 		}

@@ -72,7 +72,7 @@ func (a *adminTest) send(messages ...posthaste.Message) []posthaste.MessageID {
 			messages[i].Queue = "q"
 		}
 	}
-	ids, err := a.Send(a.ctx, messages...)
+	ids, err := posthaste.IDs(a.Send(a.ctx, messages...))
 	a.check(err)
 	return ids
 }

@@ -154,7 +154,8 @@ func searchPage[T any](ctx context.Context, e *Engine, explain func(error) error
 	defer cancel()
 	var batch pgx.Batch
 	batch.Queue(sql, args...)
-	batch.Queue("select coalesce(nullif(current_setting('posthaste.list_before', true), '')::bigint, 0)")
+	batch.Queue(`select coalesce(nullif(current_setting('posthaste.list_before', true), '')::bigint, 0),
+		coalesce(nullif(current_setting('posthaste.unique_conflicts', true), '')::bigint[], '{}')`)
 	answers := e.pool.SendBatch(ctx, &batch)
 	rows, err := answers.Query()
 	if err != nil {
@@ -164,7 +165,11 @@ func searchPage[T any](ctx context.Context, e *Engine, explain func(error) error
 	var page posthaste.Page[T]
 	page.Items, err = pgx.CollectRows(rows, scan)
 	if err == nil {
-		err = answers.QueryRow().Scan((*int64)(&page.Next))
+		var conflicts []int64
+		err = answers.QueryRow().Scan((*int64)(&page.Next), &conflicts)
+		for _, id := range conflicts {
+			page.Conflicts = append(page.Conflicts, posthaste.MessageID(id))
+		}
 	}
 	// The rows are valid only if the transaction committed.
 	if closed := answers.Close(); err == nil {

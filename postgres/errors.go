@@ -21,8 +21,10 @@ var ledgerCodes = map[string]posthaste.Code{
 	"PH404": posthaste.CodeNotFound,
 	"PH409": posthaste.CodeConflict,
 	"PH410": posthaste.CodeWorkerLost,
+	"PH412": posthaste.CodeStale,
 	"PH413": posthaste.CodeTooLarge,
 	"PH422": posthaste.CodeKeyReused,
+	"PH423": posthaste.CodeUniqueConflict,
 	"PH501": posthaste.CodeUnsupported,
 	"PH503": posthaste.CodeRefused,
 }

@@ -10,7 +10,7 @@ import (
 
 // SendOnce implements [posthaste.Engine]. The messages and the key commit together. A
 // concurrent request with the same key waits.
-func (e *Engine) SendOnce(ctx context.Context, request posthaste.Idempotency, messages ...posthaste.Message) (ids []posthaste.MessageID, replayed bool, err error) {
+func (e *Engine) SendOnce(ctx context.Context, request posthaste.Idempotency, messages ...posthaste.Message) (sent []posthaste.Sent, replayed bool, err error) {
 	if err := request.Check(); err != nil {
 		return nil, false, err
 	}
@@ -31,27 +31,34 @@ func (e *Engine) SendOnce(ctx context.Context, request posthaste.Idempotency, me
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	var before []int64
-	err = tx.QueryRow(ctx, "select posthaste.idempotency_begin($1, $2, $3)", request.Scope, request.Key, request.Digest).Scan(&before)
+	var told []posthaste.Sent
+	err = tx.QueryRow(ctx, "select ids, told from posthaste.idempotency_begin($1, $2, $3)", request.Scope, request.Key, request.Digest).Scan(&before, &told)
 	if err != nil {
 		return nil, false, readError(err)
 	}
-	if before != nil {
-		ids = make([]posthaste.MessageID, len(before))
-		for i, id := range before {
-			ids[i] = posthaste.MessageID(id)
-		}
-		return ids, true, nil
+	if told != nil {
+		return told, true, nil
 	}
-	ids, err = e.session(conn).send(ctx, rows)
+	if before != nil {
+		sent = make([]posthaste.Sent, len(before))
+		for i, id := range before {
+			sent[i].ID = posthaste.MessageID(id)
+		}
+		return sent, true, nil
+	}
+	sent, err = e.session(conn).send(ctx, rows)
 	if err != nil {
 		return nil, false, readError(err) // nothing was committed
 	}
-	sent := make([]int64, len(ids))
-	for i, id := range ids {
-		sent[i] = int64(id)
+	ids := make([]int64, len(sent))
+	for i := range sent {
+		ids[i] = int64(sent[i].ID)
+		if sent[i] != (posthaste.Sent{ID: sent[i].ID}) {
+			told = sent
+		}
 	}
-	if _, err := tx.Exec(ctx, "select posthaste.idempotency_end($1, $2, $3, $4, $5)", request.Scope, request.Key, request.Digest, sent, request.Window.Seconds()); err != nil {
+	if _, err := tx.Exec(ctx, "select posthaste.idempotency_end($1, $2, $3, $4, $5, $6)", request.Scope, request.Key, request.Digest, ids, request.Window.Seconds(), told); err != nil {
 		return nil, false, readError(err)
 	}
-	return ids, false, writeError(tx.Commit(ctx))
+	return sent, false, writeError(tx.Commit(ctx))
 }

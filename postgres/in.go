@@ -23,7 +23,7 @@ type Tx struct {
 
 // transaction has the operations that differ between [In] and [InSQL].
 type transaction interface {
-	send(ctx context.Context, rows []row) ([]posthaste.MessageID, error)
+	send(ctx context.Context, rows []row) ([]posthaste.Sent, error)
 	ack(ctx context.Context, ids []int64) error
 	checkpoint(ctx context.Context, id int64, value string) error
 }
@@ -34,16 +34,16 @@ func In(tx pgx.Tx) Tx { return Tx{pgxTx{tx}} }
 // InSQL returns the Tx of a database/sql transaction with any driver.
 func InSQL(tx *sql.Tx) Tx { return Tx{sqlTx{tx}} }
 
-// Send stores the messages in the transaction and returns their ids in order. If one message is
-// rejected, none is stored, and the transaction must be rolled back, as after any error of
+// Send stores the messages in the transaction and returns what became of each, in order. If one
+// message is rejected, none is stored, and the transaction must be rolled back, as after any error of
 // PostgreSQL.
-func (t Tx) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+func (t Tx) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.Sent, error) {
 	rows, err := encode(messages)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
-	ids, err := t.tx.send(ctx, rows)
-	return ids, readError(err)
+	sent, err := t.tx.send(ctx, rows)
+	return sent, readError(err)
 }
 
 // Ack acknowledges deliveries in the transaction. The handler's writes and the acknowledgment
@@ -82,7 +82,7 @@ func (t Tx) Checkpoint(ctx context.Context, delivery posthaste.DeliveryID, curso
 
 type pgxTx struct{ pgx.Tx }
 
-func (t pgxTx) send(ctx context.Context, rows []row) ([]posthaste.MessageID, error) {
+func (t pgxTx) send(ctx context.Context, rows []row) ([]posthaste.Sent, error) {
 	conn := t.Conn()
 	mode := conn.Config().DefaultQueryExecMode
 	// A connection in one of these modes may go through a pooler that does not support
@@ -104,24 +104,22 @@ func (t pgxTx) checkpoint(ctx context.Context, id int64, value string) error {
 type sqlTx struct{ *sql.Tx }
 
 // send passes arrays as text, which all drivers support.
-func (t sqlTx) send(ctx context.Context, rows []row) ([]posthaste.MessageID, error) {
-	var ids []posthaste.MessageID
+func (t sqlTx) send(ctx context.Context, rows []row) ([]posthaste.Sent, error) {
+	var sent []posthaste.Sent
 	for len(rows) > 0 {
 		part := rows[:firstPart(rows)]
 		rows = rows[len(part):]
-		found, err := t.QueryContext(ctx, `select unnest(posthaste.send_rows($1::text::text[], $2::text::bytea[], $3::text::text[], $4::text::text[], $5::text::text[],
-			$6::text::jsonb[], $7::text::text[], $8::text::jsonb[], $9::text::float8[], $10::text::timestamptz[], $11::text::text[], $12::boolean,
-			$13::text::smallint[], $14::text::text[], $15::text::float8[]))`, textParams(part)...)
+		found, err := t.QueryContext(ctx, sendSQL(told(part)), textParams(part)...)
 		if err != nil {
 			return nil, err
 		}
 		for found.Next() {
-			var id int64
-			if err := found.Scan(&id); err != nil {
+			var one posthaste.Sent
+			if err := found.Scan((*int64)(&one.ID), &one.Duplicate, &one.Replaced, (*string)(&one.State)); err != nil {
 				_ = found.Close()
 				return nil, err
 			}
-			ids = append(ids, posthaste.MessageID(id))
+			sent = append(sent, one)
 		}
 		if err := found.Err(); err != nil {
 			return nil, err
@@ -130,7 +128,18 @@ func (t sqlTx) send(ctx context.Context, rows []row) ([]posthaste.MessageID, err
 			return nil, err
 		}
 	}
-	return ids, nil
+	return sent, nil
+}
+
+// sendSQL returns the statement that sends. Only told, which costs more, tells of duplicates.
+func sendSQL(told bool) string {
+	const first = `$1::text::text[], $2::text::bytea[], $3::text::text[], $4::text::text[], $5::text::text[],
+		$6::text::jsonb[], $7::text::text[], $8::text::jsonb[], $9::text::float8[], $10::text::timestamptz[], $11::text::text[], $12::boolean,
+		$13::text::smallint[], $14::text::text[], $15::text::float8[]`
+	if told {
+		return "select id, duplicate, replaced, coalesce(state, '') from posthaste.send_told(" + first + ", $16::text::jsonb[])"
+	}
+	return "select unnest(posthaste.send_rows(" + first + ")), false, false, ''"
 }
 
 func (t sqlTx) ack(ctx context.Context, ids []int64) error {
@@ -147,7 +156,7 @@ func (t sqlTx) checkpoint(ctx context.Context, id int64, value string) error {
 	return err
 }
 
-// textParams returns the parameters of posthaste.send_rows as array literals.
+// textParams returns the parameters of posthaste.send_told as array literals.
 func textParams(rows []row) []any {
 	var columns [len(sendTypes)]textArray
 	wake := false
@@ -193,6 +202,10 @@ func (r *row) text(column int) string {
 		return string(r.headers)
 	case sendTerms:
 		return termsJSON(r.Terms)
+	case sendUnique:
+		if r.Unique != nil {
+			return string(uniqueJSON(r.Unique))
+		}
 	default:
 		text, _ := r.appendCell(nil, column) // the column is of type text
 		return string(text)

@@ -83,7 +83,7 @@ func (n *nestedTest) send(tx nested, m posthaste.Message) []posthaste.MessageID 
 	n.Helper()
 	bare := m
 	bare.DedupeKey = ""
-	first, err := tx.Send(n.Context(), bare)
+	first, err := posthaste.IDs(tx.Send(n.Context(), bare))
 	n.must(err)
 	n.must(tx.begin())
 	_, err = tx.Send(n.Context(), m, bare)
@@ -92,7 +92,7 @@ func (n *nestedTest) send(tx nested, m posthaste.Message) []posthaste.MessageID 
 		n.Errorf("a send to a queue that does not exist: %v", err)
 	}
 	n.must(tx.rollback())
-	third, err := tx.Send(n.Context(), m)
+	third, err := posthaste.IDs(tx.Send(n.Context(), m))
 	n.must(err)
 	n.must(tx.commit())
 	return slices.Concat(first, third)

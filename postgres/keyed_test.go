@@ -88,7 +88,7 @@ func TestManyKeyedMessagesAtOnce(t *testing.T) {
 		for i := range messages {
 			messages[i] = posthaste.Message{Queue: "q", Payload: i, Key: fmt.Sprint("key ", i%keys, " ä")}
 		}
-		ids, err := by.Send(ctx, messages...)
+		ids, err := posthaste.IDs(by.Send(ctx, messages...))
 		must(t, err)
 		for i, id := range ids {
 			want[messages[i].Key] = append(want[messages[i].Key], id)
@@ -150,7 +150,7 @@ func TestManyKeyedMessagesAtOnce(t *testing.T) {
 	must(t, e.DropQueue(ctx, "q"))
 	must(t, e.CreateQueue(ctx, "q", posthaste.QueueOptions{}))
 	for range 2 {
-		ids, err := e.Send(ctx, many(func(*posthaste.Message) {})...)
+		ids, err := posthaste.IDs(e.Send(ctx, many(func(*posthaste.Message) {})...))
 		must(t, err)
 		if len(ids) != 100 {
 			t.Fatalf("%d ids for 100 messages", len(ids))

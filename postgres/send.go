@@ -42,6 +42,13 @@ var sendRows = statement{
 		pgtype.Int2ArrayOID, pgtype.TextArrayOID, pgtype.Float8ArrayOID},
 }
 
+// sendTold sends messages of which some may be duplicates.
+var sendTold = statement{
+	name: "posthaste_send_told",
+	sql:  "select * from posthaste.send_told($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16)",
+	oids: append(slices.Clone(sendRows.oids), pgtype.JSONBArrayOID),
+}
+
 // sendRow sends one message. It has no parameters for fields that few messages have; sendRows
 // sends these.
 var sendRow = statement{
@@ -165,7 +172,7 @@ func withPosition(err error, i, n int) error {
 }
 
 // Send implements [posthaste.Engine], in one transaction.
-func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.Sent, error) {
 	rows, err := encode(messages)
 	if err != nil || len(rows) == 0 {
 		return nil, err
@@ -178,24 +185,24 @@ func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 	}
 	defer conn.Release()
 	if firstPart(rows) == len(rows) {
-		ids, err := e.session(conn).sendPart(ctx, rows)
-		return ids, writeError(err)
+		sent, err := e.session(conn).sendPart(ctx, rows)
+		return sent, writeError(err)
 	}
 	tx, err := conn.Begin(ctx)
 	if err != nil {
 		return nil, readError(err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	ids, err := e.session(conn).send(ctx, rows)
+	sent, err := e.session(conn).send(ctx, rows)
 	if err != nil {
 		return nil, readError(err) // nothing was committed
 	}
-	return ids, writeError(tx.Commit(ctx))
+	return sent, writeError(tx.Commit(ctx))
 }
 
 // send sends rows in the transaction that is open on the connection.
-func (s session) send(ctx context.Context, rows []row) ([]posthaste.MessageID, error) {
-	ids := make([]posthaste.MessageID, 0, len(rows))
+func (s session) send(ctx context.Context, rows []row) ([]posthaste.Sent, error) {
+	sent := make([]posthaste.Sent, 0, len(rows))
 	for len(rows) > 0 {
 		part := rows[:firstPart(rows)]
 		rows = rows[len(part):]
@@ -203,18 +210,18 @@ func (s session) send(ctx context.Context, rows []row) ([]posthaste.MessageID, e
 		if err != nil {
 			return nil, err
 		}
-		ids = append(ids, some...)
+		sent = append(sent, some...)
 	}
-	return ids, nil
+	return sent, nil
 }
 
 // sendPart sends rows in one call of posthaste.send_rows, or of posthaste.send_row, which is
-// cheaper for one row.
-func (s session) sendPart(ctx context.Context, rows []row) ([]posthaste.MessageID, error) {
+// cheaper for one row, or of posthaste.send_told if a row may be a duplicate.
+func (s session) sendPart(ctx context.Context, rows []row) ([]posthaste.Sent, error) {
 	if len(rows) == 1 && rows[0].plain() {
-		var id posthaste.MessageID
+		var id int64
 		err := s.pipeline(ctx, func(_ int, values [][]byte) error {
-			id = posthaste.MessageID(readInt8(values[0]))
+			id = readInt8(values[0])
 			return nil
 		}, bound{statement: &sendRow, params: append(rows[0].cells(plainColumns), boolParam(!rows[0].NoWake))})
 		if err == nil && id == 0 {
@@ -223,26 +230,40 @@ func (s session) sendPart(ctx context.Context, rows []row) ([]posthaste.MessageI
 		if err != nil {
 			return nil, err
 		}
-		return []posthaste.MessageID{id}, nil
+		return []posthaste.Sent{{ID: posthaste.MessageID(id)}}, nil
 	}
-	var ids []posthaste.MessageID
-	err := s.pipeline(ctx, func(_ int, values [][]byte) error {
+	sent := make([]posthaste.Sent, 0, len(rows))
+	call := bound{statement: &sendRows, params: rowParams(rows, sendUnique)}
+	read := func(_ int, values [][]byte) error {
 		for _, id := range readInt8Array(values[0]) {
-			ids = append(ids, posthaste.MessageID(id))
+			sent = append(sent, posthaste.Sent{ID: posthaste.MessageID(id)})
 		}
 		return nil
-	}, bound{statement: &sendRows, params: rowParams(rows)})
-	if err == nil && len(ids) != len(rows) {
-		err = fmt.Errorf("posthaste.send_rows returned %d ids for %d messages", len(ids), len(rows))
 	}
-	return ids, err
+	if told(rows) {
+		call = bound{statement: &sendTold, params: rowParams(rows, len(sendTypes))}
+		read = func(_ int, values [][]byte) error {
+			sent = append(sent, posthaste.Sent{ID: posthaste.MessageID(readInt8(values[0])), Duplicate: readBool(values[1]), Replaced: readBool(values[2]), State: posthaste.State(values[3])})
+			return nil
+		}
+	}
+	err := s.pipeline(ctx, read, call)
+	if err == nil && len(sent) != len(rows) {
+		err = fmt.Errorf("%s returned %d ids for %d messages", call.statement.name, len(sent), len(rows))
+	}
+	return sent, err
+}
+
+// told reports whether one of the rows may be a duplicate.
+func told(rows []row) bool {
+	return slices.ContainsFunc(rows, func(r row) bool { return r.DedupeKey != "" || r.Unique != nil })
 }
 
 // plain reports whether send_row can send the row.
-func (r *row) plain() bool { return r.Priority == 0 && r.DedupeKey == "" }
+func (r *row) plain() bool { return r.Priority == 0 && r.DedupeKey == "" && r.Unique == nil }
 
-// The columns of a row, in the order of the parameters of send_rows. send_row has no
-// parameters for those from sendPriority on. Both have wake after sendTrace.
+// The columns of a row, in the order of the parameters of send_told. send_rows has no parameter
+// for sendUnique, and send_row none for those from sendPriority on. All have wake after sendTrace.
 const (
 	sendQueue = iota
 	sendBody
@@ -258,6 +279,7 @@ const (
 	sendPriority
 	sendDedupeKey
 	sendDedupeWindow
+	sendUnique
 
 	plainColumns = sendPriority // the number of columns of send_row
 )
@@ -278,6 +300,7 @@ var sendTypes = [...]uint32{
 	sendPriority:     pgtype.Int2OID,
 	sendDedupeKey:    pgtype.TextOID,
 	sendDedupeWindow: pgtype.Float8OID,
+	sendUnique:       pgtype.JSONBOID,
 }
 
 // cells returns the values of the row's first columns, nil where the message has none.
@@ -339,19 +362,23 @@ func (r *row) appendCell(b []byte, column int) ([]byte, bool) {
 		if r.DedupeWindow > 0 {
 			return append(b, float8(r.DedupeWindow.Seconds())...), true
 		}
+	case sendUnique:
+		if r.Unique != nil {
+			return append(append(b, jsonbVersion), uniqueJSON(r.Unique)...), true
+		}
 	}
 	return b, false
 }
 
-// rowParams returns the parameters of sendRows.
-func rowParams(rows []row) [][]byte {
+// rowParams returns the parameters of the first columns, with wake among them.
+func rowParams(rows []row, columns int) [][]byte {
 	wake, bodies := false, 0
 	for i := range rows {
 		wake = wake || !rows[i].NoWake
 		bodies += len(rows[i].body)
 	}
-	params := make([][]byte, 0, len(sendTypes)+1)
-	for c, element := range sendTypes {
+	params := make([][]byte, 0, columns+1)
+	for c, element := range sendTypes[:columns] {
 		if c == plainColumns {
 			params = append(params, boolParam(wake))
 		}
@@ -369,6 +396,17 @@ func rowParams(rows []row) [][]byte {
 		params = append(params, arrayOf(element, len(rows), size, func(b []byte, i int) ([]byte, bool) { return rows[i].appendCell(b, c) }))
 	}
 	return params
+}
+
+// uniqueJSON returns the option unique.
+func uniqueJSON(u *posthaste.Unique) []byte {
+	b, _ := json.Marshal(struct { // strings always encode
+		Key      string           `json:"key,omitempty"`
+		Until    posthaste.Until  `json:"until,omitempty"`
+		Exists   posthaste.Exists `json:"exists,omitempty"`
+		MaxDelay float64          `json:"max_delay,omitempty"`
+	}{u.Key, u.Until, u.Exists, u.MaxDelay.Seconds()})
+	return b
 }
 
 // termsJSON returns terms as a JSON array, or "" if there are none.

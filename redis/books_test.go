@@ -60,7 +60,7 @@ func (b *books) send(n int, delay time.Duration) ([]posthaste.MessageID, error) 
 		messages[i] = posthaste.Message{Queue: jobs, Payload: i, Delay: delay, Headers: map[string]string{part: fmt.Sprintf("%s.%d", token, i)}}
 	}
 	b.sends.Record(history.Event{Kind: intent, Token: token, Count: n})
-	ids, err := b.e.Send(context.Background(), messages...)
+	ids, err := posthaste.IDs(b.e.Send(context.Background(), messages...))
 	answer := history.Event{Kind: history.Sent, Token: token, IDs: ids, Note: string(posthaste.CodeOf(err))}
 	switch {
 	case err == nil:

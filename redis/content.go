@@ -41,6 +41,11 @@ func attemptOptionsOf(m *posthaste.Message) attemptOptions {
 	return attemptOptions{MaxAttempts: m.MaxAttempts, Timeout: wholeMicros(m.Timeout), BackoffBase: wholeMicros(m.Backoff.Base), BackoffMax: wholeMicros(m.Backoff.Max)}
 }
 
+func (o attemptOptions) addTo(m *posthaste.Message) {
+	m.MaxAttempts, m.Timeout = o.MaxAttempts, time.Duration(o.Timeout)*time.Microsecond
+	m.Backoff = posthaste.Backoff{Base: time.Duration(o.BackoffBase) * time.Microsecond, Max: time.Duration(o.BackoffMax) * time.Microsecond}
+}
+
 // wholeMicros rounds up, because 0 means that an option is not set.
 func wholeMicros(d time.Duration) int64 { return (d + time.Microsecond - 1).Microseconds() }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -101,8 +102,11 @@ func (e *Engine) buryChosen(ctx context.Context, action string, f posthaste.Dead
 		return page, err
 	}
 	if len(f.IDs) > 0 {
-		page.Items, err = e.bury(ctx, action, f.IDs, nil)
-		if err == nil && len(page.Items) == 0 {
+		page.Items, page.Conflicts, err = e.bury(ctx, action, f.IDs, nil)
+		if err == nil && len(page.Items) == 0 && len(page.Conflicts) > 0 {
+			err = &posthaste.Error{Code: posthaste.CodeUniqueConflict, Field: "unique", Hint: "wait until that one has ended, or discard the dead letter",
+				Message: fmt.Sprintf("message %d stays a dead letter, because another message holds its unique key", page.Conflicts[0])}
+		} else if err == nil && len(page.Items) == 0 {
 			err = &posthaste.Error{Code: posthaste.CodeNotFound, Field: "message_ids", Hint: "DeadLetters lists them, Actions tells who replayed or discarded one",
 				Message: noDeadLetters(f.IDs)}
 		}
@@ -117,7 +121,7 @@ func (e *Engine) buryChosen(ctx context.Context, action string, f posthaste.Dead
 		ids[i], only[dying{d.Queue, d.Subscription, place(int64(d.ID))}] = d.ID, true
 	}
 	page.Next = found.Next
-	page.Items, err = e.bury(ctx, action, ids, only)
+	page.Items, page.Conflicts, err = e.bury(ctx, action, ids, only)
 	return page, err
 }
 
@@ -140,15 +144,20 @@ const buryMost = 200
 type dying struct{ queue, subscription, place string }
 
 // bury replays or discards the dead letters of messages, or only those that are in only, if
-// that is not nil.
-func (e *Engine) bury(ctx context.Context, action string, ids []posthaste.MessageID, only map[dying]bool) (were []posthaste.MessageID, err error) {
+// that is not nil. It returns them, and those that stay because of their unique keys.
+func (e *Engine) bury(ctx context.Context, action string, ids []posthaste.MessageID, only map[dying]bool) (were, held []posthaste.MessageID, err error) {
 	byName, err := e.places(ctx, ids)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for name, all := range byName {
 		for places := range slices.Chunk(all, buryMost) {
-			err := e.each(ctx, buryScript, name, func(q *queue) arguments {
+			places, conflicts, err := e.uniqueAgain(ctx, action, name, places)
+			if err != nil {
+				return were, held, err
+			}
+			held = append(held, conflicts...)
+			err = e.eachWith(ctx, buryScript, name, []string{e.keys.unique(name)}, func(q *queue) arguments {
 				args := arguments{{"number", q.numberArg}, {"rules", q.rules}, {"action", action}}
 				for _, p := range places {
 					if only == nil || only[dying{name, q.subscription, p}] {
@@ -163,9 +172,14 @@ func (e *Engine) bury(ctx context.Context, action string, ids []posthaste.Messag
 				}
 				var actions []record
 				for _, p := range buried {
-					n, err := id(str(p), q.messages)
+					p, stays := strings.CutPrefix(str(p), "!")
+					n, err := id(p, q.messages)
 					if err != nil {
 						return err
+					}
+					if stays {
+						held = append(held, posthaste.MessageID(n))
+						continue
 					}
 					were = append(were, posthaste.MessageID(n))
 					details, err := json.Marshal(map[string]any{"subscription": q.subscription})
@@ -180,9 +194,9 @@ func (e *Engine) bury(ctx context.Context, action string, ids []posthaste.Messag
 				return e.record(ctx, actions...)
 			})
 			if err != nil {
-				return slices.Compact(slices.Sorted(slices.Values(were))), writeError(err)
+				return slices.Compact(slices.Sorted(slices.Values(were))), held, writeError(err)
 			}
 		}
 	}
-	return slices.Compact(slices.Sorted(slices.Values(were))), nil
+	return slices.Compact(slices.Sorted(slices.Values(were))), slices.Compact(slices.Sorted(slices.Values(held))), nil
 }

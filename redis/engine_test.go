@@ -72,7 +72,7 @@ func send(t *testing.T, e *Engine, n int) []posthaste.MessageID {
 	for i := range messages {
 		messages[i] = posthaste.Message{Queue: jobs, Payload: i}
 	}
-	ids, err := e.Send(t.Context(), messages...)
+	ids, err := posthaste.IDs(e.Send(t.Context(), messages...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 
@@ -118,4 +119,10 @@ func ignore(err error, code posthaste.Code) error {
 		return nil
 	}
 	return err
+}
+
+// otherRoute is the error for a new content with which a message would take another way.
+func otherRoute(message posthaste.MessageID) error {
+	return &posthaste.Error{Code: posthaste.CodeConflict, Field: "kind", Hint: "cancel it, and send another",
+		Message: fmt.Sprintf("the new key, kind or headers of message %d would change which subscriptions get it, or its turn", message)}
 }

@@ -75,7 +75,7 @@ func bringLater(t *testing.T, e *Engine) (since time.Time, subscription string) 
 
 func bringMoved(t *testing.T, e *Engine) (since time.Time, subscription string) {
 	t.Helper()
-	ids, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Payload: 1, Delay: time.Hour})
+	ids, err := posthaste.IDs(e.Send(t.Context(), posthaste.Message{Queue: jobs, Payload: 1, Delay: time.Hour}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestAgedAtMostOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rule(t, func(t *testing.T, e *Engine) string {
 				create(t, e, posthaste.QueueOptions{Mode: posthaste.AtMostOnce, MaxAge: time.Hour})
-				ids, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Payload: 1, Delay: time.Millisecond})
+				ids, err := posthaste.IDs(e.Send(t.Context(), posthaste.Message{Queue: jobs, Payload: 1, Delay: time.Millisecond}))
 				if err != nil {
 					t.Fatal(err)
 				}

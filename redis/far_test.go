@@ -16,7 +16,7 @@ func TestFarTimes(t *testing.T) {
 	for priority := range 4 {
 		for _, year := range []int{2095, 2096, 2097, 2999, 9999} {
 			when := time.Date(year, 6, 1, 12, 0, 1, 0, time.UTC)
-			ids, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Priority: priority, SendAt: when})
+			ids, err := posthaste.IDs(e.Send(t.Context(), posthaste.Message{Queue: jobs, Priority: priority, SendAt: when}))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -20,7 +20,7 @@ func sendKeys(t *testing.T, e *Engine, keys ...string) (ids []posthaste.MessageI
 		for i, key := range some {
 			messages[i] = posthaste.Message{Queue: jobs, Key: key, Payload: key}
 		}
-		got, err := e.Send(t.Context(), messages...)
+		got, err := posthaste.IDs(e.Send(t.Context(), messages...))
 		if err != nil {
 			t.Fatal(err)
 		}

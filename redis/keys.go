@@ -44,6 +44,14 @@ func (k keys) ticks() string { return k.global("ticks") }
 // queue and its message, "time message".
 func (k keys) ticked(queue string) string { return k.of(queue, "ticked") }
 
+// unique is a hash in the slot of a queue: unique keys to their last holders, and messages to
+// their unique keys (scripts/unique.lua).
+func (k keys) unique(queue string) string { return k.of(queue, "unique") }
+
+// uniqueLine is a list: the messages in unique, those first of which it is checked next whether
+// they still need their key.
+func (k keys) uniqueLine(queue string) string { return k.of(queue, "unique.line") }
+
 func (k keys) global(what string) string { return "{" + k.prefix + "}:" + what }
 
 func (k keys) of(queue, what string) string { return "{" + k.prefix + ":" + queue + "}:" + what }

@@ -46,7 +46,7 @@ func (k *kindred) send(kinds ...string) (ids []posthaste.MessageID) {
 	for i, kind := range kinds {
 		messages[i] = posthaste.Message{Queue: jobs, Key: "k", Kind: kind, Payload: i}
 	}
-	ids, err := k.e.Send(k.t.Context(), messages...)
+	ids, err := posthaste.IDs(k.e.Send(k.t.Context(), messages...))
 	k.must(err)
 	return ids
 }

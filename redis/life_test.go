@@ -61,7 +61,7 @@ func ofKinds(kinds ...string) (all []posthaste.Message) {
 }
 
 func (l *life) send(all ...posthaste.Message) error {
-	ids, err := l.e.Send(l.ctx, all...)
+	ids, err := posthaste.IDs(l.e.Send(l.ctx, all...))
 	if err == nil {
 		l.sent(ids, all)
 	}
@@ -131,7 +131,8 @@ func (l *life) sends() []func() error {
 			for i := range all {
 				all[i].DedupeKey, all[i].DedupeWindow = "", 0
 			}
-			ids, _, err := l.e.SendOnce(l.ctx, posthaste.Idempotency{Key: "gh", Digest: []byte("gh"), Window: time.Hour}, all...)
+			sent, _, err := l.e.SendOnce(l.ctx, posthaste.Idempotency{Key: "gh", Digest: []byte("gh"), Window: time.Hour}, all...)
+			ids, err := posthaste.IDs(sent, err)
 			if err == nil {
 				l.sent(ids, all)
 			}

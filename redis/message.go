@@ -143,6 +143,7 @@ func (e *Engine) Message(ctx context.Context, wanted posthaste.MessageID) (posth
 	if found[0] == nil || found[0].ID != wanted {
 		return posthaste.MessageInfo{}, unknown
 	}
+	found[0].Version = posthaste.VersionOf(&found[0].MessageInfo)
 	return found[0].MessageInfo, nil
 }
 

@@ -156,7 +156,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 	sent := 0
 	for {
-		ids, err := e.Send(t.Context(), batch...)
+		ids, err := posthaste.IDs(e.Send(t.Context(), batch...))
 		if posthaste.CodeOf(err) == posthaste.CodeUnavailable {
 			break
 		}

@@ -30,7 +30,7 @@ func TestRE5_UnknownAndUndecodable(t *testing.T) {
 		}
 		return nil
 	})
-	bad, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Payload: 1, Kind: "unknown"}, posthaste.Message{Queue: jobs, Payload: "no number"})
+	bad, err := posthaste.IDs(e.Send(t.Context(), posthaste.Message{Queue: jobs, Payload: 1, Kind: "unknown"}, posthaste.Message{Queue: jobs, Payload: "no number"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestRE5_PoisonThatKillsTheProcess(t *testing.T) {
 	e := open(t, server.URL())
 	create(t, e, posthaste.QueueOptions{MaxAttempts: 2})
 	messages := []posthaste.Message{{Queue: jobs, Payload: 1}, {Queue: jobs, Payload: deadly}, {Queue: jobs, Payload: 2}}
-	ids, err := e.Send(t.Context(), messages...)
+	ids, err := posthaste.IDs(e.Send(t.Context(), messages...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestRE4_RetriesAndDueSurviveKills(t *testing.T) {
 	})
 	var ids []posthaste.MessageID
 	for i := range 60 {
-		got, err := e.Send(ctx, posthaste.Message{Queue: jobs, Payload: i, Delay: time.Duration(i) * 10 * time.Millisecond, Priority: i % 4})
+		got, err := posthaste.IDs(e.Send(ctx, posthaste.Message{Queue: jobs, Payload: i, Delay: time.Duration(i) * 10 * time.Millisecond, Priority: i % 4}))
 		if err != nil {
 			t.Fatal(err)
 		}

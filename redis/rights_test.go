@@ -188,9 +188,11 @@ func (l *shortLife) handle(queue string) {
 	l.t.Helper()
 	e, ctx, must := l.e, l.ctx, l.must
 	l.claimed(queue, "")
-	ids, err := e.Send(ctx, slices.Repeat([]posthaste.Message{{Queue: queue, Key: "k", Reference: "r", Terms: []string{"term"}}}, 8)...)
+	ids, err := posthaste.IDs(e.Send(ctx, slices.Repeat([]posthaste.Message{{Queue: queue, Key: "k", Reference: "r", Terms: []string{"term"}}}, 8)...))
 	must(err)
 	_, _, err = e.SendOnce(ctx, posthaste.Idempotency{Key: queue, Digest: []byte("d"), Window: time.Hour}, posthaste.Message{Queue: queue, Key: "k", DedupeKey: "d", DedupeWindow: time.Hour})
+	must(err)
+	_, err = e.Send(ctx, posthaste.Message{Queue: queue, Key: "k", Unique: &posthaste.Unique{}})
 	must(err)
 	if queue != jobs {
 		must(e.Pause(posthaste.WithActor(ctx, "ada"), posthaste.OfKey{Queue: queue, Key: "other"}))
@@ -199,6 +201,8 @@ func (l *shortLife) handle(queue string) {
 	must(err)
 	if queue != "keyed" {
 		_, err = e.Reschedule(posthaste.WithActor(ctx, "ada"), ids[6], time.Now().Add(time.Hour))
+		must(err)
+		_, err = e.UpdateMessage(posthaste.WithActor(ctx, "ada"), ids[6], posthaste.MessageUpdate{Payload: 1})
 		must(err)
 	}
 	_, err = e.Heartbeat(ctx, posthaste.Heartbeat{Worker: l.w, Queues: []posthaste.QueueRef{{Queue: jobs}, {Queue: queue}}})

@@ -122,7 +122,7 @@ func TestMadeWhileItIsDropped(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("left are %v: %v", left, err)
 	}
-	if ids, err := e.Send(t.Context(), posthaste.Message{Queue: jobs}); posthaste.CodeOf(err) != posthaste.CodeNotFound {
+	if ids, err := posthaste.IDs(e.Send(t.Context(), posthaste.Message{Queue: jobs})); posthaste.CodeOf(err) != posthaste.CodeNotFound {
 		t.Errorf("sent as %v: %v", ids, err)
 	}
 }

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/posthaste-mq/posthaste"
@@ -49,7 +50,13 @@ func busy() error {
 // each runs a script for each subscription of a queue and passes the replies to then. The
 // default subscription is the first, also if it has ended: it has no messages then.
 func (e *Engine) each(ctx context.Context, s script, name string, args func(*queue) arguments, then func(*queue, any) error) error {
-	reply, q, err := e.tryQueue(ctx, name, func(q *queue) (any, error) { return s.run(ctx, e.client, q.keys, args(q)) })
+	return e.eachWith(ctx, s, name, nil, args, then)
+}
+
+// eachWith is each for a script with further keys.
+func (e *Engine) eachWith(ctx context.Context, s script, name string, keys []string, args func(*queue) arguments, then func(*queue, any) error) error {
+	run := func(q *queue) (any, error) { return s.run(ctx, e.client, slices.Concat(q.keys, keys), args(q)) }
+	reply, q, err := e.tryQueue(ctx, name, run)
 	if err == nil {
 		err = then(q, reply)
 	}
@@ -57,7 +64,7 @@ func (e *Engine) each(ctx context.Context, s script, name string, args func(*que
 		return err
 	}
 	for _, sub := range q.subs {
-		reply, now, err := e.on(ctx, s, sub.ref(), args)
+		reply, now, err := e.try(ctx, sub.ref(), run)
 		if posthaste.CodeOf(err) == posthaste.CodeNotFound {
 			continue // it has ended since
 		}
@@ -73,8 +80,13 @@ func (e *Engine) each(ctx context.Context, s script, name string, args func(*que
 
 // together runs a script once for all subscriptions of a queue, in one atomic step.
 func (e *Engine) together(ctx context.Context, s script, name string, args ...arg) (any, *queue, error) {
+	return e.togetherWith(ctx, s, name, nil, func(*queue) arguments { return args })
+}
+
+// togetherWith is together for a script with further keys, and arguments that depend on the queue.
+func (e *Engine) togetherWith(ctx context.Context, s script, name string, keys []string, args func(*queue) arguments) (any, *queue, error) {
 	return e.tryQueue(ctx, name, func(q *queue) (any, error) {
-		return s.run(ctx, e.client, q.allKeys(), append(arguments{{"number", q.all()[0].numberArg}, {"rules", q.rules}}, args...))
+		return s.run(ctx, e.client, append(q.allKeys(), keys...), append(arguments{{"number", q.all()[0].numberArg}, {"rules", q.rules}}, args(q)...))
 	})
 }
 

@@ -100,7 +100,7 @@ func TestTickThatWasNotMovedOn(t *testing.T) {
 		create(t, e, posthaste.QueueOptions{})
 		put(t, e, "s", "every 24 hours", "", time.Second)
 		s, _ := scheduledNow(t, e, "s")
-		ids, err := e.sendTicks(t.Context(), s, lastTick{}, []time.Time{s.Next})
+		ids, err := posthaste.IDs(e.sendTicks(t.Context(), s, lastTick{}, []time.Time{s.Next}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -307,7 +307,7 @@ func TestScheduleTakesOrRefusesEveryField(t *testing.T) {
 	create(t, e, posthaste.QueueOptions{})
 	values := map[reflect.Type]any{reflect.TypeFor[string](): "x", reflect.TypeFor[bool](): true, reflect.TypeFor[int](): 1,
 		reflect.TypeFor[map[string]string](): map[string]string{"a": "b"}, reflect.TypeFor[[]string](): []string{"a"},
-		reflect.TypeFor[time.Duration](): time.Minute, reflect.TypeFor[time.Time](): time.Now(),
+		reflect.TypeFor[time.Duration](): time.Minute, reflect.TypeFor[*posthaste.Unique](): &posthaste.Unique{}, reflect.TypeFor[time.Time](): time.Now(),
 		reflect.TypeFor[posthaste.Backoff](): posthaste.Backoff{Base: time.Second, Max: time.Minute}}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[posthaste.Message]()) {
 		if field.Name == "Queue" || field.Name == "Payload" || field.Name == "Codec" { // the last has a test of its own

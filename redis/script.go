@@ -48,8 +48,10 @@ func file(name string) string {
 }
 
 // load reads a script and inserts the files that it includes after its header.
-func load(name string) script {
-	text := file(name)
+func load(name string) script { return loadText(file(name)) }
+
+// loadText is load for the text of a script.
+func loadText(text string) script {
 	const mark = "-- includes: "
 	if at := strings.Index(text, mark); at >= 0 {
 		line, rest, _ := strings.Cut(text[at:], "\n")
@@ -127,15 +129,17 @@ func (s script) several() script {
 
 // The scripts.
 var (
+	againScript            = load("again")
 	armScript              = load("arm")
 	asideScript            = load("aside")
 	beatScript             = load("beat")
 	buryScript             = load("bury")
-	claimScript            = load("claim")
 	claimKeyedScript       = load("claim_keyed")
+	claimScript            = load("claim")
 	clearScript            = load("clear")
 	countScript            = load("count")
 	dropScript             = load("drop")
+	editScript             = load("edit")
 	enrollScript           = load("enroll")
 	eraseScript            = load("erase")
 	expireEnrollmentScript = load("expire_enrollment")
@@ -152,12 +156,13 @@ var (
 	purgeScript            = load("purge")
 	recordActionsScript    = load("record_actions")
 	removeEnrollmentScript = load("remove_enrollment")
-	repairScript           = load("repair")
 	renewScript            = load("renew")
+	repairScript           = load("repair")
 	rescueScript           = load("rescue")
 	reviseScript           = load("revise")
 	scheduleScript         = load("schedule")
 	sendScript             = load("send")
+	sendUniqueScript       = sendingUnique()
 	settleScript           = load("settle")
 	subscribeScript        = load("subscribe")
 	tellScript             = load("tell")
@@ -166,6 +171,12 @@ var (
 	withdrawScript         = load("withdraw")
 	workerScript           = load("worker")
 )
+
+// sendingUnique returns send.lua for messages with unique keys. It looks at its permissions for
+// twice as many commands, which other messages need not pay for.
+func sendingUnique() script {
+	return loadText(strings.NewReplacer("-- includes: keys\n", "-- includes: keys, words, unique\n", "-- taken\n", file("taken")).Replace(file("send")))
+}
 
 // once is a command that the client must not repeat after its reply was lost, because it may
 // have been done. The client still follows the redirects of a cluster.

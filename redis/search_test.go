@@ -145,7 +145,7 @@ func TestMessagesPageByPage(t *testing.T) {
 			}
 			batch = append(batch, m)
 		}
-		ids, err := e.Send(t.Context(), batch...)
+		ids, err := posthaste.IDs(e.Send(t.Context(), batch...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +228,7 @@ func TestMessagesOfAllQueues(t *testing.T) {
 	}
 	for n := range each {
 		for i := range queues {
-			ids, err := e.Send(t.Context(), posthaste.Message{Queue: fmt.Sprint("queue-", (i+n)%queues), Payload: n})
+			ids, err := posthaste.IDs(e.Send(t.Context(), posthaste.Message{Queue: fmt.Sprint("queue-", (i+n)%queues), Payload: n}))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -24,10 +25,29 @@ type sendOptions struct {
 	Window int64  `codec:"w,omitempty"`
 	Silent bool   `codec:"s,omitempty"`
 	// Words are the words by which the message is found.
-	Words []string `codec:"n,omitempty"`
-	Key   string   `codec:"y,omitempty"`
+	Words  []string    `codec:"n,omitempty"`
+	Key    string      `codec:"y,omitempty"`
+	Unique *sendUnique `codec:"u,omitempty"`
 	// Excluded are the letters of the subscriptions whose filters reject it.
 	Excluded string `codec:"x,omitempty"`
+}
+
+// sendUnique is the unique key of a message in send.lua.
+type sendUnique struct {
+	Key      string `codec:"k"`
+	At       int    `codec:"h"`
+	Until    string `codec:"u,omitempty"`
+	Replace  bool   `codec:"e,omitempty"`
+	MaxDelay int64  `codec:"m,omitempty"`
+	// Of is a dead letter, of which the message is an edited copy and which has the key.
+	Of string `codec:"o,omitempty"`
+}
+
+// editedCopy says of which dead letter a message is an edited copy.
+type editedCopy struct {
+	place   string
+	letters string      // of the subscriptions that do not get the copy
+	unique  *sendUnique // the unique key of the dead letter, nil if it has none
 }
 
 // words returns the words of a message in the form of words.lua.
@@ -60,37 +80,38 @@ type sendHead struct {
 	Digest    string   `codec:"g,omitempty"`
 	// Schedule is the name of a schedule whose ticks these are, Before the queue's record of its
 	// last tick, and Tick the last of these ticks in µs.
-	Schedule string `codec:"e,omitempty"`
-	Before   string `codec:"b,omitempty"`
-	Tick     string `codec:"j,omitempty"`
-	of       string // the queue of the schedule
-	replayed *bool  // set to true if the request had been sent before
+	Schedule string      `codec:"e,omitempty"`
+	Before   string      `codec:"b,omitempty"`
+	Tick     string      `codec:"j,omitempty"`
+	of       string      // the queue of the schedule
+	replayed *bool       // set to true if the request had been sent before
+	copies   *editedCopy // nil unless the message is an edited copy
 }
 
 // Send implements [posthaste.Engine]. In a cluster it rejects messages to several queues,
 // because a script cannot write to several slots.
-func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.Sent, error) {
 	return e.sendAll(ctx, sendHead{}, "", messages)
 }
 
 // SendOnce implements [posthaste.Engine]. In a cluster, the reply is stored in the
 // queue's slot and the digest of the request in another one: see reserve.
-func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages ...posthaste.Message) (ids []posthaste.MessageID, replayed bool, err error) {
+func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages ...posthaste.Message) (sent []posthaste.Sent, replayed bool, err error) {
 	if err := r.Check(); err != nil {
 		return nil, false, err
 	}
 	name := sha256.Sum256([]byte(fmt.Sprintf("%d:%s%s", len(r.Scope), r.Scope, r.Key)))
 	head := sendHead{Window: max(1, r.Window.Milliseconds()), Digest: string(r.Digest), replayed: &replayed}
-	ids, err = e.sendAll(ctx, head, e.keys.request(hex.EncodeToString(name[:])), messages)
-	return ids, replayed, err
+	sent, err = e.sendAll(ctx, head, e.keys.request(hex.EncodeToString(name[:])), messages)
+	return sent, replayed, err
 }
 
-func (e *Engine) sendAll(ctx context.Context, head sendHead, request string, messages []posthaste.Message) ([]posthaste.MessageID, error) {
+func (e *Engine) sendAll(ctx context.Context, head sendHead, request string, messages []posthaste.Message) ([]posthaste.Sent, error) {
 	if len(messages) == 0 {
 		return nil, ctx.Err()
 	}
 	for try := range 3 {
-		ids, gone, err := e.send(ctx, head, request, messages)
+		sent, gone, err := e.send(ctx, head, request, messages)
 		if try == 0 && posthaste.CodeOf(err) == posthaste.CodeTooLarge { // MaxPayload may have been raised
 			if _, err := e.registry.read(ctx); err != nil {
 				return nil, err
@@ -98,7 +119,7 @@ func (e *Engine) sendAll(ctx context.Context, head sendHead, request string, mes
 			continue
 		}
 		if err != nil || gone == nil {
-			return ids, writeError(err)
+			return sent, writeError(err)
 		}
 		if err := e.remake(ctx, gone); err != nil {
 			return nil, err
@@ -136,7 +157,7 @@ func gone(reply any) bool {
 }
 
 // send sends messages, or returns the queue whose keys do not exist (any more).
-func (e *Engine) send(ctx context.Context, head sendHead, request string, messages []posthaste.Message) (ids []posthaste.MessageID, missing *queue, err error) {
+func (e *Engine) send(ctx context.Context, head sendHead, request string, messages []posthaste.Message) (sent []posthaste.Sent, missing *queue, err error) {
 	s := sendCall{engine: e, head: head, places: map[string]int{}, args: make(arguments, 2, 2+2*len(messages)), of: make([]*queue, len(messages))}
 	for i := range messages {
 		m := messages[i]
@@ -155,7 +176,14 @@ func (e *Engine) send(ctx context.Context, head sendHead, request string, messag
 	} else if request != "" {
 		s.names = append(s.names, request)
 	}
-	reply, err := sendScript.run(ctx, e.client, s.names, s.args)
+	script := &sendScript
+	if len(s.unique) > 0 {
+		if err := posthaste.CheckUniqueKeys(messages, s.unique); err != nil {
+			return nil, nil, err
+		}
+		script = &sendUniqueScript
+	}
+	reply, err := script.run(ctx, e.client, s.names, s.args)
 	if reserved && (err != nil && (answered(err) || neverSent(err)) || err == nil && gone(reply)) {
 		_ = e.client.Del(ctx, request).Err() // so that another request can use the key
 	}
@@ -173,7 +201,8 @@ type sendCall struct {
 	places map[string]int // index of each queue by name, from 1
 	of     []*queue       // the queue of each message
 	names  []string       // of keys
-	once   []string       // keys of dedupe keys, which follow the others
+	once   []string       // keys of dedupe keys and unique keys, which follow the others
+	unique []string       // of each message, its queue and unique key
 	args   arguments
 	// For each queue; head needs them only if a queue looks at keys, has a MaxAge, has further
 	// subscriptions, or had other options before.
@@ -202,7 +231,7 @@ func (s *sendCall) add(ctx context.Context, i int, m *posthaste.Message) error {
 	if err != nil {
 		return err
 	}
-	options, err := s.options(m, q)
+	options, err := s.options(m, q, c)
 	if err != nil {
 		return err
 	}
@@ -230,7 +259,7 @@ func (s *sendCall) addQueue(q *queue) {
 }
 
 // options returns the packed options of a message, or "" if it has none.
-func (s *sendCall) options(m *posthaste.Message, q *queue) (string, error) {
+func (s *sendCall) options(m *posthaste.Message, q *queue, c *content) (string, error) {
 	o := sendOptions{Silent: m.NoWake, Words: words(m), Excluded: q.excluded(m)}
 	if q.looks > 0 {
 		if err := checkKeyed(m, q); err != nil {
@@ -250,7 +279,8 @@ func (s *sendCall) options(m *posthaste.Message, q *queue) (string, error) {
 		s.once = append(s.once, s.engine.keys.once(q.name, q.number, m.DedupeKey))
 		o.Once, o.Window = len(s.once), max(1, cmp.Or(m.DedupeWindow, 24*time.Hour).Milliseconds())
 	}
-	if o.Silent || o.Words != nil || o.Queue != 0 || o.Delay != nil || o.Time != nil || o.Once != 0 || o.Key != "" || o.Excluded != "" {
+	s.addUnique(m, q, c, &o)
+	if o.Silent || o.Unique != nil || o.Words != nil || o.Queue != 0 || o.Delay != nil || o.Time != nil || o.Once != 0 || o.Key != "" || o.Excluded != "" {
 		return packed(o), nil
 	}
 	return "", nil
@@ -278,12 +308,15 @@ func (s *sendCall) finish() {
 }
 
 // answer reads the reply of send.lua.
-func (s *sendCall) answer(reply any) (ids []posthaste.MessageID, missing *queue, err error) {
+func (s *sendCall) answer(reply any) (sent []posthaste.Sent, missing *queue, err error) {
 	switch reply {
 	case "reused":
 		return nil, nil, keyReused()
 	case "ticked":
 		return nil, nil, errTicked
+	}
+	if err := s.cannotReplace(reply); err != nil {
+		return nil, nil, err
 	}
 	all, err := list("send", reply, 1)
 	if err != nil {
@@ -303,15 +336,18 @@ func (s *sendCall) answer(reply any) (ids []posthaste.MessageID, missing *queue,
 	if len(all) != len(s.of) {
 		return nil, nil, unexpected("send", reply)
 	}
-	ids = make([]posthaste.MessageID, len(all))
+	sent = make([]posthaste.Sent, len(all))
 	for i := range all {
-		n, err := id(str(all[i]), s.of[i].number)
+		place, duplicate := strings.CutPrefix(str(all[i]), "=")
+		place, replaced := strings.CutPrefix(place, "~")
+		place, state, _ := strings.Cut(place, ":")
+		n, err := id(place, s.of[i].number)
 		if err != nil {
 			return nil, nil, err
 		}
-		ids[i] = posthaste.MessageID(n)
+		sent[i] = posthaste.Sent{ID: posthaste.MessageID(n), Duplicate: duplicate, Replaced: replaced, State: posthaste.State(state)}
 	}
-	return ids, nil, nil
+	return sent, nil, nil
 }
 
 // checkKeyed rejects options that a queue that looks at keys does not support.
@@ -320,6 +356,8 @@ func checkKeyed(m *posthaste.Message, q *queue) error {
 	switch {
 	case ordered && m.Key == "":
 		return posthaste.Invalidf("key", "an ordered queue needs a key in each message, which determines its order")
+	case ordered && m.Unique != nil && m.Unique.Exists == posthaste.ReplaceExisting:
+		return posthaste.Invalidf("unique", "a message of an ordered queue cannot replace another, because it would change the order of its key")
 	case ordered && m.Delay > 0:
 		return posthaste.Invalidf("delay", "a message of an ordered queue cannot be delayed: all later ones of its key would wait for it")
 	case ordered && !m.SendAt.IsZero():

@@ -352,7 +352,7 @@ func TestNumbersGoAround(t *testing.T) {
 			if err := e.CreateQueue(t.Context(), name, posthaste.QueueOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			ids, err := e.Send(t.Context(), posthaste.Message{Queue: name})
+			ids, err := posthaste.IDs(e.Send(t.Context(), posthaste.Message{Queue: name}))
 			if err != nil {
 				t.Fatal(err)
 			}

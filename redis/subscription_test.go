@@ -66,7 +66,7 @@ func TestUnsubscribeDefault(t *testing.T) {
 	old := send(t, e, 3)
 	subscribe(t, e, second, posthaste.SubscriptionOptions{Filter: posthaste.Filter{Kinds: []string{"x"}}})
 	of := func(kind string) posthaste.Message { return posthaste.Message{Queue: jobs, Payload: 1, Kind: kind} }
-	ids, err := e.Send(t.Context(), of("x"), of("y"), of("x"))
+	ids, err := posthaste.IDs(e.Send(t.Context(), of("x"), of("y"), of("x")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestUnsubscribeDefault(t *testing.T) {
 	if n := done(t, e, held...); n != 0 {
 		t.Errorf("%d deliveries of the ended subscription were settled", n)
 	}
-	later, err := e.Send(t.Context(), of("x"), of("y"))
+	later, err := posthaste.IDs(e.Send(t.Context(), of("x"), of("y")))
 	if err != nil || later[1] <= later[0] {
 		t.Fatal(later, err)
 	}
@@ -338,7 +338,7 @@ func TestSubscribeToWhatIsScheduled(t *testing.T) {
 	create(t, e, posthaste.QueueOptions{})
 	var ids []posthaste.MessageID
 	for _, delay := range []time.Duration{0, time.Hour} {
-		some, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Payload: 1, Delay: delay})
+		some, err := posthaste.IDs(e.Send(t.Context(), posthaste.Message{Queue: jobs, Payload: 1, Delay: delay}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -65,7 +65,7 @@ func (c *crowd) send() {
 		}
 		messages[i] = m
 	}
-	ids, err := c.e.Send(c.t.Context(), messages...)
+	ids, err := posthaste.IDs(c.e.Send(c.t.Context(), messages...))
 	c.must(err)
 	c.sent = append(c.sent, ids...)
 	for name, states := range c.state {

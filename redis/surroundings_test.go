@@ -114,7 +114,8 @@ func TestDeniedRingFailsNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			request := posthaste.Idempotency{Scope: "s", Key: "k", Digest: []byte("a"), Window: time.Hour}
-			now, _, err := o.SendOnce(t.Context(), request, posthaste.Message{Queue: jobs})
+			sent, _, err := o.SendOnce(t.Context(), request, posthaste.Message{Queue: jobs})
+			now, err := posthaste.IDs(sent, err)
 			if err != nil {
 				return fmt.Sprintf("request %d: %v", n, err)
 			}
@@ -261,7 +262,7 @@ func TestLayoutBeforeIsTakenOver(t *testing.T) {
 	e := open(t, server.URL())
 	create(t, e, posthaste.QueueOptions{})
 	later := []posthaste.Message{{Queue: jobs, Payload: 0, Delay: time.Hour}, {Queue: jobs, Payload: 1, Priority: 1, Delay: time.Hour}, {Queue: jobs, Payload: 3, Priority: 3, Delay: time.Hour}}
-	ids, err := e.Send(t.Context(), later...)
+	ids, err := posthaste.IDs(e.Send(t.Context(), later...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -145,7 +145,7 @@ func (e *Engine) tick(ctx context.Context, s *scheduled, now time.Time) (sent, m
 		moved.LastTick, moved.LastMessage, moved.LastSent, moved.Error = last.at, last.id, now, ""
 	}
 	if ticks := slices.DeleteFunc(due.Ticks, before); len(ticks) > 0 {
-		ids, err := e.sendTicks(ctx, s, last, ticks)
+		sent, err := e.sendTicks(ctx, s, last, ticks)
 		switch code := posthaste.CodeOf(err); {
 		case errors.Is(err, errTicked):
 			return 0, 0, nil
@@ -156,14 +156,14 @@ func (e *Engine) tick(ctx context.Context, s *scheduled, now time.Time) (sent, m
 		case err != nil:
 			return 0, 0, ignore(err, posthaste.CodeNotFound)
 		default:
-			moved.LastTick, moved.LastMessage = ticks[len(ticks)-1], ids[len(ids)-1]
+			moved.LastTick, moved.LastMessage = ticks[len(ticks)-1], sent[len(sent)-1].ID
 		}
 	}
 	return e.moveOn(ctx, s, &moved, counted, int(due.Missed))
 }
 
 // sendTicks sends the messages of ticks, if last is still the record of the queue.
-func (e *Engine) sendTicks(ctx context.Context, s *scheduled, last lastTick, ticks []time.Time) ([]posthaste.MessageID, error) {
+func (e *Engine) sendTicks(ctx context.Context, s *scheduled, last lastTick, ticks []time.Time) ([]posthaste.Sent, error) {
 	messages := make([]posthaste.Message, len(ticks))
 	for i := range ticks {
 		messages[i] = s.at(ticks[i])

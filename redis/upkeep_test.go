@@ -87,7 +87,7 @@ func TestRetentionIsOverToTheMoment(t *testing.T) {
 	rule(t, func(t *testing.T, e *Engine) string {
 		create(t, e, posthaste.QueueOptions{Retention: 50 * time.Millisecond})
 		w := register(t, e)
-		ids, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Reference: "r", Terms: []string{"ada"}})
+		ids, err := posthaste.IDs(e.Send(t.Context(), posthaste.Message{Queue: jobs, Reference: "r", Terms: []string{"ada"}}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ func (e *Engine) withdraw(ctx context.Context, action string, id posthaste.Messa
 	if err != nil {
 		return nil, err
 	}
-	if q, err := e.registry.queue(ctx, before.Queue); err == nil && q.options.Ordered && action != "cancel" {
+	if q, err := e.registry.queue(ctx, before.Queue); err == nil && q.options.Ordered && action == "reschedule" {
 		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "queue", Message: "a message of an ordered queue cannot be rescheduled: all later ones of its key would wait for it", Hint: "cancel it, and send another"}
 	}
 	what := "move"

@@ -229,7 +229,7 @@ func TestRE1_RedisKilled(t *testing.T) {
 				return
 			default:
 			}
-			if got, err := e.Send(ctx, posthaste.Message{Queue: jobs, Payload: i}, posthaste.Message{Queue: jobs, Payload: i, Delay: time.Millisecond}); err == nil {
+			if got, err := posthaste.IDs(e.Send(ctx, posthaste.Message{Queue: jobs, Payload: i}, posthaste.Message{Queue: jobs, Payload: i, Delay: time.Millisecond})); err == nil {
 				mu.Lock()
 				ids = append(ids, got...)
 				mu.Unlock()

@@ -111,6 +111,8 @@ func deadFilter(text func(name string) string, at func(name string) time.Time) p
 type decided struct {
 	IDs      []posthaste.MessageID `json:"ids"`
 	NotFound []posthaste.MessageID `json:"not_found"`
+	// UniqueConflict are dead letters that stay, because other messages hold their unique keys.
+	UniqueConflict []posthaste.MessageID `json:"unique_conflict,omitempty"`
 	// Next is the cursor to continue with; absent if nothing is left.
 	Next    string `json:"next,omitempty"`
 	HasMore bool   `json:"has_more"`
@@ -146,7 +148,7 @@ func (s *Server) decideDeadLetter(decide func(context.Context, posthaste.DeadLet
 		if _, err := s.decide(r, posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{id}}, decide); err != nil {
 			return err
 		}
-		return s.writeJSON(w, http.StatusOK, sentOne{id})
+		return s.writeJSON(w, http.StatusOK, wire.Sent{ID: id})
 	}
 }
 
@@ -161,10 +163,10 @@ func (s *Server) decide(r *http.Request, filter posthaste.DeadLetterFilter, deci
 	if err != nil {
 		return answer, err
 	}
-	answer = decided{IDs: append([]posthaste.MessageID{}, were.Items...), NotFound: []posthaste.MessageID{},
+	answer = decided{IDs: append([]posthaste.MessageID{}, were.Items...), NotFound: []posthaste.MessageID{}, UniqueConflict: were.Conflicts,
 		Next: newCursor(deadList, idPosition(were.Next)), HasMore: were.Next != 0}
 	for _, id := range ids {
-		if !slices.Contains(answer.IDs, id) {
+		if !slices.Contains(answer.IDs, id) && !slices.Contains(were.Conflicts, id) {
 			answer.NotFound = append(answer.NotFound, id)
 		}
 	}

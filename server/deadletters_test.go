@@ -21,7 +21,7 @@ func TestDeadLettersByFilter(t *testing.T) {
 	a := newAPI(t, func(c *Config, _ *hooked) { c.Tokens = []posthaste.Token{token} })
 	a.token = "secret"
 	a.queue("orders")
-	ids, err := a.engine.Send(t.Context(), posthaste.Message{Queue: "orders", Key: "a"}, posthaste.Message{Queue: "orders", Key: "b"}, posthaste.Message{Queue: "orders", Key: "a"})
+	ids, err := posthaste.IDs(a.engine.Send(t.Context(), posthaste.Message{Queue: "orders", Key: "a"}, posthaste.Message{Queue: "orders", Key: "b"}, posthaste.Message{Queue: "orders", Key: "a"}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,11 +88,11 @@ func (s *Server) sendEmail(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	message.Queue = s.emails
-	ids, err := s.send(w, r, key, body, message)
+	sent, err := s.send(w, r, key, body, message)
 	if err != nil {
 		return err
 	}
-	return s.writeCreated(w, "/v1/emails/"+ids[0].String(), sentOne{ids[0]})
+	return s.writeCreated(w, "/v1/emails/"+sent[0].ID.String(), wire.NewSent(sent[0]))
 }
 
 // parseEmail reads an e-mail, and the idempotency key that it may carry instead of the header.

@@ -24,7 +24,7 @@ import (
 // hooked is an engine whose calls a test can watch or replace.
 type hooked struct {
 	posthaste.Store
-	send    func(context.Context, ...posthaste.Message) ([]posthaste.MessageID, error)
+	send    func(context.Context, ...posthaste.Message) ([]posthaste.Sent, error)
 	receive func(context.Context, posthaste.ReceiveRequest) (posthaste.ReceiveReply, error)
 	settle  func(context.Context, []posthaste.Settlement) ([]posthaste.SettleResult, error)
 	message func(context.Context, posthaste.MessageID) (posthaste.MessageInfo, error)
@@ -59,7 +59,7 @@ func (h *hooked) TokensInForce(ctx context.Context, used ...string) ([]posthaste
 	return h.Store.TokensInForce(ctx, used...)
 }
 
-func (h *hooked) Send(ctx context.Context, m ...posthaste.Message) ([]posthaste.MessageID, error) {
+func (h *hooked) Send(ctx context.Context, m ...posthaste.Message) ([]posthaste.Sent, error) {
 	if h.send != nil {
 		return h.send(ctx, m...)
 	}

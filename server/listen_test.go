@@ -85,7 +85,7 @@ func TestServeStopsGracefully(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		sending, finish := make(chan struct{}), make(chan struct{})
 		engine := &hooked{}
-		engine.send = func(ctx context.Context, m ...posthaste.Message) ([]posthaste.MessageID, error) {
+		engine.send = func(ctx context.Context, m ...posthaste.Message) ([]posthaste.Sent, error) {
 			close(sending)
 			<-finish
 			return engine.Store.Send(ctx, m...)
@@ -122,7 +122,7 @@ func TestServeCutsOffWhatOutlivesTheGrace(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		sending := make(chan struct{})
 		engine := &hooked{}
-		engine.send = func(ctx context.Context, _ ...posthaste.Message) ([]posthaste.MessageID, error) {
+		engine.send = func(ctx context.Context, _ ...posthaste.Message) ([]posthaste.Sent, error) {
 			close(sending)
 			<-ctx.Done()
 			return nil, ctx.Err()

@@ -16,14 +16,6 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
-type sentOne struct {
-	ID posthaste.MessageID `json:"id"`
-}
-
-type sentMany struct {
-	IDs []posthaste.MessageID `json:"ids"`
-}
-
 // sendMessage stores one message.
 func (s *Server) sendMessage(w http.ResponseWriter, r *http.Request) error {
 	body, err := readJSON(w, r, false)
@@ -38,11 +30,14 @@ func (s *Server) sendMessage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ids, err := s.send(w, r, key, body, message)
+	sent, err := s.send(w, r, key, body, message)
 	if err != nil {
 		return err
 	}
-	return s.writeCreated(w, "/v1/messages/"+ids[0].String(), sentOne{ids[0]})
+	if status := sentStatus(sent); status != http.StatusCreated {
+		return s.writeJSON(w, status, wire.NewSent(sent[0]))
+	}
+	return s.writeCreated(w, "/v1/messages/"+sent[0].ID.String(), wire.NewSent(sent[0]))
 }
 
 // sendMessages stores the messages of {"messages": […]} in one transaction.
@@ -59,38 +54,46 @@ func (s *Server) sendMessages(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ids, err := s.send(w, r, key, body, messages...)
+	sent, err := s.send(w, r, key, body, messages...)
 	if err != nil {
 		return err
 	}
-	return s.writeJSON(w, http.StatusCreated, sentMany{ids})
+	return s.writeJSON(w, sentStatus(sent), wire.NewSentMany(sent))
+}
+
+// sentStatus is 201 if a message was stored, and else 200: all were duplicates or replaced others.
+func sentStatus(sent []posthaste.Sent) int {
+	if slices.ContainsFunc(sent, func(s posthaste.Sent) bool { return !s.Duplicate && !s.Replaced }) {
+		return http.StatusCreated
+	}
+	return http.StatusOK
 }
 
 // send stores the messages of a request. Requests with the same key are deduplicated: a
-// repetition gets the same ids. Keys belong to the caller and the path.
-func (s *Server) send(w http.ResponseWriter, r *http.Request, key string, body []byte, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+// repetition gets the same result. Keys belong to the caller and the path.
+func (s *Server) send(w http.ResponseWriter, r *http.Request, key string, body []byte, messages ...posthaste.Message) ([]posthaste.Sent, error) {
 	ctx, cancel := s.operation(r)
 	defer cancel()
 	continueTrace(r, messages)
 	recordSender(exchangeOf(r).caller, messages)
-	ended := func([]posthaste.MessageID, error) {}
+	ended := func([]posthaste.Sent, error) {}
 	if s.tracing != nil {
 		ctx, messages, ended = s.tracing.Sending(ctx, messages)
 	}
 	if key == "" {
-		ids, err := s.client.Send(ctx, messages...)
-		ended(ids, err)
-		return ids, err
+		sent, err := s.client.Send(ctx, messages...)
+		ended(sent, err)
+		return sent, err
 	}
 	digest := sha256.Sum256(body)
-	ids, replayed, err := s.engine.SendOnce(ctx, posthaste.Idempotency{
+	sent, replayed, err := s.engine.SendOnce(ctx, posthaste.Idempotency{
 		Scope: caller(r) + " " + r.URL.Path, Key: key, Digest: digest[:], Window: idempotencyWindow,
 	}, messages...)
-	ended(ids, err)
+	ended(sent, err)
 	if replayed {
 		w.Header().Set("Idempotent-Replayed", "true")
 	}
-	return ids, err
+	return sent, err
 }
 
 func (s *Server) showMessage(w http.ResponseWriter, r *http.Request) error {
@@ -106,6 +109,9 @@ func (s *Server) showMessage(w http.ResponseWriter, r *http.Request) error {
 	}
 	if !seesPayload(r, message) {
 		view.HidePayload()
+	}
+	if message.Version != "" {
+		w.Header().Set("ETag", strconv.Quote(message.Version))
 	}
 	return s.writeJSON(w, http.StatusOK, view)
 }
@@ -253,6 +259,112 @@ func (s *Server) rescheduleMessage(w http.ResponseWriter, r *http.Request) error
 	return s.withdraw(w, r, func(ctx context.Context, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
 		return s.engine.Reschedule(ctx, id, at.In(time.UTC))
 	})
+}
+
+// updateMessage changes the waiting message in the path, in the version of the header If-Match.
+func (s *Server) updateMessage(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathMessageID(r)
+	if err != nil {
+		return err
+	}
+	version, err := ifMatch(r)
+	if err != nil {
+		return err
+	}
+	body, err := readJSON(w, r, false)
+	if err != nil {
+		return err
+	}
+	update, err := wire.ParseUpdate(body)
+	if err != nil {
+		return err
+	}
+	update.Version = version
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	if err := s.keepSender(ctx, id, &update); err != nil {
+		return err
+	}
+	done, err := s.engine.UpdateMessage(ctx, id, update)
+	if err != nil {
+		return err
+	}
+	if done.Version != "" {
+		w.Header().Set("ETag", strconv.Quote(done.Version))
+	}
+	answer := updated{ID: done.ID, Version: done.Version}
+	if done.ID != id {
+		answer.ReplayOf = id
+	}
+	return s.writeJSON(w, http.StatusOK, answer)
+}
+
+// keepSender keeps the header posthaste-sender of a message that gets other headers.
+func (s *Server) keepSender(ctx context.Context, id posthaste.MessageID, update *posthaste.MessageUpdate) error {
+	if update.Headers == nil {
+		return nil
+	}
+	was, err := s.engine.Message(ctx, id)
+	if err != nil {
+		return err
+	}
+	delete(update.Headers, posthaste.HeaderSender)
+	if sender, ok := was.Headers[posthaste.HeaderSender]; ok {
+		update.Headers[posthaste.HeaderSender] = sender
+	}
+	return nil
+}
+
+// updated is the result of an update. ReplayOf is the dead letter that the message replaces.
+type updated struct {
+	ID       posthaste.MessageID `json:"id"`
+	Version  string              `json:"version,omitempty"`
+	ReplayOf posthaste.MessageID `json:"replay_of,omitzero"`
+}
+
+// ifMatch returns the version in the header If-Match, or "" for "*".
+func ifMatch(r *http.Request) (string, error) {
+	const field = "If-Match"
+	text := r.Header.Get(field)
+	if text == "" {
+		return "", &posthaste.Error{Code: posthaste.CodeInvalid, Field: field, Message: "a change needs the header If-Match", Hint: "set it to the ETag of GET " + r.URL.Path + ", or to * for any version"}
+	}
+	if text == "*" {
+		return "", nil
+	}
+	version, err := strconv.Unquote(text)
+	if err != nil || version == "" {
+		return "", &posthaste.Error{Code: posthaste.CodeInvalid, Field: field, Message: "If-Match must be one ETag in quotes, or *, got " + strconv.Quote(text), Hint: "GET " + r.URL.Path + " returns the ETag"}
+	}
+	return version, nil
+}
+
+// ran has the result of running a message now for each subscription.
+type ran struct {
+	Subscriptions []wire.RunResult `json:"subscriptions"`
+}
+
+// runMessage makes the message in the path due now.
+func (s *Server) runMessage(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathMessageID(r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	all, err := s.engine.RunMessage(ctx, id)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(all, func(r posthaste.RunResult) bool { return r.Due }) {
+		var states []string
+		for _, each := range all {
+			states = append(states, string(each.State)+" in "+each.Subscription)
+		}
+		return &posthaste.Error{Code: posthaste.CodeConflict, Field: "id", Message: fmt.Sprintf("message %s was not changed, because it is no longer waiting: it is %s", id, strings.Join(states, ", ")),
+			Hint: "GET /v1/messages/" + id.String() + " shows it"}
+	}
+	return s.writeJSON(w, http.StatusOK, ran{wire.NewRunResults(all)})
 }
 
 // withdrawn has the result of canceling or rescheduling for each subscription.

@@ -21,9 +21,9 @@ func TestSendStoresWhatWasAsked(t *testing.T) {
 	t.Parallel()
 	var sent []posthaste.Message
 	a := newAPI(t, func(_ *Config, h *hooked) {
-		h.send = func(_ context.Context, m ...posthaste.Message) ([]posthaste.MessageID, error) {
+		h.send = func(_ context.Context, m ...posthaste.Message) ([]posthaste.Sent, error) {
 			sent = m
-			return make([]posthaste.MessageID, len(m)), nil
+			return make([]posthaste.Sent, len(m)), nil
 		}
 	})
 	a.call("POST", "/v1/queues/orders/messages", `{"payload":{"n":12345678901234567890},"key":"k","kind":"made","headers":{"h":"v"},
@@ -85,7 +85,7 @@ func sameJSON(t *testing.T, a []byte, b string) bool {
 func TestBadInputStoresNothing(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, func(_ *Config, h *hooked) {
-		h.send = func(context.Context, ...posthaste.Message) ([]posthaste.MessageID, error) {
+		h.send = func(context.Context, ...posthaste.Message) ([]posthaste.Sent, error) {
 			t.Error("something was sent")
 			return nil, errors.New("no")
 		}
@@ -253,7 +253,7 @@ func TestProblemOfEveryCode(t *testing.T) {
 	t.Parallel()
 	var fail error
 	a := newAPI(t, func(_ *Config, h *hooked) {
-		h.send = func(context.Context, ...posthaste.Message) ([]posthaste.MessageID, error) { return nil, fail }
+		h.send = func(context.Context, ...posthaste.Message) ([]posthaste.Sent, error) { return nil, fail }
 	})
 	for _, c := range []struct {
 		err    error
@@ -305,7 +305,7 @@ func TestProblemOfEveryCode(t *testing.T) {
 func TestPanicIsAProblemAndLogged(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, func(_ *Config, h *hooked) {
-		h.send = func(context.Context, ...posthaste.Message) ([]posthaste.MessageID, error) { panic("oh no") }
+		h.send = func(context.Context, ...posthaste.Message) ([]posthaste.Sent, error) { panic("oh no") }
 	})
 	p := a.call("POST", "/v1/queues/orders/messages", `{"payload":1}`, "X-Request-Id", "mine-1").wantProblem(t, 500, codeInternal, "")
 	if p.RequestID != "mine-1" || strings.Contains(p.Detail, "oh no") {
@@ -341,7 +341,7 @@ func TestEmails(t *testing.T) {
 	a.queue("orders")
 	var ids []posthaste.MessageID
 	for range 5 {
-		var one sentOne
+		var one wire.Sent
 		a.call("POST", "/v1/emails", `{"from":"a@example.com","to":["Grace <Grace@Example.com>"],"subject":"Hej","text":"x","reference":"r"}`).want(t, 201).into(t, &one)
 		ids = append(ids, one.ID)
 	}
@@ -389,9 +389,9 @@ func TestEmailsAreCancelled(t *testing.T) {
 	a := newAPI(t)
 	a.queue("orders")
 	a.queue("emails")
-	var mail sentOne
+	var mail wire.Sent
 	a.call("POST", "/v1/emails", someEmail).want(t, 201).into(t, &mail)
-	var other sentOne
+	var other wire.Sent
 	a.call("POST", "/v1/queues/orders/messages", `{"payload":1}`).want(t, 201).into(t, &other)
 	for _, method := range []string{"GET", "DELETE"} {
 		p := a.call(method, "/v1/emails/"+other.ID.String(), "").wantProblem(t, 404, posthaste.CodeNotFound, "id")
@@ -414,4 +414,24 @@ func TestFaultsOfAMailAreAllTold(t *testing.T) {
 	if len(p.Faults) != 2 || p.Faults[0].Field != "from" || p.Faults[1].Field != "to[0]" {
 		t.Errorf("%+v", p.Faults)
 	}
+}
+
+// A duplicate is told apart from a new message by status and body, alone and among others.
+func TestDuplicateIsTold(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.call("PUT", "/v1/queues/orders", `{}`).want(t, 201)
+	const path = "/v1/queues/orders/messages"
+	var first, second wire.Sent
+	a.call("POST", path, `{"payload":1,"dedupe_key":"k"}`).want(t, 201).into(t, &first)
+	a.call("POST", path, `{"payload":2,"dedupe_key":"k"}`).want(t, 200).into(t, &second)
+	if first.Duplicate || second != (wire.Sent{ID: first.ID, Duplicate: true}) {
+		t.Errorf("the first is %+v, the second %+v", first, second)
+	}
+	var both wire.SentMany
+	a.call("POST", path, `[{"payload":3,"dedupe_key":"k"},{"payload":4}]`).want(t, 201).into(t, &both)
+	if len(both.Sent) != 2 || !both.Sent[0].Duplicate || both.Sent[1].Duplicate || both.IDs[0] != first.ID {
+		t.Errorf("of a duplicate and a new message: %+v", both)
+	}
+	a.call("POST", path, `[{"payload":3,"dedupe_key":"k"},{"payload":3,"dedupe_key":"k"}]`).want(t, 200)
 }

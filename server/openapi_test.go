@@ -81,7 +81,7 @@ func TestOpenAPIMatchesEveryOperation(t *testing.T) {
 		asked[method+" "+template] = true
 		return a.call(method, path, body).want(t, status)
 	}
-	var one sentOne
+	var one wire.Sent
 	var got []wire.Delivery
 
 	ask(201, "PUT", "/v1/queues/orders", `{"max_attempts":1,"backoff":{"base":"2s","max":"1 minute"},"timeout":"00:01:00","max_payload":4096,"lanes":2}`)
@@ -154,6 +154,9 @@ func TestOpenAPIMatchesEveryOperation(t *testing.T) {
 	ask(200, "DELETE", "/v1/emails/"+one.ID.String(), "")
 	ask(201, "POST", "/v1/queues/orders/messages", `{"payload":1}`).into(t, &one)
 	ask(200, "POST", "/v1/messages/"+one.ID.String()+"/reschedule", `{"send_at":"2099-01-01T00:00:00Z"}`)
+	ask(200, "POST", "/v1/messages/"+one.ID.String()+"/run", "")
+	a.call("PATCH", "/v1/messages/"+one.ID.String(), `{"payload":2,"key":"k","kind":null,"headers":{"a":"b"},"reference":"r","terms":["t"],"priority":1}`, "If-Match", "*").want(t, 200)
+	asked["PATCH /v1/messages/{id}"] = true // the only one that needs a header
 	ask(200, "DELETE", "/v1/messages/"+one.ID.String(), "")
 	ask(200, "PUT", "/v1/queues/orders/subscriptions/default", "{}")
 	ask(200, "GET", "/v1/queues/orders/subscriptions/default", "")
@@ -215,7 +218,7 @@ func TestOpenAPINoticesDrift(t *testing.T) {
 // die makes a dead letter.
 func (a *api) die(queue string) posthaste.MessageID {
 	a.t.Helper()
-	var sent sentOne
+	var sent wire.Sent
 	a.call("POST", "/v1/queues/"+queue+"/messages", `{"payload":1}`).want(a.t, 201).into(a.t, &sent)
 	var got []wire.Delivery
 	a.call("POST", "/v1/queues/"+queue+"/receive", "").want(a.t, 200).items(a.t, &got)

@@ -30,13 +30,13 @@ func TestAnApplicationReadsWhatItSent(t *testing.T) {
 	t.Parallel()
 	a, as := scoped(t)
 	shop, other := as("shop", ScopeSend), as("other", ScopeSend)
-	var mine, theirs, mail, reader sentOne
+	var mine, theirs, mail, reader wire.Sent
 	sent := shop.call("POST", "/v1/queues/orders/messages", `{"payload":{"a":1},"headers":{"h":"v","posthaste-sender":"http:other"},"terms":["t"]}`).want(t, 201)
 	sent.into(t, &mine)
 	other.call("POST", "/v1/queues/orders/messages", `{"payload":2}`).want(t, 201).into(t, &theirs)
 	shop.call("POST", "/v1/emails", someEmail).want(t, 201).into(t, &mail)
 	as("admin").call("POST", "/v1/queues/orders/messages", `{"payload":3}`).want(t, 201).into(t, &reader)
-	by, err := a.engine.Send(t.Context(), posthaste.Message{Queue: "orders"})
+	by, err := posthaste.IDs(a.engine.Send(t.Context(), posthaste.Message{Queue: "orders"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,10 +83,10 @@ func TestPayloadsAreHidden(t *testing.T) {
 	const secret = "s3cret-content"
 	a, as := scoped(t)
 	admin := as("admin")
-	var one sentOne
+	var one wire.Sent
 	admin.call("POST", "/v1/queues/orders/messages", `{"payload":"`+secret+`","headers":{"h":"`+secret+`"},"terms":["`+secret+`"],"key":"k","reference":"r"}`).want(t, 201).into(t, &one)
 	admin.call("PUT", "/v1/schedules/beat", `{"queue":"orders","spec":"every 1 hour","payload":"`+secret+`","headers":{"h":"`+secret+`"},"terms":["`+secret+`"]}`).want(t, 201)
-	var mail sentOne
+	var mail wire.Sent
 	admin.call("POST", "/v1/emails", `{"from":"a@example.com","to":["`+secret+`@example.com"],"subject":"`+secret+`","text":"`+secret+`"}`).want(t, 201).into(t, &mail)
 	fail := func() {
 		var got []wire.Delivery

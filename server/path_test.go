@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
 // Every key that a message can have can be paused, also those that no path can hold.
@@ -79,7 +80,7 @@ func TestTakingBackTooLate(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	a.call("PUT", "/v1/queues/orders", `{}`).want(t, 201)
-	var one sentOne
+	var one wire.Sent
 	a.call("POST", "/v1/queues/orders/messages", `{"payload":1}`).want(t, 201).into(t, &one)
 	message := "/v1/messages/" + one.ID.String()
 	later := func(status int) reply {

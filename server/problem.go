@@ -93,8 +93,10 @@ func statusOf(e *posthaste.Error) int {
 		return http.StatusBadRequest
 	case posthaste.CodeNotFound:
 		return http.StatusNotFound
-	case posthaste.CodeConflict, posthaste.CodeRefused, posthaste.CodeWorkerLost:
+	case posthaste.CodeConflict, posthaste.CodeUniqueConflict, posthaste.CodeRefused, posthaste.CodeWorkerLost:
 		return http.StatusConflict
+	case posthaste.CodeStale:
+		return http.StatusPreconditionFailed
 	case posthaste.CodeKeyReused:
 		return http.StatusUnprocessableEntity
 	case posthaste.CodeTooLarge:
@@ -116,6 +118,8 @@ var titles = map[posthaste.Code]string{
 	posthaste.CodeInvalid:        "Invalid request",
 	posthaste.CodeNotFound:       "Not found",
 	posthaste.CodeConflict:       "Conflict with the current state",
+	posthaste.CodeUniqueConflict: "Unique key held by another message",
+	posthaste.CodeStale:          "Changed since that version",
 	posthaste.CodeKeyReused:      "Idempotency key used for another request",
 	posthaste.CodeTooLarge:       "Too large",
 	posthaste.CodeUnsupported:    "Not supported",

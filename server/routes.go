@@ -36,8 +36,10 @@ func (s *Server) messageRoutes() []*route {
 
 		{method: "GET", path: "/v1/messages", scope: ScopeRead, answer: s.listMessages},
 		{method: "GET", path: "/v1/messages/{id}", scope: ScopeRead, own: true, answer: bare(s.showMessage), queues: true},
+		{method: "PATCH", path: "/v1/messages/{id}", scope: ScopeOperate, answer: bare(s.updateMessage)},
 		{method: "DELETE", path: "/v1/messages/{id}", scope: ScopeOperate, answer: plain(s.cancelMessage)},
 		{method: "POST", path: "/v1/messages/{id}/reschedule", scope: ScopeOperate, answer: bare(s.rescheduleMessage)},
+		{method: "POST", path: "/v1/messages/{id}/run", scope: ScopeOperate, answer: plain(s.runMessage)},
 
 		{method: "POST", path: "/v1/emails", scope: ScopeSend, answer: bare(s.sendEmail), body: maxBody, queues: true, idempotent: true},
 		{method: "GET", path: "/v1/emails", scope: ScopeRead, answer: s.listEmails},

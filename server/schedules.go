@@ -96,11 +96,11 @@ func (s *Server) runSchedule(w http.ResponseWriter, r *http.Request) error {
 	}
 	message.Headers[posthaste.HeaderSchedule] = found.Name
 	message.Headers[posthaste.HeaderSender] = caller(r)
-	ids, err := s.send(w, r, "", nil, message)
+	sent, err := s.send(w, r, "", nil, message)
 	if err != nil {
 		return err
 	}
-	return s.writeCreated(w, "/v1/messages/"+ids[0].String(), sentOne{ids[0]})
+	return s.writeCreated(w, "/v1/messages/"+sent[0].ID.String(), wire.NewSent(sent[0]))
 }
 
 // pauseSchedule pauses or resumes a schedule and answers with it.

@@ -65,7 +65,7 @@ func TestSchedulesRunNow(t *testing.T) {
 	a.call("PUT", "/v1/schedules/beat", `{"queue":"reports","spec":"every 2 hours","payload":{"a":1},"key":"k","headers":{"h":"v"}}`).want(t, 201).into(t, &before)
 	for _, state := range []string{"resume", "pause"} {
 		a.call("POST", "/v1/schedules/beat/"+state, "").want(t, 200)
-		var one sentOne
+		var one wire.Sent
 		ran := a.call("POST", "/v1/schedules/beat/run", "").want(t, 201)
 		ran.into(t, &one)
 		if want := "/v1/messages/" + one.ID.String(); ran.header.Get("Location") != want {

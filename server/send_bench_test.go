@@ -15,8 +15,8 @@ import (
 // BenchmarkSendMessages measures what one request costs before the store: an engine that
 // stores nothing answers it.
 func BenchmarkSendMessages(b *testing.B) {
-	engine := &hooked{Store: memory.Open(), send: func(_ context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
-		return make([]posthaste.MessageID, len(messages)), nil
+	engine := &hooked{Store: memory.Open(), send: func(_ context.Context, messages ...posthaste.Message) ([]posthaste.Sent, error) {
+		return make([]posthaste.Sent, len(messages)), nil
 	}}
 	server, err := New(Config{Engine: engine, Client: posthaste.NewClient(engine)})
 	if err != nil {

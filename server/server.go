@@ -20,7 +20,7 @@ import (
 // [posthaste.Client], which gathers concurrent callers into one transaction.
 type Sender interface {
 	// Send stores all messages or none. It returns their ids in order after the commit.
-	Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error)
+	Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.Sent, error)
 }
 
 // Server answers HTTP requests. It is an [http.Handler] and safe for concurrent use. Call

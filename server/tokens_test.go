@@ -117,8 +117,8 @@ type settlingSeen struct {
 	ids []posthaste.DeliveryID
 }
 
-func (s *settlingSeen) Sending(ctx context.Context, m []posthaste.Message) (context.Context, []posthaste.Message, func([]posthaste.MessageID, error)) {
-	return ctx, m, func([]posthaste.MessageID, error) {}
+func (s *settlingSeen) Sending(ctx context.Context, m []posthaste.Message) (context.Context, []posthaste.Message, func([]posthaste.Sent, error)) {
+	return ctx, m, func([]posthaste.Sent, error) {}
 }
 
 func (s *settlingSeen) Settling(_ context.Context, _ map[string]string, settlements []posthaste.Settlement) func([]posthaste.SettleResult, error) {

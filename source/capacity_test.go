@@ -103,7 +103,7 @@ func (a *awayFor) Queues(context.Context, ...string) ([]posthaste.QueueInfo, err
 // counts is a ledger with the given counts.
 type counts struct{ info *posthaste.QueueInfo }
 
-func (c counts) Send(context.Context, ...posthaste.Message) ([]posthaste.MessageID, error) {
+func (c counts) Send(context.Context, ...posthaste.Message) ([]posthaste.Sent, error) {
 	return nil, nil
 }
 func (c counts) Queues(context.Context, ...string) ([]posthaste.QueueInfo, error) {

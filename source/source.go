@@ -72,7 +72,7 @@ type Config struct {
 
 // Ledger is the part of a [posthaste.Engine] that a source needs.
 type Ledger interface {
-	Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error)
+	Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.Sent, error)
 	Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error)
 	Maintain(ctx context.Context, what posthaste.Upkeep) (posthaste.MaintainReply, error)
 }

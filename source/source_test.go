@@ -111,7 +111,7 @@ type ledger struct {
 	lost   bool // a failed send never stores anything
 }
 
-func (l *ledger) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+func (l *ledger) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.Sent, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.sends++; l.steady {

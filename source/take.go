@@ -180,10 +180,10 @@ func (s *Source) store(ctx, work context.Context, session Session, units []unit)
 func (s *Source) send(ctx, work context.Context, session Session, units []*unit, begun time.Time) error {
 	messages := s.messages(units)
 	for pause := firstPause; len(messages) > 0; pause = min(2*pause, longPause) {
-		ids, err := s.ledger.Send(work, messages...)
+		sent, err := s.ledger.Send(work, messages...)
 		if err == nil {
 			s.reportSending(nil)
-			s.compare(units, ids)
+			s.compare(units, sent)
 			break
 		}
 		if refused(err) {
@@ -234,15 +234,15 @@ func (u *unit) unknown() bool {
 
 // compare marks the units that were duplicates: for a message whose dedupe key is in use, the
 // ledger returns the id of the earlier message, and ids grow.
-func (s *Source) compare(units []*unit, ids []posthaste.MessageID) {
-	before, seen := s.newest, make(map[posthaste.MessageID]bool, len(ids))
+func (s *Source) compare(units []*unit, sent []posthaste.Sent) {
+	before, seen := s.newest, make(map[posthaste.MessageID]bool, len(sent))
 	for _, u := range units {
-		if len(u.messages) > len(ids) {
+		if len(u.messages) > len(sent) {
 			return // a ledger that returns no ids
 		}
 		known := 0
 		for i := range u.messages {
-			if id := ids[i]; u.messages[i].DedupeKey != "" {
+			if id := sent[i].ID; u.messages[i].DedupeKey != "" {
 				if id <= before || seen[id] {
 					known++
 				}
@@ -251,6 +251,6 @@ func (s *Source) compare(units []*unit, ids []posthaste.MessageID) {
 			}
 		}
 		u.known = known > 0 && known == len(u.messages)
-		ids = ids[len(u.messages):]
+		sent = sent[len(u.messages):]
 	}
 }

@@ -93,6 +93,7 @@ type documentedCall struct {
 
 var documentedCalls = []documentedCall{
 	{function: "send", needed: []argument{queueArgument, {"payload", "json", `{"a": 1}`}}, optional: []argument{{"options", "json", `{"key": "k"}`}}},
+	{function: "send_unique", needed: []argument{queueArgument, {"payload", "json", `{"a": 1}`}}, optional: []argument{{"options", "json", `{"unique": {"key": "k"}}`}}},
 	{function: "send_bytes", needed: []argument{queueArgument, {"payload", "bytes", `\x00`}}, optional: []argument{{"options", "json", `{"key": "k"}`}}},
 	{function: "send_many", needed: []argument{queueArgument, {"messages", "json", `[{"payload": 1}]`}}, optional: []argument{{"options", "json", `{"key": "k"}`}}},
 	{function: "receive", needed: []argument{queueArgument}, optional: []argument{{"max", "id", "1"}, {"lease", "interval", "1 minute"}, {"options", "json", `{"subscription": "default"}`}}},
@@ -105,6 +106,8 @@ var documentedCalls = []documentedCall{
 	{function: "message", needed: []argument{{"message_id", "id", "5"}}, errors: "PH404"},
 	{function: "cancel", needed: []argument{{"message_id", "id", "5"}}, optional: []argument{byArgument}, errors: "PH404"},
 	{function: "reschedule", needed: []argument{{"message_id", "id", "5"}, {"send_at", "time", "2999-01-01 00:00:00+00"}}, optional: []argument{byArgument}, errors: "PH404"},
+	{function: "update_message", needed: []argument{{"message_id", "id", "5"}, {"changes", "json", `{"kind": "k"}`}}, optional: []argument{{"version", "text", "v"}, byArgument}, errors: "PH404"},
+	{function: "run_message", needed: []argument{{"message_id", "id", "5"}}, optional: []argument{byArgument}, errors: "PH404"},
 	{function: "replay", optional: []argument{{"message_ids", "ids", "5"}, byArgument}, errors: "PH404"},
 	{function: "replay", optional: []argument{byArgument, {"filter", "json", `{"all": true}`}, {"before", "id", "5"}, {"max", "id", "5"}}, errors: "PH400", split: true},
 	{function: "discard", optional: []argument{{"message_ids", "ids", "5"}, byArgument}, errors: "PH404"},

@@ -17,7 +17,7 @@ import (
 // with the rights of its owner needs a decision here, if only that it is inner: an empty
 // role. All other functions are inner, and only their owner may execute them.
 var interfaceOf = map[string]string{
-	"send": "sender", "send_bytes": "sender", "send_many": "sender", "send_row": "sender", "send_rows": "sender",
+	"send": "sender", "send_bytes": "sender", "send_many": "sender", "send_row": "sender", "send_rows": "sender", "send_told": "sender", "send_unique": "sender",
 	"idempotency_begin": "sender", "idempotency_end": "sender",
 
 	"receive": "receiver", "receive_rows": "receiver", "ack": "receiver", "fail": "receiver", "release": "receiver", "extend": "receiver", "checkpoint": "receiver", "progress": "receiver", "note": "receiver", "message": "receiver",
@@ -27,7 +27,7 @@ var interfaceOf = map[string]string{
 
 	"create_queue": "admin", "drop_queue": "admin", "pause_queue": "admin", "resume_queue": "admin", "update_queue": "admin", "pause_key": "admin", "resume_key": "admin", "list_messages": "admin", "list_dead_letters": "admin", "replay": "admin", "discard": "admin", "list_actions": "admin",
 	"not_here": "sender",
-	"cancel":   "admin", "reschedule": "admin", "purge": "admin", "subscribe": "admin", "unsubscribe": "admin",
+	"cancel":   "admin", "reschedule": "admin", "update_message": "admin", "edit_message": "admin", "run_message": "admin", "purge": "admin", "subscribe": "admin", "unsubscribe": "admin",
 	"check_identity": "",
 	"schedule_put":   "admin", "schedule_drop": "admin", "schedule_pause": "admin", "schedule_resume": "admin", "schedule_next": "admin",
 	"tick": "receiver", "tick_in": "receiver", "rescue_in": "receiver",

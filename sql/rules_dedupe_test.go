@@ -140,14 +140,14 @@ func TestRuleDedupeKeysAreForgotten(t *testing.T) {
 // A request with a key that another request is using waits for that request, and gets its ids, or
 // runs if that one failed.
 func TestRuleRequestIsDoneOnce(t *testing.T) {
-	const begins = `select coalesce(posthaste.idempotency_begin('path', $1, 'digest'), '{0}')`
+	const begins = `select coalesce((posthaste.idempotency_begin('path', $1, 'digest')).ids, '{0}')`
 	rule(t, func(t *testing.T, url string) string {
 		s, first, second := begin(t, url), connect(t, url), connect(t, url)
 		for _, end := range []string{`commit`, `rollback`} {
 			first.exec(`begin`)
 			get[[]int64](first, begins, end)
 			first.exec(`select posthaste.idempotency_end('path', $1, 'digest', array[7], 3600)`, end)
-			waiting := second.start(`select unnest(coalesce(posthaste.idempotency_begin('path', $1, 'digest'), '{0}'))`, end)
+			waiting := second.start(`select unnest(coalesce((posthaste.idempotency_begin('path', $1, 'digest')).ids, '{0}'))`, end)
 			var a answer
 			early := false
 			until(t, "the second waits or is done", func() bool {

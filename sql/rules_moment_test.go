@@ -46,17 +46,19 @@ func TestRuleWhatIsReplayedMeanwhileIsNotCancelled(t *testing.T) {
 			return fmt.Sprintf("cancelling answered %v, %v, and received was %v", a.values, a.err, got)
 		}
 		return ""
-	}, without("one look", patch{file: "hold_message.sql", old: `    return query
-      select m.h, m.subscription, m.subscription_name, m.state, m.state in ('scheduled', 'ready', 'retrying'), p.lane
+	}, without("one look", patch{file: "hold_message.sql", old: `      select array_agg(m.h order by m.subscription), array_agg(m.subscription order by m.subscription), array_agg(m.subscription_name order by m.subscription),
+             array_agg(m.state order by m.subscription), array_agg(p.lane order by m.subscription)
+        into v_now, v_numbers, v_names, v_states, v_parked
         from posthaste.message_states(
                array(select e.head from posthaste.entries e
                       where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
                || posthaste.other_heads(array[p_id]), false) m
-`, new: `    v_heads := array(select e.head from posthaste.entries e
-                      where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
+`, new: `      v_heads := array(select e.head from posthaste.entries e
+                        where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
                || posthaste.other_heads(array[p_id]);
-    return query
-      select m.h, m.subscription, m.subscription_name, m.state, m.state in ('scheduled', 'ready', 'retrying'), p.lane
+      select array_agg(m.h order by m.subscription), array_agg(m.subscription order by m.subscription), array_agg(m.subscription_name order by m.subscription),
+             array_agg(m.state order by m.subscription), array_agg(p.lane order by m.subscription)
+        into v_now, v_numbers, v_names, v_states, v_parked
         from posthaste.message_states(v_heads, false) m
 `}))
 }
@@ -81,13 +83,13 @@ func TestRuleWhatIsParkedMeanwhileIsRescheduledThere(t *testing.T) {
 			return fmt.Sprintf("rescheduling answered %v, %v, and %d are parked for their second attempt", a.values, a.err, n)
 		}
 		return ""
-	}, without("asking under the lock", patch{file: "reschedule.sql", old: `    select x.*, q.ordered,
+	}, without("asking under the lock", patch{file: "put_again.sql", old: `    select x.*,
            bool_and((x.h).for_subscription is null and x.waits and x.parked is null) over ()
-`, new: `    select x.h, x.subscription, x.name, x.state, x.waits, x.told, q.ordered, p.lane as parked,
+`, new: `    select x.h, x.subscription, x.name, x.state, x.waits, x.told, p.lane as parked,
            bool_and((x.h).for_subscription is null and x.waits and p.lane is null) over ()
-`}, patch{file: "reschedule.sql", old: `      join posthaste.queue_settings q on q.id = (x.h).queue_id
-`, new: `      join posthaste.queue_settings q on q.id = (x.h).queue_id
-      left join posthaste.parked p on p.message_id = reschedule.message_id and p.subscriber = ((x.h).queue_id::bigint << 10 | x.subscription)
+`}, patch{file: "put_again.sql", old: `posthaste.hold_message(p_id) y) x
+`, new: `posthaste.hold_message(p_id) y) x
+      left join posthaste.parked p on p.message_id = p_id and p.subscriber = ((x.h).queue_id::bigint << 10 | x.subscription)
 `}))
 }
 

@@ -48,8 +48,8 @@ func TestRuleMovedOfAKeyWaits(t *testing.T) {
 		}
 		return ""
 	},
-		without("the time of parked messages", patch{file: "reschedule.sql", old: "set not_before = v_at", new: "set not_before = null"}),
-		without("taking it from its place", patch{file: "reschedule.sql", old: "        perform posthaste.withdraw(v.h, v.subscription, case when v_all then 'carried' else 'moved' end);\n", new: "        null;\n"}))
+		without("the time of parked messages", patch{file: "put_again.sql", old: "set not_before = coalesce(p_due, p.not_before)", new: "set not_before = null"}),
+		without("taking it from its place", patch{file: "put_again.sql", old: "        perform posthaste.withdraw(v.h, v.subscription, case when v_all then 'carried' else 'moved' end);\n", new: "        null;\n"}))
 }
 
 // Unsubscribing removes the parked messages of the subscription at once.

@@ -167,5 +167,5 @@ func TestRuleRescheduledIsForThoseWhoWait(t *testing.T) {
 			return fmt.Sprintf("for whom it was rescheduled received %v, and not message %d", got, m)
 		}
 		return ""
-	}, without("asking who had it", patch{file: "reschedule.sql", old: "posthaste.is_for(s, null, (x.h).xid, (x.h).due_at, (x.h).kind, (x.h).headers)", new: "false"}))
+	}, without("asking who had it", patch{file: "handed_long_ago.sql", old: "posthaste.is_for(s, null, h.xid, h.due_at, h.kind, h.headers)", new: "false"}))
 }

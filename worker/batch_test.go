@@ -47,7 +47,7 @@ func TestBatchHandlerAnswersEach(t *testing.T) {
 	inBubble(t, quick(), func(f *fixture) {
 		var got batches
 		ids := f.send(queue, 200)
-		bad, err := f.memory.Send(f.ctx, posthaste.Message{Queue: queue, Payload: "no number"}, posthaste.Message{Queue: queue, Payload: []byte{1}, ContentType: "x/y"})
+		bad, err := posthaste.IDs(f.memory.Send(f.ctx, posthaste.Message{Queue: queue, Payload: "no number"}, posthaste.Message{Queue: queue, Payload: []byte{1}, ContentType: "x/y"}))
 		f.must(err)
 		f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
 			worker.HandleBatch(w, queue, func(_ context.Context, batch []posthaste.Delivery[int]) []error {
@@ -155,7 +155,7 @@ func TestBatchHandlerBreaks(t *testing.T) {
 				o.Timeout = 100 * time.Millisecond
 				inBubble(t, o, func(f *fixture) {
 					ids := f.send(queue, 3)
-					bad, err := f.memory.Send(f.ctx, posthaste.Message{Queue: queue, Payload: "no number"})
+					bad, err := posthaste.IDs(f.memory.Send(f.ctx, posthaste.Message{Queue: queue, Payload: "no number"}))
 					f.must(err)
 					var options []worker.Option
 					var failures atomic.Int32
@@ -207,7 +207,7 @@ func TestBatchHandlerThatIgnoresItsContext(t *testing.T) {
 		release := make(chan struct{})
 		var returned atomic.Bool
 		ids := f.send(queue, 3)
-		bad, err := f.memory.Send(f.ctx, posthaste.Message{Queue: queue, Payload: "no number"})
+		bad, err := posthaste.IDs(f.memory.Send(f.ctx, posthaste.Message{Queue: queue, Payload: "no number"}))
 		f.must(err)
 		l := f.run(f.memory, worker.Config{Overrun: 2 * time.Second, Grace: time.Second}, func(w *worker.Worker) {
 			worker.HandleBatch(w, queue, func(_ context.Context, batch []posthaste.Delivery[int]) []error {
@@ -229,7 +229,7 @@ func TestBatchHandlerThatIgnoresItsContext(t *testing.T) {
 		if text := f.state(bad[0]).Attempts[0].Error; !strings.Contains(text, "decoded") {
 			f.Errorf("what cannot be decoded failed with %q", text)
 		}
-		more, err := f.memory.Send(f.ctx, posthaste.Message{Queue: queue, Payload: 1}) // although the only place was taken
+		more, err := posthaste.IDs(f.memory.Send(f.ctx, posthaste.Message{Queue: queue, Payload: 1})) // although the only place was taken
 		f.must(err)
 		f.nowState(posthaste.StateDone, more...)
 		close(release)
@@ -423,10 +423,10 @@ func TestCodecs(t *testing.T) {
 			})
 		})
 		for _, q := range []string{queue, "batches"} {
-			good, err := f.memory.Send(f.ctx, posthaste.Message{Queue: q, Payload: 3, Codec: tallyCodec{}}, posthaste.Message{Queue: q, Payload: 4})
+			good, err := posthaste.IDs(f.memory.Send(f.ctx, posthaste.Message{Queue: q, Payload: 3, Codec: tallyCodec{}}, posthaste.Message{Queue: q, Payload: 4}))
 			f.must(err)
-			bad, err := f.memory.Send(f.ctx, posthaste.Message{Queue: q, Payload: 6, Codec: tallyCodec{}},
-				posthaste.Message{Queue: q, Payload: []byte("7"), ContentType: "x/unknown"})
+			bad, err := posthaste.IDs(f.memory.Send(f.ctx, posthaste.Message{Queue: q, Payload: 6, Codec: tallyCodec{}},
+				posthaste.Message{Queue: q, Payload: []byte("7"), ContentType: "x/unknown"}))
 			f.must(err)
 			f.nowState(posthaste.StateDone, good...)
 			f.nowState(posthaste.StateDead, bad...)

@@ -21,7 +21,7 @@ func Example_errors() {
 	for _, item := range []string{"pen", "sofa", "ice", "eggs"} {
 		messages = append(messages, posthaste.Message{Queue: "orders", Payload: item})
 	}
-	ids, err := posthaste.NewClient(engine).Send(ctx, messages...)
+	ids, err := posthaste.IDs(posthaste.NewClient(engine).Send(ctx, messages...))
 	must(err)
 
 	w := worker.New(engine, worker.Config{})

@@ -65,7 +65,7 @@ func (f *fixture) send(name string, n int) []posthaste.MessageID {
 	for i := range messages {
 		messages[i] = posthaste.Message{Queue: name, Payload: i}
 	}
-	ids, err := f.memory.Send(f.ctx, messages...)
+	ids, err := posthaste.IDs(f.memory.Send(f.ctx, messages...))
 	f.must(err)
 	return ids
 }

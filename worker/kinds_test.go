@@ -50,7 +50,7 @@ func (f *fixture) put(messages ...posthaste.Message) []posthaste.MessageID {
 	for i := range messages {
 		messages[i].Queue = queue
 	}
-	ids, err := f.memory.Send(f.ctx, messages...)
+	ids, err := posthaste.IDs(f.memory.Send(f.ctx, messages...))
 	f.must(err)
 	return ids
 }

@@ -64,7 +64,7 @@ func TestTypedHandlersAndMiddleware(t *testing.T) {
 				return nil
 			})
 		})
-		ids, err := f.memory.Send(f.ctx, posthaste.Message{Queue: queue, Payload: order{"pen"}}, posthaste.Message{Queue: queue, Payload: []byte("no JSON")})
+		ids, err := posthaste.IDs(f.memory.Send(f.ctx, posthaste.Message{Queue: queue, Payload: order{"pen"}}, posthaste.Message{Queue: queue, Payload: []byte("no JSON")}))
 		f.must(err)
 		f.nowState(posthaste.StateDone, ids[0])
 		f.nowState(posthaste.StateDead, ids[1]) // without another attempt

@@ -143,7 +143,7 @@ func (r *relayTest) send() (stop func()) {
 			for i := range relayKeys {
 				batch = append(batch, posthaste.Message{Queue: relayQueue, Key: fmt.Sprint("key-", i), Payload: json.RawMessage(fmt.Sprint(n + i))})
 			}
-			ids, err := r.engine.Send(context.Background(), batch...)
+			ids, err := posthaste.IDs(r.engine.Send(context.Background(), batch...))
 			if err != nil {
 				return err
 			}

@@ -131,7 +131,7 @@ func (l *ledger) set(change func()) {
 }
 
 // Send implements [source.Ledger].
-func (l *ledger) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+func (l *ledger) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.Sent, error) {
 	l.sends.Add(1)
 	l.mu.Lock()
 	away, after := l.away, l.after
@@ -142,14 +142,14 @@ func (l *ledger) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 	if away {
 		return nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "the ledger is away"}
 	}
-	ids, err := l.Store.Send(ctx, messages...)
+	sent, err := l.Store.Send(ctx, messages...)
 	if err == nil {
 		l.sent.Add(int64(len(messages)))
 		if after != nil {
 			after()
 		}
 	}
-	return ids, err
+	return sent, err
 }
 
 // Queues implements [source.Ledger].

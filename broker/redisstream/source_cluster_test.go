@@ -181,12 +181,12 @@ type hookedLedger struct {
 	strike func()
 }
 
-func (e *hookedLedger) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
-	ids, err := e.Store.Send(ctx, messages...)
+func (e *hookedLedger) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.Sent, error) {
+	sent, err := e.Store.Send(ctx, messages...)
 	if err == nil {
 		e.once.Do(e.strike)
 	}
-	return ids, err
+	return sent, err
 }
 
 // The master is killed between commit and acknowledgement, and a replica replaces it. No

@@ -77,7 +77,7 @@ func main() {
 	check(err)
 	engine := postgres.New(pool)
 	check(engine.CreateQueue(ctx, "imports", posthaste.QueueOptions{Timeout: time.Hour, Retention: 24 * time.Hour}))
-	ids, err := posthaste.NewClient(engine).Send(ctx, posthaste.Message{Queue: "imports", Payload: file{"customers.csv"}})
+	sent, err := posthaste.NewClient(engine).Send(ctx, posthaste.Message{Queue: "imports", Payload: file{"customers.csv"}})
 	check(err)
 
 	w := worker.New(engine, worker.Config{})
@@ -87,7 +87,7 @@ func main() {
 	var stored, distinct int
 	check(pool.QueryRow(context.Background(), "select count(*), count(distinct row) from imported").Scan(&stored, &distinct))
 	fmt.Println(stored, "rows stored, of which", distinct, "differ")
-	message, err := engine.Message(context.Background(), ids[0])
+	message, err := engine.Message(context.Background(), sent[0].ID)
 	check(err)
 	for _, a := range message.Subscriptions[0].Attempts {
 		fmt.Printf("attempt %d: %s at %.0f %%, %s, result %s\n", a.Attempt, a.Outcome, 100*a.Progress, a.ProgressText, a.Receipt)

@@ -55,7 +55,7 @@ func TestDS4_AckInTheCallersTransaction(t *testing.T) {
 			q := s.queue(posthaste.QueueOptions{})
 			_, err := pool.Exec(s.ctx, `create table effects (message bigint primary key)`)
 			s.must(err)
-			ids, err := s.engine.Send(s.ctx, posthaste.Message{Queue: q, Payload: 1})
+			ids, err := posthaste.IDs(s.engine.Send(s.ctx, posthaste.Message{Queue: q, Payload: 1}))
 			s.must(err)
 			receive := func(lease time.Duration) (id posthaste.DeliveryID) {
 				t.Helper()

@@ -290,8 +290,8 @@ func TestTR3_WholeStory(t *testing.T) {
 	q := s.queue(s.keeping(impatient(20)))
 	s.failing()
 	before := time.Now().Truncate(time.Microsecond) // the store runs on this machine and uses the same clock
-	ids, err := s.client.Send(s.ctx, posthaste.Message{Queue: q, Payload: map[string]int{"n": 1}, Key: "k", Kind: "order", Reference: "A-1",
-		Terms: []string{"ada"}, Headers: map[string]string{"h": "v"}})
+	ids, err := posthaste.IDs(s.client.Send(s.ctx, posthaste.Message{Queue: q, Payload: map[string]int{"n": 1}, Key: "k", Kind: "order", Reference: "A-1",
+		Terms: []string{"ada"}, Headers: map[string]string{"h": "v"}}))
 	s.must(err)
 	id := ids[0]
 	// 1: received and lost with its lease; 2 and 3: failed by a sink, with a receipt and

@@ -59,7 +59,7 @@ func TestDS1_SenderKilled(t *testing.T) {
 // business is a transaction of a user's program that sends.
 type business interface {
 	exec(ctx context.Context, sql string, args ...any) error
-	send(ctx context.Context, m posthaste.Message) ([]posthaste.MessageID, error)
+	send(ctx context.Context, m posthaste.Message) ([]posthaste.Sent, error)
 	end(ctx context.Context, commit bool) error
 }
 
@@ -70,7 +70,7 @@ func (b pgxBusiness) exec(ctx context.Context, sql string, args ...any) error {
 	return err
 }
 
-func (b pgxBusiness) send(ctx context.Context, m posthaste.Message) ([]posthaste.MessageID, error) {
+func (b pgxBusiness) send(ctx context.Context, m posthaste.Message) ([]posthaste.Sent, error) {
 	return postgres.In(b.Tx).Send(ctx, m)
 }
 
@@ -88,7 +88,7 @@ func (b sqlBusiness) exec(ctx context.Context, sql string, args ...any) error {
 	return err
 }
 
-func (b sqlBusiness) send(ctx context.Context, m posthaste.Message) ([]posthaste.MessageID, error) {
+func (b sqlBusiness) send(ctx context.Context, m posthaste.Message) ([]posthaste.Sent, error) {
 	return postgres.InSQL(b.Tx).Send(ctx, m)
 }
 
@@ -153,7 +153,7 @@ func halfRollBack(s *stage, k kind, begin func(context.Context) (business, error
 		if i%5 == 0 {
 			m.DedupeKey, m.DedupeWindow = fmt.Sprint("order ", i), time.Hour
 		}
-		ids, err := tx.send(s.ctx, m)
+		ids, err := posthaste.IDs(tx.send(s.ctx, m))
 		if err == nil {
 			err = tx.exec(s.ctx, "insert into orders values ($1, $2)", i, int64(ids[0]))
 		}
@@ -205,7 +205,7 @@ func TestDS3_FirstInFirstOut(t *testing.T) {
 				for i := range batch {
 					batch[i] = posthaste.Message{Queue: q, Payload: i, Key: "all"}
 				}
-				ids, err := s.client.Send(s.ctx, batch...)
+				ids, err := posthaste.IDs(s.client.Send(s.ctx, batch...))
 				s.must(err)
 				return ids
 			}

@@ -257,7 +257,7 @@ func TestKeyRatesHold(t *testing.T) {
 		if key == "few" {
 			messages = messages[:burst]
 		}
-		sent, err := s.engine.Send(s.ctx, messages...)
+		sent, err := posthaste.IDs(s.engine.Send(s.ctx, messages...))
 		s.must(err)
 		ids[key] = sent
 	}

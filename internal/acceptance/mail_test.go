@@ -258,7 +258,7 @@ func TestEM2_HeldBackMailIsDatedWhenDue(t *testing.T) {
 	m.SendAt = due
 	message, err := m.Message()
 	p.must(err)
-	ids, err := p.engine.Send(p.ctx, message, posthaste.Message{Queue: email.Queue, Payload: json.RawMessage(mailJSON(t)), Delay: hold})
+	ids, err := posthaste.IDs(p.engine.Send(p.ctx, message, posthaste.Message{Queue: email.Queue, Payload: json.RawMessage(mailJSON(t)), Delay: hold}))
 	p.must(err)
 	ids = append(ids, p.send(m),
 		bySQL(`jsonb_build_object('send_at', '`+due.UTC().Format(time.RFC3339Nano)+`')`),

@@ -101,7 +101,7 @@ func handledWithin(s *stage, q string, most time.Duration, m posthaste.Message, 
 	for n := range 5 {
 		before(n)
 		m.Payload = n
-		sent, err := s.client.Send(s.ctx, m)
+		sent, err := posthaste.IDs(s.client.Send(s.ctx, m))
 		s.must(err)
 		committed := history.Now()
 		ids = append(ids, sent...)
@@ -222,7 +222,7 @@ func TestLP4_StoreKilled(t *testing.T) {
 	for range 4 {
 		sending.Go(func() {
 			for ctx.Err() == nil {
-				sent, err := s.client.Send(context.WithoutCancel(ctx), posthaste.Message{Queue: q, Payload: "more"})
+				sent, err := posthaste.IDs(s.client.Send(context.WithoutCancel(ctx), posthaste.Message{Queue: q, Payload: "more"}))
 				switch {
 				case err == nil:
 					mu.Lock()
@@ -276,7 +276,7 @@ func TestLP7_PoisonKillsTheProcess(t *testing.T) {
 		}
 		batch = append(batch, m)
 	}
-	ids, err := s.client.Send(s.ctx, batch...)
+	ids, err := posthaste.IDs(s.client.Send(s.ctx, batch...))
 	s.must(err)
 	var poison, harmless []posthaste.MessageID
 	for i, m := range batch {
@@ -385,7 +385,7 @@ func TestLP6_TransactionStaysOpen(t *testing.T) {
 		}
 		tx, err := conn.Begin(s.ctx)
 		s.must(err)
-		own, err := postgres.In(tx).Send(s.ctx, posthaste.Message{Queue: q, Payload: "late"})
+		own, err := posthaste.IDs(postgres.In(tx).Send(s.ctx, posthaste.Message{Queue: q, Payload: "late"}))
 		s.must(err)
 		held = append(held, singles(n)...)
 		if started := history.IDs(s.history(), history.Started); slices.Contains(started, own[0]) {

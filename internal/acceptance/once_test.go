@@ -88,7 +88,7 @@ func TestDU1_ManyReceivers(t *testing.T) {
 	for i := range senders {
 		sending.Go(func() {
 			for range each {
-				ids, err := s.client.Send(s.ctx, posthaste.Message{Queue: q, Payload: i})
+				ids, err := posthaste.IDs(s.client.Send(s.ctx, posthaste.Message{Queue: q, Payload: i}))
 				if err != nil {
 					s.Error(err)
 					return

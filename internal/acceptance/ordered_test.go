@@ -147,7 +147,7 @@ func TestOrderedQueue_DeadStopsItsKey(t *testing.T) {
 		return handled[key]
 	}
 	s.work(q, s.recorder(), worker.Config{}, handler)
-	ids, err := s.engine.Send(s.ctx, posthaste.Message{Queue: q, Key: "a", Kind: "bad"}, posthaste.Message{Queue: q, Key: "a"}, posthaste.Message{Queue: q, Key: "b"})
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx, posthaste.Message{Queue: q, Key: "a", Kind: "bad"}, posthaste.Message{Queue: q, Key: "a"}, posthaste.Message{Queue: q, Key: "b"}))
 	s.must(err)
 	s.until("the first is dead", func() bool { return s.state(ids[0]).State == posthaste.StateDead })
 	s.until("another key goes on", func() bool { return count("b") == 1 })

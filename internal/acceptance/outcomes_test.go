@@ -115,7 +115,7 @@ func TestTR2_EveryOutcomeIsSeen(t *testing.T) {
 		if b == "failed" {
 			to = once
 		}
-		sent, err := s.client.Send(s.ctx, posthaste.Message{Queue: to, Payload: b})
+		sent, err := posthaste.IDs(s.client.Send(s.ctx, posthaste.Message{Queue: to, Payload: b}))
 		s.must(err)
 		ids[b] = sent[0]
 	}

@@ -70,7 +70,7 @@ func (s *stage) notify(queue string, from, to int, at time.Time) (ids []posthast
 	for i := from; i < to; i++ {
 		all = append(all, posthaste.Message{Queue: queue, SendAt: at, Payload: i, Reference: fmt.Sprint(i)})
 	}
-	ids, err := s.client.Send(s.ctx, all...)
+	ids, err := posthaste.IDs(s.client.Send(s.ctx, all...))
 	s.must(err)
 	return ids
 }
@@ -250,7 +250,7 @@ func TestPipelineExample(t *testing.T) {
 		again = append(again, posthaste.Message{Queue: "sending", Payload: map[string]string{"to": "+4930", "text": says}, Headers: map[string]string{posthaste.HeaderMessageID: id}})
 	}
 	again = append(again, posthaste.Message{Queue: "sending", Payload: map[string]string{"to": "+4931", "text": says}, Headers: map[string]string{posthaste.HeaderMessageID: "new"}})
-	ids, err := s.client.Send(s.ctx, again...)
+	ids, err := posthaste.IDs(s.client.Send(s.ctx, again...))
 	s.must(err)
 	consumer, said := command("-role", "consume"), &testrun.Log{}
 	consumer.Stdout, consumer.Stderr = said, said

@@ -83,7 +83,7 @@ func TestOR1_LargePayloads(t *testing.T) {
 		s.must(err)
 		_, err = tx.Exec(s.ctx, "create temp table business on commit drop as select 1")
 		s.must(err)
-		ids, err := postgres.In(tx).Send(s.ctx, posthaste.Message{Queue: queue, Payload: payload, ContentType: "application/octet-stream"})
+		ids, err := posthaste.IDs(postgres.In(tx).Send(s.ctx, posthaste.Message{Queue: queue, Payload: payload, ContentType: "application/octet-stream"}))
 		s.must(err)
 		s.must(tx.Commit(s.ctx))
 		want[ids[0].String()] = payload

@@ -112,7 +112,7 @@ func (r *ringTest) handle(ctx context.Context, d posthaste.RawDelivery) error {
 }
 
 func (r *ringTest) sendAll(messages ...posthaste.Message) {
-	sent, err := r.client.Send(r.ctx, messages...)
+	sent, err := posthaste.IDs(r.client.Send(r.ctx, messages...))
 	if err != nil {
 		r.Errorf("a sender was refused: %v", err)
 	}

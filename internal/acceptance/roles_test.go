@@ -35,7 +35,7 @@ func senderRole(ctx context.Context, t task, ready func()) error {
 				if t.Ordered {
 					m.Key, m.Priority = fmt.Sprint("key ", n%17), 0
 				}
-				ids, err := client.Send(ctx, m)
+				ids, err := posthaste.IDs(client.Send(ctx, m))
 				if err != nil {
 					failed <- err
 					return
@@ -86,7 +86,7 @@ func pesterRole(ctx context.Context, t task, ready func()) error {
 				if t.Ordered {
 					m.Key = fmt.Sprint("key ", n%17)
 				}
-				ids, err := client.Send(context.WithoutCancel(ctx), m)
+				ids, err := posthaste.IDs(client.Send(context.WithoutCancel(ctx), m))
 				if err == nil {
 					record.Record(history.Event{Kind: history.Sent, ID: ids[0]})
 				} else {

@@ -259,7 +259,7 @@ func sendByGo(s *stage, q string, p parcel) posthaste.MessageID {
 	if p.isJSON() {
 		m.Payload = json.RawMessage(p.payload)
 	}
-	ids, err := s.client.Send(s.ctx, m)
+	ids, err := posthaste.IDs(s.client.Send(s.ctx, m))
 	s.must(err)
 	return ids[0]
 }

@@ -228,7 +228,7 @@ func (s *stage) send(queue string, n int) (ids []posthaste.MessageID) {
 		for i := range batch {
 			batch[i] = posthaste.Message{Queue: queue, Payload: len(ids) + i, Key: s.key(queue)}
 		}
-		more, err := s.client.Send(s.ctx, batch...)
+		more, err := posthaste.IDs(s.client.Send(s.ctx, batch...))
 		s.must(err)
 		ids = append(ids, more...)
 	}

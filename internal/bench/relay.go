@@ -160,7 +160,7 @@ func relaySingly(ctx context.Context, t *traffic, watch *stopwatch, during time.
 	tick := time.NewTicker(time.Second / confirmRate)
 	defer tick.Stop()
 	for until := time.Now().Add(during); time.Now().Before(until); <-tick.C {
-		ids, err := t.client.Send(ctx, posthaste.Message{Queue: t.queue, Payload: payload})
+		ids, err := posthaste.IDs(t.client.Send(ctx, posthaste.Message{Queue: t.queue, Payload: payload}))
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ const fillers = 2
 
 // sends sends messages: an engine, or a client.
 type sends interface {
-	Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error)
+	Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.Sent, error)
 }
 
 // traffic sends to a queue and handles the messages in the same process.

@@ -50,7 +50,7 @@ func engineSender(ctx context.Context, t task, r *history.Recorder) error {
 		if pool != nil && (d.rollBack || p.random.IntN(3) == 0) {
 			return inTransaction(limited, pool, d)
 		}
-		return answer(client.Send(limited, d.messages()...))
+		return answer(posthaste.IDs(client.Send(limited, d.messages()...)))
 	})
 	return nil
 }
@@ -99,7 +99,7 @@ func inTransaction(ctx context.Context, pool *pgxpool.Pool, d plan) history.Even
 		return history.Event{Kind: Refused, Note: err.Error()}
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
-	ids, err := postgres.In(tx).Send(ctx, d.messages()...)
+	ids, err := posthaste.IDs(postgres.In(tx).Send(ctx, d.messages()...))
 	switch {
 	case err != nil: // so it is not committed
 		return history.Event{Kind: Refused, Note: err.Error()}

@@ -163,7 +163,7 @@ interrupted, repeat it to process the rest.`,
 				if err != nil && posthaste.CodeOf(err) != posthaste.CodeNotFound { // no id is a dead letter; printDecided reports it
 					return err
 				}
-				return printDecided(ctx, a, e, b.done, ids, were.Items)
+				return printDecided(ctx, a, e, b.done, ids, were)
 			})
 		},
 	}
@@ -203,15 +203,23 @@ func decideMatching(ctx context.Context, a *app, e posthaste.Store, b decision, 
 }
 
 // printDecided prints the ids that were dead letters. It fails if some were not.
-func printDecided(ctx context.Context, a *app, e posthaste.Store, done string, asked, were []posthaste.MessageID) error {
-	missing := slices.DeleteFunc(slices.Clone(asked), func(id posthaste.MessageID) bool { return slices.Contains(were, id) })
+func printDecided(ctx context.Context, a *app, e posthaste.Store, done string, asked []posthaste.MessageID, page posthaste.Page[posthaste.MessageID]) error {
+	were := page.Items
+	missing := slices.DeleteFunc(slices.Clone(asked), func(id posthaste.MessageID) bool {
+		return slices.Contains(were, id) || slices.Contains(page.Conflicts, id)
+	})
 	shown := struct {
 		IDs      []posthaste.MessageID `json:"ids"`
 		NotFound []posthaste.MessageID `json:"not_found"`
-	}{append([]posthaste.MessageID{}, were...), append([]posthaste.MessageID{}, missing...)}
+		// UniqueConflict are dead letters that stay.
+		UniqueConflict []posthaste.MessageID `json:"unique_conflict,omitempty"`
+	}{append([]posthaste.MessageID{}, were...), append([]posthaste.MessageID{}, missing...), page.Conflicts}
 	err := a.print(shown, func(w *screen) {
 		for _, id := range were {
 			fmt.Fprintf(w, "%s %s\n", id, done)
+		}
+		for _, id := range page.Conflicts {
+			fmt.Fprintf(w, "%s stays: another message holds its unique key\n", id)
 		}
 	})
 	if err == nil && len(missing) > 0 {

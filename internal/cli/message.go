@@ -15,7 +15,7 @@ import (
 )
 
 func newMessage(a *app) *cobra.Command {
-	return newGroup("message", "Inspect, settle, cancel and reschedule messages", newMessageLs(a), newMessageShow(a), newMessageCancel(a), newMessageReschedule(a),
+	return newGroup("message", "Inspect, settle, change and cancel messages", newMessageLs(a), newMessageShow(a), newMessageUpdate(a), newMessageRun(a), newMessageCancel(a), newMessageReschedule(a),
 		newMessageAck(a), newMessageFail(a), newMessageRelease(a), newMessageExtend(a))
 }
 

@@ -46,7 +46,7 @@ func TestNotesAreShown(t *testing.T) {
 	if err := e.CreateQueue(ctx, "imports", posthaste.QueueOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	ids, err := e.Send(ctx, posthaste.Message{Queue: "imports", Payload: 1})
+	ids, err := posthaste.IDs(e.Send(ctx, posthaste.Message{Queue: "imports", Payload: 1}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,8 @@ type sendFlags struct {
 	headers  []string
 	wake     bool
 	messages string
+	unique   bool
+	only     posthaste.Unique
 }
 
 func newSend(a *app) *cobra.Command {
@@ -32,7 +34,11 @@ another type. Without PAYLOAD, or with "-", it is read from standard input.
 --messages sends many messages in one transaction. It names a file (or "-" for
 standard input) with a JSON array of messages in the format of the HTTP API, with
 the fields payload, key, kind, headers, reference, terms, content_type, delay,
-send_at, priority, dedupe_key, dedupe_window, max_attempts, timeout, backoff and wake.`,
+send_at, priority, dedupe_key, dedupe_window, unique, max_attempts, timeout, backoff
+and wake.
+
+With --unique or --unique-key the message is sent only if no earlier one with the
+same key is unfinished; otherwise the id of that message is printed.`,
 		Example: `  posthaste send orders '{"order": 7}' --reference order-7
   posthaste send orders --delay 5m < order.json
   posthaste send orders --messages many.json`,
@@ -65,6 +71,11 @@ send_at, priority, dedupe_key, dedupe_window, max_attempts, timeout, backoff and
 	flags.IntVar(&m.Priority, "priority", 0, "priority, 0 to 3; 0 is delivered first")
 	flags.StringVar(&m.DedupeKey, "dedupe-key", "", "deduplication key; a second send with this key sends nothing and prints the id of the first message")
 	flags.Var(duration{&m.DedupeWindow}, "dedupe-window", "how long the deduplication key is stored (default 24h)")
+	flags.BoolVar(&s.unique, "unique", false, "send only if no message with the same kind and payload is unfinished")
+	flags.StringVar(&s.only.Key, "unique-key", "", "send only if no message with this key is unfinished")
+	flags.StringVar((*string)(&s.only.Until), "unique-until", "", "when a message releases its key: started, finished (default) or resolved")
+	flags.StringVar((*string)(&s.only.Exists), "unique-exists", "", "what becomes of the earlier message: keep (default) or replace")
+	flags.Var(duration{&s.only.MaxDelay}, "max-delay", "with --unique-exists replace: how long after it was first sent a message is due at the latest")
 	flags.IntVar(&m.MaxAttempts, "max-attempts", 0, "maximum number of attempts of this message (default: the queue's)")
 	flags.Var(duration{&m.Timeout}, "timeout", "timeout of one attempt of this message (default: the queue's)")
 	flags.Var(duration{&m.Backoff.Base}, "backoff-base", "upper bound of the delay before the first retry of this message (default: the queue's)")
@@ -76,7 +87,7 @@ send_at, priority, dedupe_key, dedupe_window, max_attempts, timeout, backoff and
 func (s *sendFlags) read(a *app, cmd *cobra.Command, args []string) (messages []posthaste.Message, single bool, err error) {
 	queue := args[0]
 	if s.messages != "" {
-		for _, name := range []string{"key", "kind", "header", "reference", "term", "content-type", "delay", "send-at", "priority", "dedupe-key", "dedupe-window", "max-attempts", "timeout", "backoff-base", "backoff-max", "wake"} {
+		for _, name := range []string{"key", "kind", "header", "reference", "term", "content-type", "delay", "send-at", "priority", "dedupe-key", "dedupe-window", "unique", "unique-key", "unique-until", "unique-exists", "max-delay", "max-attempts", "timeout", "backoff-base", "backoff-max", "wake"} {
 			if cmd.Flags().Changed(name) {
 				return nil, false, posthaste.Invalidf(name, "--%s and --messages are mutually exclusive; set the field of each message in the file", name)
 			}
@@ -92,6 +103,11 @@ func (s *sendFlags) read(a *app, cmd *cobra.Command, args []string) (messages []
 	}
 	m := s.message
 	m.Queue, m.NoWake = queue, !s.wake
+	if s.unique || s.only.Key != "" {
+		m.Unique = &s.only
+	} else if s.only != (posthaste.Unique{}) {
+		return nil, false, posthaste.Invalidf("unique", "--unique-until, --unique-exists and --max-delay need --unique or --unique-key")
+	}
 	if m.Headers, err = parseHeaders(s.headers); err != nil {
 		return nil, false, err
 	}
@@ -146,17 +162,17 @@ func readInput(a *app, field, name string) ([]byte, error) {
 }
 
 func sendMessages(ctx context.Context, a *app, e posthaste.Store, messages []posthaste.Message, single bool) error {
-	ids, err := posthaste.NewClient(e).Send(ctx, messages...)
+	sent, err := posthaste.NewClient(e).Send(ctx, messages...)
 	if err != nil {
 		return err
 	}
-	var shown any = map[string][]posthaste.MessageID{"ids": ids}
+	var shown any = wire.NewSentMany(sent)
 	if single {
-		shown = map[string]posthaste.MessageID{"id": ids[0]}
+		shown = wire.NewSent(sent[0])
 	}
 	return a.print(shown, func(w *screen) {
-		for _, id := range ids {
-			fmt.Fprintln(w, id)
+		for _, s := range sent {
+			fmt.Fprintln(w, s.ID)
 		}
 	})
 }

@@ -297,7 +297,7 @@ func (s *stored) sendGo(f map[string]any) error {
 		m.SendAt = time.Date(pick(s.r, -5000, 0, 1, 1970, 2030, 9999, 10_000, 200_000), 12, pick(s.r, 30, 31), 23, 59, 59, 1, time.FixedZone("", pick(s.r, 0, 14, -12)*3600))
 	}
 	s.what = fmt.Sprintf("Send %.3000q", fmt.Sprintf("%+v", m))
-	ids, err := s.engine.Send(s.Context(), m)
+	ids, err := posthaste.IDs(s.engine.Send(s.Context(), m))
 	s.sent = append(s.sent, ids...)
 	return err
 }

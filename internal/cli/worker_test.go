@@ -112,7 +112,7 @@ func sendLongMails(t *testing.T, engine posthaste.Store, n int) []posthaste.Mess
 	for i := range messages {
 		messages[i] = posthaste.Message{Queue: email.Queue, Payload: []byte(aMail), ContentType: posthaste.ContentTypeJSON}
 	}
-	ids, err := engine.Send(t.Context(), messages...)
+	ids, err := posthaste.IDs(engine.Send(t.Context(), messages...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, o posthaste.Queue
 		}
 		return ctx.Err()
 	}
-	e.queues[name] = &queue{name: name, options: o, createdAt: time.Now(), once: map[string]*message{},
+	e.queues[name] = &queue{name: name, options: o, createdAt: time.Now(), once: map[string]*message{}, unique: map[string]*message{},
 		info: posthaste.SubscriptionInfo{Name: posthaste.DefaultSubscription}}
 	e.record(ctx, posthaste.Action{Action: "create", Queue: name})
 	return ctx.Err()
@@ -146,6 +146,7 @@ func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste
 	}
 	info := m.info()
 	info.Payload = m.body
+	info.Version = posthaste.VersionOf(&info)
 	return info, ctx.Err()
 }
 

@@ -88,12 +88,19 @@ func (e *Engine) bury(ctx context.Context, action string, f posthaste.DeadLetter
 			continue
 		}
 		q := e.queues[m.Queue]
+		if action == "replay" && !q.takeUnique(m) {
+			page.Conflicts = append(page.Conflicts, m.id)
+			continue
+		}
 		q.info.Dead--
 		act(q, m)
 		e.record(ctx, posthaste.Action{Action: action, Queue: m.Queue, MessageID: m.id, Details: json.RawMessage(`{"subscription":0}`)})
 		page.Items = append(page.Items, m.id)
 	}
 	switch {
+	case err == nil && len(f.IDs) > 0 && len(page.Items) == 0 && len(page.Conflicts) > 0:
+		err = &posthaste.Error{Code: posthaste.CodeUniqueConflict, Field: "unique", Hint: "wait until that one has ended, or discard the dead letter",
+			Message: fmt.Sprintf("message %d stays a dead letter, because another message holds its unique key", page.Conflicts[0])}
 	case err == nil && len(f.IDs) > 0 && len(page.Items) == 0:
 		err = &posthaste.Error{Code: posthaste.CodeNotFound, Field: "message_ids", Hint: "DeadLetters lists them",
 			Message: fmt.Sprintf("no dead letter to act on: message %d", f.IDs[0])}

@@ -54,6 +54,7 @@ type queue struct {
 	due       dueEntries
 	apart     []*entry            // that were set aside, oldest first
 	once      map[string]*message // by dedupe key
+	unique    map[string]*message // the last holder of each unique key
 	info      posthaste.SubscriptionInfo
 }
 
@@ -61,6 +62,7 @@ type message struct {
 	posthaste.Message
 	id          posthaste.MessageID
 	body        []byte
+	uniqueKey   string
 	contentType string
 	createdAt   time.Time
 	state       posthaste.State
@@ -128,12 +130,12 @@ func (e *Engine) subscribed(ref posthaste.QueueRef) (*queue, error) {
 // request holds the messages that were sent under an idempotency key.
 type request struct {
 	digest []byte
-	ids    []posthaste.MessageID
+	sent   []posthaste.Sent
 	until  time.Time
 }
 
 // SendOnce implements [posthaste.Engine].
-func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages ...posthaste.Message) (ids []posthaste.MessageID, replayed bool, err error) {
+func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages ...posthaste.Message) (sent []posthaste.Sent, replayed bool, err error) {
 	if err := r.Check(); err != nil {
 		return nil, false, err
 	}
@@ -144,23 +146,23 @@ func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages
 		if !bytes.Equal(before.digest, r.Digest) {
 			return nil, false, &posthaste.Error{Code: posthaste.CodeKeyReused, Field: "Idempotency-Key", Message: "the key was used for a different request"}
 		}
-		return slices.Clone(before.ids), true, nil
+		return slices.Clone(before.sent), true, nil
 	}
-	ids, err = e.send(ctx, messages)
+	sent, err = e.send(ctx, messages)
 	if err == nil {
-		e.requests[[2]string{r.Scope, r.Key}] = request{digest: r.Digest, ids: slices.Clone(ids), until: now.Add(r.Window)}
+		e.requests[[2]string{r.Scope, r.Key}] = request{digest: r.Digest, sent: slices.Clone(sent), until: now.Add(r.Window)}
 	}
-	return ids, false, err
+	return sent, false, err
 }
 
 // Send implements [posthaste.Engine].
-func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.Sent, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.send(ctx, messages)
 }
 
-func (e *Engine) send(ctx context.Context, messages []posthaste.Message) ([]posthaste.MessageID, error) {
+func (e *Engine) send(ctx context.Context, messages []posthaste.Message) ([]posthaste.Sent, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -173,19 +175,35 @@ func (e *Engine) send(ctx context.Context, messages []posthaste.Message) ([]post
 		}
 		made[i] = m
 	}
-	ids := make([]posthaste.MessageID, len(made))
+	keys := make([]string, len(made))
+	for i, m := range made {
+		if m.uniqueKey != "" {
+			keys[i] = m.Queue + "/" + m.uniqueKey
+		}
+	}
+	if err := posthaste.CheckUniqueKeys(messages, keys); err != nil {
+		return nil, err
+	}
+	sent := make([]posthaste.Sent, len(made))
 	for i, m := range made {
 		q := e.queues[m.Queue]
 		if m.DedupeKey != "" {
 			if first := q.once[m.DedupeKey]; first != nil && first.state != posthaste.StateCancelled && first.state != posthaste.StateDiscarded && now.Before(first.createdAt.Add(cmp.Or(first.DedupeWindow, 24*time.Hour))) {
-				ids[i] = first.id
+				sent[i] = posthaste.Sent{ID: first.id, Duplicate: true}
 				continue
 			}
 			q.once[m.DedupeKey] = m
 		}
-		ids[i] = e.store(m)
+		if m.uniqueKey != "" {
+			if holder := q.unique[m.uniqueKey]; holder != nil && holder.holdsKey() {
+				sent[i] = e.unsent(holder, m)
+				continue
+			}
+			q.unique[m.uniqueKey] = m
+		}
+		sent[i].ID = e.store(m)
 	}
-	return ids, nil
+	return sent, nil
 }
 
 // store stores a validated message. e.mu is held.
@@ -225,6 +243,9 @@ func (e *Engine) check(sent posthaste.Message, now time.Time) (*message, error) 
 		}
 	}
 	m.body = slices.Clone(m.body)
+	if m.Unique != nil {
+		m.uniqueKey = m.UniqueKey(m.body)
+	}
 	if sent.Delay > 0 {
 		m.dueAt = now.Add(sent.Delay)
 	}

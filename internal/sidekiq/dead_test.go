@@ -25,7 +25,7 @@ func dying(t *testing.T, e posthaste.Store, lease time.Duration) {
 	t.Helper()
 	m := must[posthaste.Message](t)(message(`{"class":"A","args":[],"jid":"1","error_class":"E","error_message":"gone"}`, where{set: "dead"}, 0, false))
 	m.Queue = "morgue"
-	must[[]posthaste.MessageID](t)(e.Send(t.Context(), m))
+	must[[]posthaste.Sent](t)(e.Send(t.Context(), m))
 	r := must[posthaste.ReceiveReply](t)(e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "morgue"}, Max: 1, Lease: lease}))
 	if len(r.Deliveries) != 1 {
 		t.Fatalf("received %d", len(r.Deliveries))
@@ -74,7 +74,7 @@ func TestImportRefusesQueuesForDeadJobs(t *testing.T) {
 		if err := e.Pause(ctx, posthaste.OfQueue("paused")); err != nil {
 			t.Fatal(err)
 		}
-		must[[]posthaste.MessageID](t)(e.Send(ctx, posthaste.Message{Queue: "used", Payload: []byte("1")}, posthaste.Message{Queue: "later", Payload: []byte("1"), SendAt: time.Now().Add(time.Hour)}))
+		must[[]posthaste.Sent](t)(e.Send(ctx, posthaste.Message{Queue: "used", Payload: []byte("1")}, posthaste.Message{Queue: "later", Payload: []byte("1"), SendAt: time.Now().Add(time.Hour)}))
 		for queue, why := range map[string]string{"once": "at most once", "paused": "paused", "limited": "limits", "used": "was not a dead job", "later": "was not a dead job", "nowhere": "does not exist"} {
 			r, err := Import(ctx, client, e, Options{Namespace: "unfit", Dead: queue})
 			if err == nil || !strings.Contains(err.Error(), why) || r.Imported != 0 {

@@ -264,7 +264,7 @@ func (i *importer) target(m *posthaste.Message, w where) error {
 // send sends messages of one queue, and reports for each whether it was sent.
 func (i *importer) send(ctx context.Context, w where, messages []posthaste.Message) (sent []bool, err error) {
 	sent = make([]bool, len(messages))
-	ids, err := i.to.Send(ctx, messages...)
+	all, err := i.to.Send(ctx, messages...)
 	if err != nil && !refusal(err) {
 		return nil, err
 	}
@@ -272,9 +272,9 @@ func (i *importer) send(ctx context.Context, w where, messages []posthaste.Messa
 	for at := range messages {
 		var id posthaste.MessageID
 		if err == nil {
-			id = ids[at]
+			id = all[at].ID
 		} else if one, err := i.to.Send(ctx, messages[at]); err == nil { // one of them is at fault
-			id = one[0]
+			id = one[0].ID
 		} else if refusal(err) {
 			i.refuse(w, messages[at].Reference, err)
 			continue

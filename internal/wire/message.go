@@ -16,7 +16,7 @@ import (
 )
 
 // ParseMessage reads a message object for a queue. Its fields are payload, key, kind, headers,
-// reference, terms, content_type, delay, send_at, priority, dedupe_key, dedupe_window,
+// reference, terms, content_type, delay, send_at, priority, dedupe_key, dedupe_window, unique,
 // max_attempts, timeout, backoff and wake. The engine checks the limits of a message and its queue.
 func ParseMessage(queue string, data []byte) (posthaste.Message, error) {
 	if err := Check(data); err != nil {
@@ -118,6 +118,7 @@ func readOptions(o *Object, m *posthaste.Message) {
 	if m.DedupeWindow != 0 && m.DedupeKey == "" {
 		o.Fail("dedupe_window", "requires dedupe_key")
 	}
+	m.Unique = unique(o)
 	m.MaxAttempts = o.Int("max_attempts", 1, 1000)
 	m.Timeout = o.positiveDuration("timeout")
 	if b := o.Object("backoff"); b != nil {
@@ -125,6 +126,62 @@ func readOptions(o *Object, m *posthaste.Message) {
 		o.keep(b.Finish())
 	}
 	m.NoWake = !o.Bool("wake", true)
+}
+
+// unique reads the field unique: true, or an object.
+func unique(o *Object) *posthaste.Unique {
+	raw := o.Raw("unique")
+	switch string(bytes.TrimSpace(raw)) {
+	case "", "null", "false":
+		return nil
+	case "true":
+		return &posthaste.Unique{}
+	}
+	u, err := parseObject("unique", raw)
+	if err != nil {
+		o.Fail("unique", "must be true or an object, got %s", kindOf(raw))
+		return nil
+	}
+	found := &posthaste.Unique{Key: u.Text("key"), Until: posthaste.Until(u.Text("until")), Exists: posthaste.Exists(u.Text("exists")), MaxDelay: u.positiveDuration("max_delay")}
+	if err := u.Finish(); err != nil {
+		o.Fail("unique", "%s", err)
+	}
+	return found
+}
+
+// ParseUpdate reads a change of a message: an object with the fields payload, content_type, key,
+// kind, headers, reference, terms and priority. null removes a field.
+func ParseUpdate(data []byte) (u posthaste.MessageUpdate, err error) {
+	o, err := ParseObject("", data)
+	if err != nil {
+		return u, err
+	}
+	contentType := o.Text("content_type")
+	if o.Has("content_type") {
+		u.ContentType = &contentType
+	}
+	u.Payload = payload(o, contentType)
+	text := func(name string) *string {
+		value, has := o.Text(name), o.Has(name)
+		if !has {
+			return nil
+		}
+		return &value
+	}
+	u.Key, u.Kind, u.Reference = text("key"), text("kind"), text("reference")
+	if headers := o.TextMap("headers"); o.Has("headers") {
+		u.Headers = headers
+		if headers == nil {
+			u.Headers = map[string]string{}
+		}
+	}
+	if terms := o.Texts("terms"); o.Has("terms") {
+		u.Terms = append([]string{}, terms...)
+	}
+	if priority := o.Int("priority", 0, posthaste.MaxPriority); o.Has("priority") {
+		u.Priority = &priority
+	}
+	return u, o.Finish()
 }
 
 func payload(o *Object, contentType string) any {

@@ -65,6 +65,22 @@ func NewWithdrawals(all []posthaste.Withdrawal) []Withdrawal {
 	return each(all, func(w posthaste.Withdrawal) Withdrawal { return Withdrawal(w) })
 }
 
+// RunResult is the result of running a message now in one subscription.
+type RunResult struct {
+	Subscription string          `json:"subscription"`
+	Due          bool            `json:"due"`
+	State        posthaste.State `json:"state"`
+	HeldBy       []string        `json:"held_by"`
+}
+
+// NewRunResults converts the results of running a message now.
+func NewRunResults(all []posthaste.RunResult) []RunResult {
+	return each(all, func(r posthaste.RunResult) RunResult {
+		r.HeldBy = append([]string{}, r.HeldBy...)
+		return RunResult(r)
+	})
+}
+
 // Purged is the number of messages that a purge cancelled in one subscription.
 type Purged struct {
 	Subscription string `json:"subscription"`

@@ -58,6 +58,35 @@ func contentType(s string) string {
 	return s
 }
 
+// Sent is what became of a message that was sent.
+type Sent struct {
+	ID        posthaste.MessageID `json:"id"`
+	Duplicate bool                `json:"duplicate,omitempty"`
+	Replaced  bool                `json:"replaced,omitempty"`
+	State     posthaste.State     `json:"state,omitempty"`
+}
+
+// NewSent converts a result of sending.
+func NewSent(s posthaste.Sent) Sent { return Sent(s) }
+
+// SentMany is what became of several messages: their ids, and if not all were stored, what
+// became of each.
+type SentMany struct {
+	IDs  []posthaste.MessageID `json:"ids"`
+	Sent []Sent                `json:"sent,omitempty"`
+}
+
+// NewSentMany converts results of sending.
+func NewSentMany(all []posthaste.Sent) (m SentMany) {
+	m.IDs, _ = posthaste.IDs(all, nil)
+	if slices.ContainsFunc(all, func(s posthaste.Sent) bool { return s.Duplicate || s.Replaced }) {
+		for _, s := range all {
+			m.Sent = append(m.Sent, NewSent(s))
+		}
+	}
+	return m
+}
+
 // Message is a message with its state and attempts per subscription. Lists have no payload.
 type Message struct {
 	ID              posthaste.MessageID `json:"id"`
@@ -71,6 +100,8 @@ type Message struct {
 	Payload         json.RawMessage     `json:"payload,omitempty"`
 	PayloadEncoding string              `json:"payload_encoding,omitempty"`
 	CreatedAt       time.Time           `json:"created_at"`
+	// Version identifies the content. Lists have none.
+	Version string `json:"version,omitempty"`
 	// ErasedAt is absent unless the content was erased.
 	ErasedAt      time.Time      `json:"erased_at,omitzero"`
 	Subscriptions []MessageState `json:"subscriptions"`
@@ -117,7 +148,7 @@ func WithoutReceipts(attempts []posthaste.Attempt) []posthaste.Attempt {
 func NewMessage(m posthaste.MessageInfo, withPayload bool) Message {
 	shown := Message{
 		ID: m.ID, Queue: m.Queue, Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms,
-		ContentType: contentType(m.ContentType), CreatedAt: m.CreatedAt, ErasedAt: m.ErasedAt, Subscriptions: make([]MessageState, len(m.Subscriptions)),
+		ContentType: contentType(m.ContentType), CreatedAt: m.CreatedAt, Version: m.Version, ErasedAt: m.ErasedAt, Subscriptions: make([]MessageState, len(m.Subscriptions)),
 	}
 	if withPayload && m.Payload != nil {
 		shown.Payload, shown.PayloadEncoding = Payload(m.ContentType, m.Payload)

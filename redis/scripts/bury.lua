@@ -1,17 +1,23 @@
 #!lua flags=allow-oom
 -- Replays or discards dead letters.
--- keys: of the subscription
+-- keys: of the subscription; UNIQUE (unique.lua)
 -- args: number of the subscription; rules; action: "replay" or "discard"; then the messages
--- returns: "gone", or the messages that were dead letters
+-- returns: "gone", or the messages that were dead letters; after "!" those that stay, because
+--       another message has taken their unique key since again.lua gave it back
 -- cost: some six commands per message
 local number, rules, action = unpack(ARGV, 1, 3)
 -- includes: keys, rules, current, keyed, words, holders, apart, notes, ended
+local UNIQUE = KEYS[#KEYS]
 local were = {}
 if call('HGET', TALLY, 'first') then return were end -- the subscription has ended
 for i = 4, #ARGV do
   local id = ARGV[i]
   local st = call('ZSCORE', DEAD, id) and unpacked(call('HGET', ST, id))
-  if st and not (action == 'replay' and st.e) then -- an erased message cannot be tried again
+  local its = st and action == 'replay' and call('HGET', UNIQUE, '@' .. id)
+  local row = its and call('HGET', UNIQUE, unpacked(its).k)
+  if row and unpacked(row).i ~= id then
+    were[#were + 1] = '!' .. id
+  elseif st and not (action == 'replay' and st.e) then -- an erased message cannot be tried again
     call('ZREM', DEAD, id)
     were[#were + 1] = id
     if action == 'replay' then

@@ -18,11 +18,17 @@
 --         q place of the queue if not 1
 --         d delay in µs, or t time in µs
 --         k place of its dedupe key among those, w the window of that in ms
+--         u its unique key: k the key, h the place of UNIQUE among the dedupe keys, which the
+--           line of its messages follows, u until when it holds it, e true: it replaces, m the
+--           longest delay of that in µs, o a message whose key it takes over (taken.lua)
 --         s true: do not ring
 --         y its key
 --         n the words by which it is found (words.lua)
 --         x letters of the subscriptions whose filters reject it
--- returns: the ids; or "again" and the ids of the earlier request with the key; or "gone" and the place of a queue that does not exist any more or has
+-- returns: the ids, after = that of an earlier message that has the dedupe key, and as in
+--       taken.lua; or "again" and these of the earlier request with the key; "other", a place and
+--       an id: that message cannot replace the one with the id; or "gone" and the place of a queue
+--       that does not exist any more or has
 --       other subscriptions or options; "reused" (another request used the key); "ticked" (another
 --       process sent a tick of the schedule)
 -- cost: per message one field written and one id pushed (or added to DUE and KNOWN, and with a
@@ -69,6 +75,10 @@ local first = at
 if all.e and (call('HGET', KEYS[first + 1], all.e) or '') ~= (all.b or '') then return 'ticked' end
 local ids = {}
 local plain = {}
+local unique, took, hinders -- of taken.lua, which only the script for unique keys has
+-- taken
+local hindered = hinders and hinders(3)
+if hindered then return hindered end
 
 -- put adds a message to the changes for a subscription.
 local function put(r, id, place, o, priority, due)
@@ -132,13 +142,17 @@ for i = 3, #ARGV, 2 do
   local content = ARGV[i + 1]
   local q = queues[o.q or 1]
   local known = o.k and call('GET', KEYS[first + o.k])
+  local instead = o.u and unique(q, o, content, o.d and now + o.d or o.t or 0)
   if known and not takenBack(q, known, o.x) then
-    ids[#ids + 1] = known
+    ids[#ids + 1] = '=' .. known
+  elseif instead then
+    ids[#ids + 1] = instead
   else
     q.last = math.max(q.last + 1, now)
     local id = text(q.last)
     ids[#ids + 1] = id
     if o.k then call('SET', KEYS[first + o.k], id, 'PX', o.w) end
+    if o.u then took(q, o, id, o.d and now + o.d or o.t or 0) end
     q.given = true
     local priority, simple = string.sub(content, 1, 1), q.simple
     if simple and o == plain then -- the common case
@@ -149,7 +163,7 @@ for i = 3, #ARGV, 2 do
       simple.n, simple.wake = simple.n + 1, true
     else
       local due, held = o.d and now + o.d or o.t or 0, ''
-      if q.first then
+      if q.first and not (o.x and string.find(o.x, '@', 1, true)) then
         held = '@+'
         put(q.readers[1], id, q.last, o, priority, due)
       end

@@ -43,6 +43,7 @@ else
   else
     call('ZADD', DUE, ranked(string.sub(member, 1, 1), due), member)
   end
+  if rules.o then call('ZADD', WAIT, 0, placed(key, id)) end -- its place is before later messages
   wake = true
 end
 finish()

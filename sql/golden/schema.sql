@@ -471,6 +471,7 @@ table idempotency_keys
   key text not null
   request bytea not null
   ids bigint[] not null
+  told jsonb
   until timestamp with time zone not null
   constraint idempotency_keys_pkey PRIMARY KEY (scope, key)
   index INDEX idempotency_keys_until ON posthaste.idempotency_keys USING btree (until)
@@ -597,6 +598,7 @@ type message_found
   created_at timestamp with time zone
   attempts jsonb
   erased_at timestamp with time zone
+  version text
 type message_listed
   message_id bigint
   queue text
@@ -994,6 +996,28 @@ view tokens
   expires_at timestamp with time zone
   expired boolean
   last_used_at timestamp with time zone
+table unique_keys
+  queue_id integer not null
+  key text not null
+  message_id bigint not null
+  until text not null
+  attempt smallint not null
+  constraint unique_keys_pkey PRIMARY KEY (queue_id, key)
+  index INDEX unique_keys_message ON posthaste.unique_keys USING btree (message_id)
+  index UNIQUE INDEX unique_keys_pkey ON posthaste.unique_keys USING btree (queue_id, key)
+table unique_past
+  message_id bigint not null
+  queue_id integer not null
+  key text not null
+  until text not null
+  constraint unique_past_pkey PRIMARY KEY (message_id)
+  index UNIQUE INDEX unique_past_pkey ON posthaste.unique_past USING btree (message_id)
+table unique_swept
+  one boolean not null default true
+  message_id bigint not null
+  constraint unique_swept_one_check CHECK (one)
+  constraint unique_swept_pkey PRIMARY KEY (one)
+  index UNIQUE INDEX unique_swept_pkey ON posthaste.unique_swept USING btree (one)
 partitioned table words partition by LIST (slot)
   slot bigint not null
   message_id bigint not null
@@ -1029,7 +1053,7 @@ function admit() returns void language plpgsql volatile cost 100 set search_path
 function adopt() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function all_cursors(p_track integer, l live) returns TABLE(queue_id integer, subscription integer, lane integer, subscriber bigint, keyed boolean, filter jsonb, part integer, s0 pg_snapshot, s1 pg_snapshot, t1 timestamp with time zone, last_xid xid8, last_pos bigint) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function all_headers(headers jsonb, trace text) returns jsonb language sql stable parallel safe cost 100
-function append_again(h head, p_due timestamp with time zone, p_for integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
+function append_again(h head, p_due timestamp with time zone, p_for integer, p_content entries_other) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function arm(p_queue text, p_dozing boolean DEFAULT false, OUT queue_id integer, OUT armed text) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function aside_lanes(p_queue integer, p_kinds text[]) returns queue_settings language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function attempt_fault(p_options jsonb, p_once boolean) returns text language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
@@ -1092,6 +1116,9 @@ function drop_queue(queue text, by text DEFAULT SESSION_USER) returns boolean la
 function due_idle(p_queue integer, p_lane integer, w claims, t timestamp with time zone, l live, OUT idle boolean, OUT next_due timestamp with time zone) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function due_is_for(s subscriptions, p_lane integer, p_xid xid8, p_pos bigint, p_due timestamp with time zone) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function due_slice(p_queue integer, p_subscription integer, p_lane integer, INOUT w claims, p_max integer, p_alone boolean, l live, OUT walked integer, OUT wants_idle boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
+function edit_dead(p_id bigint, c entries_other, p_by text) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
+function edit_message(p_id bigint, p_changes jsonb, p_payload bytea, p_version text, p_by text) returns TABLE(id bigint, version text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function edited(q queue_settings, p_key text, p_kind text, p_headers jsonb, p_reference text, p_terms text[], p_content_type text, p_payload bytea, p_changes jsonb, p_new bytea) returns entries_other language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function ends_of(p_claim bigint, p_poss bigint[], p_told boolean) returns TABLE(pos bigint, claimed_at timestamp with time zone, holder bigint, settled_at timestamp with time zone, duration real, outcome text, ended_at timestamp with time zone, took real, error text, receipt jsonb, terms text[], notes jsonb) language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function erase(term text, by text DEFAULT SESSION_USER, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns TABLE(message_id bigint, queue text, outcome text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function expired_places(c claims, p_max_age interval, t timestamp with time zone) returns bit varying language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
@@ -1112,21 +1139,23 @@ function forget_buckets() returns void language plpgsql volatile cost 100 set se
 function forget_cancelled() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function forget_history() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function forget_rows() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
+function forget_unique() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function found_terms(p_terms text) returns jsonb language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function free_number(p_queue integer) returns smallint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function fresh_slice(p_queue integer, p_lane integer, s0 pg_snapshot, s1 pg_snapshot, p_xid xid8, p_pos bigint, p_max integer, l live, OUT places integer, OUT first_xid xid8, OUT first_pos bigint, OUT last_xid xid8, OUT last_pos bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function give_up(claim bigint, by text DEFAULT SESSION_USER, unnamed_too boolean DEFAULT false, OUT dead integer, OUT unnamed integer) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function handed_long_ago(h head, p_told smallint[]) returns SETOF smallint language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function has_line(p_subscriber bigint, p_lane integer, p_turns bigint[]) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off
 function history_ids(p_queues integer[], p_reference text, p_key text, p_term text, p_before bigint, p_max integer) returns bigint[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_sort=off, enable_incremental_sort=off, jit=off, max_parallel_workers_per_gather=0
 function history_of(p_ids bigint[]) returns SETOF history language plpgsql stable cost 100 rows 10 set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function history_part(p_expires timestamp with time zone, p_retention interval) returns smallint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function hold_message(p_id bigint) returns TABLE(h head, subscription smallint, name text, state text, waits boolean, parked smallint) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function holds_slot(c claims, p_slot integer) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function idempotency_begin(p_scope text, p_key text, p_request bytea) returns bigint[] language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off
-function idempotency_end(p_scope text, p_key text, p_request bytea, p_ids bigint[], p_seconds double precision) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function idempotency_begin(p_scope text, p_key text, p_request bytea, OUT ids bigint[], OUT told jsonb) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off
+function idempotency_end(p_scope text, p_key text, p_request bytea, p_ids bigint[], p_seconds double precision, p_told jsonb DEFAULT NULL::jsonb) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function ids_argument(p_ids text, p_name text) returns bigint[] language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function in_slots(slot bigint, a bigint, b bigint, c bigint, d bigint, e bigint, f bigint) returns boolean language sql immutable parallel safe cost 100
-function insert_entries(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamp with time zone[], p_traces text[], p_wake boolean, p_priorities smallint[] DEFAULT NULL::smallint[], p_dedupe_keys text[] DEFAULT NULL::text[], p_dedupe_windows double precision[] DEFAULT NULL::double precision[]) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off
+function insert_entries(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamp with time zone[], p_traces text[], p_wake boolean, p_priorities smallint[] DEFAULT NULL::smallint[], p_dedupe_keys text[] DEFAULT NULL::text[], p_dedupe_windows double precision[] DEFAULT NULL::double precision[], p_uniques jsonb[] DEFAULT NULL::jsonb[], OUT ids bigint[], OUT told text[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off
 function is_for(s subscriptions, p_for integer, p_xid xid8, p_due timestamp with time zone, p_kind text, p_headers jsonb) returns boolean language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function is_json(p_content_type text) returns boolean language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function is_original() returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1138,6 +1167,7 @@ function key_lane(key text, lanes integer) returns smallint language sql volatil
 function key_readers(p_queue text, p_key text) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function key_tokens(p_tokens double precision, p_at timestamp with time zone, p_rate double precision, p_burst double precision, t timestamp with time zone) returns double precision language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function keyed_rows(c claims, l live) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8, ages_from timestamp with time zone) language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
+function lane_again(p_lane smallint, p_other_kind boolean, p_queue integer) returns smallint language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function lane_apply(p_subscriber bigint, p_lane integer, p_events jsonb, p_xids xid8[], p_poss bigint[], p_sifts boolean, OUT keys text[], OUT sifted bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
 function lane_busy(p_claims bigint[], p_seen pg_snapshot) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function lane_event(p_subscriber bigint, p_lane integer, p_objects jsonb, p_at timestamp with time zone) returns void language sql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1170,6 +1200,7 @@ function message(message_id bigint) returns SETOF message_found language plpgsql
 function message_rows(p_heads head[], p_ids bigint[], p_told boolean DEFAULT true) returns TABLE(message_id bigint, queue_id integer, subscription smallint, subscription_name text, state text, due_at timestamp with time zone, key text, kind text, headers jsonb, reference text, terms text[], content_type text, created_at timestamp with time zone, attempts jsonb, erased_at timestamp with time zone, kept boolean, payload_pos bigint, payload bytea) language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function message_state(p_id bigint, p_subscription integer, p_at tid, p_told boolean, OUT state text, OUT due_at timestamp with time zone, OUT attempts jsonb) returns record language plpgsql stable security definer cost 100000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function message_states(p_heads head[], p_told boolean DEFAULT true) returns TABLE(h head, subscription smallint, subscription_name text, state text, due_at timestamp with time zone, attempts jsonb) language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
+function message_version(content_type text, key text, kind text, headers jsonb, reference text, terms text[], payload bytea) returns text language plpgsql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
 function more_of(content_type text, reference text, headers jsonb, terms jsonb) returns jsonb language sql stable parallel safe cost 100
 function move_mark(p_worker bigint) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function must_flush() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1196,6 +1227,7 @@ function option_interval(p_options jsonb, p_name text, p_days integer DEFAULT NU
 function option_rate(p_options jsonb, p_name text, OUT rate double precision, OUT burst double precision) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function option_text(p_options jsonb, p_name text) returns text language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function option_time(p_options jsonb, p_name text) returns timestamp with time zone language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function options_kept(p_new jsonb, p_old jsonb) returns jsonb language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function ord_now() returns xid8 language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function ordered_slice(p_queue integer, p_lane integer, s0 pg_snapshot, s1 pg_snapshot, p_ord xid8, p_pos bigint, p_max integer, l live, OUT ords xid8[], OUT poss bigint[], OUT keys text[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function other_heads(p_ids bigint[]) returns head[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
@@ -1212,6 +1244,7 @@ function pause_queue(queue text, by text DEFAULT SESSION_USER) returns boolean l
 function plain_headers(headers jsonb) returns boolean language plpgsql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
 function progress(delivery_id bigint, progress double precision, progress_text text DEFAULT NULL::text, options anycompatible DEFAULT NULL::text) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function purge(queue text, by text DEFAULT SESSION_USER) returns TABLE(subscription text, purged bigint) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
+function put_again(p_id bigint, p_due timestamp with time zone, p_content entries_other) returns TABLE(subscription text, moved boolean, state text, queue_id integer) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function put_claim(c claims, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_closed boolean DEFAULT false) returns claims language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function put_note(p_delivery bigint, p_checkpoint jsonb, p_progress real, p_text text, p_log text) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function queue_limits(o jsonb, q queue_settings) returns queue_settings language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
@@ -1239,6 +1272,7 @@ function release(delivery_ids bigint, options anycompatible DEFAULT NULL::text) 
 function release(delivery_ids bigint[], options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function release(delivery_ids text, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function renew_tokens(q queue_settings, p_subscriber bigint, p_lane integer, p_now timestamp with time zone, t timestamp with time zone) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
+function replace_message(p_id bigint, p_content entries_other, p_unique jsonb) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function replay(message_ids bigint, by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function replay(message_ids bigint[], by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function replay(message_ids text DEFAULT NULL::text, by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
@@ -1252,9 +1286,11 @@ function rescue_leases(p_subscriber bigint) returns integer language plpgsql vol
 function rescue_workers() returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function resume_key(queue text, key text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function resume_queue(queue text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function rewrite(p_id bigint, p_content entries_other, p_due timestamp with time zone, p_most double precision, OUT subscription text, OUT state text) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function ring(queue_id integer) returns void language sql volatile cost 100
 function ring_seen(OUT last bigint, OUT readers bigint[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function rotate() returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function run_message(message_id bigint, by text DEFAULT SESSION_USER) returns TABLE(subscription text, due boolean, state text, held_by text[]) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function schedule_drop(name text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function schedule_next(spec text, time_zone text DEFAULT 'UTC'::text, after timestamp with time zone DEFAULT clock_timestamp()) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function schedule_pause(name text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
@@ -1270,9 +1306,13 @@ function send_bytes(queue text, payload bytea, options anycompatible DEFAULT NUL
 function send_many(queue text, messages json, options anycompatible DEFAULT NULL::text) returns SETOF bigint language sql volatile cost 100 rows 1000
 function send_many(queue text, messages jsonb, options anycompatible DEFAULT NULL::text) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function send_many(queue text, messages text, options anycompatible DEFAULT NULL::text) returns SETOF bigint language sql volatile cost 100 rows 1000
-function send_options(p_options jsonb, p_more text[], OUT content_type text, OUT key text, OUT kind text, OUT headers jsonb, OUT reference text, OUT terms jsonb, OUT delay double precision, OUT send_at timestamp with time zone, OUT trace text, OUT wake boolean, OUT priority smallint, OUT dedupe_key text, OUT dedupe_window double precision) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function send_options(p_options jsonb, p_more text[], OUT content_type text, OUT key text, OUT kind text, OUT headers jsonb, OUT reference text, OUT terms jsonb, OUT delay double precision, OUT send_at timestamp with time zone, OUT trace text, OUT wake boolean, OUT priority smallint, OUT dedupe_key text, OUT dedupe_window double precision, OUT unique_options jsonb) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function send_row(p_queue text, p_payload bytea, p_content_type text, p_key text, p_kind text, p_headers jsonb, p_reference text, p_terms jsonb, p_delay double precision, p_send_at timestamp with time zone, p_trace text, p_wake boolean, p_priority smallint DEFAULT NULL::smallint, p_dedupe_key text DEFAULT NULL::text, p_dedupe_window double precision DEFAULT NULL::double precision) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function send_rows(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamp with time zone[], p_traces text[], p_wake boolean, p_priorities smallint[] DEFAULT NULL::smallint[], p_dedupe_keys text[] DEFAULT NULL::text[], p_dedupe_windows double precision[] DEFAULT NULL::double precision[]) returns bigint[] language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function send_told(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[], p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamp with time zone[], p_traces text[], p_wake boolean, p_priorities smallint[], p_dedupe_keys text[], p_dedupe_windows double precision[], p_uniques jsonb[]) returns TABLE(id bigint, duplicate boolean, replaced boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function send_unique(queue text, payload json, options anycompatible DEFAULT NULL::text) returns TABLE(message_id bigint, duplicate boolean, replaced boolean, state text) language sql volatile cost 100 rows 1000
+function send_unique(queue text, payload jsonb, options anycompatible DEFAULT NULL::text) returns TABLE(message_id bigint, duplicate boolean, replaced boolean, state text) language sql volatile cost 100 rows 1000
+function send_unique(queue text, payload text, options anycompatible DEFAULT NULL::text) returns TABLE(message_id bigint, duplicate boolean, replaced boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function set_aside() returns TABLE(queue_id integer, subscription integer, kind text, waiting bigint, since timestamp with time zone, known boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function settle(p_claims bigint[], p_done bit varying[], p_deliveries bigint[] DEFAULT '{}'::bigint[], p_outcomes text[] DEFAULT '{}'::text[], p_errors text[] DEFAULT '{}'::text[], p_waits double precision[] DEFAULT '{}'::double precision[], p_receipts text[] DEFAULT '{}'::text[], p_durations real[] DEFAULT '{}'::real[], p_strict boolean DEFAULT false, p_terms text[] DEFAULT '{}'::text[]) returns TABLE(delivery_id bigint, settled boolean, outcome text, due_at timestamp with time zone, field text, refused text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function settle_claim(c claims, p_wanted bit varying, p_done bit varying, p_duration real) returns bit varying language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
@@ -1297,6 +1337,7 @@ function story_noted(p_story jsonb, p_attempt jsonb) returns jsonb language plpg
 function subscribe(queue text, subscription text, options anycompatible DEFAULT NULL::text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function subscription_filter(p_filter jsonb) returns jsonb language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function summarize() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
+function take_unique(p_keys text[], p_options jsonb[], p_contents entries_other[], INOUT ids bigint[], INOUT fresh integer[], OUT told text[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function taken(c claims, p_xid xid8, p_pos bigint, p_due timestamp with time zone) returns boolean language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function taken_back(p_queues integer[], p_ids bigint[]) returns SETOF bigint language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=on, jit=off
 function texts_of(p_texts jsonb) returns text[] language plpgsql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
@@ -1311,9 +1352,14 @@ function token_hashes(used text[] DEFAULT '{}'::text[]) returns TABLE(name text,
 function token_time(t timestamp with time zone) returns timestamp with time zone language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function too_old(p_created_at timestamp with time zone, p_ages_from timestamp with time zone, p_max_age interval, t timestamp with time zone) returns boolean language sql immutable parallel safe cost 100
 function truncate_slot(p_slot integer, p_readers bigint[], p_wait boolean DEFAULT true) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
+function unique_again(p_ids bigint[]) returns SETOF bigint language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
+function unique_held(p_ids bigint[], p_untils text[], p_attempts smallint[]) returns TABLE(message_id bigint, state text) language plpgsql stable cost 100 rows 10 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=on, jit=off
+function unique_key(p_key text, p_kind text, p_content_type text, p_payload bytea) returns text language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
+function unique_option(p_unique jsonb) returns jsonb language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function unpark(p_subscriber bigint, p_ids bigint[], p_outcome text, p_seen pg_snapshot DEFAULT NULL::pg_snapshot) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function unsubscribe(queue text, subscription text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function upcoming_ticks(s schedule_settings, p_count integer) returns timestamp with time zone[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function update_message(message_id bigint, changes anycompatible, version text DEFAULT NULL::text, by text DEFAULT SESSION_USER) returns TABLE(id bigint, new_version text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function update_queue(queue text, options anycompatible, by text DEFAULT SESSION_USER) returns jsonb language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function vitals(OUT slots_free integer, OUT slots_wanted integer, OUT slot_age interval, OUT alive integer, OUT overdue integer, OUT heartbeat_age interval, OUT doorbells integer, OUT upkeep_age interval) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function wake_key(p_subscriber bigint, p_lane integer, p_key text, p_at timestamp with time zone, p_now timestamp with time zone, t timestamp with time zone) returns void language sql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1363,6 +1409,7 @@ grant EXECUTE on function doctor() to posthaste_admin
 grant EXECUTE on function doze_key(integer) to posthaste_admin
 grant EXECUTE on function doze_key(integer) to posthaste_receiver
 grant EXECUTE on function drop_queue(text,text) to posthaste_admin
+grant EXECUTE on function edit_message(bigint,jsonb,bytea,text,text) to posthaste_admin
 grant EXECUTE on function erase(text,text,bigint,bigint) to posthaste_admin
 grant EXECUTE on function extend(bigint,interval,anycompatible) to posthaste_admin
 grant EXECUTE on function extend(bigint,interval,anycompatible) to posthaste_receiver
@@ -1375,8 +1422,8 @@ grant EXECUTE on function fail(bigint,text,anycompatible) to posthaste_receiver
 grant EXECUTE on function give_up(bigint,text,boolean) to posthaste_admin
 grant EXECUTE on function idempotency_begin(text,text,bytea) to posthaste_admin
 grant EXECUTE on function idempotency_begin(text,text,bytea) to posthaste_sender
-grant EXECUTE on function idempotency_end(text,text,bytea,bigint[],double precision) to posthaste_admin
-grant EXECUTE on function idempotency_end(text,text,bytea,bigint[],double precision) to posthaste_sender
+grant EXECUTE on function idempotency_end(text,text,bytea,bigint[],double precision,jsonb) to posthaste_admin
+grant EXECUTE on function idempotency_end(text,text,bytea,bigint[],double precision,jsonb) to posthaste_sender
 grant EXECUTE on function is_for(subscriptions,integer,xid8,timestamp with time zone,text,jsonb) to posthaste_admin
 grant EXECUTE on function list_actions(text,bigint,bigint,bigint) to posthaste_admin
 grant EXECUTE on function list_dead_letters(anycompatible,bigint[],bigint,bigint) to posthaste_admin
@@ -1424,6 +1471,7 @@ grant EXECUTE on function rescue_in(bigint) to posthaste_admin
 grant EXECUTE on function rescue_in(bigint) to posthaste_receiver
 grant EXECUTE on function resume_key(text,text,text) to posthaste_admin
 grant EXECUTE on function resume_queue(text,text) to posthaste_admin
+grant EXECUTE on function run_message(bigint,text) to posthaste_admin
 grant EXECUTE on function schedule_drop(text,text) to posthaste_admin
 grant EXECUTE on function schedule_next(text,text,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function schedule_pause(text,text) to posthaste_admin
@@ -1449,6 +1497,14 @@ grant EXECUTE on function send_row(text,bytea,text,text,text,jsonb,text,jsonb,do
 grant EXECUTE on function send_row(text,bytea,text,text,text,jsonb,text,jsonb,double precision,timestamp with time zone,text,boolean,smallint,text,double precision) to posthaste_sender
 grant EXECUTE on function send_rows(text[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],boolean,smallint[],text[],double precision[]) to posthaste_admin
 grant EXECUTE on function send_rows(text[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],boolean,smallint[],text[],double precision[]) to posthaste_sender
+grant EXECUTE on function send_told(text[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],boolean,smallint[],text[],double precision[],jsonb[]) to posthaste_admin
+grant EXECUTE on function send_told(text[],bytea[],text[],text[],text[],jsonb[],text[],jsonb[],double precision[],timestamp with time zone[],text[],boolean,smallint[],text[],double precision[],jsonb[]) to posthaste_sender
+grant EXECUTE on function send_unique(text,json,anycompatible) to posthaste_admin
+grant EXECUTE on function send_unique(text,json,anycompatible) to posthaste_sender
+grant EXECUTE on function send_unique(text,jsonb,anycompatible) to posthaste_admin
+grant EXECUTE on function send_unique(text,jsonb,anycompatible) to posthaste_sender
+grant EXECUTE on function send_unique(text,text,anycompatible) to posthaste_admin
+grant EXECUTE on function send_unique(text,text,anycompatible) to posthaste_sender
 grant EXECUTE on function set_aside() to posthaste_admin
 grant EXECUTE on function settle(bigint[],bit varying[],bigint[],text[],text[],double precision[],text[],real[],boolean,text[]) to posthaste_admin
 grant EXECUTE on function settle(bigint[],bit varying[],bigint[],text[],text[],double precision[],text[],real[],boolean,text[]) to posthaste_receiver
@@ -1463,6 +1519,7 @@ grant EXECUTE on function token_drop(text,text) to posthaste_admin
 grant EXECUTE on function token_hashes(text[]) to posthaste_admin
 grant EXECUTE on function unsubscribe(text,text,text) to posthaste_admin
 grant EXECUTE on function upcoming_ticks(schedule_settings,integer) to posthaste_admin
+grant EXECUTE on function update_message(bigint,anycompatible,text,text) to posthaste_admin
 grant EXECUTE on function update_queue(text,anycompatible,text) to posthaste_admin
 grant EXECUTE on function vitals() to posthaste_admin
 grant EXECUTE on function wall_time(text,timestamp without time zone) to posthaste_admin
@@ -1543,6 +1600,9 @@ grant SELECT on table slots to posthaste_admin
 grant SELECT on table stragglers to posthaste_admin
 grant SELECT on table subscriptions to posthaste_admin
 grant SELECT on table tokens to posthaste_admin
+grant SELECT on table unique_keys to posthaste_admin
+grant SELECT on table unique_past to posthaste_admin
+grant SELECT on table unique_swept to posthaste_admin
 grant SELECT on table words to posthaste_admin
 grant SELECT on table words_N to posthaste_admin -- 16
 grant SELECT on table workers to posthaste_admin

@@ -87,13 +87,43 @@ create table posthaste.dedupe_keys (
 );
 create index dedupe_keys_until on posthaste.dedupe_keys (until);
 
--- HTTP requests that the client may repeat, and the messages that they sent.
+-- The last holder of each unique key. Whether it still holds the key follows from its state.
+-- Maintenance removes a row when its message is finished.
+create table posthaste.unique_keys (
+  queue_id   int      not null,
+  key        text     collate "C" not null,
+  message_id bigint   not null,
+  until      text     collate "C" not null,
+  attempt    smallint not null,
+  primary key (queue_id, key)
+);
+create index unique_keys_message on posthaste.unique_keys (message_id);
+
+-- Earlier holders of unique keys that are not finished, or are dead letters: replaying them
+-- needs their keys.
+create table posthaste.unique_past (
+  message_id bigint primary key,
+  queue_id   int    not null,
+  key        text   collate "C" not null,
+  until      text   collate "C" not null
+);
+
+-- Up to which message maintenance has looked for finished holders of unique keys.
+create table posthaste.unique_swept (
+  one        boolean primary key default true check (one),
+  message_id bigint  not null
+);
+insert into posthaste.unique_swept (message_id) values (0);
+
+-- HTTP requests that the client may repeat, and the messages that they sent. told: what became
+-- of each, as JSON; null if all were stored.
 -- Maintenance removes a row when its time is over.
 create table posthaste.idempotency_keys (
   scope   text        collate "C" not null,
   key     text        collate "C" not null,
   request bytea       not null,
   ids     bigint[]    not null,
+  told    jsonb,
   until   timestamptz not null,
   primary key (scope, key)
 );

@@ -67,7 +67,7 @@ func New(provider trace.TracerProvider) *Tracing {
 
 // Sends is implemented by clients, engines and transactions.
 type Sends interface {
-	Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error)
+	Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.Sent, error)
 }
 
 // Sender sends messages and traces them.
@@ -81,19 +81,19 @@ type Sender struct {
 func (t *Tracing) Sender(s Sends) Sender { return Sender{t, s} }
 
 // Send sends by the underlying sender.
-func (s Sender) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.MessageID, error) {
+func (s Sender) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.Sent, error) {
 	ctx, messages, ended := s.tracing.Sending(ctx, messages)
-	ids, err := s.by.Send(ctx, messages...)
-	ended(ids, err)
-	return ids, err
+	sent, err := s.by.Send(ctx, messages...)
+	ended(sent, err)
+	return sent, err
 }
 
 // Sending implements [posthaste.Tracing]. It starts one span for all messages that continue
 // the same trace. If that trace is not sampled, it starts none, and the messages name the span
 // that would have been the parent.
-func (t *Tracing) Sending(ctx context.Context, messages []posthaste.Message) (context.Context, []posthaste.Message, func([]posthaste.MessageID, error)) {
+func (t *Tracing) Sending(ctx context.Context, messages []posthaste.Message) (context.Context, []posthaste.Message, func([]posthaste.Sent, error)) {
 	if len(messages) == 0 {
-		return ctx, messages, func([]posthaste.MessageID, error) {}
+		return ctx, messages, func([]posthaste.Sent, error) {}
 	}
 	// Most calls continue only the trace of ctx.
 	first := &sending{from: messages[0].Headers[posthaste.HeaderTraceParent]}
@@ -127,10 +127,10 @@ func (t *Tracing) Sending(ctx context.Context, messages []posthaste.Message) (co
 	if others == nil {
 		ctx = inner
 	}
-	ended := func(ids []posthaste.MessageID, err error) {
-		first.end(ids, err)
+	ended := func(sent []posthaste.Sent, err error) {
+		first.end(sent, err)
 		for _, g := range others {
-			g.end(ids, err)
+			g.end(sent, err)
 		}
 	}
 	if others == nil && first.parent == "" {
@@ -197,12 +197,12 @@ func (s *sending) name(sc trace.SpanContext) {
 	}
 }
 
-func (s *sending) end(ids []posthaste.MessageID, err error) {
+func (s *sending) end(sent []posthaste.Sent, err error) {
 	if s.span == nil {
 		return
 	}
-	if s.count == 1 && s.first < len(ids) && s.span.IsRecording() {
-		s.span.SetAttributes(keyMessage.String(ids[s.first].String()))
+	if s.count == 1 && s.first < len(sent) && s.span.IsRecording() {
+		s.span.SetAttributes(keyMessage.String(sent[s.first].ID.String()))
 	}
 	failed(s.span, err)
 	s.span.End()

@@ -109,7 +109,7 @@ func TestSendingKeepsUnsampledHeaders(t *testing.T) {
 		t.Errorf("it is sent with %v", sent[0].Headers)
 	}
 	_, sent, ended = tr.Sending(ctx, []posthaste.Message{own, {Queue: "orders"}, {Queue: "mails", Headers: map[string]string{posthaste.HeaderTraceParent: sampled}}})
-	ended([]posthaste.MessageID{1, 2, 3}, nil)
+	ended([]posthaste.Sent{{ID: 1}, {ID: 2}, {ID: 3}}, nil)
 	span.End()
 	if !maps.Equal(sent[0].Headers, own.Headers) {
 		t.Errorf("beside others it is sent with %v", sent[0].Headers)

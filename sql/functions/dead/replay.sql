@@ -4,11 +4,13 @@
 -- posthaste.dead_filter, or {"all": true}. A filter selects the newest below before, at most
 -- max; then the setting posthaste.list_before has, until the transaction ends, the id to
 -- continue with, empty if there are no more.
+-- A dead letter whose unique key another message holds stays; the setting
+-- posthaste.unique_conflicts has an array of their ids until the transaction ends.
 -- Returns: the ids that were dead letters, ascending. A message that is dead for several
 -- subscriptions is replayed for each selected one. Erased messages have no content left to send
 -- and stay.
--- Errors: PH400, PH404, also if none of the ids is a dead letter (any more). Locks: the queues'
--- keys, shared; the dead letters.
+-- Errors: PH400, PH404, also if none of the ids is a dead letter (any more); PH423 if the unique keys of all that are given are held. Locks: the queues' keys, shared; the
+-- dead letters; their unique keys.
 -- Deletes: dead_letter_entries. Inserts: entries_other, words, parked, action_records.
 create or replace function posthaste.replay(message_ids bigint[], by text default session_user, filter anycompatible default null::text,
   before bigint default null, max bigint default 1000)
@@ -19,6 +21,7 @@ declare
   v_chosen record := posthaste.dead_chosen(replay.message_ids, v_filter, replay.before, replay.max);
   v_now timestamptz := clock_timestamp();
   q record;
+  v_held bigint[];
 begin
   -- Dropping a queue takes this key exclusively.
   for q in select distinct s.id, s.name from posthaste.dead_letter_entries d join posthaste.queue_settings s on s.id = d.queue_id
@@ -28,10 +31,14 @@ begin
   end loop;
   -- Ascending: otherwise two replays would deadlock.
   perform from posthaste.dead_letter_entries d where d.message_id = any (v_chosen.ids) order by d.message_id, d.subscription for update;
+  v_held := array(select posthaste.unique_again(array(
+    select d.message_id from posthaste.dead_letter_entries d
+     where d.erased_at is null and posthaste.dead_matches(d.*, v_chosen.f) and d.message_id = any (v_chosen.ids))));
+  perform set_config('posthaste.unique_conflicts', v_held::text, true);
   return query
     with gone as (
       delete from posthaste.dead_letter_entries d
-       where d.message_id = any (v_chosen.ids) and posthaste.dead_matches(d, v_chosen.f) and d.erased_at is null
+       where d.message_id = any (v_chosen.ids) and d.message_id <> all (v_held) and posthaste.dead_matches(d, v_chosen.f) and d.erased_at is null
       returning d.*
     ), parks as (
       -- It is the first of its key again.
@@ -61,7 +68,10 @@ begin
         from gone g order by g.message_id, g.subscription
     )
     select distinct g.message_id from gone g where (select count(*) from events) >= 0 order by 1;
-  if not found and v_filter is null then
+  if not found and v_held <> '{}' and v_filter is null then
+    raise exception using errcode = 'PH423', column = 'unique', message = format('message %s stays a dead letter, because another message holds its unique key', v_held[1]),
+      hint = 'wait until that one has ended, or discard the dead letter';
+  elsif not found and v_filter is null then
     perform posthaste.no_dead_letter(v_chosen.ids);
   end if;
 end $$;

@@ -4,7 +4,7 @@
 --   or every and a duration ('every 90 seconds'); the messages' payload.
 -- Options: time_zone ('UTC') of a cron line; catch_up: what happens with missed ticks: once
 --   ('once'), each or skip; all others are options of the messages, as of posthaste.send,
---   without delay, send_at, dedupe_key and wake.
+--   without delay, send_at, dedupe_key, unique and wake.
 -- A changed schedule stays paused if it was, and if its spec and zone are the same, its next
 -- tick stays, too.
 -- Returns: the next tick. Errors: PH400 PH404 PH413 PH501 with the field; then nothing is
@@ -34,7 +34,7 @@ begin
   s.next_at := posthaste.schedule_next(s.spec, s.time_zone, date_trunc('second', clock_timestamp()));
   s.payload := schedule_put.payload;
   s.options := v_options - array['time_zone', 'catch_up'];
-  select k into v_bad from jsonb_object_keys(s.options) k where k in ('delay', 'send_at', 'dedupe_key', 'wake') limit 1;
+  select k into v_bad from jsonb_object_keys(s.options) k where k in ('delay', 'send_at', 'dedupe_key', 'unique', 'wake') limit 1;
   if v_bad is not null then
     raise exception using errcode = 'PH400', column = v_bad, message = format('option %L is not allowed in schedules: each tick sends one message at once', v_bad);
   end if;

@@ -8,6 +8,7 @@
 --              outcome while it runs
 --   payload    null if it was erased, or not retained
 --   erased_at  when its content was erased
+--   version    of its content, for posthaste.update_message; null without a payload
 -- Settled messages can be looked up as long as the ring has room and for the queue's
 -- retention; dead letters until they are replayed or discarded.
 -- Errors: PH404 if the message is unknown or its space was reclaimed; PH400.
@@ -30,7 +31,8 @@ begin
           || posthaste.other_heads(array[v_id]);
   return query
     select s.message_id, q.name, s.subscription_name, s.state, s.due_at, s.key, s.kind, s.headers, s.reference, s.terms,
-           s.content_type, coalesce(s.payload, p.payload), s.created_at, s.attempts, s.erased_at
+           s.content_type, coalesce(s.payload, p.payload), s.created_at, s.attempts, s.erased_at,
+           posthaste.message_version(s.content_type, s.key, s.kind, s.headers, s.reference, s.terms, coalesce(s.payload, p.payload))
       from posthaste.message_rows(v_heads, array[v_id]) s
       join posthaste.queue_settings q on q.id = s.queue_id and q.dropped_at is null
       left join lateral (

@@ -1,11 +1,11 @@
 -- posthaste.idempotency_begin: begins an idempotent request for the HTTP server. Its sends
 -- follow in the same transaction, then idempotency_end.
 -- Arguments: scope (the token and the operation), the caller's key, a digest of the request.
--- Returns: the ids of an earlier request with the key; null if the key is new.
+-- Returns: the ids and the results of an earlier request with the key; null if the key is new.
 -- Errors: PH422 if the key was used for a different request.
 -- Locks: the key, until the transaction ends. Requests with the same key wait.
-create or replace function posthaste.idempotency_begin(p_scope text, p_key text, p_request bytea)
-returns bigint[] language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+create or replace function posthaste.idempotency_begin(p_scope text, p_key text, p_request bytea, out ids bigint[], out told jsonb)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   k posthaste.idempotency_keys;
 begin
@@ -16,5 +16,6 @@ begin
     raise exception using errcode = 'PH422', column = 'Idempotency-Key', message = 'the key was used for a different request',
       hint = 'use a new key for each request, and the same key only to repeat a request unchanged';
   end if;
-  return k.ids;
+  ids := k.ids;
+  told := k.told;
 end $$;

@@ -6,9 +6,11 @@
 -- (interval text) or send_at (a time), wake (false: never notify, needed before
 -- PREPARE TRANSACTION), priority (0 to 3, 0 first), dedupe_key (255 bytes) with
 -- dedupe_window (interval text, '1 day' unless given, at most 365 days): within
--- the window a second send with the key sends nothing, and returns the first's id; max_attempts,
--- timeout (interval text) and backoff (an object with base and max, interval texts) of this
--- message, in place of the queue's.
+-- the window a second send with the key sends nothing, and returns the first's id; unique (true,
+-- or an object as posthaste.unique_option): while an earlier message with the same key is not
+-- finished nothing is sent, and that one's id returned, which posthaste.send_unique tells apart;
+-- max_attempts, timeout (interval text) and backoff (an object with base and max, interval
+-- texts) of this message, in place of the queue's.
 -- Returns: the message id. Errors: PH400, PH404, PH413 with the field.
 -- Inserts: entries_plain or entries_other, words.
 -- Messages without rare options are sent here, in as few statements as possible: starting a
@@ -85,10 +87,11 @@ begin
     return v_id;
   end if;
   v_options := posthaste.send_options(v_given, '{}');
-  return (posthaste.insert_entries(array[queue], array[v_body], array[v_options.content_type], array[v_options.key], array[v_options.kind],
+  return ((posthaste.insert_entries(array[queue], array[v_body], array[v_options.content_type], array[v_options.key], array[v_options.kind],
     case when v_options.headers is not null then array[v_options.headers] end, array[v_options.reference], case when v_options.terms is not null then array[v_options.terms] end,
     array[v_options.delay], array[v_options.send_at], array[v_options.trace], v_options.wake,
-    case when v_options.priority <> 0 then array[v_options.priority] end, case when v_options.dedupe_key is not null then array[v_options.dedupe_key] end, array[v_options.dedupe_window]))[1];
+    case when v_options.priority <> 0 then array[v_options.priority] end, case when v_options.dedupe_key is not null then array[v_options.dedupe_key] end, array[v_options.dedupe_window],
+    case when v_options.unique_options is not null then array[v_options.unique_options] end)).ids)[1];
 end $$;
 -- The payload as jsonb. Inlined, so that it costs nothing when it runs.
 create or replace function posthaste.send(queue text, payload jsonb, options anycompatible default null::text)

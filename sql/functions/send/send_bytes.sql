@@ -21,6 +21,13 @@ begin
     end;
     perform posthaste.check_json(v_json, v_json::text);
   end if;
+  if v_options.unique_options is not null then
+    return (select t.id from posthaste.send_told(array[queue], array[payload], array[v_options.content_type], array[v_options.key], array[v_options.kind],
+      case when v_options.headers is not null then array[v_options.headers] end, array[v_options.reference], case when v_options.terms is not null then array[v_options.terms] end,
+      array[v_options.delay], array[v_options.send_at], array[v_options.trace], v_options.wake,
+      case when v_options.priority <> 0 then array[v_options.priority] end, case when v_options.dedupe_key is not null then array[v_options.dedupe_key] end, array[v_options.dedupe_window],
+      array[v_options.unique_options]) t);
+  end if;
   return posthaste.send_row(queue, payload, v_options.content_type, v_options.key, v_options.kind, v_options.headers, v_options.reference, v_options.terms, v_options.delay, v_options.send_at, v_options.trace, v_options.wake,
     v_options.priority, v_options.dedupe_key, v_options.dedupe_window);
 end $$;

@@ -17,7 +17,7 @@ declare
   v_references text[] := '{}'; v_traces text[] := '{}';
   -- Null if no message has the option, which is the cheaper way of posthaste.insert_entries.
   v_headers jsonb[]; v_terms jsonb[]; v_delays float8[]; v_send_ats timestamptz[];
-  v_priorities smallint[]; v_dedupe_keys text[]; v_dedupe_windows float8[];
+  v_priorities smallint[]; v_dedupe_keys text[]; v_dedupe_windows float8[]; v_uniques jsonb[];
 begin
   if jsonb_typeof(messages) is distinct from 'array' then
     raise exception using errcode = 'PH400', column = 'messages', message = 'messages must be an array of objects';
@@ -51,6 +51,7 @@ begin
       if v_options.send_at is not null then v_send_ats[n] := v_options.send_at; end if;
       if v_options.priority <> 0 then v_priorities[n] := v_options.priority; end if;
       if v_options.dedupe_key is not null then v_dedupe_keys[n] := v_options.dedupe_key; end if;
+      if v_options.unique_options is not null then v_uniques[n] := v_options.unique_options; end if;
       if v_options.dedupe_window is not null then v_dedupe_windows[n] := v_options.dedupe_window; end if;
     end loop;
   exception when sqlstate 'PH400' or sqlstate 'PH501' then
@@ -62,8 +63,8 @@ begin
   if n = 0 then
     return;
   end if;
-  return query select unnest(posthaste.insert_entries(v_queues, v_payloads, v_types, v_keys, v_kinds, v_headers, v_references, v_terms,
-    v_delays, v_send_ats, v_traces, v_wake, v_priorities, v_dedupe_keys, v_dedupe_windows));
+  return query select unnest((posthaste.insert_entries(v_queues, v_payloads, v_types, v_keys, v_kinds, v_headers, v_references, v_terms,
+    v_delays, v_send_ats, v_traces, v_wake, v_priorities, v_dedupe_keys, v_dedupe_windows, v_uniques)).ids);
 end $$;
 -- The messages as text, to which literals and untyped parameters resolve.
 create or replace function posthaste.send_many(queue text, messages text, options anycompatible default null::text)

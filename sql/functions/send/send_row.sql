@@ -54,8 +54,8 @@ begin
     end if;
     return v_id;
   end if;
-  return (posthaste.insert_entries(array[p_queue], array[p_payload], array[p_content_type], array[p_key], array[p_kind],
+  return ((posthaste.insert_entries(array[p_queue], array[p_payload], array[p_content_type], array[p_key], array[p_kind],
     case when p_headers is not null then array[p_headers] end, array[p_reference], case when p_terms is not null then array[p_terms] end,
     array[p_delay], array[p_send_at], array[p_trace], p_wake,
-    case when p_priority <> 0 then array[p_priority] end, case when p_dedupe_key is not null then array[p_dedupe_key] end, array[p_dedupe_window]))[1];
+    case when p_priority <> 0 then array[p_priority] end, case when p_dedupe_key is not null then array[p_dedupe_key] end, array[p_dedupe_window])).ids)[1];
 end $$;

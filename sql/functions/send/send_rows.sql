@@ -21,6 +21,6 @@ begin
               cardinality(p_priorities), cardinality(p_dedupe_keys), cardinality(p_dedupe_windows)]) then
     raise exception using errcode = 'PH400', column = 'payloads', message = 'all arrays must begin at 1 and have as many elements as the payloads';
   end if;
-  return posthaste.insert_entries(p_queues, p_payloads, p_content_types, p_keys, p_kinds, p_headers, p_references, p_terms,
-    p_delays, p_send_ats, p_traces, p_wake, p_priorities, p_dedupe_keys, p_dedupe_windows);
+  return (posthaste.insert_entries(p_queues, p_payloads, p_content_types, p_keys, p_kinds, p_headers, p_references, p_terms,
+    p_delays, p_send_ats, p_traces, p_wake, p_priorities, p_dedupe_keys, p_dedupe_windows)).ids;
 end $$;

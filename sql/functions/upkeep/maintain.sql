@@ -56,6 +56,7 @@ begin
   perform posthaste.summarize();
   perform posthaste.forget_rows();
   perform posthaste.check_kinds();
+  perform posthaste.forget_unique();
   perform posthaste.forget_cancelled();
   perform posthaste.forget_history();
   begin

@@ -3,14 +3,16 @@
 -- due times absolute, or delays in seconds; null content type means JSON. wake: ring the
 -- doorbell.
 -- Returns: the ids in order; for a message whose dedupe key is in use, the id of the message
--- that uses it.
+-- that uses it, and so with unique keys; told, null if all were stored, and else for each
+-- message null if it was, '' if another has its dedupe key, and as posthaste.take_unique.
 -- Errors: PH400 PH404 PH413 with the field. Advances: positions.
 -- Inserts: entries_plain or entries_other, words. Updates: queue_settings, when a priority is
 -- used for the first time.
 create or replace function posthaste.insert_entries(p_queues text[], p_payloads bytea[], p_content_types text[], p_keys text[], p_kinds text[],
   p_headers jsonb[], p_references text[], p_terms jsonb[], p_delays double precision[], p_send_ats timestamptz[], p_traces text[], p_wake boolean,
-  p_priorities smallint[] default null, p_dedupe_keys text[] default null, p_dedupe_windows double precision[] default null)
-returns bigint[] language plpgsql volatile 
+  p_priorities smallint[] default null, p_dedupe_keys text[] default null, p_dedupe_windows double precision[] default null,
+  p_uniques jsonb[] default null, out ids bigint[], out told text[])
+language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
   v_names text[];
@@ -28,12 +30,14 @@ declare
   v_bad int;
   v_fault text; -- the field and its fault
   v_flat boolean := false; -- a priority was replaced by 0
-  v_ids bigint[];
   v_now timestamptz := clock_timestamp();
   v_lanes smallint[];
   v_dues timestamptz[];
   v_plain boolean[]; -- goes to entries_plain
   v_new int[];
+  v_kept text[];
+  v_unique_keys text[];
+  v_contents posthaste.entries_other[];
 begin
   if current_setting('posthaste.ids_skipped', true) is distinct from 'yes' then
     perform posthaste.skip_ids();
@@ -63,7 +67,7 @@ begin
   end if;
   -- Messages without rare options, in few and short statements.
   if cardinality(v_names) = 1 and p_headers is null and p_terms is null and p_delays is null and p_send_ats is null
-     and p_priorities is null and p_dedupe_keys is null and coalesce((select max(x) from (select unnest(p_references) as x) y), '') = ''
+     and p_priorities is null and p_dedupe_keys is null and p_uniques is null and coalesce((select max(x) from (select unnest(p_references) as x) y), '') = ''
      -- Not from unnest(…), which would write all of them into a file first.
      and (select bool_and(octet_length(x) <= q.max_payload and x is not null) from (select unnest(p_payloads) as x) y)
      and greatest((select max(octet_length(x)) from (select unnest(p_keys) as x) y), (select max(octet_length(x)) from (select unnest(p_kinds) as x) y),
@@ -76,24 +80,24 @@ begin
     -- on the transaction's id.
     lock table only posthaste.entries_plain, only posthaste.entries_other in row exclusive mode;
     perform pg_current_xact_id();
-    v_ids := array(select nextval('posthaste.positions') from generate_series(1, cardinality(p_payloads)));
+    ids := array(select nextval('posthaste.positions') from generate_series(1, cardinality(p_payloads)));
     -- Arrays that are null have a null in each row.
     if not q.keyed then
       insert into posthaste.entries_plain (pos, queue_id, lane, key, kind, trace, more, payload)
       select x.pos, q.id, case when q.width = 1 then 0 else floor(random() * q.width) end,
              nullif(x.key, ''), nullif(x.kind, ''), x.trace, posthaste.more_of(nullif(x.content_type, 'application/json'), null, null, null), x.payload
-        from (select unnest(v_ids) as pos, unnest(p_content_types) as content_type, unnest(p_keys) as key, unnest(p_kinds) as kind,
+        from (select unnest(ids) as pos, unnest(p_content_types) as content_type, unnest(p_keys) as key, unnest(p_kinds) as kind,
                      unnest(p_traces) as trace, unnest(p_payloads) as payload) x;
     else
       -- The rows of a lane follow each other, so that a reader of the lane reads few pages.
       insert into posthaste.entries_other (ord, pos, queue_id, lane, content_type, key, kind, trace, payload)
       select v_ord, x.pos, q.id, posthaste.key_lane(nullif(x.key, ''), q.width) as lane,
              nullif(x.content_type, 'application/json'), nullif(x.key, ''), nullif(x.kind, ''), x.trace, x.payload
-        from (select unnest(v_ids) as pos, unnest(p_content_types) as content_type, unnest(p_keys) as key, unnest(p_kinds) as kind,
+        from (select unnest(ids) as pos, unnest(p_content_types) as content_type, unnest(p_keys) as key, unnest(p_kinds) as kind,
                      unnest(p_traces) as trace, unnest(p_payloads) as payload) x
        order by lane, x.pos;
     end if;
-    return v_ids;
+    return;
   end if;
   -- In expressions: starting a query costs more than running it.
   for n in 1..cardinality(p_payloads) loop
@@ -149,6 +153,17 @@ begin
       raise notice 'posthaste: sent with priority 0 because another transaction is changing the queue or using its first priority';
     end if;
   end if;
+  if v_fault is null and p_uniques is not null then
+    for n in 1..cardinality(p_payloads) loop
+      continue when p_uniques[n] is null;
+      p_uniques[n] := posthaste.unique_option(p_uniques[n]);
+      v_fault := case when p_dedupe_keys[n] <> '' then 'unique dedupe'
+                      when v_ordered[v_of[n]] and p_uniques[n] ->> 'exists' = 'replace' then 'unique ordered' end;
+      v_bad := n;
+      exit when v_fault is not null;
+      v_unique_keys[n] := posthaste.unique_key(p_uniques[n] ->> 'key', nullif(p_kinds[n], ''), p_content_types[n], p_payloads[n]);
+    end loop;
+  end if;
   if v_fault is not null then
     raise exception using
       errcode = case when v_fault ~ ' (size|long|many)$' then 'PH413' else 'PH400' end, column = split_part(v_fault, ' ', 1),
@@ -171,6 +186,8 @@ begin
         when 'key ordered' then 'an ordered queue needs a key in each message, which determines its order'
         when 'delay ordered' then 'a message of an ordered queue cannot be delayed: all later ones of its key would wait for it'
         when 'send_at ordered' then 'a message of an ordered queue cannot be scheduled: all later ones of its key would wait for it'
+        when 'unique dedupe' then 'unique and dedupe_key exclude each other'
+        when 'unique ordered' then 'a message of an ordered queue cannot replace another, because it would change the order of its key'
         when 'terms shape' then 'terms must be an array of strings'
         when 'terms long' then 'a term is over 255 bytes'
         when 'terms many' then 'there are over 1,000 terms'
@@ -191,29 +208,40 @@ begin
     v_plain[n] := v_dues[n] is null and not v_keyed[v_of[n]];
   end loop;
   if p_dedupe_keys is not null then
-    select d.ids, d.fresh into v_ids, v_new
+    select d.ids, d.fresh into ids, v_new
       from posthaste.dedupe(array(select v_queues[v_of[n]] from generate_series(1, cardinality(p_payloads)) n), p_dedupe_keys, p_dedupe_windows, v_now) d;
+    if cardinality(v_new) < cardinality(ids) then
+      told := array(select case when n <> all (v_new) then '' end from generate_series(1, cardinality(ids)) n);
+    end if;
   else
     lock table only posthaste.entries_plain, only posthaste.entries_other in row exclusive mode;
     perform pg_current_xact_id();
-    v_ids := array(select nextval('posthaste.positions') from generate_series(1, cardinality(p_payloads)));
+    ids := array(select nextval('posthaste.positions') from generate_series(1, cardinality(p_payloads)));
     v_new := array(select generate_series(1, cardinality(p_payloads)));
+  end if;
+  if v_unique_keys is not null then
+    for n in 1..cardinality(p_payloads) loop
+      v_contents[n] := row(null, ids[n], null, null, null, v_dues[n], v_queues[v_of[n]], v_lanes[n], null, 1, 0, 0, 0, null, nullif(p_content_types[n], 'application/json'), nullif(p_keys[n], ''), nullif(p_kinds[n], ''),
+        nullif(p_references[n], ''), nullif(p_headers[n], '{}'), posthaste.texts_of(nullif(p_terms[n], '[]')), p_traces[n], null, p_payloads[n]);
+    end loop;
+    v_kept := told;
+    select t.ids, t.fresh, t.told into ids, v_new, told from posthaste.take_unique(v_unique_keys, p_uniques, v_contents, ids, v_new) t;
+    told := array(select coalesce(told[n], v_kept[n]) from generate_series(1, cardinality(ids)) n);
   end if;
   with plain as (
     insert into posthaste.entries_plain (pos, queue_id, lane, key, kind, trace, more, payload)
-    select v_ids[n], v_queues[v_of[n]], v_lanes[n], nullif(p_keys[n], ''), nullif(p_kinds[n], ''), p_traces[n],
+    select ids[n], v_queues[v_of[n]], v_lanes[n], nullif(p_keys[n], ''), nullif(p_kinds[n], ''), p_traces[n],
            posthaste.more_of(nullif(p_content_types[n], 'application/json'), nullif(p_references[n], ''), nullif(p_headers[n], '{}'), nullif(p_terms[n], '[]')), p_payloads[n]
       from unnest(v_new) n where v_plain[n] order by n
   ), named as (
     insert into posthaste.words (slot, message_id, pos, xid, queue_id, lane, word)
-    select v_ids[n] >> 22 & 15, v_ids[n], v_ids[n], case when v_plain[n] then pg_current_xact_id() end,
+    select ids[n] >> 22 & 15, ids[n], ids[n], case when v_plain[n] then pg_current_xact_id() end,
            v_queues[v_of[n]], v_lanes[n], w
       from unnest(v_new) n cross join lateral unnest(posthaste.words_of(nullif(p_references[n], ''), posthaste.texts_of(p_terms[n]))) w
   )
   insert into posthaste.entries_other (ord, pos, queue_id, lane, due_at, content_type, key, kind, reference, headers, terms, trace, payload)
-  select case when v_keyed[v_of[n]] then v_ord end, v_ids[n], v_queues[v_of[n]], v_lanes[n], v_dues[n],
+  select case when v_keyed[v_of[n]] then v_ord end, ids[n], v_queues[v_of[n]], v_lanes[n], v_dues[n],
          nullif(p_content_types[n], 'application/json'), nullif(p_keys[n], ''), nullif(p_kinds[n], ''), nullif(p_references[n], ''),
          nullif(p_headers[n], '{}'), posthaste.texts_of(nullif(p_terms[n], '[]')), p_traces[n], p_payloads[n]
     from unnest(v_new) n where not v_plain[n] order by n;
-  return v_ids;
 end $$;

@@ -1,7 +1,9 @@
--- posthaste.append_again: appends a withdrawn entry again with another due time, for one
--- subscription or (null) for all that the old entry was for.
+-- posthaste.append_again: appends a withdrawn entry again with another due time or content, for
+-- one subscription or (null) for all that the old entry was for.
+-- Arguments: the entry; the due time, null to keep it, or now; the subscription; the content,
+-- null to keep it.
 -- Called under the locks of these readers. Inserts: entries_other, words, cancelled.
-create or replace function posthaste.append_again(h posthaste.head, p_due timestamptz, p_for int)
+create or replace function posthaste.append_again(h posthaste.head, p_due timestamptz, p_for int, p_content posthaste.entries_other)
 returns void language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
 declare
@@ -10,10 +12,16 @@ begin
   with again as (
     insert into posthaste.entries_other (ord, message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone, ages_from,
                                  content_type, key, kind, reference, headers, terms, trace, story, payload)
-  select f.ord, coalesce(f.message_id, f.pos), f.created_at, p_due, f.queue_id, f.lane, p_for, f.attempt, f.failures, f.losses, f.losses_alone,
-         p_due,
-         f.content_type, f.key, f.kind, f.reference, f.headers, f.terms, f.trace, f.story, f.payload
-    from posthaste.entries f where ((f.pos >> 22) & 15) = (h.pos >> 22) & 15 and f.pos = h.pos
+  select f.ord, coalesce(f.message_id, f.pos), f.created_at, coalesce(p_due, f.due_at, clock_timestamp()), f.queue_id, coalesce(p_content.lane, posthaste.lane_again(f.lane, f.kind is distinct from z.kind, f.queue_id)), p_for, f.attempt, f.failures, f.losses, f.losses_alone,
+         coalesce(p_due, f.ages_from),
+         z.content_type, z.key, z.kind, z.reference, z.headers, z.terms, z.trace, f.story, z.payload
+    from posthaste.entries f
+   cross join lateral (
+     select f.content_type, f.key, f.kind, f.reference, f.headers, f.terms, f.trace, f.payload where p_content.payload is null
+     union all
+     select p_content.content_type, p_content.key, p_content.kind, p_content.reference, posthaste.options_kept(p_content.headers, f.headers), p_content.terms, p_content.trace, p_content.payload
+      where p_content.payload is not null) z
+   where ((f.pos >> 22) & 15) = (h.pos >> 22) & 15 and f.pos = h.pos
   returning pos, message_id, queue_id, lane, reference, terms
   ), named as (
     insert into posthaste.words (slot, message_id, pos, queue_id, lane, word)

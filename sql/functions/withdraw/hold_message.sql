@@ -5,7 +5,7 @@
 -- which it is parked, null if it is not.
 -- Errors: PH404 if the message is unknown or its space was reclaimed; PH400 unless READ
 -- COMMITTED, because otherwise the result would be older than the locks; PH503.
--- Locks: the lock of the queue's withdrawals, shared; the readers of its queue and lane,
+-- Locks: the lock of the queue's withdrawals, shared; the readers of its queue and lanes,
 -- ascending.
 create or replace function posthaste.hold_message(p_id bigint)
 returns table (h posthaste.head, subscription smallint, name text, state text, waits boolean, parked smallint)
@@ -14,7 +14,14 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan s
 #variable_conflict use_column
 declare
   v_heads posthaste.head[];
+  v_lanes int[];
+  v_mask int; -- without the bit of a keyed lane's events
   v_reader bigint;
+  v_now posthaste.head[];
+  v_numbers smallint[];
+  v_names text[];
+  v_states text[];
+  v_parked smallint[];
 begin
   if p_id is null then
     raise exception using errcode = 'PH400', column = 'id', message = 'id must not be null';
@@ -30,23 +37,34 @@ begin
     -- A subscription added meanwhile would not know which entries were appended again
     -- elsewhere, and would get both.
     perform posthaste.lock_queue((v_heads[1]).queue_id, 'withdrawn', true);
-    for v_reader in
-      select posthaste.reader_key(s.queue_id, s.number, (v_heads[1]).lane & 255, g) from posthaste.subscriptions s cross join generate_series(0, 1) g
-       where s.queue_id = (v_heads[1]).queue_id and s.dropped_at is null order by 1
+    v_mask := (select case when q.keyed then 255 else 511 end from posthaste.queue_settings q where q.id = (v_heads[1]).queue_id);
     loop
-      perform posthaste.lock_reader(v_reader, true);
-    end loop;
-    -- Read again, in a later statement: the previous holder of the lock may have handed it out,
-    -- or appended it again elsewhere. All in one statement, because a settle, replay or discard
-    -- holds none of these locks.
-    return query
-      select m.h, m.subscription, m.subscription_name, m.state, m.state in ('scheduled', 'ready', 'retrying'), p.lane
+      v_lanes := array(select distinct (x).lane & v_mask from unnest(v_heads) x order by 1);
+      for v_reader in
+        select posthaste.reader_key(s.queue_id, s.number, x, g) from posthaste.subscriptions s cross join generate_series(0, 1) g cross join unnest(v_lanes) x
+         where s.queue_id = (v_heads[1]).queue_id and s.dropped_at is null order by 1
+      loop
+        perform posthaste.lock_reader(v_reader, true);
+      end loop;
+      -- Read again, in a later statement: the previous holder of the lock may have handed it out,
+      -- or appended it again elsewhere. All in one statement, because a settle, replay or discard
+      -- holds none of these locks.
+      select array_agg(m.h order by m.subscription), array_agg(m.subscription order by m.subscription), array_agg(m.subscription_name order by m.subscription),
+             array_agg(m.state order by m.subscription), array_agg(p.lane order by m.subscription)
+        into v_now, v_numbers, v_names, v_states, v_parked
         from posthaste.message_states(
                array(select e.head from posthaste.entries e
                       where ((e.pos >> 22) & 15) = (p_id >> 22) & 15 and e.pos = p_id and e.message_id is null)
                || posthaste.other_heads(array[p_id]), false) m
-        left join posthaste.parked p on p.message_id = p_id and p.subscriber = (m.h).queue_id::bigint << 10 | m.subscription
-       order by m.subscription;
+        left join posthaste.parked p on p.message_id = p_id and p.subscriber = (m.h).queue_id::bigint << 10 | m.subscription;
+      v_heads := v_heads || v_now;
+      -- An edit of its priority, or a worker that does not handle its kind, may have put it into
+      -- another lane meanwhile.
+      exit when (select bool_and((x).lane & v_mask = any (v_lanes)) from unnest(v_heads) x);
+    end loop;
+    return query
+      select v_now[n], v_numbers[n], v_names[n], v_states[n], v_states[n] in ('scheduled', 'ready', 'retrying'), v_parked[n]
+        from generate_subscripts(v_now, 1) n order by n;
     if found then
       return;
     end if;

@@ -3,7 +3,7 @@
 create or replace function posthaste.send_options(p_options jsonb, p_more text[],
   out content_type text, out key text, out kind text, out headers jsonb, out reference text, out terms jsonb,
   out delay double precision, out send_at timestamptz, out trace text, out wake boolean,
-  out priority smallint, out dedupe_key text, out dedupe_window double precision)
+  out priority smallint, out dedupe_key text, out dedupe_window double precision, out unique_options jsonb)
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
   v_backoff jsonb;
@@ -14,7 +14,7 @@ begin
   end if;
   perform posthaste.check_options(p_options,
     array['key', 'kind', 'headers', 'reference', 'terms', 'content_type', 'delay', 'send_at', 'wake', 'priority',
-          'dedupe_key', 'dedupe_window', 'max_attempts', 'timeout', 'backoff'] || p_more, '{}');
+          'dedupe_key', 'dedupe_window', 'max_attempts', 'timeout', 'backoff', 'unique'] || p_more, '{}');
   content_type := posthaste.option_text(p_options, 'content_type');
   key := posthaste.option_text(p_options, 'key');
   kind := posthaste.option_text(p_options, 'kind');
@@ -46,6 +46,9 @@ begin
   dedupe_window := extract(epoch from posthaste.option_interval(p_options, 'dedupe_window'));
   if dedupe_window is not null and dedupe_key is null then
     raise exception using errcode = 'PH400', column = 'dedupe_window', message = 'option ''dedupe_window'' needs a dedupe_key';
+  end if;
+  if p_options -> 'unique' not in ('null', 'false') then
+    unique_options := posthaste.unique_option(p_options -> 'unique');
   end if;
   send_at := posthaste.option_time(p_options, 'send_at');
   if send_at >= posthaste.last_time() then

@@ -1,0 +1,444 @@
+package enginetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+var unique = []test{
+	{name: "JB4_UniqueWhileUnfinished", run: uniqueWhileUnfinished, needs: features{Withdrawal: true}},
+	{name: "R3_UniqueUntil", run: uniqueUntil, needs: features{Search: true}},
+	{name: "R3_UniqueByContent", run: uniqueByContent},
+	{name: "R3_UniqueOfDeadLetters", run: uniqueOfDeadLetters, needs: features{Search: true}},
+	{name: "R3_UniqueOfSubscriptions", run: uniqueOfSubscriptions, needs: features{Subscriptions: true}},
+	{name: "R4_ReplaceWaiting", run: replaceWaiting, needs: features{Withdrawal: true}},
+	{name: "R4_Debounce", run: debounce, needs: features{Withdrawal: true}},
+	{name: "R7_EditWaiting", run: editWaiting, needs: features{Withdrawal: true}},
+	{name: "R7_EditDeadLetter", run: editDeadLetter, needs: features{Search: true}},
+	{name: "R8_RunNow", run: runNow, needs: features{Withdrawal: true}},
+}
+
+// sendUnique sends one message and returns what became of it.
+func (s *suite) sendUnique(payload any, unique posthaste.Unique) posthaste.Sent {
+	s.Helper()
+	sent, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: payload, Unique: &unique})
+	s.must(err)
+	return sent[0]
+}
+
+func (s *suite) wantSent(when string, got, want posthaste.Sent) {
+	s.Helper()
+	if got != want {
+		s.Errorf("%s: %+v, want %+v", when, got, want)
+	}
+}
+
+// wantNew checks that a message was stored.
+func (s *suite) wantNew(when string, got posthaste.Sent) posthaste.MessageID {
+	s.Helper()
+	if got.Duplicate || got.Replaced || got.State != "" {
+		s.Errorf("%s: %+v, want a new message", when, got)
+	}
+	return got.ID
+}
+
+// JB4: Of 32 concurrent senders one creates the message, and all others get its id. Once it is
+// done, dead, cancelled or purged, the next one creates a message.
+func uniqueWhileUnfinished(s *suite) {
+	s.create(posthaste.QueueOptions{MaxAttempts: 2, BackoffBase: time.Microsecond, BackoffMax: time.Microsecond})
+	w := s.register(time.Minute)
+	key := posthaste.Unique{Key: "report"}
+	race := func(when string) posthaste.MessageID {
+		s.Helper()
+		const senders = 32
+		answers := make([]posthaste.Sent, senders)
+		var all sync.WaitGroup
+		for i := range senders {
+			all.Go(func() {
+				sent, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: i, Unique: &key})
+				if err != nil {
+					s.Errorf("%s: sender %d: %v", when, i, err)
+					return
+				}
+				answers[i] = sent[0]
+			})
+		}
+		all.Wait()
+		stored := 0
+		for i, a := range answers {
+			if a.ID != answers[0].ID {
+				s.Errorf("%s: sender %d got %d, sender 0 got %d", when, i, a.ID, answers[0].ID)
+			}
+			if !a.Duplicate {
+				stored++
+			}
+		}
+		if stored != 1 {
+			s.Errorf("%s: %d of %d senders stored a message, want 1", when, stored, senders)
+		}
+		return answers[0].ID
+	}
+	s.endUnique(w, key, race)
+	s.claimed(w, 1)
+	s.none(w)
+}
+
+// endUnique ends a message in each way, and checks that the next race stores another.
+func (s *suite) endUnique(w posthaste.WorkerID, key posthaste.Unique, race func(when string) posthaste.MessageID) {
+	s.Helper()
+	seen := map[posthaste.MessageID]bool{}
+	for _, end := range []string{"done", "dead", "cancelled", "purged", "nothing"} {
+		id := race(end)
+		if seen[id] {
+			s.Errorf("before it was %s, message %d is the same as an earlier one", end, id)
+		}
+		seen[id] = true
+		switch end {
+		case "done":
+			s.settle(failed, s.claimed(w, 1)...)
+			s.wantSent("it waits for its retry", s.sendUnique(1, key), posthaste.Sent{ID: id, Duplicate: true, State: posthaste.StateRetrying})
+			got := s.claimed(w, 1)
+			s.wantSent("it is running", s.sendUnique(1, key), posthaste.Sent{ID: id, Duplicate: true, State: posthaste.StateRunning})
+			s.settle(done, got...)
+		case "dead":
+			s.settle(hopeless, s.claimed(w, 1)...)
+		case "cancelled":
+			_, err := s.engine.Cancel(posthaste.WithActor(s.ctx, "ada"), id)
+			s.must(err)
+		case "purged":
+			_, err := s.engine.PurgeQueue(posthaste.WithActor(s.ctx, "ada"), s.queue)
+			s.must(err)
+		}
+	}
+}
+
+// R3: The key is held by choice until the message is started, finished or resolved.
+func uniqueUntil(s *suite) {
+	s.create(posthaste.QueueOptions{MaxAttempts: 3, BackoffBase: time.Microsecond, BackoffMax: time.Microsecond})
+	w := s.register(time.Minute)
+	for _, until := range []posthaste.Until{posthaste.UntilStarted, posthaste.UntilFinished, posthaste.UntilResolved} {
+		key := posthaste.Unique{Key: string(until), Until: until}
+		first := s.wantNew("the first", s.sendUnique(0, key))
+		s.wantSent("it waits", s.sendUnique(0, key), posthaste.Sent{ID: first, Duplicate: true, State: posthaste.StateReady})
+		got := s.claimed(w, 1)
+		if until == posthaste.UntilStarted {
+			second := s.wantNew("it is running", s.sendUnique(0, key))
+			s.settle(failed, got...)
+			s.wantSent("its retry does not take the key again", s.sendUnique(0, key), posthaste.Sent{ID: second, Duplicate: true, State: posthaste.StateReady})
+			s.settle(done, s.claimed(w, 2)...)
+			continue
+		}
+		s.settle(hopeless, got...)
+		if until == posthaste.UntilFinished {
+			s.wantNew("it is dead", s.sendUnique(0, key))
+			s.settle(done, s.claimed(w, 1)...)
+			continue
+		}
+		s.wantSent("it is dead", s.sendUnique(0, key), posthaste.Sent{ID: first, Duplicate: true, State: posthaste.StateDead})
+		_, err := s.engine.Replay(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{first}})
+		s.must(err)
+		if again := s.sendUnique(0, key); again.ID != first {
+			s.Errorf("it was replayed: %+v", again)
+		}
+		s.settle(hopeless, s.claimed(w, 1)...)
+		_, err = s.engine.Discard(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{first}})
+		s.must(err)
+		s.wantNew("it is discarded", s.sendUnique(0, key))
+		s.settle(done, s.claimed(w, 1)...)
+	}
+	s.none(w)
+}
+
+// R3: Without a key, kind and payload are the key. Keys belong to a queue. Of one call's messages
+// with a key the first is stored. Wrong options are refused.
+func uniqueByContent(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	all := []posthaste.Message{{Payload: 1}, {Payload: 2}, {Payload: 1}, {Payload: 1, Kind: "k"}, {Payload: 2, Kind: "k"}, {Payload: 1, Kind: "k"}}
+	for i := range all {
+		all[i].Queue, all[i].Unique = s.queue, &posthaste.Unique{}
+	}
+	sent, err := s.engine.Send(s.ctx, all...)
+	s.must(err)
+	for i, duplicate := range []bool{false, false, true, false, false, true} {
+		if sent[i].Duplicate != duplicate || duplicate && sent[i].ID != sent[i-2].ID {
+			s.Errorf("message %d: %+v; all are %+v", i, sent[i], sent)
+		}
+	}
+	s.wantSent("beside the key that is its own hash", s.sendUnique(1, posthaste.Unique{}), posthaste.Sent{ID: sent[0].ID, Duplicate: true, State: posthaste.StateReady})
+	w := s.register(time.Minute)
+	s.claimed(w, 4)
+	s.none(w)
+	for what, m := range map[string]posthaste.Message{
+		"a dedupe key too":         {DedupeKey: "d", Unique: &posthaste.Unique{}},
+		"an unknown until":         {Unique: &posthaste.Unique{Until: "ever"}},
+		"an unknown exists":        {Unique: &posthaste.Unique{Exists: "drop"}},
+		"max_delay without repl.":  {Unique: &posthaste.Unique{MaxDelay: time.Second}},
+		"max_delay below zero":     {Unique: &posthaste.Unique{MaxDelay: -1, Exists: posthaste.ReplaceExisting}},
+		"two that would replace e": {Unique: &posthaste.Unique{Key: "x", Exists: posthaste.ReplaceExisting}},
+	} {
+		m.Queue = s.queue
+		_, err := s.engine.Send(s.ctx, m, m)
+		s.wantCode(what, err, posthaste.CodeInvalid)
+	}
+}
+
+// R3: A dead letter whose key another message holds stays when it is replayed, and the others of
+// a bulk are replayed. Once the key is free, it is replayed and takes the key.
+func uniqueOfDeadLetters(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	ctx := posthaste.WithActor(s.ctx, "ada")
+	w := s.register(time.Minute)
+	for _, until := range []posthaste.Until{posthaste.UntilFinished, posthaste.UntilStarted} {
+		key := posthaste.Unique{Key: "k" + string(until), Until: until}
+		first := s.wantNew("the first", s.sendUnique(1, key))
+		other := s.wantNew("another", s.sendUnique(2, posthaste.Unique{Key: "other" + string(until)}))
+		s.settle(hopeless, s.claimed(w, 2)...)
+		second := s.wantNew("the first is dead", s.sendUnique(3, key))
+		_, err := s.engine.Replay(ctx, posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{first}})
+		s.wantCode("replaying it alone", err, posthaste.CodeUniqueConflict)
+		page, err := s.engine.Replay(ctx, posthaste.DeadLetterFilter{Queue: s.queue})
+		s.must(err)
+		if !slices.Equal(page.Items, []posthaste.MessageID{other}) || !slices.Equal(page.Conflicts, []posthaste.MessageID{first}) {
+			s.Errorf("a bulk replayed %v and left %v, want %d and %d", page.Items, page.Conflicts, other, first)
+		}
+		s.wantState(first, posthaste.StateDead)
+		s.settle(done, s.claimed(w, 2)...)
+		s.wantState(second, posthaste.StateDone)
+		page, err = s.engine.Replay(ctx, posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{first}})
+		s.must(err)
+		if len(page.Items) != 1 || len(page.Conflicts) != 0 {
+			s.Errorf("once the key was free, %v were replayed and %v left", page.Items, page.Conflicts)
+		}
+		if again := s.sendUnique(4, key); again.ID != first || !again.Duplicate {
+			s.Errorf("it was replayed, and sent again it is %+v", again)
+		}
+		got := s.claimed(w, 1)
+		if until == posthaste.UntilStarted {
+			s.wantNew("the replayed one was started", s.sendUnique(4, key))
+			s.settle(done, s.claimed(w, 1)...)
+		}
+		s.settle(done, got...)
+	}
+	s.none(w)
+}
+
+// R3: The key is held until the last subscription has finished.
+func uniqueOfSubscriptions(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "other", posthaste.SubscriptionOptions{}))
+	w := s.register(time.Minute)
+	finished, started := posthaste.Unique{Key: "f"}, posthaste.Unique{Key: "s", Until: posthaste.UntilStarted}
+	a, b := s.sendUnique(1, finished), s.sendUnique(2, started)
+	s.settle(done, s.claimed(w, 2)...)
+	s.wantSent("it waits in one subscription", s.sendUnique(3, finished), posthaste.Sent{ID: a.ID, Duplicate: true, State: posthaste.StateReady})
+	if again := s.wantNew("one subscription has started it", s.sendUnique(4, started)); again == b.ID {
+		s.Errorf("one subscription has started it, and it is the same")
+	}
+	reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: "other"}, Max: 10, Lease: time.Minute})
+	s.must(err)
+	s.settle(done, reply.Deliveries...)
+	s.wantNew("both have finished it", s.sendUnique(5, finished))
+}
+
+// R4: A waiting message is replaced and keeps its id and the time when it was sent. One that was
+// handed out is kept, or with started a second one is sent.
+func replaceWaiting(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	w := s.register(time.Minute)
+	send := func(payload any, delay time.Duration, unique posthaste.Unique) posthaste.Sent {
+		s.Helper()
+		unique.Exists = posthaste.ReplaceExisting
+		sent, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: payload, Delay: delay, Unique: &unique, Reference: fmt.Sprint("r", payload)})
+		s.must(err)
+		return sent[0]
+	}
+	for _, until := range []posthaste.Until{posthaste.UntilFinished, posthaste.UntilStarted} {
+		key := posthaste.Unique{Key: string(until), Until: until}
+		first := s.wantNew("the first", send(1, 0, key))
+		before, err := s.engine.Message(s.ctx, first)
+		s.must(err)
+		s.wantSent("it is ready", send(2, 0, key), posthaste.Sent{ID: first, Replaced: true})
+		s.wantSent("it was replaced before", send(3, 0, key), posthaste.Sent{ID: first, Replaced: true})
+		after, err := s.engine.Message(s.ctx, first)
+		s.must(err)
+		if string(after.Payload) != "3" || after.Reference != "r3" || !after.CreatedAt.Equal(before.CreatedAt) {
+			s.Errorf("the message is now %s, %s, sent at %s; it was %s, sent at %s", after.Payload, after.Reference, after.CreatedAt, before.Payload, before.CreatedAt)
+		}
+		got := s.claimed(w, 1)
+		s.none(w)
+		if got[0].MessageID != first || string(got[0].Payload) != "3" || got[0].Attempt != 1 || !got[0].CreatedAt.Equal(before.CreatedAt) {
+			s.Errorf("handed out as %+v", got[0])
+		}
+		if until == posthaste.UntilStarted {
+			second := s.wantNew("it is running", send(4, 0, key))
+			s.settle(done, s.claimed(w, 1)...)
+			if second == first {
+				s.Error("the second message is the first")
+			}
+		} else {
+			s.wantSent("it is running", send(4, 0, key), posthaste.Sent{ID: first, Duplicate: true, State: posthaste.StateRunning})
+			s.settle(failed, got...)
+			s.wantSent("it waits for its retry", send(4, 0, key), posthaste.Sent{ID: first, Duplicate: true, State: posthaste.StateRetrying})
+			got = s.claimed(w, 1)
+		}
+		s.settle(done, got...)
+		s.wantNew("it is done", send(5, 0, key))
+		s.settle(done, s.claimed(w, 1)...)
+	}
+	s.none(w)
+}
+
+// R4: Replacing with a delay postpones a message again and again, up to max_delay.
+func debounce(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	unique := posthaste.Unique{Key: "k", Exists: posthaste.ReplaceExisting, MaxDelay: time.Hour}
+	due := func(delay time.Duration) (posthaste.MessageID, time.Duration) {
+		s.Helper()
+		sent, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Delay: delay, Unique: &unique})
+		s.must(err)
+		m, err := s.engine.Message(s.ctx, sent[0].ID)
+		s.must(err)
+		return m.ID, m.Subscriptions[0].DueAt.Sub(m.CreatedAt).Round(time.Minute)
+	}
+	first, after := due(time.Minute)
+	for _, delay := range []time.Duration{20 * time.Minute, 40 * time.Minute, 2 * time.Hour, 10 * time.Minute} {
+		if id, got := due(delay); id != first || got != min(delay, time.Hour) {
+			s.Errorf("with a delay of %s message %d is due after %s, want %d", delay, id, got, first)
+		}
+	}
+	if after != time.Minute {
+		s.Errorf("at first it is due after %s", after)
+	}
+	if id, got := due(0); id != first || got > 0 {
+		s.Errorf("without a delay message %d is due after %s", id, got)
+	}
+	w := s.register(time.Minute)
+	s.claimed(w, 1)
+	s.none(w)
+}
+
+// R7: A waiting message is changed, all or nothing, and only in the version that is given.
+func editWaiting(s *suite) {
+	s.create(posthaste.QueueOptions{MaxPayload: 100})
+	ctx := posthaste.WithActor(s.ctx, "ada")
+	w := s.register(time.Minute)
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx,
+		posthaste.Message{Queue: s.queue, Payload: 1, Kind: "a", Headers: map[string]string{"x": "1"}, Reference: "r", Terms: []string{"t"}},
+		posthaste.Message{Queue: s.queue, Payload: 2, Delay: time.Hour}))
+	s.must(err)
+	was, err := s.engine.Message(s.ctx, ids[0])
+	s.must(err)
+	kind, priority := "b", 2
+	u, err := s.engine.UpdateMessage(ctx, ids[0], posthaste.MessageUpdate{Version: was.Version, Payload: 10, Kind: &kind, Headers: map[string]string{"y": "2"}, Terms: []string{"u"}, Priority: &priority})
+	s.must(err)
+	now, err := s.engine.Message(s.ctx, ids[0])
+	s.must(err)
+	if u.ID != ids[0] || u.Version != now.Version || u.Version == was.Version || was.Version == "" {
+		s.Errorf("the update returned %+v, and the versions are %q and %q", u, was.Version, now.Version)
+	}
+	if string(now.Payload) != "10" || now.Kind != "b" || len(now.Headers) != 1 || now.Headers["y"] != "2" || now.Reference != "r" || !slices.Equal(now.Terms, []string{"u"}) || !now.CreatedAt.Equal(was.CreatedAt) {
+		s.Errorf("the message is now %+v", now)
+	}
+	_, err = s.engine.UpdateMessage(ctx, ids[0], posthaste.MessageUpdate{Version: was.Version, Payload: 11})
+	s.wantCode("an old version", err, posthaste.CodeStale)
+	_, err = s.engine.UpdateMessage(ctx, ids[0], posthaste.MessageUpdate{})
+	s.wantCode("no change", err, posthaste.CodeInvalid)
+	_, err = s.engine.UpdateMessage(ctx, ids[0], posthaste.MessageUpdate{Payload: make([]byte, 101)})
+	s.wantCode("a large payload", err, posthaste.CodeTooLarge)
+	_, err = s.engine.UpdateMessage(ctx, 1<<40, posthaste.MessageUpdate{Payload: 1})
+	s.wantCode("an unknown message", err, posthaste.CodeNotFound)
+	if _, err = s.engine.UpdateMessage(ctx, ids[1], posthaste.MessageUpdate{Payload: 20}); err != nil {
+		s.Error(err)
+	}
+	if later := s.state(ids[1]); later.State != posthaste.StateScheduled || time.Until(later.DueAt) < 50*time.Minute {
+		s.Errorf("a scheduled message is %s and due at %s after the change", later.State, later.DueAt)
+	}
+	got := s.claimed(w, 1)
+	if got[0].MessageID != ids[0] || string(got[0].Payload) != "10" || got[0].Kind != "b" || got[0].Attempt != 1 {
+		s.Errorf("handed out as %+v", got[0])
+	}
+	refused := func(state posthaste.State) {
+		s.Helper()
+		_, err := s.engine.UpdateMessage(ctx, ids[0], posthaste.MessageUpdate{Payload: 12})
+		s.wantCode("a message that is "+string(state), err, posthaste.CodeConflict)
+		if err != nil && !containsAll(err.Error(), string(state), posthaste.DefaultSubscription) {
+			s.Errorf("the error does not say that it is %s in %s: %v", state, posthaste.DefaultSubscription, err)
+		}
+	}
+	refused(posthaste.StateRunning)
+	s.settle(failed, got...)
+	refused(posthaste.StateRetrying)
+	s.settle(done, s.claimed(w, 1)...)
+	refused(posthaste.StateDone)
+	s.none(w)
+}
+
+// R7: An edited dead letter is sent again as a new message.
+func editDeadLetter(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	ctx := posthaste.WithActor(s.ctx, "ada")
+	w := s.register(time.Minute)
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Kind: "k", Headers: map[string]string{"x": "1", posthaste.HeaderMessageID: "m"}}))
+	s.must(err)
+	s.settle(hopeless, s.claimed(w, 1)...)
+	u, err := s.engine.UpdateMessage(ctx, ids[0], posthaste.MessageUpdate{Payload: 2})
+	s.must(err)
+	if u.ID == ids[0] {
+		s.Errorf("the edited dead letter has its old id %d", u.ID)
+	}
+	got := s.claimed(w, 1)
+	if d := got[0]; d.MessageID != u.ID || string(d.Payload) != "2" || d.Kind != "k" || d.Attempt != 1 || d.Headers["x"] != "1" || d.Headers[posthaste.HeaderReplayOf] != ids[0].String() || d.Headers[posthaste.HeaderMessageID] != "" {
+		s.Errorf("handed out as %+v", d)
+	}
+	s.settle(done, got...)
+	dead, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue})
+	s.must(err)
+	if len(dead.Items) != 0 {
+		s.Errorf("%d dead letters are left", len(dead.Items))
+	}
+	s.none(w)
+}
+
+// R8: A message that waits for its time is due now, and a pause still holds it.
+func runNow(s *suite) {
+	s.create(posthaste.QueueOptions{BackoffBase: time.Hour, BackoffMax: time.Hour})
+	ctx := posthaste.WithActor(s.ctx, "ada")
+	w := s.register(time.Minute)
+	ids, err := posthaste.IDs(s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Delay: time.Hour}))
+	s.must(err)
+	run := func(want posthaste.State, due bool, held ...string) {
+		s.Helper()
+		r, err := s.engine.RunMessage(ctx, ids[0])
+		s.must(err)
+		if len(r) != 1 || r[0].Subscription != posthaste.DefaultSubscription || r[0].State != want || r[0].Due != due || !slices.Equal(r[0].HeldBy, held) {
+			s.Errorf("running it returned %+v, want %s, %v, %v", r, want, due, held)
+		}
+	}
+	s.must(s.engine.Pause(ctx, posthaste.OfQueue(s.queue)))
+	run(posthaste.StateReady, true, "paused")
+	s.none(w)
+	s.must(s.engine.Resume(ctx, posthaste.OfQueue(s.queue)))
+	run(posthaste.StateReady, true)
+	got := s.claimed(w, 1)
+	run(posthaste.StateRunning, false)
+	s.settle(posthaste.Settlement{Outcome: posthaste.OutcomeRetried, Error: "x", RetryAfter: time.Hour}, got...)
+	s.none(w)
+	run(posthaste.StateRetrying, true)
+	got = s.claimed(w, 1)
+	if got[0].Attempt != 2 {
+		s.Errorf("attempt %d, want 2", got[0].Attempt)
+	}
+	s.settle(done, got...)
+	run(posthaste.StateDone, false)
+	_, err = s.engine.RunMessage(ctx, 1<<40)
+	s.wantCode("an unknown message", err, posthaste.CodeNotFound)
+}
+
+func containsAll(text string, parts ...string) bool {
+	return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(text, p) })
+}

@@ -1,0 +1,150 @@
+package memory
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// holdsKey reports whether the last holder of a unique key still holds it.
+func (m *message) holdsKey() bool {
+	switch m.state {
+	case posthaste.StateScheduled, posthaste.StateReady:
+		return true
+	case posthaste.StateRunning, posthaste.StateRetrying:
+		return m.Unique.Until != posthaste.UntilStarted
+	case posthaste.StateDead:
+		return m.Unique.Until == posthaste.UntilResolved
+	}
+	return false
+}
+
+// untouched reports whether a message waits and was not handed out.
+func (m *message) untouched() bool {
+	return m.state == posthaste.StateScheduled || m.state == posthaste.StateReady && len(m.attempts) == 0
+}
+
+// takeUnique gives the unique key of a dead letter back to it, unless another message holds it.
+func (q *queue) takeUnique(m *message) bool {
+	if m.uniqueKey == "" {
+		return true
+	}
+	if holder := q.unique[m.uniqueKey]; holder != nil && holder != m && holder.holdsKey() {
+		return false
+	}
+	q.unique[m.uniqueKey] = m
+	return true
+}
+
+// unsent is the result of sending a message whose unique key is held. It may replace the holder.
+func (e *Engine) unsent(holder, m *message) posthaste.Sent {
+	if m.Unique.Exists == posthaste.ReplaceExisting && holder.untouched() {
+		due := m.dueAt
+		if most := holder.createdAt.Add(m.Unique.MaxDelay); m.Unique.MaxDelay > 0 && due.After(most) {
+			due = most
+		}
+		if n := e.withdraw(holder); n != nil {
+			m.KeepAttemptOptions(&holder.Message)
+			holder.Message, holder.body, holder.contentType = m.Message, m.body, m.contentType
+			e.putAgain(holder, n, due)
+			return posthaste.Sent{ID: holder.id, Replaced: true}
+		}
+	}
+	return posthaste.Sent{ID: holder.id, Duplicate: true, State: holder.info().Subscriptions[0].State}
+}
+
+// putAgain appends a withdrawn entry again, due at a time or, if that is zero, now.
+func (e *Engine) putAgain(m *message, n *entry, due time.Time) {
+	n.dueAt, m.dueAt, n.asideAt = due, due, time.Time{}
+	if m.state = posthaste.StateReady; due.After(time.Now()) {
+		m.state, n.since = posthaste.StateScheduled, due
+	} else {
+		n.dueAt, m.dueAt = time.Time{}, time.Time{}
+	}
+	e.append(e.queues[m.Queue], n, true)
+}
+
+// UpdateMessage implements [posthaste.MessageAdmin].
+func (e *Engine) UpdateMessage(ctx context.Context, id posthaste.MessageID, update posthaste.MessageUpdate) (u posthaste.Updated, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m := e.messages[id]
+	if m == nil {
+		return u, notFound("id", "message %d is unknown, or its space was reclaimed", id)
+	}
+	info := m.info()
+	info.Payload = m.body
+	if version := posthaste.VersionOf(&info); update.Version != "" && update.Version != version {
+		return u, &posthaste.Error{Code: posthaste.CodeStale, Field: "version", Message: fmt.Sprintf("message %d has the version %s, not %s", id, version, update.Version)}
+	}
+	now := m.Message
+	now.Payload, now.Codec, now.ContentType, now.Delay, now.SendAt = m.body, nil, m.contentType, 0, time.Time{}
+	now, err = update.Apply(now)
+	if err != nil {
+		return u, err
+	}
+	made, err := e.check(now, time.Now())
+	if err != nil {
+		return u, err
+	}
+	made.uniqueKey = m.uniqueKey
+	details := posthaste.Action{Action: "update", Queue: m.Queue, MessageID: id}
+	switch {
+	case m.state == posthaste.StateDead:
+		q := e.queues[m.Queue]
+		if !q.takeUnique(m) {
+			return u, &posthaste.Error{Code: posthaste.CodeUniqueConflict, Field: "unique", Message: fmt.Sprintf("message %d cannot be sent again, because another message holds its unique key", id)}
+		}
+		made.Headers = posthaste.ReplayHeaders(made.Headers, id)
+		m.state = posthaste.StateDiscarded
+		q.info.Dead--
+		if made.uniqueKey != "" {
+			q.unique[made.uniqueKey] = made
+		}
+		u.ID = e.store(made)
+		details.Action, details.Details = "replay", json.RawMessage(fmt.Sprintf(`{"subscription":0,"edited":"%d"}`, u.ID))
+	case m.untouched():
+		n := e.withdraw(m)
+		m.Message, m.body, m.contentType, n.asideAt = made.Message, made.body, made.contentType, time.Time{}
+		e.append(e.queues[m.Queue], n, true)
+		u.ID, made = id, m
+	default:
+		return u, &posthaste.Error{Code: posthaste.CodeConflict, Field: "message_id",
+			Message: fmt.Sprintf("message %d was not changed: it is %s in subscription %q", id, info.Subscriptions[0].State, posthaste.DefaultSubscription)}
+	}
+	e.record(ctx, details)
+	info = made.info()
+	info.Payload = made.body
+	u.Version = posthaste.VersionOf(&info)
+	return u, ctx.Err()
+}
+
+// RunMessage implements [posthaste.MessageAdmin].
+func (e *Engine) RunMessage(ctx context.Context, id posthaste.MessageID) ([]posthaste.RunResult, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m := e.messages[id]
+	if m == nil {
+		return nil, notFound("id", "message %d is unknown, or its space was reclaimed", id)
+	}
+	q := e.queues[m.Queue]
+	if m.dueAt.After(time.Now()) && (m.state == posthaste.StateScheduled || m.state == posthaste.StateRetrying) {
+		n := e.withdraw(m)
+		state := m.state
+		e.putAgain(m, n, time.Time{})
+		if state == posthaste.StateRetrying {
+			m.state = state
+		}
+		n.since = time.Now()
+		e.record(ctx, posthaste.Action{Action: "run", Queue: m.Queue, MessageID: id})
+	}
+	r := posthaste.RunResult{Subscription: posthaste.DefaultSubscription, State: m.info().Subscriptions[0].State}
+	switch m.state {
+	case posthaste.StateScheduled, posthaste.StateReady, posthaste.StateRetrying:
+		r.Due, r.HeldBy = true, q.options.HeldBy(!q.pausedAt.IsZero(), false)
+	}
+	return []posthaste.RunResult{r}, ctx.Err()
+}
