@@ -167,6 +167,20 @@ func retriesOfEveryPriority(s *suite) {
 	}
 }
 
+// duplicatesComeAgain: a request that comes again gets the same answer, also about a duplicate.
+func (s *suite) duplicatesComeAgain(request posthaste.Idempotency, m posthaste.Message) {
+	s.Helper()
+	request.Key, request.Window = "duplicate", time.Hour
+	s.sendOnce("k", 0)
+	for range 2 {
+		again, _, err := s.engine.SendOnce(s.ctx, request, posthaste.Message{Queue: s.queue, DedupeKey: "k"}, m)
+		s.must(err)
+		if !again[0].Duplicate || again[1].Duplicate {
+			s.Errorf("a duplicate and a new message are told as %+v", again)
+		}
+	}
+}
+
 // A request with the same key is executed once, even if several arrive at once. With another
 // digest it is rejected. A rejected request does not occupy its key.
 func requestsThatComeAgain(s *suite) {
@@ -220,15 +234,7 @@ func requestsThatComeAgain(s *suite) {
 		s.must(err)
 		return again[0].ID != first[0].ID
 	})
-	request.Key, request.Window = "duplicate", time.Hour
-	s.sendOnce("k", 0)
-	for range 2 {
-		again, _, err := s.engine.SendOnce(s.ctx, request, posthaste.Message{Queue: s.queue, DedupeKey: "k"}, two[0])
-		s.must(err)
-		if !again[0].Duplicate || again[1].Duplicate {
-			s.Errorf("a duplicate and a new message are told as %+v", again)
-		}
-	}
+	s.duplicatesComeAgain(request, two[0])
 	request.Key = ""
 	_, _, err = s.engine.SendOnce(s.ctx, request, two[0])
 	s.wantCode("an empty key", err, posthaste.CodeInvalid)

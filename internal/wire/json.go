@@ -327,36 +327,6 @@ func (o *Object) Refuse(err error) {
 	o.keep(err)
 }
 
-// Duration takes a duration that is not negative; 0 if absent. See [ParseDuration].
-func (o *Object) Duration(name string) time.Duration {
-	if !o.Has(name) {
-		o.Raw(name)
-		return 0
-	}
-	s := o.Text(name)
-	d, err := ParseDuration(s)
-	if err != nil {
-		o.Fail(name, "%s", err)
-		return 0
-	}
-	if d < 0 {
-		o.Fail(name, "must not be negative, got %q", s)
-		return 0
-	}
-	return d
-}
-
-// positiveDuration rejects an explicit zero. In options zero means the default, and an
-// explicit value must not silently become another value.
-func (o *Object) positiveDuration(name string) time.Duration {
-	given := o.Has(name)
-	d := o.Duration(name)
-	if given && d == 0 {
-		o.Fail(name, "must be above zero")
-	}
-	return d
-}
-
 // Time takes an RFC 3339 time; the zero time if absent.
 func (o *Object) Time(name string) time.Time {
 	if !o.Has(name) {

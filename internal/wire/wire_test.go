@@ -40,7 +40,7 @@ func TestParseDuration(t *testing.T) {
 func TestUnknownFieldsAreRefusedWithTheKnownOnes(t *testing.T) {
 	t.Parallel()
 	_, _, err := ParseMessages("q", []byte(`{"payload":1,"prioritty":2}`))
-	const known = "backoff, content_type, dedupe_key, dedupe_window, delay, headers, key, kind, max_attempts, payload, priority, reference, send_at, terms, timeout, wake"
+	const known = "backoff, content_type, dedupe_key, dedupe_window, delay, headers, key, kind, max_attempts, payload, priority, reference, send_at, terms, timeout, unique, wake"
 	if err == nil || !strings.Contains(err.Error(), `"prioritty" is unknown; expected one of `+known) {
 		t.Error(err)
 	}
