@@ -120,7 +120,7 @@ func TestR4_ReplaceAgainstClaim(t *testing.T) {
 			id := get[int64](s, `select message_id from posthaste.send_unique('q', '1', '{"delay": "1 millisecond", "unique": {"key": "k"}}')`)
 			until(t, "it is due", func() bool { return get[string](s, `select state from posthaste.message($1)`, id) == "ready" })
 			claimer.exec(`begin`)
-			payload := get[string](claimer, `select convert_from(payload, 'UTF8') from posthaste.receive('q', 1, '1 minute')`)
+			payload := get[string](claimer, `select coalesce(payload_json::text, convert_from(payload, 'UTF8')) from posthaste.receive('q', 1, '1 minute')`)
 			waiting := editor.start(sql)
 			var a answer
 			early := false
