@@ -77,7 +77,7 @@ var kindOfArgument = map[string][]string{
 	"time":     {"unknown", "text", "varchar", "timestamptz", "timestamp"},
 	"moment":   {"unknown", "timestamptz"},
 	"flag":     {"unknown", "bool"},
-	"number":   {"unknown", "int4", "numeric", "float4", "float8"},
+	"number":   {"unknown", "numeric", "float4", "float8"},
 }
 
 type argument struct{ name, kind, value string }
