@@ -1242,7 +1242,6 @@ function renew_tokens(q queue_settings, p_subscriber bigint, p_lane integer, p_n
 function replay(message_ids bigint, by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function replay(message_ids bigint[], by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function replay(message_ids text DEFAULT NULL::text, by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function reschedule(message_id bigint, send_at text, by text DEFAULT SESSION_USER) returns TABLE(subscription text, rescheduled boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function reschedule(message_id bigint, send_at timestamp with time zone, by text DEFAULT SESSION_USER) returns TABLE(subscription text, rescheduled boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function rescue() returns integer language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
 function rescue_apart(c claims, p_places integer[]) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1416,7 +1415,6 @@ grant EXECUTE on function release(text,anycompatible) to posthaste_receiver
 grant EXECUTE on function replay(bigint,text,anycompatible,bigint,bigint) to posthaste_admin
 grant EXECUTE on function replay(bigint[],text,anycompatible,bigint,bigint) to posthaste_admin
 grant EXECUTE on function replay(text,text,anycompatible,bigint,bigint) to posthaste_admin
-grant EXECUTE on function reschedule(bigint,text,text) to posthaste_admin
 grant EXECUTE on function reschedule(bigint,timestamp with time zone,text) to posthaste_admin
 grant EXECUTE on function rescue() to posthaste_admin
 grant EXECUTE on function rescue() to posthaste_receiver
