@@ -374,7 +374,6 @@ func TestNothingAndTomorrowAreRefused(t *testing.T) {
 	}
 	for _, special := range []string{"tomorrow", "now", "today", "yesterday", "epoch", "infinity", "-infinity", "allballs", "2030-01-01", "2030-01-01 12:00", "", "January 8, 2030 12:00 UTC"} {
 		for call, args := range map[string][]any{
-			`posthaste.reschedule($1::bigint, $2)`:                                                               {id, special},
 			`posthaste.send('q', '1', jsonb_build_object('send_at', $1::text))`:                                  {special},
 			`posthaste.token_add('t', '{send}', jsonb_build_object('expires_at', $1::text))`:                     {special},
 			`posthaste.list_dead_letters(jsonb_build_object('queue', 'q', 'died_from', $1::text))`:               {special},
