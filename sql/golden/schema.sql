@@ -774,7 +774,7 @@ table queue_settings
   constraint queue_settings_key_burst_check CHECK ((key_burst >= (1)::double precision))
   constraint queue_settings_key_concurrency_check CHECK (((key_concurrency >= 1) AND (key_concurrency <= 100000)))
   constraint queue_settings_key_rate_check CHECK ((key_rate > (0)::double precision))
-  constraint queue_settings_lanes_check CHECK (((lanes >= 1) AND (lanes <= 511)))
+  constraint queue_settings_lanes_check CHECK (((lanes >= 1) AND (lanes <= 256)))
   constraint queue_settings_max_age_check CHECK (((max_age > '00:00:00'::interval) AND (max_age <= '36500 days'::interval)))
   constraint queue_settings_max_attempts_check CHECK (((max_attempts >= 1) AND (max_attempts <= 1000)))
   constraint queue_settings_max_payload_check CHECK (((max_payload >= 1) AND (max_payload <= 33554432)))
