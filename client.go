@@ -102,6 +102,7 @@ func NewClientWith(engine Engine, config ClientConfig) (*Client, error) {
 // they were not. Payloads, Headers and Terms must not be changed before Send returns, nor
 // after an [CodeOutcomeUnknown] error.
 func (c *Client) Send(ctx context.Context, messages ...Message) ([]Sent, error) {
+	messages = Completed(messages)
 	bytes, err := checkAll(messages)
 	if err != nil || len(messages) == 0 {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -109,13 +110,27 @@ type Kinded interface{ Kind() string }
 // same for every value of the type, and its Payload, Codec and ContentType are ignored.
 type Defaulter interface{ SendDefaults() Message }
 
+// Completed returns the messages after [Message.Complete], and never changes those that it gets.
+// If the type of no payload has a kind or defaults, it returns the messages themselves. Clients
+// and engines call it before they encode payloads.
+func Completed(messages []Message) []Message {
+	for i := range messages {
+		switch messages[i].Payload.(type) {
+		case Kinded, Defaulter:
+			messages = slices.Clone(messages)
+			for j := range messages[i:] {
+				messages[i+j].Complete()
+			}
+			return messages
+		}
+	}
+	return messages
+}
+
 // Complete sets the fields that the message does not set, except for those of the payload, to
 // the defaults of its payload's type (see [Defaulter]), and the kind to that of the payload
-// (see [Kinded]). Engines call it before they send a message.
+// (see [Kinded]).
 func (m *Message) Complete() {
-	if _, plain := m.Payload.([]byte); plain {
-		return
-	}
 	if d, ok := m.Payload.(Defaulter); ok {
 		m.take(d.SendDefaults())
 	}

@@ -13,6 +13,7 @@ var attempting = []test{
 	{name: "JB3_BackoffOfMessage", run: backoffOfMessage},
 	{name: "JB3_TimeoutOfMessage", run: timeoutOfMessage},
 	{name: "JB3_OptionsOfSchedule", run: optionsOfSchedule, needs: features{Schedules: true}},
+	{name: "R2_DefaultsOfSchedule", run: defaultsOfSchedule, needs: features{Schedules: true}},
 	{name: "R2_OptionsSurvive", run: optionsSurvive},
 	{name: "R2_AtMostOnce", run: optionsAtMostOnce, needs: features{AtMostOnce: true}},
 	{name: "R2_BadOptions", run: badOptions},
@@ -137,6 +138,18 @@ func optionsOfSchedule(s *suite) {
 	}
 	if r := s.settle(failed, got...)[0]; r.Outcome != posthaste.OutcomeDead {
 		s.Errorf("the only attempt became %s", r.Outcome)
+	}
+}
+
+// defaultsOfSchedule: the message of a schedule has the defaults of its payload's type, too.
+func defaultsOfSchedule(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	_, err := s.engine.PutSchedule(posthaste.WithActor(s.ctx, "ada"), posthaste.Schedule{Name: "each", Spec: "every 1 hours", Message: posthaste.Message{Payload: note{"a"}}})
+	s.must(err)
+	infos, err := s.engine.Schedules(s.ctx, "each")
+	s.must(err)
+	if m := infos[0].Message; m.Queue != s.queue || m.Kind != "note" || m.MaxAttempts != 1 {
+		s.Errorf("the schedule's message is %+v", m)
 	}
 }
 

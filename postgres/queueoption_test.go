@@ -19,7 +19,10 @@ import (
 func TestOptionsOfCreateQueue(t *testing.T) {
 	a := newAdminTest(t, posthaste.QueueOptions{})
 	o := &optionTest{adminTest: a}
-	text := func(d time.Duration) string { return fmt.Sprintf("%f seconds", d.Seconds()) }
+	// PostgreSQL 14 reads at most 2,147,483,647 seconds.
+	text := func(d time.Duration) string {
+		return fmt.Sprintf("%d hours %f seconds", d/time.Hour, (d % time.Hour).Seconds())
+	}
 	for _, option := range posthaste.QueueOptionTable() {
 		switch option.Field(&posthaste.QueueOptions{}).(type) {
 		case *int:

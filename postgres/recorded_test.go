@@ -47,7 +47,7 @@ func TestWhoeverIsNotNamedIsTheSessionsUser(t *testing.T) {
 	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	a.check(err)
 	var want []string
-	for _, what := range []string{"create", "create", "schedule_put", "schedule_drop", "drop", "limit", "pause", "resume", "pause_key", "resume_key", "token_add", "token_drop", "added", "dropped"} {
+	for _, what := range []string{"create", "create", "schedule_put", "schedule_drop", "drop", "update", "pause", "resume", "pause_key", "resume_key", "token_add", "token_drop", "added", "dropped"} {
 		want = append(want, what+" by the session")
 	}
 	if !slices.Equal(got, want) {

@@ -13,6 +13,7 @@ import (
 
 // PutSchedule implements [posthaste.ScheduleAdmin].
 func (e *Engine) PutSchedule(ctx context.Context, s posthaste.Schedule) (next time.Time, err error) {
+	s.Message.Complete()
 	if err := s.Check(); err != nil {
 		return next, err
 	}

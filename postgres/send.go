@@ -69,15 +69,11 @@ type row struct {
 
 // encode encodes the messages and checks all limits except those of the queue.
 func encode(messages []posthaste.Message) ([]row, error) {
+	messages = posthaste.Completed(messages)
 	rows := make([]row, len(messages))
 	for i := range messages {
 		m := &messages[i]
 		r := &rows[i]
-		if _, plain := m.Payload.([]byte); !plain {
-			own := *m // Complete must not change the caller's message
-			own.Complete()
-			m = &own
-		}
 		r.Message = m
 		var err error
 		if r.body, r.contentType, err = m.Body(); err != nil {

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 	"time"
@@ -35,26 +36,28 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 	defer cancel()
 	e.warmUp(ctx)
 	var id posthaste.WorkerID
-	err := e.pool.QueryRow(ctx, "select posthaste.worker_register($1, $2, make_interval(secs => $3::float8), nullif($4, ''), $5)",
+	err := e.pool.QueryRow(ctx, "select posthaste.worker_register($1, $2, make_interval(secs => $3::float8), nullif($4, ''), nullif($5, '')::jsonb)",
 		info.Name, info.Version, info.Lease.Seconds(), e.environment, kindsOf(info)).Scan((*int64)(&id))
 	// If the response was lost, the registration is a worker without claims.
 	return id, readError(err)
 }
 
-// kindsOf returns the kinds of a worker by queue and subscription, or nil if it handles all.
-func kindsOf(info posthaste.WorkerInfo) map[string]map[string][]string {
-	var kinds map[string]map[string][]string
+// kindsOf returns the kinds of a worker as posthaste.worker_register takes them, or "" if it
+// handles all.
+func kindsOf(info posthaste.WorkerInfo) string {
+	if len(info.Kinds) == 0 {
+		return ""
+	}
+	kinds := map[string]map[string][]string{}
 	for ref, names := range info.Kinds {
-		if kinds == nil {
-			kinds = map[string]map[string][]string{}
-		}
 		ref = ref.Normal()
 		if kinds[ref.Queue] == nil {
 			kinds[ref.Queue] = map[string][]string{}
 		}
 		kinds[ref.Queue][ref.Subscription] = append([]string{}, names...)
 	}
-	return kinds
+	text, _ := json.Marshal(kinds) // strings always encode
+	return string(text)
 }
 
 // warmUp opens some sessions and has them plan their statements, once per engine. Otherwise

@@ -213,7 +213,7 @@ var asideRules = map[string]struct {
 		}
 		k.send("sms")
 		return unlessNone(k.claim(knows, 1))
-	}, patch{&settleScript, "if limits and #aside > 0 then giveBack(unpacked(limits)) end", ""}},
+	}, patch{&settleScript, "if meta[1] and #aside > 0 then giveBack(unpacked(meta[1])) end", ""}},
 	"they are not stranded": {posthaste.QueueOptions{}, func(k *kindred) string {
 		k.sentAside("sms")
 		if n := repairAll(k.t, k.e); n > 0 {

@@ -1,74 +1,12 @@
 package server
 
 import (
-	"cmp"
 	"net/http"
-	"slices"
-	"time"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
-
-// emailInfo is an e-mail and its status. From, To, Cc, Bcc and Subject are absent in lists,
-// and if the payload is not an e-mail.
-type emailInfo struct {
-	ID        posthaste.MessageID `json:"id"`
-	Status    email.Status        `json:"status"`
-	Reference string              `json:"reference,omitempty"`
-	From      string              `json:"from,omitempty"`
-	To        []string            `json:"to,omitempty"`
-	Cc        []string            `json:"cc,omitempty"`
-	Bcc       []string            `json:"bcc,omitempty"`
-	Subject   string              `json:"subject,omitempty"`
-	// Recipients are the addresses by which the e-mail can be found.
-	Recipients []string  `json:"recipients,omitempty"`
-	CreatedAt  time.Time `json:"created_at"`
-	// DueAt is the earliest time of the next attempt; absent if it has passed.
-	DueAt    time.Time           `json:"due_at,omitzero"`
-	Attempts []posthaste.Attempt `json:"attempts"`
-	// MessageID is the header Message-ID, which is known after the first attempt.
-	MessageID string `json:"message_id,omitempty"`
-	// Answers has the last reply of the mail server for each recipient.
-	Answers map[string]email.Answer `json:"answers,omitempty"`
-	// PayloadHidden reports that the caller may not see the addresses and the subject.
-	PayloadHidden bool `json:"payload_hidden,omitempty"`
-}
-
-// hidePayload removes what the e-mail says, and to whom.
-func (e *emailInfo) hidePayload() {
-	e.From, e.To, e.Cc, e.Bcc, e.Subject, e.Recipients, e.Answers = "", nil, nil, nil, "", nil, nil
-	e.Attempts, e.PayloadHidden = wire.WithoutReceipts(e.Attempts), true
-}
-
-func newEmailInfo(m posthaste.MessageInfo) emailInfo {
-	shown := emailInfo{
-		ID: m.ID, Reference: m.Reference, CreatedAt: m.CreatedAt, Recipients: m.Terms,
-		Attempts: []posthaste.Attempt{},
-	}
-	if state, ok := defaultState(m); ok {
-		shown.Status = email.StatusOf(state.State)
-		shown.DueAt = state.DueAt
-		if state.Attempts != nil {
-			shown.Attempts = state.Attempts
-		}
-		if receipt := email.NewestReceipt(state.Attempts); receipt != nil {
-			shown.Answers, shown.MessageID = receipt.Recipients, receipt.MessageID
-		}
-	}
-	return shown
-}
-
-// defaultState is the state of the e-mail in the subscription that delivers it.
-func defaultState(m posthaste.MessageInfo) (posthaste.MessageState, bool) {
-	for _, state := range m.Subscriptions {
-		if state.Subscription == posthaste.DefaultSubscription {
-			return state, true
-		}
-	}
-	return posthaste.MessageState{}, false
-}
 
 // sendEmail stores an e-mail as a message in the queue for e-mails.
 func (s *Server) sendEmail(w http.ResponseWriter, r *http.Request) error {
@@ -119,13 +57,13 @@ func (s *Server) showEmail(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	shown := newEmailInfo(message)
+	shown := wire.NewEmail(message)
 	// A message sent by SQL may not be an e-mail. Its attempts have the error.
 	if mail, err := email.Parse(message.Payload); err == nil {
 		shown.From, shown.To, shown.Cc, shown.Bcc, shown.Subject = mail.From, mail.To, mail.Cc, mail.Bcc, mail.Subject
 	}
 	if !seesPayload(r, message) {
-		shown.hidePayload()
+		shown.HidePayload()
 	}
 	return s.writeJSON(w, http.StatusOK, shown)
 }
@@ -176,10 +114,10 @@ func (s *Server) listEmails(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.writeJSON(w, http.StatusOK, newListed("emails", page.Items, idPosition(page.Next), func(m posthaste.MessageInfo) emailInfo {
-		view := newEmailInfo(m)
+	return s.writeJSON(w, http.StatusOK, newListed("emails", page.Items, idPosition(page.Next), func(m posthaste.MessageInfo) wire.Email {
+		view := wire.NewEmail(m)
 		if !seesPayload(r, m) {
-			view.hidePayload()
+			view.HidePayload()
 		}
 		return view
 	}))
@@ -187,25 +125,8 @@ func (s *Server) listEmails(w http.ResponseWriter, r *http.Request) error {
 
 // messagesIn lists the messages in any of the states, newest first. One status of e-mails can
 // be several states of messages.
-func (s *Server) messagesIn(r *http.Request, filter posthaste.MessageFilter, states []posthaste.State) (page posthaste.Page[posthaste.MessageInfo], err error) {
+func (s *Server) messagesIn(r *http.Request, filter posthaste.MessageFilter, states []posthaste.State) (posthaste.Page[posthaste.MessageInfo], error) {
 	ctx, cancel := s.operation(r)
 	defer cancel()
-	var all []posthaste.MessageInfo
-	var cutAt posthaste.MessageID
-	for _, state := range states {
-		filter.State = state
-		messages, err := s.engine.Messages(ctx, filter)
-		if err != nil {
-			return page, err
-		}
-		all, cutAt = append(all, messages.Items...), max(cutAt, messages.Next)
-	}
-	// Messages before the highest end of a page are on the next page, for which all states
-	// are searched.
-	all = slices.DeleteFunc(all, func(m posthaste.MessageInfo) bool { return m.ID < cutAt })
-	slices.SortStableFunc(all, func(a, b posthaste.MessageInfo) int { return cmp.Compare(b.ID, a.ID) })
-	// A message that changed its state between the searches can appear twice.
-	all = slices.CompactFunc(all, func(a, b posthaste.MessageInfo) bool { return a.ID == b.ID })
-	all = all[:min(len(all), filter.Limit)]
-	return posthaste.NewPage(all, filter.Limit, cutAt, func(m *posthaste.MessageInfo) posthaste.MessageID { return m.ID }), nil
+	return wire.MessagesIn(ctx, s.engine, filter, states)
 }

@@ -352,7 +352,7 @@ func TestEmails(t *testing.T) {
 	a.call("POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"`+got[1].ID.String()+`","error":"550","permanent":true,"receipt":`+fmt.Sprintf(receipt, "refused")+`}]}`).want(t, 200)
 	a.call("POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"`+got[2].ID.String()+`","error":"450","retry_after":"1h"}]}`).want(t, 200)
 	for i, want := range []string{"sent", "error", "scheduled", "claimed", "scheduled"} {
-		var e emailInfo
+		var e wire.Email
 		a.call("GET", "/v1/emails/"+ids[i].String(), "").want(t, 200).into(t, &e)
 		if string(e.Status) != want || e.Subject != "Hej" || e.From != "a@example.com" || e.Reference != "r" || len(e.To) != 1 {
 			t.Errorf("%d: %+v, want %s", i, e, want)
@@ -371,7 +371,7 @@ func TestEmails(t *testing.T) {
 		"status=error&reference=other": nil,
 		"limit=2&cursor=" + newCursor("emails", ids[3].String()): {ids[2], ids[1]},
 	} {
-		var list []emailInfo
+		var list []wire.Email
 		a.call("GET", "/v1/emails?"+query, "").want(t, 200).items(t, &list)
 		var found []posthaste.MessageID
 		for _, e := range list {
@@ -400,7 +400,7 @@ func TestEmailsAreCancelled(t *testing.T) {
 		}
 	}
 	a.call("DELETE", "/v1/emails/"+mail.ID.String(), "").want(t, 200)
-	var e emailInfo
+	var e wire.Email
 	a.call("GET", "/v1/emails/"+mail.ID.String(), "").want(t, 200).into(t, &e)
 	if e.Status != email.StatusCancelled {
 		t.Errorf("a cancelled e-mail reads %s", e.Status)

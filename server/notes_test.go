@@ -18,7 +18,7 @@ func TestR5_CheckpointOverHTTP(t *testing.T) {
 	receive := func() wire.Delivery {
 		t.Helper()
 		var got []wire.Delivery
-		a.call("POST", "/v1/queues/orders/receive?max=1", "").want(t, 200).into(t, &got)
+		a.call("POST", "/v1/queues/orders/receive", `{"max":1}`).want(t, 200).items(t, &got)
 		return got[0]
 	}
 	first, second := receive(), receive()
@@ -34,7 +34,7 @@ func TestR5_CheckpointOverHTTP(t *testing.T) {
 		t.Errorf("while it runs: %+v", at)
 	}
 	var list []wire.Message
-	a.call("GET", "/v1/messages?state=running", "").want(t, 200).into(t, &list)
+	a.call("GET", "/v1/messages?state=running", "").want(t, 200).items(t, &list)
 	if len(list) != 2 || list[1].Subscriptions[0].Attempts[0].Progress != 0.7 || list[1].Subscriptions[0].Attempts[0].Log != "" {
 		t.Errorf("the list is %+v", list)
 	}

@@ -46,7 +46,7 @@ func TestAnApplicationReadsWhatItSent(t *testing.T) {
 	if m.ID != mine.ID || string(m.Payload) != `{"a":1}` || m.Headers["h"] != "v" || m.Headers[posthaste.HeaderSender] != "http:shop" || !slices.Equal(m.Terms, []string{"t"}) || m.PayloadHidden {
 		t.Errorf("it sees %+v of its own message", m)
 	}
-	var e emailInfo
+	var e wire.Email
 	shop.call("GET", "/v1/emails/"+mail.ID.String(), "").want(t, 200).into(t, &e)
 	if e.Subject != "Hello" || len(e.To) != 1 || e.PayloadHidden {
 		t.Errorf("it sees %+v of its own e-mail", e)

@@ -74,10 +74,9 @@ var kindOfArgument = map[string][]string{
 	"texts":    {"unknown[]", "text[]", "varchar[]"},
 	"bytes":    {"unknown", "bytea"},
 	"interval": {"unknown", "interval"},
-	"time":     {"unknown", "text", "varchar", "timestamptz", "timestamp"},
 	"moment":   {"unknown", "timestamptz"},
 	"flag":     {"unknown", "bool"},
-	"number":   {"unknown", "int4", "numeric", "float4", "float8"},
+	"number":   {"unknown", "numeric", "float4", "float8"},
 }
 
 type argument struct{ name, kind, value string }
@@ -105,7 +104,7 @@ var documentedCalls = []documentedCall{
 	{function: "fail", needed: []argument{{"delivery_id", "id", "5"}, {"error", "text", "no"}}, optional: []argument{{"options", "json", `{"permanent": true}`}}},
 	{function: "message", needed: []argument{{"message_id", "id", "5"}}, errors: "PH404"},
 	{function: "cancel", needed: []argument{{"message_id", "id", "5"}}, optional: []argument{byArgument}, errors: "PH404"},
-	{function: "reschedule", needed: []argument{{"message_id", "id", "5"}, {"send_at", "time", "2999-01-01 00:00:00+00"}}, optional: []argument{byArgument}, errors: "PH404"},
+	{function: "reschedule", needed: []argument{{"message_id", "id", "5"}, {"send_at", "moment", "2999-01-01 00:00:00+00"}}, optional: []argument{byArgument}, errors: "PH404"},
 	{function: "update_message", needed: []argument{{"message_id", "id", "5"}, {"changes", "json", `{"kind": "k"}`}}, optional: []argument{{"version", "text", "v"}, byArgument}, errors: "PH404"},
 	{function: "run_message", needed: []argument{{"message_id", "id", "5"}}, optional: []argument{byArgument}, errors: "PH404"},
 	{function: "replay", optional: []argument{{"message_ids", "ids", "5"}, byArgument}, errors: "PH404"},
@@ -378,7 +377,6 @@ func TestNothingAndTomorrowAreRefused(t *testing.T) {
 	}
 	for _, special := range []string{"tomorrow", "now", "today", "yesterday", "epoch", "infinity", "-infinity", "allballs", "2030-01-01", "2030-01-01 12:00", "", "January 8, 2030 12:00 UTC"} {
 		for call, args := range map[string][]any{
-			`posthaste.reschedule($1::bigint, $2)`:                                                               {id, special},
 			`posthaste.send('q', '1', jsonb_build_object('send_at', $1::text))`:                                  {special},
 			`posthaste.token_add('t', '{send}', jsonb_build_object('expires_at', $1::text))`:                     {special},
 			`posthaste.list_dead_letters(jsonb_build_object('queue', 'q', 'died_from', $1::text))`:               {special},

@@ -225,7 +225,7 @@ func TestRuleOptionsOfOneMessage(t *testing.T) {
 		if got := list[int64](s, `select message_id from posthaste.dead_letters where headers = '{"h": "v"}' order by 1`); !slices.Equal(got, ids) {
 			return fmt.Sprintf("dead are %v, want %v", got, ids)
 		}
-		s.exec(`select posthaste.replay($1)`, ids)
+		s.exec(`select posthaste.replay($1::bigint[])`, ids)
 		if got := list[int64](s, `select message_id from posthaste.receive('q', 10, '1 hour')`); !slices.Equal(got, ids) {
 			return fmt.Sprintf("replayed were %v, want %v", got, ids)
 		}

@@ -53,42 +53,26 @@ func (k *kinds) deliver(ctx context.Context, note func(int, error), items []post
 		}
 		groups[r] = append(groups[r], i)
 	}
-	for _, r := range order {
-		k.deliverGroup(ctx, r, groups[r], note, items, results)
+	for n, r := range order {
+		k.deliverGroup(ctx, r, groups[r], n == len(order)-1, note, items, results)
 	}
 	return results
 }
 
 // deliverGroup calls the handler of one kind. A panic fails the messages of this kind only.
-func (k *kinds) deliverGroup(ctx context.Context, r *route, places []int, note func(int, error), items []posthaste.RawDelivery, results []posthaste.SinkResult) {
+func (k *kinds) deliverGroup(ctx context.Context, r *route, places []int, last bool, note func(int, error), items []posthaste.RawDelivery, results []posthaste.SinkResult) {
 	own := make([]posthaste.RawDelivery, len(places))
 	for n, i := range places {
 		own[n] = items[i]
 	}
-	var answers []posthaste.SinkResult
-	all := func(err error) {
-		answers = make([]posthaste.SinkResult, len(places))
-		for n := range answers {
-			answers[n].Err = err
-		}
-	}
-	err := protect(func() error {
-		answers = r.many.deliver(ctx, func(n int, err error) { note(places[n], err) }, own)
-		return nil
-	}, func(err error) {
+	answers := deliver(ctx, r.many, func(n int, err error) { note(places[n], err) }, own, func(err error) {
 		for _, i := range places {
 			note(i, err)
 		}
 	})
-	if err == nil {
-		err = wrongCount(len(answers), len(places))
-	}
-	if err != nil {
-		all(err)
-	}
 	for n, i := range places {
 		results[i] = answers[n]
-		if answers[n].Receipt == nil && answers[n].Terms == nil {
+		if !last && answers[n].Receipt == nil && answers[n].Terms == nil {
 			note(i, answers[n].Err) // a later kind may end this goroutine
 		}
 	}

@@ -1,8 +1,11 @@
 package worker
 
 import (
+	"context"
 	"fmt"
 	"runtime/debug"
+
+	"github.com/posthaste-mq/posthaste"
 )
 
 // panicError is a failed attempt of a handler that panicked.
@@ -38,10 +41,21 @@ func protect(f func() error, exited func(error)) (err error) {
 	return err
 }
 
-// wrongCount returns an error if a sink or batch handler did not answer each delivery.
-func wrongCount(answered, deliveries int) error {
-	if answered == deliveries {
+// deliver calls a sink or batch handler and makes sure that each delivery has an answer.
+func deliver(ctx context.Context, to many, note func(int, error), batch []posthaste.RawDelivery, exited func(error)) []posthaste.SinkResult {
+	var results []posthaste.SinkResult
+	err := protect(func() error {
+		results = to.deliver(ctx, note, batch)
 		return nil
+	}, exited)
+	if err == nil && len(results) != len(batch) {
+		err = fmt.Errorf("the sink answered %d of %d deliveries, so that none of its answers counts", len(results), len(batch))
 	}
-	return fmt.Errorf("the sink answered %d of %d deliveries, so that none of its answers counts", answered, deliveries)
+	if err != nil {
+		results = make([]posthaste.SinkResult, len(batch))
+		for i := range results {
+			results[i].Err = err
+		}
+	}
+	return results
 }

@@ -160,22 +160,3 @@ func (r *run) Value(key any) any {
 	r.mu.Unlock()
 	return value(key)
 }
-
-// deliver calls a sink or batch handler and makes sure that each delivery has an answer.
-func deliver(to many, r *run, batch []posthaste.RawDelivery, exited func(error)) []posthaste.SinkResult {
-	var results []posthaste.SinkResult
-	err := protect(func() error {
-		results = to.deliver(r, r.call.answer, batch)
-		return nil
-	}, exited)
-	if err == nil {
-		err = wrongCount(len(results), len(batch))
-	}
-	if err != nil {
-		results = make([]posthaste.SinkResult, len(batch))
-		for i := range results {
-			results[i].Err = err
-		}
-	}
-	return results
-}

@@ -65,7 +65,7 @@ func (p *pool) handle(s *slot, first part) (took time.Duration, ok bool) {
 		}
 	}
 	if route.many != nil {
-		results := deliver(route.many, r, items, exited)
+		results := deliver(r, route.many, r.call.answer, items, exited)
 		took = now() - r.began
 		r.closeDesk(p.report)
 		if ok = r.end(runReturned); ok {

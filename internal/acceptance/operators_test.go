@@ -149,7 +149,7 @@ func (o *operator) subscribes() {
 // isOnRecord checks the recorded actions, newest first.
 func (o *operator) isOnRecord() {
 	for name, want := range map[string][]string{
-		"orders":   {"purge", "unsubscribe", "subscribe", "resume", "pause", "limit", "limit", "create"},
+		"orders":   {"purge", "unsubscribe", "subscribe", "resume", "pause", "update", "update", "create"},
 		"in-order": {"resume_key", "pause_key", "create"},
 	} {
 		var actions []wire.Action

@@ -58,6 +58,11 @@ func TestJB7_GeneratedClients(t *testing.T) {
 		return string(out)
 	}
 	warns := regexp.MustCompile(`(?i)warn|skipp|unable|unsupported`)
+	languages, err := filepath.Abs("../../scripts/languages")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(languages)
 	run("npm", "install", "--no-audit", "--no-fund", "--no-package-lock")
 	if said := run("node_modules/.bin/openapi-typescript", "openapi.json", "--output", "api.ts"); warns.MatchString(said) {
 		t.Errorf("openapi-typescript: %s", said)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
+	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
 func newEmail(a *app) *cobra.Command {
@@ -125,42 +126,9 @@ func (f *emailFlags) fill(a *app) (err error) {
 	return nil
 }
 
-// emailView is an e-mail with its status, with the names of the HTTP API. From, To, Cc, Bcc and
-// Subject are absent in lists.
-type emailView struct {
-	ID         posthaste.MessageID     `json:"id"`
-	Status     email.Status            `json:"status"`
-	Reference  string                  `json:"reference,omitempty"`
-	From       string                  `json:"from,omitempty"`
-	To         []string                `json:"to,omitempty"`
-	Cc         []string                `json:"cc,omitempty"`
-	Bcc        []string                `json:"bcc,omitempty"`
-	Subject    string                  `json:"subject,omitempty"`
-	Recipients []string                `json:"recipients,omitempty"`
-	CreatedAt  time.Time               `json:"created_at"`
-	DueAt      time.Time               `json:"due_at,omitzero"`
-	Attempts   []posthaste.Attempt     `json:"attempts"`
-	MessageID  string                  `json:"message_id,omitempty"`
-	Answers    map[string]email.Answer `json:"answers,omitempty"`
-}
-
-func newEmailView(m posthaste.MessageInfo) emailView {
-	shown := emailView{ID: m.ID, Reference: m.Reference, Recipients: m.Terms, CreatedAt: m.CreatedAt, Attempts: []posthaste.Attempt{}}
-	for _, s := range m.Subscriptions {
-		if s.Subscription != posthaste.DefaultSubscription {
-			continue // it does not deliver the e-mail
-		}
-		shown.Status, shown.DueAt, shown.Attempts = email.StatusOf(s.State), s.DueAt, append(shown.Attempts, s.Attempts...)
-		if receipt := email.NewestReceipt(s.Attempts); receipt != nil {
-			shown.MessageID, shown.Answers = receipt.MessageID, receipt.Recipients
-		}
-	}
-	return shown
-}
-
-// status returns the status in its color.
-func (e emailView) status() styled {
-	return styled{string(e.Status), map[email.Status]style{email.StatusSent: green, email.StatusError: red, email.StatusExpired: yellow}[e.Status]}
+// emailStatus returns a status in its color.
+func emailStatus(s email.Status) styled {
+	return styled{string(s), map[email.Status]style{email.StatusSent: green, email.StatusError: red, email.StatusExpired: yellow}[s]}
 }
 
 func newEmailLs(a *app) *cobra.Command {
@@ -201,18 +169,18 @@ func newEmailLs(a *app) *cobra.Command {
 }
 
 func listEmails(ctx context.Context, a *app, e posthaste.Store, f posthaste.MessageFilter, states []posthaste.State) error {
-	messages, err := messagesIn(ctx, e, f, states)
+	messages, err := wire.MessagesIn(ctx, e, f, states)
 	if err != nil {
 		return err
 	}
-	shown := make([]emailView, len(messages.Items))
+	shown := make([]wire.Email, len(messages.Items))
 	for i, m := range messages.Items {
-		shown[i] = newEmailView(m)
+		shown[i] = wire.NewEmail(m)
 	}
 	return page{"emails", shown, "no e-mails found", messages.Next}.print(a, len(shown), func(w *screen) {
 		table(w, "ID STATUS ATTEMPTS CREATED REFERENCE RECIPIENTS", func(row func(...any)) {
 			for _, x := range shown {
-				row(x.ID, x.status(), len(x.Attempts), x.CreatedAt, x.Reference, strings.Join(x.Recipients, ", "))
+				row(x.ID, emailStatus(x.Status), len(x.Attempts), x.CreatedAt, x.Reference, strings.Join(x.Recipients, ", "))
 			}
 		})
 	})
@@ -235,13 +203,13 @@ func showEmail(ctx context.Context, a *app, e posthaste.Store, text string) erro
 	if err != nil {
 		return err
 	}
-	x := newEmailView(m)
+	x := wire.NewEmail(m)
 	// A message that was not sent as an e-mail may be none. Its attempts have the error.
 	if mail, err := email.Parse(m.Payload); err == nil {
 		x.From, x.To, x.Cc, x.Bcc, x.Subject = mail.From, mail.To, mail.Cc, mail.Bcc, mail.Subject
 	}
 	return a.print(x, func(w *screen) {
-		fields(w, "email", x.ID, "status", x.status(), "reference", x.Reference, "from", x.From, "to", strings.Join(x.To, ", "), "cc", strings.Join(x.Cc, ", "),
+		fields(w, "email", x.ID, "status", emailStatus(x.Status), "reference", x.Reference, "from", x.From, "to", strings.Join(x.To, ", "), "cc", strings.Join(x.Cc, ", "),
 			"bcc", strings.Join(x.Bcc, ", "), "subject", x.Subject, "created", x.CreatedAt, "due", x.DueAt, "Message-ID", x.MessageID)
 		if len(x.Answers) > 0 {
 			fmt.Fprintln(w)

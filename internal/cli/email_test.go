@@ -11,6 +11,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/internal/memory"
+	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
 // E-mails are sent from flags, or from the JSON of the HTTP API, and found by their status.
@@ -98,7 +99,7 @@ func TestMessagesInSeveralStates(t *testing.T) {
 		{list(0, 9, 8, 7), list(0, 6), 2, "9 8 next 8"},
 		{list(6), list(0, 5), 10, "next 6"},
 	} {
-		p, err := messagesIn(t.Context(), states{memory.Open(), map[posthaste.State]posthaste.Page[posthaste.MessageInfo]{a: c.first, b: c.second}},
+		p, err := wire.MessagesIn(t.Context(), states{memory.Open(), map[posthaste.State]posthaste.Page[posthaste.MessageInfo]{a: c.first, b: c.second}},
 			posthaste.MessageFilter{Limit: c.limit}, []posthaste.State{a, b})
 		got := ""
 		for _, m := range p.Items {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -65,7 +64,7 @@ positions. To search older messages, continue with --before.`,
 }
 
 func listMessages(ctx context.Context, a *app, e posthaste.Store, f posthaste.MessageFilter, states []posthaste.State) error {
-	messages, err := messagesIn(ctx, e, f, states)
+	messages, err := wire.MessagesIn(ctx, e, f, states)
 	if err != nil {
 		return err
 	}
@@ -82,25 +81,6 @@ func listMessages(ctx context.Context, a *app, e posthaste.Store, f posthaste.Me
 			}
 		})
 	})
-}
-
-// messagesIn lists the messages in any of the states, newest first.
-func messagesIn(ctx context.Context, e posthaste.Store, f posthaste.MessageFilter, states []posthaste.State) (posthaste.Page[posthaste.MessageInfo], error) {
-	var all []posthaste.MessageInfo
-	var cutAt posthaste.MessageID
-	for _, f.State = range states {
-		some, err := e.Messages(ctx, f)
-		if err != nil {
-			return some, err
-		}
-		all, cutAt = append(all, some.Items...), max(cutAt, some.Next)
-	}
-	// Messages before the highest end of a page are on the next page, for which all states are
-	// searched. A message that changed its state between the searches can appear twice.
-	all = slices.DeleteFunc(all, func(m posthaste.MessageInfo) bool { return m.ID < cutAt })
-	slices.SortStableFunc(all, func(a, b posthaste.MessageInfo) int { return cmp.Compare(b.ID, a.ID) })
-	all = slices.CompactFunc(all, func(a, b posthaste.MessageInfo) bool { return a.ID == b.ID })
-	return posthaste.NewPage(all[:min(len(all), f.Limit)], f.Limit, cutAt, func(m *posthaste.MessageInfo) posthaste.MessageID { return m.ID }), nil
 }
 
 // stateText returns the state, the progress of what runs, and the subscription unless it is the

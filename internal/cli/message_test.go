@@ -69,7 +69,7 @@ func TestNotesAreShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list := shown(func(a *app) error {
-		return listMessages(ctx, a, e, posthaste.MessageFilter{State: posthaste.StateRunning}, nil)
+		return listMessages(ctx, a, e, posthaste.MessageFilter{Limit: 100}, []posthaste.State{posthaste.StateRunning})
 	}); !strings.Contains(list, "running 40 %") {
 		t.Errorf("the list is\n%s", list)
 	}

@@ -44,7 +44,7 @@ var life = [][]string{
 	{"migrate", "status"},
 	{"queue", "create", "jobs", "--max-attempts", "1"},
 	{"queue", "create", "limited", "--rate-limit", "5/s", "--fair"},
-	{"queue", "limit", "limited", "--concurrency", "7"},
+	{"queue", "update", "limited", "--concurrency", "7"},
 	{"send", "jobs", `{"name": "Jürgen 🚀"}`, "--key", "schlüssel", "--reference", "ref-ü", "--term", "Öl", "--header", "a=é"},
 	{"send", "jobs", "raw \\ 'bytes'", "--content-type", "text/plain"},
 	{"send", "jobs", "{}", "--send-at", "2030-01-31T12:00:00+02:00"},

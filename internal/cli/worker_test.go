@@ -75,7 +75,7 @@ func TestHA3_WorkerWithLongJobs(t *testing.T) {
 	if took := time.Since(signalled); took > 30*time.Second {
 		t.Errorf("it ended %s after the signal, with a grace of half a second", took)
 	}
-	eventually(t, "they can run again at once", haveState(engine, ids, posthaste.StateRetrying))
+	eventually(t, "they can run again at once", haveState(engine, ids, posthaste.StateReady))
 
 	p = begin("10m")
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {

@@ -76,7 +76,7 @@ var rooms = []room{
 	{name: "internal/cpumeter", stdOnly: true},
 	{name: "internal/cron/crontest"},
 	{name: "internal/memory", may: []string{".", "internal/cron", "internal/jsoncheck", "internal/quote"}},
-	{name: "internal/wire", may: []string{".", "internal/jsoncheck"}},
+	{name: "internal/wire", may: []string{".", "email", "internal/jsoncheck"}},
 	{name: "internal/scratch", may: []string{"postgres"}},
 	{name: "internal/testrun", stdOnly: true},
 	{name: "internal/testrun/run", may: []string{"internal/testrun"}},

@@ -776,7 +776,7 @@ table queue_settings
   constraint queue_settings_key_burst_check CHECK ((key_burst >= (1)::double precision))
   constraint queue_settings_key_concurrency_check CHECK (((key_concurrency >= 1) AND (key_concurrency <= 100000)))
   constraint queue_settings_key_rate_check CHECK ((key_rate > (0)::double precision))
-  constraint queue_settings_lanes_check CHECK (((lanes >= 1) AND (lanes <= 511)))
+  constraint queue_settings_lanes_check CHECK (((lanes >= 1) AND (lanes <= 256)))
   constraint queue_settings_max_age_check CHECK (((max_age > '00:00:00'::interval) AND (max_age <= '36500 days'::interval)))
   constraint queue_settings_max_attempts_check CHECK (((max_attempts >= 1) AND (max_attempts <= 1000)))
   constraint queue_settings_max_payload_check CHECK (((max_payload >= 1) AND (max_payload <= 33554432)))
@@ -1276,7 +1276,6 @@ function replace_message(p_id bigint, p_content entries_other, p_unique jsonb) r
 function replay(message_ids bigint, by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function replay(message_ids bigint[], by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function replay(message_ids text DEFAULT NULL::text, by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function reschedule(message_id bigint, send_at text, by text DEFAULT SESSION_USER) returns TABLE(subscription text, rescheduled boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function reschedule(message_id bigint, send_at timestamp with time zone, by text DEFAULT SESSION_USER) returns TABLE(subscription text, rescheduled boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function rescue() returns integer language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
 function rescue_apart(c claims, p_places integer[]) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1463,7 +1462,6 @@ grant EXECUTE on function release(text,anycompatible) to posthaste_receiver
 grant EXECUTE on function replay(bigint,text,anycompatible,bigint,bigint) to posthaste_admin
 grant EXECUTE on function replay(bigint[],text,anycompatible,bigint,bigint) to posthaste_admin
 grant EXECUTE on function replay(text,text,anycompatible,bigint,bigint) to posthaste_admin
-grant EXECUTE on function reschedule(bigint,text,text) to posthaste_admin
 grant EXECUTE on function reschedule(bigint,timestamp with time zone,text) to posthaste_admin
 grant EXECUTE on function rescue() to posthaste_admin
 grant EXECUTE on function rescue() to posthaste_receiver

@@ -26,7 +26,7 @@ create table posthaste.queue_settings (
   max_payload     int      not null default 1048576 check (max_payload between 1 and 33554432),
   width           smallint not null default 1 check (width between 1 and 64),
   prioritized     boolean  not null default false,
-  lanes           smallint not null default 1 check (lanes between 1 and 511),
+  lanes           smallint not null default 1 check (lanes between 1 and 256),
   mode            text     collate "C" not null default 'at_least_once' check (mode in ('at_least_once', 'at_most_once')),
   ordered         boolean  not null default false,
   on_dead         text     collate "C" not null default 'continue' check (on_dead in ('continue', 'stop')),

@@ -198,6 +198,8 @@ create table posthaste.limit_refunds (
   subscriber bigint not null,
   tokens     int    not null
 );
+-- Without a primary key a publication of all tables would refuse deletes.
+alter table posthaste.limit_refunds replica identity full;
 
 -- How far a fair queue's lane was read ahead of its cursor, whose window is (base0,
 -- base1): up to (last_xid, last_pos) of the window (s0, s1), how much was parked, and

@@ -39,13 +39,3 @@ begin
             jsonb_build_object('subscriptions', to_jsonb(v_from), 'send_at', reschedule.send_at));
   end if;
 end $$;
--- The time as text, to which literals and untyped parameters resolve: read strictly, so that
--- tomorrow is an error and not midnight in the session's time zone.
-create or replace function posthaste.reschedule(message_id bigint, send_at text, by text default session_user)
-returns table (subscription text, rescheduled boolean, state text)
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-begin
-  return query select x.subscription, x.rescheduled, x.state
-    from posthaste.reschedule(reschedule.message_id, posthaste.option_time(jsonb_build_object('send_at', reschedule.send_at), 'send_at'), reschedule.by) x;
-end $$;

@@ -21,8 +21,8 @@ begin
       return v_before;
     end if;
     foreach v_kind in array p_kinds loop
-      -- 511 is the reader of limits.
-      if v_kind <> all (q.kind_lanes) and 4 * q.width + cardinality(q.kind_lanes) < 511 then
+      -- A lane has a number below 256. Those above are for other entries of keyed queues.
+      if v_kind <> all (q.kind_lanes) and 4 * q.width + cardinality(q.kind_lanes) < 256 then
         q.kind_lanes := q.kind_lanes || v_kind;
       end if;
       if v_kind = any (q.kind_lanes) and v_kind <> all (coalesce(q.kinds_aside, '{}')) then
