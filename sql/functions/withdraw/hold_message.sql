@@ -15,7 +15,6 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan s
 declare
   v_heads posthaste.head[];
   v_lanes int[];
-  v_mask int; -- without the bit of a keyed lane's events
   v_reader bigint;
   v_now posthaste.head[];
   v_numbers smallint[];
@@ -37,9 +36,8 @@ begin
     -- A subscription added meanwhile would not know which entries were appended again
     -- elsewhere, and would get both.
     perform posthaste.lock_queue((v_heads[1]).queue_id, 'withdrawn', true);
-    v_mask := (select case when q.keyed then 255 else 511 end from posthaste.queue_settings q where q.id = (v_heads[1]).queue_id);
     loop
-      v_lanes := array(select distinct (x).lane & v_mask from unnest(v_heads) x order by 1);
+      v_lanes := array(select distinct (x).lane & 255 from unnest(v_heads) x order by 1);
       for v_reader in
         select posthaste.reader_key(s.queue_id, s.number, x, g) from posthaste.subscriptions s cross join generate_series(0, 1) g cross join unnest(v_lanes) x
          where s.queue_id = (v_heads[1]).queue_id and s.dropped_at is null order by 1
@@ -60,7 +58,7 @@ begin
       v_heads := v_heads || v_now;
       -- An edit of its priority, or a worker that does not handle its kind, may have put it into
       -- another lane meanwhile.
-      exit when (select bool_and((x).lane & v_mask = any (v_lanes)) from unnest(v_heads) x);
+      exit when (select bool_and((x).lane & 255 = any (v_lanes)) from unnest(v_heads) x);
     end loop;
     return query
       select v_now[n], v_numbers[n], v_names[n], v_states[n], v_states[n] in ('scheduled', 'ready', 'retrying'), v_parked[n]
