@@ -109,7 +109,7 @@ func (t sqlTx) send(ctx context.Context, rows []row) ([]posthaste.Sent, error) {
 	for len(rows) > 0 {
 		part := rows[:firstPart(rows)]
 		rows = rows[len(part):]
-		found, err := t.QueryContext(ctx, sendSQL(told(part)), textParams(part)...)
+		found, err := t.QueryContext(ctx, sendSQL(told(part)), textParams(part, told(part))...)
 		if err != nil {
 			return nil, err
 		}
@@ -156,8 +156,9 @@ func (t sqlTx) checkpoint(ctx context.Context, id int64, value string) error {
 	return err
 }
 
-// textParams returns the parameters of posthaste.send_told as array literals.
-func textParams(rows []row) []any {
+// textParams returns the parameters of posthaste.send_rows, or of posthaste.send_told, as array
+// literals.
+func textParams(rows []row, told bool) []any {
 	var columns [len(sendTypes)]textArray
 	wake := false
 	for i := range rows {
@@ -172,7 +173,9 @@ func textParams(rows []row) []any {
 		if c == plainColumns {
 			params = append(params, wake)
 		}
-		params = append(params, columns[c].text())
+		if c != sendUnique || told {
+			params = append(params, columns[c].text())
+		}
 	}
 	return params
 }

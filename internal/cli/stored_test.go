@@ -263,7 +263,7 @@ func (s *stored) post(path, body string) error {
 		Field, Detail string
 	}
 	s.must(json.NewDecoder(answer.Body).Decode(&told))
-	if answer.StatusCode == http.StatusCreated || answer.StatusCode == http.StatusAccepted {
+	if answer.StatusCode < 300 { // 200: a duplicate
 		s.sent = append(s.sent, told.ID)
 		return nil
 	}

@@ -12,7 +12,7 @@ declare
 begin
   perform posthaste.check_options(p_changes, array['content_type', 'key', 'kind', 'headers', 'reference', 'terms', 'priority'], '{}');
   if coalesce(p_changes, '{}') = '{}' and p_new is null then
-    raise exception using errcode = 'PH400', column = 'changes', message = 'no field to change', hint = 'for example {"payload": {"total": 7}}';
+    raise exception using errcode = 'PH400', column = 'changes', message = 'no field to change', hint = 'name at least one, such as payload or priority';
   end if;
   o := posthaste.send_options(p_changes, '{}');
   c.content_type := nullif(case when p_changes ? 'content_type' then o.content_type else p_content_type end, 'application/json');

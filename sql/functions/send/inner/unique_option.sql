@@ -14,7 +14,7 @@ begin
   if p_unique = 'true' then
     p_unique := '{}';
   elsif jsonb_typeof(p_unique) <> 'object' then
-    raise exception using errcode = 'PH400', column = 'unique', message = 'option ''unique'' must be true or an object', hint = 'for example {"key": "report-7"}';
+    raise exception using errcode = 'PH400', column = 'unique', message = 'option ''unique'' must be true or an object', hint = 'give it a key, such as report-7, or true for a hash of kind and payload';
   end if;
   perform posthaste.check_options(p_unique, array['key', 'until', 'exists', 'max_delay'], '{}');
   v_key := nullif(posthaste.option_text(p_unique, 'key'), '');
