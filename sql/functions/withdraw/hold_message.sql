@@ -58,7 +58,7 @@ begin
       v_heads := v_heads || v_now;
       -- An edit of its priority, or a worker that does not handle its kind, may have put it into
       -- another lane meanwhile.
-      exit when (select bool_and((x).lane & 255 = any (v_lanes)) from unnest(v_heads) x);
+      exit when (select bool_and((x).lane & 255 = any (v_lanes)) from unnest(v_heads) x) is not false;
     end loop;
     return query
       select v_now[n], v_numbers[n], v_names[n], v_states[n], v_states[n] in ('scheduled', 'ready', 'retrying'), v_parked[n]
