@@ -41,7 +41,7 @@ func TestRuleRebaseWaitsForPositions(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, sender, gate := begin(t, url), connect(t, url), connect(t, url)
 		// A pause between the two.
-		const take = `v_ids := array(select nextval('posthaste.positions') from generate_series(1, cardinality(p_payloads)));`
+		const take = `ids := array(select nextval('posthaste.positions') from generate_series(1, cardinality(p_payloads)));`
 		s.exec(pauseAfter("insert_entries", take))
 		gate.exec(`select pg_advisory_lock(77)`)
 		sent := sender.start(`select count(*) from posthaste.send_many('q', '[{"payload": 1}, {"payload": 2}, {"payload": 3}]')`)
@@ -80,7 +80,9 @@ func TestRuleRebaseWaitsForPositions(t *testing.T) {
 // pauseAfter is a statement that makes a function wait for advisory lock 77 after a part of its
 // text.
 func pauseAfter(function, part string) string {
-	return fmt.Sprintf(`do $do$ begin execute replace(pg_get_functiondef('posthaste.%s'::regproc), $part$%s$part$, $part$%[2]s perform pg_advisory_xact_lock(77);$part$); end $do$`, function, part)
+	return fmt.Sprintf(`do $do$ declare v_body text := pg_get_functiondef('posthaste.%s'::regproc); begin
+		assert position($part$%s$part$ in v_body) > 0;
+		execute replace(v_body, $part$%[2]s$part$, $part$%[2]s perform pg_advisory_xact_lock(77);$part$); end $do$`, function, part)
 }
 
 // A rebase empties the ring of the old entries: their ids may be given out here one day, and then
