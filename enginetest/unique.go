@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -350,6 +351,8 @@ func editWaiting(s *suite) {
 	s.wantCode("no change", err, posthaste.CodeInvalid)
 	_, err = s.engine.UpdateMessage(ctx, ids[0], posthaste.MessageUpdate{Payload: make([]byte, 101)})
 	s.wantCode("a large payload", err, posthaste.CodeTooLarge)
+	_, err = s.engine.UpdateMessage(ctx, ids[0], posthaste.MessageUpdate{Payload: json.RawMessage(`"\u0000"`)})
+	s.wantCode("JSON that no store can keep", err, posthaste.CodeInvalid)
 	_, err = s.engine.UpdateMessage(ctx, 1<<40, posthaste.MessageUpdate{Payload: 1})
 	s.wantCode("an unknown message", err, posthaste.CodeNotFound)
 	if _, err = s.engine.UpdateMessage(ctx, ids[1], posthaste.MessageUpdate{Payload: 20}); err != nil {

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/jackc/pgx/v5"
 
@@ -51,13 +52,18 @@ func (e *Engine) SendOnce(ctx context.Context, request posthaste.Idempotency, me
 		return nil, false, readError(err) // nothing was committed
 	}
 	ids := make([]int64, len(sent))
+	var notes *string
 	for i := range sent {
 		ids[i] = int64(sent[i].ID)
-		if sent[i] != (posthaste.Sent{ID: sent[i].ID}) {
-			told = sent
+		if sent[i] != (posthaste.Sent{ID: sent[i].ID}) && notes == nil {
+			text, err := json.Marshal(sent)
+			if err != nil {
+				return nil, false, err
+			}
+			notes = new(string(text))
 		}
 	}
-	if _, err := tx.Exec(ctx, "select posthaste.idempotency_end($1, $2, $3, $4, $5, $6)", request.Scope, request.Key, request.Digest, ids, request.Window.Seconds(), told); err != nil {
+	if _, err := tx.Exec(ctx, "select posthaste.idempotency_end($1, $2, $3, $4, $5, $6::text::jsonb)", request.Scope, request.Key, request.Digest, ids, request.Window.Seconds(), notes); err != nil {
 		return nil, false, readError(err)
 	}
 	return sent, false, writeError(tx.Commit(ctx))

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
 // Cancel implements [posthaste.MessageAdmin].
@@ -51,6 +52,11 @@ func editOf(u *posthaste.MessageUpdate) (options string, body []byte, err error)
 	body, contentType, err := u.Body()
 	if err != nil {
 		return "", nil, err
+	}
+	if body != nil && posthaste.IsJSON(*contentType) {
+		if err := jsoncheck.Check("payload", body); err != nil {
+			return "", nil, err
+		}
 	}
 	set := func(name string, value *string) {
 		if value != nil {

@@ -429,9 +429,9 @@ func TestDuplicateIsTold(t *testing.T) {
 		t.Errorf("the first is %+v, the second %+v", first, second)
 	}
 	var both wire.SentMany
-	a.call("POST", path, `[{"payload":3,"dedupe_key":"k"},{"payload":4}]`).want(t, 201).into(t, &both)
+	a.call("POST", path+"/batch", `{"messages":[{"payload":3,"dedupe_key":"k"},{"payload":4}]}`).want(t, 201).into(t, &both)
 	if len(both.Sent) != 2 || !both.Sent[0].Duplicate || both.Sent[1].Duplicate || both.IDs[0] != first.ID {
 		t.Errorf("of a duplicate and a new message: %+v", both)
 	}
-	a.call("POST", path, `[{"payload":3,"dedupe_key":"k"},{"payload":3,"dedupe_key":"k"}]`).want(t, 200)
+	a.call("POST", path+"/batch", `{"messages":[{"payload":3,"dedupe_key":"k"},{"payload":3,"dedupe_key":"k"}]}`).want(t, 200)
 }

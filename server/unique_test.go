@@ -26,8 +26,8 @@ func TestR3_UniqueOverHTTP(t *testing.T) {
 	if sent != (wire.Sent{ID: first.ID, Replaced: true}) {
 		t.Errorf("a replacement is told as %+v", sent)
 	}
-	a.call("POST", path, `{"payload":4,"unique":true}`).want(t, 201)
-	a.call("POST", path, `{"payload":4,"unique":true}`).want(t, 200)
+	a.call("POST", path, `{"payload":4,"unique":{}}`).want(t, 201)
+	a.call("POST", path, `{"payload":4,"unique":{}}`).want(t, 200)
 	for _, body := range []string{`{"payload":1,"unique":7}`, `{"payload":1,"unique":{"shade":1}}`, `{"payload":1,"unique":{"until":"ever"}}`, `{"payload":1,"unique":{},"dedupe_key":"d"}`} {
 		if got := a.call("POST", path, body).want(t, 400); !strings.Contains(string(got.body), "unique") {
 			t.Errorf("%s: %s", body, got.body)

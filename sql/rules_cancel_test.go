@@ -134,7 +134,7 @@ func TestRuleCancelAsksUnderTheLock(t *testing.T) {
 				}
 				return ""
 			},
-				without("the lock", patch{file: "hold_message.sql", old: "    perform posthaste.lock_reader(v_reader, true);\n", new: "    null;\n"}))
+				without("the lock", patch{file: "hold_readers.sql", old: "    perform posthaste.lock_reader(v_reader, true);\n", new: "    null;\n"}))
 		})
 	}
 }
@@ -484,7 +484,7 @@ func TestRuleWhatIsCommittedMeanwhileIsNotCancelled(t *testing.T) {
 		sender, canceller, receiver := connect(t, url), connect(t, url), connect(t, url)
 		// Before the first of its locks, if it takes one, it waits for this test.
 		const gate = 4711
-		s.exec(fmt.Sprintf(`create or replace function posthaste.lock_queue(p_queue int, p_what text, p_shared boolean default false)
+		s.exec(fmt.Sprintf(`create or replace function posthaste.hold_readers(p_heads posthaste.head[])
 			returns void language sql volatile as 'select pg_catalog.pg_advisory_xact_lock(%d)'`, gate))
 		s.exec(`select pg_advisory_lock($1)`, gate)
 		sender.exec(`begin`)

@@ -63,7 +63,7 @@ func TestR3_TwoSendersAtOnce(t *testing.T) {
 			}
 		}
 		return ""
-	}, without("reading the state again under the lock", patch{file: "take_unique.sql", old: "      continue when exists (select from posthaste.unique_held(array[r.message_id], array[r.until], array[r.attempt]));\n      -- A message", new: "      -- A message"}))
+	}, without("reading the state again under the lock", patch{file: "take_unique.sql", old: "      continue when v_state is not null;\n      -- A message", new: "      v_state := null;\n      -- A message"}))
 }
 
 // Senders with a key that a message holds do not wait for each other.
@@ -82,7 +82,7 @@ func TestR3_DuplicatesDoNotWait(t *testing.T) {
 			t.Fatalf("message %d, want %d", again, one)
 		}
 		return ""
-	}, without("reading without a lock", patch{file: "take_unique.sql", old: "where u.queue_id = k.queue and u.key = k.key;\n      if found then", new: "where u.queue_id = k.queue and u.key = k.key for update;\n      if found then"}))
+	}, without("reading without a lock", patch{file: "take_unique.sql", old: "and u.key = w.key offset 0", new: "and u.key = w.key offset 0 for update"}))
 }
 
 // Calls take their keys in ascending order: otherwise two of them would deadlock.
@@ -106,7 +106,7 @@ func TestR3_UniqueKeysAreTakenInOrder(t *testing.T) {
 			return fmt.Sprintf("they got %v and, reversed, %v", x.values, y.values)
 		}
 		return ""
-	}, without("their order", patch{file: "take_unique.sql", old: "group by 1, 2 order by 1, 2", new: "group by 1, 2 order by 3"}))
+	}, without("their order", patch{file: "take_unique.sql", old: "order by f.queue, f.key", new: "order by f.first"}))
 }
 
 // A message that a claim hands out at the same moment is not replaced, nor edited.
@@ -145,7 +145,7 @@ func TestR4_ReplaceAgainstClaim(t *testing.T) {
 			s.exec(`delete from posthaste.unique_keys`)
 		}
 		return ""
-	}, without("the locks of the readers", patch{file: "hold_message.sql", old: "perform posthaste.lock_reader(v_reader, true);", new: "null;"}))
+	}, without("the locks of the readers", patch{file: "hold_readers.sql", old: "perform posthaste.lock_reader(v_reader, true);", new: "null;"}))
 }
 
 // A dead letter whose key a sender is taking at the same moment stays.

@@ -128,18 +128,15 @@ func readOptions(o *Object, m *posthaste.Message) {
 	m.NoWake = !o.Bool("wake", true)
 }
 
-// unique reads the field unique: true, or an object.
+// unique reads the field unique.
 func unique(o *Object) *posthaste.Unique {
 	raw := o.Raw("unique")
-	switch string(bytes.TrimSpace(raw)) {
-	case "", "null", "false":
+	if text := string(bytes.TrimSpace(raw)); text == "" || text == "null" {
 		return nil
-	case "true":
-		return &posthaste.Unique{}
 	}
 	u, err := parseObject("unique", raw)
 	if err != nil {
-		o.Fail("unique", "must be true or an object, got %s", kindOf(raw))
+		o.Fail("unique", "must be an object, got %s", kindOf(raw))
 		return nil
 	}
 	found := &posthaste.Unique{Key: u.Text("key"), Until: posthaste.Until(u.Text("until")), Exists: posthaste.Exists(u.Text("exists")), MaxDelay: u.positiveDuration("max_delay")}

@@ -1150,6 +1150,7 @@ function history_ids(p_queues integer[], p_reference text, p_key text, p_term te
 function history_of(p_ids bigint[]) returns SETOF history language plpgsql stable cost 100 rows 10 set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function history_part(p_expires timestamp with time zone, p_retention interval) returns smallint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function hold_message(p_id bigint) returns TABLE(h head, subscription smallint, name text, state text, waits boolean, parked smallint) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
+function hold_readers(p_heads head[]) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function holds_slot(c claims, p_slot integer) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function idempotency_begin(p_scope text, p_key text, p_request bytea, OUT ids bigint[], OUT told jsonb) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off
 function idempotency_end(p_scope text, p_key text, p_request bytea, p_ids bigint[], p_seconds double precision, p_told jsonb DEFAULT NULL::jsonb) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp

@@ -33,7 +33,7 @@ begin
     v_refused := posthaste.rewrite(p_id, c, null, null);
     if v_refused.state is not null then
       raise exception using errcode = 'PH409', column = 'message_id',
-        message = format('message %s was not changed: it is %s in subscription %L', p_id, v_refused.state, v_refused.subscription),
+        message = format('message %s was not changed: it is %s in subscription %L', p_id, case v_refused.state when 'ready' then 'replayed' else v_refused.state end, v_refused.subscription),
         hint = 'a message can be changed while it waits and no subscription was handed it';
     end if;
     insert into posthaste.action_records (by, action, message_id, queue_id, details)

@@ -16,6 +16,9 @@ declare
   v_changes jsonb := posthaste.json_argument(update_message.changes, 'changes');
   v_payload jsonb := v_changes -> 'payload';
 begin
+  if jsonb_typeof(v_changes) <> 'object' then
+    raise exception using errcode = 'PH400', column = 'changes', message = format('changes must be a JSON object, got %s', jsonb_typeof(v_changes));
+  end if;
   if v_changes ? 'payload' then
     perform posthaste.check_json(v_payload, v_payload::text);
   end if;

@@ -11,6 +11,7 @@ declare
   k record;
   r posthaste.unique_keys;
   v_attempt smallint;
+  v_given record := row(null::int, null::text);
 begin
   for k in
     select x.message_id, x.queue_id, x.key, min(x.until) as until
@@ -19,6 +20,11 @@ begin
             select z.message_id, z.queue_id, z.key, z.until from unnest(p_ids) i join posthaste.unique_past z on z.message_id = i) x
      group by 1, 2, 3 order by x.queue_id, x.key, x.message_id
   loop
+    -- The one before in this call has the key.
+    if (k.queue_id, k.key) = v_given then
+      return next k.message_id;
+      continue;
+    end if;
     v_attempt := (select least(max(d.attempt) + 1, 32767) from posthaste.dead_letter_entries d where d.message_id = k.message_id);
     insert into posthaste.unique_keys (queue_id, key, message_id, until, attempt) values (k.queue_id, k.key, k.message_id, k.until, v_attempt)
     on conflict do nothing;
@@ -34,6 +40,7 @@ begin
       on conflict do nothing;
       update posthaste.unique_keys u set message_id = k.message_id, until = k.until, attempt = v_attempt where u.queue_id = k.queue_id and u.key = k.key;
     end if;
+    v_given := row(k.queue_id, k.key);
     delete from posthaste.unique_past z where z.message_id = k.message_id;
   end loop;
 end $$;

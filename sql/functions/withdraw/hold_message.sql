@@ -15,7 +15,6 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan s
 declare
   v_heads posthaste.head[];
   v_lanes int[];
-  v_reader bigint;
   v_now posthaste.head[];
   v_numbers smallint[];
   v_names text[];
@@ -33,17 +32,9 @@ begin
   -- Without entries nothing is locked, and entries committed from here on must not be found
   -- below.
   if v_heads <> '{}' then
-    -- A subscription added meanwhile would not know which entries were appended again
-    -- elsewhere, and would get both.
-    perform posthaste.lock_queue((v_heads[1]).queue_id, 'withdrawn', true);
     loop
       v_lanes := array(select distinct (x).lane & 255 from unnest(v_heads) x order by 1);
-      for v_reader in
-        select posthaste.reader_key(s.queue_id, s.number, x, g) from posthaste.subscriptions s cross join generate_series(0, 1) g cross join unnest(v_lanes) x
-         where s.queue_id = (v_heads[1]).queue_id and s.dropped_at is null order by 1
-      loop
-        perform posthaste.lock_reader(v_reader, true);
-      end loop;
+      perform posthaste.hold_readers(v_heads);
       -- Read again, in a later statement: the previous holder of the lock may have handed it out,
       -- or appended it again elsewhere. All in one statement, because a settle, replay or discard
       -- holds none of these locks.

@@ -22,7 +22,8 @@ begin
       raise exception using errcode = 'PH409', column = 'key', message = format('message %s has the key %L, and that of a message in a queue that looks at keys cannot be changed to %L', p_id, (v.h).key, p_content.key),
         hint = 'cancel it, and send another';
     end if;
-    if state is null and v.state not in ('scheduled', 'ready', 'cancelled', 'expired') then
+    -- One that was replayed was handed out before.
+    if state is null and (v.state not in ('scheduled', 'ready', 'cancelled', 'expired') or v.waits and (v.h).attempt > 1) then
       subscription := v.name;
       state := v.state;
     end if;

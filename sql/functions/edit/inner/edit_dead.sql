@@ -24,6 +24,10 @@ begin
   perform pg_advisory_xact_lock_shared(posthaste.lock_key(7, hashtext(q.name)));
   perform posthaste.ring(q.id);
   perform from posthaste.dead_letter_entries d where d.message_id = p_id order by d.message_id, d.subscription for update;
+  -- Its content was read before the lock.
+  if exists (select from posthaste.dead_letter_entries d where d.message_id = p_id and d.erased_at is not null) then
+    raise exception using errcode = 'PH409', column = 'message_id', message = format('the content of message %s was erased', p_id);
+  end if;
   if exists (select from posthaste.unique_again(array[p_id])) then
     raise exception using errcode = 'PH423', column = 'unique', message = format('message %s cannot be sent again, because another message holds its unique key', p_id),
       hint = 'wait until that one has ended, or discard this one';

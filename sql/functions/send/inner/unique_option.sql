@@ -20,7 +20,7 @@ begin
   v_key := nullif(posthaste.option_text(p_unique, 'key'), '');
   v_until := coalesce(posthaste.option_text(p_unique, 'until'), 'finished');
   v_exists := coalesce(posthaste.option_text(p_unique, 'exists'), 'keep');
-  v_most := case when jsonb_typeof(p_unique -> 'max_delay') = 'number' then (p_unique ->> 'max_delay')::double precision
+  v_most := case when jsonb_typeof(p_unique -> 'max_delay') = 'number' then least((p_unique ->> 'max_delay')::numeric, 9e12)::double precision
                  else extract(epoch from posthaste.option_interval(p_unique, 'max_delay')) end;
   if octet_length(v_key) > 255 then
     raise exception using errcode = 'PH413', column = 'unique', message = 'the unique key is over 255 bytes';
