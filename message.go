@@ -198,6 +198,8 @@ type Attempt struct {
 	ProgressText string `json:"progress_text,omitempty"`
 	// Log has the lines that the handler logged with [RawDelivery.Logger]. Lists have none.
 	Log string `json:"log,omitempty"`
+	// CancelRequestedAt is when the message was cancelled while this attempt ran; else zero.
+	CancelRequestedAt time.Time `json:"cancel_requested_at,omitzero"`
 }
 
 // RawDelivery is a delivered message with its encoded payload.
