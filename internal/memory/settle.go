@@ -108,6 +108,9 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 	case posthaste.OutcomeSetAside:
 		outcome, next.asideAt = posthaste.OutcomeReleased, now
 	}
+	if d.cancelled && outcome != posthaste.OutcomeDone {
+		outcome = posthaste.OutcomeCancelled
+	}
 	if (outcome == posthaste.OutcomeRetried || outcome == posthaste.OutcomeLost) && next.failures+next.lostsAlone >= cmp.Or(d.m.MaxAttempts, o.MaxAttempts) {
 		outcome = posthaste.OutcomeDead
 	}
@@ -115,6 +118,9 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 	switch outcome {
 	case posthaste.OutcomeDone:
 		d.m.state = posthaste.StateDone
+		return outcome, time.Time{}
+	case posthaste.OutcomeCancelled:
+		d.m.state = posthaste.StateCancelled
 		return outcome, time.Time{}
 	case posthaste.OutcomeDead:
 		d.m.state, d.m.diedAt = posthaste.StateDead, now
