@@ -91,6 +91,12 @@ func cancelThenEnd(s *suite) {
 	}
 	s.none(w)
 	s.nothing("after they were cancelled")
+	s.wantNothingLeft(20)
+}
+
+// wantNothingLeft checks the records and the counters after n running messages were cancelled.
+func (s *suite) wantNothingLeft(n int) {
+	s.Helper()
 	if dead, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{All: true}); err != nil || len(dead.Items) > 0 {
 		s.Errorf("dead letters: %+v, %v", dead.Items, err)
 	}
@@ -101,8 +107,8 @@ func cancelThenEnd(s *suite) {
 			cancels++
 		}
 	}
-	if cancels != 20 {
-		s.Errorf("%d cancels are on record, want one for each of 20 messages", cancels)
+	if cancels != n {
+		s.Errorf("%d cancels are on record, want one for each of %d messages", cancels, n)
 	}
 	if _, err := s.engine.Maintain(s.ctx, posthaste.UpkeepSpace); err != nil {
 		s.Fatal(err)

@@ -96,8 +96,8 @@ func TestR10_CancelSeesTheEndInProgress(t *testing.T) {
 		without("the note", patch{file: "request_cancel.sql", old: "  elsif not posthaste.put_note(v_delivery, null, null, null, null, true) then\n    return null;\n", new: ""}))
 }
 
-// Whoever waits for a transaction that settles a delivery, or notes something, does not wait for
-// long: the lane is locked meanwhile.
+// A cancel waits briefly for a transaction that settles the delivery or notes something: the lane
+// is locked meanwhile.
 func TestR10_CancelWaitsBriefly(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
 		s, canceller, handler := begin(t, url), connect(t, url), connect(t, url)

@@ -75,7 +75,7 @@ func TestR10_HandlerIsTold(t *testing.T) {
 	}
 }
 
-// A handler whose context nobody has waited on sees the cancel, too.
+// A handler that asks for the error of its context sees the cancel, too.
 func TestR10_HandlerThatAsks(t *testing.T) {
 	inBubble(t, quick(), func(f *fixture) {
 		id := f.send(queue, 1)[0]

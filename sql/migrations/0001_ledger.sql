@@ -226,8 +226,8 @@ create table posthaste.settlements (
   primary key (slot, claim, part, number)
 ) partition by list (slot);
 
--- What was noted about a delivery while it ran: checkpoints, progress and log lines of its
--- handler, and that its message was cancelled (cancel). The newest row of a delivery that has a
+-- Notes about a delivery while it ran: checkpoints, progress and log lines of its handler, and
+-- that its message was cancelled (cancel). The newest row of a delivery that has a
 -- value is the one that counts. last: the delivery ended otherwise than done, and this row is
 -- the last one: its unique key decides between a note and the end of the delivery
 -- (posthaste.put_note, posthaste.close_notes).
