@@ -120,7 +120,7 @@ func (s *suite) wantNothingLeft(n int) {
 	}
 }
 
-// cancelThenDone acknowledges what was cancelled: it is done.
+// cancelThenDone acknowledges cancelled messages: they are done.
 func cancelThenDone(s *suite) {
 	s.create(quick())
 	w := s.register(time.Minute)
@@ -138,7 +138,7 @@ func cancelThenDone(s *suite) {
 		got, err := s.engine.Cancel(s.ctx, d.MessageID)
 		s.must(err)
 		if got[0].InTime || got[0].Requested || got[0].State != posthaste.StateDone {
-			s.Errorf("cancelling what is done answered %+v", got)
+			s.Errorf("cancelling a message that is done answered %+v", got)
 		}
 	}
 	s.none(w)
@@ -415,7 +415,7 @@ func cancelOrdered(s *suite) {
 	s.wantState(ids[0], posthaste.StateCancelled)
 }
 
-// cancelAtMostOnce: what is handed out at most once has ended.
+// cancelAtMostOnce: a message that was handed out at most once has ended.
 func cancelAtMostOnce(s *suite) {
 	s.create(posthaste.QueueOptions{Mode: posthaste.AtMostOnce})
 	id := s.send(1)[0]
@@ -427,8 +427,8 @@ func cancelAtMostOnce(s *suite) {
 	}
 }
 
-// cancelsThatRace cancels messages while their deliveries end: what was reported as cancelled or
-// requested does not come again.
+// cancelsThatRace cancels messages while their deliveries end: messages reported as cancelled or
+// requested do not come again.
 func cancelsThatRace(s *suite) {
 	s.create(posthaste.QueueOptions{MaxAttempts: 100, BackoffBase: time.Microsecond, BackoffMax: time.Microsecond})
 	w := s.register(time.Minute)

@@ -163,7 +163,7 @@ type attemptRow struct {
 	notes
 }
 
-// notes are what was noted of a delivery, in the form of scripts/notes.lua.
+// notes are the notes of a delivery, in the form of scripts/notes.lua.
 type notes struct {
 	Checkpoint   string  `codec:"k,omitempty"`
 	Progress     float64 `codec:"p,omitempty"`

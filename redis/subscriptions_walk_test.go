@@ -146,8 +146,8 @@ func (c *crowd) settle(finish bool) string {
 	return ""
 }
 
-// ended notes the end of a delivery, and returns what its message is: what was cancelled while it
-// was held does not come again.
+// ended notes the end of a delivery, and returns the state of its message: one that was cancelled
+// while it was held does not come again.
 func (c *crowd) ended(h holding, is string) string {
 	h.by = 0
 	if c.asked[h] && is != "ended" {

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -114,4 +115,68 @@ func TestR10_CancelWaitsBriefly(t *testing.T) {
 		}
 		return ""
 	}, without("the bound", patch{file: "request_cancel.sql", old: " set lock_timeout = '900ms'", new: ""}))
+}
+
+// A heartbeat does not wait for a transaction that cancels a message of its worker.
+func TestR10_HeartbeatDoesNotWait(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s, canceller := begin(t, url), connect(t, url)
+		m, w := s.send(`{}`), s.register()
+		d := s.claim(w, 1, 1, false)[0]
+		canceller.exec(`begin`)
+		canceller.exec(`select from posthaste.cancel($1)`, m)
+		s.exec(`set lock_timeout = '2s'`)
+		if code := s.code(`select posthaste.worker_heartbeat($1)`, w); code != "" {
+			return "a heartbeat waited for the transaction, and ended with " + code
+		}
+		canceller.exec(`commit`)
+		if told := get[[]int64](s, `select posthaste.worker_heartbeat($1)`, w); !slices.Equal(told, []int64{d}) {
+			return fmt.Sprintf("the worker was told %v, want %d", told, d)
+		}
+		return ""
+	}, without("a table of its own", patch{file: "request_cancel.sql", old: "  return true;\n", new: "  update posthaste.registrations w set looked = 0 where w.id = c.holder;\n  return true;\n"}),
+		without("telling", patch{file: "worker_heartbeat.sql", old: "where x.worker = p_worker)", new: "where false)"}))
+}
+
+// A copy of the database does not hand out messages that were cancelled while they ran.
+func TestR10_RebaseLeavesCancelled(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		cancelled, _ := s.running()
+		other, _ := s.running()
+		s.cancel(cancelled)
+		// A restore makes the indexes after the rows.
+		s.exec(`update pg_catalog.pg_index set indisclustered = indisclustered where indrelid in (select oid from pg_catalog.pg_class where relnamespace = 'posthaste'::regnamespace)`)
+		s.rebase()
+		if got := s.receive(); !slices.Equal(got, []int64{other}) {
+			return fmt.Sprintf("after the rebase %v was received, want %d; %d was cancelled", got, other, cancelled)
+		}
+		s.exec(`select from posthaste.maintain()`)
+		if n := get[int](s, `select count(*)::int from posthaste.cancel_requests`); n != 0 {
+			return fmt.Sprintf("%d requests are left", n)
+		}
+		return ""
+	}, without("asking for it", patch{file: "rebase_collect.sql", old: " and (n.notes ? 'cancel_requested_at') is not true", new: ""}))
+}
+
+// Upkeep removes requests of deliveries that ended, and no others.
+func TestR10_RequestsAreForgotten(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		s := begin(t, url)
+		w := s.register()
+		for n, single := range []bool{false, true} {
+			ids := []int64{s.send(`{}`), s.send(`{}`)}
+			d := s.claim(w, int64(n+1), 2, single)
+			for _, id := range ids {
+				s.cancel(id)
+			}
+			s.exec(`select from posthaste.settle('{}', '{}', array[$1::bigint], '{retried}', '{no}', '{0}', '{null}', '{1}')`, d[0])
+			s.exec(`select posthaste.forget_rows()`)
+			if left := list[int64](s, `select delivery from posthaste.cancel_requests where delivery >> 12 = $1::bigint >> 12`, d[0]); !slices.Equal(left, d[1:]) {
+				return fmt.Sprintf("single %t: requests of %v are left, want %v", single, left, d[1:])
+			}
+		}
+		return ""
+	}, without("looking for the end", patch{file: "forget_rows.sql", old: "posthaste.delivery_open(x.delivery) is not true", new: "false"}),
+		without("keeping the others", patch{file: "forget_rows.sql", old: "posthaste.delivery_open(x.delivery) is not true", new: "true"}))
 }

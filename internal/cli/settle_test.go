@@ -42,7 +42,7 @@ func TestSettleCommands(t *testing.T) {
 	s.refuses("message extend 1 --lease 0", "above zero")
 }
 
-// A message that runs is cancelled, and whoever received it is told.
+// A message that runs is cancelled, and its receiver is told.
 func TestR10_CancelByCommand(t *testing.T) {
 	t.Parallel()
 	s := &session{T: t, store: memory.Open()}

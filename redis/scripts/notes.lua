@@ -1,5 +1,5 @@
--- What was noted of a delivery that runs: by its handler (note.lua) k a checkpoint, p progress, x
--- its text, g log lines; and q, when its message was cancelled (withdraw.lua).
+-- Notes of a delivery that runs: by its handler (note.lua) k a checkpoint, p progress, x its text,
+-- g log lines; and q, when its message was cancelled (withdraw.lua).
 local logMost = 65536
 
 -- logTail returns the last whole lines of a log that fit into a number of bytes.
