@@ -50,7 +50,8 @@ type Engine interface {
 	// that are handed out, or both. It returns a result for each, in order: Settled says that
 	// the delivery is the caller's, and that its note is recorded. Of a note and whatever ends
 	// the delivery at the same moment one comes first: a note that is recorded is seen by the
-	// next attempt.
+	// next attempt. Cancelled says that the message was cancelled meanwhile: it is extended, and
+	// its note recorded, as for any other.
 	Extend(ctx context.Context, req ExtendRequest) ([]SettleResult, error)
 	// Queues lists queues with their counters: those with the names, or all.
 	Queues(ctx context.Context, names ...string) ([]QueueInfo, error)
@@ -90,7 +91,7 @@ type Heartbeat struct {
 // HeartbeatReply is the result of a heartbeat.
 type HeartbeatReply struct {
 	// QueuesUnknown says that the heartbeat was recorded, but the queues could not be
-	// examined: the other fields are unknown.
+	// examined: the other fields but Cancelled are unknown.
 	QueuesUnknown bool
 	// Looks has a result for each of Heartbeat.Queues, in order.
 	Looks []LookReply
@@ -99,6 +100,10 @@ type HeartbeatReply struct {
 	Maintain bool
 	// Rescue says that a worker's heartbeat is overdue or a lease expired.
 	Rescue bool
+	// Cancelled has the worker's deliveries whose messages were cancelled while they were handed
+	// out (see [MessageAdmin]), all of them each time; some may have ended. It is set even if
+	// QueuesUnknown is.
+	Cancelled []DeliveryID
 	// RescueIn is the time until the first lease of another worker expires, unless that worker
 	// sends a heartbeat before. Zero if no other worker has a lease, or if Rescue is set.
 	RescueIn time.Duration

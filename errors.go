@@ -29,6 +29,11 @@ const (
 	CodeOutcomeUnknown Code = "outcome_unknown" // the response was lost: the operation may or may not have happened
 )
 
+// ErrCancelled is the cause (see [context.Cause]) with which a handler's context ends when its
+// message was cancelled while it ran. Unless the handler returns nil, the message becomes
+// cancelled: it is neither retried nor a dead letter.
+var ErrCancelled = errors.New("the message was cancelled while it ran")
+
 // Error is an error that a caller can act on. Engines return it, possibly wrapped, for all
 // failures that they can classify.
 type Error struct {

@@ -198,6 +198,8 @@ type Attempt struct {
 	ProgressText string `json:"progress_text,omitempty"`
 	// Log has the lines that the handler logged with [RawDelivery.Logger]. Lists have none.
 	Log string `json:"log,omitempty"`
+	// CancelRequestedAt is when the message was cancelled while this attempt ran; else zero.
+	CancelRequestedAt time.Time `json:"cancel_requested_at,omitzero"`
 }
 
 // RawDelivery is a delivered message with its encoded payload.
@@ -242,9 +244,12 @@ type Notebook interface {
 	SetResult(delivery DeliveryID, result json.RawMessage) error
 	// Log keeps a log line.
 	Log(delivery DeliveryID, line []byte)
+	// Cancelled reports whether the message was cancelled while it ran.
+	Cancelled(delivery DeliveryID) bool
 }
 
-// SetNotebook sets what the methods Checkpoint, Progress, SetResult and Logger write to.
+// SetNotebook sets what the methods Checkpoint, Progress, SetResult and Logger write to, and
+// Cancelled reads.
 func (d *RawDelivery) SetNotebook(n Notebook) { d.notebook = n }
 
 func (d RawDelivery) book() (Notebook, error) {
@@ -323,6 +328,12 @@ func (w logWriter) Write(line []byte) (int, error) {
 	w.book.Log(w.delivery, line)
 	return len(line), nil
 }
+
+// Cancelled reports whether the message was cancelled while it is handled, as far as the worker has
+// been told. It is for handlers of several messages: their context ends with [ErrCancelled] only
+// once all of their messages are cancelled. A cancelled message that the handler does not
+// acknowledge is neither retried nor a dead letter.
+func (d RawDelivery) Cancelled() bool { return d.notebook != nil && d.notebook.Cancelled(d.ID) }
 
 // LastCheckpoint returns the newest checkpoint of earlier attempts, or nil.
 func (d RawDelivery) LastCheckpoint() json.RawMessage {

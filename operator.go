@@ -83,9 +83,11 @@ type MessageAdmin interface {
 	Message(ctx context.Context, id MessageID) (MessageInfo, error)
 	// Messages lists messages, newest first.
 	Messages(ctx context.Context, filter MessageFilter) (Page[MessageInfo], error)
-	// Cancel cancels a message, or its retry, for each subscription to which it is not
-	// handed out now, and returns a result for each. A message reported as cancelled is
-	// never handed out. Idempotent.
+	// Cancel cancels a message, or its retry, for each subscription, and returns a result for
+	// each. A message reported as cancelled is never handed out. Where it is handed out now, its
+	// holder is told: a worker by its next heartbeat, which ends the handler's context with
+	// [ErrCancelled] as its cause, a receiver by [Engine.Extend]. A success then still counts;
+	// after any other end, a loss included, the message is cancelled. Idempotent.
 	Cancel(ctx context.Context, id MessageID) ([]Withdrawal, error)
 	// Reschedule changes the time of a message, or of its next attempt, for each
 	// subscription to which it is not handed out now, and returns a result for each. A

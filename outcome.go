@@ -14,7 +14,7 @@ const (
 	OutcomeDone      Outcome = "done"
 	OutcomeRetried   Outcome = "retried"    // failed, and will be retried
 	OutcomeDead      Outcome = "dead"       // failed permanently; stored as a dead letter
-	OutcomeCancelled Outcome = "cancelled"  // withdrawn before it was handed out
+	OutcomeCancelled Outcome = "cancelled"  // withdrawn before it was handed out, or cancelled while it ran
 	OutcomeLost      Outcome = "lost"       // its worker or lease is gone; it is redelivered
 	OutcomeReleased  Outcome = "released"   // returned without an attempt
 	OutcomeSetAside  Outcome = "set_aside"  // of a kind that its worker does not handle; recorded as released
@@ -101,10 +101,13 @@ type SettleResult struct {
 	// Settled is false if the caller did not hold the delivery: it was settled before,
 	// rescued, or never handed out.
 	Settled bool
-	// Outcome is the recorded outcome; empty if not settled.
+	// Outcome is the recorded outcome; empty if not settled. It is Cancelled for any outcome but
+	// Done of a message that was cancelled while it was handed out.
 	Outcome Outcome
 	// DueAt is when the next attempt may start, if there is one.
 	DueAt time.Time
+	// Cancelled is set by [Engine.Extend]: the message was cancelled while it was handed out.
+	Cancelled bool
 	// Err is set if the settlement's content is invalid, for example a receipt that is not
 	// JSON. Nothing was recorded then.
 	Err error

@@ -38,6 +38,10 @@ type Withdrawal struct {
 	InTime bool
 	// State is the message's state for this subscription after the call.
 	State State
+	// Requested says that the message is handed out and was cancelled: its holder is told (see
+	// [ErrCancelled]), and unless it acknowledges the message, that becomes cancelled. Only
+	// Cancel sets it.
+	Requested bool
 }
 
 // RunResult is the result of running a message now for one subscription.

@@ -60,7 +60,7 @@ func cancel(s *suite) {
 		s.Helper()
 		got, err := s.engine.Cancel(posthaste.WithActor(s.ctx, "ada"), id)
 		s.must(err)
-		if want := []posthaste.Withdrawal{{Subscription: posthaste.DefaultSubscription, InTime: inTime, State: state}}; !slices.Equal(got, want) {
+		if want := []posthaste.Withdrawal{{Subscription: posthaste.DefaultSubscription, InTime: inTime, State: state, Requested: state == posthaste.StateRunning}}; !slices.Equal(got, want) {
 			s.Errorf("cancelling message %d answered %+v, want %+v", id, got, want)
 		}
 		info, err := s.engine.Message(s.ctx, id)
@@ -78,7 +78,7 @@ func cancel(s *suite) {
 	_, err = s.engine.Cancel(posthaste.WithActor(s.ctx, "ada"), 1<<40)
 	s.wantCode("an unknown id", err, posthaste.CodeNotFound)
 	actions := s.actions()
-	if len(actions) != 3 || actions[0].By != "ada" || actions[0].Action != "cancel" || actions[0].MessageID != later[0] {
+	if len(actions) != 4 || actions[0].By != "ada" || actions[0].Action != "cancel" || actions[0].MessageID != ids[0] {
 		s.Errorf("on record is %+v", actions)
 	}
 }
@@ -252,7 +252,7 @@ func subscriptions(s *suite) {
 	s.want("now", s.receiveAll("now"), after)
 	got, err := s.engine.Cancel(posthaste.WithActor(s.ctx, "ada"), all[0])
 	s.must(err)
-	if want := []posthaste.Withdrawal{{Subscription: "default", State: posthaste.StateRunning}, {Subscription: "oldest", InTime: true, State: posthaste.StateCancelled}}; !slices.Equal(got, want) {
+	if want := []posthaste.Withdrawal{{Subscription: "default", State: posthaste.StateRunning, Requested: true}, {Subscription: "oldest", InTime: true, State: posthaste.StateCancelled}}; !slices.Equal(got, want) {
 		s.Errorf("cancelling told %+v, want %+v", got, want)
 	}
 	s.want("oldest", s.receiveAll("oldest"), all[1:])

@@ -11,7 +11,7 @@ import (
 
 var noteStatement = statement{
 	name: "posthaste_note",
-	sql:  "select n, recorded from posthaste.note($1, $2, $3, $4, $5, $6::bigint * interval '1 microsecond')",
+	sql:  "select n, recorded, cancelled from posthaste.note($1, $2, $3, $4, $5, $6::bigint * interval '1 microsecond')",
 	oids: []uint32{pgtype.Int8ArrayOID, pgtype.JSONBArrayOID, pgtype.Float4ArrayOID, pgtype.TextArrayOID, pgtype.TextArrayOID, pgtype.Int8OID},
 }
 
@@ -51,7 +51,8 @@ func (e *Engine) note(ctx context.Context, req posthaste.ExtendRequest) ([]posth
 		return results, nil
 	}
 	err := e.call(ctx, func(_ int, v [][]byte) error {
-		results[of[readInt4(v[0])-1]].Settled = readBool(v[1])
+		r := &results[of[readInt4(v[0])-1]]
+		r.Settled, r.Cancelled = readBool(v[1]), readBool(v[2])
 		return nil
 	}, bound{statement: &noteStatement, params: [][]byte{arrayParam(pgtype.Int8OID, ids), arrayParam(pgtype.JSONBOID, checkpoints), arrayParam(pgtype.Float4OID, progress),
 		arrayParam(pgtype.TextOID, texts), arrayParam(pgtype.TextOID, logs), lease}})

@@ -59,26 +59,25 @@ func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]pos
 	for i, d := range req.Deliveries {
 		ids[i] = int64(d)
 	}
-	rows, err := e.pool.Query(ctx, "select delivery_id, settled from posthaste.extend($1::bigint[], $2::bigint * interval '1 microsecond')", ids, req.Lease.Microseconds())
+	rows, err := e.pool.Query(ctx, "select delivery_id, settled, cancelled from posthaste.extend($1::bigint[], $2::bigint * interval '1 microsecond')", ids, req.Lease.Microseconds())
 	if err != nil {
 		return nil, writeError(err)
 	}
 	defer rows.Close()
-	held := make(map[posthaste.DeliveryID]bool, len(ids))
+	answers := make(map[posthaste.DeliveryID]posthaste.SettleResult, len(ids))
 	for rows.Next() {
-		var id int64
-		var ok bool
-		if err := rows.Scan(&id, &ok); err != nil {
+		var r posthaste.SettleResult
+		if err := rows.Scan((*int64)(&r.Delivery), &r.Settled, &r.Cancelled); err != nil {
 			return nil, readError(err)
 		}
-		held[posthaste.DeliveryID(id)] = ok
+		answers[r.Delivery] = r
 	}
 	if err := rows.Err(); err != nil {
 		return nil, writeError(err)
 	}
 	out := make([]posthaste.SettleResult, len(req.Deliveries))
 	for i, d := range req.Deliveries {
-		out[i] = posthaste.SettleResult{Delivery: d, Settled: held[d]}
+		out[i] = answers[d]
 	}
 	return out, nil
 }

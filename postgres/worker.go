@@ -129,6 +129,9 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 	err := e.call(ctx, func(i int, v [][]byte) error {
 		if i == 0 {
 			beaten = true
+			for _, d := range readInt8Array(v[0]) {
+				reply.Cancelled = append(reply.Cancelled, posthaste.DeliveryID(d))
+			}
 			return nil
 		}
 		look := posthaste.LookReply{Found: readBool(v[0]), NextDue: readDue(v[1])}
@@ -147,7 +150,7 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 		if !errors.Is(ctx.Err(), context.Canceled) {
 			e.log.Warn("looking at the queues of a worker failed", "worker", beat.Worker, "error", err)
 		}
-		return posthaste.HeartbeatReply{QueuesUnknown: true}, nil
+		return posthaste.HeartbeatReply{QueuesUnknown: true, Cancelled: reply.Cancelled}, nil
 	}
 	reply.Looks = reply.Looks[:min(len(reply.Looks), len(beat.Queues))]
 	return reply, e.forgetLost(beat.Worker, readError(err))

@@ -163,12 +163,13 @@ type attemptRow struct {
 	notes
 }
 
-// notes are what a handler noted, in the form of scripts/note.lua.
+// notes are the notes of a delivery, in the form of scripts/notes.lua.
 type notes struct {
 	Checkpoint   string  `codec:"k,omitempty"`
 	Progress     float64 `codec:"p,omitempty"`
 	ProgressText string  `codec:"x,omitempty"`
 	Log          string  `codec:"g,omitempty"`
+	Cancelled    int64   `codec:"q,omitempty"`
 }
 
 func (n *notes) addTo(a *posthaste.Attempt) {
@@ -176,6 +177,9 @@ func (n *notes) addTo(a *posthaste.Attempt) {
 		a.Checkpoint = json.RawMessage(n.Checkpoint)
 	}
 	a.Progress, a.ProgressText, a.Log = n.Progress, n.ProgressText, n.Log
+	if n.Cancelled != 0 {
+		a.CancelRequestedAt = at(n.Cancelled)
+	}
 }
 
 // replayed reports whether the message was replayed and has not been tried since.

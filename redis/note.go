@@ -40,7 +40,7 @@ func (e *Engine) note(ctx context.Context, q *queue, req posthaste.ExtendRequest
 		return err
 	}
 	for n, i := range sent {
-		results[i].Settled = was[n] == int64(1)
+		results[i].Settled, results[i].Cancelled = was[n] != int64(0), was[n] == int64(2)
 	}
 	return nil
 }

@@ -206,7 +206,7 @@ func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]pos
 			return nil, err
 		}
 		for n, i := range of {
-			results[i].Settled = was[n] == int64(1)
+			results[i].Settled, results[i].Cancelled = was[n] != int64(0), was[n] == int64(2)
 		}
 	}
 	return results, nil

@@ -29,6 +29,8 @@ type crowd struct {
 	holds map[posthaste.DeliveryID]holding
 	// apart has those that were set aside. The first worker handles only the kind x.
 	apart map[holding]bool
+	// asked has those that were cancelled while they were held.
+	asked map[holding]bool
 }
 
 type holding struct {
@@ -134,13 +136,26 @@ func (c *crowd) settle(finish bool) string {
 		if !r.Settled {
 			return fmt.Sprintf("delivery %d of message %d for %s was not settled", r.Delivery, h.message, h.subscription)
 		}
-		c.state[h.subscription][h.message] = after[i]
-		if all[i].Outcome == posthaste.OutcomeSetAside {
+		if is := c.ended(h, after[i]); (is == "cancelled") != (r.Outcome == posthaste.OutcomeCancelled) {
+			return fmt.Sprintf("message %d for %s is %q, and its delivery became %s", h.message, h.subscription, is, r.Outcome)
+		} else if all[i].Outcome == posthaste.OutcomeSetAside && is == "" {
 			c.apart[holding{subscription: h.subscription, message: h.message}] = true
 		}
 		delete(c.holds, r.Delivery)
 	}
 	return ""
+}
+
+// ended notes the end of a delivery, and returns the state of its message: one that was cancelled
+// while it was held does not come again.
+func (c *crowd) ended(h holding, is string) string {
+	h.by = 0
+	if c.asked[h] && is != "ended" {
+		is = "cancelled"
+	}
+	delete(c.asked, h)
+	c.state[h.subscription][h.message] = is
+	return is
 }
 
 func (c *crowd) lose() {
@@ -153,7 +168,7 @@ func (c *crowd) lose() {
 	}
 	for id, h := range c.holds {
 		if h.by == c.workers[i] {
-			c.state[h.subscription][h.message] = ""
+			c.ended(h, "")
 			delete(c.holds, id)
 		}
 	}
@@ -176,7 +191,9 @@ func (c *crowd) late() string {
 	if c.state["late"] != nil {
 		c.must(c.e.Unsubscribe(posthaste.WithActor(c.t.Context(), "ada"), jobs, "late"))
 		delete(c.state, "late")
-		maps.DeleteFunc(c.apart, func(h holding, _ bool) bool { return h.subscription == "late" })
+		for _, all := range []map[holding]bool{c.apart, c.asked} {
+			maps.DeleteFunc(all, func(h holding, _ bool) bool { return h.subscription == "late" })
+		}
 		for id, h := range c.holds {
 			if h.subscription != "late" {
 				continue
@@ -213,10 +230,12 @@ func (c *crowd) cancel(id posthaste.MessageID) string {
 	c.must(err)
 	for _, w := range told {
 		switch is := c.state[w.Subscription][id]; {
-		case w.InTime != (is == "" || is == "cancelled"):
+		case w.InTime != (is == "" || is == "cancelled"), w.Requested != (is == "held"):
 			return fmt.Sprintf("message %d, which is %q for %s, is told as %+v", id, is, w.Subscription, w)
 		case w.InTime:
 			c.state[w.Subscription][id] = "cancelled"
+		case w.Requested:
+			c.asked[holding{subscription: w.Subscription, message: id}] = true
 		}
 	}
 	return ""
@@ -411,7 +430,7 @@ func crowded(t *testing.T, e *Engine, seed uint64, steps int) (broken string) {
 		}
 	}()
 	c := &crowd{t: t, e: e, rand: rand.New(rand.NewPCG(seed, 11)), options: crowds[seed%uint64(len(crowds))],
-		state: map[string]map[posthaste.MessageID]string{posthaste.DefaultSubscription: {}, "x": {}}, holds: map[posthaste.DeliveryID]holding{}, apart: map[holding]bool{}}
+		state: map[string]map[posthaste.MessageID]string{posthaste.DefaultSubscription: {}, "x": {}}, holds: map[posthaste.DeliveryID]holding{}, apart: map[holding]bool{}, asked: map[holding]bool{}}
 	c.options.MaxAttempts, c.options.BackoffBase, c.options.BackoffMax = 1000, time.Microsecond, 300*time.Microsecond
 	create(t, e, c.options)
 	c.must(e.Subscribe(posthaste.WithActor(t.Context(), "ada"), jobs, "x", posthaste.SubscriptionOptions{Filter: posthaste.Filter{Kinds: []string{"x"}}}))
@@ -456,6 +475,8 @@ func TestSubscriptionsAreProtected(t *testing.T) {
 		"whose it is":               {&tellScript, "content and markOf(call('HGET', HOLDERS, id), me)", "content"},
 		"others' messages":          {&withdrawScript, "if not markOf(call('HGET', HOLDERS, id), me) then return 0 end", ""},
 		"cancelled messages":        {&fillScript, "st.z == 'cancelled' or ", ""},
+		"requests to cancel":        {&settleScript, "if notes and notes.q and outcome ~= 'done' then", "if false then"},
+		"requests, of losses":       {&rescueScript, "if notes and notes.q and outcome ~= 'done' then", "if false then"},
 		"released messages":         {&leaveScript, "passed(ids, false)", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

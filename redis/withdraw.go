@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -37,16 +38,16 @@ func (e *Engine) withdraw(ctx context.Context, action string, id posthaste.Messa
 	if action == "cancel" {
 		what = action
 	}
-	inTime := map[string]bool{}
+	inTime, requested, news := map[string]bool{}, map[string]bool{}, false
 	err = e.each(ctx, withdrawScript, before.Queue, func(q *queue) arguments {
 		return arguments{{"number", q.numberArg}, {"rules", q.rules}, {"action", what}, {"id", place(int64(id))}, {"due", due}}
 	}, func(q *queue, reply any) error {
-		if reply == int64(1) {
-			inTime[q.subscription] = true
-		}
+		inTime[q.subscription] = reply == int64(1)
+		requested[q.subscription] = reply == int64(2) || reply == int64(3)
+		news = news || reply == int64(1) || reply == int64(2)
 		return nil
 	})
-	if len(inTime) > 0 {
+	if news {
 		err = errors.Join(err, e.record(ctx, record{Action: action, Queue: before.Queue, Message: id}))
 	}
 	if err != nil {
@@ -54,8 +55,8 @@ func (e *Engine) withdraw(ctx context.Context, action string, id posthaste.Messa
 	}
 	// A cancelled message may be forgotten at once. Read the states of the others again.
 	after := before
-	if action != "cancel" || len(inTime) < len(before.Subscriptions) {
-		if after, err = e.Message(ctx, id); posthaste.CodeOf(err) == posthaste.CodeNotFound && len(inTime) > 0 {
+	if action != "cancel" || slices.ContainsFunc(before.Subscriptions, func(s posthaste.MessageState) bool { return !inTime[s.Subscription] }) {
+		if after, err = e.Message(ctx, id); posthaste.CodeOf(err) == posthaste.CodeNotFound && news {
 			after, err = before, nil
 		}
 		if err != nil {
@@ -75,6 +76,7 @@ func (e *Engine) withdraw(ctx context.Context, action string, id posthaste.Messa
 				w.State = posthaste.StateCancelled
 			}
 			w.InTime = w.State == posthaste.StateCancelled
+			w.Requested = requested[s.Subscription] && w.State == posthaste.StateRunning
 		}
 		all = append(all, w)
 	}

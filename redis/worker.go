@@ -69,6 +69,7 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (reply
 	}
 	for _, l := range looks {
 		reply.Rescue = reply.Rescue || l.ended
+		reply.Cancelled = append(reply.Cancelled, l.cancelled...)
 	}
 	return reply, nil
 }
@@ -101,7 +102,8 @@ func (e *Engine) beatSoon(ctx context.Context, worker posthaste.WorkerID) (stand
 
 type look struct {
 	posthaste.LookReply
-	ended bool
+	ended     bool
+	cancelled []posthaste.DeliveryID
 }
 
 // beatQueues extends the worker's leases of subscriptions and looks at them, in one call.
@@ -124,12 +126,20 @@ func (e *Engine) beatQueues(ctx context.Context, beat posthaste.Heartbeat, s sta
 	}
 	for i := range answers {
 		all, ok := answers[i].([]any)
-		if !ok || len(all) < 4 { // it was dropped, or is not made yet
+		if !ok || len(all) < 6 { // it was dropped, or is not made yet
 			continue
 		}
 		l := look{LookReply: posthaste.LookReply{Found: str(all[0]) == "1", NextDue: -1, AtLimit: str(all[3]) == "1"}, ended: str(all[2]) == "1"}
 		if n, ok := parseMicros(str(all[1])); ok && n >= 0 {
 			l.NextDue = fromMicros(n)
+		}
+		cancelled, _ := all[5].([]any)
+		for _, p := range cancelled {
+			n, err := id(str(p), queues[i].number)
+			if err != nil {
+				return nil, err
+			}
+			l.cancelled = append(l.cancelled, posthaste.DeliveryID(n))
 		}
 		looks[queues[i].ref()] = l
 	}

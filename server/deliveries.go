@@ -364,7 +364,7 @@ func settledOf(results []posthaste.SettleResult) ([]settled, error) {
 	var gone, refused []string
 	var refusal error
 	for i, result := range results {
-		shown[i] = settled{ID: result.Delivery, Settled: result.Settled, Outcome: result.Outcome, DueAt: result.DueAt}
+		shown[i] = settled{ID: result.Delivery, Settled: result.Settled, Cancelled: result.Cancelled, Outcome: result.Outcome, DueAt: result.DueAt}
 		switch {
 		case result.Err != nil:
 			shown[i].Error = result.Err.Error()

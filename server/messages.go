@@ -386,7 +386,7 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request, do func(contex
 		return err
 	}
 	shown := wire.NewWithdrawals(all)
-	if !slices.ContainsFunc(all, func(w posthaste.Withdrawal) bool { return w.InTime }) {
+	if !slices.ContainsFunc(all, func(w posthaste.Withdrawal) bool { return w.InTime || w.Requested }) {
 		return &httpError{withdrawals: shown, err: &posthaste.Error{
 			Code: posthaste.CodeConflict, Field: "id", Message: fmt.Sprintf("message %s was not changed, because it is no longer waiting: it is %s", id, statesOf(all)),
 			Hint: "GET /v1/messages/" + id.String() + " shows it",

@@ -87,11 +87,9 @@ func TestTakingBackTooLate(t *testing.T) {
 		return a.call("POST", message+"/reschedule", `{"send_at":"2099-01-01T00:00:00Z"}`).want(t, status)
 	}
 	a.call("POST", "/v1/queues/orders/receive", ``).want(t, 200)
-	for _, r := range []reply{later(409), a.call("DELETE", message, ``)} {
-		p := r.wantProblem(t, 409, posthaste.CodeConflict, "id")
-		if len(p.Subscriptions) != 1 || p.Subscriptions[0].State != posthaste.StateRunning || p.Subscriptions[0].InTime || !strings.Contains(p.Detail, "running in default") {
-			t.Errorf("told %+v", p)
-		}
+	p := later(409).wantProblem(t, 409, posthaste.CodeConflict, "id")
+	if len(p.Subscriptions) != 1 || p.Subscriptions[0].State != posthaste.StateRunning || p.Subscriptions[0].InTime || !strings.Contains(p.Detail, "running in default") {
+		t.Errorf("told %+v", p)
 	}
 	a.call("POST", "/v1/queues/orders/messages", `{"payload":1}`).want(t, 201).into(t, &one)
 	message = "/v1/messages/" + one.ID.String()
@@ -99,6 +97,39 @@ func TestTakingBackTooLate(t *testing.T) {
 	a.call("DELETE", message, ``).want(t, 200)
 	a.call("DELETE", message, ``).want(t, 200) // repeated it answers the same
 	later(409)
+}
+
+// A message that runs is cancelled, and its holder is told when it extends its lease.
+func TestR10_CancelOverHTTP(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.call("PUT", "/v1/queues/orders", `{}`).want(t, 201)
+	var sent wire.SentMany
+	a.call("POST", "/v1/queues/orders/messages/batch", `{"messages":[{"payload":1},{"payload":2}]}`).want(t, 201).into(t, &sent)
+	var got []wire.Delivery
+	a.call("POST", "/v1/queues/orders/receive", `{"max":2}`).want(t, 200).items(t, &got)
+	mine, other := got[0].ID.String(), got[1].ID.String()
+	message := "/v1/messages/" + got[0].MessageID.String()
+	for range 2 { // idempotent
+		if body := string(a.call("DELETE", message, ``).want(t, 200).body); !strings.Contains(body, `{"subscription":"default","in_time":false,"state":"running","requested":true}`) {
+			t.Errorf("cancelling answered %s", body)
+		}
+	}
+	if body := string(a.call("GET", message, ``).want(t, 200).body); !strings.Contains(body, `"cancel_requested_at":"`) {
+		t.Errorf("it is shown as %s", body)
+	}
+	extend := `{"deliveries":[{"id":"` + mine + `","lease":"1m"},{"id":"` + other + `","lease":"1m"}]}`
+	if body := string(a.call("POST", "/v1/deliveries/extend", extend).want(t, 200).body); strings.Count(body, `"cancelled":true`) != 1 || !strings.Contains(body, `{"id":"`+mine+`","settled":true,"cancelled":true}`) {
+		t.Errorf("extending answered %s", body)
+	}
+	if body := string(a.call("POST", "/v1/deliveries/"+mine+"/extend", `{"checkpoint":7}`).want(t, 200).body); !strings.Contains(body, `"cancelled":true`) {
+		t.Errorf("a checkpoint was answered by %s", body)
+	}
+	if body := string(a.call("POST", "/v1/deliveries/"+mine+"/fail", `{"error":"stopped"}`).want(t, 200).body); !strings.Contains(body, `"outcome":"cancelled"`) {
+		t.Errorf("failing answered %s", body)
+	}
+	a.call("POST", "/v1/deliveries/"+other+"/ack", ``).want(t, 200)
+	a.call("DELETE", "/v1/messages/"+got[1].MessageID.String(), ``).wantProblem(t, 409, posthaste.CodeConflict, "id")
 }
 
 // Texts with a NUL are refused by their names wherever one is taken, but for the errors of

@@ -48,6 +48,8 @@ type settled struct {
 	ID posthaste.DeliveryID `json:"id"`
 	// Settled is false if the delivery no longer belonged to the caller.
 	Settled bool `json:"settled"`
+	// Cancelled is absent unless extending found that the message was cancelled meanwhile.
+	Cancelled bool `json:"cancelled,omitempty"`
 	// Outcome is the outcome of the delivery.
 	Outcome posthaste.Outcome `json:"outcome,omitempty"`
 	// DueAt is the earliest time of the next attempt.

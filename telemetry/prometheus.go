@@ -34,7 +34,7 @@ func NewPrometheus() *Prometheus {
 	}
 	p := &Prometheus{
 		claimed:    vec("posthaste_deliveries_claimed_total", "Deliveries that were handed out to this process.", "queue", "subscription"),
-		settled:    vec("posthaste_deliveries_settled_total", "Deliveries that ended in this process, by outcome: done, retried, dead, released; at most once: failed, lost (not started when the process stopped).", "queue", "subscription", "outcome"),
+		settled:    vec("posthaste_deliveries_settled_total", "Deliveries that ended in this process, by outcome: done, retried, dead, released, cancelled; at most once: failed, lost (not started when the process stopped).", "queue", "subscription", "outcome"),
 		duplicates: vec("posthaste_possible_duplicates_total", "Outcomes that the store rejected because this process no longer held the delivery: the message may have been handled twice.", "queue", "subscription"),
 		woken:      vec("posthaste_wakeups_total", "Sleeps of fetchers that the doorbell ended.", "queue", "subscription"),
 		errors:     vec("posthaste_task_errors_total", "Failures of background tasks, which are retried.", "task"),

@@ -10,7 +10,8 @@ import (
 
 // heartbeat keeps the worker alive, on a goroutine and in calls of its own. With each
 // heartbeat the store looks at the queues, which wakes fetchers whose notification was lost,
-// and says when rescue, maintenance and schedules are due.
+// names the deliveries whose messages were cancelled, and says when rescue, maintenance and
+// schedules are due.
 type heartbeat struct {
 	engine posthaste.Engine
 	report *reporter
@@ -94,6 +95,7 @@ func (h *heartbeat) try(ctx context.Context) bool {
 	default:
 		h.retry.worked()
 		h.alive(sent)
+		h.pool.cancel(reply.Cancelled)
 		if !reply.QueuesUnknown { // else what an earlier reply said still counts
 			h.schedule.next(answered, reply.TickIn)
 			h.rescue.next(answered, reply)

@@ -37,14 +37,14 @@ type entry struct {
 	delivery posthaste.DeliveryID
 	note     posthaste.Note
 	done     chan struct{}
-	recorded bool
+	result   posthaste.SettleResult
 	err      error
 }
 
 // record records a note. If ctx ends first, the note may or may not be recorded.
-func (n *noter) record(ctx context.Context, delivery posthaste.DeliveryID, note posthaste.Note) (recorded bool, err error) {
+func (n *noter) record(ctx context.Context, delivery posthaste.DeliveryID, note posthaste.Note) (posthaste.SettleResult, error) {
 	if ctx.Err() != nil {
-		return false, context.Cause(ctx)
+		return posthaste.SettleResult{}, context.Cause(ctx)
 	}
 	e := &entry{delivery: delivery, note: note, done: make(chan struct{})}
 	n.mu.Lock()
@@ -56,9 +56,9 @@ func (n *noter) record(ctx context.Context, delivery posthaste.DeliveryID, note 
 	n.mu.Unlock()
 	select {
 	case <-e.done:
-		return e.recorded, e.err
+		return e.result, e.err
 	case <-ctx.Done():
-		return false, context.Cause(ctx)
+		return posthaste.SettleResult{}, context.Cause(ctx)
 	}
 }
 
@@ -97,7 +97,7 @@ func (n *noter) call(ctx context.Context, batch []*entry) {
 	}
 	for i, e := range batch {
 		if e.err = err; err == nil {
-			e.recorded, e.err = results[i].Settled, results[i].Err
+			e.result, e.err = results[i], results[i].Err
 		}
 		close(e.done)
 	}
@@ -145,11 +145,13 @@ func (r *run) Note(ctx context.Context, delivery posthaste.DeliveryID, note post
 
 // record records a note, or ends the handler's context.
 func (r *run) record(ctx context.Context, delivery posthaste.DeliveryID, note posthaste.Note) error {
-	recorded, err := r.noter.record(ctx, delivery, note)
+	result, err := r.noter.record(ctx, delivery, note)
 	switch {
 	case err != nil:
 		r.keepLines(delivery, note.Log, "")
-	case !recorded:
+	case result.Cancelled:
+		r.markCancelled(deliverySet{delivery: {}})
+	case !result.Settled:
 		err = &posthaste.Error{Code: posthaste.CodeConflict, Message: fmt.Sprintf("delivery %d no longer belongs to this worker", delivery),
 			Hint: "it was declared lost and is handled elsewhere; stop working on it"}
 		r.refuse(err)
@@ -258,8 +260,9 @@ func (r *run) closeDesk(report *reporter) {
 	}
 }
 
-// refuse ends the handler's context: the delivery belongs to another worker. Children that were
-// made of the context before also end, but have no other cause than that.
+// refuse ends the handler's context, because the delivery belongs to another worker or its
+// message was cancelled. Children that were made of the context before also end, but have no other
+// cause than that.
 func (r *run) refuse(err error) {
 	over, cancel := context.WithCancelCause(r.parent)
 	cancel(err)

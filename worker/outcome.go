@@ -78,7 +78,7 @@ func (o *outcome) attrs() []any {
 }
 
 // errNotStarted is the result of a message whose handler was not called.
-var errNotStarted = errors.New("the message was not started because the worker's lease had ended")
+var errNotStarted = errors.New("the message was not started because the worker's lease had ended, or it was cancelled")
 
 // judge returns the outcome of a delivery whose handler returned err.
 func judge(d *posthaste.RawDelivery, seg *segment, err error, took time.Duration) outcome {

@@ -28,9 +28,10 @@ type pool struct {
 	// handlers is the parent of every handler's context. It is a field because goroutines of
 	// the pool are started by others, whose contexts end earlier.
 	handlers  context.Context
-	interrupt context.CancelCauseFunc // ends handlers
-	stopping  atomic.Bool             // the worker stops, so that no message starts
-	hungry    atomic.Int32            // teams that have work and wait for a goroutine
+	interrupt context.CancelCauseFunc     // ends handlers
+	stopping  atomic.Bool                 // the worker stops, so that no message starts
+	hungry    atomic.Int32                // teams that have work and wait for a goroutine
+	cancelled atomic.Pointer[deliverySet] // that the last heartbeat named; nil without any
 
 	mu        sync.Mutex
 	active    int

@@ -34,7 +34,8 @@ type run struct {
 	mu      sync.Mutex
 	inner   context.Context
 	cancel  context.CancelFunc
-	refused func(key any) any // values of a context that ended with the refusal of a note as its cause; nil without one
+	refused func(key any) any // values of a context that ended with the cause that refuse got; nil before that
+	gone    deliverySet       // deliveries whose messages were cancelled; nil without any
 	desk    *desk             // nil until a handler notes something
 }
 

@@ -88,6 +88,8 @@ func logFailure(log *slog.Logger, o *outcome, became posthaste.Outcome) {
 	switch became {
 	case posthaste.OutcomeDead:
 		log.Error("a message failed and was dead-lettered", attrs...)
+	case posthaste.OutcomeCancelled:
+		log.Info("a message that was cancelled while it ran did not finish; it is not retried", attrs...)
 	case posthaste.OutcomeFailed:
 		log.Error("a message of an at-most-once queue failed; it is not retried", attrs...)
 	default:

@@ -83,12 +83,18 @@ func listMessages(ctx context.Context, a *app, e posthaste.Store, f posthaste.Me
 	})
 }
 
-// stateText returns the state, the progress of what runs, and the subscription unless it is the
-// default one.
+// stateText returns the state, the progress of what runs and whether it was cancelled, and the
+// subscription unless it is the default one.
 func stateText(s posthaste.MessageState) styled {
 	text := string(s.State)
-	if n := len(s.Attempts); n > 0 && s.State == posthaste.StateRunning && s.Attempts[n-1].Progress > 0 {
-		text += fmt.Sprintf(" %.0f %%", 100*s.Attempts[n-1].Progress)
+	if n := len(s.Attempts); n > 0 && s.State == posthaste.StateRunning {
+		last := s.Attempts[n-1]
+		if last.Progress > 0 {
+			text += fmt.Sprintf(" %.0f %%", 100*last.Progress)
+		}
+		if !last.CancelRequestedAt.IsZero() {
+			text += ", cancel requested"
+		}
 	}
 	if s.Subscription != posthaste.DefaultSubscription {
 		text += " (" + s.Subscription + ")"
@@ -136,8 +142,11 @@ func writeMessage(w *screen, m posthaste.MessageInfo) {
 func newMessageCancel(a *app) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
-		Use: "cancel ID", Short: "Cancel a message that has not been delivered yet",
-		Long: "Cancel a message in each subscription that has not claimed it yet. The exit code\nis 1 if all subscriptions have.",
+		Use: "cancel ID", Short: "Cancel a message",
+		Long: `Cancel a message in each subscription. Where it waits, it is never delivered. Where
+it runs, its worker is told by the next heartbeat, and a receiver when it extends
+its lease; it is not retried, and becomes cancelled unless it finishes. The exit
+code is 1 if it neither waits nor runs in any subscription.`,
 		Args: exactly(1, "a message id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withdraw(a, cmd, &db, args, func(ctx context.Context, e posthaste.Store, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
@@ -176,8 +185,17 @@ The exit code is 1 if all subscriptions have claimed the message.`,
 	return cmd
 }
 
+func requested(w posthaste.Withdrawal) bool { return w.Requested }
+
+func withdrawnState(w posthaste.Withdrawal) string {
+	if w.Requested {
+		return string(w.State) + ", cancel requested"
+	}
+	return string(w.State)
+}
+
 // withdraw cancels or reschedules a message with do. The exit code is 1 if every
-// subscription has claimed the message already.
+// subscription has claimed the message already, and none was asked to stop.
 func withdraw(a *app, cmd *cobra.Command, db *database, args []string, do func(context.Context, posthaste.Store, posthaste.MessageID) ([]posthaste.Withdrawal, error)) error {
 	ids, err := messageIDs(args)
 	if err != nil {
@@ -191,11 +209,14 @@ func withdraw(a *app, cmd *cobra.Command, db *database, args []string, do func(c
 		err = a.print(wire.NewWithdrawals(all), func(w *screen) {
 			table(w, "SUBSCRIPTION IN-TIME STATE", func(row func(...any)) {
 				for _, each := range all {
-					row(each.Subscription, each.InTime, each.State)
+					row(each.Subscription, each.InTime, withdrawnState(each))
 				}
 			})
+			if slices.ContainsFunc(all, requested) {
+				fmt.Fprintln(w, "\nThe message is running. Its worker is told by the next heartbeat, a receiver when it\nextends its lease. It is not retried, and becomes cancelled unless it finishes.")
+			}
 		})
-		if err == nil && !slices.ContainsFunc(all, func(each posthaste.Withdrawal) bool { return each.InTime }) {
+		if err == nil && !slices.ContainsFunc(all, func(each posthaste.Withdrawal) bool { return each.InTime || each.Requested }) {
 			return &exitError{code: exitFailed} // the table shows why
 		}
 		return err

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -79,11 +80,12 @@ func deliveryIDs(args []string) ([]posthaste.DeliveryID, error) {
 
 // settledView is the result for one delivery.
 type settledView struct {
-	ID      posthaste.DeliveryID `json:"id"`
-	Settled bool                 `json:"settled"`
-	Outcome posthaste.Outcome    `json:"outcome,omitempty"`
-	DueAt   time.Time            `json:"due_at,omitzero"`
-	Error   string               `json:"error,omitempty"`
+	ID        posthaste.DeliveryID `json:"id"`
+	Settled   bool                 `json:"settled"`
+	Cancelled bool                 `json:"cancelled,omitempty"`
+	Outcome   posthaste.Outcome    `json:"outcome,omitempty"`
+	DueAt     time.Time            `json:"due_at,omitzero"`
+	Error     string               `json:"error,omitempty"`
 }
 
 // printSettled prints the result for each delivery. It fails if one was not settled.
@@ -92,7 +94,7 @@ func printSettled(a *app, results []posthaste.SettleResult) error {
 	var gone []string
 	var refused error
 	for i, r := range results {
-		shown[i] = settledView{ID: r.Delivery, Settled: r.Settled, Outcome: r.Outcome, DueAt: r.DueAt}
+		shown[i] = settledView{ID: r.Delivery, Settled: r.Settled, Cancelled: r.Cancelled, Outcome: r.Outcome, DueAt: r.DueAt}
 		switch {
 		case r.Err != nil:
 			refused, shown[i].Error = r.Err, r.Err.Error()
@@ -106,6 +108,11 @@ func printSettled(a *app, results []posthaste.SettleResult) error {
 				row(s.ID, s.Settled, s.Outcome, s.DueAt, s.Error)
 			}
 		})
+		for _, s := range shown {
+			if s.Cancelled {
+				fmt.Fprintf(w, "\nThe message of delivery %s was cancelled. Stop working on it and run: posthaste message release %s\n", s.ID, s.ID)
+			}
+		}
 	}); err != nil {
 		return err
 	}
@@ -165,7 +172,8 @@ func newMessageRelease(a *app) *cobra.Command {
 
 func newMessageExtend(a *app) *cobra.Command {
 	lease := 30 * time.Second
-	cmd := newOnDeliveries(a, "extend", "Extend the leases of received messages", "They are redelivered after --lease, counted from now.", func(cmd *cobra.Command) error { return explicitZero(cmd, "lease") },
+	cmd := newOnDeliveries(a, "extend", "Extend the leases of received messages", `They are redelivered after --lease,
+counted from now. The output says which messages were cancelled meanwhile.`, func(cmd *cobra.Command) error { return explicitZero(cmd, "lease") },
 		func(ctx context.Context, e posthaste.Store, ids []posthaste.DeliveryID) ([]posthaste.SettleResult, error) {
 			return e.Extend(ctx, posthaste.ExtendRequest{Deliveries: ids, Lease: lease})
 		})

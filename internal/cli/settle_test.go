@@ -42,6 +42,26 @@ func TestSettleCommands(t *testing.T) {
 	s.refuses("message extend 1 --lease 0", "above zero")
 }
 
+// A message that runs is cancelled, and its receiver is told.
+func TestR10_CancelByCommand(t *testing.T) {
+	t.Parallel()
+	s := &session{T: t, store: memory.Open()}
+	s.does("queue create orders")
+	s.does("send orders 1 --json")
+	message := s.found(`"id":"(\d+)"`)
+	s.does("receive orders --json")
+	id := s.found(`^\[\{"id":"(\d+)"`)
+	s.does("message cancel "+message, `^default +false +running, cancel requested$`, `told by the next heartbeat`, `becomes cancelled unless it finishes`)
+	s.does("message cancel "+message+" --json", `"in_time":false,"state":"running","requested":true`)
+	s.does("message show "+message, `^state +running, cancel requested$`)
+	s.does("message extend --lease 1h "+id, `^`+id+` +true`, `delivery `+id+` was cancelled.*posthaste message release `+id)
+	s.does("message extend --lease 1h --json "+id, `"settled":true,"cancelled":true`)
+	s.does("message release "+id, `^`+id+` +true +cancelled`)
+	s.does("message cancel "+message, `^default +true +cancelled`)
+	s.does("receive orders")
+	s.does("message show "+message, `^state +cancelled$`)
+}
+
 // A look counts no attempt.
 func TestPeek(t *testing.T) {
 	t.Parallel()

@@ -18,6 +18,9 @@ type worker struct {
 	claims map[int64][]*delivery // by number, with unsettled deliveries
 	open   map[int64]int         // number of unsettled deliveries of each claim
 	kinds  map[posthaste.QueueRef][]string
+	// cancelled has deliveries that were cancelled while they ran, until a heartbeat finds that
+	// they ended.
+	cancelled []posthaste.DeliveryID
 }
 
 // Register implements [posthaste.Engine].
@@ -54,6 +57,8 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 		return reply, err
 	}
 	w.HeartbeatAt = now
+	w.cancelled = slices.DeleteFunc(w.cancelled, func(id posthaste.DeliveryID) bool { return e.delivery(id).settled })
+	reply.Cancelled = slices.Clone(w.cancelled)
 	for _, ref := range beat.Queues {
 		look := posthaste.LookReply{NextDue: -1}
 		if q := e.queues[ref.Queue]; q != nil {
@@ -387,6 +392,7 @@ func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]pos
 		case held && d.worker == 0:
 			results[i].Settled = true
 		}
+		results[i].Cancelled = results[i].Settled && d.cancelled
 		if results[i].Settled && req.Lease > 0 && d.worker == 0 {
 			d.until = time.Now().Add(req.Lease)
 		}

@@ -92,6 +92,7 @@ type delivery struct {
 	alone     bool
 	claimedAt time.Time
 	settled   bool
+	cancelled bool // while it was handed out
 }
 
 // dueEntries is a heap by due time.

@@ -108,17 +108,14 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 	case posthaste.OutcomeSetAside:
 		outcome, next.asideAt = posthaste.OutcomeReleased, now
 	}
+	if d.cancelled && outcome != posthaste.OutcomeDone {
+		outcome = posthaste.OutcomeCancelled
+	}
 	if (outcome == posthaste.OutcomeRetried || outcome == posthaste.OutcomeLost) && next.failures+next.lostsAlone >= cmp.Or(d.m.MaxAttempts, o.MaxAttempts) {
 		outcome = posthaste.OutcomeDead
 	}
 	next.story = d.storyWith(d.endAttempt(s, outcome, now))
-	switch outcome {
-	case posthaste.OutcomeDone:
-		d.m.state = posthaste.StateDone
-		return outcome, time.Time{}
-	case posthaste.OutcomeDead:
-		d.m.state, d.m.diedAt = posthaste.StateDead, now
-		d.q.info.Dead++
+	if d.over(outcome, now) {
 		return outcome, time.Time{}
 	}
 	d.q.comesAgain(outcome)
@@ -131,6 +128,22 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 	}
 	e.append(d.q, &next, true)
 	return outcome, next.dueAt
+}
+
+// over sets the state of a message that is not delivered again, and reports whether it is one.
+func (d *delivery) over(outcome posthaste.Outcome, now time.Time) bool {
+	switch outcome {
+	case posthaste.OutcomeDone:
+		d.m.state = posthaste.StateDone
+	case posthaste.OutcomeCancelled:
+		d.m.state = posthaste.StateCancelled
+	case posthaste.OutcomeDead:
+		d.m.state, d.m.diedAt = posthaste.StateDead, now
+		d.q.info.Dead++
+	default:
+		return false
+	}
+	return true
 }
 
 // endAttempt completes the row that hand wrote for d, and returns it if it is still there.

@@ -89,14 +89,41 @@ func (e *Engine) change(ctx context.Context, action string, id posthaste.Message
 	if m == nil {
 		return nil, notFound("id", "message %d is unknown, or its space was reclaimed", id)
 	}
-	inTime := false
+	w := posthaste.Withdrawal{Subscription: posthaste.DefaultSubscription}
+	news := false
 	if n := e.withdraw(m); n != nil {
 		do(m, n)
-		inTime = true
+		w.InTime, news = true, true
+	} else if action == "cancel" {
+		w.Requested, news = e.cancelRunning(m)
+	}
+	if news {
 		e.record(ctx, posthaste.Action{Action: action, Queue: m.Queue, MessageID: id})
 	}
-	state := m.info().Subscriptions[0].State
-	return []posthaste.Withdrawal{{Subscription: posthaste.DefaultSubscription, InTime: inTime || action == "cancel" && state == posthaste.StateCancelled, State: state}}, ctx.Err()
+	w.State = m.info().Subscriptions[0].State
+	w.InTime = w.InTime || action == "cancel" && w.State == posthaste.StateCancelled
+	return []posthaste.Withdrawal{w}, ctx.Err()
+}
+
+// cancelRunning cancels a message that is handed out, and reports whether it is and whether it
+// was not cancelled before.
+func (e *Engine) cancelRunning(m *message) (running, news bool) {
+	for i, d := range slices.Backward(e.deliveries) {
+		if d.m != m || d.settled {
+			continue
+		}
+		if news = !d.cancelled; news {
+			d.cancelled = true
+			if a := d.attemptRow(); a != nil {
+				a.CancelRequestedAt = time.Now()
+			}
+			if w := e.workers[d.worker]; w != nil {
+				w.cancelled = append(w.cancelled, posthaste.DeliveryID(i+1))
+			}
+		}
+		return true, news
+	}
+	return false, false
 }
 
 // PurgeQueue implements [posthaste.QueueAdmin].

@@ -58,6 +58,8 @@ type Withdrawal struct {
 	Subscription string          `json:"subscription"`
 	InTime       bool            `json:"in_time"`
 	State        posthaste.State `json:"state"`
+	// Requested is absent unless the message runs and its holder is told that it is cancelled.
+	Requested bool `json:"requested,omitempty"`
 }
 
 // NewWithdrawals converts the results of cancelling or rescheduling a message.

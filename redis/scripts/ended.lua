@@ -36,7 +36,7 @@ end
 -- ended ends a delivery whose value in RUN was held. s is {o outcome, e error, r receipt,
 -- t terms, u duration in ms, a delay of a retry in µs, j jitter 0 to 1}. It returns the
 -- outcome and the time of the next attempt, if there is one. A message that was set aside is
--- released.
+-- released. One that was cancelled while it ran becomes cancelled unless it is done.
 local function ended(delivery, held, s)
   local key
   if rules.y then held, key = keyIn(held) end
@@ -60,8 +60,10 @@ local function ended(delivery, held, s)
   if not before and h.dues then st.g = tonumber(h.dues[delivery] or nil) end -- if the queue gets a max_age
   local notes, last = st.n, st.s and st.s[#st.s]
   st.n = nil
-  if outcome == 'lost' then
-    losses = losses + 1
+  if outcome == 'lost' then losses = losses + 1 end
+  if notes and notes.q and outcome ~= 'done' then
+    outcome = 'cancelled'
+  elseif outcome == 'lost' then
     -- A loss does not count if the attempt has advanced its checkpoint.
     if not (notes and notes.k) or last and last.k == notes.k then
       st.l = st.l + 1
@@ -88,11 +90,11 @@ local function ended(delivery, held, s)
   end
   if outcome ~= 'released' or notes then
     local n = notes or {}
-    st.s = told(st.s or {}, {a = st.a, o = outcome, w = h.name, c = h.at, e = now, d = s.u, m = s.e, r = s.r, k = n.k, p = n.p, x = n.x, g = n.g})
+    st.s = told(st.s or {}, {a = st.a, o = outcome, w = h.name, c = h.at, e = now, d = s.u, m = s.e, r = s.r, k = n.k, p = n.p, x = n.x, g = n.g, q = n.q})
   end
-  if outcome == 'done' then
-    counts.done = counts.done + 1
-    st.z = 'done'
+  if outcome == 'done' or outcome == 'cancelled' then
+    if outcome == 'done' then counts.done = counts.done + 1 end
+    st.z = outcome
     kept[#kept + 1] = id
     call('HSET', ST, id, pack(st))
     return outcome

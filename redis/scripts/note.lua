@@ -4,7 +4,8 @@
 -- keys: of the subscription
 -- args: number of the subscription; lease in µs from now, 0 for none; then notes, each packed
 --       with its delivery as d (note.go)
--- returns: for each note 1 if the delivery is still held, else 0
+-- returns: for each note 1 if the delivery is still held, 2 if its message was also cancelled,
+--       else 0
 -- cost: some five commands per note
 local number, lease = unpack(ARGV, 1, 2)
 -- includes: keys, notes
@@ -30,6 +31,7 @@ for i = 3, #ARGV do
     if one.p then n.p, n.x = one.p, one.x end
     if one.g then n.g = logTail((n.g or '') .. one.g, logMost) end
     st.n = n
+    if n.q then was[i - 2] = 2 end
     call('HSET', ST, id, pack(st))
     if lease ~= '0' and call('ZSCORE', TIMED, one.d) then call('ZADD', TIMED, 'XX', text(now + lease), one.d) end
   end

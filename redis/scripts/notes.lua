@@ -1,4 +1,5 @@
--- What handlers noted (note.lua): k a checkpoint, p progress, x its text, g log lines.
+-- Notes of a delivery that runs: by its handler (note.lua) k a checkpoint, p progress, x its text,
+-- g log lines; and q, when its message was cancelled (withdraw.lua).
 local logMost = 65536
 
 -- logTail returns the last whole lines of a log that fit into a number of bytes.
@@ -7,6 +8,21 @@ local function logTail(log, bytes)
   if over <= 0 then return log end
   local at = string.find(log, '\n', over, true)
   return at and string.sub(log, at + 1) or ''
+end
+
+-- stillHeld returns those of the cancelled deliveries in the tally that have not ended, and for
+-- each the tag of its holder.
+local function stillHeld(cancels)
+  local all, tags = {}, {}
+  if not cancels then return all, tags end
+  local deliveries = unpacked(cancels)
+  for i, held in ipairs(got(RUN, deliveries)) do
+    if held then
+      all[#all + 1] = deliveries[i]
+      tags[#tags + 1] = string.match(held, '^[^/%z]+')
+    end
+  end
+  return all, tags
 end
 
 -- told adds an attempt to a story. It gets the checkpoint of the attempt before it, unless it

@@ -63,6 +63,12 @@ table applied
   constraint applied_only_row_check CHECK (only_row)
   constraint applied_pkey PRIMARY KEY (only_row)
   index UNIQUE INDEX applied_pkey ON posthaste.applied USING btree (only_row)
+table cancel_requests
+  delivery bigint not null
+  worker bigint not null
+  constraint cancel_requests_pkey PRIMARY KEY (delivery)
+  index INDEX cancel_requests_worker ON posthaste.cancel_requests USING btree (worker)
+  index UNIQUE INDEX cancel_requests_pkey ON posthaste.cancel_requests USING btree (delivery)
 table cancelled
   pos bigint not null
   subscriber bigint not null
@@ -644,6 +650,7 @@ partitioned table notes partition by LIST (slot)
   place smallint not null
   number integer not null
   last boolean not null default false
+  cancel boolean not null default false
   progress real
   at timestamp with time zone not null default clock_timestamp()
   checkpoint jsonb
@@ -657,6 +664,7 @@ leaf notes_N with (autovacuum_enabled=off) toast with (autovacuum_enabled=off) -
   place smallint not null -- 16
   number integer not null -- 16
   last boolean not null default false -- 16
+  cancel boolean not null default false -- 16
   progress real -- 16
   at timestamp with time zone not null default clock_timestamp() -- 16
   checkpoint jsonb -- 16
@@ -1063,7 +1071,7 @@ function bare_story(p_story jsonb) returns jsonb language sql immutable cost 100
 function bell_key(queue_id integer) returns bigint language sql immutable parallel safe cost 100
 function block_keys(p_subscriber bigint, p_lane integer, p_keys text[], p_ords xid8[], p_ids bigint[], p_waits boolean[] DEFAULT NULL::boolean[]) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
 function brief_story(p_story jsonb) returns jsonb language sql immutable cost 100 set search_path=pg_catalog, pg_temp
-function cancel(message_id bigint, by text DEFAULT SESSION_USER) returns TABLE(subscription text, cancelled boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function cancel(message_id bigint, by text DEFAULT SESSION_USER) returns TABLE(subscription text, cancelled boolean, state text, requested boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function carry_slot(p_slot integer) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function check_array(p_array anyarray, p_name text) returns void language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function check_identity(p_environment text DEFAULT NULL::text, p_worker bigint DEFAULT NULL::bigint) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
@@ -1098,6 +1106,7 @@ function dead_termed(p_term text) returns bigint[] language plpgsql stable cost 
 function dedupe(p_queues integer[], p_dedupe_keys text[], p_dedupe_windows double precision[], p_now timestamp with time zone, OUT ids bigint[], OUT fresh integer[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function deliveries_at(c claims, p_places integer[]) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8, ages_from timestamp with time zone) language plpgsql stable cost 100 rows 10 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function deliveries_of(c claims) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8) language sql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function delivery_open(p_delivery bigint) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function delivery_queues(delivery_ids bigint[]) returns text[] language plpgsql stable security definer cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function discard(message_ids bigint, by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function discard(message_ids bigint[], by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
@@ -1122,9 +1131,9 @@ function edited(q queue_settings, p_key text, p_kind text, p_headers jsonb, p_re
 function ends_of(p_claim bigint, p_poss bigint[], p_told boolean) returns TABLE(pos bigint, claimed_at timestamp with time zone, holder bigint, settled_at timestamp with time zone, duration real, outcome text, ended_at timestamp with time zone, took real, error text, receipt jsonb, terms text[], notes jsonb) language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function erase(term text, by text DEFAULT SESSION_USER, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns TABLE(message_id bigint, queue text, outcome text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function expired_places(c claims, p_max_age interval, t timestamp with time zone) returns bit varying language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
-function extend(delivery_ids bigint, lease interval, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function extend(delivery_ids bigint[], lease interval, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off
-function extend(delivery_ids text, lease interval, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function extend(delivery_ids bigint, lease interval, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean, cancelled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function extend(delivery_ids bigint[], lease interval, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean, cancelled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off
+function extend(delivery_ids text, lease interval, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean, cancelled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function fail(delivery_id bigint, error text, options anycompatible DEFAULT NULL::text) returns TABLE(settled boolean, outcome text, due_at timestamp with time zone) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function fetch(p_worker bigint, p_number bigint, p_claims claims[] DEFAULT NULL::claims[], p_live live DEFAULT NULL::live) returns TABLE(numbered_from bigint, alone boolean, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8) language plpgsql stable security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function few_heads(p_queue integer, p_lanes integer, p_slot bigint, p_before bigint, p_max integer, OUT many boolean, OUT heads head[]) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
@@ -1212,7 +1221,7 @@ function next_token(p_subscriber bigint, p_lane integer, p_after timestamp with 
 function no_dead_letter(p_ids bigint[]) returns void language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function no_wake() returns boolean language sql stable cost 100
 function not_here(p_environment text DEFAULT NULL::text, OUT message text, OUT hint text) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
-function note(p_deliveries bigint[], p_checkpoints jsonb[], p_progress real[], p_texts text[], p_logs text[], p_lease interval DEFAULT NULL::interval) returns TABLE(n integer, recorded boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function note(p_deliveries bigint[], p_checkpoints jsonb[], p_progress real[], p_texts text[], p_logs text[], p_lease interval DEFAULT NULL::interval) returns TABLE(n integer, recorded boolean, cancelled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function note_single(p_delivery bigint, p_checkpoint jsonb, p_progress real, p_text text, p_options jsonb) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function notes_of(p_slot bigint, p_claim bigint, p_place integer) returns jsonb language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function oldest_due(s pg_snapshot, l live) returns TABLE(queue_id integer, subscription integer, since timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
@@ -1247,7 +1256,7 @@ function progress(delivery_id bigint, progress double precision, progress_text t
 function purge(queue text, by text DEFAULT SESSION_USER) returns TABLE(subscription text, purged bigint) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function put_again(p_id bigint, p_due timestamp with time zone, p_content entries_other) returns TABLE(subscription text, moved boolean, state text, queue_id integer) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function put_claim(c claims, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_closed boolean DEFAULT false) returns claims language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function put_note(p_delivery bigint, p_checkpoint jsonb, p_progress real, p_text text, p_log text) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
+function put_note(p_delivery bigint, p_checkpoint jsonb, p_progress real, p_text text, p_log text, p_cancel boolean DEFAULT false) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function queue_limits(o jsonb, q queue_settings) returns queue_settings language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function queue_options(o jsonb, q queue_settings, p_is queue_settings) returns queue_settings language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function rate_option(p_rate double precision, p_burst double precision) returns jsonb language sql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
@@ -1277,6 +1286,7 @@ function replace_message(p_id bigint, p_content entries_other, p_unique jsonb) r
 function replay(message_ids bigint, by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function replay(message_ids bigint[], by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function replay(message_ids text DEFAULT NULL::text, by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function request_cancel(h head, p_subscription integer) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=900ms, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function reschedule(message_id bigint, send_at timestamp with time zone, by text DEFAULT SESSION_USER) returns TABLE(subscription text, rescheduled boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function rescue() returns integer language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
 function rescue_apart(c claims, p_places integer[]) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1369,7 +1379,7 @@ function window_ranges(s0 pg_snapshot, s1 pg_snapshot, OUT lo bigint[], OUT hi b
 function withdraw(h head, p_subscription integer, p_outcome text) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function without_places(c claims) returns claims language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function words_of(p_reference text, p_terms text[]) returns text[] language plpgsql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
-function worker_heartbeat(p_worker bigint) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function worker_heartbeat(p_worker bigint) returns bigint[] language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function worker_look(p_worker bigint, p_queues text[], p_subscriptions text[]) returns TABLE(ready boolean, next_due double precision, maintain boolean, rescue boolean) language plpgsql volatile security definer cost 100 rows 1000 set max_parallel_workers_per_gather=0, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function worker_overdue(w registrations) returns boolean language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function worker_register(p_name text, p_version text, p_lease interval, p_environment text DEFAULT NULL::text, p_kinds jsonb DEFAULT NULL::jsonb) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
@@ -1544,6 +1554,7 @@ grant SELECT on table actions to posthaste_admin
 grant SELECT on table ahead to posthaste_admin
 grant SELECT on table ahead_keys to posthaste_admin
 grant SELECT on table applied to posthaste_admin
+grant SELECT on table cancel_requests to posthaste_admin
 grant SELECT on table cancelled to posthaste_admin
 grant SELECT on table carried to posthaste_admin
 grant SELECT on table claims to posthaste_admin

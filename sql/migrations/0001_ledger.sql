@@ -226,16 +226,18 @@ create table posthaste.settlements (
   primary key (slot, claim, part, number)
 ) partition by list (slot);
 
--- What a handler noted while it ran: checkpoints, progress and log lines. The newest row of a
--- delivery that has a value is the one that counts. last: the delivery ended otherwise than
--- done, and this row is the last one: its unique key decides between a note and the end of the
--- delivery (posthaste.put_note, posthaste.close_notes).
+-- Notes about a delivery while it ran: checkpoints, progress and log lines of its handler, and
+-- that its message was cancelled (cancel). The newest row of a delivery that has a
+-- value is the one that counts. last: the delivery ended otherwise than done, and this row is
+-- the last one: its unique key decides between a note and the end of the delivery
+-- (posthaste.put_note, posthaste.close_notes).
 create table posthaste.notes (
   slot          bigint      not null,
   claim         bigint      not null,
   place         smallint    not null,
   number        int         not null,
   last          boolean     not null default false,
+  cancel        boolean     not null default false,
   progress      real,
   at            timestamptz not null default clock_timestamp(),
   checkpoint    jsonb,

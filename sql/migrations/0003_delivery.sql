@@ -36,6 +36,15 @@ create table posthaste.stragglers (
   primary key (worker, claim)
 );
 
+-- Deliveries whose message was cancelled while they ran. Their notes decide how they end. These
+-- rows tell their holders: a worker by its heartbeat, a receiver (worker 0) when it extends its
+-- lease. A row is an exception, and upkeep removes it after the delivery has ended.
+create table posthaste.cancel_requests (
+  delivery bigint primary key,
+  worker   bigint not null
+);
+create index cancel_requests_worker on posthaste.cancel_requests (worker);
+
 -- How far the ends of leases were examined, per subscriber.
 create table posthaste.lease_cursors (
   subscriber bigint      primary key,

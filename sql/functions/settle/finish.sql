@@ -9,7 +9,8 @@
 -- A failed or lost message is dead once failures and losses while alone reach its maximum. A
 -- loss does not count if the attempt has advanced its checkpoint. A released one keeps its
 -- attempt, and is in the story only if it has notes. One that is set aside becomes 'released', in the lane of its
--- kind. An expired one was not handed out.
+-- kind. An expired one was not handed out. One whose message was cancelled while it ran becomes
+-- 'cancelled' unless it is done: it is neither retried nor a dead letter.
 -- In a keyed queue unfinished messages are parked, and their keys with them, and come back by a
 -- claim.
 -- Inserts: outcomes, entries_other, words, dead_letter_entries, parked, limit_refunds. Updates:
@@ -59,7 +60,8 @@ begin
        cross join lateral (select a.wanted = 'lost' and (a.notes ? 'checkpoint' and a.notes -> 'checkpoint' is distinct from d.story -> -1 -> 'checkpoint') is not true as counts) x
     ), decided as (
       select x.*, coalesce(case when x.aside then l.lane end, v_lane) as lane,
-             case when x.wanted in ('retried', 'lost') and x.failures + x.losses_alone >= o.most then 'dead' else x.wanted end as became,
+             case when x.notes ? 'cancel_requested_at' then 'cancelled'
+                  when x.wanted in ('retried', 'lost') and x.failures + x.losses_alone >= o.most then 'dead' else x.wanted end as became,
              -- The handler's values are recorded, whatever they are.
              least(posthaste.last_time() - interval '1 second', v_now + make_interval(secs => greatest(0, least(9e12, case x.wanted
                when 'retried' then coalesce(x.wait,
@@ -86,13 +88,13 @@ begin
       select c.slot, c.id, z.place, z.attempt, z.pos, z.message_id, c.reader, v_now, c.holder, z.duration,
              case when z.became in ('retried', 'lost', 'released') then z.next end, z.became, z.error, z.receipt,
              -- If the message continues, its next entry has them.
-             case when z.unnamed and z.became in ('done', 'dead') then z.terms end
+             case when z.unnamed and z.became in ('done', 'dead', 'cancelled') then z.terms end
         from told z
     ), named as (
       insert into posthaste.words (slot, message_id, pos, queue_id, lane, word)
       select c.slot, z.message_id, z.pos, v_queue, v_lane, w
         from told z cross join lateral unnest(posthaste.words_of(null, z.terms)) w
-       where z.unnamed and z.became in ('done', 'dead')
+       where z.unnamed and z.became in ('done', 'dead', 'cancelled')
     ), again as (
       insert into posthaste.entries_other (message_id, created_at, due_at, queue_id, lane, for_subscription, attempt, failures, losses, losses_alone, ages_from,
                                      content_type, key, kind, reference, headers, terms, trace, story, payload)

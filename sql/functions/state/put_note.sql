@@ -1,5 +1,6 @@
--- posthaste.put_note: records what a handler noted, if the delivery belongs to the caller.
--- Arguments: the delivery; any of a checkpoint, a progress with its text, and log lines.
+-- posthaste.put_note: records what a handler noted, or that its message was cancelled, if the
+-- delivery has not ended.
+-- Arguments: the delivery; any of a checkpoint, a progress with its text, and log lines; cancel.
 -- Returns: whether it was recorded; false if the delivery ended, or never was.
 -- A note is inserted under the next number of its delivery. Whatever ends the delivery without
 -- success first inserts the last number (posthaste.close_notes), then reads the notes. So of
@@ -8,7 +9,7 @@
 -- Errors: 40001 above READ COMMITTED, if the delivery ended after the snapshot.
 -- Locks: only those of inserting. The claim's row is read first: its lock keeps the slot from
 -- being truncated. Inserts: notes. Reads: claims, settlements.
-create or replace function posthaste.put_note(p_delivery bigint, p_checkpoint jsonb, p_progress real, p_text text, p_log text)
+create or replace function posthaste.put_note(p_delivery bigint, p_checkpoint jsonb, p_progress real, p_text text, p_log text, p_cancel boolean default false)
 returns boolean language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
@@ -27,11 +28,11 @@ begin
                                       order by s.slot, s.claim, s.part, s.number desc limit 1), 0) = 0 end as held
         from posthaste.claims k where k.slot = v_slot and k.id = v_claim
     ), put as (
-      insert into posthaste.notes (slot, claim, place, number, checkpoint, progress, progress_text, log)
+      insert into posthaste.notes (slot, claim, place, number, cancel, checkpoint, progress, progress_text, log)
       select v_slot, v_claim, v_place,
              coalesce((select x.number from posthaste.notes x where x.slot = v_slot and x.claim = v_claim and x.place = v_place
                         order by x.slot, x.claim, x.place, x.number desc limit 1), 0) + 1,
-             p_checkpoint, p_progress, p_text, p_log
+             p_cancel, p_checkpoint, p_progress, p_text, p_log
         from state z where z.held
       on conflict do nothing
       returning 1

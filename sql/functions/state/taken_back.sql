@@ -3,7 +3,8 @@
 -- whose first entry is gone are not returned, because their subscriptions are unknown.
 -- Arguments: parallel arrays, the messages' queues and ids. Returns: the ids.
 -- Usually none were, which indexes show: a cancelled message has a row there, a discarded
--- one a record, and a purged one an id below that of its queue's purge.
+-- one and one that was cancelled while it ran a record, and a purged one an id below that of its
+-- queue's purge.
 -- First entries are looked up by neighborhoods of their positions, because each lookup reads
 -- all rows that the index of these has not summarized yet.
 -- Reads: as posthaste.message_states.
@@ -19,7 +20,7 @@ begin
   v_ids := array(
     select distinct u.id from unnest(p_queues, p_ids) u (queue, id)
      where (select k.pos from posthaste.cancelled k where k.pos = u.id order by k.pos limit 1) is not null
-        or (select r.id from posthaste.action_records r where r.message_id = u.id and r.action = 'discard' order by r.message_id limit 1) is not null
+        or (select r.id from posthaste.action_records r where r.message_id = u.id and r.action in ('discard', 'cancel') order by r.message_id limit 1) is not null
         or u.id <= (select q.purged_to from posthaste.queue_settings q where q.id = u.queue)
         or (select e.pos from posthaste.entries e
               join lateral (select k.pos from posthaste.cancelled k where k.pos = e.pos order by k.pos limit 1) k on true

@@ -5,6 +5,7 @@
 -- addition to the story; parks: it is parked, because its queue is keyed. Messages that a fair
 -- queue parked ahead of its cursor are withdrawn from the log, and are among the parked ones or
 -- were handed out from there; messages that it left in the log are entries like any other.
+-- Messages that were cancelled while they ran are not among them.
 -- It also copies the history, because the ring is emptied.
 -- Called by posthaste.rebase under its locks. Reads: the ring. Inserts: history.
 create or replace function posthaste.rebase_collect()
@@ -37,9 +38,12 @@ begin
     select d.pos, v_claim.reader >> 20, (v_claim.reader >> 10) & 1023, array[(v_claim.reader >> 10) & 1023], true,
            jsonb_strip_nulls(jsonb_build_object('attempt', d.attempt, 'outcome', 'lost', 'worker', (select r.name from posthaste.registrations r where r.id = v_claim.holder),
              'claimed_at', v_claim.at, 'ended_at', v_now, 'error', 'the database was restored from a copy that was made while this was handed out'))
-             || coalesce(posthaste.notes_of(v_claim.slot, v_claim.id, d.place), '{}'),
+             || coalesce(n.notes, '{}'),
            q.keyed
-      from posthaste.deliveries_at(v_claim, posthaste.open_places(v_claim)) d, posthaste.queue_settings q where q.id = v_claim.reader >> 20;
+      from posthaste.deliveries_at(v_claim, posthaste.open_places(v_claim)) d, posthaste.queue_settings q,
+           lateral (select posthaste.notes_of(v_claim.slot, v_claim.id, d.place) as notes) n
+     -- A loss of what was cancelled while it ran ends it.
+     where q.id = v_claim.reader >> 20 and (n.notes ? 'cancel_requested_at') is not true;
   end loop;
 
   for s in 0..15 loop

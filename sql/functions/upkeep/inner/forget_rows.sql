@@ -1,8 +1,8 @@
 -- posthaste.forget_rows: removes small rows that are not needed any more, in every round of
 -- upkeep. The history, withdrawals and buckets of tokens have functions of their own.
 -- By ctid: joins that were planned with few rows would compare each with all.
--- Reads: subscriptions, queue_settings, slots. Deletes from: parked, dedupe_keys,
--- idempotency_keys, erased, limit_states, ahead, ahead_keys.
+-- Reads: subscriptions, queue_settings, slots, claims, settlements. Deletes from: parked,
+-- dedupe_keys, idempotency_keys, erased, limit_states, cancel_requests, ahead, ahead_keys.
 create or replace function posthaste.forget_rows()
 returns void language plpgsql volatile
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
@@ -37,6 +37,11 @@ begin
       cross join lateral (select x.ctid from posthaste.limit_states x where x.subscriber = u.queue_id::bigint << 10 | u.number and x.id < newest.id
                            order by x.id) old
       where u.dropped_at is null));
+  -- Requests to cancel deliveries that have ended.
+  delete from posthaste.cancel_requests z
+   where z.ctid = any (array(
+     select x.ctid from (select y.ctid, y.delivery from posthaste.cancel_requests y order by y.delivery limit 10000) x
+      where posthaste.delivery_open(x.delivery) is not true));
   -- Notes of reading ahead in fair queues: all but a lane's newest row, and keys of earlier
   -- readings.
   for v_newest in
