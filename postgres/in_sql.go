@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -26,7 +27,31 @@ type SQLTx interface {
 // A value with the methods Commit and Rollback is a transaction. Of any other, such as a
 // *sql.Conn or a wrapper without these methods, only PostgreSQL knows it: each call then costs
 // one more round trip, which locks pg_am in access share mode, as each query of it does.
-func InSQL(tx SQLTx) Tx { return Tx{sqlTx{tx}} }
+//
+// The statements of a type that embeds a *sql.Tx, as bun.Tx does, go to that: Bun has
+// placeholders of its own, and would not pass the parameters.
+func InSQL(tx SQLTx) Tx {
+	if _, plain := tx.(*sql.Tx); !plain {
+		if inner := embeddedTx(tx); inner != nil {
+			tx = inner
+		}
+	}
+	return Tx{sqlTx{tx}}
+}
+
+// embeddedTx returns the *sql.Tx that the struct of tx embeds, or nil.
+func embeddedTx(tx SQLTx) *sql.Tx {
+	value := reflect.Indirect(reflect.ValueOf(tx))
+	if value.Kind() != reflect.Struct {
+		return nil
+	}
+	field, found := value.Type().FieldByName("Tx")
+	if !found || !field.Anonymous || len(field.Index) != 1 {
+		return nil
+	}
+	inner, _ := value.FieldByIndex(field.Index).Interface().(*sql.Tx)
+	return inner
+}
 
 type sqlTx struct{ SQLTx }
 

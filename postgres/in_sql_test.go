@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"strings"
 	"testing"
 
@@ -30,18 +31,36 @@ func (w wrapped) QueryContext(ctx context.Context, query string, args ...any) (*
 	return w.SQLTx.QueryContext(ctx, query, args...)
 }
 
-// embedded has all methods of a transaction, as bun.Tx and *sqlx.Tx do.
+// embedded rewrites the placeholders of statements, as bun.Tx does.
 type embedded struct {
 	*sql.Tx
+}
+
+func (embedded) ExecContext(context.Context, string, ...any) (sql.Result, error) {
+	return nil, errors.New("the parameters are not for this type")
+}
+
+func (embedded) QueryContext(context.Context, string, ...any) (*sql.Rows, error) {
+	return nil, errors.New("the parameters are not for this type")
+}
+
+// methods is a transaction by its methods.
+type methods struct {
 	wrapped
+	*nothing
 }
 
-func (e embedded) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	return e.wrapped.ExecContext(ctx, query, args...)
-}
+type nothing struct{}
 
-func (e embedded) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return e.wrapped.QueryContext(ctx, query, args...)
+func (*nothing) Commit() error   { return nil }
+func (*nothing) Rollback() error { return nil }
+
+// sqlTest is a database with a queue, and a pool of a driver of database/sql.
+type sqlTest struct {
+	*testing.T
+	engine *postgres.Engine
+	db     *sql.DB
+	conn   *sql.Conn
 }
 
 // TestInSQLTakesTransactionsOnly: what commits each statement by itself is refused, and sends
@@ -52,72 +71,25 @@ func TestInSQLTakesTransactionsOnly(t *testing.T) {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			ctx, url := t.Context(), testpg.New(t)
-			engine := openAt(t, url)
-			if err := engine.CreateQueue(ctx, "q", posthaste.QueueOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			db, err := sql.Open(driver, url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
-			conn, err := db.Conn(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
+			s := &sqlTest{T: t, engine: openAt(t, url)}
+			s.must(s.engine.CreateQueue(ctx, "q", posthaste.QueueOptions{}))
+			var err error
+			s.db, err = sql.Open(driver, url)
+			s.must(err)
+			defer s.db.Close()
+			s.conn, err = s.db.Conn(ctx)
+			s.must(err)
+			defer s.conn.Close()
 			statements := 0
-			for name, value := range map[string]postgres.SQLTx{"*sql.DB": db, "*sql.Conn": conn, "postgres_test.wrapped": wrapped{db, &statements}, "<nil>": nil} {
-				refusesInSQL(t, name, postgres.InSQL(value))
+			for name, value := range map[string]postgres.SQLTx{"*sql.DB": s.db, "*sql.Conn": s.conn, "postgres_test.wrapped": wrapped{s.db, &statements}, "<nil>": nil} {
+				s.refuses(name, postgres.InSQL(value))
 			}
-			stored := func() int {
-				found, err := engine.Messages(ctx, posthaste.MessageFilter{Queue: "q"})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return len(found.Items)
-			}
-			if n := stored(); n != 0 {
+			if n := s.stored(); n != 0 {
 				t.Fatalf("%d messages were stored without a transaction", n)
 			}
-
-			begin := func() *sql.Tx {
-				tx, err := db.BeginTx(ctx, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return tx
-			}
-			plain, hidden, bun := begin(), begin(), begin()
-			mustRun(t, conn, "begin")
-			for i, one := range []struct {
-				tx     postgres.SQLTx
-				commit func() error
-			}{
-				{plain, plain.Commit},
-				{wrapped{hidden, &statements}, hidden.Commit},
-				{conn, func() error { mustRun(t, conn, "commit"); return nil }},
-				{embedded{bun, wrapped{bun, &statements}}, bun.Commit},
-			} {
-				statements = 0
-				if _, err := postgres.InSQL(one.tx).Send(ctx, posthaste.Message{Queue: "q", Payload: i}); err != nil {
-					t.Fatalf("%T: %v", one.tx, err)
-				}
-				if n := stored(); n != i {
-					t.Errorf("%T: %d messages before the commit, want %d", one.tx, n, i)
-				}
-				if err := one.commit(); err != nil {
-					t.Fatal(err)
-				}
-				if n := stored(); n != i+1 {
-					t.Errorf("%T: %d messages after the commit, want %d", one.tx, n, i+1)
-				}
-			}
-			if statements != 1 {
-				t.Errorf("a type with Commit and Rollback sent with %d statements, want 1", statements)
-			}
+			s.takesTransactions()
 			// A transaction that failed is not taken for one that was forgotten.
-			failed := begin()
+			failed := s.begin()
 			defer func() { _ = failed.Rollback() }()
 			_, _ = failed.ExecContext(ctx, "select 1/0")
 			if _, err := postgres.InSQL(wrapped{failed, &statements}).Send(ctx, posthaste.Message{Queue: "q"}); err == nil || posthaste.CodeOf(err) == posthaste.CodeRefused {
@@ -127,22 +99,71 @@ func TestInSQLTakesTransactionsOnly(t *testing.T) {
 	}
 }
 
-func mustRun(t *testing.T, conn *sql.Conn, statement string) {
-	t.Helper()
-	if _, err := conn.ExecContext(t.Context(), statement); err != nil {
-		t.Fatal(err)
+func (s *sqlTest) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
 	}
 }
 
-// refusesInSQL checks that no method of tx does anything.
-func refusesInSQL(t *testing.T, name string, tx postgres.Tx) {
-	t.Helper()
-	ctx := t.Context()
+func (s *sqlTest) begin() *sql.Tx {
+	s.Helper()
+	tx, err := s.db.BeginTx(s.Context(), nil)
+	s.must(err)
+	return tx
+}
+
+// stored returns how many messages were committed.
+func (s *sqlTest) stored() int {
+	s.Helper()
+	found, err := s.engine.Messages(s.Context(), posthaste.MessageFilter{Queue: "q"})
+	s.must(err)
+	return len(found.Items)
+}
+
+// refuses checks that no method of tx does anything.
+func (s *sqlTest) refuses(name string, tx postgres.Tx) {
+	s.Helper()
+	ctx := s.Context()
 	_, send := tx.Send(ctx, posthaste.Message{Queue: "q"})
 	for what, err := range map[string]error{"send": send, "ack": tx.Ack(ctx, 1), "checkpoint": tx.Checkpoint(ctx, 1, "a")} {
 		if posthaste.CodeOf(err) != posthaste.CodeRefused || !strings.Contains(err.Error(), "given a "+name+" that is not in a transaction") ||
 			!strings.Contains(err.Error(), "db.BeginTx") {
-			t.Errorf("%s with a %s: %v", what, name, err)
+			s.Errorf("%s with a %s: %v", what, name, err)
 		}
+	}
+}
+
+// takesTransactions sends in each kind of transaction.
+func (s *sqlTest) takesTransactions() {
+	s.Helper()
+	plain, hidden, bun, pointer, gorm, statements := s.begin(), s.begin(), s.begin(), s.begin(), s.begin(), 0
+	run := func(statement string) error { _, err := s.conn.ExecContext(s.Context(), statement); return err }
+	s.must(run("begin"))
+	for i, one := range []struct {
+		tx     postgres.SQLTx
+		commit func() error
+	}{
+		{plain, plain.Commit},
+		{wrapped{hidden, &statements}, hidden.Commit},
+		{s.conn, func() error { return run("commit") }},
+		{embedded{bun}, bun.Commit},
+		{&embedded{pointer}, pointer.Commit},
+		{methods{wrapped: wrapped{gorm, &statements}}, gorm.Commit},
+	} {
+		statements = 0
+		if _, err := postgres.InSQL(one.tx).Send(s.Context(), posthaste.Message{Queue: "q", Payload: i}); err != nil {
+			s.Fatalf("%T: %v", one.tx, err)
+		}
+		if n := s.stored(); n != i {
+			s.Errorf("%T: %d messages before the commit, want %d", one.tx, n, i)
+		}
+		s.must(one.commit())
+		if n := s.stored(); n != i+1 {
+			s.Errorf("%T: %d messages after the commit, want %d", one.tx, n, i+1)
+		}
+	}
+	if statements != 1 {
+		s.Errorf("a type with Commit and Rollback sent with %d statements, want 1", statements)
 	}
 }
