@@ -67,7 +67,7 @@ func (t sqlTx) check(ctx context.Context) error {
 		return noTransaction(t.SQLTx, nil)
 	}
 	// LOCK fails outside of a transaction, needs no other statement to undo it, and this
-	// table is one that everybody may read and nobody locks.
+	// table may be read by every role and is never locked otherwise.
 	_, err := t.ExecContext(ctx, "lock table pg_catalog.pg_am in access share mode")
 	if pg := serverResponse(err); pg != nil && pg.Code == "25P01" {
 		return noTransaction(t.SQLTx, err)

@@ -1,4 +1,4 @@
-// Package recipes has a program for each library, and this test of what they call a transaction.
+// Package recipes has a program for each library, and a test of their transactions.
 package recipes
 
 import (

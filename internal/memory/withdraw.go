@@ -70,7 +70,7 @@ func (e *Engine) Reschedule(ctx context.Context, id posthaste.MessageID, at time
 		return nil, err
 	}
 	return e.change(ctx, "reschedule", id, func(m *message, n *entry) {
-		if now := time.Now(); at.Before(now) {
+		if now := e.now(); at.Before(now) {
 			at = now // otherwise it would count as waiting since then
 		}
 		n.dueAt, n.since, m.dueAt, n.asideAt = at, at, at, time.Time{}
@@ -95,7 +95,7 @@ func (e *Engine) change(ctx context.Context, action string, id posthaste.Message
 		inTime = true
 		e.record(ctx, posthaste.Action{Action: action, Queue: m.Queue, MessageID: id})
 	}
-	state := m.info().Subscriptions[0].State
+	state := e.info(m).Subscriptions[0].State
 	return []posthaste.Withdrawal{{Subscription: posthaste.DefaultSubscription, InTime: inTime || action == "cancel" && state == posthaste.StateCancelled, State: state}}, ctx.Err()
 }
 
