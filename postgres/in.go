@@ -21,6 +21,8 @@ type transaction interface {
 	send(ctx context.Context, rows []row) ([]posthaste.Sent, error)
 	ack(ctx context.Context, ids []int64) error
 	checkpoint(ctx context.Context, id int64, value string) error
+	// query calls scan for each row of a statement without parameters.
+	query(ctx context.Context, statement string, scan func(scan func(into ...any) error) error) error
 }
 
 // In returns the Tx of a pgx transaction.
@@ -72,7 +74,39 @@ func (t Tx) Checkpoint(ctx context.Context, delivery posthaste.DeliveryID, curso
 	return readError(t.tx.checkpoint(ctx, int64(delivery), string(body)))
 }
 
+// Messages returns the messages that the transaction has sent so far, oldest first, with their
+// queue, key, kind, reference, content type and payload. Duplicates, which were not stored, are
+// not among them. It is for tests: it reads the whole ledger, and its user must own the schema.
+func (t Tx) Messages(ctx context.Context) (sent []posthaste.MessageInfo, err error) {
+	// Rows with a message_id are further attempts.
+	err = t.tx.query(ctx, `select e.pos, q.name, coalesce(e.key, ''), coalesce(e.kind, ''), coalesce(e.reference, ''),
+			coalesce(e.content_type, 'application/json'), e.payload
+		from posthaste.entries e join posthaste.queue_settings q on q.id = e.queue_id
+		where e.xid = pg_current_xact_id_if_assigned() and e.message_id is null order by e.pos`,
+		func(scan func(into ...any) error) error {
+			var m posthaste.MessageInfo
+			err := scan((*int64)(&m.ID), &m.Queue, &m.Key, &m.Kind, &m.Reference, &m.ContentType, &m.Payload)
+			sent = append(sent, m)
+			return err
+		})
+	return sent, readError(err)
+}
+
 type pgxTx struct{ pgx.Tx }
+
+func (t pgxTx) query(ctx context.Context, statement string, scan func(func(...any) error) error) error {
+	rows, err := t.Query(ctx, statement)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
 
 func (t pgxTx) send(ctx context.Context, rows []row) ([]posthaste.Sent, error) {
 	conn := t.Conn()

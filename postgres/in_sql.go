@@ -92,26 +92,42 @@ func (t sqlTx) send(ctx context.Context, rows []row) ([]posthaste.Sent, error) {
 		part := rows[:firstPart(rows)]
 		rows = rows[len(part):]
 		query, columns := sendSQL(told(part))
-		found, err := t.QueryContext(ctx, query, textParams(part, columns)...)
-		if err != nil {
-			return nil, err
-		}
-		for found.Next() {
+		err := t.rows(ctx, query, textParams(part, columns), func(scan func(...any) error) error {
 			var one posthaste.Sent
-			if err := found.Scan((*int64)(&one.ID), &one.Duplicate, &one.Replaced, (*string)(&one.State)); err != nil {
-				_ = found.Close()
-				return nil, err
-			}
+			err := scan((*int64)(&one.ID), &one.Duplicate, &one.Replaced, (*string)(&one.State))
 			sent = append(sent, one)
-		}
-		if err := found.Err(); err != nil {
-			return nil, err
-		}
-		if err := found.Close(); err != nil {
+			return err
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
 	return sent, nil
+}
+
+func (t sqlTx) query(ctx context.Context, statement string, scan func(func(...any) error) error) error {
+	if err := t.check(ctx); err != nil {
+		return err
+	}
+	return t.rows(ctx, statement, nil, scan)
+}
+
+// rows calls scan for each row of a statement.
+func (t sqlTx) rows(ctx context.Context, statement string, params []any, scan func(func(...any) error) error) error {
+	found, err := t.QueryContext(ctx, statement, params...)
+	if err != nil {
+		return err
+	}
+	defer found.Close()
+	for found.Next() {
+		if err := scan(found.Scan); err != nil {
+			return err
+		}
+	}
+	if err := found.Err(); err != nil {
+		return err
+	}
+	return found.Close()
 }
 
 // sendSQL returns the statement that sends, and how many columns of a row are its parameters.

@@ -85,10 +85,7 @@ func Payloads[T any](t testing.TB, engine posthaste.Store, queue string, codecs 
 	sent := Sent(t, engine, queue)
 	payloads := make([]T, len(sent))
 	for i, m := range sent {
-		d := posthaste.RawDelivery{Payload: m.Payload, ContentType: m.ContentType}
-		if err := posthaste.Decode(d, &payloads[i], codecs...); err != nil {
-			t.Fatalf("message %s of queue %s: %v", m.ID, queue, err)
-		}
+		payloads[i] = decoded[T](t, m, codecs)
 	}
 	return payloads
 }
