@@ -21,6 +21,7 @@ func TestScheduleTakesOrRefusesEveryFieldOfAMessage(t *testing.T) {
 		reflect.TypeFor[map[string]string](): reflect.ValueOf(map[string]string{"a": "b"}), reflect.TypeFor[[]string](): reflect.ValueOf([]string{"a"}),
 		reflect.TypeFor[time.Duration](): reflect.ValueOf(time.Minute), reflect.TypeFor[time.Time](): reflect.ValueOf(time.Now()),
 		reflect.TypeFor[posthaste.Backoff](): reflect.ValueOf(posthaste.Backoff{Base: time.Second}),
+		reflect.TypeFor[*posthaste.Unique](): reflect.ValueOf(&posthaste.Unique{Key: "k"}),
 	}
 	fields := reflect.VisibleFields(reflect.TypeFor[posthaste.Message]())
 	for _, field := range fields {

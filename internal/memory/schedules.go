@@ -120,6 +120,24 @@ func (e *Engine) recordSchedule(ctx context.Context, action, name string) {
 	e.record(ctx, posthaste.Action{Action: action, Details: details})
 }
 
+// RunSchedule implements [posthaste.ScheduleAdmin].
+func (e *Engine) RunSchedule(ctx context.Context, name string) (posthaste.MessageID, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s, err := e.scheduled(name)
+	if err != nil {
+		return 0, err
+	}
+	m, err := e.check(cron.Run(name, s.Message), e.now())
+	if err != nil {
+		return 0, err
+	}
+	id := e.store(m)
+	details, _ := json.Marshal(map[string]string{"schedule": name}) // strings always encode
+	e.record(ctx, posthaste.Action{Action: "schedule_run", Queue: m.Queue, MessageID: id, Details: details})
+	return id, ctx.Err()
+}
+
 // Schedules implements [posthaste.ScheduleAdmin].
 func (e *Engine) Schedules(ctx context.Context, names ...string) ([]posthaste.ScheduleInfo, error) {
 	e.mu.Lock()
