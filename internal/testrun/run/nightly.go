@@ -153,7 +153,7 @@ func peers() step {
 // does not need.
 func exampleModules() step {
 	return step{name: "examples with other libraries build", minutes: 3, command: []string{"sh", "-ec",
-		"go build -o .cache/staticcheck honnef.co/go/tools/cmd/staticcheck; for example in examples/recipes; do (cd $example; go vet ./...; ../../.cache/staticcheck ./...; go test ./...); done"}}
+		"go build -o .cache/staticcheck honnef.co/go/tools/cmd/staticcheck; root=$PWD; for example in examples/recipes examples/from-river/river; do (cd $example; go vet ./...; $root/.cache/staticcheck ./...; go test ./...); done"}}
 }
 
 // chaos runs an hour on each engine, in two halves, so that a part of the night fits into an
