@@ -155,6 +155,9 @@ type ScheduleAdmin interface {
 	PutSchedule(ctx context.Context, s Schedule) (next time.Time, err error)
 	// DropSchedule removes a schedule. Messages that it has sent remain.
 	DropSchedule(ctx context.Context, name string) error
+	// RunSchedule sends the message of a schedule now, also of one that is paused, and returns
+	// its id. The next tick does not change, and the message has no [HeaderTick].
+	RunSchedule(ctx context.Context, name string) (MessageID, error)
 	// Schedules lists the schedules with the names, or all, ordered by name.
 	Schedules(ctx context.Context, names ...string) ([]ScheduleInfo, error)
 }

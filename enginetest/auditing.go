@@ -86,6 +86,7 @@ func scheduleChangesAreRecorded(s *suite) {
 	s.audited("pausing again", func() error { return s.engine.Pause(s.ctx, posthaste.OfSchedule(name)) })
 	s.audited("resuming", func() error { return s.engine.Resume(s.ctx, posthaste.OfSchedule(name)) }, "schedule_resume "+details)
 	s.audited("resuming again", func() error { return s.engine.Resume(s.ctx, posthaste.OfSchedule(name)) })
+	s.audited("running", func() error { _, err := s.engine.RunSchedule(s.ctx, name); return err }, "schedule_run "+s.queue+details)
 	s.audited("dropping", func() error { return s.engine.DropSchedule(s.ctx, name) }, "schedule_drop "+details)
 }
 

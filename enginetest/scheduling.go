@@ -14,6 +14,39 @@ var scheduling = []test{
 	{name: "ScheduleCron", run: scheduleCron, needs: features{Schedules: true}},
 	{name: "ScheduleBadInput", run: scheduleBadInput, needs: features{Schedules: true}},
 	{name: "Ticks", run: ticks, needs: features{Schedules: true}},
+	{name: "R8_ScheduleIsRunNow", run: scheduleIsRunNow, needs: features{Schedules: true}},
+}
+
+// scheduleIsRunNow: running a schedule sends its message once, whether it is paused or not, and
+// changes nothing that the schedule shows.
+func scheduleIsRunNow(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	put := s.every("every 2 hours")
+	put.Name = s.queue + "-s"
+	_, err := s.engine.PutSchedule(s.ctx, put)
+	s.must(err)
+	for _, paused := range []bool{false, true} {
+		if paused {
+			s.must(s.engine.Pause(s.ctx, posthaste.OfSchedule(put.Name)))
+		}
+		before := fmt.Sprintf("%+v", s.scheduleOf(put.Name))
+		id, err := s.engine.RunSchedule(s.ctx, put.Name)
+		s.must(err)
+		if after := fmt.Sprintf("%+v", s.scheduleOf(put.Name)); after != before {
+			s.Errorf("before it ran %s, and after it %s", before, after)
+		}
+		got := s.receive(10, time.Minute)
+		if len(got) != 1 {
+			s.Fatalf("running it sent %d messages", len(got))
+		}
+		d := got[0]
+		_, tick := d.Headers[posthaste.HeaderTick]
+		if d.MessageID != id || d.Key != "k" || d.Kind != "kind" || d.Reference != "r" || d.Headers["h"] != "v" || d.Headers[posthaste.HeaderSchedule] != put.Name || tick {
+			s.Errorf("it sent %+v, want message %s", d, id)
+		}
+	}
+	_, err = s.engine.RunSchedule(s.ctx, "nowhere")
+	s.wantCode("running no schedule", err, posthaste.CodeNotFound)
 }
 
 func (s *suite) scheduleOf(name string) posthaste.ScheduleInfo {

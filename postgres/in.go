@@ -2,11 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
-	"encoding/hex"
-	"fmt"
-	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -26,13 +21,12 @@ type transaction interface {
 	send(ctx context.Context, rows []row) ([]posthaste.Sent, error)
 	ack(ctx context.Context, ids []int64) error
 	checkpoint(ctx context.Context, id int64, value string) error
+	// query calls scan for each row of a statement without parameters.
+	query(ctx context.Context, statement string, scan func(scan func(into ...any) error) error) error
 }
 
 // In returns the Tx of a pgx transaction.
 func In(tx pgx.Tx) Tx { return Tx{pgxTx{tx}} }
-
-// InSQL returns the Tx of a database/sql transaction with any driver.
-func InSQL(tx *sql.Tx) Tx { return Tx{sqlTx{tx}} }
 
 // Send stores the messages in the transaction and returns what became of each, in order. If one
 // message is rejected, none is stored, and the transaction must be rolled back, as after any error of
@@ -80,7 +74,39 @@ func (t Tx) Checkpoint(ctx context.Context, delivery posthaste.DeliveryID, curso
 	return readError(t.tx.checkpoint(ctx, int64(delivery), string(body)))
 }
 
+// Messages returns the messages that the transaction has sent so far, oldest first, with their
+// queue, key, kind, reference, content type and payload. Duplicates, which were not stored, are
+// not among them. It is for tests: it reads the whole ledger, and its user must own the schema.
+func (t Tx) Messages(ctx context.Context) (sent []posthaste.MessageInfo, err error) {
+	// Rows with a message_id are further attempts.
+	err = t.tx.query(ctx, `select e.pos, q.name, coalesce(e.key, ''), coalesce(e.kind, ''), coalesce(e.reference, ''),
+			coalesce(e.content_type, 'application/json'), e.payload
+		from posthaste.entries e join posthaste.queue_settings q on q.id = e.queue_id
+		where e.xid = pg_current_xact_id_if_assigned() and e.message_id is null order by e.pos`,
+		func(scan func(into ...any) error) error {
+			var m posthaste.MessageInfo
+			err := scan((*int64)(&m.ID), &m.Queue, &m.Key, &m.Kind, &m.Reference, &m.ContentType, &m.Payload)
+			sent = append(sent, m)
+			return err
+		})
+	return sent, readError(err)
+}
+
 type pgxTx struct{ pgx.Tx }
+
+func (t pgxTx) query(ctx context.Context, statement string, scan func(func(...any) error) error) error {
+	rows, err := t.Query(ctx, statement)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
 
 func (t pgxTx) send(ctx context.Context, rows []row) ([]posthaste.Sent, error) {
 	conn := t.Conn()
@@ -99,156 +125,4 @@ func (t pgxTx) ack(ctx context.Context, ids []int64) error {
 func (t pgxTx) checkpoint(ctx context.Context, id int64, value string) error {
 	_, err := t.Exec(ctx, `select posthaste.checkpoint($1, $2::text::jsonb)`, id, value)
 	return err
-}
-
-type sqlTx struct{ *sql.Tx }
-
-// send passes arrays as text, which all drivers support.
-func (t sqlTx) send(ctx context.Context, rows []row) ([]posthaste.Sent, error) {
-	var sent []posthaste.Sent
-	for len(rows) > 0 {
-		part := rows[:firstPart(rows)]
-		rows = rows[len(part):]
-		found, err := t.QueryContext(ctx, sendSQL(told(part)), textParams(part, told(part))...)
-		if err != nil {
-			return nil, err
-		}
-		for found.Next() {
-			var one posthaste.Sent
-			if err := found.Scan((*int64)(&one.ID), &one.Duplicate, &one.Replaced, (*string)(&one.State)); err != nil {
-				_ = found.Close()
-				return nil, err
-			}
-			sent = append(sent, one)
-		}
-		if err := found.Err(); err != nil {
-			return nil, err
-		}
-		if err := found.Close(); err != nil {
-			return nil, err
-		}
-	}
-	return sent, nil
-}
-
-// sendSQL returns the statement that sends. Only told, which costs more, tells of duplicates.
-func sendSQL(told bool) string {
-	const first = `$1::text::text[], $2::text::bytea[], $3::text::text[], $4::text::text[], $5::text::text[],
-		$6::text::jsonb[], $7::text::text[], $8::text::jsonb[], $9::text::float8[], $10::text::timestamptz[], $11::text::text[], $12::boolean,
-		$13::text::smallint[], $14::text::text[], $15::text::float8[]`
-	if told {
-		return "select id, duplicate, replaced, coalesce(state, '') from posthaste.send_told(" + first + ", $16::text::jsonb[])"
-	}
-	return "select unnest(posthaste.send_rows(" + first + ")), false, false, ''"
-}
-
-func (t sqlTx) ack(ctx context.Context, ids []int64) error {
-	var list textArray
-	for _, id := range ids {
-		list.add(fmt.Sprint(id))
-	}
-	_, err := t.ExecContext(ctx, `select posthaste.ack($1::text::bigint[], '{"strict": true}')`, list.text())
-	return err
-}
-
-func (t sqlTx) checkpoint(ctx context.Context, id int64, value string) error {
-	_, err := t.ExecContext(ctx, `select posthaste.checkpoint($1::text::bigint, $2::text::jsonb)`, fmt.Sprint(id), value)
-	return err
-}
-
-// textParams returns the parameters of posthaste.send_rows, or of posthaste.send_told, as array
-// literals.
-func textParams(rows []row, told bool) []any {
-	var columns [len(sendTypes)]textArray
-	wake := false
-	for i := range rows {
-		r := &rows[i]
-		wake = wake || !r.NoWake
-		for c := range columns {
-			columns[c].addOptional(r.text(c))
-		}
-	}
-	params := make([]any, 0, len(columns)+1)
-	for c := range columns {
-		if c == plainColumns {
-			params = append(params, wake)
-		}
-		if c != sendUnique || told {
-			params = append(params, columns[c].text())
-		}
-	}
-	return params
-}
-
-// text returns the row's value in a column as text, "" if it has none.
-func (r *row) text(column int) string {
-	switch column {
-	case sendBody:
-		return `\x` + hex.EncodeToString(r.body)
-	case sendDelay:
-		if r.Delay > 0 {
-			return fmt.Sprint(r.Delay.Seconds())
-		}
-	case sendAt:
-		if !r.SendAt.IsZero() {
-			return r.SendAt.UTC().Format(time.RFC3339Nano)
-		}
-	case sendPriority:
-		if r.Priority != 0 {
-			return fmt.Sprint(r.Priority)
-		}
-	case sendDedupeWindow:
-		if r.DedupeWindow > 0 {
-			return fmt.Sprint(r.DedupeWindow.Seconds())
-		}
-	case sendHeaders:
-		return string(r.headers)
-	case sendTerms:
-		return termsJSON(r.Terms)
-	case sendUnique:
-		if r.Unique != nil {
-			return string(uniqueJSON(r.Unique))
-		}
-	default:
-		text, _ := r.appendCell(nil, column) // the column is of type text
-		return string(text)
-	}
-	return ""
-}
-
-// textArray builds an array literal; see "Array Input and Output Syntax" in PostgreSQL's
-// documentation.
-type textArray struct{ b strings.Builder }
-
-func (a *textArray) separate() {
-	if a.b.Len() == 0 {
-		a.b.WriteByte('{')
-	} else {
-		a.b.WriteByte(',')
-	}
-}
-
-var quoteElement = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
-
-func (a *textArray) add(s string) {
-	a.separate()
-	a.b.WriteByte('"')
-	a.b.WriteString(quoteElement.Replace(s))
-	a.b.WriteByte('"')
-}
-
-func (a *textArray) addOptional(s string) {
-	if s == "" {
-		a.separate()
-		a.b.WriteString("NULL")
-		return
-	}
-	a.add(s)
-}
-
-func (a *textArray) text() string {
-	if a.b.Len() == 0 {
-		return "{}"
-	}
-	return a.b.String() + "}"
 }

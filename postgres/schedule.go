@@ -79,6 +79,14 @@ func (e *Engine) DropSchedule(ctx context.Context, name string) error {
 	return e.exec(ctx, writeError, "select posthaste.schedule_drop($1::text, nullif($2::text, ''))", name, posthaste.ActorOf(ctx))
 }
 
+// RunSchedule implements [posthaste.ScheduleAdmin].
+func (e *Engine) RunSchedule(ctx context.Context, name string) (id posthaste.MessageID, err error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	err = e.db.QueryRow(ctx, "select posthaste.schedule_run($1::text, nullif($2::text, ''))", name, posthaste.ActorOf(ctx)).Scan((*int64)(&id))
+	return id, writeError(err)
+}
+
 // Schedules implements [posthaste.ScheduleAdmin] with the view posthaste.schedules. It ignores
 // unknown names.
 func (e *Engine) Schedules(ctx context.Context, names ...string) ([]posthaste.ScheduleInfo, error) {

@@ -20,7 +20,8 @@ func TestScheduleTakesOrRefusesEveryFieldOfAMessage(t *testing.T) {
 		reflect.TypeFor[string](): reflect.ValueOf("x"), reflect.TypeFor[bool](): reflect.ValueOf(true), reflect.TypeFor[int](): reflect.ValueOf(1),
 		reflect.TypeFor[map[string]string](): reflect.ValueOf(map[string]string{"a": "b"}), reflect.TypeFor[[]string](): reflect.ValueOf([]string{"a"}),
 		reflect.TypeFor[time.Duration](): reflect.ValueOf(time.Minute), reflect.TypeFor[time.Time](): reflect.ValueOf(time.Now()),
-		reflect.TypeFor[*posthaste.Unique](): reflect.ValueOf(&posthaste.Unique{}), reflect.TypeFor[posthaste.Backoff](): reflect.ValueOf(posthaste.Backoff{Base: time.Second}),
+		reflect.TypeFor[posthaste.Backoff](): reflect.ValueOf(posthaste.Backoff{Base: time.Second}),
+		reflect.TypeFor[*posthaste.Unique](): reflect.ValueOf(&posthaste.Unique{Key: "k"}),
 	}
 	fields := reflect.VisibleFields(reflect.TypeFor[posthaste.Message]())
 	for _, field := range fields {

@@ -29,7 +29,17 @@ const page = 1000
 // the engine on PostgreSQL, except that it has no transactions, ordered queues, limits or
 // additional subscriptions; it returns an error for those. It works in a synctest bubble,
 // together with a client and a worker that are created there.
-func Memory() posthaste.Store { return memory.Open() }
+//
+// With a [Clock], of which it takes at most one, its time is that of the clock.
+func Memory(clock ...*Clock) posthaste.Store {
+	switch len(clock) {
+	case 0:
+		return memory.Open()
+	case 1:
+		return clock[0].open()
+	}
+	panic("posthastetest: an engine has one clock")
+}
 
 // Database creates a database with the schema on the server of serverURL, and returns its URL.
 // The user needs the privilege to create databases. The database is dropped with the test.
@@ -75,10 +85,7 @@ func Payloads[T any](t testing.TB, engine posthaste.Store, queue string, codecs 
 	sent := Sent(t, engine, queue)
 	payloads := make([]T, len(sent))
 	for i, m := range sent {
-		d := posthaste.RawDelivery{Payload: m.Payload, ContentType: m.ContentType}
-		if err := posthaste.Decode(d, &payloads[i], codecs...); err != nil {
-			t.Fatalf("message %s of queue %s: %v", m.ID, queue, err)
-		}
+		payloads[i] = decoded[T](t, m, codecs)
 	}
 	return payloads
 }
@@ -106,8 +113,8 @@ func list(t testing.TB, engine posthaste.Store, queue string) (all []posthaste.M
 
 // Drain runs a worker, which must not have run before, until every message of its queues has
 // ended: done, dead or cancelled. This includes messages that handlers send meanwhile, and
-// retries. Only messages that are scheduled for later (also by snoozing) remain. Then it stops
-// the worker.
+// retries. Only messages that are scheduled for later (also by snoozing) remain, and on an engine
+// with a [Clock] retries that the clock has not reached. Then it stops the worker.
 //
 // The test fails if the worker cannot run, or if nothing changes for 30 s: give a queue whose
 // handler fails a short backoff.
@@ -157,12 +164,17 @@ func left(t testing.TB, engine posthaste.Store, reads []posthaste.QueueRef) (wha
 	t.Helper()
 	var lines []string
 	newest := map[string]posthaste.MessageID{}
+	later := func(posthaste.MessageState) bool { return false }
+	if e, ok := engine.(*memory.Engine); ok {
+		now, still := e.Now()
+		later = func(s posthaste.MessageState) bool { return still && s.DueAt.After(now) }
+	}
 	for _, ref := range reads {
 		messages := list(t, engine, ref.Queue)
 		newest[ref.Queue] = newestOf(messages)
 		for _, m := range messages {
 			for _, s := range m.Subscriptions {
-				if s.Subscription == ref.Subscription && waits(s.State) {
+				if s.Subscription == ref.Subscription && waits(s.State) && !later(s) {
 					lines = append(lines, describe(m, s))
 				}
 			}

@@ -205,13 +205,38 @@ func (e *Engine) pauseSchedule(ctx context.Context, name, action string, pause b
 	return writeError(e.recordSchedule(ctx, action, name))
 }
 
+// RunSchedule implements [posthaste.ScheduleAdmin].
+func (e *Engine) RunSchedule(ctx context.Context, name string) (posthaste.MessageID, error) {
+	found, _, _, err := e.readSchedules(ctx, named(name))
+	if err != nil {
+		return 0, err
+	}
+	if len(found) == 0 {
+		return 0, noSchedule(name)
+	}
+	m := cron.Run(name, found[0].message())
+	sent, err := e.Send(ctx, m)
+	if err != nil {
+		return 0, err
+	}
+	details, err := scheduleDetails(name)
+	if err != nil {
+		return 0, err
+	}
+	return sent[0].ID, writeError(e.record(ctx, record{Action: "schedule_run", Queue: m.Queue, Message: sent[0].ID, Details: details}))
+}
+
 // recordSchedule records a change of a schedule.
 func (e *Engine) recordSchedule(ctx context.Context, action, name string) error {
-	details, err := json.Marshal(map[string]string{"schedule": name})
+	details, err := scheduleDetails(name)
 	if err != nil {
 		return err
 	}
 	return e.record(ctx, record{Action: action, Details: details})
+}
+
+func scheduleDetails(name string) (json.RawMessage, error) {
+	return json.Marshal(map[string]string{"schedule": name})
 }
 
 // Schedules implements [posthaste.ScheduleAdmin]. It leaves out names without a schedule.

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"maps"
 	"net/http"
 
 	"github.com/posthaste-mq/posthaste"
@@ -82,25 +81,15 @@ func (s *Server) putSchedule(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, status, viewSchedule(r, found))
 }
 
-// runSchedule sends the message of a schedule now. It is not a tick: the next tick, and what the
-// schedule says about its last one, do not change. A paused schedule can be run.
+// runSchedule sends the message of a schedule now.
 func (s *Server) runSchedule(w http.ResponseWriter, r *http.Request) error {
-	found, err := s.findSchedule(r)
+	ctx, cancel := s.operation(r)
+	defer cancel()
+	id, err := s.engine.RunSchedule(ctx, r.PathValue("schedule"))
 	if err != nil {
 		return err
 	}
-	message := found.Message
-	message.Headers = maps.Clone(message.Headers)
-	if message.Headers == nil {
-		message.Headers = map[string]string{}
-	}
-	message.Headers[posthaste.HeaderSchedule] = found.Name
-	message.Headers[posthaste.HeaderSender] = caller(r)
-	sent, err := s.send(w, r, "", nil, message)
-	if err != nil {
-		return err
-	}
-	return s.writeCreated(w, "/v1/messages/"+sent[0].ID.String(), wire.NewSent(sent[0]))
+	return s.writeCreated(w, "/v1/messages/"+id.String(), wire.NewSent(posthaste.Sent{ID: id}))
 }
 
 // pauseSchedule pauses or resumes a schedule and answers with it.

@@ -73,7 +73,7 @@ func TestSchedulesRunNow(t *testing.T) {
 		}
 		var got wire.Message
 		a.call("GET", ran.header.Get("Location"), "").want(t, 200).into(t, &got)
-		if got.Queue != "reports" || string(got.Payload) != `{"a":1}` || got.Key != "k" || got.Headers["h"] != "v" || got.Headers[posthaste.HeaderSchedule] != "beat" || got.Headers[posthaste.HeaderSender] != "http" {
+		if got.Queue != "reports" || string(got.Payload) != `{"a":1}` || got.Key != "k" || got.Headers["h"] != "v" || got.Headers[posthaste.HeaderSchedule] != "beat" {
 			t.Errorf("it sent %+v", got)
 		}
 	}

@@ -128,6 +128,7 @@ var documentedCalls = []documentedCall{
 	{function: "schedule_drop", needed: []argument{{"name", "text", "n"}}, optional: []argument{byArgument}, errors: "PH404"},
 	{function: "schedule_pause", needed: []argument{{"name", "text", "n"}}, optional: []argument{byArgument}, errors: "PH404"},
 	{function: "schedule_resume", needed: []argument{{"name", "text", "n"}}, optional: []argument{byArgument}, errors: "PH404"},
+	{function: "schedule_run", needed: []argument{{"name", "text", "n"}}, optional: []argument{byArgument}, errors: "PH404"},
 	{function: "schedule_next", needed: []argument{{"spec", "text", "@daily"}}, optional: []argument{{"time_zone", "text", "UTC"}, {"after", "moment", "2030-01-01 00:00:00+00"}}},
 	{function: "token_add", needed: []argument{{"name", "text", "n"}, {"scopes", "texts", "send"}}, optional: []argument{{"options", "json", `{"queues": ["q"]}`}, byArgument}},
 	{function: "token_drop", needed: []argument{{"name", "text", "n"}}, optional: []argument{byArgument}, errors: "PH404"},

@@ -73,6 +73,7 @@ begin
         ('public', 'posthaste_admin', 'schedule_drop'),
         ('public', 'posthaste_admin', 'schedule_pause'),
         ('public', 'posthaste_admin', 'schedule_resume'),
+        ('public', 'posthaste_admin', 'schedule_run'),
         ('public', 'posthaste_admin', 'schedule_next'),
         ('public', 'posthaste_admin', 'replay'),
         ('public', 'posthaste_admin', 'discard'),

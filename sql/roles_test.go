@@ -29,7 +29,7 @@ var interfaceOf = map[string]string{
 	"not_here": "sender",
 	"cancel":   "admin", "reschedule": "admin", "update_message": "admin", "edit_message": "admin", "run_message": "admin", "purge": "admin", "subscribe": "admin", "unsubscribe": "admin",
 	"check_identity": "",
-	"schedule_put":   "admin", "schedule_drop": "admin", "schedule_pause": "admin", "schedule_resume": "admin", "schedule_next": "admin",
+	"schedule_put":   "admin", "schedule_drop": "admin", "schedule_pause": "admin", "schedule_resume": "admin", "schedule_run": "admin", "schedule_next": "admin",
 	"tick": "receiver", "tick_in": "receiver", "rescue_in": "receiver",
 	"token_add": "admin", "token_drop": "admin", "token_hashes": "admin", "delivery_queues": "admin",
 	"doctor": "admin", "rebase": "admin", "erase": "admin", "give_up": "admin", "oldest_slot": "admin", "vitals": "admin",

@@ -25,6 +25,7 @@ type Worker struct {
 	engine  posthaste.Engine
 	config  Config
 	routes  []*route
+	streams []*EventStream
 	running atomic.Bool
 	started chan struct{}
 	wall    func(time.Time) int64 // the wall clock; tests replace it
@@ -139,11 +140,13 @@ func (w *Worker) Started() <-chan struct{} { return w.started }
 // once.
 func (w *Worker) Run(ctx context.Context) error {
 	if err := w.check(); err != nil {
+		w.endStreams()
 		return err
 	}
 	if !w.running.CompareAndSwap(false, true) {
 		return &posthaste.Error{Code: posthaste.CodeConflict, Message: "Run was already called on this worker", Hint: "create another worker with New"}
 	}
+	defer w.endStreams()
 	for _, r := range w.routes {
 		r.wrap(slices.Concat(w.config.Middleware, r.middleware))
 	}

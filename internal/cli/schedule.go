@@ -15,7 +15,8 @@ func newSchedule(a *app) *cobra.Command {
 	return newGroup("schedule", "Manage recurring schedules",
 		newScheduleLs(a), newShown(a, "show SCHEDULE", "Show a schedule with its next ticks", "a schedule", showSchedule), newSchedulePut(a), newNamed(a, "drop SCHEDULE", "Drop a schedule; messages that it has sent are kept", "a schedule", dropSchedule),
 		newSchedulePause(a, "pause", "Pause a schedule", posthaste.Store.Pause),
-		newSchedulePause(a, "resume", "Resume a paused schedule", posthaste.Store.Resume))
+		newSchedulePause(a, "resume", "Resume a paused schedule", posthaste.Store.Resume),
+		newNamed(a, "run SCHEDULE", "Send the message of a schedule now; its next tick stays as it is", "a schedule", runSchedule))
 }
 
 func newScheduleLs(a *app) *cobra.Command {
@@ -139,6 +140,14 @@ func dropSchedule(ctx context.Context, a *app, e posthaste.Store, name string) e
 		return err
 	}
 	return a.print(map[string]string{"dropped": name}, func(w *screen) { fmt.Fprintf(w, "schedule %s dropped\n", name) })
+}
+
+func runSchedule(ctx context.Context, a *app, e posthaste.Store, name string) error {
+	id, err := e.RunSchedule(ctx, name)
+	if err != nil {
+		return err
+	}
+	return a.print(wire.NewSent(posthaste.Sent{ID: id}), func(w *screen) { fmt.Fprintf(w, "schedule %s sent message %s\n", name, id) })
 }
 
 // newSchedulePause returns a command that pauses or resumes a schedule.

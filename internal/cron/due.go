@@ -75,12 +75,19 @@ func (s Spec) Upcoming(zone *time.Location, next time.Time, most int) (ticks []t
 	return ticks
 }
 
-// Tick returns the message of a schedule's tick.
-func Tick(schedule string, m posthaste.Message, tick time.Time) posthaste.Message {
+// Run returns the message of a schedule that is run by hand.
+func Run(schedule string, m posthaste.Message) posthaste.Message {
 	m.Headers = maps.Clone(m.Headers)
 	if m.Headers == nil {
 		m.Headers = map[string]string{}
 	}
-	m.Headers[posthaste.HeaderSchedule], m.Headers[posthaste.HeaderTick] = schedule, tick.UTC().Format(time.RFC3339)
+	m.Headers[posthaste.HeaderSchedule] = schedule
+	return m
+}
+
+// Tick returns the message of a schedule's tick.
+func Tick(schedule string, m posthaste.Message, tick time.Time) posthaste.Message {
+	m = Run(schedule, m)
+	m.Headers[posthaste.HeaderTick] = tick.UTC().Format(time.RFC3339)
 	return m
 }

@@ -29,6 +29,8 @@ var recipeCommands = map[string][]string{
 	"drizzle":     {"node", "drizzle/ship.mjs"},
 	"prisma":      {"node", "prisma/ship.mjs"},
 	"jdbc":        {"java", "--class-path", "jars/*", "jdbc/Ship.java"},
+	"bun":         {"go", "run", "bun/ship.go"},
+	"gorm":        {"go", "run", "gorm/ship.go"},
 }
 
 // bindingCommands run the programs of testdata/bindings, which call functions with each value that
@@ -46,7 +48,7 @@ func TestEveryRecipeIsRunAndShown(t *testing.T) {
 	if err != nil || len(programs) != len(recipeCommands) {
 		t.Errorf("%d programs, %d commands, %v", len(programs), len(recipeCommands), err)
 	}
-	page := read(t, "docs/sql-from-your-language.md")
+	page := read(t, "docs/sql-from-your-language.md") + read(t, "docs/sending.md")
 	for name, command := range recipeCommands {
 		program := command[len(command)-1]
 		if !strings.Contains(page, "<!-- quote: "+recipes+"/"+program+" -->") {
@@ -105,22 +107,12 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
-// runRecipe runs a program of a folder and compares its output. It runs in a folder of its own, which
-// has the program and the installed packages.
+// runRecipe runs a program of a folder and compares its output.
 func runRecipe(t *testing.T, installed, url, folder, want string, command []string) {
 	t.Helper()
-	dir := t.TempDir()
-	program := command[len(command)-1]
-	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(program)), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, program), []byte(read(t, folder+"/"+program)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"venv", "node_modules", "jars"} {
-		if err := os.Symlink(filepath.Join(installed, name), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+	dir := filepath.Join(root, folder)
+	if command[0] != "go" { // its programs are in a module
+		dir = recipeFolder(t, installed, folder, command[len(command)-1])
 	}
 	name := command[0]
 	if strings.Contains(name, "/") {
@@ -136,8 +128,28 @@ func runRecipe(t *testing.T, installed, url, folder, want string, command []stri
 	cmd := exec.CommandContext(ctx, name, command[1:]...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "DATABASE_URL="+url, "JDBC_URL=jdbc:postgresql://"+address+"?user="+config.User+"&password="+config.Password)
-	out, err := cmd.CombinedOutput()
+	var log strings.Builder
+	cmd.Stderr = &log
+	out, err := cmd.Output()
 	if err != nil || string(out) != want {
-		t.Errorf("%v: %v\n%s", command, err, out)
+		t.Errorf("%v: %v\n%s%s", command, err, out, log.String())
 	}
+}
+
+// recipeFolder returns a folder of the test's own, which has the program and the installed packages.
+func recipeFolder(t *testing.T, installed, folder, program string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(program)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, program), []byte(read(t, folder+"/"+program)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"venv", "node_modules", "jars"} {
+		if err := os.Symlink(filepath.Join(installed, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }

@@ -60,7 +60,7 @@ var rooms = []room{
 	{name: "telemetry/tracing", may: []string{"."}},
 	{name: "codec/*", may: []string{"."}},
 	{name: "enginetest", may: []string{"."}},
-	{name: "posthastetest", may: []string{".", "worker", "internal/memory", "internal/scratch"}},
+	{name: "posthastetest", may: []string{".", "postgres", "worker", "internal/memory", "internal/scratch"}},
 
 	{name: "examples/*", may: []string{".", "postgres", "worker", "relay", "sink/*", "source", "broker/*", "codec/*", "inbox"}}, // what users write
 

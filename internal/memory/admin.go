@@ -35,7 +35,7 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, o posthaste.Queue
 		}
 		return ctx.Err()
 	}
-	e.queues[name] = &queue{name: name, options: o, createdAt: time.Now(), once: map[string]*message{}, unique: map[string]*message{},
+	e.queues[name] = &queue{name: name, options: o, createdAt: e.now(), once: map[string]*message{}, unique: map[string]*message{},
 		info: posthaste.SubscriptionInfo{Name: posthaste.DefaultSubscription}}
 	e.record(ctx, posthaste.Action{Action: "create", Queue: name})
 	return ctx.Err()
@@ -61,7 +61,7 @@ func (e *Engine) Pause(ctx context.Context, what posthaste.Pausable) error {
 	case posthaste.OfQueue:
 		return e.decideQueue(ctx, string(x), "pause", func(q *queue) bool {
 			changed := q.pausedAt.IsZero()
-			q.pausedAt = cmpTime(q.pausedAt, time.Now())
+			q.pausedAt = cmpTime(q.pausedAt, e.now())
 			return changed
 		})
 	case posthaste.OfSchedule:
@@ -116,7 +116,7 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 	for _, name := range slices.Sorted(maps.Keys(e.queues)) {
 		if q := e.queues[name]; len(names) == 0 || slices.Contains(names, name) {
 			info := q.info
-			info.CountedAt = time.Now()
+			info.CountedAt = e.now()
 			info.SetAside = e.setAside(q, info.CountedAt)
 			infos = append(infos, posthaste.QueueInfo{Name: name, Options: q.options, CreatedAt: q.createdAt, PausedAt: q.pausedAt,
 				Subscriptions: []posthaste.SubscriptionInfo{info}})
@@ -125,9 +125,9 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 	return infos, ctx.Err()
 }
 
-func (m *message) info() posthaste.MessageInfo {
+func (e *Engine) info(m *message) posthaste.MessageInfo {
 	state := m.state
-	if (state == posthaste.StateScheduled || state == posthaste.StateRetrying) && !m.dueAt.After(time.Now()) && len(m.attempts) == 0 {
+	if (state == posthaste.StateScheduled || state == posthaste.StateRetrying) && !m.dueAt.After(e.now()) && len(m.attempts) == 0 {
 		state = posthaste.StateReady
 	}
 	return posthaste.MessageInfo{ID: m.id, Queue: m.Queue, Key: m.Key, Kind: m.Kind, Headers: m.Headers,
@@ -144,7 +144,7 @@ func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste
 	if m == nil {
 		return posthaste.MessageInfo{}, notFound("id", "message %d is unknown, or its space was reclaimed", id)
 	}
-	info := m.info()
+	info := e.info(m)
 	info.Payload = m.body
 	info.Version = posthaste.VersionOf(&info)
 	return info, ctx.Err()
@@ -177,10 +177,10 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (page 
 	}
 	found, err := e.newest(f.Before, f.Limit, func(m *message) bool {
 		return (f.Queue == "" || f.Queue == m.Queue) && (f.Reference == "" || f.Reference == m.Reference) &&
-			(f.Key == "" || f.Key == m.Key) && (f.Kind == "" || f.Kind == m.Kind) && !m.createdAt.Before(f.CreatedFrom) && (f.Term == "" || slices.Contains(m.Terms, f.Term)) && (f.State == "" || f.State == m.info().Subscriptions[0].State)
+			(f.Key == "" || f.Key == m.Key) && (f.Kind == "" || f.Kind == m.Kind) && !m.createdAt.Before(f.CreatedFrom) && (f.Term == "" || slices.Contains(m.Terms, f.Term)) && (f.State == "" || f.State == e.info(m).Subscriptions[0].State)
 	})
 	for _, m := range found {
-		page.Items = append(page.Items, m.info().Brief())
+		page.Items = append(page.Items, e.info(m).Brief())
 	}
 	return posthaste.NewPage(page.Items, cmp.Or(f.Limit, 100), 0, func(m *posthaste.MessageInfo) posthaste.MessageID { return m.ID }), firstError(err, ctx.Err())
 }

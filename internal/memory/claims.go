@@ -21,6 +21,7 @@ type worker struct {
 	// cancelled has deliveries that were cancelled while they ran, until a heartbeat finds that
 	// they ended.
 	cancelled []posthaste.DeliveryID
+	beatAt    time.Time // of the last heartbeat, by the process's clock
 }
 
 // Register implements [posthaste.Engine].
@@ -30,9 +31,9 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := time.Now()
+	now := e.now()
 	id := posthaste.WorkerID(len(e.workers) + 1)
-	e.workers[id] = &worker{lease: info.Lease, claims: map[int64][]*delivery{}, open: map[int64]int{}, kinds: normal(info.Kinds), WorkerStatus: posthaste.WorkerStatus{
+	e.workers[id] = &worker{beatAt: time.Now(), lease: info.Lease, claims: map[int64][]*delivery{}, open: map[int64]int{}, kinds: normal(info.Kinds), WorkerStatus: posthaste.WorkerStatus{
 		ID: id, Name: info.Name, Version: info.Version, StartedAt: now, HeartbeatAt: now}}
 	return id, ctx.Err()
 }
@@ -44,19 +45,20 @@ func (e *Engine) worker(id posthaste.WorkerID) (*worker, error) {
 	return nil, &posthaste.Error{Code: posthaste.CodeWorkerLost, Message: "the worker was declared lost"}
 }
 
-func (w *worker) overdue(now time.Time) bool { return w.HeartbeatAt.Add(w.lease).Before(now) }
+// left returns how much is left of the worker's lease, negative if it has ended.
+func (w *worker) left() time.Duration { return w.lease - time.Since(w.beatAt) }
 
 // Heartbeat implements [posthaste.Engine].
 func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posthaste.HeartbeatReply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := time.Now()
+	now := e.now()
 	reply := posthaste.HeartbeatReply{Maintain: e.flowed, TickIn: e.tickIn(now)}
 	w, err := e.worker(beat.Worker)
 	if err != nil {
 		return reply, err
 	}
-	w.HeartbeatAt = now
+	w.HeartbeatAt, w.beatAt = now, time.Now()
 	w.cancelled = slices.DeleteFunc(w.cancelled, func(id posthaste.DeliveryID) bool { return e.delivery(id).settled })
 	reply.Cancelled = slices.Clone(w.cancelled)
 	for _, ref := range beat.Queues {
@@ -71,10 +73,11 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 		reply.Looks = append(reply.Looks, look)
 	}
 	for id, other := range e.workers {
-		if ends := other.HeartbeatAt.Add(other.lease).Sub(now); id != beat.Worker && other.LostAt.IsZero() && ends > 0 && (reply.RescueIn == 0 || ends < reply.RescueIn) {
+		ends := other.left()
+		if id != beat.Worker && other.LostAt.IsZero() && ends > 0 && (reply.RescueIn == 0 || ends < reply.RescueIn) {
 			reply.RescueIn = ends
 		}
-		reply.Rescue = reply.Rescue || other.overdue(now) && len(other.claims) > 0
+		reply.Rescue = reply.Rescue || ends < 0 && len(other.claims) > 0
 	}
 	for _, d := range e.timed {
 		reply.Rescue = reply.Rescue || d.until.Before(now)
@@ -102,7 +105,7 @@ func (e *Engine) Unregister(ctx context.Context, id posthaste.WorkerID) error {
 // declareLost removes the deliveries of w.
 func (e *Engine) declareLost(w *worker) (lost int) {
 	if w.LostAt.IsZero() {
-		w.LostAt = time.Now()
+		w.LostAt = e.now()
 	}
 	for _, held := range w.claims {
 		for _, d := range held {
@@ -123,13 +126,12 @@ func (e *Engine) lose(d *delivery) int {
 
 // rescue makes deliveries of lost workers and expired leases available again. e.mu is held.
 func (e *Engine) rescue() (lost int) {
-	now := time.Now()
 	for _, w := range e.workers {
-		if w.overdue(now) {
+		if w.left() < 0 {
 			lost += e.declareLost(w)
 		}
 	}
-	return lost + e.rescueTimed(nil, now)
+	return lost + e.rescueTimed(nil, e.now())
 }
 
 func (e *Engine) rescueTimed(q *queue, now time.Time) (lost int) {
@@ -172,7 +174,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 	if !q.pausedAt.IsZero() {
 		return reply, nil
 	}
-	now := time.Now()
+	now := e.now()
 	taken, wants := e.take(q, req.Max, req.AllowAlone, w.handles(req.QueueRef), now)
 	made := make([]delivery, len(taken))
 	reply.Deliveries = make([]posthaste.RawDelivery, len(taken))
@@ -347,7 +349,7 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (pos
 	if err != nil || ctx.Err() != nil {
 		return posthaste.ReceiveReply{}, firstError(err, ctx.Err())
 	}
-	now := time.Now()
+	now := e.now()
 	e.rescueTimed(q, now)
 	if !q.pausedAt.IsZero() {
 		return posthaste.ReceiveReply{NextDue: -1}, nil
@@ -394,7 +396,7 @@ func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]pos
 		}
 		results[i].Cancelled = results[i].Settled && d.cancelled
 		if results[i].Settled && req.Lease > 0 && d.worker == 0 {
-			d.until = time.Now().Add(req.Lease)
+			d.until = e.now().Add(req.Lease)
 		}
 	}
 	return results, ctx.Err()

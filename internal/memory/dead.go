@@ -59,7 +59,7 @@ func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) 
 func (e *Engine) replay(q *queue, m *message) {
 	last := m.attempts[len(m.attempts)-1].Attempt
 	m.state = posthaste.StateReady
-	e.append(q, &entry{m: m, attempt: last + 1, since: time.Now(), story: slices.Clone(m.attempts)}, true)
+	e.append(q, &entry{m: m, attempt: last + 1, since: e.now(), story: slices.Clone(m.attempts)}, true)
 }
 
 func (e *Engine) discard(_ *queue, m *message) { m.state = posthaste.StateDiscarded }
@@ -126,7 +126,7 @@ func (e *Engine) chosen(f posthaste.DeadLetterFilter) (found []*message, err err
 
 // record records an action of the context's actor. e.mu is held.
 func (e *Engine) record(ctx context.Context, a posthaste.Action) {
-	a.ID, a.At, a.By = int64(len(e.actions)+1), time.Now(), cmp.Or(posthaste.ActorOf(ctx), "memory")
+	a.ID, a.At, a.By = int64(len(e.actions)+1), e.now(), cmp.Or(posthaste.ActorOf(ctx), "memory")
 	e.actions = append(e.actions, a)
 }
 
@@ -142,7 +142,7 @@ func (e *Engine) Erase(ctx context.Context, term string, before posthaste.Messag
 		pending := !slices.Contains([]posthaste.State{posthaste.StateDone, posthaste.StateHandedOut, posthaste.StateDead, posthaste.StateDiscarded, posthaste.StateCancelled, posthaste.StateExpired}, m.state)
 		page.Items = append(page.Items, posthaste.Erasure{MessageID: m.id, Queue: m.Queue, Pending: pending})
 		if !pending {
-			m.erase()
+			m.erase(e.now())
 			e.record(ctx, posthaste.Action{Action: "erase", Queue: m.Queue, MessageID: m.id, Details: json.RawMessage(fmt.Sprintf(`{"term_sha256":"%x"}`, sha256.Sum256([]byte(term))))})
 		}
 	}
@@ -153,8 +153,8 @@ func (e *Engine) Erase(ctx context.Context, term string, before posthaste.Messag
 }
 
 // erase keeps only the fact and the times.
-func (m *message) erase() {
-	m.Key, m.Reference, m.Headers, m.Terms, m.body, m.erasedAt = "", "", nil, nil, nil, time.Now()
+func (m *message) erase(now time.Time) {
+	m.Key, m.Reference, m.Headers, m.Terms, m.body, m.erasedAt = "", "", nil, nil, nil, now
 	m.attempts = slices.Clone(m.attempts)
 	for i := range m.attempts {
 		a := &m.attempts[i]

@@ -62,7 +62,7 @@ func (e *Engine) setAside(q *queue, now time.Time) (all []posthaste.SetAside) {
 			at = len(all)
 			all = append(all, posthaste.SetAside{Kind: n.m.Kind})
 			for _, w := range e.workers {
-				all[at].Known = all[at].Known || w.LostAt.IsZero() && !w.overdue(now) && slices.Contains(w.kinds[ref], n.m.Kind)
+				all[at].Known = all[at].Known || w.LostAt.IsZero() && w.left() >= 0 && slices.Contains(w.kinds[ref], n.m.Kind)
 			}
 		}
 		all[at].Waiting++

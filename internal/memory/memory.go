@@ -35,13 +35,50 @@ type Engine struct {
 	flowed     bool
 	tokens     []*posthaste.Token
 	tokenMade  bool
+	now        func() time.Time
+	moved      bool // now moves by jumps, and [Engine.Moved] says when
 }
 
 // Open returns an empty engine.
 func Open() *Engine {
-	return &Engine{
+	return &Engine{now: time.Now,
 		queues: map[string]*queue{}, messages: map[posthaste.MessageID]*message{},
 		workers: map[posthaste.WorkerID]*worker{}, bells: map[*bell]struct{}{}, requests: map[[2]string]request{}, schedules: map[string]*schedule{},
+	}
+}
+
+// OpenAt returns an empty engine whose time is that of now, which stands still between calls of
+// [Engine.Moved]. The leases of workers are by the process's clock, as their heartbeats are.
+func OpenAt(now func() time.Time) *Engine {
+	e := Open()
+	e.now, e.moved = now, true
+	return e
+}
+
+// Now returns the engine's time, and whether it stands still.
+func (e *Engine) Now() (now time.Time, still bool) { return e.now(), e.moved }
+
+// NextTick returns when the next tick of a schedule is due; zero if none is.
+func (e *Engine) NextTick() (at time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if in := e.tickIn(e.now()); in > 0 {
+		at = e.now().Add(in)
+	}
+	return at
+}
+
+// Moved catches up after the engine's time has moved: it sends the messages of ticks, makes
+// deliveries of expired leases available again, and wakes all that wait for messages.
+func (e *Engine) Moved() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.tick(&posthaste.MaintainReply{})
+	e.rescueTimed(nil, e.now())
+	for b := range e.bells {
+		for name := range e.queues {
+			b.Wake(name)
+		}
 	}
 }
 
@@ -142,7 +179,7 @@ func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := time.Now()
+	now := e.now()
 	if before, ok := e.requests[[2]string{r.Scope, r.Key}]; ok && now.Before(before.until) {
 		if !bytes.Equal(before.digest, r.Digest) {
 			return nil, false, &posthaste.Error{Code: posthaste.CodeKeyReused, Field: "Idempotency-Key", Message: "the key was used for a different request"}
@@ -168,7 +205,7 @@ func (e *Engine) send(ctx context.Context, messages []posthaste.Message) ([]post
 		return nil, err
 	}
 	made := make([]*message, len(messages))
-	now := time.Now()
+	now := e.now()
 	for i := range messages {
 		m, err := e.check(messages[i], now)
 		if err != nil {
@@ -342,7 +379,7 @@ func (b *bell) Sleep(ctx context.Context, queue string, look func(context.Contex
 		return err
 	}
 	var due <-chan time.Time
-	if found.NextDue >= 0 {
+	if found.NextDue >= 0 && !b.e.moved {
 		timer := time.NewTimer(found.NextDue)
 		defer timer.Stop()
 		due = timer.C

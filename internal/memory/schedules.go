@@ -54,7 +54,7 @@ func (e *Engine) PutSchedule(ctx context.Context, s posthaste.Schedule) (time.Ti
 	s.TimeZone = zone.String()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := time.Now()
+	now := e.now()
 	if _, err := e.check(s.Message, now); err != nil {
 		return time.Time{}, err
 	}
@@ -106,9 +106,9 @@ func (e *Engine) pauseSchedule(ctx context.Context, name, action string, pause b
 		return firstError(err, ctx.Err())
 	}
 	if pause {
-		s.PausedAt = time.Now()
+		s.PausedAt = e.now()
 	} else {
-		s.PausedAt, s.nextAt = time.Time{}, s.line.Resumed(s.zone, s.nextAt, time.Now())
+		s.PausedAt, s.nextAt = time.Time{}, s.line.Resumed(s.zone, s.nextAt, e.now())
 	}
 	e.recordSchedule(ctx, action, name)
 	return ctx.Err()
@@ -118,6 +118,24 @@ func (e *Engine) pauseSchedule(ctx context.Context, name, action string, pause b
 func (e *Engine) recordSchedule(ctx context.Context, action, name string) {
 	details, _ := json.Marshal(map[string]string{"schedule": name}) // strings always encode
 	e.record(ctx, posthaste.Action{Action: action, Details: details})
+}
+
+// RunSchedule implements [posthaste.ScheduleAdmin].
+func (e *Engine) RunSchedule(ctx context.Context, name string) (posthaste.MessageID, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s, err := e.scheduled(name)
+	if err != nil {
+		return 0, err
+	}
+	m, err := e.check(cron.Run(name, s.Message), e.now())
+	if err != nil {
+		return 0, err
+	}
+	id := e.store(m)
+	details, _ := json.Marshal(map[string]string{"schedule": name}) // strings always encode
+	e.record(ctx, posthaste.Action{Action: "schedule_run", Queue: m.Queue, MessageID: id, Details: details})
+	return id, ctx.Err()
 }
 
 // Schedules implements [posthaste.ScheduleAdmin].
@@ -135,7 +153,7 @@ func (e *Engine) Schedules(ctx context.Context, names ...string) ([]posthaste.Sc
 
 // tick sends the messages of due ticks. e.mu is held.
 func (e *Engine) tick(reply *posthaste.MaintainReply) {
-	now := time.Now()
+	now := e.now()
 	for _, s := range e.schedules {
 		if !s.PausedAt.IsZero() || s.nextAt.After(now) {
 			continue

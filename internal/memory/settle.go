@@ -78,7 +78,7 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 	d.settled = true
 	d.q.info.InFlight--
 	e.flowed = true
-	now := time.Now()
+	now := e.now()
 	if len(d.m.Terms) == 0 {
 		d.m.Terms = slices.Clone(s.Terms)
 	}

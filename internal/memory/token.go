@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/quote"
@@ -22,7 +21,7 @@ func (e *Engine) CreateToken(ctx context.Context, token posthaste.Token) (secret
 	if err := token.Check(); err != nil {
 		return "", err
 	}
-	now := time.Now()
+	now := e.now()
 	if token.ExpiresIn > 0 {
 		token.ExpiresAt, token.ExpiresIn = now.Add(token.ExpiresIn), 0
 	}
@@ -75,7 +74,7 @@ func (e *Engine) Tokens(ctx context.Context) ([]posthaste.Token, error) {
 	var all []posthaste.Token
 	for _, t := range e.tokens {
 		told := *t
-		told.Expired = !t.ExpiresAt.IsZero() && !t.ExpiresAt.After(time.Now())
+		told.Expired = !t.ExpiresAt.IsZero() && !t.ExpiresAt.After(e.now())
 		all = append(all, told)
 	}
 	slices.SortFunc(all, func(a, b posthaste.Token) int { return strings.Compare(a.Name, b.Name) })
@@ -87,7 +86,7 @@ func (e *Engine) TokensInForce(ctx context.Context, used ...string) ([]posthaste
 	e.mu.Lock()
 	for _, name := range used {
 		if t := e.token(name); t != nil {
-			t.LastUsedAt = time.Now()
+			t.LastUsedAt = e.now()
 		}
 	}
 	made := e.tokenMade

@@ -53,13 +53,13 @@ func (e *Engine) unsent(holder, m *message) posthaste.Sent {
 			return posthaste.Sent{ID: holder.id, Replaced: true}
 		}
 	}
-	return posthaste.Sent{ID: holder.id, Duplicate: true, State: holder.info().Subscriptions[0].State}
+	return posthaste.Sent{ID: holder.id, Duplicate: true, State: e.info(holder).Subscriptions[0].State}
 }
 
 // putAgain appends a withdrawn entry again, due at a time or, if that is zero, now.
 func (e *Engine) putAgain(m *message, n *entry, due time.Time) {
 	n.dueAt, m.dueAt, n.asideAt = due, due, time.Time{}
-	if m.state = posthaste.StateReady; due.After(time.Now()) {
+	if m.state = posthaste.StateReady; due.After(e.now()) {
 		m.state, n.since = posthaste.StateScheduled, due
 	} else {
 		n.dueAt, m.dueAt = time.Time{}, time.Time{}
@@ -75,7 +75,7 @@ func (e *Engine) UpdateMessage(ctx context.Context, id posthaste.MessageID, upda
 	if m == nil {
 		return u, notFound("id", "message %d is unknown, or its space was reclaimed", id)
 	}
-	info := m.info()
+	info := e.info(m)
 	info.Payload = m.body
 	if version := posthaste.VersionOf(&info); update.Version != "" && update.Version != version {
 		return u, &posthaste.Error{Code: posthaste.CodeStale, Field: "version", Message: fmt.Sprintf("message %d has the version %s, not %s", id, version, update.Version)}
@@ -86,7 +86,7 @@ func (e *Engine) UpdateMessage(ctx context.Context, id posthaste.MessageID, upda
 	if err != nil {
 		return u, err
 	}
-	made, err := e.check(now, time.Now())
+	made, err := e.check(now, e.now())
 	if err != nil {
 		return u, err
 	}
@@ -116,7 +116,7 @@ func (e *Engine) UpdateMessage(ctx context.Context, id posthaste.MessageID, upda
 			Message: fmt.Sprintf("message %d was not changed: it is %s in subscription %q", id, info.Subscriptions[0].State, posthaste.DefaultSubscription)}
 	}
 	e.record(ctx, details)
-	info = made.info()
+	info = e.info(made)
 	info.Payload = made.body
 	u.Version = posthaste.VersionOf(&info)
 	return u, ctx.Err()
@@ -131,17 +131,17 @@ func (e *Engine) RunMessage(ctx context.Context, id posthaste.MessageID) ([]post
 		return nil, notFound("id", "message %d is unknown, or its space was reclaimed", id)
 	}
 	q := e.queues[m.Queue]
-	if m.dueAt.After(time.Now()) && (m.state == posthaste.StateScheduled || m.state == posthaste.StateRetrying) {
+	if m.dueAt.After(e.now()) && (m.state == posthaste.StateScheduled || m.state == posthaste.StateRetrying) {
 		n := e.withdraw(m)
 		state := m.state
 		e.putAgain(m, n, time.Time{})
 		if state == posthaste.StateRetrying {
 			m.state = state
 		}
-		n.since = time.Now()
+		n.since = e.now()
 		e.record(ctx, posthaste.Action{Action: "run", Queue: m.Queue, MessageID: id})
 	}
-	r := posthaste.RunResult{Subscription: posthaste.DefaultSubscription, State: m.info().Subscriptions[0].State}
+	r := posthaste.RunResult{Subscription: posthaste.DefaultSubscription, State: e.info(m).Subscriptions[0].State}
 	switch m.state {
 	case posthaste.StateScheduled, posthaste.StateReady, posthaste.StateRetrying:
 		r.Due, r.HeldBy = true, q.options.HeldBy(!q.pausedAt.IsZero(), false)

@@ -70,7 +70,7 @@ func (e *Engine) Reschedule(ctx context.Context, id posthaste.MessageID, at time
 		return nil, err
 	}
 	return e.change(ctx, "reschedule", id, func(m *message, n *entry) {
-		if now := time.Now(); at.Before(now) {
+		if now := e.now(); at.Before(now) {
 			at = now // otherwise it would count as waiting since then
 		}
 		n.dueAt, n.since, m.dueAt, n.asideAt = at, at, at, time.Time{}
@@ -100,7 +100,7 @@ func (e *Engine) change(ctx context.Context, action string, id posthaste.Message
 	if news {
 		e.record(ctx, posthaste.Action{Action: action, Queue: m.Queue, MessageID: id})
 	}
-	w.State = m.info().Subscriptions[0].State
+	w.State = e.info(m).Subscriptions[0].State
 	w.InTime = w.InTime || action == "cancel" && w.State == posthaste.StateCancelled
 	return []posthaste.Withdrawal{w}, ctx.Err()
 }
@@ -115,7 +115,7 @@ func (e *Engine) cancelRunning(m *message) (running, news bool) {
 		if news = !d.cancelled; news {
 			d.cancelled = true
 			if a := d.attemptRow(); a != nil {
-				a.CancelRequestedAt = time.Now()
+				a.CancelRequestedAt = e.now()
 			}
 			if w := e.workers[d.worker]; w != nil {
 				w.cancelled = append(w.cancelled, posthaste.DeliveryID(i+1))

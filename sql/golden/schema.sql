@@ -1308,6 +1308,8 @@ function schedule_put(name text, queue text, spec text, payload json, options an
 function schedule_put(name text, queue text, spec text, payload jsonb, options anycompatible DEFAULT NULL::text, by text DEFAULT SESSION_USER) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function schedule_put(name text, queue text, spec text, payload text DEFAULT '{}'::text, options anycompatible DEFAULT NULL::text, by text DEFAULT SESSION_USER) returns timestamp with time zone language sql volatile cost 100
 function schedule_resume(name text, by text DEFAULT SESSION_USER) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function schedule_run(name text, by text DEFAULT SESSION_USER) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function schedule_send(s schedule_settings, p_queue text, p_headers jsonb) returns bigint language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function schedule_spec(p_spec text, OUT cron cron, OUT every interval) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function send(queue text, payload json, options anycompatible DEFAULT NULL::text) returns bigint language sql volatile cost 100
 function send(queue text, payload jsonb, options anycompatible DEFAULT NULL::text) returns bigint language sql volatile cost 100
@@ -1488,6 +1490,7 @@ grant EXECUTE on function schedule_put(text,text,text,json,anycompatible,text) t
 grant EXECUTE on function schedule_put(text,text,text,jsonb,anycompatible,text) to posthaste_admin
 grant EXECUTE on function schedule_put(text,text,text,text,anycompatible,text) to posthaste_admin
 grant EXECUTE on function schedule_resume(text,text) to posthaste_admin
+grant EXECUTE on function schedule_run(text,text) to posthaste_admin
 grant EXECUTE on function send(text,json,anycompatible) to posthaste_admin
 grant EXECUTE on function send(text,json,anycompatible) to posthaste_sender
 grant EXECUTE on function send(text,jsonb,anycompatible) to posthaste_admin

@@ -21,7 +21,7 @@ func nightly() []step {
 	steps = append(steps, onRedis()...)
 	steps = append(steps, step{name: "fuzzing", minutes: 35, command: []string{launcher, "-versions", "18", "--", "scripts/fuzz", "60s"}})
 	steps = append(steps, chaos()...)
-	steps = append(steps, peers())
+	steps = append(steps, peers(), exampleModules())
 	return append(steps, ratios()...)
 }
 
@@ -147,6 +147,13 @@ func fullSize(version, pkg, test string, minutes int, env []string) step {
 func peers() step {
 	return step{name: "bench beside other queues builds", minutes: 3, command: []string{"sh", "-ec",
 		"go build -o .cache/staticcheck honnef.co/go/tools/cmd/staticcheck; cd bench/peers; go vet ./...; ../../.cache/staticcheck ./...; go test ./..."}}
+}
+
+// exampleModules checks the examples that are modules, since they use libraries that the program
+// does not need.
+func exampleModules() step {
+	return step{name: "examples with other libraries build", minutes: 3, command: []string{"sh", "-ec",
+		"go build -o .cache/staticcheck honnef.co/go/tools/cmd/staticcheck; root=$PWD; for example in examples/recipes examples/from-river/river; do (cd $example; go vet ./...; $root/.cache/staticcheck ./...; go test ./...); done"}}
 }
 
 // chaos runs an hour on each engine, in two halves, so that a part of the night fits into an

@@ -2,6 +2,5 @@
 -- Returns: its id. Errors: as posthaste.send.
 create or replace function posthaste.tick_send(s posthaste.schedule_settings, p_queue text, p_tick timestamptz)
 returns bigint language sql volatile set search_path = pg_catalog, pg_temp as $$
-  select posthaste.send(p_queue, s.payload::text, s.options || jsonb_build_object('headers', coalesce(nullif(s.options -> 'headers', 'null'), '{}')
-    || jsonb_build_object('posthaste-schedule', s.name, 'posthaste-tick', to_char(p_tick at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))))
+  select posthaste.schedule_send(s, p_queue, jsonb_build_object('posthaste-tick', to_char(p_tick at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')))
 $$;
