@@ -75,11 +75,12 @@ func (t sqlTx) check(ctx context.Context) error {
 	return err
 }
 
-// noTransaction is the error for a value that is not in a transaction.
+// noTransaction is the error for a value that is not in a transaction. Its remedy is no hint,
+// because those are told over HTTP and on the command line, where this error cannot occur.
 func noTransaction(value SQLTx, cause error) error {
-	return &posthaste.Error{Code: posthaste.CodeRefused, Field: "tx", Cause: cause,
-		Message: fmt.Sprintf("postgres.InSQL was given a %T that is not in a transaction, so each statement would commit by itself", value),
-		Hint:    "begin one (tx, err := db.BeginTx(ctx, nil)), give InSQL the tx and commit it; to send without a transaction use posthaste.NewClient"}
+	return &posthaste.Error{Code: posthaste.CodeRefused, Field: "tx", Cause: cause, Message: fmt.Sprintf("postgres.InSQL was given a %T "+
+		"that is not in a transaction, so each statement would commit by itself: begin one with db.BeginTx, pass its tx to InSQL and commit it; "+
+		"to send without a transaction use posthaste.NewClient", value)}
 }
 
 // send passes arrays as text, which all drivers support.
