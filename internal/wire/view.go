@@ -248,6 +248,7 @@ type SubscriptionCount struct {
 	Retried       int64   `json:"retried"`
 	Lost          int64   `json:"lost"`
 	Expired       int64   `json:"expired"`
+	Withdrawn     int64   `json:"withdrawn"`
 	SentPerSecond float64 `json:"sent_per_second"`
 	DonePerSecond float64 `json:"done_per_second"`
 	// OldestAge is a duration, "0s" if no message waits.
@@ -290,7 +291,7 @@ func NewQueue(q posthaste.QueueInfo) Queue {
 // NewSubscription converts a subscription with its counters.
 func NewSubscription(s posthaste.SubscriptionInfo) SubscriptionCount {
 	shown := SubscriptionCount{
-		Name: s.Name, Depth: s.Depth, InFlight: s.InFlight, Dead: s.Dead, Sent: s.Sent, Done: s.Done, Retried: s.Retried, Lost: s.Lost, Expired: s.Expired,
+		Name: s.Name, Depth: s.Depth, InFlight: s.InFlight, Dead: s.Dead, Sent: s.Sent, Done: s.Done, Retried: s.Retried, Lost: s.Lost, Expired: s.Expired, Withdrawn: s.Withdrawn,
 		SentPerSecond: s.SentPerSecond, DonePerSecond: s.DonePerSecond, OldestAge: s.OldestAge.String(), CountedAt: s.CountedAt,
 	}
 	if len(s.Filter.Kinds)+len(s.Filter.Headers) > 0 {
