@@ -156,6 +156,9 @@ func NewMessage(m posthaste.MessageInfo, withPayload bool) Message {
 	for i, s := range m.Subscriptions {
 		shown.Subscriptions[i] = MessageState{Subscription: s.Subscription, State: s.State, DueAt: s.DueAt, Attempts: orEmpty(s.Attempts)}
 	}
+	if m.PayloadHidden {
+		shown.HidePayload()
+	}
 	return shown
 }
 
@@ -195,11 +198,15 @@ func NewDeadLetter(d posthaste.DeadLetter) DeadLetter {
 		d.ContentType, d.Payload = posthaste.ContentTypeJSON, []byte("null")
 	}
 	payload, encoding := Payload(d.ContentType, d.Payload)
-	return DeadLetter{
+	shown := DeadLetter{
 		ID: d.ID, Queue: d.Queue, Subscription: d.Subscription, Key: d.Key, Kind: d.Kind, Headers: d.Headers,
 		Reference: d.Reference, Terms: d.Terms, ContentType: contentType(d.ContentType), Payload: payload, PayloadEncoding: encoding,
 		CreatedAt: d.CreatedAt, DiedAt: d.DiedAt, Error: d.Error, Attempts: orEmpty(d.Attempts), ErasedAt: d.ErasedAt,
 	}
+	if d.PayloadHidden {
+		shown.HidePayload()
+	}
+	return shown
 }
 
 // Action is the record of an operator's action.
