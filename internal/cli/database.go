@@ -223,22 +223,20 @@ func (d *database) chooseEngine() error {
 		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "engine", Message: "the URLs of several stores are set: " + strings.Join(names, " and "),
 			Hint: "select one with " + strings.Join(engines, " or ") + " (POSTHASTE_ENGINE), or omit the other URL"}
 	}
-	if len(set) == 0 && d.engine != onRedis && d.engine != onHTTP {
-		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "database-url", Message: "no database is set",
-			Hint: "set --database-url or DATABASE_URL, for Redis --redis-url or REDIS_URL, or for a server --server-url; `posthaste up` starts a database and prints its URL"}
-	}
 	for _, k := range set {
 		if d.engine == "" || d.engine == k.engine {
 			d.engine = k.engine
 			return nil
 		}
 	}
-	for _, k := range d.kinds() {
-		if d.engine == k.engine {
-			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: k.flag, Message: "--engine " + k.engine + " is given, and no URL of " + nameOf(k.engine) + " is set", Hint: "set --" + k.flag + " or " + cmp.Or(wellKnown[k.flag], envName(k.flag))}
-		}
+	switch d.engine {
+	case onRedis:
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "redis-url", Message: "no Redis URL is set", Hint: "set --redis-url or REDIS_URL"}
+	case onHTTP:
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "server-url", Message: "no server URL is set", Hint: "set --server-url or POSTHASTE_SERVER_URL"}
 	}
-	return nil
+	return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "database-url", Message: "no database is set",
+		Hint: "set --database-url or DATABASE_URL, for Redis --redis-url or REDIS_URL, or for a server --server-url; `posthaste up` starts a database and prints its URL"}
 }
 
 // checkEngine checks a value of --engine.

@@ -27,6 +27,9 @@ const callTimeout = 2 * time.Minute
 // maxThrottled is the longest time for which a call waits because the server limits the rate.
 const maxThrottled = 30 * time.Second
 
+// leastWait is the shortest wait for a server that limits the rate.
+const leastWait = 100 * time.Millisecond
+
 // call is one request.
 type call struct {
 	method, path string
@@ -181,7 +184,7 @@ func (s *Store) failure(c call, response *http.Response, body []byte) error {
 	}
 	told := &problem{Problem: p, error: &posthaste.Error{Code: p.Code, Field: p.Field, Message: printable(p.Detail), Hint: printable(p.Hint)}}
 	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && response.StatusCode == http.StatusTooManyRequests {
-		return &tooMany{told, time.Duration(max(1, seconds)) * time.Second}
+		return &tooMany{told, max(leastWait, time.Duration(seconds)*time.Second)}
 	}
 	return told
 }

@@ -85,17 +85,22 @@ func (s *Store) repeated(ctx context.Context, c call) (reply, error) {
 		case <-ctx.Done():
 			return r, unsure(c, ctx.Err())
 		}
-		r, err = s.do(ctx, c)
-		switch posthaste.CodeOf(err) {
-		case posthaste.CodeOutcomeUnknown, posthaste.CodeUnavailable:
-		default: // the first request may have succeeded, unless the server has answered this one
-			if p := (*problem)(nil); err == nil || errors.As(err, &p) {
-				return r, err
-			}
-			return r, unsure(c, err)
+		if r, err = s.do(ctx, c); err == nil || decides(err) {
+			return r, err
 		}
 	}
 	return r, unsure(c, err)
+}
+
+// decides reports whether the error of a repeated request says that the request before it stored
+// nothing. Other errors, such as that of a token that was dropped meanwhile, say nothing about it.
+func decides(err error) bool {
+	_, answered := errors.AsType[*problem](err)
+	switch posthaste.CodeOf(err) {
+	case posthaste.CodeInvalid, posthaste.CodeNotFound, posthaste.CodeConflict, posthaste.CodeKeyReused, posthaste.CodeTooLarge, posthaste.CodeUnsupported:
+		return answered
+	}
+	return false
 }
 
 // unsure is the error if it is not known whether messages were stored.

@@ -74,7 +74,7 @@ var remedies = []struct {
 	{regexp.MustCompile(`GET /v1/queues/([^/\s]+)/subscriptions lists them`), [...]string{"$0", "list them with: posthaste queue show $1"}},
 	{regexp.MustCompile(`(with )?PATCH /v1/queues/([^/\s;,)]+)`), [...]string{"$0", "${1}posthaste queue update $2"}},
 	{regexp.MustCompile(`GET /v1/messages/(\d+|[A-Z]+) shows (it|its state)`), [...]string{"$0", "show $2 with: posthaste message show $1"}},
-	{regexp.MustCompile(`(GET|DELETE) /v1/messages/(\d+|[A-Z]+) is for messages`), [...]string{"$0", "for messages use: posthaste message"}},
+	{regexp.MustCompile(`\S+ /v1/messages/(\d+|[A-Z]+) is for messages`), [...]string{"$0", "for messages use: posthaste message"}},
 	{regexp.MustCompile(`GET /v1/workers`), [...]string{"$0", "posthaste worker ls"}},
 	{regexp.MustCompile(` \(in SQL: [^)]*\)| \(\S+ in Go\)`), [...]string{"", ""}},
 }
