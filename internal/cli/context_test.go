@@ -120,7 +120,8 @@ func TestContextPrecedence(t *testing.T) {
 	s.does("context set one --database-url postgres://one/x")
 	s.does("context set two --redis-url redis://two/0")
 	s.ends(0, []string{"context", "set", "var", "--database-url", "postgres://app:${PW}@var/x"})
-	const one, two = "postgres postgres://one/x in context one", "redis redis://two/0 in context two"
+	s.does("context set web --server-url https://web")
+	const one, two, web = "postgres postgres://one/x in context one", "redis redis://two/0 in context two", "http https://web in context web"
 	for _, c := range []struct{ current, args, variables, want string }{
 		{"", "", "", "no database is set"},
 		{"one", "", "", one},
@@ -138,6 +139,16 @@ func TestContextPrecedence(t *testing.T) {
 		{"one", "--redis-url redis://flag/0", "DATABASE_URL=postgres://env/x", "redis redis://flag/0"},
 		{"", "--context one --redis-url redis://flag/0", "", "--context contradicts a URL"},
 		{"one", "--engine redis", "", "--engine redis contradicts context one"},
+		{"web", "", "", web},
+		{"one", "--context web", "DATABASE_URL=postgres://env/x", web},
+		{"web", "", "DATABASE_URL=postgres://env/x", "postgres postgres://env/x"},
+		{"one", "", "POSTHASTE_SERVER_URL=https://env", "http https://env"},
+		{"one", "--server-url https://flag", "DATABASE_URL=postgres://env/x", "http https://flag"},
+		{"", "", "POSTHASTE_SERVER_URL=https://env DATABASE_URL=postgres://env/x", "PostgreSQL and a server"},
+		{"", "", "POSTHASTE_SERVER_URL=https://env DATABASE_URL=postgres://env/x POSTHASTE_ENGINE=http", "http https://env"},
+		{"", "--engine http", "", "no server URL is set"},
+		{"web", "--engine postgres", "", "--engine postgres contradicts context web, which is http"},
+		{"", "--context web --server-url https://flag", "", "--context contradicts a URL"},
 		{"", "--context other", "", `context "other" does not exist`},
 		{"", "--context var", "", "PW is not set"},
 		{"", "--context var", "PW=a/b+c%", "postgres postgres://app:a%2Fb%2Bc%25@var/x in context var"},
@@ -183,6 +194,9 @@ func decided(t *testing.T, args []string) string {
 	url := db.url
 	if db.engine == onRedis {
 		url = db.redisURL
+	}
+	if db.engine == onHTTP {
+		url = db.api.url
 	}
 	return db.engine + " " + url + db.place()
 }

@@ -370,3 +370,119 @@ func TestCommandsThatNeedTheStore(t *testing.T) {
 		s.ends(exitUsage, over(url, command), "needs a database and does not work over HTTP: ", "--database-url", "--context")
 	}
 }
+
+// prints runs a command and fails if it ends with another code, does not print a text, or prints a
+// secret.
+func prints(t *testing.T, code int, stdin, text string, args ...string) string {
+	t.Helper()
+	p := newProgram(nil)
+	if stdin != "" {
+		p.app.stdin, p.app.terminal = strings.NewReader(stdin), func() bool { return true }
+	}
+	stdout, stderr, got := p.run(t.Context(), args...)
+	if got != code || !strings.Contains(stdout+stderr, text) {
+		t.Errorf("%q ends with %d, want %d and %q: %s%s", args, got, code, text, stdout, stderr)
+	}
+	if strings.Contains(stdout+stderr, "secret") {
+		t.Errorf("%q tells the token: %s%s", args, stdout, stderr)
+	}
+	return stdout
+}
+
+// A context of a server has its token from a file, a variable or a question, and no command
+// prints it.
+func TestServerContexts(t *testing.T) {
+	contexts := ownContexts(t)
+	url := serve(t, memory.Open())
+	file := t.TempDir() + "/token"
+	if err := os.WriteFile(file, []byte(adminSecret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	prints(t, 0, "", "context file set", "context", "set", "file", "--server-url", url, "--server-token-file", file)
+	prints(t, 0, "", "context variable set", "context", "set", "variable", "--server-url", url, "--server-token", "${OPS_TOKEN}")
+	prints(t, 0, adminSecret+"\n", "the token is stored in "+contexts, "context", "set", "asked", "--server-url", url)
+	prints(t, 0, "", "the token is stored in "+contexts, "context", "set", "typed", "--server-url", url, "--server-token", adminSecret)
+	prints(t, 0, "\n", "context none set", "context", "set", "none", "--server-url", url)
+	prints(t, exitUsage, "", "OPS_TOKEN is not set", "queue", "ls", "--context", "variable")
+	t.Setenv("OPS_TOKEN", adminSecret)
+	for _, name := range []string{"file", "variable", "asked", "typed"} {
+		prints(t, 0, "", "server url", "context", "show", name)
+		prints(t, 0, "", `"server_url":"`+url, "context", "show", name, "--json")
+		prints(t, 0, "", "no queues", "queue", "ls", "--context", name)
+	}
+	prints(t, 0, "", "${OPS_TOKEN}", "context", "show", "variable")
+	prints(t, 0, "", file, "context", "show", "file", "--json")
+	prints(t, 0, "", "xxxxx", "context", "show", "asked")
+	prints(t, 0, "", url, "context", "ls")
+	prints(t, exitFailed, "", "give one with --server-token-file", "queue", "ls", "--context", "none")
+	prints(t, exitFailed, "", "unknown token", "queue", "ls", "--context", "file", "--server-token", "other")
+	prints(t, 0, "", "no queues", "queue", "ls", "--context", "none", "--server-token", adminSecret)
+	t.Setenv("POSTHASTE_SERVER_TOKEN", "of-another-server")
+	prints(t, 0, "", "no queues", "queue", "ls", "--context", "file")
+	t.Setenv("POSTHASTE_SERVER_TOKEN", adminSecret)
+	prints(t, 0, "", "no queues", "queue", "ls", "--context", "none")
+	prints(t, 0, "", "no queues", "queue", "ls", "--server-url", url)
+	prints(t, exitUsage, "", "mutually exclusive", "queue", "ls", "--server-url", url, "--server-token", adminSecret, "--server-token-file", file)
+	t.Setenv("POSTHASTE_SERVER_TOKEN", "")
+	t.Setenv("POSTHASTE_SERVER_TOKEN_FILE", file)
+	prints(t, 0, "", "no queues", "queue", "ls", "--server-url", url)
+	prints(t, exitUsage, "", "the token cannot be read", "queue", "ls", "--server-url", url, "--server-token-file", file+"x")
+
+	for text, args := range map[string][]string{
+		"must begin with https:// or http://": {"--server-url", "ftp://mq.example.com"},
+		"must not contain a user":             {"--server-url", "https://me:secret@mq.example.com"},
+		"--server-token needs --server-url":   {"--database-url", "postgres://x/y", "--server-token", "${X}"},
+		"mutually exclusive":                  {"--server-url", "https://x", "--server-token", "${X}", "--server-token-file", file},
+		"cannot be read":                      {"--server-url", "https://x", "--server-token-file", file + "x"},
+	} {
+		prints(t, exitUsage, "", text, append([]string{"context", "set", "bad"}, args...)...)
+	}
+	prints(t, exitFailed, "", "unencrypted", "context", "set", "plain", "--server-url", "http://mq.example.com")
+	prints(t, 0, "", "context plain set", "context", "set", "plain", "--server-url", "http://mq.example.com", "--allow-plain-http")
+	prints(t, 0, "", "allowed", "context", "show", "plain")
+	prints(t, exitFailed, "", "unencrypted", "queue", "ls", "--server-url", "http://mq.example.com")
+	for _, content := range []string{"contexts:\n  c: {server_url: 'https://x', database_url: 'postgres://secret/y'}\n", "contexts:\n  c: {database_url: 'postgres://x/y', server_token: secret}\n",
+		"contexts:\n  c: {server_url: 'https://x', server_token: secret, server_token_file: y}\n", "contexts:\n  c: {server_token: secret}\n"} {
+		if err := os.WriteFile(contexts, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		prints(t, exitUsage, "", "is not valid", "context", "ls")
+	}
+}
+
+// A server that cannot be reached ends a command with the code of an unreachable database.
+func TestUnreachableServerExits(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"queue", "ls"}, {"send", "orders", "{}"}, {"receive", "orders"}, {"dead", "ls"}} {
+		prints(t, exitUnreachable, "", "the server http://127.0.0.1:1 cannot be reached", append(args, "--server-url", "http://127.0.0.1:1", "--server-token", adminSecret)...)
+	}
+}
+
+// Variables that select a server do not keep commands that need a database from it.
+func TestDatabaseBesideAServerVariable(t *testing.T) {
+	t.Setenv("POSTHASTE_SERVER_URL", "https://mq.example.com")
+	prints(t, exitUsage, "", "posthaste token add needs a database", "token", "add", "a", "--scope", "send")
+	t.Setenv("DATABASE_URL", "postgres://127.0.0.1:1/none")
+	for _, args := range [][]string{{"token", "add", "a", "--scope", "send"}, {"token", "drop", "a"}, {"migrate", "status"}} {
+		prints(t, exitUnreachable, "", "PostgreSQL cannot be reached", args...)
+	}
+	prints(t, exitUsage, "", "needs a database", "migrate", "status", "--engine", "http")
+}
+
+// With a token that does not show payloads, commands say so.
+func TestHiddenPayloadsAreTold(t *testing.T) {
+	t.Parallel()
+	store := memory.Open()
+	url := serve(t, store, posthaste.ScopeRead)
+	s := &session{T: t, store: store}
+	s.does("queue create orders")
+	s.does(`send orders "private" --reference r`)
+	for _, args := range [][]string{{"message", "show", "1"}, {"queue", "peek", "orders"}} {
+		command := append(args, "--server-url", url, "--server-token", "read")
+		prints(t, 0, "", "lacks the scope read:payload", command...)
+		if out := prints(t, 0, "", `"payload_hidden":true`, append(command, "--json")...); strings.Contains(out, "private") {
+			t.Errorf("%q prints %s", command, out)
+		}
+	}
+	prints(t, exitFailed, "", `token lacks scope "admin"`, "queue", "drop", "orders", "--yes", "--server-url", url, "--server-token", "read")
+}
