@@ -43,7 +43,7 @@ type target struct {
 // url returns the URL of the target.
 func (t *target) url() string { return t.DatabaseURL + t.RedisURL + t.ServerURL }
 
-// fault returns what is wrong with a target of a file, or "".
+// fault describes the fault of a target of a file; "" if it is valid.
 func (t *target) fault() string {
 	urls := 0
 	if t != nil {

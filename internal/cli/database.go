@@ -153,6 +153,57 @@ func (d *database) sqlFlag(cmd *cobra.Command, why string) {
 	}
 }
 
+// needsStore marks a command that does not work over HTTP. why completes "…: ".
+func needsStore(cmd *cobra.Command, why string) *cobra.Command {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[storeMark] = why
+	for _, name := range apiFlags {
+		cmd.Flags().Lookup(name).Hidden = true
+	}
+	return cmd
+}
+
+// storeMark annotates the commands of [needsStore] with the reason.
+const storeMark = "posthaste_store"
+
+// checkStore fails if a command of [needsStore] would run over HTTP.
+func checkStore(cmd *cobra.Command) error {
+	if _, only := cmd.Annotations[storeMark]; !only {
+		return nil
+	}
+	d := databaseOf(cmd.Flags())
+	d.cmd = cmd
+	return cmp.Or(d.resolve(), d.onlyStore())
+}
+
+// onlyStore fails if a server is selected for a command that needs the store itself. Variables
+// that select a server for other commands give way to a database.
+func (d *database) onlyStore() error {
+	if d.cmd == nil {
+		return nil
+	}
+	why, only := d.cmd.Annotations[storeMark]
+	if !only || d.api.url == "" {
+		return nil
+	}
+	if d.context == "" && d.engine != onHTTP && !typed(d.flags, "server-url") && d.url+d.redisURL != "" {
+		d.api.url = ""
+		return nil
+	}
+	if d.engine == onPostgres || d.engine == onRedis {
+		return nil
+	}
+	flags := "--database-url (DATABASE_URL)"
+	if !d.flags.Lookup("redis-url").Hidden {
+		flags += " or --redis-url (REDIS_URL)"
+	}
+	return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "server-url",
+		Message: fmt.Sprintf("%s needs a database and does not work over HTTP: %s", d.cmd.CommandPath(), why),
+		Hint:    "set " + flags + ", or select a context that has one with --context"}
+}
+
 // pollingFlag adds the flags of commands that wait at the doorbell for messages.
 func (d *database) pollingFlag(cmd *cobra.Command) {
 	d.sleeps = true

@@ -1,13 +1,10 @@
 package cli
 
 import (
-	"cmp"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/posthaste-mq/posthaste"
@@ -48,7 +45,7 @@ func (s *apiServer) open(flags *pflag.FlagSet) (posthaste.Store, error) {
 	return remote.Open(remote.Config{URL: s.url, Token: token, AllowPlainHTTP: s.allowPlainHTTP, Program: "posthaste/" + version()})
 }
 
-// secret returns the token; empty if there is none.
+// secret returns the token, or "" without one.
 func (s *apiServer) secret(flags *pflag.FlagSet) (string, error) {
 	token, file := s.token, s.tokenFile
 	if token != "" && file != "" {
@@ -83,57 +80,6 @@ func readToken(file string) (string, error) {
 		return "", &posthaste.Error{Code: posthaste.CodeInvalid, Field: "server-token-file", Message: "the file " + file + " is empty", Hint: "write the token into it"}
 	}
 	return token, nil
-}
-
-// needsStore marks a command that does not work over HTTP. why completes "…: ".
-func needsStore(cmd *cobra.Command, why string) *cobra.Command {
-	if cmd.Annotations == nil {
-		cmd.Annotations = map[string]string{}
-	}
-	cmd.Annotations[storeMark] = why
-	for _, name := range apiFlags {
-		cmd.Flags().Lookup(name).Hidden = true
-	}
-	return cmd
-}
-
-// storeMark annotates the commands of [needsStore] with the reason.
-const storeMark = "posthaste_store"
-
-// checkStore fails if a command of [needsStore] would run over HTTP.
-func checkStore(cmd *cobra.Command) error {
-	if _, only := cmd.Annotations[storeMark]; !only {
-		return nil
-	}
-	d := databaseOf(cmd.Flags())
-	d.cmd = cmd
-	return cmp.Or(d.resolve(), d.onlyStore())
-}
-
-// onlyStore fails if a server is selected for a command that needs the store itself. Variables
-// that select a server for other commands give way to a database.
-func (d *database) onlyStore() error {
-	if d.cmd == nil {
-		return nil
-	}
-	why, only := d.cmd.Annotations[storeMark]
-	if !only || d.api.url == "" {
-		return nil
-	}
-	if d.context == "" && d.engine != onHTTP && !typed(d.flags, "server-url") && d.url+d.redisURL != "" {
-		d.api.url = ""
-		return nil
-	}
-	if d.engine == onPostgres || d.engine == onRedis {
-		return nil
-	}
-	flags := "--database-url (DATABASE_URL)"
-	if !d.flags.Lookup("redis-url").Hidden {
-		flags += " or --redis-url (REDIS_URL)"
-	}
-	return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "server-url",
-		Message: fmt.Sprintf("%s needs a database and does not work over HTTP: %s", d.cmd.CommandPath(), why),
-		Hint:    "set " + flags + ", or select a context that has one with --context"}
 }
 
 // absolute returns the absolute path of a file, which does not depend on where a command runs.

@@ -60,9 +60,13 @@ same key is unfinished; otherwise the id of that message is printed.`,
 			})
 		},
 	}
-	flags := cmd.Flags()
-	flags.SortFlags = false
+	cmd.Flags().SortFlags = false
 	db.flag(cmd)
+	s.flags(cmd.Flags())
+	return cmd
+}
+
+func (s *sendFlags) flags(flags *pflag.FlagSet) {
 	m := &s.message
 	flags.StringVar(&m.Key, "key", "", "key of the message, which groups related messages")
 	flags.StringVar(&m.Kind, "kind", "", "kind of the message, such as order.paid")
@@ -87,7 +91,6 @@ same key is unfinished; otherwise the id of that message is printed.`,
 	flags.Var(duration{&m.Timeout}, "timeout", "timeout of one attempt of this message (default: the queue's)")
 	flags.Var(duration{&m.Backoff.Base}, "backoff-base", "upper bound of the delay before the first retry of this message (default: the queue's)")
 	flags.Var(duration{&m.Backoff.Max}, "backoff-max", "maximum delay between attempts of this message (default: the queue's)")
-	return cmd
 }
 
 // read builds the messages from arguments, flags and input.

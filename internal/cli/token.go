@@ -16,7 +16,7 @@ func newToken(a *app) *cobra.Command {
 }
 
 // noTokens is why tokens are not changed over HTTP.
-const noTokens = "only the owner of a database gives access to it"
+const noTokens = "the API changes no tokens, so that a stolen one cannot make another"
 
 func newTokenAdd(a *app) *cobra.Command {
 	var db database

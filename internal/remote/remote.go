@@ -27,7 +27,7 @@ type Config struct {
 	// AllowPlainHTTP allows http:// to a host other than this machine: the token and all
 	// messages can then be read on the way.
 	AllowPlainHTTP bool
-	// Program is the name and version of the program, for the server's log.
+	// Program is the name and version of the program: the User-Agent of requests.
 	Program string
 }
 
