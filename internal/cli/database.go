@@ -188,8 +188,11 @@ func (d *database) onlyStore() error {
 	if !only || d.api.url == "" {
 		return nil
 	}
-	if d.context == "" && d.engine != onHTTP && !typed(d.flags, "server-url") && d.url+d.redisURL != "" {
-		d.api.url = ""
+	onCommandLine := typed(d.flags, "server-url") || typed(d.flags, "engine") && d.engine == onHTTP
+	if d.context == "" && !onCommandLine && d.url+d.redisURL != "" {
+		if d.api.url = ""; d.engine == onHTTP {
+			d.engine = ""
+		}
 		return nil
 	}
 	if d.engine == onPostgres || d.engine == onRedis {
@@ -230,6 +233,9 @@ func (d *database) check() error {
 	}
 	if d.engine != onPostgres && d.polling {
 		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "polling-only", Message: "--polling-only requires PostgreSQL, but " + nameOf(d.engine) + " is selected", Hint: "omit it"}
+	}
+	if d.engine == onHTTP && typed(d.flags, "environment") {
+		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "environment", Message: "--environment does not apply to a server, which has its own", Hint: "omit it"}
 	}
 	return nil
 }

@@ -467,6 +467,12 @@ func TestDatabaseBesideAServerVariable(t *testing.T) {
 		prints(t, exitUnreachable, "", "PostgreSQL cannot be reached", args...)
 	}
 	prints(t, exitUsage, "", "needs a database", "migrate", "status", "--engine", "http")
+	t.Setenv("POSTHASTE_ENGINE", "http")
+	for _, args := range [][]string{{"token", "add", "a", "--scope", "send"}, {"migrate", "status"}} {
+		prints(t, exitUnreachable, "", "PostgreSQL cannot be reached", args...)
+	}
+	prints(t, exitUsage, "", "but a server is selected", "receive", "orders", "--polling-only")
+	prints(t, exitUsage, "", "--environment does not apply", "receive", "orders", "--environment", "a")
 }
 
 // With a token that does not show payloads, commands say so.

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
@@ -212,6 +213,17 @@ func (s *Store) foreign(c call, response *http.Response) error {
 	}
 	return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "server-url", Message: s.address() + " answered " + status + "; it is not the API of a Posthaste server",
 		Hint: "check --server-url or the context"}
+}
+
+// checkTexts returns an error unless texts, by their fields, are valid UTF-8. JSON would replace
+// other bytes, and the call would be about another text.
+func checkTexts(texts map[string]string) error {
+	for field, text := range texts {
+		if !utf8.ValidString(text) {
+			return posthaste.Invalidf(field, "%s must be valid UTF-8", field)
+		}
+	}
+	return nil
 }
 
 // printable returns text without control characters, which a terminal would interpret.

@@ -252,19 +252,20 @@ func (s *Store) Discard(ctx context.Context, f posthaste.DeadLetterFilter) (post
 
 // decide replays or discards dead letters.
 func (s *Store) decide(ctx context.Context, path string, f posthaste.DeadLetterFilter) (done posthaste.Page[posthaste.MessageID], err error) {
-	if err := f.CheckChoice(); err != nil {
+	fields := deadFields(f)
+	if err := cmp.Or(f.CheckChoice(), checkTexts(fields)); err != nil {
 		return done, err
 	}
 	body := map[string]any{}
 	switch {
-	case f.IDs != nil:
+	case len(f.IDs) > 0:
 		body["ids"] = f.IDs
 	case f.All:
 		body["all"] = true
 	default:
-		body["filter"] = deadFields(f)
+		body["filter"] = fields
 	}
-	if f.IDs == nil && f.Limit != 0 {
+	if len(f.IDs) == 0 && f.Limit != 0 {
 		body["limit"] = f.Limit
 	}
 	if f.Before != 0 {
@@ -282,6 +283,9 @@ func (s *Store) decide(ctx context.Context, path string, f posthaste.DeadLetterF
 // Erase implements [posthaste.MessageAdmin]. The API does not tell the queues of the messages.
 func (s *Store) Erase(ctx context.Context, term string, before posthaste.MessageID) (found posthaste.Page[posthaste.Erasure], err error) {
 	body := map[string]string{"term": term}
+	if err := checkTexts(body); err != nil {
+		return found, err
+	}
 	if before != 0 {
 		body["cursor"] = wire.NewIDCursor(wire.ListErasures, before)
 	}

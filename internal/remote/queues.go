@@ -99,7 +99,11 @@ func (s *Store) pause(ctx context.Context, what posthaste.Pausable, verb string)
 	case posthaste.OfQueue:
 		return s.onQueue(ctx, http.MethodPost, "/v1/queues/{}/"+verb, string(what), nil, nil)
 	case posthaste.OfKey:
-		return s.onQueue(ctx, http.MethodPost, "/v1/queues/{}/keys/"+verb, what.Queue, map[string]string{"key": what.Key}, nil)
+		body := map[string]string{"key": what.Key}
+		if err := checkTexts(body); err != nil {
+			return err
+		}
+		return s.onQueue(ctx, http.MethodPost, "/v1/queues/{}/keys/"+verb, what.Queue, body, nil)
 	case posthaste.OfSchedule:
 		return s.onSchedule(ctx, http.MethodPost, "/v1/schedules/{}/"+verb, string(what))
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -191,6 +193,33 @@ func TestUnreachableServer(t *testing.T) {
 	_, err = s.Send(t.Context(), posthaste.Message{Queue: "orders", Payload: 1})
 	wantCode(t, err, posthaste.CodeUnavailable, address)
 	wantCode(t, s.DropQueue(t.Context(), "orders"), posthaste.CodeUnavailable, address)
+
+	untrusted := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("a request was sent to a server with an unknown certificate")
+	}))
+	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
+	untrusted.StartTLS()
+	defer untrusted.Close()
+	if s, err = Open(Config{URL: untrusted.URL, Token: secret}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Send(t.Context(), posthaste.Message{Queue: "orders", Payload: 1})
+	wantCode(t, err, posthaste.CodeUnavailable, "certificate")
+}
+
+// Bytes that JSON cannot have are refused. It would replace them, and the call would be about
+// another text.
+func TestInvalidTexts(t *testing.T) {
+	t.Parallel()
+	s := serve(t, stored(t), posthaste.ScopeAdmin, nil)
+	const text = "a\xff"
+	wantCode(t, s.Pause(t.Context(), posthaste.OfKey{Queue: "orders", Key: text}), posthaste.CodeInvalid, "UTF-8")
+	_, err := s.Erase(t.Context(), text, 0)
+	wantCode(t, err, posthaste.CodeInvalid, "UTF-8")
+	_, err = s.Discard(t.Context(), posthaste.DeadLetterFilter{Term: text})
+	wantCode(t, err, posthaste.CodeInvalid, "UTF-8")
+	_, err = s.Messages(t.Context(), posthaste.MessageFilter{Term: text})
+	wantCode(t, err, posthaste.CodeInvalid, "UTF-8")
 }
 
 // The loss of a response leaves what changes something unknown, and not what only reads.
