@@ -22,6 +22,8 @@ type DeadLetter struct {
 	Attempts []Attempt
 	// ErasedAt is when the content was erased; zero if it was not.
 	ErasedAt time.Time
+	// PayloadHidden is as in [MessageInfo].
+	PayloadHidden bool
 }
 
 // DeadLetterFilter selects dead letters. Empty fields select all.

@@ -22,6 +22,9 @@ type MessageInfo struct {
 	Version string
 	// ErasedAt is when the content was erased; zero if it was not.
 	ErasedAt time.Time
+	// PayloadHidden says that a server does not show the caller payload, headers, terms and
+	// receipts. Engines show all.
+	PayloadHidden bool
 	// Subscriptions has the state for each subscription.
 	Subscriptions []MessageState
 }

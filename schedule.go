@@ -92,4 +92,7 @@ type ScheduleInfo struct {
 	PausedAt  time.Time
 	CreatedAt time.Time
 	ChangedAt time.Time
+	// PayloadHidden says that a server does not show the caller payload, headers and terms.
+	// Engines show all.
+	PayloadHidden bool
 }

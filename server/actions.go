@@ -12,7 +12,7 @@ import (
 func (s *Server) listActions(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r, "queue", "message", "limit", "cursor")
 	filter := posthaste.ActionFilter{
-		Queue: q.text("queue"), MessageID: q.messageID("message"), Before: int64(idCursorOf(q, "actions")), Limit: q.int("limit", defaultListed, 1, maxListed),
+		Queue: q.text("queue"), MessageID: q.messageID("message"), Before: int64(idCursorOf(q, wire.ListActions)), Limit: q.int("limit", defaultListed, 1, maxListed),
 	}
 	if q.err != nil {
 		return q.err
@@ -27,5 +27,5 @@ func (s *Server) listActions(w http.ResponseWriter, r *http.Request) error {
 	if len(actions) == filter.Limit {
 		next = strconv.FormatInt(actions[len(actions)-1].ID, 10)
 	}
-	return s.writeJSON(w, http.StatusOK, newListed("actions", actions, next, wire.NewAction))
+	return s.writeJSON(w, http.StatusOK, newListed(wire.ListActions, actions, next, wire.NewAction))
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
 // Scope is a permission of a token, as in [posthaste.Scope].
@@ -41,7 +42,7 @@ func NewToken(name, secret string, scopes ...Scope) (posthaste.Token, error) {
 const maxSecret = 4096
 
 func isSecret(text string) bool {
-	return text != "" && len(text) <= maxSecret && !strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' })
+	return len(text) <= maxSecret && wire.IsVisible(text)
 }
 
 // authorize returns the caller's token, nil if the route or the server requires none.

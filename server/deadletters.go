@@ -29,11 +29,8 @@ func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.writeJSON(w, http.StatusOK, newListed(deadList, dead.Items, idPosition(dead.Next), func(d posthaste.DeadLetter) wire.DeadLetter { return showDead(r, d) }))
+	return s.writeJSON(w, http.StatusOK, newListed(wire.ListDeadLetters, dead.Items, idPosition(dead.Next), func(d posthaste.DeadLetter) wire.DeadLetter { return showDead(r, d) }))
 }
-
-// deadList is the list of the cursors of dead letters.
-const deadList = "dead-letters"
 
 func showDead(r *http.Request, d posthaste.DeadLetter) wire.DeadLetter {
 	view := wire.NewDeadLetter(d)
@@ -47,7 +44,7 @@ func showDead(r *http.Request, d posthaste.DeadLetter) wire.DeadLetter {
 func parseDeadQuery(r *http.Request) (posthaste.DeadLetterFilter, error) {
 	q := readQuery(r, append([]string{"id", "limit", "cursor"}, deadFields...)...)
 	filter := deadFilter(q.text, q.time)
-	filter.Before, filter.Limit = idCursorOf(q, deadList), q.int("limit", defaultListed, 1, maxListed)
+	filter.Before, filter.Limit = idCursorOf(q, wire.ListDeadLetters), q.int("limit", defaultListed, 1, maxListed)
 	for _, text := range q.values["id"] {
 		var id posthaste.MessageID
 		if id.UnmarshalText([]byte(text)) != nil {
@@ -106,18 +103,6 @@ func deadFilter(text func(name string) string, at func(name string) time.Time) p
 	}
 }
 
-// decided lists the dead letters that were replayed or discarded, and the requested ids
-// that were not dead letters.
-type decided struct {
-	IDs      []posthaste.MessageID `json:"ids"`
-	NotFound []posthaste.MessageID `json:"not_found"`
-	// UniqueConflict are dead letters that stay, because other messages hold their unique keys.
-	UniqueConflict []posthaste.MessageID `json:"unique_conflict,omitempty"`
-	// Next is the cursor to continue with; absent if nothing is left.
-	Next    string `json:"next,omitempty"`
-	HasMore bool   `json:"has_more"`
-}
-
 // decideDeadLetters replays or discards the dead letters that the body selects by ids or by
 // a filter.
 func (s *Server) decideDeadLetters(decide func(context.Context, posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error)) answer {
@@ -152,7 +137,7 @@ func (s *Server) decideDeadLetter(decide func(context.Context, posthaste.DeadLet
 	}
 }
 
-func (s *Server) decide(r *http.Request, filter posthaste.DeadLetterFilter, decide func(context.Context, posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error)) (answer decided, err error) {
+func (s *Server) decide(r *http.Request, filter posthaste.DeadLetterFilter, decide func(context.Context, posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error)) (answer wire.Decided, err error) {
 	ids := filter.IDs
 	ctx, cancel := s.operation(r)
 	defer cancel()
@@ -163,8 +148,8 @@ func (s *Server) decide(r *http.Request, filter posthaste.DeadLetterFilter, deci
 	if err != nil {
 		return answer, err
 	}
-	answer = decided{IDs: append([]posthaste.MessageID{}, were.Items...), NotFound: []posthaste.MessageID{}, UniqueConflict: were.Conflicts,
-		Next: newCursor(deadList, idPosition(were.Next)), HasMore: were.Next != 0}
+	answer = wire.Decided{IDs: append([]posthaste.MessageID{}, were.Items...), NotFound: []posthaste.MessageID{}, UniqueConflict: were.Conflicts,
+		Next: wire.NewIDCursor(wire.ListDeadLetters, were.Next), HasMore: were.Next != 0}
 	for _, id := range ids {
 		if !slices.Contains(answer.IDs, id) && !slices.Contains(were.Conflicts, id) {
 			answer.NotFound = append(answer.NotFound, id)
@@ -216,7 +201,7 @@ func parseChosen(body []byte) (filter posthaste.DeadLetterFilter, err error) {
 			o.Fail("filter", `must select dead letters; use "all": true instead to select every dead letter`)
 		}
 	}
-	filter.Limit, filter.Before = o.Int("limit", 1, maxListed), bodyCursor(o, deadList)
+	filter.Limit, filter.Before = o.Int("limit", 1, maxListed), bodyCursor(o, wire.ListDeadLetters)
 	return filter, o.Finish()
 }
 

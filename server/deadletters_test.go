@@ -35,18 +35,18 @@ func TestDeadLettersByFilter(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var answer decided
+	var answer wire.Decided
 	a.call("POST", "/v1/dead-letters/replay", `{"filter":{"key":"a"},"limit":1}`).want(t, 200).into(t, &answer)
 	if !slices.Equal(answer.IDs, ids[2:]) || !answer.HasMore {
 		t.Fatalf("replayed %+v, want %v and where to go on", answer, ids[2:])
 	}
 	next := answer.Next
-	answer = decided{}
+	answer = wire.Decided{}
 	a.call("POST", "/v1/dead-letters/replay", `{"filter":{"key":"a"},"cursor":"`+next+`"}`).want(t, 200).into(t, &answer)
 	if !slices.Equal(answer.IDs, ids[:1]) || answer.HasMore || answer.Next != "" {
 		t.Fatalf("replayed %+v, want %v and no more", answer, ids[:1])
 	}
-	answer = decided{}
+	answer = wire.Decided{}
 	a.call("POST", "/v1/dead-letters/discard", `{"filter":{"queue":"orders"}}`).want(t, 200).into(t, &answer)
 	if !slices.Equal(answer.IDs, ids[1:2]) {
 		t.Errorf("discarded %+v", answer)

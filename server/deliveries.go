@@ -11,10 +11,6 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
-type settledAll struct {
-	Deliveries []settled `json:"deliveries"`
-}
-
 // ackFields, failFields and releaseFields read the fields of a delivery other than its id.
 func ackFields(o *wire.Object, s *posthaste.Settlement) {
 	s.Outcome = posthaste.OutcomeDone
@@ -346,7 +342,7 @@ func (s *Server) writeSettled(w http.ResponseWriter, results []posthaste.SettleR
 	if err != nil {
 		return err
 	}
-	return s.writeJSON(w, http.StatusOK, settledAll{shown})
+	return s.writeJSON(w, http.StatusOK, wire.SettledAll{Deliveries: shown})
 }
 
 // writeSettledOne is writeSettled for the delivery in the path.
@@ -359,15 +355,13 @@ func (s *Server) writeSettledOne(w http.ResponseWriter, results []posthaste.Sett
 }
 
 // settledOf converts results, or returns the problem if some deliveries were not settled.
-func settledOf(results []posthaste.SettleResult) ([]settled, error) {
-	shown := make([]settled, len(results))
+func settledOf(results []posthaste.SettleResult) ([]wire.Settled, error) {
+	shown := wire.NewSettled(results)
 	var gone, refused []string
 	var refusal error
-	for i, result := range results {
-		shown[i] = settled{ID: result.Delivery, Settled: result.Settled, Cancelled: result.Cancelled, Outcome: result.Outcome, DueAt: result.DueAt}
+	for _, result := range results {
 		switch {
 		case result.Err != nil:
-			shown[i].Error = result.Err.Error()
 			refused, refusal = append(refused, result.Delivery.String()), result.Err
 		case !result.Settled:
 			gone = append(gone, result.Delivery.String())

@@ -89,7 +89,7 @@ func (s *Server) cancelEmail(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) listEmails(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r, "reference", "recipient", "status", "limit", "cursor")
 	filter := posthaste.MessageFilter{
-		Queue: s.emails, Reference: q.text("reference"), Before: idCursorOf(q, "emails"), Limit: q.int("limit", defaultListed, 1, maxListed),
+		Queue: s.emails, Reference: q.text("reference"), Before: idCursorOf(q, wire.ListEmails), Limit: q.int("limit", defaultListed, 1, maxListed),
 	}
 	if recipient := q.text("recipient"); recipient != "" {
 		if filter.Term = email.Term(recipient); filter.Term == "" {
@@ -114,7 +114,7 @@ func (s *Server) listEmails(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.writeJSON(w, http.StatusOK, newListed("emails", page.Items, idPosition(page.Next), func(m posthaste.MessageInfo) wire.Email {
+	return s.writeJSON(w, http.StatusOK, newListed(wire.ListEmails, page.Items, idPosition(page.Next), func(m posthaste.MessageInfo) wire.Email {
 		view := wire.NewEmail(m)
 		if !seesPayload(r, m) {
 			view.HidePayload()

@@ -7,16 +7,6 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
-// erased lists the erased messages, and the messages with the term that were not erased
-// because they are still to be delivered.
-type erased struct {
-	Erased  []posthaste.MessageID `json:"erased"`
-	Pending []posthaste.MessageID `json:"pending"`
-	// Next is the cursor to continue with; absent if nothing is left.
-	Next    string `json:"next,omitempty"`
-	HasMore bool   `json:"has_more"`
-}
-
 // erase erases the content of messages with a term. The term is in the body, because URLs
 // are logged.
 func (s *Server) erase(w http.ResponseWriter, r *http.Request) error {
@@ -32,7 +22,7 @@ func (s *Server) erase(w http.ResponseWriter, r *http.Request) error {
 	if term == "" {
 		o.Fail("term", "is required: the term of the messages to erase")
 	}
-	before := bodyCursor(o, "erase")
+	before := bodyCursor(o, wire.ListErasures)
 	if err := o.Finish(); err != nil {
 		return err
 	}
@@ -42,7 +32,7 @@ func (s *Server) erase(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	answer := erased{Erased: []posthaste.MessageID{}, Pending: []posthaste.MessageID{}, Next: newCursor("erase", idPosition(found.Next)), HasMore: found.Next != 0}
+	answer := wire.Erased{Erased: []posthaste.MessageID{}, Pending: []posthaste.MessageID{}, Next: wire.NewIDCursor(wire.ListErasures, found.Next), HasMore: found.Next != 0}
 	for _, x := range found.Items {
 		if x.Pending {
 			answer.Pending = append(answer.Pending, x.MessageID)

@@ -17,6 +17,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/internal/memory"
+	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
 // Whatever is accepted names each delivery once and says all that its action needs.
@@ -166,7 +167,7 @@ func FuzzQueries(f *testing.F) {
 		values, unreadable := url.ParseQuery(query)
 		switch w.Code {
 		case http.StatusBadRequest:
-			var p problem
+			var p wire.Problem
 			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Code != posthaste.CodeInvalid || p.Detail == "" || p.Field == "" && unreadable == nil && !values.Has("") {
 				t.Fatalf("not clear: %s", w.Body)
 			}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/memory"
+	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
 // hooked is an engine whose calls a test can watch or replace.
@@ -276,7 +277,7 @@ func (r reply) items(t *testing.T, entries any) {
 // next returns the cursor of the next page; "" on the last one.
 func (r reply) next(t *testing.T) string {
 	t.Helper()
-	var page listed[json.RawMessage]
+	var page wire.Listed[json.RawMessage]
 	r.into(t, &page)
 	if page.HasMore != (page.Next != "") || page.Data == nil {
 		t.Fatalf("not a page: %s", r.body)
@@ -284,9 +285,9 @@ func (r reply) next(t *testing.T) string {
 	return page.Next
 }
 
-func (r reply) problem(t *testing.T) problem {
+func (r reply) problem(t *testing.T) wire.Problem {
 	t.Helper()
-	var p problem
+	var p wire.Problem
 	if got := r.header.Get("Content-Type"); got != "application/problem+json" {
 		t.Fatalf("Content-Type is %q, body %s", got, r.body)
 	}
@@ -306,7 +307,7 @@ func (r reply) want(t *testing.T, status int) reply {
 	return r
 }
 
-func (r reply) wantProblem(t *testing.T, status int, code posthaste.Code, field string) problem {
+func (r reply) wantProblem(t *testing.T, status int, code posthaste.Code, field string) wire.Problem {
 	t.Helper()
 	p := r.want(t, status).problem(t)
 	if p.Code != code || p.Field != field {

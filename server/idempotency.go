@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
 // idempotencyWindow is the time for which the response to an Idempotency-Key is kept.
@@ -36,7 +37,7 @@ func idempotencyKey(r *http.Request) (string, error) {
 	if n := len(key); n >= 2 && key[0] == '"' && key[n-1] == '"' {
 		key = key[1 : n-1]
 	}
-	if len(values) > 1 || key == "" || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }) {
+	if len(values) > 1 || !wire.IsVisible(key) {
 		return "", posthaste.Invalidf(idempotencyHeader, "the header Idempotency-Key must appear once and have 1 to %d visible ASCII characters without spaces", posthaste.MaxWordBytes)
 	}
 	return key, nil

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/base64"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,36 +16,9 @@ const (
 	defaultListed = 100
 )
 
-// listed is one page of a list. All lists of the API have this form.
-type listed[T any] struct {
-	Data []T `json:"data"`
-	// Next is the cursor of the next page; absent on the last page.
-	Next string `json:"next,omitempty"`
-	// HasMore reports whether there may be a next page.
-	HasMore bool `json:"has_more"`
-}
-
 // newListed returns the page that ends at the position next, "" if it is the last page.
-func newListed[T, Shown any](list string, items []T, next string, show func(T) Shown) listed[Shown] {
-	return listed[Shown]{Data: shown(items, show), Next: newCursor(list, next), HasMore: next != ""}
-}
-
-// newCursor returns the cursor of a position in a list; "" for "". It names the list, so that a
-// cursor of another list is rejected.
-func newCursor(list, position string) string {
-	if position == "" {
-		return ""
-	}
-	return base64.RawURLEncoding.EncodeToString([]byte(list + ":" + position))
-}
-
-// readCursor returns the position of a cursor, and whether it is a cursor of the list.
-func readCursor(list, cursor string) (position string, ok bool) {
-	text, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
-	if err != nil {
-		return "", false
-	}
-	return strings.CutPrefix(string(text), list+":")
+func newListed[T, Shown any](list string, items []T, next string, show func(T) Shown) wire.Listed[Shown] {
+	return wire.Listed[Shown]{Data: shown(items, show), Next: wire.NewCursor(list, next), HasMore: next != ""}
 }
 
 const notACursor = "must be the next of a page of this list; leave it out for the first page"
@@ -57,7 +29,7 @@ func cursorOf(q *query, list string) string {
 	if text == "" {
 		return ""
 	}
-	position, ok := readCursor(list, text)
+	position, ok := wire.ReadCursor(list, text)
 	if !ok || position == "" {
 		q.fail("cursor", notACursor)
 	}
@@ -66,7 +38,12 @@ func cursorOf(q *query, list string) string {
 
 // idCursorOf is cursorOf for lists whose positions are ids.
 func idCursorOf(q *query, list string) (before posthaste.MessageID) {
-	if position := cursorOf(q, list); position != "" && before.UnmarshalText([]byte(position)) != nil {
+	text := q.text("cursor")
+	if text == "" {
+		return 0
+	}
+	before, ok := wire.ReadIDCursor(list, text)
+	if !ok {
 		q.fail("cursor", notACursor)
 	}
 	return before
@@ -79,8 +56,8 @@ func bodyCursor(o *wire.Object, list string) (before posthaste.MessageID) {
 		o.Raw("cursor")
 		return 0
 	}
-	position, ok := readCursor(list, o.Text("cursor"))
-	if !ok || before.UnmarshalText([]byte(position)) != nil {
+	before, ok := wire.ReadIDCursor(list, o.Text("cursor"))
+	if !ok {
 		o.Fail("cursor", "must be the next of the response before; leave it out to begin")
 	}
 	return before

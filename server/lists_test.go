@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
 // listCase is a list with some entries, and a way to add one to it.
@@ -90,7 +91,7 @@ func TestJB7_ListsArePagedAndStable(t *testing.T) {
 			for _, bad := range []string{"0", "1001", "x"} {
 				a.call("GET", withQuery(c.path, "limit="+bad), "").wantProblem(t, 400, posthaste.CodeInvalid, "limit")
 			}
-			for _, bad := range []string{"x", "4711", newCursor("another", "4711"), newCursor("queues", ""), "MQ=="} {
+			for _, bad := range []string{"x", "4711", wire.NewCursor("another", "4711"), wire.NewCursor("queues", ""), "MQ=="} {
 				a.call("GET", withQuery(c.path, "cursor="+bad), "").wantProblem(t, 400, posthaste.CodeInvalid, "cursor")
 			}
 			a.call("GET", withQuery(c.path, "before=1"), "").wantProblem(t, 400, posthaste.CodeInvalid, "before")

@@ -192,7 +192,7 @@ func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r, known...)
 	filter := posthaste.MessageFilter{
 		Queue: cmp.Or(queue, q.text("queue")), Reference: q.text("reference"), Key: q.text("key"), Kind: q.text("kind"), Term: q.text("term"),
-		CreatedFrom: q.time("created_from"), Before: idCursorOf(q, "messages"), Limit: q.int("limit", defaultListed, 1, maxListed),
+		CreatedFrom: q.time("created_from"), Before: idCursorOf(q, wire.ListMessages), Limit: q.int("limit", defaultListed, 1, maxListed),
 	}
 	states := statesOfQuery(q, "state")
 	if q.err != nil {
@@ -205,7 +205,7 @@ func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.writeJSON(w, http.StatusOK, newListed("messages", page.Items, idPosition(page.Next), func(m posthaste.MessageInfo) wire.Message {
+	return s.writeJSON(w, http.StatusOK, newListed(wire.ListMessages, page.Items, idPosition(page.Next), func(m posthaste.MessageInfo) wire.Message {
 		view := wire.NewMessage(m, false)
 		if !seesPayload(r, m) {
 			view.HidePayload()
@@ -292,7 +292,7 @@ func (s *Server) updateMessage(w http.ResponseWriter, r *http.Request) error {
 	if done.Version != "" {
 		w.Header().Set("ETag", strconv.Quote(done.Version))
 	}
-	answer := updated{ID: done.ID, Version: done.Version}
+	answer := wire.Updated{ID: done.ID, Version: done.Version}
 	if done.ID != id {
 		answer.ReplayOf = id
 	}
@@ -315,13 +315,6 @@ func (s *Server) keepSender(ctx context.Context, id posthaste.MessageID, update 
 	return nil
 }
 
-// updated is the result of an update. ReplayOf is the dead letter that the message replaces.
-type updated struct {
-	ID       posthaste.MessageID `json:"id"`
-	Version  string              `json:"version,omitempty"`
-	ReplayOf posthaste.MessageID `json:"replay_of,omitzero"`
-}
-
 // ifMatch returns the version in the header If-Match, or "" for "*".
 func ifMatch(r *http.Request) (string, error) {
 	const field = "If-Match"
@@ -339,11 +332,6 @@ func ifMatch(r *http.Request) (string, error) {
 	return version, nil
 }
 
-// ran has the result of running a message now for each subscription.
-type ran struct {
-	Subscriptions []wire.RunResult `json:"subscriptions"`
-}
-
 // runMessage makes the message in the path due now.
 func (s *Server) runMessage(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathMessageID(r)
@@ -357,19 +345,13 @@ func (s *Server) runMessage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if !slices.ContainsFunc(all, func(r posthaste.RunResult) bool { return r.Due }) {
-		var states []string
+		var not []posthaste.Withdrawal
 		for _, each := range all {
-			states = append(states, string(each.State)+" in "+each.Subscription)
+			not = append(not, posthaste.Withdrawal{Subscription: each.Subscription, State: each.State})
 		}
-		return &posthaste.Error{Code: posthaste.CodeConflict, Field: "id", Message: fmt.Sprintf("message %s was not changed, because it is no longer waiting: it is %s", id, strings.Join(states, ", ")),
-			Hint: "GET /v1/messages/" + id.String() + " shows it"}
+		return notWaiting(id, not)
 	}
-	return s.writeJSON(w, http.StatusOK, ran{wire.NewRunResults(all)})
-}
-
-// withdrawn has the result of canceling or rescheduling for each subscription.
-type withdrawn struct {
-	Subscriptions []wire.Withdrawal `json:"subscriptions"`
+	return s.writeJSON(w, http.StatusOK, wire.Ran{Subscriptions: wire.NewRunResults(all)})
 }
 
 // withdraw cancels or reschedules the message in the path and answers with its state in
@@ -385,14 +367,18 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request, do func(contex
 	if err != nil {
 		return err
 	}
-	shown := wire.NewWithdrawals(all)
 	if !slices.ContainsFunc(all, func(w posthaste.Withdrawal) bool { return w.InTime || w.Requested }) {
-		return &httpError{withdrawals: shown, err: &posthaste.Error{
-			Code: posthaste.CodeConflict, Field: "id", Message: fmt.Sprintf("message %s was not changed, because it is no longer waiting: it is %s", id, statesOf(all)),
-			Hint: "GET /v1/messages/" + id.String() + " shows it",
-		}}
+		return notWaiting(id, all)
 	}
-	return s.writeJSON(w, http.StatusOK, withdrawn{shown})
+	return s.writeJSON(w, http.StatusOK, wire.Withdrawn{Subscriptions: wire.NewWithdrawals(all)})
+}
+
+// notWaiting is the error for a message that could be changed in no subscription.
+func notWaiting(id posthaste.MessageID, all []posthaste.Withdrawal) error {
+	return &httpError{withdrawals: wire.NewWithdrawals(all), err: &posthaste.Error{
+		Code: posthaste.CodeConflict, Field: "id", Message: fmt.Sprintf("message %s was not changed, because it is no longer waiting: it is %s", id, statesOf(all)),
+		Hint: "GET /v1/messages/" + id.String() + " shows it",
+	}}
 }
 
 // statesOf lists the states of a message in its subscriptions.

@@ -369,7 +369,7 @@ func TestEmails(t *testing.T) {
 		"status=scheduled":             {ids[4], ids[2]},
 		"status=scheduled&limit=1":     {ids[4]},
 		"status=error&reference=other": nil,
-		"limit=2&cursor=" + newCursor("emails", ids[3].String()): {ids[2], ids[1]},
+		"limit=2&cursor=" + wire.NewCursor("emails", ids[3].String()): {ids[2], ids[1]},
 	} {
 		var list []wire.Email
 		a.call("GET", "/v1/emails?"+query, "").want(t, 200).items(t, &list)

@@ -7,56 +7,11 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
-
-// problem is an RFC 9457 problem. Its type is the code as a URN, so it is stable.
-type problem struct {
-	Type   string         `json:"type"`
-	Title  string         `json:"title"`
-	Status int            `json:"status"`
-	Detail string         `json:"detail"`
-	Code   posthaste.Code `json:"code"`
-	// Field is the field, parameter or header at fault, if there is one.
-	Field string `json:"field,omitempty"`
-	Hint  string `json:"hint,omitempty"`
-	// RequestID is also in the server's log.
-	RequestID string `json:"request_id,omitempty"`
-	// IDs are the ids that the problem is about.
-	IDs []string `json:"ids,omitempty"`
-	// Deliveries has the result of each delivery if some were settled and others were not.
-	Deliveries []settled `json:"deliveries,omitempty"`
-	// Subscriptions has the state in each subscription of a message that could not be
-	// canceled or rescheduled.
-	Subscriptions []wire.Withdrawal `json:"subscriptions,omitempty"`
-	// Faults lists the faults if there are several.
-	Faults []fault `json:"faults,omitempty"`
-}
-
-// fault is one of several faults of a request.
-type fault struct {
-	Field  string `json:"field,omitempty"`
-	Detail string `json:"detail"`
-}
-
-// settled is the result of one delivery.
-type settled struct {
-	ID posthaste.DeliveryID `json:"id"`
-	// Settled is false if the delivery no longer belonged to the caller.
-	Settled bool `json:"settled"`
-	// Cancelled is absent unless extending found that the message was cancelled meanwhile.
-	Cancelled bool `json:"cancelled,omitempty"`
-	// Outcome is the outcome of the delivery.
-	Outcome posthaste.Outcome `json:"outcome,omitempty"`
-	// DueAt is the earliest time of the next attempt.
-	DueAt time.Time `json:"due_at,omitzero"`
-	// Error is the store's error for this delivery.
-	Error string `json:"error,omitempty"`
-}
 
 // Codes that only the server uses.
 const (
@@ -74,7 +29,7 @@ type httpError struct {
 	// retryAfter is the value of the header Retry-After in seconds, unless it is 0.
 	retryAfter  int
 	ids         []string
-	deliveries  []settled
+	deliveries  []wire.Settled
 	withdrawals []wire.Withdrawal
 	// asked reports that the request asked for the state of the store, so the error is the
 	// response and no failure.
@@ -148,7 +103,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if extra.status != 0 {
 		status = extra.status
 	}
-	p := problem{
+	p := wire.Problem{
 		Type: "urn:posthaste:error:" + string(e.Code), Title: titles[e.Code], Status: status, Detail: e.Message,
 		Code: e.Code, Field: e.Field, Hint: wire.Hint(e, wire.HTTP), RequestID: exchange.id,
 		IDs: extra.ids, Deliveries: extra.deliveries, Subscriptions: extra.withdrawals,
@@ -158,7 +113,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if faults := email.Faults(err); len(faults) > 1 {
 		for _, f := range faults {
-			p.Faults = append(p.Faults, fault{Field: f.Field, Detail: f.Message})
+			p.Faults = append(p.Faults, wire.Fault{Field: f.Field, Detail: f.Message})
 		}
 	}
 	if extra.challenge != "" {

@@ -155,10 +155,5 @@ func (s *Server) purgeQueue(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.writeJSON(w, http.StatusOK, purgedAll{wire.NewPurged(purged)})
-}
-
-// purgedAll has the number of purged messages of each subscription.
-type purgedAll struct {
-	Subscriptions []wire.Purged `json:"subscriptions"`
+	return s.writeJSON(w, http.StatusOK, wire.PurgedAll{Subscriptions: wire.NewPurged(purged)})
 }

@@ -47,11 +47,6 @@ func parseReceive(queue string, body []byte) (a asked, err error) {
 	return a, o.Finish()
 }
 
-// receivedAll is the response of receive.
-type receivedAll struct {
-	Deliveries []wire.Delivery `json:"deliveries"`
-}
-
 // receive answers with messages. If there are none, it waits for the first one.
 func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
 	body, err := readJSON(w, r, true)
@@ -87,7 +82,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
 		s.gatherer.release(deliveries)
 		return err
 	}
-	err = s.writeJSON(w, http.StatusOK, receivedAll{shown(deliveries, func(d posthaste.RawDelivery) wire.Delivery {
+	err = s.writeJSON(w, http.StatusOK, wire.Received{Deliveries: shown(deliveries, func(d posthaste.RawDelivery) wire.Delivery {
 		view := wire.NewDelivery(d)
 		if options.Mode != posthaste.AtMostOnce {
 			view.MaxAttempts, view.LeaseUntil = options.MaxAttempts, until.UTC()

@@ -65,7 +65,7 @@ func (a *api) receiveLater(ctx context.Context, body string) <-chan receivedLate
 			if got.status != 200 {
 				r.err = fmt.Errorf("status %d: %s", got.status, got.body)
 			} else {
-				var answer receivedAll
+				var answer wire.Received
 				r.err = json.Unmarshal(got.body, &answer)
 				r.got = answer.Deliveries
 			}

@@ -177,11 +177,11 @@ func TestLimitedTokensAndWhatIsClaimedMeanwhile(t *testing.T) {
 			passed, seen.ids = nil, nil
 			of := func(id posthaste.DeliveryID) string { return `{"id":"` + id.String() + `"` + more + `}` }
 			p := limited.call("POST", "/v1/deliveries/"+action, `{"deliveries":[`+of(theirs)+`,`+of(mine)+`]}`).wantProblem(t, 409, posthaste.CodeConflict, "deliveries")
-			if d := p.Deliveries; !slices.Equal(p.IDs, []string{theirs.String()}) || len(d) != 2 || d[0] != (settled{ID: theirs}) || d[1].ID != mine || !d[1].Settled {
+			if d := p.Deliveries; !slices.Equal(p.IDs, []string{theirs.String()}) || len(d) != 2 || d[0] != (wire.Settled{ID: theirs}) || d[1].ID != mine || !d[1].Settled {
 				t.Errorf("%s: %+v", action, p)
 			}
 			p = limited.call("POST", "/v1/deliveries/"+action, `{"deliveries":[`+of(theirs)+`]}`).wantProblem(t, 409, posthaste.CodeConflict, "deliveries")
-			if len(p.Deliveries) != 1 || p.Deliveries[0] != (settled{ID: theirs}) {
+			if len(p.Deliveries) != 1 || p.Deliveries[0] != (wire.Settled{ID: theirs}) {
 				t.Errorf("%s of theirs alone: %+v", action, p)
 			}
 			if !slices.Equal(passed, []posthaste.DeliveryID{mine}) {

@@ -62,5 +62,7 @@ func TestR7_UpdateOverHTTP(t *testing.T) {
 	patch("*", `{"payload":3}`).want(t, 200)
 	a.call("POST", "/v1/queues/orders/receive", "").want(t, 200)
 	patch("*", `{"payload":4}`).want(t, 409)
-	a.call("POST", path+"/run", "").want(t, 409)
+	if p := a.call("POST", path+"/run", "").wantProblem(t, 409, posthaste.CodeConflict, "id"); len(p.Subscriptions) != 1 || p.Subscriptions[0].State != posthaste.StateRunning {
+		t.Errorf("of a running message it tells %+v", p.Subscriptions)
+	}
 }

@@ -47,6 +47,9 @@ func (a *app) begin(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	a.log, a.begun = log, true
+	if err := checkStore(cmd); err != nil {
+		return err
+	}
 	goredis.SetLogger(redisLog{log}) // the default logger writes to standard error
 	return nil
 }

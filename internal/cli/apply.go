@@ -42,6 +42,7 @@ if the command is interrupted, run it again.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	db.flag(cmd)
+	needsStore(cmd, "all changes of a file are one transaction")
 	flags.BoolVar(&diff, "diff", false, fmt.Sprintf("only show what would change; the exit code is %d if something would", exitDifferent))
 	flags.BoolVar(&prune, "prune", false, "also remove objects of the owner that the file does not name")
 	yes.flag(cmd)

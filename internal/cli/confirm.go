@@ -3,7 +3,9 @@ package cli
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -55,6 +57,49 @@ func (a *app) confirm(ctx context.Context, yes confirmed, place string, what fun
 	case <-ctx.Done(): // an interrupt
 		fmt.Fprintln(a.stderr)
 		return context.Cause(ctx)
+	}
+}
+
+// askToken asks for the token of a server, which is not shown. An empty answer means none.
+func (a *app) askToken(ctx context.Context, server string) (string, error) {
+	fmt.Fprintf(a.stderr, "Token for %s (empty for none): ", server)
+	read := func() (string, error) {
+		line, err := bufio.NewReader(a.stdin).ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return line, err
+	}
+	if f, ok := a.stdin.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		state, err := term.GetState(int(f.Fd()))
+		if err != nil {
+			return "", fmt.Errorf("read the token: %w", err)
+		}
+		defer func() { _ = term.Restore(int(f.Fd()), state) }() // an interrupt ends the program while it reads
+		read = func() (string, error) {
+			line, err := term.ReadPassword(int(f.Fd()))
+			return string(line), err
+		}
+	}
+	type answer struct {
+		line string
+		err  error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		line, err := read()
+		answers <- answer{line, err}
+	}()
+	select {
+	case got := <-answers:
+		fmt.Fprintln(a.stderr)
+		if got.err != nil {
+			return "", fmt.Errorf("read the token: %w", got.err)
+		}
+		return strings.TrimSpace(got.line), nil
+	case <-ctx.Done():
+		fmt.Fprintln(a.stderr)
+		return "", context.Cause(ctx)
 	}
 }
 

@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/remote"
 )
 
 func newContext(a *app) *cobra.Command {
@@ -20,19 +23,26 @@ type contextView struct {
 	Current     bool   `json:"current"`
 	DatabaseURL string `json:"database_url,omitempty"`
 	RedisURL    string `json:"redis_url,omitempty"`
+	ServerURL   string `json:"server_url,omitempty"`
+	// ServerToken is the reference to a variable, or conceals the token.
+	ServerToken     string `json:"server_token,omitempty"`
+	ServerTokenFile string `json:"server_token_file,omitempty"`
+	AllowPlainHTTP  bool   `json:"allow_plain_http,omitempty"`
 }
 
 func newContextView(c *contexts, name string) contextView {
 	t := c.Contexts[name]
-	view := contextView{Name: name, Current: name == c.Current}
+	view := contextView{Name: name, Current: name == c.Current, ServerTokenFile: t.ServerTokenFile, AllowPlainHTTP: t.AllowPlainHTTP}
 	view.DatabaseURL, _ = concealed(t.DatabaseURL)
 	view.RedisURL, _ = concealed(t.RedisURL)
+	view.ServerURL, _ = concealed(t.ServerURL)
+	view.ServerToken, _ = hidden(t.ServerToken)
 	return view
 }
 
 func newContextLs(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "ls", Short: "List contexts, without their passwords",
+		Use: "ls", Short: "List contexts, without their passwords and tokens",
 		Args: exactly(0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			c, err := loadContexts()
@@ -45,7 +55,7 @@ func newContextLs(a *app) *cobra.Command {
 			}
 			return a.print(shown, func(w *screen) {
 				if len(shown) == 0 {
-					fmt.Fprintln(w, "no contexts; create one with: posthaste context set NAME --database-url URL")
+					fmt.Fprintln(w, "no contexts; create one with: posthaste context set NAME, and --database-url, --redis-url or --server-url")
 					return
 				}
 				table(w, "CURRENT NAME STORE", func(row func(...any)) {
@@ -54,7 +64,7 @@ func newContextLs(a *app) *cobra.Command {
 						if x.Current {
 							mark = "*"
 						}
-						row(mark, x.Name, x.DatabaseURL+x.RedisURL)
+						row(mark, x.Name, x.DatabaseURL+x.RedisURL+x.ServerURL)
 					}
 				})
 			})
@@ -64,7 +74,7 @@ func newContextLs(a *app) *cobra.Command {
 
 func newContextShow(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "show [CONTEXT]", Short: "Show a context, or the current one, without its password",
+		Use: "show [CONTEXT]", Short: "Show a context, or the current one, without its password or token",
 		Args: between(0, 1, "a context"), ValidArgsFunction: completeContexts,
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, err := loadContexts()
@@ -82,41 +92,43 @@ func newContextShow(a *app) *cobra.Command {
 			}
 			x := newContextView(c, name)
 			return a.print(x, func(w *screen) {
-				fields(w, "context", x.Name, "current", x.Current, "database url", x.DatabaseURL, "redis url", x.RedisURL, "file", c.path)
+				plain := ""
+				if x.AllowPlainHTTP {
+					plain = "allowed"
+				}
+				fields(w, "context", x.Name, "current", x.Current, "database url", x.DatabaseURL, "redis url", x.RedisURL, "server url", x.ServerURL,
+					"server token", x.ServerToken, "server token file", x.ServerTokenFile, "plain http", plain, "file", c.path)
 			})
 		},
 	}
 }
 
 func newContextSet(a *app) *cobra.Command {
-	var database, redis string
+	var given target
 	var use bool
 	cmd := &cobra.Command{
 		Use: "set NAME", Short: "Create or replace a context",
 		Long: `Create a context, or replace the one with that name: a name for a store, by which
---context, POSTHASTE_CONTEXT and context use select it.
+--context, POSTHASTE_CONTEXT and context use select it. A store is a database, or a
+server of the HTTP API for those who have a token and no access to its database.
 
 Keep passwords out of it: PostgreSQL's are found in ~/.pgpass or the file that
-PGPASSFILE names, and ${NAME} in a URL stands for the environment variable NAME.`,
+PGPASSFILE names, and ${NAME} in a URL stands for the environment variable NAME.
+
+The token for a server is asked for on a terminal. Keep it in a file with
+--server-token-file, or in a variable with --server-token '${NAME}'. A context
+without a token uses --server-token or POSTHASTE_SERVER_TOKEN of each command.`,
 		Example: `  posthaste context set prod --database-url postgres://app@db.example.com/app --use
-  posthaste context set jobs --redis-url 'rediss://app:${JOBS_PASSWORD}@redis.example.com/0'`,
+  posthaste context set jobs --redis-url 'rediss://app:${JOBS_PASSWORD}@redis.example.com/0'
+  posthaste context set shop --server-url https://mq.example.com --server-token-file ~/.config/shop.token`,
 		Args: exactly(1, "a name"), ValidArgsFunction: completeContexts,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			// Variables select the store of other commands.
-			t := &target{}
-			var err error
-			switch onDatabase, onRedis := typed(cmd.Flags(), "database-url"), typed(cmd.Flags(), "redis-url"); {
-			case onDatabase == onRedis:
-				return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "database-url", Message: "a context has one URL", Hint: "give either --database-url or --redis-url"}
-			case onDatabase:
-				t.DatabaseURL = database
-				err = checkTarget("database-url", database, "postgres", "postgresql")
-			default:
-				t.RedisURL = redis
-				err = checkTarget("redis-url", redis, "redis", "rediss")
-			}
+			t, err := typedTarget(cmd.Flags(), given)
 			if err == nil {
 				err = posthaste.CheckName("name", args[0])
+			}
+			if err == nil && t.ServerURL != "" && t.ServerToken+t.ServerTokenFile == "" && a.interactive() {
+				t.ServerToken, err = a.askToken(cmd.Context(), t.ServerURL)
 			}
 			if err != nil {
 				return err
@@ -125,10 +137,63 @@ PGPASSFILE names, and ${NAME} in a URL stands for the environment variable NAME.
 		},
 	}
 	cmd.Flags().SortFlags = false
-	cmd.Flags().StringVar(&database, "database-url", "", "PostgreSQL URL of the context, postgres://user@host:5432/database")
-	cmd.Flags().StringVar(&redis, "redis-url", "", "Redis URL of the context, redis://user@host:6379/0")
+	cmd.Flags().StringVar(&given.DatabaseURL, "database-url", "", "PostgreSQL URL of the context, postgres://user@host:5432/database")
+	cmd.Flags().StringVar(&given.RedisURL, "redis-url", "", "Redis URL of the context, redis://user@host:6379/0")
+	cmd.Flags().StringVar(&given.ServerURL, "server-url", "", "URL of the Posthaste server of the context, https://mq.example.com")
+	cmd.Flags().StringVar(&given.ServerToken, "server-token", "", "token for the server; ${NAME} stands for the environment variable NAME")
+	cmd.Flags().StringVar(&given.ServerTokenFile, "server-token-file", "", "file from which each command reads the token for the server")
+	cmd.Flags().BoolVar(&given.AllowPlainHTTP, "allow-plain-http", false, "allow a server URL with http:// that is not on this machine; the token and all messages can be read on the way")
 	cmd.Flags().BoolVar(&use, "use", false, "use the context from now on")
 	return cmd
+}
+
+// typedTarget returns the store that flags describe. Variables do not count: they select the store
+// of other commands.
+func typedTarget(flags *pflag.FlagSet, given target) (t *target, err error) {
+	t = &target{}
+	urls := 0
+	for _, u := range []struct {
+		flag     string
+		from, to *string
+		schemes  []string
+	}{
+		{"database-url", &given.DatabaseURL, &t.DatabaseURL, []string{"postgres", "postgresql"}},
+		{"redis-url", &given.RedisURL, &t.RedisURL, []string{"redis", "rediss"}},
+		{"server-url", &given.ServerURL, &t.ServerURL, []string{"https", "http"}},
+	} {
+		if typed(flags, u.flag) {
+			urls++
+			*u.to = *u.from
+			err = cmp.Or(err, checkTarget(u.flag, *u.from, u.schemes...))
+		}
+	}
+	if urls != 1 {
+		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "database-url", Message: "a context has one URL", Hint: "give either --database-url, --redis-url or --server-url"}
+	}
+	for _, name := range apiFlags[1:] {
+		if t.ServerURL == "" && typed(flags, name) {
+			err = cmp.Or(err, posthaste.Invalidf(name, "--%s needs --server-url", name))
+		}
+	}
+	if typed(flags, "server-token") && typed(flags, "server-token-file") {
+		err = cmp.Or(err, posthaste.Invalidf("server-token-file", "--server-token and --server-token-file are mutually exclusive"))
+	}
+	if err != nil || t.ServerURL == "" {
+		return t, err
+	}
+	if typed(flags, "server-token") {
+		t.ServerToken = given.ServerToken
+	}
+	if typed(flags, "server-token-file") {
+		if t.ServerTokenFile, err = absolute(given.ServerTokenFile); err == nil {
+			_, err = readToken(t.ServerTokenFile)
+		}
+	}
+	t.AllowPlainHTTP = typed(flags, "allow-plain-http") && given.AllowPlainHTTP
+	if err == nil && variable.FindString(t.ServerURL) != t.ServerURL {
+		_, err = remote.CheckURL(variable.ReplaceAllString(t.ServerURL, "x"), t.AllowPlainHTTP)
+	}
+	return t, err
 }
 
 func setContext(a *app, name string, t *target, use bool) error {
@@ -150,13 +215,16 @@ func setContext(a *app, name string, t *target, use bool) error {
 		}
 		fmt.Fprintf(a.stderr, "posthaste: warning: the password is stored in %s\n  %s, in place of the password\n", c.path, where)
 	}
+	if _, had := hidden(t.ServerToken); had {
+		fmt.Fprintf(a.stderr, "posthaste: warning: the token is stored in %s\n  keep it in a file with --server-token-file, or refer to a variable, such as ${TOKEN}, in place of the token\n", c.path)
+	}
 	return printContext(a, c, name, "set")
 }
 
 // printContext prints the change of a context, and warns of variables that override it.
 func printContext(a *app, c *contexts, name, done string) error {
 	if name == c.Current {
-		for _, variable := range []string{"POSTHASTE_CONTEXT", "POSTHASTE_DATABASE_URL", "DATABASE_URL", "POSTHASTE_REDIS_URL", "REDIS_URL"} {
+		for _, variable := range []string{"POSTHASTE_CONTEXT", "POSTHASTE_DATABASE_URL", "DATABASE_URL", "POSTHASTE_REDIS_URL", "REDIS_URL", "POSTHASTE_SERVER_URL"} {
 			if value := os.Getenv(variable); value != "" && value != name {
 				fmt.Fprintf(a.stderr, "posthaste: warning: %s is set, and overrides the current context\n", variable)
 			}

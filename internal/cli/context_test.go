@@ -52,13 +52,13 @@ func TestContexts(t *testing.T) {
 	s.ends(exitFailed, []string{"context", "show"}, "no context is in use")
 	s.does("context ls --json", `"name":"jobs","current":false`)
 
-	s.refuses("context set bad", "either --database-url or --redis-url")
-	s.refuses("context set bad --database-url postgres://x/y --redis-url redis://x", "either --database-url or --redis-url")
+	s.refuses("context set bad", "either --database-url, --redis-url or --server-url")
+	s.refuses("context set bad --database-url postgres://x/y --redis-url redis://x", "either --database-url, --redis-url or --server-url")
 	s.refuses("context set bad --database-url mysql://x/y", "must begin with postgres:// or postgresql://")
 	s.refuses("context set bad --redis-url postgres://x/y", "must begin with redis:// or rediss://")
 	s.refuses("context set No-Good --redis-url redis://x", "a-z, 0-9")
 	t.Setenv("DATABASE_URL", "postgres://other/x")
-	s.refuses("context set bad", "either --database-url or --redis-url")
+	s.refuses("context set bad", "either --database-url, --redis-url or --server-url")
 	s.does("context use jobs", "warning: DATABASE_URL is set, and overrides the current context$")
 }
 
@@ -120,7 +120,8 @@ func TestContextPrecedence(t *testing.T) {
 	s.does("context set one --database-url postgres://one/x")
 	s.does("context set two --redis-url redis://two/0")
 	s.ends(0, []string{"context", "set", "var", "--database-url", "postgres://app:${PW}@var/x"})
-	const one, two = "postgres postgres://one/x in context one", "redis redis://two/0 in context two"
+	s.does("context set web --server-url https://web")
+	const one, two, web = "postgres postgres://one/x in context one", "redis redis://two/0 in context two", "http https://web in context web"
 	for _, c := range []struct{ current, args, variables, want string }{
 		{"", "", "", "no database is set"},
 		{"one", "", "", one},
@@ -138,6 +139,16 @@ func TestContextPrecedence(t *testing.T) {
 		{"one", "--redis-url redis://flag/0", "DATABASE_URL=postgres://env/x", "redis redis://flag/0"},
 		{"", "--context one --redis-url redis://flag/0", "", "--context contradicts a URL"},
 		{"one", "--engine redis", "", "--engine redis contradicts context one"},
+		{"web", "", "", web},
+		{"one", "--context web", "DATABASE_URL=postgres://env/x", web},
+		{"web", "", "DATABASE_URL=postgres://env/x", "postgres postgres://env/x"},
+		{"one", "", "POSTHASTE_SERVER_URL=https://env", "http https://env"},
+		{"one", "--server-url https://flag", "DATABASE_URL=postgres://env/x", "http https://flag"},
+		{"", "", "POSTHASTE_SERVER_URL=https://env DATABASE_URL=postgres://env/x", "PostgreSQL and a server"},
+		{"", "", "POSTHASTE_SERVER_URL=https://env DATABASE_URL=postgres://env/x POSTHASTE_ENGINE=http", "http https://env"},
+		{"", "--engine http", "", "no server URL is set"},
+		{"web", "--engine postgres", "", "--engine postgres contradicts context web, which is http"},
+		{"", "--context web --server-url https://flag", "", "--context contradicts a URL"},
 		{"", "--context other", "", `context "other" does not exist`},
 		{"", "--context var", "", "PW is not set"},
 		{"", "--context var", "PW=a/b+c%", "postgres postgres://app:a%2Fb%2Bc%25@var/x in context var"},
@@ -183,6 +194,9 @@ func decided(t *testing.T, args []string) string {
 	url := db.url
 	if db.engine == onRedis {
 		url = db.redisURL
+	}
+	if db.engine == onHTTP {
+		url = db.api.url
 	}
 	return db.engine + " " + url + db.place()
 }

@@ -28,15 +28,41 @@ type contexts struct {
 	path     string
 }
 
-// target is the store of a context: exactly one of both. A text ${NAME} stands for the
+// target is the store of a context: exactly one of the URLs. A text ${NAME} stands for the
 // environment variable NAME.
 type target struct {
 	DatabaseURL string `yaml:"database_url,omitempty"`
 	RedisURL    string `yaml:"redis_url,omitempty"`
+	ServerURL   string `yaml:"server_url,omitempty"`
+	// The others are for ServerURL.
+	ServerToken     string `yaml:"server_token,omitempty"`
+	ServerTokenFile string `yaml:"server_token_file,omitempty"`
+	AllowPlainHTTP  bool   `yaml:"allow_plain_http,omitempty"`
 }
 
 // url returns the URL of the target.
-func (t *target) url() string { return t.DatabaseURL + t.RedisURL }
+func (t *target) url() string { return t.DatabaseURL + t.RedisURL + t.ServerURL }
+
+// fault describes the fault of a target of a file; "" if it is valid.
+func (t *target) fault() string {
+	urls := 0
+	if t != nil {
+		for _, url := range []string{t.DatabaseURL, t.RedisURL, t.ServerURL} {
+			if url != "" {
+				urls++
+			}
+		}
+	}
+	switch {
+	case urls != 1:
+		return "must have database_url, redis_url or server_url"
+	case t.ServerURL == "" && (t.ServerToken+t.ServerTokenFile != "" || t.AllowPlainHTTP):
+		return "must have server_url to have a token or allow_plain_http"
+	case t.ServerToken != "" && t.ServerTokenFile != "":
+		return "must not have both server_token and server_token_file"
+	}
+	return ""
+}
 
 // contextsPath returns the path of the file: $XDG_CONFIG_HOME/posthaste/contexts.yaml, or the same
 // in the folder for configuration that the system has.
@@ -71,8 +97,8 @@ func loadContexts() (*contexts, error) {
 		return nil, contextsError(c.path, "is not valid", err)
 	}
 	for name, t := range c.Contexts {
-		if t == nil || (t.DatabaseURL == "") == (t.RedisURL == "") {
-			return nil, contextsError(c.path, "is not valid", fmt.Errorf("context %q must have database_url or redis_url", name))
+		if fault := t.fault(); fault != "" {
+			return nil, contextsError(c.path, "is not valid", fmt.Errorf("context %q %s", name, fault))
 		}
 	}
 	return c, nil
@@ -170,11 +196,9 @@ func concealed(text string) (shown string, had bool) {
 		return "(not valid)", true
 	}
 	hide := func(secret string) string {
-		if secret == "" || variable.FindString(secret) == secret {
-			return secret
-		}
-		had = true
-		return "xxxxx"
+		text, is := hidden(secret)
+		had = had || is
+		return text
 	}
 	shown = passwords.ReplaceAllStringFunc(text, func(found string) string {
 		parts := passwords.FindStringSubmatch(found)
@@ -190,6 +214,14 @@ func concealed(text string) (shown string, had bool) {
 		user += ":" + hide(password)
 	}
 	return scheme + "://" + user + rest[at:], had
+}
+
+// hidden returns a secret as it is shown, and whether it is one and not a reference to a variable.
+func hidden(secret string) (shown string, is bool) {
+	if secret == "" || variable.FindString(secret) == secret {
+		return secret, false
+	}
+	return "xxxxx", true
 }
 
 // completeContexts offers the names of contexts to a shell.

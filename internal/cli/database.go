@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os/user"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,8 +24,10 @@ import (
 // database holds the flags that select the store.
 type database struct {
 	url, redisURL, engine string
+	api                   apiServer
 	context               string // its name; empty if no context selects the store
 	resolved              bool   // by resolve
+	cmd                   *cobra.Command
 	flags                 *pflag.FlagSet
 	// sleeps is set for commands that wait at the doorbell. polling forbids that. Other
 	// commands keep no state in a session.
@@ -36,13 +40,15 @@ type database struct {
 const (
 	onPostgres = "postgres"
 	onRedis    = "redis"
+	onHTTP     = "http"
 )
 
 func (d *database) flag(cmd *cobra.Command) {
-	d.flags = cmd.Flags()
+	d.cmd, d.flags = cmd, cmd.Flags()
 	d.flags.StringVar(&d.url, "database-url", "", "PostgreSQL URL, postgres://user:password@host:5432/database (or DATABASE_URL)")
 	d.flags.StringVar(&d.redisURL, "redis-url", "", "Redis URL, to use Redis instead of PostgreSQL, redis://user:password@host:6379/0 (or REDIS_URL)")
-	d.flags.StringVar(&d.engine, "engine", "", "postgres or redis, if both URLs are set")
+	d.api.flag(d.flags)
+	d.flags.StringVar(&d.engine, "engine", "", "postgres, redis or http, if several URLs are set")
 	d.flags.StringVar(&d.context, "context", "", "context that names the store (see posthaste context)")
 	_ = cmd.RegisterFlagCompletionFunc("context", completeContexts)
 }
@@ -53,7 +59,9 @@ func databaseOf(flags *pflag.FlagSet) *database {
 		value, _ := flags.GetString(name)
 		return value
 	}
-	return &database{url: text("database-url"), redisURL: text("redis-url"), engine: text("engine"), context: text("context"), flags: flags}
+	plain, _ := flags.GetBool("allow-plain-http")
+	return &database{url: text("database-url"), redisURL: text("redis-url"), engine: text("engine"), context: text("context"), flags: flags,
+		api: apiServer{url: text("server-url"), token: text("server-token"), tokenFile: text("server-token-file"), allowPlainHTTP: plain}}
 }
 
 // resolve decides which store is meant, by the first of these: a URL on the command line, a
@@ -68,11 +76,11 @@ func (d *database) resolve() error {
 }
 
 func (d *database) choose() error {
-	onCommandLine := typed(d.flags, "database-url") || typed(d.flags, "redis-url")
+	onCommandLine := typed(d.flags, "database-url") || typed(d.flags, "redis-url") || typed(d.flags, "server-url")
 	if onCommandLine && typed(d.flags, "context") {
 		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "context", Message: "--context contradicts a URL on the command line", Hint: "omit one of them"}
 	}
-	if onCommandLine || d.context == "" && (d.url != "" || d.redisURL != "") {
+	if onCommandLine || d.context == "" && d.url+d.redisURL+d.api.url != "" {
 		d.context = ""
 		return nil
 	}
@@ -94,10 +102,16 @@ func (d *database) choose() error {
 	if err != nil {
 		return err
 	}
-	engine := onPostgres
-	d.url, d.redisURL = chosen, ""
-	if t.RedisURL != "" {
-		engine, d.url, d.redisURL = onRedis, "", chosen
+	d.url, d.redisURL, d.api.url = "", "", ""
+	var engine string
+	switch {
+	case t.RedisURL != "":
+		engine, d.redisURL = onRedis, chosen
+	case t.ServerURL != "":
+		engine, d.api.url = onHTTP, chosen
+		d.api.prefer(d.flags, t)
+	default:
+		engine, d.url = onPostgres, chosen
 	}
 	if typed(d.flags, "engine") && d.engine != engine {
 		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "engine", Message: fmt.Sprintf("--engine %s contradicts context %s, which is %s", d.engine, d.context, engine), Hint: "omit it"}
@@ -119,9 +133,13 @@ func (d *database) place() string {
 func (d *database) sqlFlag(cmd *cobra.Command, why string) {
 	d.flag(cmd)
 	d.flags.Lookup("redis-url").Hidden, d.flags.Lookup("engine").Hidden = true, true
+	needsStore(cmd, "it works inside PostgreSQL")
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := d.resolve(); err != nil {
+			return err
+		}
+		if err := d.onlyStore(); err != nil {
 			return err
 		}
 		onlyRedis := d.url == "" && (d.redisURL != "" || d.engine == onRedis)
@@ -133,6 +151,60 @@ func (d *database) sqlFlag(cmd *cobra.Command, why string) {
 		}
 		return run(cmd, args)
 	}
+}
+
+// needsStore marks a command that does not work over HTTP. why completes "…: ".
+func needsStore(cmd *cobra.Command, why string) *cobra.Command {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[storeMark] = why
+	for _, name := range apiFlags {
+		cmd.Flags().Lookup(name).Hidden = true
+	}
+	return cmd
+}
+
+// storeMark annotates the commands of [needsStore] with the reason.
+const storeMark = "posthaste_store"
+
+// checkStore fails if a command of [needsStore] would run over HTTP.
+func checkStore(cmd *cobra.Command) error {
+	if _, only := cmd.Annotations[storeMark]; !only {
+		return nil
+	}
+	d := databaseOf(cmd.Flags())
+	d.cmd = cmd
+	return cmp.Or(d.resolve(), d.onlyStore())
+}
+
+// onlyStore fails if a server is selected for a command that needs the store itself. Variables
+// that select a server for other commands give way to a database.
+func (d *database) onlyStore() error {
+	if d.cmd == nil {
+		return nil
+	}
+	why, only := d.cmd.Annotations[storeMark]
+	if !only || d.api.url == "" {
+		return nil
+	}
+	onCommandLine := typed(d.flags, "server-url") || typed(d.flags, "engine") && d.engine == onHTTP
+	if d.context == "" && !onCommandLine && d.url+d.redisURL != "" {
+		if d.api.url = ""; d.engine == onHTTP {
+			d.engine = ""
+		}
+		return nil
+	}
+	if d.engine == onPostgres || d.engine == onRedis {
+		return nil
+	}
+	flags := "--database-url (DATABASE_URL)"
+	if !d.flags.Lookup("redis-url").Hidden {
+		flags += " or --redis-url (REDIS_URL)"
+	}
+	return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "server-url",
+		Message: fmt.Sprintf("%s needs a database and does not work over HTTP: %s", d.cmd.CommandPath(), why),
+		Hint:    "set " + flags + ", or select a context that has one with --context"}
 }
 
 // pollingFlag adds the flags of commands that wait at the doorbell for messages.
@@ -156,48 +228,81 @@ func (d *database) options(more ...postgres.Option) []postgres.Option {
 
 // check selects the engine, and fails if the flags are ambiguous.
 func (d *database) check() error {
-	if err := cmp.Or(checkEngine(d.engine), d.resolve()); err != nil {
+	if err := cmp.Or(checkEngine(d.engine, onPostgres, onRedis, onHTTP), d.resolve(), d.onlyStore(), d.chooseEngine()); err != nil {
 		return err
 	}
-	// A flag on the command line overrides variables.
-	if onDatabase := typed(d.flags, "database-url"); onDatabase != typed(d.flags, "redis-url") {
-		means, flag := onRedis, "redis-url"
-		if onDatabase {
-			means, flag = onPostgres, "database-url"
-		}
-		if typed(d.flags, "engine") && d.engine != means {
-			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "engine", Message: "--engine " + d.engine + " contradicts --" + flag,
-				Hint: "omit one of them, or set the URL of the engine"}
-		}
-		d.engine = means
+	if d.engine != onPostgres && d.polling {
+		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "polling-only", Message: "--polling-only requires PostgreSQL, but " + nameOf(d.engine) + " is selected", Hint: "omit it"}
 	}
-	database, redis := d.url != "", d.redisURL != ""
-	if database && redis && d.engine == "" {
-		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "engine", Message: "both a PostgreSQL and a Redis URL are set",
-			Hint: "select one with --engine postgres or --engine redis (POSTHASTE_ENGINE), or omit one URL"}
-	}
-	switch {
-	case d.engine == onRedis && !redis:
-		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "redis-url", Message: "no Redis URL is set", Hint: "set --redis-url or REDIS_URL"}
-	case redis && d.engine != onPostgres:
-		d.engine = onRedis
-	case database:
-		d.engine = onPostgres
-	default:
-		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "database-url", Message: "no database is set",
-			Hint: "set --database-url or DATABASE_URL, or for Redis --redis-url or REDIS_URL; `posthaste up` starts a database and prints its URL"}
-	}
-	if d.engine == onRedis && d.polling {
-		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "polling-only", Message: "--polling-only requires PostgreSQL, but Redis is selected", Hint: "omit it"}
+	if d.engine == onHTTP && typed(d.flags, "environment") {
+		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "environment", Message: "--environment does not apply to a server, which has its own", Hint: "omit it"}
 	}
 	return nil
 }
 
-func checkEngine(name string) error {
-	if name == "" || name == onPostgres || name == onRedis {
+// kinds are the kinds of stores, with the URLs that are set.
+func (d *database) kinds() []kind {
+	return []kind{{onPostgres, "database-url", d.url}, {onRedis, "redis-url", d.redisURL}, {onHTTP, "server-url", d.api.url}}
+}
+
+// kind is a kind of store, with its flag and URL.
+type kind struct{ engine, flag, url string }
+
+// nameOf returns the name of a kind of store for a person.
+func nameOf(engine string) string {
+	return map[string]string{onPostgres: "PostgreSQL", onRedis: "Redis", onHTTP: "a server"}[engine]
+}
+
+// chooseEngine decides which of the URLs is meant.
+func (d *database) chooseEngine() error {
+	var onCommandLine, set []kind
+	for _, k := range d.kinds() {
+		if typed(d.flags, k.flag) {
+			onCommandLine = append(onCommandLine, k)
+		}
+		if k.url != "" {
+			set = append(set, k)
+		}
+	}
+	if len(onCommandLine) == 1 { // which overrides variables
+		means := onCommandLine[0]
+		if typed(d.flags, "engine") && d.engine != means.engine {
+			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "engine", Message: "--engine " + d.engine + " contradicts --" + means.flag,
+				Hint: "omit one of them, or set the URL of the engine"}
+		}
+		d.engine = means.engine
+	}
+	if len(set) > 1 && d.engine == "" {
+		names, engines := make([]string, len(set)), make([]string, len(set))
+		for i, k := range set {
+			names[i], engines[i] = nameOf(k.engine), "--engine "+k.engine
+		}
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "engine", Message: "the URLs of several stores are set: " + strings.Join(names, " and "),
+			Hint: "select one with " + strings.Join(engines, " or ") + " (POSTHASTE_ENGINE), or omit the other URL"}
+	}
+	for _, k := range set {
+		if d.engine == "" || d.engine == k.engine {
+			d.engine = k.engine
+			return nil
+		}
+	}
+	switch d.engine {
+	case onRedis:
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "redis-url", Message: "no Redis URL is set", Hint: "set --redis-url or REDIS_URL"}
+	case onHTTP:
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "server-url", Message: "no server URL is set", Hint: "set --server-url or POSTHASTE_SERVER_URL"}
+	}
+	return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "database-url", Message: "no database is set",
+		Hint: "set --database-url or DATABASE_URL, for Redis --redis-url or REDIS_URL, or for a server --server-url; `posthaste up` starts a database and prints its URL"}
+}
+
+// checkEngine checks a value of --engine.
+func checkEngine(name string, engines ...string) error {
+	if name == "" || slices.Contains(engines, name) {
 		return nil
 	}
-	return posthaste.Invalidf("engine", "--engine must be postgres or redis, got %q", name)
+	last := len(engines) - 1
+	return posthaste.Invalidf("engine", "--engine must be %s or %s, got %q", strings.Join(engines[:last], ", "), engines[last], name)
 }
 
 // withStore is the key of the store in the context of tests, which replaces the one that flags
@@ -215,8 +320,11 @@ func (d *database) open(ctx context.Context, log *slog.Logger) (posthaste.Store,
 	if err := d.check(); err != nil {
 		return nil, err
 	}
-	if d.engine == onRedis {
+	switch d.engine {
+	case onRedis:
 		return openRedis(ctx, d.redisURL)
+	case onHTTP:
+		return d.api.open(d.flags)
 	}
 	return postgres.Open(ctx, d.url, d.options(postgres.WithLogger(log), postgres.WithPoolSize(2))...)
 }

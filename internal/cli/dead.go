@@ -108,7 +108,7 @@ func showDeadLetter(ctx context.Context, a *app, e posthaste.Store, id posthaste
 			"created", d.CreatedAt, "died", d.DiedAt, "erased", d.ErasedAt, "error", d.Error)
 		fmt.Fprintln(w)
 		showAttempts(w, d.Attempts)
-		fmt.Fprintf(w, "\n%s\n", payloadText(d.Payload))
+		writePayload(w, d.Payload, d.PayloadHidden)
 	})
 }
 

@@ -28,6 +28,7 @@ type emailFlags struct {
 	headers []string
 	attach  []string
 	file    string
+	once    string
 	delay   time.Duration
 }
 
@@ -49,7 +50,7 @@ Without --text and --html, the text is read from standard input.`,
 				return err
 			}
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				return sendMessages(ctx, a, e, []posthaste.Message{message}, true)
+				return sendMessages(ctx, a, e, f.once, []posthaste.Message{message}, true)
 			})
 		},
 	}
@@ -70,6 +71,7 @@ Without --text and --html, the text is read from standard input.`,
 	flags.StringVar(&m.Reference, "reference", "", "id of your own to look up the e-mail, such as an order number")
 	flags.Var(duration{&f.delay}, "delay", "delay the delivery, such as 30s or 5m")
 	flags.Var(instant{&m.SendAt}, "send-at", "schedule the delivery at this time, such as 2026-10-12T08:30:00Z")
+	onceFlag(flags, &f.once)
 	flags.StringVar(&f.file, "file", "", "read the e-mail from this file; \"-\" is standard input")
 	return cmd
 }

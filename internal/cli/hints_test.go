@@ -85,6 +85,14 @@ func TestJB8_HintsSpeakTheirInterface(t *testing.T) {
 			if fault := faultOf(root, string(openapi), hint, by); fault != "" {
 				t.Errorf("%s: for %s, the error %q of %s %s has the hint %q: %s", x.where, name(by), x.error.Message, x.error.Code, x.error.Field, hint, fault)
 			}
+			if by == wire.HTTP { // and as the command line shows it when it uses a server
+				answered := x
+				answered.error.Hint = hint
+				again := hintOf(answered, wire.CLI)
+				if fault := faultOf(root, string(openapi), again, wire.CLI); fault != "" {
+					t.Errorf("%s: of a server, the error %q of %s %s has the hint %q: %s", x.where, x.error.Message, x.error.Code, x.error.Field, again, fault)
+				}
+			}
 		}
 	}
 	if len(all) < 300 {

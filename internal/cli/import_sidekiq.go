@@ -57,6 +57,7 @@ docs/moving-in.md.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	db.flag(cmd)
+	needsStore(cmd, "the API cannot import dead jobs")
 	flags.StringVar(&from, "from", "", "URL of the Redis with the jobs, redis://user:password@host:6379/0")
 	flags.StringVar(&o.Layout, "layout", "sidekiq", "layout of the keys: sidekiq or jiggler")
 	flags.StringVar(&o.Namespace, "namespace", "", "prefix of all keys, without the colon")

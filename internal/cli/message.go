@@ -136,7 +136,7 @@ func writeMessage(w *screen, m posthaste.MessageInfo) {
 		fields(w, "state", stateText(s), "due", s.DueAt)
 		showAttempts(w, s.Attempts)
 	}
-	fmt.Fprintf(w, "\n%s\n", payloadText(m.Payload))
+	writePayload(w, m.Payload, m.PayloadHidden)
 }
 
 func newMessageCancel(a *app) *cobra.Command {

@@ -211,6 +211,15 @@ func stateStyle(s posthaste.State) style {
 	return ""
 }
 
+// writePayload writes a payload after an empty line, or that it is hidden.
+func writePayload(w *screen, payload []byte, hidden bool) {
+	text := payloadText(payload)
+	if hidden {
+		text = "(the payload, headers and terms are hidden: the token lacks the scope read:payload)"
+	}
+	fmt.Fprintf(w, "\n%s\n", text)
+}
+
 // payloadText returns a payload that is text, or else its size.
 func payloadText(payload []byte) string {
 	text := string(payload)

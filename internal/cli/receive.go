@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/remote"
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
@@ -64,11 +65,7 @@ func receiveMessages(ctx context.Context, a *app, e posthaste.Store, queue strin
 		return err
 	}
 	request := posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: queue, Subscription: r.subscription}, Max: r.max, Lease: r.lease}
-	reply, err := e.Receive(ctx, request)
-	got := reply.Deliveries
-	if err == nil && len(got) == 0 && r.wait > 0 {
-		got, err = receiveLater(ctx, e, request, r.wait)
-	}
+	got, err := receiveWithin(ctx, e, request, r.wait)
 	if err != nil {
 		return err
 	}
@@ -79,6 +76,19 @@ func receiveMessages(ctx context.Context, a *app, e posthaste.Store, queue strin
 		return nil
 	}
 	return acknowledge(ctx, e, got)
+}
+
+// receiveWithin receives messages, and waits for the first one.
+func receiveWithin(ctx context.Context, e posthaste.Store, request posthaste.ReceiveRequest, wait time.Duration) ([]posthaste.RawDelivery, error) {
+	if e, ok := e.(*remote.Store); ok {
+		reply, err := e.ReceiveWithin(ctx, request, wait)
+		return reply.Deliveries, err
+	}
+	reply, err := e.Receive(ctx, request)
+	if err != nil || len(reply.Deliveries) > 0 || wait <= 0 {
+		return reply.Deliveries, err
+	}
+	return receiveLater(ctx, e, request, wait)
 }
 
 // receiveLater waits at the doorbell until it has received a message or wait has passed.

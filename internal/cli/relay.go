@@ -49,6 +49,7 @@ SIGTERM or Ctrl-C stops it gracefully, as posthaste worker.`,
 	flags.StringVar(&r.broker, "broker", "", "the broker: "+strings.Join(urls, ", ")+"; also the default for relays and sources in the file")
 	flags.StringArrayVar(&r.set, "set", nil, "set a key of the file, such as exchange=orders or headers.region=eu; may be repeated")
 	db.flag(cmd)
+	needsStore(cmd, "a relay delivers the messages of its own database")
 	db.pollingFlag(cmd)
 	r.graceFlag(flags)
 	flags.StringVar(&metricsListen, "metrics-listen", "", "address of /metrics and /healthz, without authentication, host:port (default: not served)")

@@ -3,10 +3,11 @@
 //
 // Each flag has an environment variable: --log-level is POSTHASTE_LOG_LEVEL. The flag
 // wins. --database-url, --redis-url and --smtp-url are also read from DATABASE_URL,
-// REDIS_URL and SMTP_URL. Without a URL, the current context of the user selects the store.
+// REDIS_URL and SMTP_URL. Without a URL, the current context of the user selects the store,
+// which can also be a server of the HTTP API.
 //
 // Exit codes: 0 success, 1 failure, 2 usage error or unsupported operation, 3 the
-// database or broker cannot be reached, 130 and 143 interrupted by SIGINT or SIGTERM.
+// database, server or broker cannot be reached, 130 and 143 interrupted by SIGINT or SIGTERM.
 package cli
 
 import (
@@ -45,8 +46,8 @@ until they succeed or are dead-lettered.
 Start with ` + "`posthaste up`" + `, which needs nothing else. Each flag has an environment
 variable: --log-level is POSTHASTE_LOG_LEVEL.
 
-Exit codes: 0 success, 1 failure, 2 usage error, 3 the database or broker cannot
-be reached.`,
+Exit codes: 0 success, 1 failure, 2 usage error, 3 the database, server or broker
+cannot be reached.`,
 		Args:              groupArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: a.begin,

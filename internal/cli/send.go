@@ -2,12 +2,15 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
@@ -21,6 +24,7 @@ type sendFlags struct {
 	messages string
 	unique   bool
 	only     posthaste.Unique
+	once     string
 }
 
 func newSend(a *app) *cobra.Command {
@@ -51,12 +55,18 @@ same key is unfinished; otherwise the id of that message is printed.`,
 			if err != nil {
 				return err
 			}
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error { return sendMessages(ctx, a, e, messages, single) })
+			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
+				return sendMessages(ctx, a, e, s.once, messages, single)
+			})
 		},
 	}
-	flags := cmd.Flags()
-	flags.SortFlags = false
+	cmd.Flags().SortFlags = false
 	db.flag(cmd)
+	s.flags(cmd.Flags())
+	return cmd
+}
+
+func (s *sendFlags) flags(flags *pflag.FlagSet) {
 	m := &s.message
 	flags.StringVar(&m.Key, "key", "", "key of the message, which groups related messages")
 	flags.StringVar(&m.Kind, "kind", "", "kind of the message, such as order.paid")
@@ -76,11 +86,11 @@ same key is unfinished; otherwise the id of that message is printed.`,
 	flags.StringVar((*string)(&s.only.Until), "unique-until", "", "when a message releases its key: started, finished (default) or resolved")
 	flags.StringVar((*string)(&s.only.Exists), "unique-exists", "", "what becomes of the earlier message: keep (default) or replace")
 	flags.Var(duration{&s.only.MaxDelay}, "max-delay", "with --unique-exists replace: how long after it was first sent a message is due at the latest")
+	onceFlag(flags, &s.once)
 	flags.IntVar(&m.MaxAttempts, "max-attempts", 0, "maximum number of attempts of this message (default: the queue's)")
 	flags.Var(duration{&m.Timeout}, "timeout", "timeout of one attempt of this message (default: the queue's)")
 	flags.Var(duration{&m.Backoff.Base}, "backoff-base", "upper bound of the delay before the first retry of this message (default: the queue's)")
 	flags.Var(duration{&m.Backoff.Max}, "backoff-max", "maximum delay between attempts of this message (default: the queue's)")
-	return cmd
 }
 
 // read builds the messages from arguments, flags and input.
@@ -161,8 +171,27 @@ func readInput(a *app, field, name string) ([]byte, error) {
 	return data, nil
 }
 
-func sendMessages(ctx context.Context, a *app, e posthaste.Store, messages []posthaste.Message, single bool) error {
-	sent, err := posthaste.NewClient(e).Send(ctx, messages...)
+// onceFlag adds the flag of commands that can be repeated and send once.
+func onceFlag(flags *pflag.FlagSet, key *string) {
+	flags.StringVar(key, "idempotency-key", "", "key of this command: if it is repeated with the same key and messages within 24 hours, it sends nothing and prints the first result")
+}
+
+// sendOnce sends messages unless a command with the same key has. Without a key it always does.
+func sendOnce(ctx context.Context, e posthaste.Store, key string, messages []posthaste.Message) ([]posthaste.Sent, error) {
+	if key == "" {
+		return posthaste.NewClient(e).Send(ctx, messages...)
+	}
+	content, err := wire.EncodeBatch(messages)
+	if err != nil {
+		return nil, err
+	}
+	digest := sha256.Sum256(content)
+	sent, _, err := e.SendOnce(ctx, posthaste.Idempotency{Scope: "cli " + messages[0].Queue, Key: key, Digest: digest[:], Window: 24 * time.Hour}, messages...)
+	return sent, err
+}
+
+func sendMessages(ctx context.Context, a *app, e posthaste.Store, key string, messages []posthaste.Message, single bool) error {
+	sent, err := sendOnce(ctx, e, key, messages)
 	if err != nil {
 		return err
 	}

@@ -99,6 +99,7 @@ SIGTERM or Ctrl-C stops it gracefully: it accepts no more connections and waits 
 	}
 	cmd.Flags().SortFlags = false
 	db.flag(cmd)
+	needsStore(cmd, "a server offers the API of a database")
 	db.pollingFlag(cmd)
 	serve.flags(cmd)
 	cmd.Flags().BoolVar(&withWorker, "worker", false, "also deliver with the built-in sinks")

@@ -78,26 +78,15 @@ func deliveryIDs(args []string) ([]posthaste.DeliveryID, error) {
 	return ids, nil
 }
 
-// settledView is the result for one delivery.
-type settledView struct {
-	ID        posthaste.DeliveryID `json:"id"`
-	Settled   bool                 `json:"settled"`
-	Cancelled bool                 `json:"cancelled,omitempty"`
-	Outcome   posthaste.Outcome    `json:"outcome,omitempty"`
-	DueAt     time.Time            `json:"due_at,omitzero"`
-	Error     string               `json:"error,omitempty"`
-}
-
 // printSettled prints the result for each delivery. It fails if one was not settled.
 func printSettled(a *app, results []posthaste.SettleResult) error {
-	shown := make([]settledView, len(results))
+	shown := wire.NewSettled(results)
 	var gone []string
 	var refused error
-	for i, r := range results {
-		shown[i] = settledView{ID: r.Delivery, Settled: r.Settled, Cancelled: r.Cancelled, Outcome: r.Outcome, DueAt: r.DueAt}
+	for _, r := range results {
 		switch {
 		case r.Err != nil:
-			refused, shown[i].Error = r.Err, r.Err.Error()
+			refused = r.Err
 		case !r.Settled:
 			gone = append(gone, r.Delivery.String())
 		}

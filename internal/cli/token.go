@@ -12,8 +12,11 @@ import (
 )
 
 func newToken(a *app) *cobra.Command {
-	return newGroup("token", "Manage tokens of the HTTP API", newTokenAdd(a), newTokenLs(a), newNamed(a, "drop TOKEN", "Drop a token; servers reject it within seconds", "a token name", dropToken))
+	return newGroup("token", "Manage tokens of the HTTP API", newTokenAdd(a), newTokenLs(a), needsStore(newNamed(a, "drop TOKEN", "Drop a token; servers reject it within seconds", "a token name", dropToken), noTokens))
 }
+
+// noTokens is why tokens are not changed over HTTP.
+const noTokens = "the API changes no tokens, so that a stolen one cannot make another"
 
 func newTokenAdd(a *app) *cobra.Command {
 	var db database
@@ -46,6 +49,7 @@ old one. After the first token is added, all servers on this database require on
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	db.flag(cmd)
+	needsStore(cmd, noTokens)
 	flags.Var(words{&scopes}, "scope", "scope: read, read:payload, send, receive, operate, or admin for everything; may be repeated")
 	flags.VarP(words{&t.Queues}, "queue", "q", "only this queue; may be repeated (default all queues)")
 	flags.Var(duration{&t.ExpiresIn}, "expires-in", "how long the token is valid (default unlimited)")

@@ -28,7 +28,7 @@ type upFlags struct {
 
 // checkStore checks the flags that apply to one engine.
 func (u *upFlags) checkStore(flags *pflag.FlagSet) error {
-	if err := checkEngine(u.engine); err != nil {
+	if err := checkEngine(u.engine, onPostgres, onRedis); err != nil {
 		return err
 	}
 	others := []string{"redis-port"}

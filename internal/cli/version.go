@@ -3,24 +3,9 @@ package cli
 import (
 	"fmt"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 )
-
-// Version is the version of the program. Releases set it at link time; other builds use
-// the version of the module, if Go knows it.
-var Version = ""
-
-func version() string {
-	if Version != "" {
-		return Version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "dev"
-}
 
 func newVersion(a *app) *cobra.Command {
 	return &cobra.Command{

@@ -30,6 +30,7 @@ it at once with exit code 130 or 143; its messages are redelivered.`,
 	cmd.Flags().SortFlags = false
 	cmd.Flags().StringSliceVarP(&work.queues, "queue", "q", nil, "the queue to deliver; may be repeated")
 	db.flag(cmd)
+	needsStore(cmd, "a worker delivers the messages of its own database")
 	db.pollingFlag(cmd)
 	work.flags(cmd.Flags())
 	cmd.AddCommand(newWorkerLs(a))

@@ -66,7 +66,7 @@ var rooms = []room{
 
 	{name: "cmd/*", may: []string{"internal/cli"}},
 	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "worker", "email", "sink/*", "source", "inbox", "server", "telemetry", "telemetry/tracing", "codec/*",
-		"relay", "internal/bench", "internal/brokers", "internal/catcher", "internal/devpg", "internal/login", "internal/outbox", "internal/sidekiq", "internal/wire"}},
+		"relay", "internal/bench", "internal/brokers", "internal/catcher", "internal/devpg", "internal/login", "internal/outbox", "internal/remote", "internal/sidekiq", "internal/wire"}},
 
 	// They measure and test the shipped packages, combined as users combine them.
 	{name: "internal/bench", may: []string{".", "postgres", "redis", "server", "worker", "source", "broker/*", "codec/*", "inbox", "relay", "telemetry", "telemetry/tracing", "internal/brokers", "internal/cpumeter", "internal/devpg", "internal/devbroker"}},
@@ -77,6 +77,7 @@ var rooms = []room{
 	{name: "internal/cron/crontest"},
 	{name: "internal/memory", may: []string{".", "internal/cron", "internal/jsoncheck", "internal/quote"}},
 	{name: "internal/wire", may: []string{".", "email", "internal/jsoncheck"}},
+	{name: "internal/remote", may: []string{".", "internal/wire"}},
 	{name: "internal/scratch", may: []string{"postgres"}},
 	{name: "internal/testrun", stdOnly: true},
 	{name: "internal/testrun/run", may: []string{"internal/testrun"}},

@@ -54,6 +54,9 @@ func NewEmail(m posthaste.MessageInfo) Email {
 			shown.Answers, shown.MessageID = receipt.Recipients, receipt.MessageID
 		}
 	}
+	if m.PayloadHidden {
+		shown.HidePayload()
+	}
 	return shown
 }
 

@@ -40,6 +40,7 @@ var hints = []struct {
 	{posthaste.CodeInvalid, "filter", "filter is empty", [...]string{`{"all": true} without a filter selects every dead letter`, "--all selects every dead letter"}},
 	{posthaste.CodeInvalid, "expires_in", "expiry time", [...]string{"", tokenEndCLI}},
 	{posthaste.CodeInvalid, "expires_at", "expiry time", [...]string{"", tokenEndCLI}},
+	{posthaste.CodeDenied, "Authorization", "a token is required", [...]string{"", giveToken}},
 	{posthaste.CodeInvalid, "time_zone", "", [...]string{timeZone, timeZone}},
 }
 
@@ -49,6 +50,7 @@ const (
 	noKeysHTTP       = "keys can only be paused in queues that are ordered or fair or have a limit per key; POST /v1/queues/{name}/pause pauses the whole queue"
 	noKeysCLI        = "keys can only be paused in queues that are ordered or fair or have a limit per key; pause the whole queue with: posthaste queue pause {name}"
 	tokenEndCLI      = "for example --expires-at 2030-01-31T12:00:00Z, or --expires-in '90 days'"
+	giveToken        = "give one with --server-token-file or POSTHASTE_SERVER_TOKEN, or store it with: posthaste context set"
 	notAName         = "a name consists of 1 to 63 characters a-z, 0-9, _, - and ."
 	timeZone         = "use UTC, or a name such as Europe/Berlin"
 )
@@ -57,7 +59,8 @@ const (
 var quotedName = regexp.MustCompile(`"[^"]+"|'(?:[^']|'')+'`)
 
 // remedies are remedies of SQL, Go and the command line as they occur within the hints of engines,
-// and their words in each interface.
+// and their words in each interface. Those of HTTP occur in the responses of servers that the
+// command line shows.
 var remedies = []struct {
 	pattern *regexp.Regexp
 	words   [2]string
@@ -66,6 +69,13 @@ var remedies = []struct {
 	{regexp.MustCompile(`posthaste\.unsubscribe\('([^']*)', '([^']*)'\)`), [...]string{"DELETE /v1/queues/$1/subscriptions/$2", "posthaste queue unsubscribe $1 $2"}},
 	{regexp.MustCompile(`see posthaste\.workers`), [...]string{"see GET /v1/workers", "see posthaste worker ls"}},
 	{regexp.MustCompile(`,? or select posthaste\.maintain\(\)( every second)?`), [...]string{"", ""}},
+	{regexp.MustCompile(`POST /v1/queues/([^/\s]+)/(pause|resume)\b`), [...]string{"$0", "posthaste queue $2 $1"}},
+	{regexp.MustCompile(`DELETE /v1/queues/([^/\s]+)/subscriptions/([^/\s;,)]+)`), [...]string{"$0", "posthaste queue unsubscribe $1 $2"}},
+	{regexp.MustCompile(`GET /v1/queues/([^/\s]+)/subscriptions lists them`), [...]string{"$0", "list them with: posthaste queue show $1"}},
+	{regexp.MustCompile(`(with )?PATCH /v1/queues/([^/\s;,)]+)`), [...]string{"$0", "${1}posthaste queue update $2"}},
+	{regexp.MustCompile(`GET /v1/messages/(\d+|[A-Z]+) shows (it|its state)`), [...]string{"$0", "show $2 with: posthaste message show $1"}},
+	{regexp.MustCompile(`\S+ /v1/messages/(\d+|[A-Z]+) is for messages`), [...]string{"$0", "for messages use: posthaste message"}},
+	{regexp.MustCompile(`GET /v1/workers`), [...]string{"$0", "posthaste worker ls"}},
 	{regexp.MustCompile(` \(in SQL: [^)]*\)| \(\S+ in Go\)`), [...]string{"", ""}},
 }
 

@@ -85,6 +85,9 @@ func NewSchedule(s posthaste.ScheduleInfo) Schedule {
 	if m.Backoff != (posthaste.Backoff{}) {
 		shownSchedule.Backoff = &Backoff{Base: given(m.Backoff.Base), Max: given(m.Backoff.Max)}
 	}
+	if s.PayloadHidden {
+		shownSchedule.HidePayload()
+	}
 	return shownSchedule
 }
 

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
@@ -27,6 +28,12 @@ func unquote(raw json.RawMessage) (s string) {
 	}
 	_ = json.Unmarshal(raw, &s)
 	return s
+}
+
+// IsVisible reports whether text has one or more visible ASCII characters and nothing else, as
+// headers can carry it.
+func IsVisible(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
 func isNull(raw json.RawMessage) bool { return string(bytes.TrimSpace(raw)) == "null" }

@@ -156,6 +156,9 @@ func NewMessage(m posthaste.MessageInfo, withPayload bool) Message {
 	for i, s := range m.Subscriptions {
 		shown.Subscriptions[i] = MessageState{Subscription: s.Subscription, State: s.State, DueAt: s.DueAt, Attempts: orEmpty(s.Attempts)}
 	}
+	if m.PayloadHidden {
+		shown.HidePayload()
+	}
 	return shown
 }
 
@@ -195,11 +198,15 @@ func NewDeadLetter(d posthaste.DeadLetter) DeadLetter {
 		d.ContentType, d.Payload = posthaste.ContentTypeJSON, []byte("null")
 	}
 	payload, encoding := Payload(d.ContentType, d.Payload)
-	return DeadLetter{
+	shown := DeadLetter{
 		ID: d.ID, Queue: d.Queue, Subscription: d.Subscription, Key: d.Key, Kind: d.Kind, Headers: d.Headers,
 		Reference: d.Reference, Terms: d.Terms, ContentType: contentType(d.ContentType), Payload: payload, PayloadEncoding: encoding,
 		CreatedAt: d.CreatedAt, DiedAt: d.DiedAt, Error: d.Error, Attempts: orEmpty(d.Attempts), ErasedAt: d.ErasedAt,
 	}
+	if d.PayloadHidden {
+		shown.HidePayload()
+	}
+	return shown
 }
 
 // Action is the record of an operator's action.
@@ -248,6 +255,7 @@ type SubscriptionCount struct {
 	Retried       int64   `json:"retried"`
 	Lost          int64   `json:"lost"`
 	Expired       int64   `json:"expired"`
+	Withdrawn     int64   `json:"withdrawn"`
 	SentPerSecond float64 `json:"sent_per_second"`
 	DonePerSecond float64 `json:"done_per_second"`
 	// OldestAge is a duration, "0s" if no message waits.
@@ -290,7 +298,7 @@ func NewQueue(q posthaste.QueueInfo) Queue {
 // NewSubscription converts a subscription with its counters.
 func NewSubscription(s posthaste.SubscriptionInfo) SubscriptionCount {
 	shown := SubscriptionCount{
-		Name: s.Name, Depth: s.Depth, InFlight: s.InFlight, Dead: s.Dead, Sent: s.Sent, Done: s.Done, Retried: s.Retried, Lost: s.Lost, Expired: s.Expired,
+		Name: s.Name, Depth: s.Depth, InFlight: s.InFlight, Dead: s.Dead, Sent: s.Sent, Done: s.Done, Retried: s.Retried, Lost: s.Lost, Expired: s.Expired, Withdrawn: s.Withdrawn,
 		SentPerSecond: s.SentPerSecond, DonePerSecond: s.DonePerSecond, OldestAge: s.OldestAge.String(), CountedAt: s.CountedAt,
 	}
 	if len(s.Filter.Kinds)+len(s.Filter.Headers) > 0 {

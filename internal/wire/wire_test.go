@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -152,6 +153,33 @@ func FuzzParseQueueOptions(f *testing.F) {
 			t.Fatalf("%+v", q)
 		}
 	})
+}
+
+// A change of a message has the fields that are given, and null removes one.
+func TestParseUpdate(t *testing.T) {
+	t.Parallel()
+	some, none, two, zero := "a", "", 2, 0
+	for text, want := range map[string]posthaste.MessageUpdate{
+		`{}`:                 {},
+		`{"key": "a"}`:       {Key: &some},
+		`{"kind": null}`:     {Kind: &none},
+		`{"reference": ""}`:  {Reference: &none},
+		`{"priority": 2}`:    {Priority: &two},
+		`{"priority": null}`: {Priority: &zero},
+		`{"headers": {"x": "y"}, "terms": ["t"]}`:     {Headers: map[string]string{"x": "y"}, Terms: []string{"t"}},
+		`{"headers": null, "terms": null}`:            {Headers: map[string]string{}, Terms: []string{}},
+		`{"headers": {}, "terms": []}`:                {Headers: map[string]string{}, Terms: []string{}},
+		`{"payload": null}`:                           {Payload: json.RawMessage("null")},
+		`{"payload": "aGk=", "content_type": "a"}`:    {Payload: []byte("hi"), ContentType: &some},
+		`{"payload": {"a": 1}, "content_type": null}`: {Payload: json.RawMessage(`{"a": 1}`), ContentType: &none},
+	} {
+		if got, err := ParseUpdate([]byte(text)); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s became %+v, %v", text, got, err)
+		}
+	}
+	if _, err := ParseUpdate([]byte(`{"color": 1}`)); err == nil || !strings.Contains(err.Error(), "content_type, headers, key, kind, payload, priority, reference, terms") {
+		t.Errorf("an unknown field: %v", err)
+	}
 }
 
 func TestParseQueueUpdate(t *testing.T) {
@@ -345,4 +373,85 @@ func FuzzSplit(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What a client encodes is what a server reads.
+func TestEncodedRequests(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2030, 1, 31, 12, 0, 0, 123456789, time.UTC)
+	for _, m := range []posthaste.Message{
+		{Payload: json.RawMessage("null")},
+		{Payload: json.RawMessage(`{"a":  "<b>&\u2028"}`), ContentType: "application/json; charset=utf-8"},
+		{Payload: []byte{0, 255}, ContentType: "image/png"},
+		{Payload: json.RawMessage("1"), Key: "k\"", Kind: "paid", Headers: map[string]string{"a": "ü"}, Reference: "r", Terms: []string{"t"}, SendAt: at, Priority: 3},
+		{Payload: json.RawMessage("1"), Delay: 1500*time.Millisecond + 1, DedupeKey: "d", DedupeWindow: time.Hour, MaxAttempts: 3, Timeout: time.Minute},
+		{Payload: json.RawMessage("1"), Backoff: posthaste.Backoff{Base: time.Second}, NoWake: true, Unique: &posthaste.Unique{}},
+		{Payload: json.RawMessage("1"), Unique: &posthaste.Unique{Key: "u", Until: posthaste.UntilStarted, Exists: posthaste.ReplaceExisting, MaxDelay: time.Hour}},
+	} {
+		m.Queue = "q"
+		if m.ContentType == "" {
+			m.ContentType = posthaste.ContentTypeJSON
+		}
+		text, err := EncodeMessage(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ParseMessage("q", text); err != nil || !reflect.DeepEqual(got, m) {
+			t.Errorf("%s became %+v, %v, and was %+v", text, got, err, m)
+		}
+	}
+	batch, err := EncodeBatch([]posthaste.Message{{Payload: 1}, {Payload: 2}})
+	if got, fault := ParseBatch("q", batch); err != nil || fault != nil || len(got) != 2 || string(got[1].Payload.(json.RawMessage)) != "2" {
+		t.Errorf("%s became %+v, %v, %v", batch, got, err, fault)
+	}
+	// A payload that is no JSON cannot add fields.
+	if text, err := EncodeMessage(posthaste.Message{Payload: json.RawMessage(`1,"key":"k"`)}); err == nil {
+		t.Errorf("a payload with a second field became %s", text)
+	}
+	schedule := posthaste.Schedule{Name: "s", Spec: "@daily", TimeZone: "UTC", CatchUp: posthaste.CatchUpSkip,
+		Message: posthaste.Message{Queue: "q", ContentType: posthaste.ContentTypeJSON, Payload: json.RawMessage(`{"a": 1}`), Key: "k"}}
+	text, err := EncodeSchedule(schedule)
+	if got, fault := ParseSchedule("s", text); err != nil || fault != nil || !reflect.DeepEqual(got, schedule) {
+		t.Errorf("%s became %+v, %v, %v", text, got, err, fault)
+	}
+	subscription := posthaste.SubscriptionOptions{From: "oldest", Scheduled: true, MaxLag: time.Hour, Filter: posthaste.Filter{Kinds: []string{"a"}, Headers: map[string][]string{"b": {"c", "d"}}}}
+	text, err = Encode(NewSubscriptionRequest(subscription))
+	if got, fault := ParseSubscriptionOptions(text); err != nil || fault != nil || !reflect.DeepEqual(got, subscription) {
+		t.Errorf("%s became %+v, %v, %v", text, got, err, fault)
+	}
+	key, kind, none := "k", "paid", ""
+	for _, u := range []posthaste.MessageUpdate{
+		{Key: &key, Kind: &kind, Reference: &none, Headers: map[string]string{}, Terms: []string{}, Priority: new(int)},
+		{Payload: json.RawMessage(`{"a":  1}`), ContentType: new("application/json")},
+		{Payload: []byte{0, 255}, ContentType: new("image/png")},
+	} {
+		text, err := EncodeUpdate(u)
+		if got, fault := ParseUpdate(text); err != nil || fault != nil || !reflect.DeepEqual(got, u) {
+			t.Errorf("%s became %+v, %v, %v", text, got, err, fault)
+		}
+	}
+}
+
+// What a server shows of a queue is what the engine returned, without options that a client does not
+// know.
+func TestStoredQueue(t *testing.T) {
+	t.Parallel()
+	options := posthaste.QueueOptions{Fair: true, MaxAge: time.Hour, Owner: "shop", Limits: posthaste.QueueLimits{Concurrency: 7, KeyRateLimit: posthaste.Rate{Limit: 5, Per: time.Second, Burst: 2}}}
+	if err := options.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	queue := posthaste.QueueInfo{Name: "q", Options: options, CreatedAt: time.Unix(1, 0).UTC(), PausedKeys: []string{"k"}, Subscriptions: []posthaste.SubscriptionInfo{{
+		Name: "a", Filter: posthaste.Filter{Kinds: []string{"b"}}, MaxLag: time.Hour, Depth: 1, InFlight: 2, Dead: 3, Sent: 4, Done: 5, Retried: 6, Lost: 7, Withdrawn: 8, Expired: 9,
+		SentPerSecond: 1.5, DonePerSecond: 2.5, OldestAge: time.Minute, SetAside: []posthaste.SetAside{{Kind: "c", Waiting: 1, OldestAge: time.Second, Known: true}}, CountedAt: time.Unix(2, 0).UTC(),
+	}}}
+	shown := NewQueue(queue)
+	shown.Options["of_the_future"] = 1
+	text, err := Encode(shown)
+	var read Queue
+	if err != nil || json.Unmarshal(text, &read) != nil {
+		t.Fatalf("%s, %v", text, err)
+	}
+	if got, err := read.Stored(); err != nil || !reflect.DeepEqual(got, queue) {
+		t.Errorf("%s became %+v, %v", text, got, err)
+	}
 }
