@@ -209,13 +209,18 @@ func (o *Object) Raw(name string) json.RawMessage {
 	if len(o.fields) == 0 {
 		return nil
 	}
+	o.note(name)
+	raw := o.fields[name]
+	delete(o.fields, name)
+	return raw
+}
+
+// note records that a field is known.
+func (o *Object) note(name string) {
 	if o.knowns < maxKnown {
 		o.known[o.knowns] = name
 		o.knowns++
 	}
-	raw := o.fields[name]
-	delete(o.fields, name)
-	return raw
 }
 
 func (o *Object) take(name string) (json.RawMessage, bool) {
@@ -227,6 +232,13 @@ func (o *Object) take(name string) (json.RawMessage, bool) {
 func (o *Object) Has(name string) bool {
 	raw, ok := o.fields[name]
 	return ok && !isNull(raw)
+}
+
+// given reports whether the field is present, also as null, and not yet taken.
+func (o *Object) given(name string) bool {
+	o.note(name)
+	_, is := o.fields[name]
+	return is
 }
 
 // Filled records a fault for each field that is null or "". In a filter, an empty field must

@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"strconv"
 
 	"github.com/posthaste-mq/posthaste"
@@ -153,29 +154,30 @@ func ParseUpdate(data []byte) (u posthaste.MessageUpdate, err error) {
 	if err != nil {
 		return u, err
 	}
-	contentType := o.Text("content_type")
-	if o.Has("content_type") {
-		u.ContentType = &contentType
-	}
-	u.Payload = payload(o, contentType)
+	// Reading a field takes it, so that whether it is given is asked before.
 	text := func(name string) *string {
-		value, has := o.Text(name), o.Has(name)
-		if !has {
+		if !o.given(name) {
 			return nil
 		}
+		value := o.Text(name)
 		return &value
 	}
+	u.ContentType = text("content_type")
+	contentType := ""
+	if u.ContentType != nil {
+		contentType = *u.ContentType
+	}
+	u.Payload = payload(o, contentType)
 	u.Key, u.Kind, u.Reference = text("key"), text("kind"), text("reference")
-	if headers := o.TextMap("headers"); o.Has("headers") {
-		u.Headers = headers
-		if headers == nil {
-			u.Headers = map[string]string{}
-		}
+	if o.given("headers") {
+		u.Headers = map[string]string{}
+		maps.Copy(u.Headers, o.TextMap("headers"))
 	}
-	if terms := o.Texts("terms"); o.Has("terms") {
-		u.Terms = append([]string{}, terms...)
+	if o.given("terms") {
+		u.Terms = append([]string{}, o.Texts("terms")...)
 	}
-	if priority := o.Int("priority", 0, posthaste.MaxPriority); o.Has("priority") {
+	if o.given("priority") {
+		priority := o.Int("priority", 0, posthaste.MaxPriority)
 		u.Priority = &priority
 	}
 	return u, o.Finish()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -152,6 +153,33 @@ func FuzzParseQueueOptions(f *testing.F) {
 			t.Fatalf("%+v", q)
 		}
 	})
+}
+
+// A change of a message has the fields that are given, and null removes one.
+func TestParseUpdate(t *testing.T) {
+	t.Parallel()
+	some, none, two, zero := "a", "", 2, 0
+	for text, want := range map[string]posthaste.MessageUpdate{
+		`{}`:                 {},
+		`{"key": "a"}`:       {Key: &some},
+		`{"kind": null}`:     {Kind: &none},
+		`{"reference": ""}`:  {Reference: &none},
+		`{"priority": 2}`:    {Priority: &two},
+		`{"priority": null}`: {Priority: &zero},
+		`{"headers": {"x": "y"}, "terms": ["t"]}`:     {Headers: map[string]string{"x": "y"}, Terms: []string{"t"}},
+		`{"headers": null, "terms": null}`:            {Headers: map[string]string{}, Terms: []string{}},
+		`{"headers": {}, "terms": []}`:                {Headers: map[string]string{}, Terms: []string{}},
+		`{"payload": null}`:                           {Payload: json.RawMessage("null")},
+		`{"payload": "aGk=", "content_type": "a"}`:    {Payload: []byte("hi"), ContentType: &some},
+		`{"payload": {"a": 1}, "content_type": null}`: {Payload: json.RawMessage(`{"a": 1}`), ContentType: &none},
+	} {
+		if got, err := ParseUpdate([]byte(text)); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s became %+v, %v", text, got, err)
+		}
+	}
+	if _, err := ParseUpdate([]byte(`{"color": 1}`)); err == nil || !strings.Contains(err.Error(), "content_type, headers, key, kind, payload, priority, reference, terms") {
+		t.Errorf("an unknown field: %v", err)
+	}
 }
 
 func TestParseQueueUpdate(t *testing.T) {
