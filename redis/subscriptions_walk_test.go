@@ -174,7 +174,7 @@ func (c *crowd) register(i int) posthaste.WorkerID {
 // late makes the subscription that comes later, from the oldest, or ends it.
 func (c *crowd) late() string {
 	if c.state["late"] != nil {
-		c.must(c.e.Unsubscribe(posthaste.WithActor(c.t.Context(), "ada"), jobs, "late"))
+		c.must(c.e.Unsubscribe(posthaste.WithActor(c.t.Context(), "ada"), jobs, "late", posthaste.DropOptions{}))
 		delete(c.state, "late")
 		maps.DeleteFunc(c.apart, func(h holding, _ bool) bool { return h.subscription == "late" })
 		for id, h := range c.holds {
