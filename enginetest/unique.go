@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +17,10 @@ var unique = []test{
 	{name: "R3_UniqueByContent", run: uniqueByContent},
 	{name: "R3_UniqueOfDeadLetters", run: uniqueOfDeadLetters, needs: features{Search: true}},
 	{name: "R3_UniqueOfSubscriptions", run: uniqueOfSubscriptions, needs: features{Subscriptions: true}},
+	{name: "R3_UniqueOfReplayed", run: uniqueOfReplayed, needs: features{Subscriptions: true}},
+	{name: "R3_UniqueOfExpired", run: uniqueOfExpired},
+	{name: "R3_UniqueAfterReplay", run: uniqueAfterReplay, needs: features{Search: true}},
+	{name: "R4_ReplaceOfAnotherKey", run: replaceOfAnotherKey, needs: features{Limits: true}},
 	{name: "R4_ReplaceWaiting", run: replaceWaiting, needs: features{Withdrawal: true}},
 	{name: "R4_Debounce", run: debounce, needs: features{Withdrawal: true}},
 	{name: "R7_EditWaiting", run: editWaiting, needs: features{Withdrawal: true}},
@@ -246,6 +251,76 @@ func uniqueOfSubscriptions(s *suite) {
 	s.wantNew("both have finished it", s.sendUnique(5, finished))
 }
 
+// R3: A replayed message with started takes its key again, whatever its other subscriptions have done
+// with it before, and holds it until it is handed out again.
+func uniqueOfReplayed(s *suite) {
+	s.create(posthaste.QueueOptions{BackoffBase: time.Hour, BackoffMax: time.Hour})
+	ctx := posthaste.WithActor(s.ctx, "ada")
+	s.must(s.engine.Subscribe(ctx, s.queue, "other", posthaste.SubscriptionOptions{}))
+	w := s.register(time.Minute)
+	for _, fate := range []posthaste.Outcome{posthaste.OutcomeRetried, posthaste.OutcomeDone, "running"} {
+		key := posthaste.Unique{Key: string(fate), Until: posthaste.UntilStarted}
+		first := s.wantNew("the first", s.sendUnique(1, key))
+		s.settle(hopeless, s.claimed(w, 1)...)
+		reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: "other"}, Max: 1, Lease: time.Minute})
+		s.must(err)
+		if fate != "running" {
+			s.settle(posthaste.Settlement{Outcome: fate, Error: "x", RetryAfter: time.Hour}, reply.Deliveries...)
+		}
+		_, err = s.engine.Replay(ctx, posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{first}})
+		s.must(err)
+		if again := s.sendUnique(2, key); again.ID != first || !again.Duplicate {
+			s.Errorf("it was replayed and is %s in the other subscription, and sent again it is %+v", fate, again)
+		}
+		got := s.claimed(w, 1)
+		second := s.wantNew("it was handed out again", s.sendUnique(2, key))
+		s.settle(done, got...)
+		_, err = s.engine.Cancel(ctx, second)
+		s.must(err)
+	}
+}
+
+// R3: A message that is too old holds no key, before a claim finds that it has expired.
+func uniqueOfExpired(s *suite) {
+	s.create(posthaste.QueueOptions{MaxAge: maxAge})
+	key := posthaste.Unique{Key: "k"}
+	first := s.wantNew("the first", s.sendUnique(1, key))
+	s.age()
+	if second := s.wantNew("the first is too old", s.sendUnique(2, key)); second == first {
+		s.Errorf("message %d is the first", second)
+	}
+}
+
+// R3: A message that was replayed and not handed out since is ready, in every answer, and is not
+// replaced.
+func uniqueAfterReplay(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	w := s.register(time.Minute)
+	key := posthaste.Unique{Key: "k", Exists: posthaste.ReplaceExisting}
+	first := s.wantNew("the first", s.sendUnique(1, key))
+	s.settle(hopeless, s.claimed(w, 1)...)
+	_, err := s.engine.Replay(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{first}})
+	s.must(err)
+	s.wantState(first, posthaste.StateReady)
+	s.wantSent("it was replayed", s.sendUnique(2, key), posthaste.Sent{ID: first, Duplicate: true, State: posthaste.StateReady})
+	s.settle(done, s.claimed(w, 1)...)
+}
+
+// R4: A message of a queue that looks at keys is not replaced by one with another key.
+func replaceOfAnotherKey(s *suite) {
+	s.create(posthaste.QueueOptions{Fair: true})
+	send := func(key string) error {
+		_, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Key: key, Unique: &posthaste.Unique{Key: "u", Exists: posthaste.ReplaceExisting}})
+		return err
+	}
+	s.must(send("a"))
+	err := send("b")
+	if e, ok := errors.AsType[*posthaste.Error](err); !ok || e.Code != posthaste.CodeConflict || e.Field != "key" {
+		s.Errorf("with another key: %v, want a conflict of the field key", err)
+	}
+	s.must(send("a"))
+}
+
 // R4: A waiting message is replaced and keeps its id and the time when it was sent. One that was
 // handed out is kept, or with started a second one is sent.
 func replaceWaiting(s *suite) {
@@ -306,6 +381,17 @@ func debounce(s *suite) {
 		s.must(err)
 		return m.ID, m.Subscriptions[0].DueAt.Sub(m.CreatedAt).Round(time.Minute)
 	}
+	for i, bound := range []time.Duration{5 * time.Minute, 1} { // also of the first, and however short
+		unique.Key, unique.MaxDelay = fmt.Sprint("bound ", i), bound
+		for range 2 {
+			if _, got := due(10 * time.Minute); got > bound.Round(time.Minute) {
+				s.Errorf("with a delay of 10m and a max_delay of %s it is due after %s", bound, got)
+			}
+		}
+	}
+	_, err := s.engine.PurgeQueue(posthaste.WithActor(s.ctx, "ada"), s.queue)
+	s.must(err)
+	unique.Key, unique.MaxDelay = "k", time.Hour
 	first, after := due(time.Minute)
 	for _, delay := range []time.Duration{20 * time.Minute, 40 * time.Minute, 2 * time.Hour, 10 * time.Minute} {
 		if id, got := due(delay); id != first || got != min(delay, time.Hour) {
