@@ -36,7 +36,7 @@ type QueueAdmin interface {
 	// that changes nothing is not recorded.
 	UpdateQueue(ctx context.Context, name string, update QueueUpdate) error
 	// DropQueue removes a queue with its messages and schedules.
-	DropQueue(ctx context.Context, name string) error
+	DropQueue(ctx context.Context, name string, options DropOptions) error
 	// PurgeQueue removes all waiting messages of a queue as of one moment, including
 	// scheduled messages and retries. Messages that are handed out continue.
 	PurgeQueue(ctx context.Context, queue string) ([]Purged, error)
@@ -57,7 +57,15 @@ type QueueAdmin interface {
 	// Unsubscribe removes a subscription with its retries and dead letters. Space that it
 	// held is released, and deliveries of its workers count as settled. The last
 	// subscription of a queue cannot be removed: the error is a [CodeConflict].
-	Unsubscribe(ctx context.Context, queue, subscription string) error
+	Unsubscribe(ctx context.Context, queue, subscription string, options DropOptions) error
+}
+
+// DropOptions are the options of [QueueAdmin.DropQueue] and [QueueAdmin.Unsubscribe]. The zero value
+// removes everything.
+type DropOptions struct {
+	// IfEmpty removes nothing if a message waits, is in flight or is a dead letter: the error is
+	// [CodeRefused]. A message that is being sent at that moment is not seen.
+	IfEmpty bool
 }
 
 // Pausable is what [QueueAdmin.Pause] and [QueueAdmin.Resume] apply to: [OfQueue], [OfKey] or

@@ -1,6 +1,9 @@
 package posthaste
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Start positions of a subscription.
 const (
@@ -91,4 +94,14 @@ type Finding struct {
 	Hint    string
 	// Queue and Subscription are set if the finding concerns a single one.
 	Queue, Subscription string
+}
+
+// RefuseContents returns an error if the subscription, of that queue, is not empty. It is for engines
+// whose counts do not lag.
+func (s *SubscriptionInfo) RefuseContents(queue string) error {
+	if s.Depth+s.InFlight+s.Dead == 0 {
+		return nil
+	}
+	return &Error{Code: CodeRefused, Field: "if_empty", Message: fmt.Sprintf("subscription '%s' of queue '%s' is not empty: %d messages wait, %d are in flight, and %d are dead letters", s.Name, queue, s.Depth, s.InFlight, s.Dead),
+		Hint: "handle or purge its messages first"}
 }

@@ -12,8 +12,8 @@ type Unique struct {
 	Until Until
 	// Exists is what happens if the key is held. Empty means [KeepExisting].
 	Exists Exists
-	// MaxDelay, with [ReplaceExisting], bounds how long replacing can delay a message: it is
-	// due at most that long after it was first sent. Zero means no bound.
+	// MaxDelay, with [ReplaceExisting], bounds how long a message is delayed, also by its own
+	// delay: it is due at most that long after it was first sent. Zero means no bound.
 	MaxDelay time.Duration
 }
 

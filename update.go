@@ -85,8 +85,8 @@ func (m *Message) UniqueKey(body []byte) string {
 	return fmt.Sprintf("#%x", sum)
 }
 
-// CheckUniqueKeys returns an error if two messages of one call would replace each other. keys
-// are their queues and unique keys, empty without one. It is for engines.
+// CheckUniqueKeys returns an error if a message of a call would replace another one of it. keys are
+// their queues and unique keys, empty without one. It is for engines.
 func CheckUniqueKeys(messages []Message, keys []string) error {
 	first := map[string]int{}
 	for i, key := range keys {
@@ -94,8 +94,8 @@ func CheckUniqueKeys(messages []Message, keys []string) error {
 			continue
 		}
 		before, found := first[key]
-		if found && messages[before].Unique.Exists == ReplaceExisting {
-			return Invalidf("unique", "messages %d and %d of one call have the same unique key, and would replace each other", before+1, i+1)
+		if found && (messages[before].Unique.Exists == ReplaceExisting || messages[i].Unique.Exists == ReplaceExisting) {
+			return Invalidf("unique", "messages %d and %d of one call have the same unique key, and one would replace the other", before+1, i+1)
 		}
 		if !found {
 			first[key] = i

@@ -11,6 +11,9 @@ import (
 var administering = []test{
 	{name: "Queues", run: queues},
 	{name: "QueueDrop", run: queueDrop},
+	{name: "QueueDropIfEmpty", run: queueDropIfEmpty},
+	{name: "UnsubscribeIfEmpty", run: unsubscribeIfEmpty, needs: features{Subscriptions: true}},
+	{name: "Prune", run: prune},
 	{name: "DeadLetters", run: deadLetters},
 	{name: "DeadLettersByFilter", run: deadLettersByFilter},
 	{name: "NoDeadLetters", run: noDeadLetters},
@@ -61,12 +64,82 @@ func queues(s *suite) {
 	}
 }
 
+// A queue is dropped only if it is empty, also right after a message was sent, handed out or died,
+// and right after it left.
+func queueDropIfEmpty(s *suite) {
+	s.create(quick())
+	w := s.register(time.Minute)
+	refused := func(when string) {
+		s.Helper()
+		s.wantCode(when, s.engine.DropQueue(s.ctx, s.queue, posthaste.DropOptions{IfEmpty: true}), posthaste.CodeRefused)
+	}
+	s.send(1)
+	refused("a message waits")
+	got := s.claimed(w, 1)
+	refused("a message is in flight")
+	s.settle(failed, got...)
+	refused("a message waits for its retry")
+	s.settle(hopeless, s.claimed(w, 1)...)
+	refused("a message is dead")
+	_, err := s.engine.Replay(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{got[0].MessageID}})
+	s.must(err)
+	refused("a message was replayed")
+	s.settle(done, s.claimed(w, 1)...)
+	_, err = s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Delay: time.Hour})
+	s.must(err)
+	refused("a message is scheduled")
+	_, err = s.engine.PurgeQueue(s.ctx, s.queue)
+	s.must(err)
+	s.must(s.engine.DropQueue(s.ctx, s.queue, posthaste.DropOptions{IfEmpty: true}))
+	s.wantCode("dropping again", s.engine.DropQueue(s.ctx, s.queue, posthaste.DropOptions{IfEmpty: true}), posthaste.CodeNotFound)
+}
+
+// A subscription is removed only if it is empty, whatever the others hold.
+func unsubscribeIfEmpty(s *suite) {
+	s.create(quick())
+	ctx := posthaste.WithActor(s.ctx, "ada")
+	s.must(s.engine.Subscribe(ctx, s.queue, "audit", posthaste.SubscriptionOptions{}))
+	s.send(1)
+	s.wantCode("a message waits", s.engine.Unsubscribe(ctx, s.queue, "audit", posthaste.DropOptions{IfEmpty: true}), posthaste.CodeRefused)
+	s.wantCode("a message waits", s.engine.DropQueue(ctx, s.queue, posthaste.DropOptions{IfEmpty: true}), posthaste.CodeRefused)
+	reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: "audit"}, Max: 1, Lease: time.Minute})
+	s.must(err)
+	s.wantCode("a message is in flight", s.engine.Unsubscribe(ctx, s.queue, "audit", posthaste.DropOptions{IfEmpty: true}), posthaste.CodeRefused)
+	s.settle(done, reply.Deliveries...)
+	s.must(s.engine.Unsubscribe(ctx, s.queue, "audit", posthaste.DropOptions{IfEmpty: true}))
+	s.claimed(s.register(time.Minute), 1)
+}
+
+// Pruning removes a queue that is not declared, but never a message with it, even if the message was
+// sent after the changes were planned or is not counted yet.
+func prune(s *suite) {
+	s.create(posthaste.QueueOptions{Owner: s.queue})
+	declared := &posthaste.Declaration{Owner: s.queue}
+	planned, err := declared.Changes(s.ctx, s.engine, true)
+	s.must(err)
+	s.send(1)
+	s.wantCode("a message waits", declared.Apply(s.ctx, s.engine, true, planned), posthaste.CodeRefused)
+	s.settle(done, s.claimed(s.register(time.Minute), 1)...)
+	s.until("the queue is pruned", func() bool {
+		_, err := s.engine.Maintain(s.ctx, posthaste.UpkeepSpace)
+		s.must(err)
+		err = declared.Apply(s.ctx, s.engine, true, planned)
+		if posthaste.CodeOf(err) != posthaste.CodeRefused { // the counts may lag
+			s.must(err)
+		}
+		return err == nil
+	})
+	if infos, err := s.engine.Queues(s.ctx, s.queue); err != nil || len(infos) != 0 {
+		s.Errorf("a pruned queue exists: %+v, %v", infos, err)
+	}
+}
+
 func queueDrop(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	s.send(3)
 	w := s.register(time.Minute)
 	s.claimed(w, 1)
-	s.must(s.engine.DropQueue(s.ctx, s.queue))
+	s.must(s.engine.DropQueue(s.ctx, s.queue, posthaste.DropOptions{}))
 	_, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1})
 	s.wantCode("send to a dropped queue", err, posthaste.CodeNotFound)
 	_, err = s.engine.Claim(s.ctx, s.request(w, 1))

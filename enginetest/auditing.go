@@ -61,12 +61,12 @@ func changesAreRecorded(s *suite) {
 	s.audited("pausing again", func() error { return s.engine.Pause(s.ctx, posthaste.OfQueue(s.queue)) })
 	s.audited("resuming", func() error { return s.engine.Resume(s.ctx, posthaste.OfQueue(s.queue)) }, "resume "+s.queue)
 	s.audited("resuming again", func() error { return s.engine.Resume(s.ctx, posthaste.OfQueue(s.queue)) })
-	s.audited("dropping", func() error { return s.engine.DropQueue(s.ctx, s.queue) }, "drop "+s.queue)
+	s.audited("dropping", func() error { return s.engine.DropQueue(s.ctx, s.queue, posthaste.DropOptions{}) }, "drop "+s.queue)
 	if all, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{Queue: s.queue}); err != nil || len(all) == 0 || all[0].Action != "drop" {
 		s.Errorf("after the drop the records of the queue are %+v, %v", all, err)
 	}
 	s.audited("dropping again", func() error {
-		s.wantCode("dropping again", s.engine.DropQueue(s.ctx, s.queue), posthaste.CodeNotFound)
+		s.wantCode("dropping again", s.engine.DropQueue(s.ctx, s.queue, posthaste.DropOptions{}), posthaste.CodeNotFound)
 		return nil
 	})
 }

@@ -113,7 +113,7 @@ func schedules(s *suite) {
 
 	_, err = s.engine.PutSchedule(s.ctx, put)
 	s.must(err)
-	s.must(s.engine.DropQueue(s.ctx, s.queue))
+	s.must(s.engine.DropQueue(s.ctx, s.queue, posthaste.DropOptions{}))
 	if infos, err := s.engine.Schedules(s.ctx); err != nil || len(infos) != 0 {
 		s.Errorf("after its queue was dropped: %+v, %v", infos, err)
 	}

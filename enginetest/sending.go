@@ -279,7 +279,7 @@ func unknownQueue(s *suite) {
 	s.wantCode("claim", err, posthaste.CodeNotFound)
 	_, err = s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Max: 1, Lease: time.Second})
 	s.wantCode("receive", err, posthaste.CodeNotFound)
-	s.wantCode("drop", s.engine.DropQueue(s.ctx, s.queue), posthaste.CodeNotFound)
+	s.wantCode("drop", s.engine.DropQueue(s.ctx, s.queue, posthaste.DropOptions{}), posthaste.CodeNotFound)
 	s.queue = "suite"
 	_, err = s.engine.Claim(s.ctx, posthaste.ClaimRequest{Worker: w, Number: 100, Max: 1,
 		QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: "unknown"}})

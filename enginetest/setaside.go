@@ -340,7 +340,7 @@ func setAsideIsCounted(s *suite) {
 	s.none(old)
 	s.settle(done, s.claimed(s.register(time.Minute), 3)...)
 	s.wantSetAside()
-	s.must(s.engine.DropQueue(posthaste.WithActor(s.ctx, "ada"), s.queue))
+	s.must(s.engine.DropQueue(posthaste.WithActor(s.ctx, "ada"), s.queue, posthaste.DropOptions{}))
 	s.create(quick())
 	s.wantSetAside()
 }

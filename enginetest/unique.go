@@ -1,7 +1,7 @@
 package enginetest
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,9 +17,14 @@ var unique = []test{
 	{name: "R3_UniqueByContent", run: uniqueByContent},
 	{name: "R3_UniqueOfDeadLetters", run: uniqueOfDeadLetters, needs: features{Search: true}},
 	{name: "R3_UniqueOfSubscriptions", run: uniqueOfSubscriptions, needs: features{Subscriptions: true}},
+	{name: "R3_UniqueOfReplayed", run: uniqueOfReplayed, needs: features{Subscriptions: true}},
+	{name: "R3_UniqueOfExpired", run: uniqueOfExpired},
+	{name: "R3_UniqueAfterReplay", run: uniqueAfterReplay, needs: features{Search: true}},
+	{name: "R4_ReplaceOfAnotherKey", run: replaceOfAnotherKey, needs: features{Limits: true}},
 	{name: "R4_ReplaceWaiting", run: replaceWaiting, needs: features{Withdrawal: true}},
 	{name: "R4_Debounce", run: debounce, needs: features{Withdrawal: true}},
 	{name: "R7_EditWaiting", run: editWaiting, needs: features{Withdrawal: true}},
+	{name: "R7_EditEachField", run: editEachField, needs: features{Withdrawal: true}},
 	{name: "R7_EditDeadLetter", run: editDeadLetter, needs: features{Search: true}},
 	{name: "R8_RunNow", run: runNow, needs: features{Withdrawal: true}},
 }
@@ -246,6 +251,76 @@ func uniqueOfSubscriptions(s *suite) {
 	s.wantNew("both have finished it", s.sendUnique(5, finished))
 }
 
+// R3: A replayed message with started takes its key again, whatever its other subscriptions have done
+// with it before, and holds it until it is handed out again.
+func uniqueOfReplayed(s *suite) {
+	s.create(posthaste.QueueOptions{BackoffBase: time.Hour, BackoffMax: time.Hour})
+	ctx := posthaste.WithActor(s.ctx, "ada")
+	s.must(s.engine.Subscribe(ctx, s.queue, "other", posthaste.SubscriptionOptions{}))
+	w := s.register(time.Minute)
+	for _, fate := range []posthaste.Outcome{posthaste.OutcomeRetried, posthaste.OutcomeDone, "running"} {
+		key := posthaste.Unique{Key: string(fate), Until: posthaste.UntilStarted}
+		first := s.wantNew("the first", s.sendUnique(1, key))
+		s.settle(hopeless, s.claimed(w, 1)...)
+		reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: "other"}, Max: 1, Lease: time.Minute})
+		s.must(err)
+		if fate != "running" {
+			s.settle(posthaste.Settlement{Outcome: fate, Error: "x", RetryAfter: time.Hour}, reply.Deliveries...)
+		}
+		_, err = s.engine.Replay(ctx, posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{first}})
+		s.must(err)
+		if again := s.sendUnique(2, key); again.ID != first || !again.Duplicate {
+			s.Errorf("it was replayed and is %s in the other subscription, and sent again it is %+v", fate, again)
+		}
+		got := s.claimed(w, 1)
+		second := s.wantNew("it was handed out again", s.sendUnique(2, key))
+		s.settle(done, got...)
+		_, err = s.engine.Cancel(ctx, second)
+		s.must(err)
+	}
+}
+
+// R3: A message that is too old holds no key, before a claim finds that it has expired.
+func uniqueOfExpired(s *suite) {
+	s.create(posthaste.QueueOptions{MaxAge: maxAge})
+	key := posthaste.Unique{Key: "k"}
+	first := s.wantNew("the first", s.sendUnique(1, key))
+	s.age()
+	if second := s.wantNew("the first is too old", s.sendUnique(2, key)); second == first {
+		s.Errorf("message %d is the first", second)
+	}
+}
+
+// R3: A message that was replayed and not handed out since is ready, in every answer, and is not
+// replaced.
+func uniqueAfterReplay(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	w := s.register(time.Minute)
+	key := posthaste.Unique{Key: "k", Exists: posthaste.ReplaceExisting}
+	first := s.wantNew("the first", s.sendUnique(1, key))
+	s.settle(hopeless, s.claimed(w, 1)...)
+	_, err := s.engine.Replay(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{first}})
+	s.must(err)
+	s.wantState(first, posthaste.StateReady)
+	s.wantSent("it was replayed", s.sendUnique(2, key), posthaste.Sent{ID: first, Duplicate: true, State: posthaste.StateReady})
+	s.settle(done, s.claimed(w, 1)...)
+}
+
+// R4: A message of a queue that looks at keys is not replaced by one with another key.
+func replaceOfAnotherKey(s *suite) {
+	s.create(posthaste.QueueOptions{Fair: true})
+	send := func(key string) error {
+		_, err := s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Key: key, Unique: &posthaste.Unique{Key: "u", Exists: posthaste.ReplaceExisting}})
+		return err
+	}
+	s.must(send("a"))
+	err := send("b")
+	if e, ok := errors.AsType[*posthaste.Error](err); !ok || e.Code != posthaste.CodeConflict || e.Field != "key" {
+		s.Errorf("with another key: %v, want a conflict of the field key", err)
+	}
+	s.must(send("a"))
+}
+
 // R4: A waiting message is replaced and keeps its id and the time when it was sent. One that was
 // handed out is kept, or with started a second one is sent.
 func replaceWaiting(s *suite) {
@@ -306,6 +381,17 @@ func debounce(s *suite) {
 		s.must(err)
 		return m.ID, m.Subscriptions[0].DueAt.Sub(m.CreatedAt).Round(time.Minute)
 	}
+	for i, bound := range []time.Duration{5 * time.Minute, 1} { // also of the first, and however short
+		unique.Key, unique.MaxDelay = fmt.Sprint("bound ", i), bound
+		for range 2 {
+			if _, got := due(10 * time.Minute); got > bound.Round(time.Minute) {
+				s.Errorf("with a delay of 10m and a max_delay of %s it is due after %s", bound, got)
+			}
+		}
+	}
+	_, err := s.engine.PurgeQueue(posthaste.WithActor(s.ctx, "ada"), s.queue)
+	s.must(err)
+	unique.Key, unique.MaxDelay = "k", time.Hour
 	first, after := due(time.Minute)
 	for _, delay := range []time.Duration{20 * time.Minute, 40 * time.Minute, 2 * time.Hour, 10 * time.Minute} {
 		if id, got := due(delay); id != first || got != min(delay, time.Hour) {
@@ -320,90 +406,6 @@ func debounce(s *suite) {
 	}
 	w := s.register(time.Minute)
 	s.claimed(w, 1)
-	s.none(w)
-}
-
-// R7: A waiting message is changed, all or nothing, and only in the version that is given.
-func editWaiting(s *suite) {
-	s.create(posthaste.QueueOptions{MaxPayload: 100})
-	ctx := posthaste.WithActor(s.ctx, "ada")
-	w := s.register(time.Minute)
-	ids, err := posthaste.IDs(s.engine.Send(s.ctx,
-		posthaste.Message{Queue: s.queue, Payload: 1, Kind: "a", Headers: map[string]string{"x": "1"}, Reference: "r", Terms: []string{"t"}},
-		posthaste.Message{Queue: s.queue, Payload: 2, Delay: time.Hour}))
-	s.must(err)
-	was, err := s.engine.Message(s.ctx, ids[0])
-	s.must(err)
-	kind, priority := "b", 2
-	u, err := s.engine.UpdateMessage(ctx, ids[0], posthaste.MessageUpdate{Version: was.Version, Payload: 10, Kind: &kind, Headers: map[string]string{"y": "2"}, Terms: []string{"u"}, Priority: &priority})
-	s.must(err)
-	now, err := s.engine.Message(s.ctx, ids[0])
-	s.must(err)
-	if u.ID != ids[0] || u.Version != now.Version || u.Version == was.Version || was.Version == "" {
-		s.Errorf("the update returned %+v, and the versions are %q and %q", u, was.Version, now.Version)
-	}
-	if string(now.Payload) != "10" || now.Kind != "b" || len(now.Headers) != 1 || now.Headers["y"] != "2" || now.Reference != "r" || !slices.Equal(now.Terms, []string{"u"}) || !now.CreatedAt.Equal(was.CreatedAt) {
-		s.Errorf("the message is now %+v", now)
-	}
-	_, err = s.engine.UpdateMessage(ctx, ids[0], posthaste.MessageUpdate{Version: was.Version, Payload: 11})
-	s.wantCode("an old version", err, posthaste.CodeStale)
-	_, err = s.engine.UpdateMessage(ctx, ids[0], posthaste.MessageUpdate{})
-	s.wantCode("no change", err, posthaste.CodeInvalid)
-	_, err = s.engine.UpdateMessage(ctx, ids[0], posthaste.MessageUpdate{Payload: make([]byte, 101)})
-	s.wantCode("a large payload", err, posthaste.CodeTooLarge)
-	_, err = s.engine.UpdateMessage(ctx, ids[0], posthaste.MessageUpdate{Payload: json.RawMessage(`"\u0000"`)})
-	s.wantCode("JSON that no store can keep", err, posthaste.CodeInvalid)
-	_, err = s.engine.UpdateMessage(ctx, 1<<40, posthaste.MessageUpdate{Payload: 1})
-	s.wantCode("an unknown message", err, posthaste.CodeNotFound)
-	if _, err = s.engine.UpdateMessage(ctx, ids[1], posthaste.MessageUpdate{Payload: 20}); err != nil {
-		s.Error(err)
-	}
-	if later := s.state(ids[1]); later.State != posthaste.StateScheduled || time.Until(later.DueAt) < 50*time.Minute {
-		s.Errorf("a scheduled message is %s and due at %s after the change", later.State, later.DueAt)
-	}
-	got := s.claimed(w, 1)
-	if got[0].MessageID != ids[0] || string(got[0].Payload) != "10" || got[0].Kind != "b" || got[0].Attempt != 1 {
-		s.Errorf("handed out as %+v", got[0])
-	}
-	refused := func(state posthaste.State) {
-		s.Helper()
-		_, err := s.engine.UpdateMessage(ctx, ids[0], posthaste.MessageUpdate{Payload: 12})
-		s.wantCode("a message that is "+string(state), err, posthaste.CodeConflict)
-		if err != nil && !containsAll(err.Error(), string(state), posthaste.DefaultSubscription) {
-			s.Errorf("the error does not say that it is %s in %s: %v", state, posthaste.DefaultSubscription, err)
-		}
-	}
-	refused(posthaste.StateRunning)
-	s.settle(failed, got...)
-	refused(posthaste.StateRetrying)
-	s.settle(done, s.claimed(w, 1)...)
-	refused(posthaste.StateDone)
-	s.none(w)
-}
-
-// R7: An edited dead letter is sent again as a new message.
-func editDeadLetter(s *suite) {
-	s.create(posthaste.QueueOptions{})
-	ctx := posthaste.WithActor(s.ctx, "ada")
-	w := s.register(time.Minute)
-	ids, err := posthaste.IDs(s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Kind: "k", Headers: map[string]string{"x": "1", posthaste.HeaderMessageID: "m"}}))
-	s.must(err)
-	s.settle(hopeless, s.claimed(w, 1)...)
-	u, err := s.engine.UpdateMessage(ctx, ids[0], posthaste.MessageUpdate{Payload: 2})
-	s.must(err)
-	if u.ID == ids[0] {
-		s.Errorf("the edited dead letter has its old id %d", u.ID)
-	}
-	got := s.claimed(w, 1)
-	if d := got[0]; d.MessageID != u.ID || string(d.Payload) != "2" || d.Kind != "k" || d.Attempt != 1 || d.Headers["x"] != "1" || d.Headers[posthaste.HeaderReplayOf] != ids[0].String() || d.Headers[posthaste.HeaderMessageID] != "" {
-		s.Errorf("handed out as %+v", d)
-	}
-	s.settle(done, got...)
-	dead, err := s.engine.DeadLetters(s.ctx, posthaste.DeadLetterFilter{Queue: s.queue})
-	s.must(err)
-	if len(dead.Items) != 0 {
-		s.Errorf("%d dead letters are left", len(dead.Items))
-	}
 	s.none(w)
 }
 

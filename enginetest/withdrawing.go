@@ -235,9 +235,9 @@ func purge(s *suite) {
 func lastSubscription(s *suite) {
 	s.create(quick())
 	s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, posthaste.DefaultSubscription, posthaste.SubscriptionOptions{}))
-	s.wantCode("ending the only one", s.engine.Unsubscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, posthaste.DefaultSubscription), posthaste.CodeConflict)
-	s.wantCode("ending an unknown one", s.engine.Unsubscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "unknown"), posthaste.CodeNotFound)
-	s.wantCode("ending one of an unknown queue", s.engine.Unsubscribe(posthaste.WithActor(s.ctx, "ada"), "nowhere", "x"), posthaste.CodeNotFound)
+	s.wantCode("ending the only one", s.engine.Unsubscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, posthaste.DefaultSubscription, posthaste.DropOptions{}), posthaste.CodeConflict)
+	s.wantCode("ending an unknown one", s.engine.Unsubscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "unknown", posthaste.DropOptions{}), posthaste.CodeNotFound)
+	s.wantCode("ending one of an unknown queue", s.engine.Unsubscribe(posthaste.WithActor(s.ctx, "ada"), "nowhere", "x", posthaste.DropOptions{}), posthaste.CodeNotFound)
 	s.wantCode("making one of an unknown queue", s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), "nowhere", "x", posthaste.SubscriptionOptions{}), posthaste.CodeNotFound)
 }
 
@@ -256,7 +256,7 @@ func subscriptions(s *suite) {
 		s.Errorf("cancelling told %+v, want %+v", got, want)
 	}
 	s.want("oldest", s.receiveAll("oldest"), all[1:])
-	s.must(s.engine.Unsubscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "now"))
+	s.must(s.engine.Unsubscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "now", posthaste.DropOptions{}))
 	_, err = s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: "now"}, Max: 1, Lease: time.Minute})
 	s.wantCode("receiving for one that has ended", err, posthaste.CodeNotFound)
 	infos, err := s.engine.Queues(s.ctx, s.queue)

@@ -24,8 +24,8 @@ func errorWords(s *suite) {
 		want string
 	}{
 		"send nowhere":    {send(posthaste.Message{Queue: "missing"}), `not_found queue: queue 'missing' does not exist`},
-		"drop nothing":    {func() error { return e.DropQueue(ctx, "missing") }, `not_found queue: queue 'missing' does not exist`},
-		"drop half":       {func() error { return e.DropQueue(ctx, "a'b") }, `not_found queue: queue 'a''b' does not exist`},
+		"drop nothing":    {func() error { return e.DropQueue(ctx, "missing", posthaste.DropOptions{}) }, `not_found queue: queue 'missing' does not exist`},
+		"drop half":       {func() error { return e.DropQueue(ctx, "a'b", posthaste.DropOptions{}) }, `not_found queue: queue 'a''b' does not exist`},
 		"pause nothing":   {func() error { return e.Pause(posthaste.WithActor(ctx, "ada"), posthaste.OfQueue("missing")) }, `not_found queue: queue 'missing' does not exist`},
 		"no such message": {func() error { _, err := e.Message(ctx, 1<<40); return err }, `not_found id: message 1099511627776 is unknown, or its space was reclaimed`},
 		"replay none": {func() error {

@@ -41,8 +41,8 @@ func (e *Engine) UpdateQueue(ctx context.Context, name string, update posthaste.
 
 // DropQueue implements [posthaste.QueueAdmin]. Messages that open transactions sent to the queue are
 // removed with it, even if these commit later.
-func (e *Engine) DropQueue(ctx context.Context, name string) error {
-	return e.exec(ctx, writeError, "select posthaste.drop_queue($1::text, nullif($2::text, ''))", name, posthaste.ActorOf(ctx))
+func (e *Engine) DropQueue(ctx context.Context, name string, o posthaste.DropOptions) error {
+	return e.exec(ctx, writeError, "select posthaste.drop_queue($1::text, nullif($2::text, ''), $3)", name, posthaste.ActorOf(ctx), o.IfEmpty)
 }
 
 // Pause implements [posthaste.QueueAdmin].

@@ -366,11 +366,11 @@ func TestMessagesByFilter(t *testing.T) {
 	a.code(err, posthaste.CodeNotFound, "queue")
 
 	// The dead letters are dropped with their queue.
-	a.check(a.DropQueue(a.ctx, "other"))
+	a.check(a.DropQueue(a.ctx, "other", posthaste.DropOptions{}))
 	same("after the drop", find(posthaste.MessageFilter{Reference: "r1", Limit: 1000}), pick(func(i int) bool { return i%10 == 1 })...)
 	_, err = a.Message(a.ctx, rare[0])
 	a.code(err, posthaste.CodeNotFound, "id")
-	a.code(a.DropQueue(a.ctx, "other"), posthaste.CodeNotFound, "queue")
+	a.code(a.DropQueue(a.ctx, "other", posthaste.DropOptions{}), posthaste.CodeNotFound, "queue")
 }
 
 func TestQueuesByCounters(t *testing.T) {

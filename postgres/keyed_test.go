@@ -147,7 +147,7 @@ func TestManyKeyedMessagesAtOnce(t *testing.T) {
 		}
 	}
 	// Create another queue with the same name.
-	must(t, e.DropQueue(ctx, "q"))
+	must(t, e.DropQueue(ctx, "q", posthaste.DropOptions{}))
 	must(t, e.CreateQueue(ctx, "q", posthaste.QueueOptions{}))
 	for range 2 {
 		ids, err := posthaste.IDs(e.Send(ctx, many(func(*posthaste.Message) {})...))

@@ -30,7 +30,7 @@ func TestWhoeverIsNotNamedIsTheSessionsUser(t *testing.T) {
 	_, err = e.PutSchedule(a.ctx, posthaste.Schedule{Name: "s", Spec: "@daily", Message: posthaste.Message{Queue: "r"}})
 	a.check(err)
 	a.check(e.DropSchedule(a.ctx, "s"))
-	a.check(e.DropQueue(a.ctx, "r"))
+	a.check(e.DropQueue(a.ctx, "r", posthaste.DropOptions{}))
 	a.check(e.UpdateQueue(a.ctx, "q", posthaste.QueueUpdate{Options: posthaste.QueueOptions{Limits: posthaste.QueueLimits{Concurrency: 5}}}))
 	a.check(e.Pause(a.ctx, posthaste.OfQueue("q")))
 	a.check(e.Resume(a.ctx, posthaste.OfQueue("q")))

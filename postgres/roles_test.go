@@ -98,7 +98,7 @@ func TestRolesHaveTheLeastPrivileges(t *testing.T) {
 	must("maintaining", err)
 	_, err = receiver.Maintain(ctx, posthaste.UpkeepRescue)
 	must("rescuing", err)
-	denied("a receiver that drops a queue", receiver.DropQueue(ctx, "q"))
+	denied("a receiver that drops a queue", receiver.DropQueue(ctx, "q", posthaste.DropOptions{}))
 	_, err = chief.Replay(posthaste.WithActor(ctx, "chief"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{reply.Deliveries[0].MessageID}})
 	must("replaying", err)
 

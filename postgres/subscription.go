@@ -37,6 +37,6 @@ func (e *Engine) Subscribe(ctx context.Context, queue, subscription string, o po
 }
 
 // Unsubscribe implements [posthaste.QueueAdmin].
-func (e *Engine) Unsubscribe(ctx context.Context, queue, subscription string) error {
-	return e.exec(ctx, writeError, "select posthaste.unsubscribe($1::text, $2::text, nullif($3::text, ''))", queue, subscription, posthaste.ActorOf(ctx))
+func (e *Engine) Unsubscribe(ctx context.Context, queue, subscription string, o posthaste.DropOptions) error {
+	return e.exec(ctx, writeError, "select posthaste.unsubscribe($1::text, $2::text, nullif($3::text, ''), $4)", queue, subscription, posthaste.ActorOf(ctx), o.IfEmpty)
 }

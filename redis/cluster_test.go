@@ -459,7 +459,7 @@ func TestDeliveryOfAMasterThatIsAway(t *testing.T) {
 	if err != nil || len(reply.Deliveries) != 1 {
 		t.Fatalf("%+v: %v", reply, err)
 	}
-	if err := e.DropQueue(t.Context(), dropped); err != nil {
+	if err := e.DropQueue(t.Context(), dropped, posthaste.DropOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	all[away].Kill()

@@ -14,7 +14,12 @@ func (e *Engine) dropKeys() []string {
 }
 
 // DropQueue implements [posthaste.QueueAdmin].
-func (e *Engine) DropQueue(ctx context.Context, name string) error {
+func (e *Engine) DropQueue(ctx context.Context, name string, o posthaste.DropOptions) error {
+	if o.IfEmpty {
+		if err := e.refuseContents(ctx, name, ""); err != nil {
+			return err
+		}
+	}
 	reply, err := dropScript.run(ctx, e.client, e.dropKeys(), arguments{{"name", name}, {"created", ""}})
 	if err == nil && reply == int64(0) {
 		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: "queue " + quote.Name(name) + " does not exist"}
@@ -32,6 +37,24 @@ func (e *Engine) DropQueue(ctx context.Context, name string) error {
 	err = errors.Join(err, e.dropMarked(ctx, name, max(created, -created)))
 	e.registry.forget(name)
 	return readError(err)
+}
+
+// refuseContents returns an error if a subscription of a queue, or any if none is named, is not
+// empty. The queue is removed in a later step, because the registry may lie on another server: a
+// message that is sent in between goes with the queue, as all that are sent while it is dropped do.
+func (e *Engine) refuseContents(ctx context.Context, name, subscription string) error {
+	infos, err := e.Queues(ctx, name)
+	if err != nil {
+		return err
+	}
+	for _, info := range infos {
+		for _, s := range info.Subscriptions {
+			if subscription == "" || s.Name == subscription {
+				err = errors.Join(err, s.RefuseContents(name))
+			}
+		}
+	}
+	return err
 }
 
 // dropMarked removes a queue that is marked as dropped and has this time of creation. It does

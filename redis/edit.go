@@ -64,8 +64,10 @@ func (e *Engine) tryUpdate(ctx context.Context, wanted posthaste.MessageID, upda
 	case q.options.Ordered:
 		return u, false, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "queue", Hint: "cancel it, and send another",
 			Message: "a message of an ordered queue cannot be replaced or edited, because it would lose its place in the order of its key"}
-	case q.looks > 0 && now.Key != was.Key, q.excluded(&now) != q.excluded(&was):
-		return u, false, otherRoute(wanted)
+	case q.looks > 0 && now.Key != was.Key:
+		return u, false, otherRoute(wanted, "key")
+	case q.excluded(&now) != q.excluded(&was):
+		return u, false, otherRoute(wanted, "kind")
 	}
 	c, err := contentOf(&now, q)
 	if err != nil {

@@ -121,8 +121,12 @@ func ignore(err error, code posthaste.Code) error {
 	return err
 }
 
-// otherRoute is the error for a new content with which a message would take another way.
-func otherRoute(message posthaste.MessageID) error {
-	return &posthaste.Error{Code: posthaste.CodeConflict, Field: "kind", Hint: "cancel it, and send another",
-		Message: fmt.Sprintf("the new key, kind or headers of message %d would change which subscriptions get it, or its turn", message)}
+// otherRoute is the error for a new content with which a message would take another way. field is
+// key if it would get another turn, and kind if other subscriptions would get it.
+func otherRoute(message posthaste.MessageID, field string) error {
+	text := "the new kind or headers of message %d would change which subscriptions get it"
+	if field == "key" {
+		text = "the key of message %d cannot be changed, because it waits in a queue that looks at keys"
+	}
+	return &posthaste.Error{Code: posthaste.CodeConflict, Field: field, Hint: "cancel it, and send another", Message: fmt.Sprintf(text, message)}
 }

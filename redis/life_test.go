@@ -252,9 +252,11 @@ func (l *life) ends() []func() error {
 					delete(l.ended, name)
 				}
 			}
-			return ignore(l.e.Unsubscribe(l.operator(), jobs, "audit"), posthaste.CodeNotFound)
+			return ignore(l.e.Unsubscribe(l.operator(), jobs, "audit", posthaste.DropOptions{}), posthaste.CodeNotFound)
 		},
 		func() error { return l.e.Unregister(l.ctx, l.w) },
-		func() error { return ignore(l.e.DropQueue(l.ctx, "side"), posthaste.CodeNotFound) },
+		func() error {
+			return ignore(l.e.DropQueue(l.ctx, "side", posthaste.DropOptions{}), posthaste.CodeNotFound)
+		},
 	}
 }

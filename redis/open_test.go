@@ -130,7 +130,7 @@ func TestPermissions(t *testing.T) {
 		"queues":     func() error { _, err := e.Queues(t.Context()); return err },
 		"unregister": func() error { return e.Unregister(t.Context(), w) },
 		"rescue":     func() error { _, err := e.Maintain(t.Context(), posthaste.UpkeepRescue); return err },
-		"drop":       func() error { return e.DropQueue(t.Context(), jobs) },
+		"drop":       func() error { return e.DropQueue(t.Context(), jobs, posthaste.DropOptions{}) },
 	} {
 		if err := f(); err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -179,7 +179,7 @@ func TestOutOfMemory(t *testing.T) {
 		"limit": func() error {
 			return e.UpdateQueue(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.QueueUpdate{Options: posthaste.QueueOptions{Limits: posthaste.QueueLimits{Concurrency: 1000}}})
 		},
-		"drop": func() error { return e.DropQueue(t.Context(), "spare") },
+		"drop": func() error { return e.DropQueue(t.Context(), "spare", posthaste.DropOptions{}) },
 	} {
 		if err := f(); err != nil {
 			t.Errorf("%s: %v", what, err)

@@ -18,7 +18,7 @@ func TestDroppedQueueTakesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := other.DropQueue(t.Context(), jobs); err != nil {
+		if err := other.DropQueue(t.Context(), jobs, posthaste.DropOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		_, err = e.Send(t.Context(), posthaste.Message{Queue: jobs})
@@ -33,7 +33,7 @@ func TestDroppedQueueTakesNothing(t *testing.T) {
 // program has created meanwhile.
 func TestSlowDropAndMake(t *testing.T) {
 	anew := func(t *testing.T, e *Engine) {
-		if err := e.DropQueue(t.Context(), jobs); err != nil {
+		if err := e.DropQueue(t.Context(), jobs, posthaste.DropOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		create(t, e, posthaste.QueueOptions{})
@@ -112,7 +112,7 @@ func TestMadeWhileItIsDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := other.DropQueue(t.Context(), jobs); err != nil {
+	if err := other.DropQueue(t.Context(), jobs, posthaste.DropOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.make(t.Context(), q); err != nil {

@@ -174,7 +174,7 @@ func TestScheduleEndsWithItsQueue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := other.DropQueue(t.Context(), jobs); err != nil {
+		if err := other.DropQueue(t.Context(), jobs, posthaste.DropOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if all, err := e.Schedules(t.Context()); err != nil || len(all) != 0 {
@@ -460,7 +460,7 @@ func TestDroppedQueueLeavesNoTicks(t *testing.T) {
 	if n := there(); n != 3 {
 		t.Errorf("%d of three keys are there", n)
 	}
-	if err := e.DropQueue(t.Context(), jobs); err != nil {
+	if err := e.DropQueue(t.Context(), jobs, posthaste.DropOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if n := there(); n != 0 {

@@ -73,7 +73,7 @@ type sendHead struct {
 	Letters  []string `codec:"l,omitempty"`
 	Ended    []int    `codec:"z,omitempty"` // 1 if the default subscription of the queue has ended
 	Looks    []int    `codec:"y,omitempty"`
-	Aged     []int    `codec:"a,omitempty"` // 1 if the queue has a MaxAge
+	Aged     []int64  `codec:"a,omitempty"` // MaxAge of each queue in µs
 	// Revisions are those of the options of each queue, nil if no queue's were ever changed.
 	Revisions []string `codec:"w,omitempty"`
 	Window    int64    `codec:"r,omitempty"`
@@ -206,7 +206,8 @@ type sendCall struct {
 	args   arguments
 	// For each queue; head needs them only if a queue looks at keys, has a MaxAge, has further
 	// subscriptions, or had other options before.
-	kinds, ages, ended           []int
+	kinds, ended                 []int
+	ages                         []int64
 	versions, letters, revisions []string
 	looks, aged, shared, revised bool
 }
@@ -251,11 +252,7 @@ func (s *sendCall) addQueue(q *queue) {
 	s.head.Numbers = append(s.head.Numbers, q.numberArg)
 	s.looks, s.kinds = s.looks || q.looks > 0, append(s.kinds, q.looks)
 	s.revised, s.revisions = s.revised || q.options.Revision > 0, append(s.revisions, q.revision())
-	age := 0
-	if q.options.MaxAge > 0 {
-		s.aged, age = true, 1
-	}
-	s.ages = append(s.ages, age)
+	s.aged, s.ages = s.aged || q.options.MaxAge > 0, append(s.ages, q.options.MaxAge.Microseconds())
 }
 
 // options returns the packed options of a message, or "" if it has none.

@@ -303,7 +303,7 @@ func TestKnowledgeOfOldIsRenewed(t *testing.T) {
 	if n := done(t, o, receive(t, o, "", 2)...); n != 2 {
 		t.Fatal(n)
 	}
-	if err := o.Unsubscribe(posthaste.WithActor(t.Context(), "ada"), jobs, "default"); err != nil {
+	if err := o.Unsubscribe(posthaste.WithActor(t.Context(), "ada"), jobs, "default", posthaste.DropOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if found, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: jobs, Reference: "r1"}); err != nil || len(found.Items) != 1 {
@@ -315,14 +315,14 @@ func TestKnowledgeOfOldIsRenewed(t *testing.T) {
 	if _, err := e.Claim(t.Context(), posthaste.ClaimRequest{Worker: w, Number: 1, QueueRef: ref, Max: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Unsubscribe(posthaste.WithActor(t.Context(), "ada"), jobs, "third"); err != nil {
+	if err := e.Unsubscribe(posthaste.WithActor(t.Context(), "ada"), jobs, "third", posthaste.DropOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := e.Heartbeat(t.Context(), posthaste.Heartbeat{Worker: w}); err != nil || e.leases.joined[w][ref] {
 		t.Errorf("a lease of an ended subscription is still kept, %v", err)
 	}
 
-	if err := o.DropQueue(t.Context(), jobs); err != nil {
+	if err := o.DropQueue(t.Context(), jobs, posthaste.DropOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := o.client.HSet(t.Context(), o.keys.queues(), "#next", maxQueues+1).Err(); err != nil { // numbers are given again
@@ -360,7 +360,7 @@ func TestNumbersGoAround(t *testing.T) {
 		}
 		drop := func(name string) {
 			t.Helper()
-			if err := e.DropQueue(t.Context(), name); err != nil {
+			if err := e.DropQueue(t.Context(), name, posthaste.DropOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -50,7 +50,7 @@ func TestClaimsKnowTheSubscription(t *testing.T) {
 		create(t, e, posthaste.QueueOptions{})
 		subscribe(t, e, second, posthaste.SubscriptionOptions{})
 		o := another(t, e)
-		if err := o.Unsubscribe(posthaste.WithActor(t.Context(), "ada"), jobs, second); err != nil {
+		if err := o.Unsubscribe(posthaste.WithActor(t.Context(), "ada"), jobs, second, posthaste.DropOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		subscribe(t, o, second, posthaste.SubscriptionOptions{})
@@ -180,7 +180,7 @@ func TestSlowSubscriber(t *testing.T) {
 			t.Fatal(err)
 		}
 		subscribe(t, e, second, posthaste.SubscriptionOptions{})
-		if err := e.Unsubscribe(posthaste.WithActor(t.Context(), "ada"), jobs, second); err != nil {
+		if err := e.Unsubscribe(posthaste.WithActor(t.Context(), "ada"), jobs, second, posthaste.DropOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		var number, at string
@@ -221,7 +221,7 @@ func TestDropWithNewSubscription(t *testing.T) {
 		if reply, err := clearScript.run(t.Context(), e.client, e.keys.queue(jobs, true), arguments{{"created", created}, {"readers", ""}}); err != nil || reply == "ok" {
 			return fmt.Sprintf("its keys are left: %v", err)
 		}
-		if err := e.DropQueue(t.Context(), jobs); err != nil {
+		if err := e.DropQueue(t.Context(), jobs, posthaste.DropOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		left, err := e.client.Keys(t.Context(), "{"+e.keys.prefix+":"+jobs+"}*").Result()

@@ -72,7 +72,7 @@ func TestUnsubscribeDefault(t *testing.T) {
 	}
 	held := receive(t, e, "", 4)
 	o := another(t, e)
-	if err := o.Unsubscribe(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.DefaultSubscription); err != nil {
+	if err := o.Unsubscribe(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.DefaultSubscription, posthaste.DropOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if n := done(t, e, held...); n != 0 {
@@ -90,7 +90,7 @@ func TestUnsubscribeDefault(t *testing.T) {
 			t.Errorf("message %d, which no subscription wants: %v", id, err)
 		}
 	}
-	for name, err := range map[string]error{"the only one": e.Unsubscribe(posthaste.WithActor(t.Context(), "ada"), jobs, second), "once more": o.Subscribe(posthaste.WithActor(t.Context(), "ada"), jobs, "default", posthaste.SubscriptionOptions{})} {
+	for name, err := range map[string]error{"the only one": e.Unsubscribe(posthaste.WithActor(t.Context(), "ada"), jobs, second, posthaste.DropOptions{}), "once more": o.Subscribe(posthaste.WithActor(t.Context(), "ada"), jobs, "default", posthaste.SubscriptionOptions{})} {
 		if posthaste.CodeOf(err) != posthaste.CodeConflict {
 			t.Errorf("%s: %v", name, err)
 		}

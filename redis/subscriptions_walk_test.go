@@ -189,7 +189,7 @@ func (c *crowd) register(i int) posthaste.WorkerID {
 // late makes the subscription that comes later, from the oldest, or ends it.
 func (c *crowd) late() string {
 	if c.state["late"] != nil {
-		c.must(c.e.Unsubscribe(posthaste.WithActor(c.t.Context(), "ada"), jobs, "late"))
+		c.must(c.e.Unsubscribe(posthaste.WithActor(c.t.Context(), "ada"), jobs, "late", posthaste.DropOptions{}))
 		delete(c.state, "late")
 		for _, all := range []map[holding]bool{c.apart, c.asked} {
 			maps.DeleteFunc(all, func(h holding, _ bool) bool { return h.subscription == "late" })

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -11,7 +12,7 @@ import (
 func (s *sendCall) addUnique(m *posthaste.Message, q *queue, c *content, o *sendOptions) {
 	var u *sendUnique
 	if m.Unique != nil {
-		u = &sendUnique{Key: m.UniqueKey(c.payload), Until: string(m.Unique.Until), Replace: m.Unique.Exists == posthaste.ReplaceExisting, MaxDelay: m.Unique.MaxDelay.Microseconds()}
+		u = &sendUnique{Key: m.UniqueKey(c.payload), Until: string(m.Unique.Until), Replace: m.Unique.Exists == posthaste.ReplaceExisting, MaxDelay: (m.Unique.MaxDelay + time.Microsecond - 1).Microseconds()}
 	}
 	if of := s.head.copies; of != nil {
 		o.Excluded, u = of.letters, of.unique
@@ -39,7 +40,7 @@ func (s *sendCall) addUnique(m *posthaste.Message, q *queue, c *content, o *send
 // cannotReplace returns an error if send.lua replied that a message cannot replace another.
 func (s *sendCall) cannotReplace(reply any) error {
 	all, _ := reply.([]any)
-	if len(all) != 3 || all[0] != "other" {
+	if len(all) != 4 || all[0] != "other" {
 		return nil
 	}
 	n, ok := all[1].(int64)
@@ -50,7 +51,7 @@ func (s *sendCall) cannotReplace(reply any) error {
 	if err != nil {
 		return err
 	}
-	return otherRoute(posthaste.MessageID(message))
+	return otherRoute(posthaste.MessageID(message), str(all[3]))
 }
 
 // uniqueAgain gives unique keys back to dead letters that are about to be replayed. It returns

@@ -15,7 +15,7 @@ import (
 // Unsubscribe implements [posthaste.QueueAdmin]. The subscription hands out no message
 // from the first step on, and lets go of its messages in further steps. If the call is
 // interrupted, upkeep continues it.
-func (e *Engine) Unsubscribe(ctx context.Context, name, subscription string) error {
+func (e *Engine) Unsubscribe(ctx context.Context, name, subscription string, o posthaste.DropOptions) error {
 	all, err := e.registry.read(ctx)
 	if err != nil {
 		return err
@@ -27,6 +27,11 @@ func (e *Engine) Unsubscribe(ctx context.Context, name, subscription string) err
 	s, err := e.registry.find(ctx, posthaste.QueueRef{Queue: name, Subscription: subscription})
 	if err != nil {
 		return err
+	}
+	if o.IfEmpty {
+		if err := e.refuseContents(ctx, name, s.subscription); err != nil {
+			return err
+		}
 	}
 	more, err := e.leave(ctx, s, 1)
 	if err != nil {

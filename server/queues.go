@@ -145,7 +145,7 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request, change func(conte
 }
 
 func (s *Server) dropQueue(ctx context.Context, r *http.Request) error {
-	return s.engine.DropQueue(ctx, r.PathValue("queue"))
+	return s.engine.DropQueue(ctx, r.PathValue("queue"), posthaste.DropOptions{})
 }
 
 func (s *Server) purgeQueue(w http.ResponseWriter, r *http.Request) error {

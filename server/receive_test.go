@@ -388,7 +388,7 @@ func TestReceiveTellsErrorsToAllWhoWait(t *testing.T) {
 			waits = append(waits, a.receiveLater(t.Context(), `{"wait":"1m"}`))
 		}
 		eventually(t, "they wait", func() bool { return a.server.gatherer.tried("orders") == 3 })
-		if err := a.engine.DropQueue(t.Context(), "orders"); err != nil {
+		if err := a.engine.DropQueue(t.Context(), "orders", posthaste.DropOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		a.server.gatherer.bell.Wake("orders")

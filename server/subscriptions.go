@@ -75,5 +75,5 @@ func (s *Server) putSubscription(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) unsubscribe(ctx context.Context, r *http.Request) error {
-	return s.engine.Unsubscribe(ctx, r.PathValue("queue"), r.PathValue("subscription"))
+	return s.engine.Unsubscribe(ctx, r.PathValue("queue"), r.PathValue("subscription"), posthaste.DropOptions{})
 }

@@ -125,7 +125,7 @@ func TestMigratingTakesBackRights(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
 	s.exec(`grant execute on all functions in schema posthaste to posthaste_admin`)
-	s.exec(`grant execute on function posthaste.drop_queue(text, text) to posthaste_sender, pg_monitor`)
+	s.exec(`grant execute on function posthaste.drop_queue(text, text, boolean) to posthaste_sender, pg_monitor`)
 	grants, err := ledger.Files.ReadFile("grants.sql")
 	if err != nil {
 		t.Fatal(err)
@@ -136,9 +136,9 @@ func TestMigratingTakesBackRights(t *testing.T) {
 		may            bool
 	}{
 		{"posthaste_admin", "truncate_slot(int, bigint[], boolean)", false},
-		{"posthaste_sender", "drop_queue(text, text)", false},
-		{"posthaste_admin", "drop_queue(text, text)", true},
-		{"pg_monitor", "drop_queue(text, text)", true},
+		{"posthaste_sender", "drop_queue(text, text, boolean)", false},
+		{"posthaste_admin", "drop_queue(text, text, boolean)", true},
+		{"pg_monitor", "drop_queue(text, text, boolean)", true},
 	} {
 		if got := get[bool](s, `select has_function_privilege($1, $2::regprocedure, 'execute')`, c.role, "posthaste."+c.function); got != c.may {
 			t.Errorf("%s may execute %s: %v, want %v", c.role, c.function, got, c.may)
@@ -264,7 +264,7 @@ func TestRightsTooManyAreSeen(t *testing.T) {
 	t.Parallel()
 	s := begin(t, testpg.New(t))
 	for _, c := range []struct{ grant, role, sql string }{
-		{`grant execute on function posthaste.drop_queue(text, text) to posthaste_sender`, "posthaste_sender", `select posthaste.drop_queue('q')`},
+		{`grant execute on function posthaste.drop_queue(text, text, boolean) to posthaste_sender`, "posthaste_sender", `select posthaste.drop_queue('q')`},
 		{`grant execute on function posthaste.token_add(text, text[], anycompatible, text) to public`, "public", `select posthaste.token_add('x', '{admin}')`},
 		{`grant insert (xid, pos, queue_id, payload) on posthaste.entries_plain to posthaste_sender`, "posthaste_sender", `insert into posthaste.entries_plain (xid, pos, queue_id, payload) values ('3', 1, 1, '')`},
 		{`grant select on posthaste.issued_tokens to posthaste_receiver`, "posthaste_receiver", `select from posthaste.issued_tokens`},

@@ -164,7 +164,7 @@ func newKeyPause(a *app, verb, short, done string, change pauseFunc) *cobra.Comm
 
 func newQueueDrop(a *app) *cobra.Command {
 	return newLossy(a, "drop QUEUE", "Drop a queue and all its messages", exactly(1, "a queue"), "drop", func(ctx context.Context, e posthaste.Store, args []string) error {
-		if err := e.DropQueue(ctx, args[0]); err != nil {
+		if err := e.DropQueue(ctx, args[0], posthaste.DropOptions{}); err != nil {
 			return err
 		}
 		return a.print(map[string]string{"dropped": args[0]}, func(w *screen) { fmt.Fprintf(w, "queue %s dropped\n", args[0]) })

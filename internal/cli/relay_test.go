@@ -355,7 +355,7 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 		defer func() { engine.Close(); engine = ours }()
 		send("outbox")
 		eventually(t, "all is at the broker", waiting("outbox"))
-		if err = engine.DropQueue(t.Context(), "outbox"); err == nil {
+		if err = engine.DropQueue(t.Context(), "outbox", posthaste.DropOptions{}); err == nil {
 			err = engine.CreateQueue(t.Context(), "outbox", posthaste.QueueOptions{Mode: posthaste.AtMostOnce})
 		}
 		if err != nil {

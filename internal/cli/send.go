@@ -48,7 +48,7 @@ same key is unfinished; otherwise the id of that message is printed.`,
   posthaste send orders --messages many.json`,
 		Args: between(1, 2, "a queue and a payload"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := explicitZero(cmd, "dedupe-window", "timeout"); err != nil {
+			if err := explicitZero(cmd, "dedupe-window", "max-delay", "max-attempts", "timeout", "backoff-base", "backoff-max"); err != nil {
 				return err
 			}
 			messages, single, err := s.read(a, cmd, args)

@@ -63,7 +63,7 @@ options cannot be changed.`,
 func newQueueUnsubscribe(a *app) *cobra.Command {
 	return newLossy(a, "unsubscribe QUEUE SUBSCRIPTION", "Remove a subscription with its retries and dead letters", exactly(2, "a queue and a subscription"), "remove",
 		func(ctx context.Context, e posthaste.Store, args []string) error {
-			if err := e.Unsubscribe(ctx, args[0], args[1]); err != nil {
+			if err := e.Unsubscribe(ctx, args[0], args[1], posthaste.DropOptions{}); err != nil {
 				return err
 			}
 			return a.print(map[string]string{"unsubscribed": args[1]}, func(w *screen) {

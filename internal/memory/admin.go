@@ -42,10 +42,14 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, o posthaste.Queue
 }
 
 // DropQueue implements [posthaste.QueueAdmin].
-func (e *Engine) DropQueue(ctx context.Context, name string) error {
+func (e *Engine) DropQueue(ctx context.Context, name string, o posthaste.DropOptions) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, err := e.queue(name); err != nil {
+	q, err := e.queue(name)
+	if err == nil && o.IfEmpty {
+		err = q.info.RefuseContents(name)
+	}
+	if err != nil {
 		return err
 	}
 	delete(e.queues, name)

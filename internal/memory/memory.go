@@ -233,7 +233,7 @@ func (e *Engine) send(ctx context.Context, messages []posthaste.Message) ([]post
 			q.once[m.DedupeKey] = m
 		}
 		if m.uniqueKey != "" {
-			if holder := q.unique[m.uniqueKey]; holder != nil && holder.holdsKey() {
+			if holder := q.holder(m.uniqueKey); holder != nil {
 				sent[i] = e.unsent(holder, m)
 				continue
 			}
@@ -286,6 +286,9 @@ func (e *Engine) check(sent posthaste.Message, now time.Time) (*message, error) 
 	}
 	if sent.Delay > 0 {
 		m.dueAt = now.Add(sent.Delay)
+	}
+	if most := now.Add(m.maxDelay()); m.maxDelay() > 0 && m.dueAt.After(most) {
+		m.dueAt = most
 	}
 	if m.dueAt.After(now) {
 		m.state = posthaste.StateScheduled

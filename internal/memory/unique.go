@@ -9,17 +9,34 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// holdsKey reports whether the last holder of a unique key still holds it.
-func (m *message) holdsKey() bool {
+// holder returns the message that holds a unique key, or nil.
+func (q *queue) holder(key string) *message {
+	if m := q.unique[key]; m != nil && m.holdsKey(q.options.MaxAge) {
+		return m
+	}
+	return nil
+}
+
+// holdsKey reports whether the last holder of a unique key still holds it. One that is too old has
+// expired, before a claim finds that.
+func (m *message) holdsKey(maxAge time.Duration) bool {
 	switch m.state {
 	case posthaste.StateScheduled, posthaste.StateReady:
-		return true
+		return maxAge == 0 || len(m.attempts) > 0 || time.Since(cmpTime(m.dueAt, m.createdAt)) < maxAge
 	case posthaste.StateRunning, posthaste.StateRetrying:
 		return m.Unique.Until != posthaste.UntilStarted
 	case posthaste.StateDead:
 		return m.Unique.Until == posthaste.UntilResolved
 	}
 	return false
+}
+
+// maxDelay returns how long after it was first sent a message is due at the latest; 0 means no bound.
+func (m *message) maxDelay() time.Duration {
+	if m.Unique == nil {
+		return 0
+	}
+	return m.Unique.MaxDelay
 }
 
 // untouched reports whether a message waits and was not handed out.
@@ -32,7 +49,7 @@ func (q *queue) takeUnique(m *message) bool {
 	if m.uniqueKey == "" {
 		return true
 	}
-	if holder := q.unique[m.uniqueKey]; holder != nil && holder != m && holder.holdsKey() {
+	if holder := q.holder(m.uniqueKey); holder != nil && holder != m {
 		return false
 	}
 	q.unique[m.uniqueKey] = m
@@ -43,7 +60,7 @@ func (q *queue) takeUnique(m *message) bool {
 func (e *Engine) unsent(holder, m *message) posthaste.Sent {
 	if m.Unique.Exists == posthaste.ReplaceExisting && holder.untouched() {
 		due := m.dueAt
-		if most := holder.createdAt.Add(m.Unique.MaxDelay); m.Unique.MaxDelay > 0 && due.After(most) {
+		if most := holder.createdAt.Add(m.maxDelay()); m.maxDelay() > 0 && due.After(most) {
 			due = most
 		}
 		if n := e.withdraw(holder); n != nil {

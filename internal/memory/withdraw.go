@@ -22,7 +22,7 @@ func (e *Engine) Subscribe(_ context.Context, queue, subscription string, _ post
 }
 
 // Unsubscribe implements [posthaste.QueueAdmin].
-func (e *Engine) Unsubscribe(_ context.Context, queue, subscription string) error {
+func (e *Engine) Unsubscribe(_ context.Context, queue, subscription string, _ posthaste.DropOptions) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if _, err := e.subscribed(posthaste.QueueRef{Queue: queue, Subscription: subscription}); err != nil {

@@ -192,7 +192,7 @@ func TestUnreachableServer(t *testing.T) {
 	wantCode(t, err, posthaste.CodeUnavailable, address)
 	_, err = s.Send(t.Context(), posthaste.Message{Queue: "orders", Payload: 1})
 	wantCode(t, err, posthaste.CodeUnavailable, address)
-	wantCode(t, s.DropQueue(t.Context(), "orders"), posthaste.CodeUnavailable, address)
+	wantCode(t, s.DropQueue(t.Context(), "orders", posthaste.DropOptions{}), posthaste.CodeUnavailable, address)
 
 	untrusted := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		t.Error("a request was sent to a server with an unknown certificate")
@@ -231,7 +231,7 @@ func TestLostResponse(t *testing.T) {
 	if strings.Contains(err.Error(), "ada") {
 		t.Errorf("the error tells the term: %v", err)
 	}
-	wantCode(t, s.DropQueue(t.Context(), "orders"), posthaste.CodeOutcomeUnknown, "may or may not")
+	wantCode(t, s.DropQueue(t.Context(), "orders", posthaste.DropOptions{}), posthaste.CodeOutcomeUnknown, "may or may not")
 	_, err = s.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "orders"}, Max: 1, Lease: time.Second})
 	wantCode(t, err, posthaste.CodeOutcomeUnknown, "redelivered after the lease")
 }
@@ -257,7 +257,7 @@ func TestForeignResponses(t *testing.T) {
 		}), func() {})
 		_, err := s.Queues(t.Context())
 		wantCode(t, err, want[0], fmt.Sprint(status))
-		wantCode(t, s.DropQueue(t.Context(), "orders"), want[1], fmt.Sprint(status))
+		wantCode(t, s.DropQueue(t.Context(), "orders", posthaste.DropOptions{}), want[1], fmt.Sprint(status))
 	}
 	s := open(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<h1>It works!</h1>")) }), func() {})
 	_, err := s.Queues(t.Context())
@@ -379,7 +379,7 @@ func TestHiddenPayloads(t *testing.T) {
 	if err != nil || !m.PayloadHidden || m.Payload != nil || m.Terms != nil {
 		t.Errorf("the message is %+v, %v", m, err)
 	}
-	wantCode(t, s.DropQueue(t.Context(), "orders"), posthaste.CodeDenied, `"admin"`)
+	wantCode(t, s.DropQueue(t.Context(), "orders", posthaste.DropOptions{}), posthaste.CodeDenied, `"admin"`)
 }
 
 // What the API lacks is not supported, and the error names the way out.

@@ -123,7 +123,7 @@ func readOptions(o *Object, m *posthaste.Message) {
 	m.MaxAttempts = o.Int("max_attempts", 1, 1000)
 	m.Timeout = o.positiveDuration("timeout")
 	if b := o.Object("backoff"); b != nil {
-		m.Backoff = posthaste.Backoff{Base: b.Duration("base"), Max: b.Duration("max")}
+		m.Backoff = posthaste.Backoff{Base: b.positiveDuration("base"), Max: b.positiveDuration("max")}
 		o.keep(b.Finish())
 	}
 	m.NoWake = !o.Bool("wake", true)
@@ -135,15 +135,13 @@ func unique(o *Object) *posthaste.Unique {
 	if text := string(bytes.TrimSpace(raw)); text == "" || text == "null" {
 		return nil
 	}
-	u, err := parseObject("unique", raw)
+	u, err := parseObject(o.at("unique"), raw)
 	if err != nil {
 		o.Fail("unique", "must be an object, got %s", kindOf(raw))
 		return nil
 	}
 	found := &posthaste.Unique{Key: u.Text("key"), Until: posthaste.Until(u.Text("until")), Exists: posthaste.Exists(u.Text("exists")), MaxDelay: u.positiveDuration("max_delay")}
-	if err := u.Finish(); err != nil {
-		o.Fail("unique", "%s", err)
-	}
+	o.keep(u.Finish())
 	return found
 }
 

@@ -182,6 +182,23 @@ func TestParseUpdate(t *testing.T) {
 	}
 }
 
+// A fault in an inner object is told once, with its path. Zero, which would mean the default, is
+// refused.
+func TestParseInnerOptions(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"payload": 1, "unique": {"max_delay": "0s"}}`:            "unique.max_delay must be above zero",
+		`{"payload": 1, "unique": {"shade": 1}}`:                   `"unique.shade" is unknown; expected one of exists, key, max_delay, until`,
+		`[{"payload": 1}, {"payload": 1, "unique": {"until": 1}}]`: "messages[1].unique.until must be a string, got a number",
+		`{"payload": 1, "backoff": {"base": "0s"}}`:                "backoff.base must be above zero",
+		`{"payload": 1, "backoff": {"max": "0"}}`:                  "backoff.max must be above zero",
+	} {
+		if _, _, err := ParseMessages("q", []byte(text)); err == nil || err.Error() != want {
+			t.Errorf("%s ended with %v, want %s", text, err, want)
+		}
+	}
+}
+
 func TestParseQueueUpdate(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]posthaste.QueueLimits{

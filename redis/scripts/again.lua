@@ -13,7 +13,7 @@ local AT_KNOWN, AT_WORDS, AT_TALLY, AT_HOLDERS, AT_BELL, AT_WAIT, AT_ASIDE_WAIT 
 local UNIQUE = KEYS[#KEYS]
 local subs, made, held = {}, madeOf(0), {}
 for i = 1, #letters do
-  subs[i] = {at = (i - 1) * (rules.y and AT_ASIDE_WAIT or AT_BELL), letter = string.sub(letters, i, i)}
+  subs[i] = {at = (i - 1) * (rules.y and AT_ASIDE_WAIT or AT_BELL), letter = string.sub(letters, i, i), age = rules.a}
 end
 for i = 4, #ARGV do
   local id = ARGV[i]

@@ -9,7 +9,7 @@
 --         v versions of the queues' subscriptions (nil: no queue has further ones)
 --         l letters of the further subscriptions of each queue (holders.lua; nil as v)
 --         z per queue 1 if the default subscription has ended (nil: none has)
---         a per queue 1 if it has a max_age (nil: none has)
+--         a per queue its max_age in µs, 0 without one (nil: none has)
 --         w revisions of the queues' options (nil: none was ever changed)
 --         r window in ms and g digest, of a request that may be repeated
 --         e name of a schedule whose ticks these are, b the queue's record of the last tick
@@ -26,8 +26,8 @@
 --         n the words by which it is found (words.lua)
 --         x letters of the subscriptions whose filters reject it
 -- returns: the ids, after = that of an earlier message that has the dedupe key, and as in
---       taken.lua; or "again" and these of the earlier request with the key; "other", a place and
---       an id: that message cannot replace the one with the id; or "gone" and the place of a queue
+--       taken.lua; or "again" and these of the earlier request with the key; "other", a place,
+--       an id and a field: that message cannot replace the one with the id, because of the field; or "gone" and the place of a queue
 --       that does not exist any more or has
 --       other subscriptions or options; "reused" (another request used the key); "ticked" (another
 --       process sent a tick of the schedule)
@@ -59,12 +59,12 @@ end
 
 local at = 0
 for q = 1, tonumber(count) do
-  local looks, aged = all.y and all.y[q] or 0, all.a and all.a[q] == 1
+  local looks, aged = all.y and all.y[q] or 0, all.a and all.a[q] > 0
   local meta = call('HMGET', KEYS[at + AT_META], 'no', 'last', 'mute', 'readers', 'rev')
   if meta[1] ~= numbers[q] then return {'gone', q} end
   if (meta[4] or '') ~= (all.v and all.v[q] or '') or (meta[5] or '') ~= (all.w and all.w[q] or '') then return {'gone', q} end
   local letters = all.l and all.l[q] or ''
-  queues[q] = {at = at, last = tonumber(meta[2]), msg = {}, held = {}, first = not (all.z and all.z[q] == 1), readers = {reader(at, looks, aged, meta[3])}}
+  queues[q] = {at = at, age = aged and all.a[q], last = tonumber(meta[2]), msg = {}, held = {}, first = not (all.z and all.z[q] == 1), readers = {reader(at, looks, aged, meta[3])}}
   if letters == '' and looks == 0 then queues[q].simple = queues[q].readers[1] end
   for i = 1, #letters + 1 do
     if i > 1 then queues[q].readers[i] = reader(at, looks, aged, call('HGET', KEYS[at + AT_TALLY], 'mute'), string.sub(letters, i - 1, i - 1)) end
@@ -142,7 +142,9 @@ for i = 3, #ARGV, 2 do
   local content = ARGV[i + 1]
   local q = queues[o.q or 1]
   local known = o.k and call('GET', KEYS[first + o.k])
-  local instead = o.u and unique(q, o, content, o.d and now + o.d or o.t or 0)
+  local later = o ~= plain and (o.d and now + o.d or o.t) or 0
+  if o.u and o.u.m then later = math.min(later, now + o.u.m) end
+  local instead = o.u and unique(q, o, content, later)
   if known and not takenBack(q, known, o.x) then
     ids[#ids + 1] = '=' .. known
   elseif instead then
@@ -152,7 +154,7 @@ for i = 3, #ARGV, 2 do
     local id = text(q.last)
     ids[#ids + 1] = id
     if o.k then call('SET', KEYS[first + o.k], id, 'PX', o.w) end
-    if o.u then took(q, o, id, o.d and now + o.d or o.t or 0) end
+    if o.u then took(q, o, id, later) end
     q.given = true
     local priority, simple = string.sub(content, 1, 1), q.simple
     if simple and o == plain then -- the common case
@@ -162,7 +164,7 @@ for i = 3, #ARGV, 2 do
       ready[#ready + 1] = id
       simple.n, simple.wake = simple.n + 1, true
     else
-      local due, held = o.d and now + o.d or o.t or 0, ''
+      local due, held = later, ''
       if q.first and not (o.x and string.find(o.x, '@', 1, true)) then
         held = '@+'
         put(q.readers[1], id, q.last, o, priority, due)

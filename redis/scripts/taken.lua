@@ -7,7 +7,7 @@ local made_of = {}
 local function subsOf(q)
   local subs = {}
   for j, r in ipairs(q.readers) do
-    if j > 1 or q.first then subs[#subs + 1] = {at = r.at, letter = r.letter or '@', reader = r} end
+    if j > 1 or q.first then subs[#subs + 1] = {at = r.at, letter = r.letter or '@', reader = r, age = q.age} end
   end
   made_of[q] = made_of[q] or madeOf(q.at)
   return subs, made_of[q]
@@ -22,15 +22,14 @@ local function heldBy(q, o)
   return z and row, z, subs, made
 end
 
--- other returns whether a message cannot replace another, because it would be for other
--- subscriptions or has another key.
+-- other returns what prevents a message from replacing another: its "key", or its "kind" if it would
+-- be for other subscriptions.
 local function other(q, o, row, subs)
-  if q.readers[1].looks > 0 and keyOf(call('HGET', KEYS[q.at + AT_MSG], row.i)) ~= (o.y or '') then return true end
+  if q.readers[1].looks > 0 and keyOf(call('HGET', KEYS[q.at + AT_MSG], row.i)) ~= (o.y or '') then return 'key' end
   for _, sub in ipairs(subs) do
     local rejects, rejected = o.x and string.find(o.x, sub.letter, 1, true), row.x and string.find(row.x, sub.letter, 1, true)
-    if (rejects and true or false) ~= (rejected and true or false) then return true end
+    if (rejects and true or false) ~= (rejected and true or false) then return 'kind' end
   end
-  return false
 end
 
 unique = function(q, o, content, due)
@@ -85,7 +84,8 @@ hinders = function(from)
     if o and o.u and o.u.e then
       local q = queues[o.q or 1]
       local row, _, subs, made = heldBy(q, o)
-      if row and untouched(subs, made, row.i, row.x) and other(q, o, row, subs) then return {'other', (i - from) / 2 + 1, row.i} end
+      local field = row and untouched(subs, made, row.i, row.x) and other(q, o, row, subs)
+      if field then return {'other', (i - from) / 2 + 1, row.i, field} end
     end
   end
 end

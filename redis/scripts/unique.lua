@@ -3,11 +3,14 @@
 -- of the subscriptions whose filters reject it; and "@" and each message that may need its key
 -- again to that key, packed: k, u, x. Whether the last holder still holds its key follows from
 -- its state, so that nothing has to release it. subs are the queue's subscriptions: at, the place
--- before their keys, and letter. made has when further ones were made.
+-- before their keys, letter, and age, the queue's max_age in µs if one that is too old counts as
+-- finished. made has when further ones were made.
 local AT_RUN, AT_STALE, AT_ASIDE_DUE, AT_APART, AT_ASIDE_APART = 4, 11, 21, 31, 32
 
 -- standing returns the state of a message in a subscription, nil if it has none (any more), its
--- attempt, and whether that has failed before.
+-- attempt, and whether that has failed before. A message that was replayed and not handed out since
+-- is ready, as when it is told. One that is older than sub.age is expired, before a claim finds that
+-- (hand.lua); one that was handed out before is not.
 local function standing(sub, id)
   local before = call('HGET', KEYS[sub.at + AT_ST], id)
   local st = before and unpacked(before) or {a = 1, f = 0, l = 0}
@@ -16,12 +19,15 @@ local function standing(sub, id)
   local held = call('HGET', KEYS[sub.at + AT_HOLDERS], id) or '@+'
   local at = content and string.find(held, sub.letter, 1, true)
   if not at or string.sub(held, at + 1, at + 1) ~= '+' then return nil end
-  if call('HEXISTS', KEYS[sub.at + AT_RUN], st.d or id) == 1 then return 'running' end
-  local failed = st.f + st.l > 0
+  local failed, last = st.f + st.l > 0, st.s and st.s[#st.s]
+  if call('HEXISTS', KEYS[sub.at + AT_RUN], st.d or id) == 1 then return 'running', st.a, failed end
+  if last and last.o == 'dead' then return 'ready', st.a, false end
   if failed or st.a > 1 then return 'retrying', st.a, failed end
   local member = string.sub(content, 1, 1) .. ':' .. id
   local due = call('ZSCORE', KEYS[sub.at + AT_DUE], member)
-  return due and dueOf(tonumber(due)) > now and 'scheduled' or 'ready', 1, false
+  due = due and dueOf(tonumber(due))
+  if sub.age and now - (st.g or due or tonumber(id)) >= sub.age then return 'expired' end
+  return due and due > now and 'scheduled' or 'ready', 1, false
 end
 
 local function waitsIn(z) return z == 'ready' or z == 'scheduled' or z == 'retrying' end
@@ -34,15 +40,18 @@ end
 
 local foremost = {running = 1, retrying = 2, ready = 3, scheduled = 4, dead = 5}
 
--- holds returns the state by which a message holds its key, or nil.
+-- holds returns the state by which a message holds its key, or nil. What the subscriptions did
+-- before a replay (row.a > 1) does not count: what was replayed has attempts, and no failures since.
 local function holds(subs, made, row)
   local best, begun, fresh
   for _, sub in ipairs(subs) do
     local z, a, failed = standing(sub, row.i)
     if foremost[z] and (z ~= 'dead' or row.u == 'resolved') and not (best and foremost[best] < foremost[z]) then best = z end
-    if waitsIn(z) and a <= row.a and not failed then
+    if waitsIn(z) and a <= row.a and a >= math.min(row.a, 2) and not failed then
       fresh = true
-    elseif z == 'running' or waitsIn(z) or row.a == 1 and z ~= 'cancelled' and z ~= 'expired' and (z or not never(sub, made, row.i, row.x)) then
+    elseif row.a > 1 then
+      begun = begun or z == 'running' and a > 1 and not failed
+    elseif z == 'running' or waitsIn(z) or z ~= 'cancelled' and z ~= 'expired' and (z or not never(sub, made, row.i, row.x)) then
       begun = true
     end
   end
@@ -59,7 +68,7 @@ local function untouched(subs, made, id, x)
     if waitsIn(z) and a == 1 and not failed then
       waits = true
     elseif z ~= 'cancelled' and z ~= 'expired' and (z or not never(sub, made, id, x)) then
-      return false, i, z or 'done'
+      return false, i, z == 'ready' and 'replayed' or z or 'done'
     end
   end
   if waits then return true end

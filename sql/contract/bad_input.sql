@@ -18,6 +18,7 @@ insert into cases values
   ('select posthaste.create_queue(''contract_old'', ''{"backoff": {"base": "2 hours"}, "timeout": "400 days"}'')', 'none', ''),
   ('select posthaste.create_queue(''contract_old'', ''{"backoff": {"base": "3 hours"}}'')', 'PH400', 'backoff'),
   ('select posthaste.send(''contract_bad'', null)', 'PH400', 'payload'),
+  ('select posthaste.send(''contract_bad'', ''1'', ''{"backoff": {"base": "infinity"}}'')', 'PH400', 'base'),
   ('select posthaste.send(''contract_bad'', to_jsonb(repeat(''x'', 99)))', 'PH413', 'payload'),
   ('select posthaste.send(''contract_bad'', ''{'')', '22P02', ''),
   ('select posthaste.send(''contract_bad'', (''"'' || chr(92) || ''u0000"'')::jsonb)', '22P05', ''),
@@ -195,7 +196,7 @@ select format('select posthaste.create_queue(''contract_new'', %L)', o.options),
     ('{"mode": "twice"}', 'PH400', 'mode'), ('{"mode": "at_most_once", "max_attempts": 3}', 'PH400', 'max_attempts'),
     ('{"mode": "at_most_once", "backoff": {}}', 'PH400', 'backoff'),
     ('{"lanes": 65}', 'PH400', 'lanes'), ('{"timeout": "0"}', 'PH400', 'timeout'), ('{"timeout": 30}', 'PH400', 'timeout'),
-    ('{"max_payload": 33554433}', 'PH400', 'max_payload'), ('{"backoff": 1}', 'PH400', 'backoff'), ('{"backoff": {"base": "x"}}', 'PH400', 'base'),
+    ('{"max_payload": 33554433}', 'PH400', 'max_payload'), ('{"backoff": 1}', 'PH400', 'backoff'), ('{"backoff": {"base": "x"}}', 'PH400', 'base'), ('{"backoff": {"base": "infinity"}}', 'PH400', 'base'),
     ('{"backoff": {"base": "2 hours"}}', 'PH400', 'backoff'), ('{"backoff": {"base": "2 seconds", "max": "1 second"}}', 'PH400', 'backoff'), ('{"backoff": {"max": "366 days"}}', 'PH400', 'backoff'),
     ('{"timeout": "366 days"}', 'PH400', 'timeout'), ('{"backoff": {"factor": 2}}', 'PH400', 'factor')) o (options, code, field);
 

@@ -1121,7 +1121,7 @@ function doctor_settings() returns TABLE("check" text, level text, message text,
 function doctor_stranded() returns TABLE("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 function doctor_workers() returns TABLE("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function doze_key(queue_id integer) returns bigint language sql immutable parallel safe cost 100
-function drop_queue(queue text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function drop_queue(queue text, by text DEFAULT SESSION_USER, if_empty boolean DEFAULT false) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function due_idle(p_queue integer, p_lane integer, w claims, t timestamp with time zone, l live, OUT idle boolean, OUT next_due timestamp with time zone) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function due_is_for(s subscriptions, p_lane integer, p_xid xid8, p_pos bigint, p_due timestamp with time zone) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function due_slice(p_queue integer, p_subscription integer, p_lane integer, INOUT w claims, p_max integer, p_alone boolean, l live, OUT walked integer, OUT wants_idle boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
@@ -1276,6 +1276,7 @@ function receive(queue text, max bigint DEFAULT 1, lease interval DEFAULT NULL::
 function receive_rows(p_queue text, p_max bigint, p_lease interval, p_subscription text) returns TABLE(delivery_id bigint, message_id bigint, attempt integer, key text, kind text, headers jsonb, payload bytea, content_type text, created_at timestamp with time zone, due_at timestamp with time zone, reference text, story jsonb) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function reclaim(OUT slot integer, OUT reason text) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function refuse_at_most_once(p_queue integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function refuse_contents(p_queue integer, p_subscription integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function refuse_copy() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function refuse_options(a queue_settings, b queue_settings, o jsonb) returns void language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function release(delivery_ids bigint, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
@@ -1369,7 +1370,7 @@ function unique_held(p_ids bigint[], p_untils text[], p_attempts smallint[]) ret
 function unique_key(p_key text, p_kind text, p_content_type text, p_payload bytea) returns text language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function unique_option(p_unique jsonb) returns jsonb language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function unpark(p_subscriber bigint, p_ids bigint[], p_outcome text, p_seen pg_snapshot DEFAULT NULL::pg_snapshot) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
-function unsubscribe(queue text, subscription text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function unsubscribe(queue text, subscription text, by text DEFAULT SESSION_USER, if_empty boolean DEFAULT false) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function upcoming_ticks(s schedule_settings, p_count integer) returns timestamp with time zone[] language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function update_message(message_id bigint, changes anycompatible, version text DEFAULT NULL::text, by text DEFAULT SESSION_USER) returns TABLE(id bigint, new_version text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function update_queue(queue text, options anycompatible, by text DEFAULT SESSION_USER) returns jsonb language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
@@ -1420,7 +1421,7 @@ grant EXECUTE on function discard(text,text,anycompatible,bigint,bigint) to post
 grant EXECUTE on function doctor() to posthaste_admin
 grant EXECUTE on function doze_key(integer) to posthaste_admin
 grant EXECUTE on function doze_key(integer) to posthaste_receiver
-grant EXECUTE on function drop_queue(text,text) to posthaste_admin
+grant EXECUTE on function drop_queue(text,text,boolean) to posthaste_admin
 grant EXECUTE on function edit_message(bigint,jsonb,bytea,text,text) to posthaste_admin
 grant EXECUTE on function erase(text,text,bigint,bigint) to posthaste_admin
 grant EXECUTE on function extend(bigint,interval,anycompatible) to posthaste_admin
@@ -1529,7 +1530,7 @@ grant EXECUTE on function tick_in() to posthaste_receiver
 grant EXECUTE on function token_add(text,text[],anycompatible,text) to posthaste_admin
 grant EXECUTE on function token_drop(text,text) to posthaste_admin
 grant EXECUTE on function token_hashes(text[]) to posthaste_admin
-grant EXECUTE on function unsubscribe(text,text,text) to posthaste_admin
+grant EXECUTE on function unsubscribe(text,text,text,boolean) to posthaste_admin
 grant EXECUTE on function upcoming_ticks(schedule_settings,integer) to posthaste_admin
 grant EXECUTE on function update_message(bigint,anycompatible,text,text) to posthaste_admin
 grant EXECUTE on function update_queue(text,anycompatible,text) to posthaste_admin

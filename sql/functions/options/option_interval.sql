@@ -6,6 +6,9 @@ declare
   v interval;
 begin
   v := posthaste.option_text(p_options, p_name)::interval;
+  if not isfinite(v) then -- from PostgreSQL 17 on
+    raise data_exception;
+  end if;
   if v < '0' then
     raise exception using errcode = 'PH400', column = p_name, message = format('option %L must not be negative', p_name);
   elsif v = '0' and p_days is not null or v > make_interval(days => p_days) then

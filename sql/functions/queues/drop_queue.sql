@@ -1,13 +1,15 @@
 -- posthaste.drop_queue: drops a queue with its messages, and the schedules that send to it.
 -- From then on its entries and claims count as settled, including those of open
 -- transactions, and their space is reclaimed when the ring comes round.
+-- Arguments: queue; by: the actor to record; if_empty: fail if a message waits, is in flight or is
+-- a dead letter.
 -- Returns: true. Errors: PH404, PH400 unless READ COMMITTED, PH503. Locks: the queue's key, exclusive;
--- the queue's settings; of a keyed queue, the readers.
+-- the queue's settings; with if_empty the maintenance key; of a keyed queue, the readers.
 -- Updates: queue_settings, subscriptions. Deletes: dead_letter_entries, counters,
 -- lease_cursors, held_claims, schedule_settings, history_cursors, history_aside,
 -- parked, keys, lane_wishes, limit_states, limit_refunds, ahead, ahead_keys. Inserts: action_records.
 -- Its history is not shown any more, and is removed when it expires.
-create or replace function posthaste.drop_queue(queue text, by text default session_user)
+create or replace function posthaste.drop_queue(queue text, by text default session_user, if_empty boolean default false)
 returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -21,6 +23,9 @@ begin
     raise exception using errcode = 'PH404', column = 'queue', message = format('queue %L does not exist', drop_queue.queue);
   end if;
   perform posthaste.lock_queue(v_id, 'settings');
+  if drop_queue.if_empty then
+    perform posthaste.refuse_contents(v_id, null);
+  end if;
   insert into posthaste.action_records (by, action, queue_id) values (coalesce(drop_queue.by, session_user), 'drop', v_id);
   update posthaste.queue_settings q set dropped_at = clock_timestamp() where q.id = v_id;
   -- First, because upkeep may hold a schedule and then lock the other rows.

@@ -3,12 +3,14 @@
 -- may be used again for a new subscription.
 -- The last subscription of a queue cannot be removed, because then its messages would never
 -- be read.
--- Returns: true. Errors: PH404, PH409, PH400 unless READ COMMITTED, PH503. Locks: the maintenance key; of a
--- keyed queue, the readers. Updates: subscriptions.
+-- Arguments: queue; subscription; by: the actor to record; if_empty: fail if a message of it waits, is
+-- in flight or is a dead letter.
+-- Returns: true. Errors: PH404, PH409, PH400 unless READ COMMITTED, PH503. Locks: with if_empty the
+-- queue's key, exclusive; the maintenance key; of a keyed queue, the readers. Updates: subscriptions.
 -- Deletes: dead_letter_entries, counters, lease_cursors, held_claims, parked, keys,
 -- lane_wishes, limit_states, limit_refunds, ahead, ahead_keys. Upkeep deletes rows that a concurrent
 -- settlement parks. Inserts: action_records.
-create or replace function posthaste.unsubscribe(queue text, subscription text, by text default session_user)
+create or replace function posthaste.unsubscribe(queue text, subscription text, by text default session_user, if_empty boolean default false)
 returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -17,12 +19,18 @@ declare
 begin
   -- Rows of keys that are newer than an older snapshot would stay.
   perform posthaste.read_committed('unsubscribe');
+  if unsubscribe.if_empty then -- before the maintenance key, in the same order as subscribe
+    perform pg_advisory_xact_lock(posthaste.lock_key(7, hashtext(unsubscribe.queue)));
+  end if;
   perform pg_advisory_xact_lock(posthaste.lock_key(6, 0));
   u := posthaste.find_subscription(unsubscribe.queue, unsubscribe.subscription);
   if (select count(*) from posthaste.subscriptions s where s.queue_id = u.queue_id and s.dropped_at is null) = 1 then
     raise exception using errcode = 'PH409', column = 'subscription',
       message = format('%L is the only subscription of queue %L, and a queue has at least one', unsubscribe.subscription, unsubscribe.queue),
       hint = 'subscribe another one first, or drop the queue';
+  end if;
+  if unsubscribe.if_empty then
+    perform posthaste.refuse_contents(u.queue_id, u.number);
   end if;
   v_subscriber := u.queue_id::bigint << 10 | u.number;
   -- Before the lanes, in the same order as a receive.

@@ -221,6 +221,9 @@ begin
   end if;
   if v_unique_keys is not null then
     for n in 1..cardinality(p_payloads) loop
+      if v_dues[n] > v_now + make_interval(secs => (p_uniques[n] ->> 'max_delay')::double precision) then
+        v_dues[n] := v_now + make_interval(secs => (p_uniques[n] ->> 'max_delay')::double precision);
+      end if;
       v_contents[n] := row(null, ids[n], null, null, null, v_dues[n], v_queues[v_of[n]], v_lanes[n], null, 1, 0, 0, 0, null, nullif(p_content_types[n], 'application/json'), nullif(p_keys[n], ''), nullif(p_kinds[n], ''),
         nullif(p_references[n], ''), nullif(p_headers[n], '{}'), posthaste.texts_of(nullif(p_terms[n], '[]')), p_traces[n], null, p_payloads[n]);
     end loop;
