@@ -42,7 +42,7 @@ if not content or st.d or (st.z and st.z ~= 'waits') then return 0 end
 if not markOf(call('HGET', HOLDERS, id), me) then return 0 end
 local member = string.sub(content, 1, 1) .. ':' .. id
 local key, apart = rules.y and keyOf(content), st.w
--- Also what is aside for a purge, which would cancel it afterwards.
+-- Also from the messages set aside for a purge, which would cancel it afterwards.
 local waited = call('ZREM', DUE, member) + call('ZREM', ALONE, member) + call('ZREM', ASIDE_DUE, member) + call('ZREM', ASIDE_ALONE, member)
 if apart then
   waited = waited + leftApart({apart}) + call('ZREM', ASIDE_APART, apart)
