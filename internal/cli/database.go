@@ -153,7 +153,7 @@ func (d *database) sqlFlag(cmd *cobra.Command, why string) {
 	}
 }
 
-// needsStore marks a command that does not work over HTTP. why completes "…: ".
+// needsStore marks a command that does not work over HTTP. why is a clause that gives the reason.
 func needsStore(cmd *cobra.Command, why string) *cobra.Command {
 	if cmd.Annotations == nil {
 		cmd.Annotations = map[string]string{}

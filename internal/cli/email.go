@@ -213,6 +213,9 @@ func showEmail(ctx context.Context, a *app, e posthaste.Store, text string) erro
 	return a.print(x, func(w *screen) {
 		fields(w, "email", x.ID, "status", emailStatus(x.Status), "reference", x.Reference, "from", x.From, "to", strings.Join(x.To, ", "), "cc", strings.Join(x.Cc, ", "),
 			"bcc", strings.Join(x.Bcc, ", "), "subject", x.Subject, "created", x.CreatedAt, "due", x.DueAt, "Message-ID", x.MessageID)
+		if x.PayloadHidden {
+			fmt.Fprintln(w, "\n(the addresses and the subject are hidden: the token lacks the scope read:payload)")
+		}
 		if len(x.Answers) > 0 {
 			fmt.Fprintln(w)
 			table(w, "RECIPIENT ANSWER CODE AT TEXT", func(row func(...any)) {

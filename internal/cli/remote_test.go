@@ -482,10 +482,16 @@ func TestHiddenPayloadsAreTold(t *testing.T) {
 	url := serve(t, store, posthaste.ScopeRead)
 	s := &session{T: t, store: store}
 	s.does("queue create orders")
+	if err := makeEmails(t.Context(), store, posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	s.does(`send orders "private" --reference r`)
-	for _, args := range [][]string{{"message", "show", "1"}, {"queue", "peek", "orders"}} {
+	s.does("email send --from a@example.com --to private@example.com --subject private --text private")
+	for _, args := range [][]string{{"message", "show", "1"}, {"queue", "peek", "orders"}, {"email", "show", "2"}} {
 		command := append(args, "--server-url", url, "--server-token", "read")
-		prints(t, 0, "", "lacks the scope read:payload", command...)
+		if out := prints(t, 0, "", "lacks the scope read:payload", command...); strings.Contains(out, "private") {
+			t.Errorf("%q prints %s", command, out)
+		}
 		if out := prints(t, 0, "", `"payload_hidden":true`, append(command, "--json")...); strings.Contains(out, "private") {
 			t.Errorf("%q prints %s", command, out)
 		}
