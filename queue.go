@@ -63,6 +63,11 @@ type QueueOptions struct {
 	Fair bool
 	// Limits bound how much is handed out (default: no bounds).
 	Limits QueueLimits
+	// Kinds has options of kinds of messages, which take precedence over MaxAttempts,
+	// Timeout, BackoffBase and BackoffMax (default: none; at most [MaxKinds]). An update
+	// replaces the options of the kinds that it names, and removes a kind whose options are
+	// zero.
+	Kinds map[string]KindOptions
 	// Owner says who declares the queue (default: none). It has the characters of a name.
 	// [Declaration.Apply] changes only queues of the declaration's owner, or without one.
 	Owner string

@@ -1,6 +1,7 @@
 package posthaste
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -78,6 +79,7 @@ var queueOptions = []QueueOption{
 		field: func(o *QueueOptions) any { return &o.Limits.KeyConcurrency }},
 	{Name: "key_rate_limit", Usage: "rate limit of deliveries per key", perKey: true,
 		field: func(o *QueueOptions) any { return &o.Limits.KeyRateLimit }},
+	{Name: "kinds", Usage: "max_attempts, timeout and backoff of kinds of messages", field: func(o *QueueOptions) any { return &o.Kinds }},
 	{Name: "owner", Usage: "who declares the queue; queue apply changes only queues of its file's owner", field: func(o *QueueOptions) any { return &o.Owner }},
 }
 
@@ -88,7 +90,7 @@ func (q *QueueOption) parent() string {
 }
 
 // Field returns a pointer to the option's field: *int, *bool, *string, *[time.Duration],
-// *[Mode] or *[Rate]. A *bool with Values is false for the first of them and true for the second.
+// *[Mode], *[Rate] or *map[string][KindOptions]. A *bool with Values is false for the first of them and true for the second.
 func (q *QueueOption) Field(o *QueueOptions) any { return q.field(o) }
 
 // IsZero reports whether the option is not set in o.
@@ -106,18 +108,23 @@ func (q *QueueOption) IsZero(o QueueOptions) bool {
 		return *field == ""
 	case *Rate:
 		return field.IsZero()
+	case *map[string]KindOptions:
+		return *field == nil
 	}
 	return true
 }
 
 // Meets reports whether this option of an existing queue satisfies a request: the request
-// does not set it, or the values are equal.
+// does not set it, or the values are equal. Of kinds those that the request names must be equal.
 func (q *QueueOption) Meets(has, wanted QueueOptions) bool {
 	if q.IsZero(wanted) {
 		return true
 	}
-	if rate, ok := q.field(&has).(*Rate); ok {
-		return rate.Is(*q.field(&wanted).(*Rate))
+	switch field := q.field(&has).(type) {
+	case *Rate:
+		return field.Is(*q.field(&wanted).(*Rate))
+	case *map[string]KindOptions:
+		return maps.Equal(withKinds(*field, wanted.Kinds), withKinds(*field, nil))
 	}
 	return q.Value(has, nil) == q.Value(wanted, nil)
 }
@@ -157,6 +164,12 @@ func (q *QueueOption) Value(o QueueOptions, duration func(time.Duration) string)
 			rate["burst"] = field.Burst
 		}
 		return rate
+	case *map[string]KindOptions:
+		kinds := map[string]any{}
+		for kind, options := range *field {
+			kinds[kind] = options.object(format)
+		}
+		return kinds
 	}
 	return nil
 }
@@ -228,6 +241,8 @@ func (q *QueueOption) check(o *QueueOptions) error {
 		return CheckName(q.Name, *v)
 	case *Rate:
 		return v.check(q.Name)
+	case *map[string]KindOptions:
+		return checkKinds(*v, o)
 	}
 	return nil
 }
@@ -267,6 +282,7 @@ func (o *QueueOptions) Complete() error {
 		}
 	}
 	o.setDefaults()
+	o.Kinds = withKinds(o.Kinds, nil)
 	for i := range queueOptions {
 		if err := queueOptions[i].check(o); err != nil {
 			return err

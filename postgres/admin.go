@@ -132,6 +132,8 @@ func scanOptions(values map[string]json.RawMessage) (o posthaste.QueueOptions, e
 			} else {
 				*field = string(raw) == strconv.Quote(option.Values[1])
 			}
+		case *map[string]posthaste.KindOptions:
+			*field, fault = scanKinds(raw)
 		default:
 			fault = json.Unmarshal(raw, field)
 		}
@@ -140,6 +142,31 @@ func scanOptions(values map[string]json.RawMessage) (o posthaste.QueueOptions, e
 		}
 	}
 	return o, nil
+}
+
+// scanKinds reads the column kinds of the view posthaste.queues.
+func scanKinds(raw []byte) (map[string]posthaste.KindOptions, error) {
+	var kinds map[string]struct {
+		MaxAttempts int         `json:"max_attempts"`
+		Timeout     secondsText `json:"timeout"`
+		Backoff     struct{ Base, Max secondsText }
+	}
+	err := json.Unmarshal(raw, &kinds)
+	all := map[string]posthaste.KindOptions{}
+	for kind, k := range kinds {
+		all[kind] = posthaste.KindOptions{MaxAttempts: k.MaxAttempts, Timeout: time.Duration(k.Timeout),
+			Backoff: posthaste.Backoff{Base: time.Duration(k.Backoff.Base), Max: time.Duration(k.Backoff.Max)}}
+	}
+	return all, err
+}
+
+// secondsText is a duration in the form "1.5 seconds".
+type secondsText time.Duration
+
+func (s *secondsText) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseFloat(strings.TrimSuffix(string(text), " seconds"), 64)
+	*s = secondsText(seconds(n))
+	return err
 }
 
 // Queues implements [posthaste.Engine] with the view posthaste.queues. It ignores unknown names.

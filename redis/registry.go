@@ -66,7 +66,7 @@ func (r *registry) rulesOf(q *queue) string {
 	}
 	return packed(rules{MaxAttempts: o.MaxAttempts, BackoffBase: o.BackoffBase.Microseconds(), BackoffMax: o.BackoffMax.Microseconds(),
 		Keep: r.kept, Retention: o.Retention.Microseconds(), RetainPayload: o.RetainPayload, MaxAge: wholeMicros(o.MaxAge),
-		Looks: q.looks > 0, Ordered: o.Ordered, StopOnDead: o.StopOnDead, Fair: o.Fair, Stopped: q.options.Stopped, Letter: q.letter, Revision: q.revision(), Version: version})
+		Looks: q.looks > 0, Ordered: o.Ordered, StopOnDead: o.StopOnDead, Fair: o.Fair, Stopped: q.options.Stopped, Kinds: optionsOfKinds(o.QueueOptions), Letter: q.letter, Revision: q.revision(), Version: version})
 }
 
 // read reads all queues and subscriptions from Redis.

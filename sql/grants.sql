@@ -118,6 +118,7 @@ begin
         ('view', 'posthaste_admin', 'oldest_waiting'),
         ('view', 'posthaste_admin', 'set_aside'),
         ('view', 'posthaste_admin', 'rate_option'),
+        ('view', 'posthaste_admin', 'kinds_option'),
         ('view', 'posthaste_admin', 'worker_overdue'),
         ('view', 'posthaste_admin', 'upcoming_ticks'),
         ('view', 'posthaste_admin', 'next_tick'),

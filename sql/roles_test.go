@@ -35,7 +35,7 @@ var interfaceOf = map[string]string{
 	"doctor": "admin", "rebase": "admin", "erase": "admin", "give_up": "admin", "oldest_slot": "admin", "vitals": "admin",
 
 	// Views call them with the rights of the role that reads the view.
-	"message_state": "admin", "oldest_waiting": "admin", "set_aside": "admin", "all_headers": "admin", "texts_of": "admin", "is_for": "admin", "passes": "admin", "rate_option": "admin", "worker_overdue": "admin",
+	"message_state": "admin", "oldest_waiting": "admin", "set_aside": "admin", "all_headers": "admin", "texts_of": "admin", "is_for": "admin", "passes": "admin", "rate_option": "admin", "kinds_option": "admin", "worker_overdue": "admin",
 	"upcoming_ticks": "admin", "next_tick": "admin", "cron_wall": "admin", "wall_time": "admin", "zone_change": "admin",
 }
 

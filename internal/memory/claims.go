@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"cmp"
 	"container/heap"
 	"context"
 	"math/rand/v2"
@@ -304,7 +303,7 @@ func (e *Engine) describe(d *delivery) posthaste.RawDelivery {
 		ID: posthaste.DeliveryID(id), MessageID: d.m.id, Queue: d.q.name, Subscription: posthaste.DefaultSubscription,
 		Attempt: d.attempt, Key: d.m.Key, Kind: d.m.Kind, Headers: d.m.Headers, Reference: d.m.Reference,
 		ContentType: d.m.contentType, Payload: d.m.body, CreatedAt: d.m.createdAt, DueAt: d.dueAt,
-		Timeout: cmp.Or(d.m.Timeout, d.q.options.Timeout), Story: d.story, Alone: d.alone && d.worker != 0,
+		Timeout: d.attempts().Timeout, Story: d.story, Alone: d.alone && d.worker != 0,
 		AtMostOnce: d.q.options.Mode == posthaste.AtMostOnce && d.worker != 0,
 	}
 }

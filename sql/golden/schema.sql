@@ -763,6 +763,7 @@ table queue_settings
   retain_payload boolean not null default false
   kind_lanes text[] not null default '{}'::text[]
   kinds_aside text[]
+  kind_options jsonb
   owner text
   paused_at timestamp with time zone
   purged pg_snapshot
@@ -831,6 +832,7 @@ view queues
   max_age interval
   set_aside jsonb
   owner text
+  kinds jsonb
 table registrations with (fillfactor=50)
   id bigint not null generated always as identity
   name text not null
@@ -1057,7 +1059,7 @@ function append_again(h head, p_due timestamp with time zone, p_for integer, p_c
 function arm(p_queue text, p_dozing boolean DEFAULT false, OUT queue_id integer, OUT armed text) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function aside_lanes(p_queue integer, p_kinds text[]) returns queue_settings language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function attempt_fault(p_options jsonb, p_once boolean) returns text language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
-function attempt_options(p_headers jsonb, q queue_settings, OUT most integer, OUT base double precision, OUT max double precision) returns record language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
+function attempt_options(p_headers jsonb, p_kind text, q queue_settings, OUT most integer, OUT base double precision, OUT max double precision) returns record language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function await_key(p_key bigint, p_shared boolean, p_doing text, p_hint text) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=5s
 function bare_story(p_story jsonb) returns jsonb language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function bell_key(queue_id integer) returns bigint language sql immutable parallel safe cost 100
@@ -1076,7 +1078,7 @@ function check_singles(p_deliveries bigint[]) returns void language plpgsql vola
 function checkpoint(delivery_id bigint, value json, options anycompatible DEFAULT NULL::text) returns boolean language sql volatile cost 100
 function checkpoint(delivery_id bigint, value jsonb, options anycompatible DEFAULT NULL::text) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function checkpoint(delivery_id bigint, value text, options anycompatible DEFAULT NULL::text) returns boolean language sql volatile cost 100
-function claim(p_worker bigint, p_number bigint, p_queue text, p_subscription text, p_max integer, p_single boolean DEFAULT false, p_idle boolean DEFAULT false, p_due boolean DEFAULT true, p_again boolean DEFAULT true, p_rows integer DEFAULT 0) returns TABLE(handed integer, wants_idle boolean, next_due double precision, timeout double precision, delivery_id bigint, message_id bigint, attempt smallint, key text, kind text, headers jsonb, payload bytea, content_type text, reference text, created_at timestamp with time zone, due_at timestamp with time zone, story jsonb, alone boolean, at_most_once boolean, rules smallint, trace text) language plpgsql volatile security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
+function claim(p_worker bigint, p_number bigint, p_queue text, p_subscription text, p_max integer, p_single boolean DEFAULT false, p_idle boolean DEFAULT false, p_due boolean DEFAULT true, p_again boolean DEFAULT true, p_rows integer DEFAULT 0) returns TABLE(handed integer, wants_idle boolean, next_due double precision, timeout double precision, delivery_id bigint, message_id bigint, attempt smallint, key text, kind text, headers jsonb, payload bytea, content_type text, reference text, created_at timestamp with time zone, due_at timestamp with time zone, story jsonb, alone boolean, at_most_once boolean, rules smallint, trace text, kind_options jsonb) language plpgsql volatile security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function claim_keyed(q queue_settings, p_subscription integer, p_lane integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_wait boolean, OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone, OUT other bigint, OUT expired integer) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function claim_lane(p_queue integer, p_subscription integer, p_lane integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_due boolean, p_wait boolean, p_closed boolean DEFAULT false, p_keys bigint[] DEFAULT NULL::bigint[], p_max_age interval DEFAULT NULL::interval, p_stop timestamp with time zone DEFAULT NULL::timestamp with time zone, OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone, OUT expired integer) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function claim_open(c claims) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
@@ -1167,6 +1169,7 @@ function key_lane(key text, lanes integer) returns smallint language sql volatil
 function key_readers(p_queue text, p_key text) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function key_tokens(p_tokens double precision, p_at timestamp with time zone, p_rate double precision, p_burst double precision, t timestamp with time zone) returns double precision language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function keyed_rows(c claims, l live) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8, ages_from timestamp with time zone) language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
+function kinds_option(p_kinds jsonb) returns jsonb language sql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
 function lane_again(p_lane smallint, p_other_kind boolean, p_queue integer) returns smallint language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function lane_apply(p_subscriber bigint, p_lane integer, p_events jsonb, p_xids xid8[], p_poss bigint[], p_sifts boolean, OUT keys text[], OUT sifted bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
 function lane_busy(p_claims bigint[], p_seen pg_snapshot) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
@@ -1220,10 +1223,12 @@ function oldest_slot() returns TABLE(slot integer, since timestamp with time zon
 function oldest_waiting() returns TABLE(queue_id integer, subscription integer, since timestamp with time zone) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function open_claims(p_worker bigint) returns SETOF claims language plpgsql volatile cost 100 rows 10 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function open_places(c claims) returns integer[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
+function option_attempts(p_options jsonb) returns jsonb language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function option_boolean(p_options jsonb, p_name text, p_default boolean) returns boolean language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function option_changes(a queue_settings, b queue_settings) returns jsonb language sql stable cost 100 set search_path=pg_catalog, pg_temp, IntervalStyle=postgres
 function option_int(p_options jsonb, p_name text, p_min bigint, p_max bigint) returns integer language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function option_interval(p_options jsonb, p_name text, p_days integer DEFAULT NULL::integer) returns interval language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function option_kinds(p_option jsonb, p_has jsonb, p_once boolean) returns jsonb language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function option_rate(p_options jsonb, p_name text, OUT rate double precision, OUT burst double precision) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function option_text(p_options jsonb, p_name text) returns text language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function option_time(p_options jsonb, p_name text) returns timestamp with time zone language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
@@ -1424,6 +1429,7 @@ grant EXECUTE on function idempotency_begin(text,text,bytea) to posthaste_sender
 grant EXECUTE on function idempotency_end(text,text,bytea,bigint[],double precision,jsonb) to posthaste_admin
 grant EXECUTE on function idempotency_end(text,text,bytea,bigint[],double precision,jsonb) to posthaste_sender
 grant EXECUTE on function is_for(subscriptions,integer,xid8,timestamp with time zone,text,jsonb) to posthaste_admin
+grant EXECUTE on function kinds_option(jsonb) to posthaste_admin
 grant EXECUTE on function list_actions(text,bigint,bigint,bigint) to posthaste_admin
 grant EXECUTE on function list_dead_letters(anycompatible,bigint[],bigint,bigint) to posthaste_admin
 grant EXECUTE on function list_messages(text,text,text,text,bigint,bigint,text,text,timestamp with time zone) to posthaste_admin

@@ -68,7 +68,7 @@ begin
                else 0
              end)))) as next
         from counted x
-       cross join lateral posthaste.attempt_options(x.headers, q) o
+       cross join lateral posthaste.attempt_options(x.headers, x.kind, q) o
        cross join lateral (
          select case when not q.keyed and coalesce(x.kind, '') = any (q.kinds_aside) then 4 * q.width + array_position(q.kind_lanes, coalesce(x.kind, '')) - 1 end as lane) l
     ), told as (
