@@ -1,6 +1,9 @@
 package posthaste
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // DefaultSubscription is the subscription that every queue is created with.
 const DefaultSubscription = "default"
@@ -71,6 +74,17 @@ type QueueOptions struct {
 	// Owner says who declares the queue (default: none). It has the characters of a name.
 	// [Declaration.Apply] changes only queues of the declaration's owner, or without one.
 	Owner string
+}
+
+// Attempts returns the options of the attempts of a message of this queue: its own, then those
+// of its kind, then those of the queue. It is for engines.
+func (o *QueueOptions) Attempts(kind string, own KindOptions) KindOptions {
+	of := o.Kinds[kind]
+	return KindOptions{
+		MaxAttempts: cmp.Or(own.MaxAttempts, of.MaxAttempts, o.MaxAttempts),
+		Timeout:     cmp.Or(own.Timeout, of.Timeout, o.Timeout),
+		Backoff:     Backoff{Base: cmp.Or(own.Backoff.Base, of.Backoff.Base, o.BackoffBase), Max: cmp.Or(own.Backoff.Max, of.Backoff.Max, o.BackoffMax)},
+	}
 }
 
 // QueueLimits bound how much of a queue is handed out, over all processes together and for

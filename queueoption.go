@@ -1,10 +1,12 @@
 package posthaste
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // QueueOption describes one option of a queue. The HTTP API, the command line and the engines
@@ -242,7 +244,7 @@ func (q *QueueOption) check(o *QueueOptions) error {
 	case *Rate:
 		return v.check(q.Name)
 	case *map[string]KindOptions:
-		return checkKinds(*v, o)
+		return checkKinds(*v, o.Mode)
 	}
 	return nil
 }
@@ -267,6 +269,42 @@ func (o *QueueOptions) setDefaults() {
 	for i := range queueOptions {
 		queueOptions[i].setDefault(o)
 	}
+}
+
+// checkAttempts returns an error if options of a message or a kind are outside of their bounds.
+func checkAttempts(k KindOptions) error {
+	o := QueueOptions{MaxAttempts: k.MaxAttempts, Timeout: k.Timeout, BackoffBase: k.Backoff.Base, BackoffMax: k.Backoff.Max}
+	for i := range queueOptions {
+		if err := queueOptions[i].check(&o); err != nil {
+			return err
+		}
+	}
+	if k.Backoff.Max != 0 && k.Backoff.Max < k.Backoff.Base {
+		return Invalidf("backoff", "backoff.max (%s) must not be below backoff.base (%s)", k.Backoff.Max, k.Backoff.Base)
+	}
+	return nil
+}
+
+// checkKinds returns an error if options of kinds are not allowed in a queue of that mode.
+func checkKinds(kinds map[string]KindOptions, mode Mode) error {
+	if len(kinds) > MaxKinds {
+		return Invalidf("kinds", "at most %d kinds can have options, got %d", MaxKinds, len(kinds))
+	}
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		k := kinds[kind]
+		err := checkAttempts(k)
+		switch fault, _ := errors.AsType[*Error](err); {
+		case kind == "" || len(kind) > MaxWordBytes:
+			return Invalidf("kinds", "a kind has 1 to %d bytes, got %d", MaxWordBytes, len(kind))
+		case strings.IndexByte(kind, 0) >= 0 || !utf8.ValidString(kind):
+			return Invalidf("kinds", "a kind must be valid UTF-8 without NUL characters")
+		case fault != nil:
+			return Invalidf("kinds", "kind %q: %s", kind, fault.Message)
+		case mode == AtMostOnce && (k.MaxAttempts != 0 || k.Backoff != Backoff{}):
+			return Invalidf("kinds", "kind %q: an at-most-once queue never retries: leave out max_attempts and backoff", kind)
+		}
+	}
+	return nil
 }
 
 func noRetries(q *QueueOption) error {

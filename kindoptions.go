@@ -2,7 +2,6 @@ package posthaste
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,20 +21,18 @@ type KindOptions struct {
 	Backoff Backoff
 }
 
+// Backoff bounds the waits between attempts. Full jitter applies.
+type Backoff struct {
+	// Base is the upper bound of the wait before the second attempt. Each further attempt
+	// doubles it.
+	Base time.Duration
+	// Max is the upper bound of all waits, at most 365 days, and not below Base.
+	Max time.Duration
+}
+
 // MaxKinds is the maximum number of kinds that can have options in a queue, and that can be
 // paused in it.
 const MaxKinds = 100
-
-// Attempts returns the options of the attempts of a message of this queue: its own, then those
-// of its kind, then those of the queue. It is for engines.
-func (o *QueueOptions) Attempts(kind string, own KindOptions) KindOptions {
-	of := o.Kinds[kind]
-	return KindOptions{
-		MaxAttempts: cmp.Or(own.MaxAttempts, of.MaxAttempts, o.MaxAttempts),
-		Timeout:     cmp.Or(own.Timeout, of.Timeout, o.Timeout),
-		Backoff:     Backoff{Base: cmp.Or(own.Backoff.Base, of.Backoff.Base, o.BackoffBase), Max: cmp.Or(own.Backoff.Max, of.Backoff.Max, o.BackoffMax)},
-	}
-}
 
 // String returns the options in the form of the command line, "none" if there are none.
 func (k KindOptions) String() string {
@@ -74,34 +71,6 @@ func (k KindOptions) object(duration func(time.Duration) any) map[string]any {
 		object["backoff"] = backoff
 	}
 	return object
-}
-
-// check returns an error if the options of a kind are not allowed in a queue with the options o.
-func (k KindOptions) check(kind string, o *QueueOptions) error {
-	if kind == "" || len(kind) > MaxWordBytes {
-		return Invalidf("kinds", "a kind has 1 to %d bytes, got %d", MaxWordBytes, len(kind))
-	}
-	if err := checkWord("kinds", kind, MaxWordBytes); err != nil {
-		return err
-	}
-	m := Message{MaxAttempts: k.MaxAttempts, Timeout: k.Timeout, Backoff: k.Backoff}
-	if fault, ok := errors.AsType[*Error](cmp.Or(m.checkAttempts(), m.CheckFor(*o))); ok {
-		return Invalidf("kinds", "kind %q: %s", kind, fault.Message)
-	}
-	return nil
-}
-
-// checkKinds returns an error if options of kinds are not allowed in a queue with the options o.
-func checkKinds(kinds map[string]KindOptions, o *QueueOptions) error {
-	if len(kinds) > MaxKinds {
-		return Invalidf("kinds", "at most %d kinds can have options, got %d", MaxKinds, len(kinds))
-	}
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		if err := kinds[kind].check(kind, o); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // kindsText returns the options of kinds as a text of one line.
