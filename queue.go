@@ -121,6 +121,8 @@ type QueueInfo struct {
 	PausedAt time.Time
 	// PausedKeys are the first 100 paused keys, in order.
 	PausedKeys []string
+	// PausedKinds are the paused kinds, in order.
+	PausedKinds []string
 	// Subscriptions has the counters of each subscription.
 	Subscriptions []SubscriptionInfo
 }
@@ -157,7 +159,7 @@ type SubscriptionInfo struct {
 }
 
 // SetAside describes messages of one kind that wait because a worker without a handler for
-// this kind returned them.
+// this kind returned them, or because the kind is paused.
 type SetAside struct {
 	Kind string
 	// Waiting is how many messages wait. Engines may count up to 10,000 only.
@@ -166,4 +168,6 @@ type SetAside struct {
 	OldestAge time.Duration
 	// Known says that a running worker has said that it handles the kind.
 	Known bool
+	// Paused says that the kind is paused ([OfKind]).
+	Paused bool
 }

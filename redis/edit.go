@@ -187,7 +187,7 @@ func (e *Engine) RunMessage(ctx context.Context, id posthaste.MessageID) (all []
 		if s.State == posthaste.StateReady || s.State == posthaste.StateScheduled || s.State == posthaste.StateRetrying {
 			r.Due = true
 			for _, info := range infos {
-				r.HeldBy = info.Options.HeldBy(!info.PausedAt.IsZero(), slices.Contains(info.PausedKeys, m.Key))
+				r.HeldBy = info.HeldBy(&m)
 			}
 		}
 		all = append(all, r)

@@ -22,6 +22,7 @@ type rules struct {
 	Fair          bool                      `codec:"f,omitempty"`
 	Stopped       bool                      `codec:"z,omitempty"`
 	Kinds         map[string]attemptOptions `codec:"i,omitempty"`
+	Paused        map[string]bool           `codec:"q,omitempty"`
 	Letter        string                    `codec:"h,omitempty"`
 	Revision      string                    `codec:"w,omitempty"`
 	Version       string                    `codec:"v,omitempty"`
@@ -34,6 +35,15 @@ func optionsOfKinds(o posthaste.QueueOptions) map[string]attemptOptions {
 		all[kind] = attemptOptionsOf(&posthaste.Message{MaxAttempts: k.MaxAttempts, Timeout: k.Timeout, Backoff: k.Backoff})
 	}
 	return all
+}
+
+// setOf returns texts as the keys of a map.
+func setOf(texts []string) map[string]bool {
+	set := map[string]bool{}
+	for _, t := range texts {
+		set[t] = true
+	}
+	return set
 }
 
 // looks returns 0 if a queue ignores keys, 1 if it has limits per key, 2 if it is ordered and

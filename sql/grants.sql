@@ -56,6 +56,8 @@ begin
         ('public', 'posthaste_admin', 'update_queue'),
         ('public', 'posthaste_admin', 'pause_key'),
         ('public', 'posthaste_admin', 'resume_key'),
+        ('public', 'posthaste_admin', 'pause_kind'),
+        ('public', 'posthaste_admin', 'resume_kind'),
         ('public', 'posthaste_admin', 'pause_queue'),
         ('public', 'posthaste_admin', 'resume_queue'),
         ('public', 'posthaste_admin', 'drop_queue'),

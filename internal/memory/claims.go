@@ -219,13 +219,14 @@ func (q *queue) expired(n *entry, now time.Time) bool {
 
 // take removes up to limit entries that may start now, one priority after the other. In each
 // priority, due and new ones get half each while both wait, and of all so do those that were set
-// aside, if handles accepts their kind. An entry that must run alone is taken alone. Those that
+// aside, if handles accepts their kind. Those of paused kinds are set aside. An entry that must run alone is taken alone. Those that
 // are too old end.
 func (e *Engine) take(q *queue, limit int, idle bool, handles func(kind string) bool, now time.Time) (taken []*entry, aloneWaiting bool) {
 	var due [posthaste.MaxPriority + 1][]*entry
 	apart, lone := q.splitApart(handles, now)
 	for len(q.due) > 0 && !q.due[0].dueAt.After(now) {
 		switch n := heap.Pop(&q.due).(*entry); {
+		case q.pausedApart(n, now):
 		case q.expired(n, now):
 		case n.losses >= 2:
 			lone = append(lone, n)
@@ -234,6 +235,7 @@ func (e *Engine) take(q *queue, limit int, idle bool, handles func(kind string) 
 		}
 	}
 	for p := range q.fresh { // each is in the order of age
+		q.fresh[p] = slices.DeleteFunc(q.fresh[p], func(n *entry) bool { return q.pausedApart(n, now) })
 		for len(q.fresh[p]) > 0 && q.expired(q.fresh[p][0], now) {
 			q.fresh[p] = q.fresh[p][1:]
 		}

@@ -141,10 +141,11 @@ func (e *Engine) RunMessage(ctx context.Context, id posthaste.MessageID) ([]post
 		n.since = time.Now()
 		e.record(ctx, posthaste.Action{Action: "run", Queue: m.Queue, MessageID: id})
 	}
-	r := posthaste.RunResult{Subscription: posthaste.DefaultSubscription, State: m.info().Subscriptions[0].State}
+	info, of := m.info(), q.describe()
+	r := posthaste.RunResult{Subscription: posthaste.DefaultSubscription, State: info.Subscriptions[0].State}
 	switch m.state {
 	case posthaste.StateScheduled, posthaste.StateReady, posthaste.StateRetrying:
-		r.Due, r.HeldBy = true, q.options.HeldBy(!q.pausedAt.IsZero(), false)
+		r.Due, r.HeldBy = true, of.HeldBy(&info)
 	}
 	return []posthaste.RunResult{r}, ctx.Err()
 }

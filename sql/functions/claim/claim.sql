@@ -18,7 +18,8 @@
 -- reads them: their timeouts are those of deliveries. For an at-most-once queue (the column at_most_once) it returns all rows, and
 -- only once: the claim is settled at its creation, its deliveries cannot be read by the number,
 -- and a number that is used again is a new claim. A paused queue has nothing. Of the messages
--- that were set aside it hands out those of the kinds that the worker handles.
+-- that were set aside it hands out those of the kinds that the worker handles. It sets messages of
+-- paused kinds aside.
 -- Errors: PH410 if the worker was declared lost; PH404; PH400; PH503.
 -- Locks: the worker's key, shared; the number's key; the readers.
 create or replace function posthaste.claim(p_worker bigint, p_number bigint, p_queue text, p_subscription text, p_max int,
@@ -43,6 +44,7 @@ declare
   v_live posthaste.live;
   v_due timestamptz;
   v_max_age interval;
+  v_paused text[];
   v_expired int := 0;
   v_stop timestamptz := clock_timestamp() + interval '50 milliseconds';
 begin
@@ -61,8 +63,8 @@ begin
   select r.oldest_open, q.id, s.number, case when q.paused_at is null then q.width * case when q.prioritized then 4 else 1 end else 0 end, q.width, extract(epoch from q.timeout), q.mode = 'at_most_once', (q.keyed or q.limited) and q.paused_at is null,
          case when q.ordered then 1 else 0 end + case when q.limited or q.key_concurrency is not null or q.key_rate is not null then 2 else 0 end
          + case when q.concurrency is not null then 8 else 0 end, q.max_age,
-         case when q.kinds_aside is not null and q.paused_at is null then posthaste.lanes_for(q.width, q.prioritized, q.kind_lanes, q.kinds_aside, r.kinds -> q.name -> s.name, (random() * 1000)::bigint) end, q.kind_options
-    into v_open, v_queue, v_subscription, v_lanes, v_width, timeout, at_most_once, v_ruled, rules, v_max_age, v_order, kind_options
+         case when q.kinds_aside is not null and q.paused_at is null then posthaste.lanes_for(q.width, q.prioritized, q.kind_lanes, q.kinds_aside, q.kinds_paused, r.kinds -> q.name -> s.name, (random() * 1000)::bigint) end, q.kind_options, q.kinds_paused
+    into v_open, v_queue, v_subscription, v_lanes, v_width, timeout, at_most_once, v_ruled, rules, v_max_age, v_order, kind_options, v_paused
     from (select) one
     left join posthaste.registrations r on r.id = p_worker and r.lost_at is null and r.ended_at is null
     left join posthaste.queue_settings q on q.name = p_queue and q.dropped_at is null
@@ -126,7 +128,7 @@ begin
     -- Later lanes are only tried and never waited for, because they are not taken in ascending
     -- order.
     v_lane := posthaste.claim_lane(v_queue, v_subscription, coalesce(v_order[v_round + 1], posthaste.lane_of_round(v_round, v_width, v_first, p_number)), p_max - handed,
-      p_worker, case when not at_most_once then p_number end, null, p_single and not at_most_once, p_idle and handed = 0, p_due, v_round = 0, at_most_once, null, v_max_age, v_stop);
+      p_worker, case when not at_most_once then p_number end, null, p_single and not at_most_once, p_idle and handed = 0, p_due, v_round = 0, at_most_once, null, v_max_age, v_stop, v_paused);
     v_expired := v_expired + v_lane.expired;
     wants_idle := wants_idle or v_lane.wants_idle;
     v_due := least(v_due, v_lane.next_due);

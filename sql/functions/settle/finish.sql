@@ -143,7 +143,7 @@ begin
     select z.place, z.became, case when z.became in ('retried', 'lost', 'released') then z.next end from told z
      where (select count(*) from events) >= 0; -- otherwise they would not be appended
   -- Sleeping workers must know the next due time.
-  if p_outcomes && array['retried', 'lost', 'released'] and not posthaste.no_wake() then
+  if p_outcomes && array['retried', 'lost', 'released', 'set_aside'] and not posthaste.no_wake() then
     perform posthaste.ring(v_queue);
   end if;
 end $$;
