@@ -42,8 +42,8 @@ func (s *suite) resumeKind(kind string) {
 	s.must(s.engine.Resume(posthaste.WithActor(s.ctx, "ada"), posthaste.OfKind{Queue: s.queue, Kind: kind}))
 }
 
-// pausedKindWaits: nobody gets a message of a paused kind, whichever kinds he handles, until it is
-// resumed. Others come.
+// pausedKindWaits: no worker gets a message of a paused kind, whichever kinds it handles, until the
+// kind is resumed. Others come.
 func pausedKindWaits(s *suite) {
 	s.create(quick())
 	before := s.sendKinds("sms", "mail")
@@ -261,7 +261,7 @@ func pausedKindScheduled(s *suite) {
 	s.wantFirst(s.claimed(all, 1), ids[0])
 }
 
-// pausedKindRetries: what was handed out before the pause can be settled, and its retry waits.
+// pausedKindRetries: messages handed out before the pause can be settled, and their retries wait.
 func pausedKindRetries(s *suite) {
 	s.create(quick())
 	s.sendKinds("sms", "sms", "sms")
@@ -410,7 +410,7 @@ func pausedKindCancelled(s *suite) {
 	s.none(all)
 }
 
-// pausedKindTakesNoToken: in a queue with limits, what is set aside takes no token and no place.
+// pausedKindTakesNoToken: in a queue with limits, a paused message takes no token and no place.
 func pausedKindTakesNoToken(s *suite) {
 	s.create(posthaste.QueueOptions{Limits: posthaste.QueueLimits{Concurrency: 2, RateLimit: posthaste.Rate{Limit: 2, Per: time.Hour, Burst: 2}}})
 	s.pauseKind("sms")

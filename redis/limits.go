@@ -30,8 +30,8 @@ func (e *Engine) UpdateQueue(ctx context.Context, name string, update posthaste.
 	})
 }
 
-// change makes a change of what the registry has of a queue, which to determines: what it is next,
-// whether that is a change, and its record.
+// change changes the settings that the registry has of a queue. The function to returns the next
+// settings, whether they differ, and the record of the change.
 func (e *Engine) change(ctx context.Context, name string, to func(*queue) (stored, bool, posthaste.Action, error)) error {
 	for range 5 {
 		all, err := e.registry.read(ctx)

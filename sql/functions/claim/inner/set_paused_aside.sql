@@ -1,6 +1,6 @@
 -- posthaste.set_paused_aside: returns the messages of paused kinds of a claim that was just
 -- written to the lanes of their kinds, with the attempts that they have. Their places are settled
--- already. They took no token, and wake nobody, because no claim gets them.
+-- already. They took no token, and wake no worker, because no claim gets them.
 -- Arguments: the claim; the kinds, which have lanes.
 -- Inserts: outcomes, entries_other, words. Reads: queue_settings, entries.
 create or replace function posthaste.set_paused_aside(c posthaste.claims, p_paused text[])
