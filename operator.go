@@ -291,3 +291,20 @@ func (k OfKind) Action(pause bool) Action {
 	}
 	return Action{Action: action, Queue: k.Queue, Details: details}
 }
+
+// HeldBy returns what may hold a due message of a queue. It is for engines.
+func HeldBy(q *QueueInfo, m *MessageInfo) (held []string) {
+	for _, x := range [...]struct {
+		name  string
+		holds bool
+	}{
+		{"paused", !q.PausedAt.IsZero()}, {"key_paused", slices.Contains(q.PausedKeys, m.Key)}, {"kind_paused", slices.Contains(q.PausedKinds, m.Kind)},
+		{"order", q.Options.Ordered}, {"concurrency", q.Options.Limits.Concurrency > 0}, {"rate_limit", !q.Options.Limits.RateLimit.IsZero()},
+		{"key_concurrency", q.Options.Limits.KeyConcurrency > 0}, {"key_rate_limit", !q.Options.Limits.KeyRateLimit.IsZero()},
+	} {
+		if x.holds {
+			held = append(held, x.name)
+		}
+	}
+	return held
+}

@@ -1,9 +1,6 @@
 package posthaste
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Start positions of a subscription.
 const (
@@ -53,23 +50,6 @@ type RunResult struct {
 	// HeldBy names what may still hold the message: paused, key_paused, kind_paused, order (of its key),
 	// concurrency, rate_limit, key_concurrency, key_rate_limit.
 	HeldBy []string
-}
-
-// HeldBy returns what may hold a due message of the queue. It is for engines.
-func (q *QueueInfo) HeldBy(m *MessageInfo) (held []string) {
-	for _, x := range [...]struct {
-		name  string
-		holds bool
-	}{
-		{"paused", !q.PausedAt.IsZero()}, {"key_paused", slices.Contains(q.PausedKeys, m.Key)}, {"kind_paused", slices.Contains(q.PausedKinds, m.Kind)},
-		{"order", q.Options.Ordered}, {"concurrency", q.Options.Limits.Concurrency > 0}, {"rate_limit", !q.Options.Limits.RateLimit.IsZero()},
-		{"key_concurrency", q.Options.Limits.KeyConcurrency > 0}, {"key_rate_limit", !q.Options.Limits.KeyRateLimit.IsZero()},
-	} {
-		if x.holds {
-			held = append(held, x.name)
-		}
-	}
-	return held
 }
 
 // Purged is the number of messages purged from one subscription. It includes messages that

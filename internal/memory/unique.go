@@ -145,7 +145,7 @@ func (e *Engine) RunMessage(ctx context.Context, id posthaste.MessageID) ([]post
 	r := posthaste.RunResult{Subscription: posthaste.DefaultSubscription, State: info.Subscriptions[0].State}
 	switch m.state {
 	case posthaste.StateScheduled, posthaste.StateReady, posthaste.StateRetrying:
-		r.Due, r.HeldBy = true, of.HeldBy(&info)
+		r.Due, r.HeldBy = true, posthaste.HeldBy(&of, &info)
 	}
 	return []posthaste.RunResult{r}, ctx.Err()
 }
