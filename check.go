@@ -74,16 +74,7 @@ func (m *Message) checkAttempts() error {
 	if m.MaxAttempts == 0 && m.Timeout == 0 && m.Backoff == (Backoff{}) {
 		return nil
 	}
-	o := QueueOptions{MaxAttempts: m.MaxAttempts, Timeout: m.Timeout, BackoffBase: m.Backoff.Base, BackoffMax: m.Backoff.Max}
-	for i := range queueOptions {
-		if err := queueOptions[i].check(&o); err != nil {
-			return err
-		}
-	}
-	if m.Backoff.Max != 0 && m.Backoff.Max < m.Backoff.Base {
-		return Invalidf("backoff", "backoff.max (%s) must not be below backoff.base (%s)", m.Backoff.Max, m.Backoff.Base)
-	}
-	return nil
+	return checkAttempts(KindOptions{MaxAttempts: m.MaxAttempts, Timeout: m.Timeout, Backoff: m.Backoff})
 }
 
 // CheckFor returns an error if the message has options that a queue with the options o cannot

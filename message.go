@@ -93,15 +93,6 @@ type Message struct {
 	NoWake bool
 }
 
-// Backoff bounds the waits between attempts. Full jitter applies.
-type Backoff struct {
-	// Base is the upper bound of the wait before the second attempt. Each further attempt
-	// doubles it.
-	Base time.Duration
-	// Max is the upper bound of all waits, at most 365 days, and not below Base.
-	Max time.Duration
-}
-
 // Kinded is a payload that names its kind. Kind must return the same for every value of the
 // type, also for its zero value.
 type Kinded interface{ Kind() string }

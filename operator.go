@@ -3,6 +3,8 @@ package posthaste
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 )
 
@@ -40,12 +42,12 @@ type QueueAdmin interface {
 	// PurgeQueue removes all waiting messages of a queue as of one moment, including
 	// scheduled messages and retries. Messages that are handed out continue.
 	PurgeQueue(ctx context.Context, queue string) ([]Purged, error)
-	// Pause stops delivery of a queue ([OfQueue]) or of one key of it ([OfKey]), or a
-	// schedule ([OfSchedule]). Claims and receives then return none of its messages.
+	// Pause stops delivery of a queue ([OfQueue]), of one key of it ([OfKey]) or of one kind
+	// of messages of it ([OfKind]), or a schedule ([OfSchedule]). Claims and receives then return none of its messages.
 	// Deliveries that are already handed out can be settled, and sending continues. Ticks
 	// of a paused schedule do not count as missed. Idempotent. A key can be paused only in
-	// a queue that is ordered, fair or limited per key; otherwise the error is
-	// [CodeUnsupported].
+	// a queue that is ordered, fair or limited per key, and a kind in any other queue;
+	// otherwise the error is [CodeUnsupported]. At most [MaxKinds] kinds can be paused.
 	Pause(ctx context.Context, what Pausable) error
 	// Resume ends a pause and wakes workers. A schedule continues with its first tick from
 	// now on. Idempotent.
@@ -68,8 +70,8 @@ type DropOptions struct {
 	IfEmpty bool
 }
 
-// Pausable is what [QueueAdmin.Pause] and [QueueAdmin.Resume] apply to: [OfQueue], [OfKey] or
-// [OfSchedule].
+// Pausable is what [QueueAdmin.Pause] and [QueueAdmin.Resume] apply to: [OfQueue], [OfKey],
+// [OfKind] or [OfSchedule].
 type Pausable interface{ pausable() }
 
 // OfQueue is the queue with that name.
@@ -78,11 +80,15 @@ type OfQueue string
 // OfKey is one key of a queue.
 type OfKey struct{ Queue, Key string }
 
+// OfKind is one kind of messages of a queue.
+type OfKind struct{ Queue, Kind string }
+
 // OfSchedule is the schedule with that name.
 type OfSchedule string
 
 func (OfQueue) pausable()    {}
 func (OfKey) pausable()      {}
+func (OfKind) pausable()     {}
 func (OfSchedule) pausable() {}
 
 // MessageAdmin finds and changes messages.
@@ -264,4 +270,54 @@ type WorkerStatus struct {
 	StartedAt   time.Time
 	HeartbeatAt time.Time
 	LostAt      time.Time
+}
+
+// Check returns an error if the kind cannot be paused. It is for engines.
+func (k OfKind) Check() error {
+	if k.Kind == "" {
+		return Invalidf("kind", "kind must not be empty")
+	}
+	return checkWord("kind", k.Kind, MaxWordBytes)
+}
+
+// Apply returns the paused kinds of a queue, in order, after the kind was paused or resumed; it is
+// [CodeUnsupported] to pause too many. It is for engines.
+func (k OfKind) Apply(paused []string, pause bool) ([]string, error) {
+	at, found := slices.BinarySearch(paused, k.Kind)
+	switch {
+	case found == pause:
+		return paused, nil
+	case found:
+		return slices.Delete(slices.Clone(paused), at, at+1), nil
+	case len(paused) >= MaxKinds:
+		return nil, &Error{Code: CodeUnsupported, Field: "kind", Message: fmt.Sprintf("at most %d kinds of a queue can be paused", MaxKinds)}
+	}
+	return slices.Insert(slices.Clone(paused), at, k.Kind), nil
+}
+
+// Action returns the record of the kind being paused or resumed. It is for engines.
+func (k OfKind) Action(pause bool) Action {
+	details, _ := json.Marshal(map[string]string{"kind": k.Kind}) // always encodes
+	action := "resume_kind"
+	if pause {
+		action = "pause_kind"
+	}
+	return Action{Action: action, Queue: k.Queue, Details: details}
+}
+
+// HeldBy returns what may hold a due message of a queue. It is for engines.
+func HeldBy(q *QueueInfo, m *MessageInfo) (held []string) {
+	for _, x := range [...]struct {
+		name  string
+		holds bool
+	}{
+		{"paused", !q.PausedAt.IsZero()}, {"key_paused", slices.Contains(q.PausedKeys, m.Key)}, {"kind_paused", slices.Contains(q.PausedKinds, m.Kind)},
+		{"order", q.Options.Ordered}, {"concurrency", q.Options.Limits.Concurrency > 0}, {"rate_limit", !q.Options.Limits.RateLimit.IsZero()},
+		{"key_concurrency", q.Options.Limits.KeyConcurrency > 0}, {"key_rate_limit", !q.Options.Limits.KeyRateLimit.IsZero()},
+	} {
+		if x.holds {
+			held = append(held, x.name)
+		}
+	}
+	return held
 }

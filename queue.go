@@ -1,6 +1,9 @@
 package posthaste
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // DefaultSubscription is the subscription that every queue is created with.
 const DefaultSubscription = "default"
@@ -63,9 +66,25 @@ type QueueOptions struct {
 	Fair bool
 	// Limits bound how much is handed out (default: no bounds).
 	Limits QueueLimits
+	// Kinds has options of kinds of messages, which take precedence over MaxAttempts,
+	// Timeout, BackoffBase and BackoffMax (default: none; at most [MaxKinds]). An update
+	// replaces the options of the kinds that it names, and removes a kind whose options are
+	// zero.
+	Kinds map[string]KindOptions
 	// Owner says who declares the queue (default: none). It has the characters of a name.
 	// [Declaration.Apply] changes only queues of the declaration's owner, or without one.
 	Owner string
+}
+
+// Attempts returns the options of the attempts of a message of this queue: its own, then those
+// of its kind, then those of the queue. It is for engines.
+func (o *QueueOptions) Attempts(kind string, own KindOptions) KindOptions {
+	of := o.Kinds[kind]
+	return KindOptions{
+		MaxAttempts: cmp.Or(own.MaxAttempts, of.MaxAttempts, o.MaxAttempts),
+		Timeout:     cmp.Or(own.Timeout, of.Timeout, o.Timeout),
+		Backoff:     Backoff{Base: cmp.Or(own.Backoff.Base, of.Backoff.Base, o.BackoffBase), Max: cmp.Or(own.Backoff.Max, of.Backoff.Max, o.BackoffMax)},
+	}
 }
 
 // QueueLimits bound how much of a queue is handed out, over all processes together and for
@@ -102,6 +121,8 @@ type QueueInfo struct {
 	PausedAt time.Time
 	// PausedKeys are the first 100 paused keys, in order.
 	PausedKeys []string
+	// PausedKinds are the paused kinds, in order.
+	PausedKinds []string
 	// Subscriptions has the counters of each subscription.
 	Subscriptions []SubscriptionInfo
 }
@@ -138,7 +159,7 @@ type SubscriptionInfo struct {
 }
 
 // SetAside describes messages of one kind that wait because a worker without a handler for
-// this kind returned them.
+// this kind returned them, or because the kind is paused.
 type SetAside struct {
 	Kind string
 	// Waiting is how many messages wait. Engines may count up to 10,000 only.
@@ -147,4 +168,6 @@ type SetAside struct {
 	OldestAge time.Duration
 	// Known says that a running worker has said that it handles the kind.
 	Known bool
+	// Paused says that the kind is paused ([OfKind]).
+	Paused bool
 }

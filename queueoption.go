@@ -1,9 +1,12 @@
 package posthaste
 
 import (
+	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // QueueOption describes one option of a queue. The HTTP API, the command line and the engines
@@ -78,6 +81,7 @@ var queueOptions = []QueueOption{
 		field: func(o *QueueOptions) any { return &o.Limits.KeyConcurrency }},
 	{Name: "key_rate_limit", Usage: "rate limit of deliveries per key", perKey: true,
 		field: func(o *QueueOptions) any { return &o.Limits.KeyRateLimit }},
+	{Name: "kinds", Usage: "max_attempts, timeout and backoff of kinds of messages", field: func(o *QueueOptions) any { return &o.Kinds }},
 	{Name: "owner", Usage: "who declares the queue; queue apply changes only queues of its file's owner", field: func(o *QueueOptions) any { return &o.Owner }},
 }
 
@@ -88,7 +92,7 @@ func (q *QueueOption) parent() string {
 }
 
 // Field returns a pointer to the option's field: *int, *bool, *string, *[time.Duration],
-// *[Mode] or *[Rate]. A *bool with Values is false for the first of them and true for the second.
+// *[Mode], *[Rate] or *map[string][KindOptions]. A *bool with Values is false for the first of them and true for the second.
 func (q *QueueOption) Field(o *QueueOptions) any { return q.field(o) }
 
 // IsZero reports whether the option is not set in o.
@@ -106,18 +110,23 @@ func (q *QueueOption) IsZero(o QueueOptions) bool {
 		return *field == ""
 	case *Rate:
 		return field.IsZero()
+	case *map[string]KindOptions:
+		return *field == nil
 	}
 	return true
 }
 
 // Meets reports whether this option of an existing queue satisfies a request: the request
-// does not set it, or the values are equal.
+// does not set it, or the values are equal. Of kinds those that the request names must be equal.
 func (q *QueueOption) Meets(has, wanted QueueOptions) bool {
 	if q.IsZero(wanted) {
 		return true
 	}
-	if rate, ok := q.field(&has).(*Rate); ok {
-		return rate.Is(*q.field(&wanted).(*Rate))
+	switch field := q.field(&has).(type) {
+	case *Rate:
+		return field.Is(*q.field(&wanted).(*Rate))
+	case *map[string]KindOptions:
+		return maps.Equal(withKinds(*field, wanted.Kinds), withKinds(*field, nil))
 	}
 	return q.Value(has, nil) == q.Value(wanted, nil)
 }
@@ -157,6 +166,12 @@ func (q *QueueOption) Value(o QueueOptions, duration func(time.Duration) string)
 			rate["burst"] = field.Burst
 		}
 		return rate
+	case *map[string]KindOptions:
+		kinds := map[string]any{}
+		for kind, options := range *field {
+			kinds[kind] = options.object(format)
+		}
+		return kinds
 	}
 	return nil
 }
@@ -228,6 +243,8 @@ func (q *QueueOption) check(o *QueueOptions) error {
 		return CheckName(q.Name, *v)
 	case *Rate:
 		return v.check(q.Name)
+	case *map[string]KindOptions:
+		return checkKinds(*v, o.Mode)
 	}
 	return nil
 }
@@ -254,6 +271,42 @@ func (o *QueueOptions) setDefaults() {
 	}
 }
 
+// checkAttempts returns an error if options of a message or a kind are outside of their bounds.
+func checkAttempts(k KindOptions) error {
+	o := QueueOptions{MaxAttempts: k.MaxAttempts, Timeout: k.Timeout, BackoffBase: k.Backoff.Base, BackoffMax: k.Backoff.Max}
+	for i := range queueOptions {
+		if err := queueOptions[i].check(&o); err != nil {
+			return err
+		}
+	}
+	if k.Backoff.Max != 0 && k.Backoff.Max < k.Backoff.Base {
+		return Invalidf("backoff", "backoff.max (%s) must not be below backoff.base (%s)", k.Backoff.Max, k.Backoff.Base)
+	}
+	return nil
+}
+
+// checkKinds returns an error if options of kinds are not allowed in a queue of that mode.
+func checkKinds(kinds map[string]KindOptions, mode Mode) error {
+	if len(kinds) > MaxKinds {
+		return Invalidf("kinds", "at most %d kinds can have options, got %d", MaxKinds, len(kinds))
+	}
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		k := kinds[kind]
+		err := checkAttempts(k)
+		switch fault, _ := errors.AsType[*Error](err); {
+		case kind == "" || len(kind) > MaxWordBytes:
+			return Invalidf("kinds", "a kind has 1 to %d bytes, got %d", MaxWordBytes, len(kind))
+		case strings.IndexByte(kind, 0) >= 0 || !utf8.ValidString(kind):
+			return Invalidf("kinds", "a kind must be valid UTF-8 without NUL characters")
+		case fault != nil:
+			return Invalidf("kinds", "kind %q: %s", kind, fault.Message)
+		case mode == AtMostOnce && (k.MaxAttempts != 0 || k.Backoff != Backoff{}):
+			return Invalidf("kinds", "kind %q: an at-most-once queue never retries: leave out max_attempts and backoff", kind)
+		}
+	}
+	return nil
+}
+
 func noRetries(q *QueueOption) error {
 	return Invalidf(q.parent(), "an at-most-once queue never retries: leave out max_attempts and backoff")
 }
@@ -267,6 +320,7 @@ func (o *QueueOptions) Complete() error {
 		}
 	}
 	o.setDefaults()
+	o.Kinds = withKinds(o.Kinds, nil)
 	for i := range queueOptions {
 		if err := queueOptions[i].check(o); err != nil {
 			return err

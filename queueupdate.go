@@ -3,6 +3,7 @@ package posthaste
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -43,7 +44,10 @@ func (u QueueUpdate) Requested(has QueueOptions) (QueueOptions, []OptionChange) 
 		switch q := &queueOptions[i]; {
 		case u.resets(q):
 			q.copy(&is, standard)
-		case !q.Meets(has, u.Options):
+		case q.Meets(has, u.Options):
+		case q.Name == "kinds":
+			is.Kinds = withKinds(has.Kinds, u.Options.Kinds)
+		default:
 			q.copy(&is, u.Options)
 		}
 	}
@@ -168,19 +172,25 @@ func ChangeDetails(changes []OptionChange) json.RawMessage {
 
 // Text returns the option's value as a text of one line, "none" if it has none.
 func (q *QueueOption) Text(o QueueOptions) string {
-	if rate, ok := q.field(&o).(*Rate); ok && !rate.IsZero() {
-		return rate.String()
-	}
 	if _, ok := q.field(&o).(*bool); !ok && q.IsZero(o) {
 		return "none"
+	}
+	switch field := q.field(&o).(type) {
+	case *Rate:
+		return field.String()
+	case *map[string]KindOptions:
+		return kindsText(*field)
 	}
 	return fmt.Sprint(q.Value(o, time.Duration.String))
 }
 
 // equal reports whether the option has the same value in a and b.
 func (q *QueueOption) equal(a, b QueueOptions) bool {
-	if rate, ok := q.field(&a).(*Rate); ok {
-		return *rate == *q.field(&b).(*Rate)
+	switch field := q.field(&a).(type) {
+	case *Rate:
+		return *field == *q.field(&b).(*Rate)
+	case *map[string]KindOptions:
+		return maps.Equal(*field, b.Kinds)
 	}
 	return q.Value(a, nil) == q.Value(b, nil)
 }
@@ -200,5 +210,7 @@ func (q *QueueOption) copy(into *QueueOptions, from QueueOptions) {
 		*field = *q.field(&from).(*Mode)
 	case *Rate:
 		*field = *q.field(&from).(*Rate)
+	case *map[string]KindOptions:
+		*field = *q.field(&from).(*map[string]KindOptions)
 	}
 }

@@ -54,26 +54,9 @@ type RunResult struct {
 	Due bool
 	// State is the message's state for this subscription after the call.
 	State State
-	// HeldBy names what may still hold the message: paused, key_paused, order (of its key),
+	// HeldBy names what may still hold the message: paused, key_paused, kind_paused, order (of its key),
 	// concurrency, rate_limit, key_concurrency, key_rate_limit.
 	HeldBy []string
-}
-
-// HeldBy returns what may hold a due message of a queue with these options, if the queue or the
-// message's key is paused or not. It is for engines.
-func (o QueueOptions) HeldBy(paused, keyPaused bool) (held []string) {
-	for _, x := range [...]struct {
-		name  string
-		holds bool
-	}{
-		{"paused", paused}, {"key_paused", keyPaused}, {"order", o.Ordered}, {"concurrency", o.Limits.Concurrency > 0}, {"rate_limit", !o.Limits.RateLimit.IsZero()},
-		{"key_concurrency", o.Limits.KeyConcurrency > 0}, {"key_rate_limit", !o.Limits.KeyRateLimit.IsZero()},
-	} {
-		if x.holds {
-			held = append(held, x.name)
-		}
-	}
-	return held
 }
 
 // Purged is the number of messages purged from one subscription. It includes messages that

@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -37,7 +38,7 @@ func queues(s *suite) {
 		s.Fatalf("queues %+v, want a and b", infos)
 	}
 	defaults := posthaste.QueueOptions{MaxAttempts: 20, BackoffBase: time.Second, BackoffMax: time.Hour, Timeout: 30 * time.Second, MaxPayload: 1 << 20, Lanes: 1, Mode: posthaste.AtLeastOnce}
-	if infos[0].Options != defaults || infos[1].Options != full {
+	if !reflect.DeepEqual(infos[0].Options, defaults) || !reflect.DeepEqual(infos[1].Options, full) {
 		s.Errorf("options %+v and %+v", infos[0].Options, infos[1].Options)
 	}
 	if subs := infos[0].Subscriptions; len(subs) != 1 || subs[0].Name != posthaste.DefaultSubscription || infos[0].CreatedAt.IsZero() {

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -42,6 +43,7 @@ var others = map[string]posthaste.QueueOptions{
 	"timeout": {Timeout: 45 * time.Second}, "max_age": {MaxAge: time.Hour}, "max_payload": {MaxPayload: 2048}, "lanes": {Lanes: 4},
 	"retention": {Retention: 48 * time.Hour}, "retain_payload": {Retention: 48 * time.Hour, RetainPayload: true},
 	"on_dead": {StopOnDead: true}, "owner": {Owner: "shop"},
+	"kinds":       {Kinds: map[string]posthaste.KindOptions{"sms": {MaxAttempts: 3, Timeout: time.Minute, Backoff: posthaste.Backoff{Base: time.Second, Max: time.Hour}}, "a:b c": {Timeout: time.Millisecond}}},
 	"concurrency": {Limits: posthaste.QueueLimits{Concurrency: 8}}, "rate_limit": {Limits: posthaste.QueueLimits{RateLimit: posthaste.Rate{Limit: 70, Per: time.Minute, Burst: 9}}},
 	"key_concurrency": {Limits: posthaste.QueueLimits{KeyConcurrency: 3}}, "key_rate_limit": {Limits: posthaste.QueueLimits{KeyRateLimit: posthaste.Rate{Limit: 5, Per: time.Second, Burst: 2}}},
 }
@@ -103,7 +105,7 @@ func eachOption(s *suite) {
 		}
 		updateQueue(s, posthaste.QueueOptions{}, reset...)
 		updateQueue(s, posthaste.QueueOptions{}, reset...)
-		if now := optionsOf(s); now != before {
+		if now := optionsOf(s); !reflect.DeepEqual(now, before) {
 			s.Errorf("after %s was reset the options are %+v, want %+v", option.Name, now, before)
 		}
 		actions, err := s.engine.Actions(s.ctx, posthaste.ActionFilter{Queue: s.queue})
@@ -140,7 +142,7 @@ func fixedOptions(s *suite) {
 	s.wantCode("retain_payload without retention", s.engine.UpdateQueue(s.ctx, s.queue, posthaste.QueueUpdate{Options: posthaste.QueueOptions{RetainPayload: true}}), posthaste.CodeInvalid)
 	s.wantCode("an unknown option", s.engine.UpdateQueue(s.ctx, s.queue, posthaste.QueueUpdate{Reset: []string{"color"}}), posthaste.CodeInvalid)
 	s.wantCode("a missing queue", s.engine.UpdateQueue(s.ctx, "nowhere", posthaste.QueueUpdate{Options: posthaste.QueueOptions{Timeout: time.Minute}}), posthaste.CodeNotFound)
-	if now := optionsOf(s); now != before {
+	if now := optionsOf(s); !reflect.DeepEqual(now, before) {
 		s.Errorf("refused updates changed %+v to %+v", before, now)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,10 +64,12 @@ func (e *Engine) pause(ctx context.Context, verb string, what posthaste.Pausable
 		return e.repeatable(ctx, "select posthaste."+verb+"_queue($1, nullif($2::text, ''))", string(x), actor)
 	case posthaste.OfKey:
 		return e.repeatable(ctx, "select posthaste."+verb+"_key($1, $2, nullif($3::text, ''))", x.Queue, x.Key, actor)
+	case posthaste.OfKind:
+		return e.repeatable(ctx, "select posthaste."+verb+"_kind($1::text, $2::text, nullif($3::text, ''))", x.Queue, x.Kind, actor)
 	case posthaste.OfSchedule:
 		return e.repeatable(ctx, "select posthaste.schedule_"+verb+"($1::text, nullif($2::text, ''))", string(x), actor)
 	}
-	return posthaste.Invalidf("what", "cannot %s %T: it must be OfQueue, OfKey or OfSchedule", verb, what)
+	return posthaste.Invalidf("what", "cannot %s %T: it must be OfQueue, OfKey, OfKind or OfSchedule", verb, what)
 }
 
 // PurgeQueue implements [posthaste.QueueAdmin].
@@ -84,7 +87,7 @@ func (e *Engine) repeatable(ctx context.Context, sql string, args ...any) error 
 // queuesSQL reads the view posthaste.queues, with the options as one object in which durations
 // are seconds.
 var queuesSQL = `select queue, subscription, depth, in_flight, dead, sent, done, retried, lost, sent_per_second, done_per_second,
-  coalesce(extract(epoch from oldest_age), 0)::float8, paused_at, created_at, counted_at, paused_keys,
+  coalesce(extract(epoch from oldest_age), 0)::float8, paused_at, created_at, counted_at, paused_keys, paused_kinds,
   coalesce(filter, '{}'), coalesce(extract(epoch from max_lag), 0)::float8, withdrawn, expired, coalesce(set_aside, '[]'), ` + optionsSQL() + `
   from posthaste.queues where $1::text[] is null or queue = any ($1) order by queue, subscription`
 
@@ -132,6 +135,8 @@ func scanOptions(values map[string]json.RawMessage) (o posthaste.QueueOptions, e
 			} else {
 				*field = string(raw) == strconv.Quote(option.Values[1])
 			}
+		case *map[string]posthaste.KindOptions:
+			*field, fault = scanKinds(raw)
 		default:
 			fault = json.Unmarshal(raw, field)
 		}
@@ -140,6 +145,31 @@ func scanOptions(values map[string]json.RawMessage) (o posthaste.QueueOptions, e
 		}
 	}
 	return o, nil
+}
+
+// scanKinds reads the column kinds of the view posthaste.queues.
+func scanKinds(raw []byte) (map[string]posthaste.KindOptions, error) {
+	var kinds map[string]struct {
+		MaxAttempts int         `json:"max_attempts"`
+		Timeout     secondsText `json:"timeout"`
+		Backoff     struct{ Base, Max secondsText }
+	}
+	err := json.Unmarshal(raw, &kinds)
+	all := map[string]posthaste.KindOptions{}
+	for kind, k := range kinds {
+		all[kind] = posthaste.KindOptions{MaxAttempts: k.MaxAttempts, Timeout: time.Duration(k.Timeout),
+			Backoff: posthaste.Backoff{Base: time.Duration(k.Backoff.Base), Max: time.Duration(k.Backoff.Max)}}
+	}
+	return all, err
+}
+
+// secondsText is a duration in the form "1.5 seconds".
+type secondsText time.Duration
+
+func (s *secondsText) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseFloat(strings.TrimSuffix(string(text), " seconds"), 64)
+	*s = secondsText(seconds(n))
+	return err
 }
 
 // Queues implements [posthaste.Engine] with the view posthaste.queues. It ignores unknown names.
@@ -162,10 +192,11 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 			Waiting   int64
 			OldestAge float64 `json:"oldest_age"`
 			Known     bool
+			Paused    bool
 		}
 		var options map[string]json.RawMessage
 		if err := rows.Scan(&q.Name, &s.Name, &s.Depth, &s.InFlight, &s.Dead, &s.Sent, &s.Done, &s.Retried, &s.Lost, &s.SentPerSecond, &s.DonePerSecond,
-			&oldest, &paused, &q.CreatedAt, &s.CountedAt, &q.PausedKeys, &filter, &lag, &s.Withdrawn, &s.Expired, &aside, &options); err != nil {
+			&oldest, &paused, &q.CreatedAt, &s.CountedAt, &q.PausedKeys, &q.PausedKinds, &filter, &lag, &s.Withdrawn, &s.Expired, &aside, &options); err != nil {
 			return err
 		}
 		if q.Options, err = scanOptions(options); err != nil {
@@ -174,10 +205,11 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 		if paused != nil {
 			q.PausedAt = paused.UTC()
 		}
+		slices.Sort(q.PausedKinds)
 		s.Filter, s.MaxLag = posthaste.Filter{Kinds: filter.Kind, Headers: filter.Headers}, seconds(lag)
 		q.CreatedAt, s.CountedAt, s.OldestAge = q.CreatedAt.UTC(), s.CountedAt.UTC(), seconds(oldest)
 		for _, a := range aside {
-			s.SetAside = append(s.SetAside, posthaste.SetAside{Kind: a.Kind, Waiting: a.Waiting, OldestAge: seconds(a.OldestAge), Known: a.Known})
+			s.SetAside = append(s.SetAside, posthaste.SetAside{Kind: a.Kind, Waiting: a.Waiting, OldestAge: seconds(a.OldestAge), Known: a.Known, Paused: a.Paused})
 		}
 		if len(infos) == 0 || infos[len(infos)-1].Name != q.Name {
 			infos = append(infos, q)

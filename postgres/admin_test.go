@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -397,7 +398,7 @@ func TestQueuesByCounters(t *testing.T) {
 	a.turn()
 	infos, err := a.Queues(a.ctx, "q", "none")
 	a.check(err)
-	if len(infos) != 1 || infos[0].Name != "q" || infos[0].Options != options || infos[0].CreatedAt.IsZero() || len(infos[0].Subscriptions) != 1 {
+	if len(infos) != 1 || infos[0].Name != "q" || !reflect.DeepEqual(infos[0].Options, options) || infos[0].CreatedAt.IsZero() || len(infos[0].Subscriptions) != 1 {
 		t.Fatalf("queues %+v", infos)
 	}
 	s := infos[0].Subscriptions[0]

@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -22,6 +23,7 @@ const (
 	claimTimeout
 	claimAtMostOnce
 	claimRules
+	claimKinds
 )
 
 // The bits of the column rules.
@@ -35,7 +37,7 @@ const (
 var (
 	claimStatement = statement{
 		name: "posthaste_claim",
-		sql: "select delivery_id, " + deliveryColumns + ", handed, wants_idle, next_due, timeout, at_most_once, rules" +
+		sql: "select delivery_id, " + deliveryColumns + ", handed, wants_idle, next_due, timeout, at_most_once, rules, kind_options" +
 			" from posthaste.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
 		oids: []uint32{pgtype.Int8OID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID, pgtype.Int4OID, pgtype.BoolOID, pgtype.BoolOID, pgtype.BoolOID, pgtype.BoolOID, pgtype.Int4OID},
 	}
@@ -99,6 +101,7 @@ type claimReader struct {
 	claimed    bool // the claim returned a row, so it is committed
 	handed     int  // the number of deliveries
 	timeout    time.Duration
+	kinds      map[string]attemptOptions // nil if no kind has options
 	atMostOnce bool
 	trace      string // see readDelivery
 }
@@ -111,6 +114,11 @@ func (r *claimReader) read(transaction int, v [][]byte) error {
 	r.claimed = true
 	r.handed, r.timeout = readInt4(v[claimHanded]), time.Duration(readFloat8(v[claimTimeout])*float64(time.Second))
 	r.reply.AloneWaiting, r.reply.NextDue = readBool(v[claimWantsIdle]), readDue(v[claimNextDue])
+	if kinds := v[claimKinds]; kinds != nil {
+		if err := json.Unmarshal(readJSON(kinds), &r.kinds); err != nil {
+			return fmt.Errorf("reading the options of kinds of queue %s: %w", r.queue, err)
+		}
+	}
 	rules := readInt2(v[claimRules])
 	r.reply.InOrder, r.reply.Limits = rules&ruleInOrder != 0, rules&ruleLimits != 0
 	r.reply.AtLimit, r.reply.FreedBySettle = rules&ruleAtLimit != 0, rules&ruleFreedBySettle != 0
@@ -127,6 +135,9 @@ func (r *claimReader) deliver(v [][]byte) error {
 		return err
 	}
 	d.Queue, d.Subscription, d.AtMostOnce = r.queue, r.subscription, r.atMostOnce
+	if r.kinds != nil {
+		d.Timeout = cmp.Or(d.Timeout, seconds(r.kinds[d.Kind].Timeout))
+	}
 	d.Timeout = cmp.Or(d.Timeout, r.timeout)
 	if r.reply.Deliveries == nil {
 		r.reply.Deliveries = make([]posthaste.RawDelivery, 0, r.handed)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -53,7 +54,7 @@ func TestOptionsOfCreateQueue(t *testing.T) {
 	a.check(want.Complete())
 	queues, err := a.Queues(a.ctx, "q")
 	a.check(err)
-	if is := queues[0].Options; is != want {
+	if is := queues[0].Options; !reflect.DeepEqual(is, want) {
 		t.Errorf("without options a queue has %+v, want %+v", is, want)
 	}
 }

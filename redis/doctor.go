@@ -190,7 +190,7 @@ func (e *Engine) doctorBehind(ctx context.Context, all map[string]*queue) (found
 // doctorKinds reports messages that were set aside and that no running worker handles.
 func doctorKinds(queue string, s posthaste.SubscriptionInfo) (found []posthaste.Finding) {
 	for _, a := range s.SetAside {
-		if a.Known || a.OldestAge <= patience {
+		if a.Known || a.Paused || a.OldestAge <= patience {
 			continue
 		}
 		found = append(found, posthaste.Finding{Check: "kinds", Queue: queue, Subscription: s.Name,

@@ -150,7 +150,7 @@ var asideRules = map[string]struct {
 			return "a worker of other kinds is told that there is something"
 		}
 		return ""
-	}, patch{&beatScript, "hasApart(kinds ~= '' and unpacked(kinds) or nil)", "hasApart()"}},
+	}, patch{&beatScript, "hasApart(kinds ~= '' and unpacked(kinds) or nil, paused ~= '' and unpacked(paused) or nil)", "hasApart()"}},
 	"others come beside them": {posthaste.QueueOptions{}, func(k *kindred) string {
 		k.sentAside(slices.Repeat([]string{"sms"}, 30)...)
 		k.send(slices.Repeat([]string{"mail"}, 30)...)

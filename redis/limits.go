@@ -22,6 +22,17 @@ func (e *Engine) UpdateQueue(ctx context.Context, name string, update posthaste.
 	if err := posthaste.CheckName("queue", name); err != nil {
 		return err
 	}
+	return e.change(ctx, name, func(q *queue) (stored, bool, posthaste.Action, error) {
+		is := q.options
+		next, changes, err := update.Apply(name, q.options.QueueOptions)
+		is.QueueOptions = next
+		return is, len(changes) > 0, posthaste.Action{Action: "update", Details: posthaste.ChangeDetails(changes)}, err
+	})
+}
+
+// change changes the settings that the registry has of a queue. The function to returns the next
+// settings, whether they differ, and the record of the change.
+func (e *Engine) change(ctx context.Context, name string, to func(*queue) (stored, bool, posthaste.Action, error)) error {
 	for range 5 {
 		all, err := e.registry.read(ctx)
 		if err != nil {
@@ -31,13 +42,13 @@ func (e *Engine) UpdateQueue(ctx context.Context, name string, update posthaste.
 		if q == nil {
 			return noQueue(name)
 		}
-		is, changes, err := update.Apply(name, q.options.QueueOptions)
+		is, changed, action, err := to(q)
 		if err != nil {
 			return err
 		}
 		reply := any("ok")
-		if len(changes) > 0 {
-			reply, err = e.revise(ctx, q, is, changes)
+		if changed {
+			reply, err = e.revise(ctx, q, is, action)
 		}
 		if err == nil && reply == "ok" {
 			if _, err = e.registry.read(ctx); err == nil {
@@ -51,14 +62,33 @@ func (e *Engine) UpdateQueue(ctx context.Context, name string, update posthaste.
 	return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "queue " + quote.Name(name) + " is being changed by other processes", Hint: "try again"}
 }
 
+// pauseKind pauses or resumes a kind of a queue. The paused kinds are changed as options are, so
+// that no call that begins later follows the old ones.
+func (e *Engine) pauseKind(ctx context.Context, what posthaste.OfKind, pause bool) error {
+	if err := what.Check(); err != nil {
+		return err
+	}
+	return e.change(ctx, what.Queue, func(q *queue) (is stored, changed bool, action posthaste.Action, err error) {
+		if pause && q.looks > 0 {
+			return is, false, action, &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "queue",
+				Message: "queue " + quote.Name(q.name) + " hands out messages by their keys, so that a kind of it cannot be paused", Hint: "pause the queue, or a key"}
+		}
+		is = q.options
+		is.PausedKinds, err = what.Apply(q.options.PausedKinds, pause)
+		return is, len(is.PausedKinds) != len(q.options.PausedKinds), what.Action(pause), err
+	})
+}
+
 // revise changes the options of a queue in the registry and records that, unless another
 // process has changed them: then it replies "changed".
-func (e *Engine) revise(ctx context.Context, q *queue, is posthaste.QueueOptions, changes []posthaste.OptionChange) (any, error) {
-	next, err := json.Marshal(stored{QueueOptions: is, Revision: q.options.Revision + 1, Stopped: q.options.Stopped || q.options.StopOnDead})
+func (e *Engine) revise(ctx context.Context, q *queue, is stored, what posthaste.Action) (any, error) {
+	is.Revision++
+	is.Stopped = q.options.Stopped || q.options.StopOnDead
+	next, err := json.Marshal(is)
 	if err != nil {
 		return nil, err
 	}
-	action, err := json.Marshal(record{By: cmp.Or(posthaste.ActorOf(ctx), "redis"), Action: "update", Queue: q.name, Details: posthaste.ChangeDetails(changes)})
+	action, err := json.Marshal(record{By: cmp.Or(posthaste.ActorOf(ctx), "redis"), Action: what.Action, Queue: q.name, Details: what.Details})
 	if err != nil {
 		return nil, err
 	}

@@ -200,11 +200,13 @@ func TestJB6_InterruptedChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	is, changes, err := posthaste.QueueUpdate{Options: posthaste.QueueOptions{Timeout: time.Hour}}.Apply(jobs, q.options.QueueOptions)
+	next, changes, err := posthaste.QueueUpdate{Options: posthaste.QueueOptions{Timeout: time.Hour}}.Apply(jobs, q.options.QueueOptions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if reply, err := o.revise(t.Context(), q, is, changes); err != nil || reply != "ok" {
+	is := q.options
+	is.QueueOptions = next
+	if reply, err := o.revise(t.Context(), q, is, posthaste.Action{Action: "update", Details: posthaste.ChangeDetails(changes)}); err != nil || reply != "ok" {
 		t.Fatalf("%v, %v", reply, err)
 	}
 	if n := e.client.HExists(t.Context(), e.keys.of(jobs, "meta"), "rev").Val(); n {

@@ -26,6 +26,7 @@ type queue struct {
 	looks        int    // 1 if it looks at keys, 2 if it is ordered, 3 if it is fair
 	once         string // "1" if the queue delivers at most once
 	limits       string // packed for scripts
+	paused       string // the paused kinds, packed for scripts; "" if there are none
 	// Only of the default subscription:
 	version string   // of its subscriptions, "" if there are no further ones
 	subs    []*queue // the further ones, in the order of creation
@@ -47,6 +48,8 @@ type stored struct {
 	posthaste.QueueOptions
 	// Revision counts the changes of the options.
 	Revision int `json:",omitempty"`
+	// PausedKinds are the paused kinds, in order.
+	PausedKinds []string `json:",omitempty"`
 	// Stopped says that StopOnDead was set before, so that keys may be stopped.
 	Stopped bool `json:",omitempty"`
 }

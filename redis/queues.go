@@ -87,10 +87,12 @@ func (e *Engine) pause(ctx context.Context, what posthaste.Pausable, action, pau
 		return e.pauseQueue(ctx, string(x), action, paused)
 	case posthaste.OfKey:
 		return e.pauseKey(ctx, x.Queue, x.Key, action+"_key", paused)
+	case posthaste.OfKind:
+		return e.pauseKind(ctx, x, paused != "")
 	case posthaste.OfSchedule:
 		return e.pauseSchedule(ctx, string(x), "schedule_"+action, paused != "")
 	}
-	return posthaste.Invalidf("what", "cannot %s %T: it must be OfQueue, OfKey or OfSchedule", action, what)
+	return posthaste.Invalidf("what", "cannot %s %T: it must be OfQueue, OfKey, OfKind or OfSchedule", action, what)
 }
 
 func (e *Engine) pauseQueue(ctx context.Context, name, action, paused string) error {
@@ -146,6 +148,7 @@ func (e *Engine) count(ctx context.Context, name string) (info posthaste.QueueIn
 			for _, key := range paused {
 				info.PausedKeys = append(info.PausedKeys, str(key))
 			}
+			info.PausedKinds = q.options.PausedKinds
 			if str(all[3]) != "" {
 				info.PausedAt = at(n[3])
 			}
@@ -155,7 +158,7 @@ func (e *Engine) count(ctx context.Context, name string) (info posthaste.QueueIn
 		}
 		info.Subscriptions = append(info.Subscriptions, posthaste.SubscriptionInfo{Name: q.subscription, Filter: q.wanted.Filter,
 			Depth: n[0], InFlight: n[1], Dead: n[2], Sent: n[4], Done: n[5], Retried: n[6], Lost: n[7], Withdrawn: n[8], Expired: n[12],
-			OldestAge: fromMicros(max(n[9], 0)), CountedAt: at(n[10]), SetAside: setAsideOf(all[13])})
+			OldestAge: fromMicros(max(n[9], 0)), CountedAt: at(n[10]), SetAside: setAsideOf(all[13], q.options.PausedKinds)})
 		return nil
 	})
 	if err == nil {
@@ -165,12 +168,12 @@ func (e *Engine) count(ctx context.Context, name string) (info posthaste.QueueIn
 }
 
 // setAsideOf reads a part of the reply of count.lua.
-func setAsideOf(reply any) (all []posthaste.SetAside) {
+func setAsideOf(reply any, paused []string) (all []posthaste.SetAside) {
 	values, _ := reply.([]any)
 	for s := range slices.Chunk(values, 3) {
 		waiting, _ := parseMicros(str(s[1]))
 		age, _ := parseMicros(str(s[2]))
-		all = append(all, posthaste.SetAside{Kind: str(s[0]), Waiting: waiting, OldestAge: fromMicros(age)})
+		all = append(all, posthaste.SetAside{Kind: str(s[0]), Waiting: waiting, OldestAge: fromMicros(age), Paused: slices.Contains(paused, str(s[0]))})
 	}
 	slices.SortFunc(all, func(a, b posthaste.SetAside) int { return cmp.Compare(a.Kind, b.Kind) })
 	return all

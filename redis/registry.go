@@ -55,6 +55,9 @@ func (r *registry) newQueue(name, value string) (*queue, error) {
 		q.once = "1"
 	}
 	q.limits = limitsOf(o.Limits).packed()
+	if len(o.PausedKinds) > 0 {
+		q.paused = packed(setOf(o.PausedKinds))
+	}
 	q.rules = r.rulesOf(q)
 	return q, nil
 }
@@ -66,7 +69,7 @@ func (r *registry) rulesOf(q *queue) string {
 	}
 	return packed(rules{MaxAttempts: o.MaxAttempts, BackoffBase: o.BackoffBase.Microseconds(), BackoffMax: o.BackoffMax.Microseconds(),
 		Keep: r.kept, Retention: o.Retention.Microseconds(), RetainPayload: o.RetainPayload, MaxAge: wholeMicros(o.MaxAge),
-		Looks: q.looks > 0, Ordered: o.Ordered, StopOnDead: o.StopOnDead, Fair: o.Fair, Stopped: q.options.Stopped, Letter: q.letter, Revision: q.revision(), Version: version})
+		Looks: q.looks > 0, Ordered: o.Ordered, StopOnDead: o.StopOnDead, Fair: o.Fair, Stopped: q.options.Stopped, Kinds: optionsOfKinds(o.QueueOptions), Paused: setOf(o.PausedKinds), Letter: q.letter, Revision: q.revision(), Version: version})
 }
 
 // read reads all queues and subscriptions from Redis.

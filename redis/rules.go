@@ -9,21 +9,41 @@ import (
 
 // rules are the options that scripts need, with the names of rules.lua.
 type rules struct {
-	MaxAttempts   int    `codec:"n"`
-	BackoffBase   int64  `codec:"b"`
-	BackoffMax    int64  `codec:"m"`
-	Keep          int    `codec:"k"`
-	Retention     int64  `codec:"r"`
-	RetainPayload bool   `codec:"p"`
-	MaxAge        int64  `codec:"a,omitempty"` // rounded up, because 0 means any age
-	Looks         bool   `codec:"y,omitempty"`
-	Ordered       bool   `codec:"o,omitempty"`
-	StopOnDead    bool   `codec:"x,omitempty"`
-	Fair          bool   `codec:"f,omitempty"`
-	Stopped       bool   `codec:"z,omitempty"`
-	Letter        string `codec:"h,omitempty"`
-	Revision      string `codec:"w,omitempty"`
-	Version       string `codec:"v,omitempty"`
+	MaxAttempts   int                       `codec:"n"`
+	BackoffBase   int64                     `codec:"b"`
+	BackoffMax    int64                     `codec:"m"`
+	Keep          int                       `codec:"k"`
+	Retention     int64                     `codec:"r"`
+	RetainPayload bool                      `codec:"p"`
+	MaxAge        int64                     `codec:"a,omitempty"` // rounded up, because 0 means any age
+	Looks         bool                      `codec:"y,omitempty"`
+	Ordered       bool                      `codec:"o,omitempty"`
+	StopOnDead    bool                      `codec:"x,omitempty"`
+	Fair          bool                      `codec:"f,omitempty"`
+	Stopped       bool                      `codec:"z,omitempty"`
+	Kinds         map[string]attemptOptions `codec:"i,omitempty"`
+	Paused        map[string]bool           `codec:"q,omitempty"`
+	Letter        string                    `codec:"h,omitempty"`
+	Revision      string                    `codec:"w,omitempty"`
+	Version       string                    `codec:"v,omitempty"`
+}
+
+// optionsOfKinds returns the options of kinds for scripts.
+func optionsOfKinds(o posthaste.QueueOptions) map[string]attemptOptions {
+	all := map[string]attemptOptions{}
+	for kind, k := range o.Kinds {
+		all[kind] = attemptOptionsOf(&posthaste.Message{MaxAttempts: k.MaxAttempts, Timeout: k.Timeout, Backoff: k.Backoff})
+	}
+	return all
+}
+
+// setOf returns texts as the keys of a map.
+func setOf(texts []string) map[string]bool {
+	set := map[string]bool{}
+	for _, t := range texts {
+		set[t] = true
+	}
+	return set
 }
 
 // looks returns 0 if a queue ignores keys, 1 if it has limits per key, 2 if it is ordered and

@@ -137,6 +137,11 @@ func TestOpenAPIMatchesEveryOperation(t *testing.T) {
 	ask(200, "GET", "/v1/workers", "")
 	ask(200, "PATCH", "/v1/queues/orders", `{"timeout":"1m","max_age":null,"backoff":{"base":"2s"}}`)
 	ask(400, "PATCH", "/v1/queues/orders", `{"max_attempts":0}`)
+	ask(200, "PATCH", "/v1/queues/orders", `{"kinds":{"sms":{"max_attempts":3,"timeout":"10s","backoff":{"base":"1s","max":"1m"}},"fax":null}}`)
+	ask(400, "PATCH", "/v1/queues/orders", `{"kinds":{"sms":{"max_attempts":0}}}`)
+	ask(200, "POST", "/v1/queues/orders/kinds/pause", `{"kind":"sms"}`)
+	ask(200, "POST", "/v1/queues/orders/kinds/resume", `{"kind":"sms"}`)
+	ask(400, "POST", "/v1/queues/orders/kinds/pause", `{"kind":""}`)
 	// Which the engine in memory does not do.
 	ask(400, "POST", "/v1/queues/orders/keys/pause", `{"key":"a"}`)
 	ask(400, "POST", "/v1/queues/orders/keys/resume", `{"key":"a"}`)

@@ -104,9 +104,19 @@ func (s *Server) updateQueue(w http.ResponseWriter, r *http.Request) error {
 	return s.writeQueue(w, r, http.StatusOK)
 }
 
-// pauseKey pauses or resumes a key of a queue. The key is in the body, because it may be
-// any text, and a path cannot contain every text ("/", "..").
+// pauseKey pauses or resumes a key of a queue.
 func (s *Server) pauseKey(change func(context.Context, posthaste.Pausable) error) answer {
+	return s.pauseWord(change, "key", func(queue, key string) posthaste.Pausable { return posthaste.OfKey{Queue: queue, Key: key} })
+}
+
+// pauseKind pauses or resumes a kind of messages of a queue.
+func (s *Server) pauseKind(change func(context.Context, posthaste.Pausable) error) answer {
+	return s.pauseWord(change, "kind", func(queue, kind string) posthaste.Pausable { return posthaste.OfKind{Queue: queue, Kind: kind} })
+}
+
+// pauseWord pauses or resumes what a word names. The word is in the body, because it may be any
+// text, and a path cannot contain every text ("/", "..").
+func (s *Server) pauseWord(change func(context.Context, posthaste.Pausable) error, name string, what func(queue, word string) posthaste.Pausable) answer {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		body, err := readJSON(w, r, false)
 		if err != nil {
@@ -116,14 +126,14 @@ func (s *Server) pauseKey(change func(context.Context, posthaste.Pausable) error
 		if err != nil {
 			return err
 		}
-		key := o.Text("key")
-		if key == "" {
-			o.Fail("key", "is required")
+		word := o.Text(name)
+		if word == "" {
+			o.Fail(name, "is required")
 		}
 		if err := o.Finish(); err != nil {
 			return err
 		}
-		return s.pause(w, r, change, posthaste.OfKey{Queue: r.PathValue("queue"), Key: key})
+		return s.pause(w, r, change, what(r.PathValue("queue"), word))
 	}
 }
 

@@ -65,6 +65,8 @@ func (s *Server) queueRoutes() []*route {
 		{method: "PATCH", path: "/v1/queues/{queue}", scope: ScopeAdmin, answer: bare(s.updateQueue)},
 		{method: "POST", path: "/v1/queues/{queue}/pause", scope: ScopeOperate, answer: plain(s.pauseQueue(s.engine.Pause))},
 		{method: "POST", path: "/v1/queues/{queue}/resume", scope: ScopeOperate, answer: plain(s.pauseQueue(s.engine.Resume))},
+		{method: "POST", path: "/v1/queues/{queue}/kinds/pause", scope: ScopeOperate, answer: bare(s.pauseKind(s.engine.Pause))},
+		{method: "POST", path: "/v1/queues/{queue}/kinds/resume", scope: ScopeOperate, answer: bare(s.pauseKind(s.engine.Resume))},
 		{method: "POST", path: "/v1/queues/{queue}/keys/pause", scope: ScopeOperate, answer: bare(s.pauseKey(s.engine.Pause))},
 		{method: "POST", path: "/v1/queues/{queue}/keys/resume", scope: ScopeOperate, answer: bare(s.pauseKey(s.engine.Resume))},
 		{method: "POST", path: "/v1/queues/{queue}/purge", scope: ScopeOperate, answer: plain(s.purgeQueue)},

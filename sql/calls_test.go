@@ -120,6 +120,8 @@ var documentedCalls = []documentedCall{
 	{function: "resume_queue", needed: []argument{queueArgument}, optional: []argument{byArgument}},
 	{function: "drop_queue", needed: []argument{queueArgument}, optional: []argument{byArgument, {"if_empty", "flag", "true"}}},
 	{function: "pause_key", needed: []argument{queueArgument, {"key", "text", "k"}}, optional: []argument{byArgument}, errors: "PH501"},
+	{function: "pause_kind", needed: []argument{queueArgument, {"kind", "text", "k"}}, optional: []argument{byArgument}},
+	{function: "resume_kind", needed: []argument{queueArgument, {"kind", "text", "k"}}, optional: []argument{byArgument}},
 	{function: "resume_key", needed: []argument{queueArgument, {"key", "text", "k"}}, optional: []argument{byArgument}, errors: "PH501"},
 	{function: "subscribe", needed: []argument{queueArgument, {"subscription", "text", "s"}}, optional: []argument{{"options", "json", `{"from": "now"}`}, byArgument}},
 	{function: "unsubscribe", needed: []argument{queueArgument, {"subscription", "text", "s"}}, optional: []argument{byArgument, {"if_empty", "flag", "true"}}, errors: "PH404"},

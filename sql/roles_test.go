@@ -25,7 +25,7 @@ var interfaceOf = map[string]string{
 	"worker_unsettled": "receiver", "warm_up": "receiver", "arm": "receiver", "bell_key": "receiver", "doze_key": "receiver", "lock_key": "receiver",
 	"claim": "receiver", "fetch": "receiver", "settle": "receiver", "rescue": "receiver", "maintain": "receiver",
 
-	"create_queue": "admin", "drop_queue": "admin", "pause_queue": "admin", "resume_queue": "admin", "update_queue": "admin", "pause_key": "admin", "resume_key": "admin", "list_messages": "admin", "list_dead_letters": "admin", "replay": "admin", "discard": "admin", "list_actions": "admin",
+	"create_queue": "admin", "drop_queue": "admin", "pause_queue": "admin", "resume_queue": "admin", "update_queue": "admin", "pause_key": "admin", "pause_kind": "admin", "resume_kind": "admin", "resume_key": "admin", "list_messages": "admin", "list_dead_letters": "admin", "replay": "admin", "discard": "admin", "list_actions": "admin",
 	"not_here": "sender",
 	"cancel":   "admin", "reschedule": "admin", "update_message": "admin", "edit_message": "admin", "run_message": "admin", "purge": "admin", "subscribe": "admin", "unsubscribe": "admin",
 	"check_identity": "",
@@ -35,7 +35,7 @@ var interfaceOf = map[string]string{
 	"doctor": "admin", "rebase": "admin", "erase": "admin", "give_up": "admin", "oldest_slot": "admin", "vitals": "admin",
 
 	// Views call them with the rights of the role that reads the view.
-	"message_state": "admin", "oldest_waiting": "admin", "set_aside": "admin", "all_headers": "admin", "texts_of": "admin", "is_for": "admin", "passes": "admin", "rate_option": "admin", "worker_overdue": "admin",
+	"message_state": "admin", "oldest_waiting": "admin", "set_aside": "admin", "all_headers": "admin", "texts_of": "admin", "is_for": "admin", "passes": "admin", "rate_option": "admin", "kinds_option": "admin", "worker_overdue": "admin",
 	"upcoming_ticks": "admin", "next_tick": "admin", "cron_wall": "admin", "wall_time": "admin", "zone_change": "admin",
 }
 

@@ -69,7 +69,7 @@ func TestRuleSetAsideForItsKind(t *testing.T) {
 			if n := get[int](s, `select max(attempt)::int from posthaste.entries`); n != 1 {
 				return fmt.Sprintf("%s: it is attempt %d", options, n)
 			}
-			if got := get[string](s, `select (set_aside - 'oldest_age')::text from (select jsonb_array_elements(set_aside) from posthaste.queues where queue = 'q') x (set_aside)`); got != `{"kind": "sms", "known": true, "waiting": 3}` {
+			if got := get[string](s, `select (set_aside - 'oldest_age')::text from (select jsonb_array_elements(set_aside) from posthaste.queues where queue = 'q') x (set_aside)`); got != `{"kind": "sms", "known": true, "paused": false, "waiting": 3}` {
 				return options + ": told is " + got
 			}
 			got := new.takes(1)

@@ -17,8 +17,10 @@ func newQueue(a *app) *cobra.Command {
 		newQueueLs(a), newShown(a, "show QUEUE", "Show the options of a queue and the counters of its subscriptions", "a queue", showQueue), newQueuePeek(a), newQueueCreate(a), newQueueDrop(a), newQueueSubscribe(a), newQueueUnsubscribe(a), newQueuePurge(a), newQueueUpdate(a), newQueueApply(a),
 		newQueuePause(a, "pause", "Pause delivery of a queue", "paused", posthaste.Store.Pause),
 		newQueuePause(a, "resume", "Resume delivery of a paused queue", "resumed", posthaste.Store.Resume),
-		newKeyPause(a, "pause-key", "Pause delivery for one key", "paused", posthaste.Store.Pause),
-		newKeyPause(a, "resume-key", "Resume delivery for a paused key", "resumed", posthaste.Store.Resume))
+		newWordPause(a, keyWord, "pause", "Pause delivery for one key", "paused", posthaste.Store.Pause),
+		newWordPause(a, keyWord, "resume", "Resume delivery for a paused key", "resumed", posthaste.Store.Resume),
+		newWordPause(a, kindWord, "pause", "Pause delivery of one kind of messages", "paused", posthaste.Store.Pause),
+		newWordPause(a, kindWord, "resume", "Resume delivery of a paused kind", "resumed", posthaste.Store.Resume))
 }
 
 func newQueueLs(a *app) *cobra.Command {
@@ -103,7 +105,10 @@ func showAside(w *screen, q posthaste.QueueInfo) {
 		for _, s := range q.Subscriptions {
 			for _, a := range s.SetAside {
 				by := "no running worker"
-				if a.Known {
+				switch {
+				case a.Paused:
+					by = "no worker: the kind is paused"
+				case a.Known:
 					by = "a running worker"
 				}
 				row(s.Name, a.Kind, a.Waiting, age(a.OldestAge), by)
@@ -114,7 +119,7 @@ func showAside(w *screen, q posthaste.QueueInfo) {
 
 func queueFields(w *screen, q posthaste.QueueInfo, more ...any) {
 	all := append([]any{"queue", q.Name}, optionFields(q.Options)...)
-	fields(w, append(append(all, "paused keys", strings.Join(q.PausedKeys, ", ")), more...)...)
+	fields(w, append(append(all, "paused keys", strings.Join(q.PausedKeys, ", "), "paused kinds", strings.Join(q.PausedKinds, ", ")), more...)...)
 }
 
 func printQueue(ctx context.Context, a *app, e posthaste.Store, name string, show func(*screen, posthaste.QueueInfo)) error {
@@ -141,19 +146,30 @@ func newQueuePause(a *app, verb, short, done string, change pauseFunc) *cobra.Co
 // pauseFunc is [posthaste.Store.Pause] or [posthaste.Store.Resume].
 type pauseFunc func(posthaste.Store, context.Context, posthaste.Pausable) error
 
-// newKeyPause returns a command that pauses or resumes a key of a queue.
-func newKeyPause(a *app, verb, short, done string, change pauseFunc) *cobra.Command {
+// pausedWord is a part of a queue that a word names.
+type pausedWord struct {
+	name string
+	of   func(queue, word string) posthaste.Pausable
+}
+
+var (
+	keyWord  = pausedWord{"key", func(queue, key string) posthaste.Pausable { return posthaste.OfKey{Queue: queue, Key: key} }}
+	kindWord = pausedWord{"kind", func(queue, kind string) posthaste.Pausable { return posthaste.OfKind{Queue: queue, Kind: kind} }}
+)
+
+// newWordPause returns a command that pauses or resumes a key or a kind of a queue.
+func newWordPause(a *app, word pausedWord, verb, short, done string, change pauseFunc) *cobra.Command {
 	var db database
 	cmd := &cobra.Command{
-		Use: verb + " QUEUE KEY", Short: short,
-		Args: exactly(2, "a queue and a key"),
+		Use: verb + "-" + word.name + " QUEUE " + strings.ToUpper(word.name), Short: short,
+		Args: exactly(2, "a queue and a "+word.name),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				if err := change(e, ctx, posthaste.OfKey{Queue: args[0], Key: args[1]}); err != nil {
+				if err := change(e, ctx, word.of(args[0], args[1])); err != nil {
 					return err
 				}
 				return a.print(map[string]string{"queue": args[0], done: args[1]}, func(w *screen) {
-					fmt.Fprintf(w, "key %s of queue %s %s\n", oneLine(args[1], 255), args[0], done)
+					fmt.Fprintf(w, "%s %s of queue %s %s\n", word.name, oneLine(args[1], 255), args[0], done)
 				})
 			})
 		},

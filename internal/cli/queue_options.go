@@ -46,6 +46,8 @@ func optionFlags(flags *pflag.FlagSet, into *posthaste.QueueOptions) {
 			flags.Var(&choice{values: o.Values, set: func(s string) { *field = s == o.Values[1] }}, name, usage+": "+strings.Join(o.Values, " or "))
 		case *posthaste.Rate:
 			flags.Var(rate{field}, name, usage+`, such as 50/s, 100/m or "50/s burst 100"`)
+		case *map[string]posthaste.KindOptions:
+			flags.Var(kindOptions{field}, name, usage+", such as sms:max_attempts=3,timeout=30s,backoff.max=1m; can be repeated")
 		}
 	}
 }
@@ -69,9 +71,11 @@ func optionFields(options posthaste.QueueOptions) (all []any) {
 			continue
 		}
 		value := o.Value(options, time.Duration.String)
-		if rate, ok := o.Field(&options).(*posthaste.Rate); ok {
-			value = *rate
-		} else if value == true {
+		switch o.Field(&options).(type) {
+		case *posthaste.Rate, *map[string]posthaste.KindOptions:
+			value = o.Text(options)
+		}
+		if value == true {
 			value = "yes"
 		} else if o.Bytes {
 			value = fmt.Sprintf("%d bytes", value)

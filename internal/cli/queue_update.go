@@ -56,11 +56,16 @@ func withUpdate(ctx context.Context, flags *pflag.FlagSet, e posthaste.Store, na
 	command := "posthaste queue update " + name
 	for _, c := range queues[0].Options.Differences(o) {
 		flag := optionFlag(*c.Option)
-		value := flags.Lookup(flag).Value.String()
-		if strings.Contains(value, " ") {
-			value = "'" + value + "'"
+		values := []string{flags.Lookup(flag).Value.String()}
+		if kinds, ok := flags.Lookup(flag).Value.(kindOptions); ok {
+			values = kinds.each()
 		}
-		command += " --" + flag + " " + value
+		for _, value := range values {
+			if strings.Contains(value, " ") {
+				value = "'" + value + "'"
+			}
+			command += " --" + flag + " " + value
+		}
 	}
 	with := *told
 	with.Field, with.Hint = "options", "change it with: "+command
@@ -82,7 +87,8 @@ gives it its default again. Options that determine where messages lie cannot cha
 ordered, fair, mode; the number of lanes can grow if the queue has no keys and no
 priorities. Lowering the retention asks first.`,
 		Example: `  posthaste queue update mails --rate-limit 50/s --max-age none
-  posthaste queue update mails --max-attempts 30 --backoff-max 2h`,
+  posthaste queue update mails --max-attempts 30 --backoff-max 2h
+  posthaste queue update notices --kinds sms:max_attempts=3,timeout=10s --kinds fax:none`,
 		Args: exactly(1, "a queue"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := positiveOptions(cmd); err != nil {

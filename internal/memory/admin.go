@@ -68,6 +68,8 @@ func (e *Engine) Pause(ctx context.Context, what posthaste.Pausable) error {
 			q.pausedAt = cmpTime(q.pausedAt, e.now())
 			return changed
 		})
+	case posthaste.OfKind:
+		return e.pauseKind(ctx, x, true)
 	case posthaste.OfSchedule:
 		return e.pauseSchedule(ctx, string(x), "schedule_pause", true)
 	}
@@ -86,6 +88,8 @@ func (e *Engine) Resume(ctx context.Context, what posthaste.Pausable) error {
 			}
 			return changed
 		})
+	case posthaste.OfKind:
+		return e.pauseKind(ctx, x, false)
 	case posthaste.OfSchedule:
 		return e.pauseSchedule(ctx, string(x), "schedule_resume", false)
 	}
@@ -122,11 +126,17 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 			info := q.info
 			info.CountedAt = e.now()
 			info.SetAside = e.setAside(q, info.CountedAt)
-			infos = append(infos, posthaste.QueueInfo{Name: name, Options: q.options, CreatedAt: q.createdAt, PausedAt: q.pausedAt,
-				Subscriptions: []posthaste.SubscriptionInfo{info}})
+			one := q.describe()
+			one.Subscriptions = []posthaste.SubscriptionInfo{info}
+			infos = append(infos, one)
 		}
 	}
 	return infos, ctx.Err()
+}
+
+// describe returns the queue without its subscription.
+func (q *queue) describe() posthaste.QueueInfo {
+	return posthaste.QueueInfo{Name: q.name, Options: q.options, CreatedAt: q.createdAt, PausedAt: q.pausedAt, PausedKinds: slices.Clone(q.paused)}
 }
 
 func (e *Engine) info(m *message) posthaste.MessageInfo {

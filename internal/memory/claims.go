@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"cmp"
 	"container/heap"
 	"context"
 	"math/rand/v2"
@@ -227,13 +226,14 @@ func (q *queue) expired(n *entry, now time.Time) bool {
 
 // take removes up to limit entries that may start now, one priority after the other. In each
 // priority, due and new ones get half each while both wait, and of all so do those that were set
-// aside, if handles accepts their kind. An entry that must run alone is taken alone. Those that
+// aside, if handles accepts their kind. Those of paused kinds are set aside. An entry that must run alone is taken alone. Those that
 // are too old end.
 func (e *Engine) take(q *queue, limit int, idle bool, handles func(kind string) bool, now time.Time) (taken []*entry, aloneWaiting bool) {
 	var due [posthaste.MaxPriority + 1][]*entry
 	apart, lone := q.splitApart(handles, now)
 	for len(q.due) > 0 && !q.due[0].dueAt.After(now) {
 		switch n := heap.Pop(&q.due).(*entry); {
+		case q.pausedApart(n, now):
 		case q.expired(n, now):
 		case n.losses >= 2:
 			lone = append(lone, n)
@@ -242,6 +242,7 @@ func (e *Engine) take(q *queue, limit int, idle bool, handles func(kind string) 
 		}
 	}
 	for p := range q.fresh { // each is in the order of age
+		q.fresh[p] = slices.DeleteFunc(q.fresh[p], func(n *entry) bool { return q.pausedApart(n, now) })
 		for len(q.fresh[p]) > 0 && q.expired(q.fresh[p][0], now) {
 			q.fresh[p] = q.fresh[p][1:]
 		}
@@ -311,7 +312,7 @@ func (e *Engine) describe(d *delivery) posthaste.RawDelivery {
 		ID: posthaste.DeliveryID(id), MessageID: d.m.id, Queue: d.q.name, Subscription: posthaste.DefaultSubscription,
 		Attempt: d.attempt, Key: d.m.Key, Kind: d.m.Kind, Headers: d.m.Headers, Reference: d.m.Reference,
 		ContentType: d.m.contentType, Payload: d.m.body, CreatedAt: d.m.createdAt, DueAt: d.dueAt,
-		Timeout: cmp.Or(d.m.Timeout, d.q.options.Timeout), Story: d.story, Alone: d.alone && d.worker != 0,
+		Timeout: d.attempts().Timeout, Story: d.story, Alone: d.alone && d.worker != 0,
 		AtMostOnce: d.q.options.Mode == posthaste.AtMostOnce && d.worker != 0,
 	}
 }

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -35,7 +36,7 @@ func (q *queue) splitApart(handles func(kind string) bool, now time.Time) (all, 
 	slices.SortStableFunc(q.apart, func(a, b *entry) int { return a.asideAt.Compare(b.asideAt) })
 	q.apart = slices.DeleteFunc(q.apart, func(n *entry) bool {
 		switch {
-		case !handles(n.m.Kind):
+		case q.isPaused(n) || !handles(n.m.Kind):
 			return false
 		case q.expired(n, now):
 		case n.losses >= 2:
@@ -48,9 +49,48 @@ func (q *queue) splitApart(handles func(kind string) bool, now time.Time) (all, 
 	return all, lone
 }
 
+// isPaused reports whether the entry is of a paused kind.
+func (q *queue) isPaused(n *entry) bool { return slices.Contains(q.paused, n.m.Kind) }
+
+// pausedApart sets the entry aside if its kind is paused, and reports whether it did.
+func (q *queue) pausedApart(n *entry, now time.Time) bool {
+	if !q.isPaused(n) {
+		return false
+	}
+	n.asideAt, n.dueAt = now, now
+	q.apart = append(q.apart, n)
+	if n.m.state == posthaste.StateScheduled {
+		n.m.state = posthaste.StateReady
+	}
+	return true
+}
+
+// pauseKind pauses or resumes a kind of messages.
+func (e *Engine) pauseKind(ctx context.Context, what posthaste.OfKind, pause bool) error {
+	if err := what.Check(); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	q, err := e.queue(what.Queue)
+	if err != nil {
+		return err
+	}
+	is, err := what.Apply(q.paused, pause)
+	if err != nil || len(is) == len(q.paused) {
+		return err
+	}
+	q.paused = is
+	e.record(ctx, what.Action(pause))
+	for b := range e.bells {
+		b.Wake(q.name)
+	}
+	return ctx.Err()
+}
+
 // hasApart reports whether entries of a kind that handles accepts were set aside.
 func (q *queue) hasApart(handles func(kind string) bool) bool {
-	return slices.ContainsFunc(q.apart, func(n *entry) bool { return handles(n.m.Kind) })
+	return slices.ContainsFunc(q.apart, func(n *entry) bool { return !q.isPaused(n) && handles(n.m.Kind) })
 }
 
 // setAside describes the messages that were set aside. e.mu is held.
@@ -60,7 +100,7 @@ func (e *Engine) setAside(q *queue, now time.Time) (all []posthaste.SetAside) {
 		at := slices.IndexFunc(all, func(s posthaste.SetAside) bool { return s.Kind == n.m.Kind })
 		if at < 0 {
 			at = len(all)
-			all = append(all, posthaste.SetAside{Kind: n.m.Kind})
+			all = append(all, posthaste.SetAside{Kind: n.m.Kind, Paused: q.isPaused(n)})
 			for _, w := range e.workers {
 				all[at].Known = all[at].Known || w.LostAt.IsZero() && w.left() >= 0 && slices.Contains(w.kinds[ref], n.m.Kind)
 			}

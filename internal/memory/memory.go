@@ -87,6 +87,7 @@ type queue struct {
 	options   posthaste.QueueOptions
 	createdAt time.Time
 	pausedAt  time.Time
+	paused    []string // kinds, in order
 	fresh     [posthaste.MaxPriority + 1][]*entry
 	due       dueEntries
 	apart     []*entry            // that were set aside, oldest first

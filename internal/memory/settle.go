@@ -2,7 +2,6 @@ package memory
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -84,7 +83,7 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 	}
 	next := *d.entry
 	next.dueAt, next.asideAt = now, time.Time{}
-	o := d.q.options
+	o := d.attempts()
 	switch outcome = s.Outcome; outcome {
 	case posthaste.OutcomeDone:
 		d.q.info.Done++
@@ -98,7 +97,7 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 	case posthaste.OutcomeRetried:
 		next.failures++
 		next.attempt++
-		wait := min(cmp.Or(d.m.Backoff.Max, o.BackoffMax), cmp.Or(d.m.Backoff.Base, o.BackoffBase)<<min(d.failures, 30))
+		wait := min(o.Backoff.Max, o.Backoff.Base<<min(d.failures, 30))
 		next.dueAt = now.Add(rand.N(wait + 1))
 		if s.RetryAfter > 0 {
 			next.dueAt = now.Add(s.RetryAfter)
@@ -111,7 +110,7 @@ func (e *Engine) end(d *delivery, s posthaste.Settlement) (outcome posthaste.Out
 	if d.cancelled && outcome != posthaste.OutcomeDone {
 		outcome = posthaste.OutcomeCancelled
 	}
-	if (outcome == posthaste.OutcomeRetried || outcome == posthaste.OutcomeLost) && next.failures+next.lostsAlone >= cmp.Or(d.m.MaxAttempts, o.MaxAttempts) {
+	if (outcome == posthaste.OutcomeRetried || outcome == posthaste.OutcomeLost) && next.failures+next.lostsAlone >= o.MaxAttempts {
 		outcome = posthaste.OutcomeDead
 	}
 	next.story = d.storyWith(d.endAttempt(s, outcome, now))
@@ -144,6 +143,11 @@ func (d *delivery) over(outcome posthaste.Outcome, now time.Time) bool {
 		return false
 	}
 	return true
+}
+
+// attempts returns the options of the attempts of the message.
+func (d *delivery) attempts() posthaste.KindOptions {
+	return d.q.options.Attempts(d.m.Kind, posthaste.KindOptions{MaxAttempts: d.m.MaxAttempts, Timeout: d.m.Timeout, Backoff: d.m.Backoff})
 }
 
 // endAttempt completes the row that hand wrote for d, and returns it if it is still there.

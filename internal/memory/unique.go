@@ -158,10 +158,11 @@ func (e *Engine) RunMessage(ctx context.Context, id posthaste.MessageID) ([]post
 		n.since = e.now()
 		e.record(ctx, posthaste.Action{Action: "run", Queue: m.Queue, MessageID: id})
 	}
-	r := posthaste.RunResult{Subscription: posthaste.DefaultSubscription, State: e.info(m).Subscriptions[0].State}
+	info, of := e.info(m), q.describe()
+	r := posthaste.RunResult{Subscription: posthaste.DefaultSubscription, State: info.Subscriptions[0].State}
 	switch m.state {
 	case posthaste.StateScheduled, posthaste.StateReady, posthaste.StateRetrying:
-		r.Due, r.HeldBy = true, q.options.HeldBy(!q.pausedAt.IsZero(), false)
+		r.Due, r.HeldBy = true, posthaste.HeldBy(&of, &info)
 	}
 	return []posthaste.RunResult{r}, ctx.Err()
 }

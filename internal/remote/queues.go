@@ -107,6 +107,12 @@ func (s *Store) pause(ctx context.Context, what posthaste.Pausable, verb string)
 			return err
 		}
 		return s.onQueue(ctx, http.MethodPost, "/v1/queues/{}/keys/"+verb, what.Queue, body, nil)
+	case posthaste.OfKind:
+		body := map[string]string{"kind": what.Kind}
+		if err := checkTexts(body); err != nil {
+			return err
+		}
+		return s.onQueue(ctx, http.MethodPost, "/v1/queues/{}/kinds/"+verb, what.Queue, body, nil)
 	case posthaste.OfSchedule:
 		return s.onSchedule(ctx, http.MethodPost, "/v1/schedules/{}/"+verb, string(what))
 	}

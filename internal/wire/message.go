@@ -120,12 +120,7 @@ func readOptions(o *Object, m *posthaste.Message) {
 		o.Fail("dedupe_window", "requires dedupe_key")
 	}
 	m.Unique = unique(o)
-	m.MaxAttempts = o.Int("max_attempts", 1, 1000)
-	m.Timeout = o.positiveDuration("timeout")
-	if b := o.Object("backoff"); b != nil {
-		m.Backoff = posthaste.Backoff{Base: b.positiveDuration("base"), Max: b.positiveDuration("max")}
-		o.keep(b.Finish())
-	}
+	m.MaxAttempts, m.Timeout, m.Backoff = o.attempts()
 	m.NoWake = !o.Bool("wake", true)
 }
 

@@ -77,7 +77,38 @@ func (o *Object) option(name string, option posthaste.QueueOption, field any) {
 		}
 	case *posthaste.Rate:
 		*field = o.rate(name)
+	case *map[string]posthaste.KindOptions:
+		*field = o.kinds(name)
 	}
+}
+
+// kinds takes the options of kinds by the names of the kinds. A kind that is null has none.
+func (o *Object) kinds(name string) map[string]posthaste.KindOptions {
+	given := o.Object(name)
+	if given == nil {
+		return nil
+	}
+	all := map[string]posthaste.KindOptions{}
+	for _, kind := range given.order {
+		var k posthaste.KindOptions
+		if of := given.Object(kind); of != nil {
+			k.MaxAttempts, k.Timeout, k.Backoff = of.attempts()
+			o.keep(of.Finish())
+		}
+		all[kind] = k
+	}
+	o.keep(given.Finish())
+	return all
+}
+
+// attempts takes the options of attempts, of a message or of a kind.
+func (o *Object) attempts() (most int, timeout time.Duration, backoff posthaste.Backoff) {
+	most, timeout = o.Int("max_attempts", 1, 1000), o.positiveDuration("timeout")
+	if b := o.Object("backoff"); b != nil {
+		backoff = posthaste.Backoff{Base: b.positiveDuration("base"), Max: b.positiveDuration("max")}
+		o.keep(b.Finish())
+	}
+	return most, timeout, backoff
 }
 
 // oneOf takes a text that must be one of values; "" if absent.

@@ -234,7 +234,9 @@ type Queue struct {
 	// PausedAt is the time of the pause; absent unless the queue is paused.
 	PausedAt time.Time `json:"paused_at,omitzero"`
 	// PausedKeys are the first 100 paused keys.
-	PausedKeys    []string            `json:"paused_keys,omitempty"`
+	PausedKeys []string `json:"paused_keys,omitempty"`
+	// PausedKinds are the paused kinds.
+	PausedKinds   []string            `json:"paused_kinds,omitempty"`
 	Subscriptions []SubscriptionCount `json:"subscriptions"`
 }
 
@@ -268,13 +270,16 @@ type SubscriptionCount struct {
 	SetAside []SetAside `json:"set_aside,omitempty"`
 }
 
-// SetAside has the messages of one kind that wait for a worker that handles it.
+// SetAside has the messages of one kind that wait for a worker that handles it, or for the kind to
+// be resumed.
 type SetAside struct {
 	Kind      string `json:"kind"`
 	Waiting   int64  `json:"waiting"`
 	OldestAge string `json:"oldest_age"`
 	// Known says that a running worker handles the kind.
 	Known bool `json:"known"`
+	// Paused says that the kind is paused.
+	Paused bool `json:"paused,omitempty"`
 }
 
 // Filter is the filter of a subscription.
@@ -286,7 +291,7 @@ type Filter struct {
 // NewQueue converts a queue.
 func NewQueue(q posthaste.QueueInfo) Queue {
 	shown := Queue{
-		Name: q.Name, CreatedAt: q.CreatedAt, PausedAt: q.PausedAt, PausedKeys: q.PausedKeys, Subscriptions: make([]SubscriptionCount, len(q.Subscriptions)),
+		Name: q.Name, CreatedAt: q.CreatedAt, PausedAt: q.PausedAt, PausedKeys: q.PausedKeys, PausedKinds: q.PausedKinds, Subscriptions: make([]SubscriptionCount, len(q.Subscriptions)),
 		Options: q.Options.Object(time.Duration.String),
 	}
 	for i, s := range q.Subscriptions {
@@ -305,7 +310,7 @@ func NewSubscription(s posthaste.SubscriptionInfo) SubscriptionCount {
 		shown.Filter = &Filter{Kind: s.Filter.Kinds, Headers: s.Filter.Headers}
 	}
 	for _, a := range s.SetAside {
-		shown.SetAside = append(shown.SetAside, SetAside{Kind: a.Kind, Waiting: a.Waiting, OldestAge: a.OldestAge.String(), Known: a.Known})
+		shown.SetAside = append(shown.SetAside, SetAside{Kind: a.Kind, Waiting: a.Waiting, OldestAge: a.OldestAge.String(), Known: a.Known, Paused: a.Paused})
 	}
 	if s.MaxLag > 0 {
 		shown.MaxLag = s.MaxLag.String()

@@ -221,7 +221,7 @@ func TestParseQueueUpdate(t *testing.T) {
 		}
 	}
 	reset := `{"max_age": null, "retain_payload": false, "on_dead": "continue", "backoff": {"max": null}, "timeout": "1m"}`
-	if got, err := ParseQueueUpdate([]byte(reset)); err != nil || got.Options != (posthaste.QueueOptions{Timeout: time.Minute}) ||
+	if got, err := ParseQueueUpdate([]byte(reset)); err != nil || !reflect.DeepEqual(got.Options, posthaste.QueueOptions{Timeout: time.Minute}) ||
 		!slices.Equal(got.Reset, []string{"backoff.max", "max_age", "retain_payload", "on_dead"}) {
 		t.Errorf("%s became %+v, %v", reset, got, err)
 	}

@@ -4,11 +4,7 @@
 -- The state of such a message has this member as w. While APART exists, TALLY has the field
 -- "apart", so that other claims look no further.
 local function apartAs(st, id, content)
-  local _, raw = reader(content)
-  raw() -- key
-  local kind, n = raw()
-  kind = n > 0 and string.sub(kind, -n) or ''
-  return (st.l >= 2 and '1' or '0') .. kind .. '\0' .. string.format('%016.0f%016.0f', now, tonumber(id))
+  return (st.l >= 2 and '1' or '0') .. kindOf(content) .. '\0' .. string.format('%016.0f%016.0f', now, tonumber(id))
 end
 
 local function idApart(member) return text(tonumber(string.sub(member, -16))) end

@@ -17,12 +17,26 @@
 --       due time or "", "1" if it runs alone; and "limits" if the queue has some, or
 --       "reached" if they allow nothing
 -- cost: some twelve commands a call, and five more if messages are or fall due; per message
---       one field read, one written and one popped; per due message two and a half more; per
+--       one field read, one written and one popped; per message of a paused kind five more; per due message two and a half more; per
 --       expired message as much as to settle one; while messages are set aside, two commands
 --       more per kind that was set aside, or that the worker handles if those are fewer, and
 --       per such message two reads more
 local number, rules, most, priorities, idle, worker, claim, lease, once, kinds = unpack(ARGV)
 -- includes: keys, rules, limits, keyed, words, holders, apart, handled, notes, ended, hand
+
+-- rests sets a message aside if its kind is paused, and returns whether it did. The caller
+-- removes it from where it waited. due is when it was due, if it was scheduled.
+local function rests(id, content, st, due)
+  if not rules.q[kindOf(content)] then return false end
+  local s = st and unpacked(st) or {a = 1, f = 0, l = 0, x = 0, g = tonumber(due or nil)}
+  s.z, s.w = 'waits', apartAs(s, id, content)
+  states[#states + 1] = id
+  states[#states + 1] = pack(s)
+  if not st or once == '1' then call('ZADD', KNOWN, id, id) end
+  putApart(s.w)
+  passing = passing - 1
+  return true
+end
 
 -- take hands out members of a sorted set, given as members and scores in turn.
 local function take(key, from, to, entries)
@@ -41,7 +55,7 @@ local function take(key, from, to, entries)
   many('ZREM', KNOWN, plain)
   for i, id in ipairs(of) do
     local due = text(entries[2 * (from + i - 1)] % STEP)
-    if content[i] and not (rules.a and expired(id, state[i], due)) then
+    if content[i] and not (rules.q and rests(id, content[i], state[i], due)) and not (rules.a and expired(id, state[i], due)) then
       hand(id, content[i], state[i], due)
     end
   end
@@ -56,6 +70,7 @@ local function separate(bounds, n)
       leftApart(members)
       for i, m in ipairs(members) do of[i] = idApart(m) end
       local content, state = got(MSG, of), got(ST, of)
+      if once == '1' then many('ZREM', KNOWN, of) end -- its state ends with it
       for i, id in ipairs(of) do
         if content[i] and not (rules.a and expired(id, state[i])) then
           hand(id, content[i], state[i])
@@ -72,14 +87,15 @@ local wants = ''
 local alone = call('ZRANGEBYSCORE', ALONE, '-inf', text(now), 'WITHSCORES', 'LIMIT', 0, 1)
 if #alone > 0 then
   local id = string.sub(alone[1], 3)
-  if idle == '1' or rules.a and old(id, call('HGET', ST, id)) then
+  local content = rules.q and call('HGET', MSG, id)
+  if idle == '1' or rules.a and old(id, call('HGET', ST, id)) or content and rules.q[kindOf(content)] then
     take(ALONE, 1, 1, alone)
   else
     wants = '1'
   end
 end
 if apart and #deliveries == 0 and wants == '' and firstApart('[1', '+', 1)[1] then
-  for _, b in ipairs(handled(kinds, '1')) do
+  for _, b in ipairs(handled(kinds, '1', rules.q)) do
     local first
     repeat -- over those that are too old
       first = firstApart(b[1], b[2], 1)[1]
@@ -94,7 +110,7 @@ if apart and #deliveries == 0 and wants == '' and firstApart('[1', '+', 1)[1] th
   end
 end
 if #deliveries == 0 then
-  local others = apart and handled(kinds, '0') or {}
+  local others = apart and handled(kinds, '0', rules.q) or {}
   separate(others, math.floor((most + string.sub(priorities, 5)) / 2)) -- each side gets its half
   local dues, stale = call('EXISTS', DUE) == 1, call('EXISTS', STALE) == 1
 
@@ -110,7 +126,7 @@ if #deliveries == 0 then
         if skip[j] == 1 then
           call('SREM', STALE, id)
           passing = passing - 1
-        elseif content[j] and not (rules.a and expired(id)) then
+        elseif content[j] and not (rules.q and rests(id, content[j])) and not (rules.a and expired(id)) then
           hand(id, content[j])
           n = n - 1
         end

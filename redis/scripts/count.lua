@@ -40,7 +40,7 @@ for _, rank in ipairs(apart > 0 and {'0', '1'} or {}) do
     local first = firstApart(from, '(' .. (rank + 1), 1)[1]
     if not first then break end
     local kind, since = kindApart(first), tonumber(string.sub(first, -32, -17))
-    if not oldest or since < oldest then oldest = since end
+    if (not oldest or since < oldest) and not (rules.q and rules.q[kind]) then oldest = since end
     if not place[kind] then
       place[kind] = #aside
       aside[#aside + 1], aside[#aside + 2], aside[#aside + 3] = kind, 0, since

@@ -24,13 +24,18 @@ local function holder(tag)
 end
 
 -- attempts returns n, b and m (rules.lua) for a message: its own (content.go), or those of
--- its queue.
+-- its kind, or those of its queue.
 local function attempts(content)
   local size = string.byte(content, 2)
-  if size == 0 then return rules end
-  local last = 5 + struct.unpack('>I3', string.sub(content, 3, 5))
-  local own = unpacked(string.sub(content, last - size + 1, last))
-  return {n = own.n or rules.n, b = own.b or rules.b, m = own.m or rules.m}
+  local of = rules.i and rules.i[kindOf(content)]
+  if size == 0 and not of then return rules end
+  local own = {}
+  if size > 0 then
+    local last = 5 + struct.unpack('>I3', string.sub(content, 3, 5))
+    own = unpacked(string.sub(content, last - size + 1, last))
+  end
+  of = of or rules
+  return {n = own.n or of.n or rules.n, b = own.b or of.b or rules.b, m = own.m or of.m or rules.m}
 end
 
 -- ended ends a delivery whose value in RUN was held. s is {o outcome, e error, r receipt,

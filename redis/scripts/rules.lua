@@ -4,5 +4,6 @@
 -- message stops its key, f its keys take turns; h the letter of a further subscription
 -- (holders.lua); w the revision of the queue's options, nil if they were never changed; z a dead
 -- message stopped its key under earlier options; v the version of the queue's subscriptions that the caller knows, nil if it
--- has no further ones.
+-- has no further ones; i the n, b and m of kinds, nil if no kind has any;
+-- q the paused kinds, nil if there are none.
 local rules = unpacked(rules)

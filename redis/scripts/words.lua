@@ -24,6 +24,14 @@ local function reader(content)
   return count, raw
 end
 
+-- kindOf returns the kind of a content.
+local function kindOf(content)
+  local _, raw = reader(content)
+  raw() -- key
+  local kind, n = raw()
+  return n > 0 and string.sub(kind, -n) or ''
+end
+
 -- wordsOf returns the words of a content, and whether it has terms.
 local function wordsOf(content)
   local count, raw = reader(content)

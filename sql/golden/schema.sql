@@ -771,6 +771,8 @@ table queue_settings
   retain_payload boolean not null default false
   kind_lanes text[] not null default '{}'::text[]
   kinds_aside text[]
+  kinds_paused text[]
+  kind_options jsonb
   owner text
   paused_at timestamp with time zone
   purged pg_snapshot
@@ -839,6 +841,8 @@ view queues
   max_age interval
   set_aside jsonb
   owner text
+  kinds jsonb
+  paused_kinds text[]
 table registrations with (fillfactor=50)
   id bigint not null generated always as identity
   name text not null
@@ -1065,7 +1069,7 @@ function append_again(h head, p_due timestamp with time zone, p_for integer, p_c
 function arm(p_queue text, p_dozing boolean DEFAULT false, OUT queue_id integer, OUT armed text) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function aside_lanes(p_queue integer, p_kinds text[]) returns queue_settings language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function attempt_fault(p_options jsonb, p_once boolean) returns text language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
-function attempt_options(p_headers jsonb, q queue_settings, OUT most integer, OUT base double precision, OUT max double precision) returns record language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
+function attempt_options(p_headers jsonb, p_kind text, q queue_settings, OUT most integer, OUT base double precision, OUT max double precision) returns record language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function await_key(p_key bigint, p_shared boolean, p_doing text, p_hint text) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=5s
 function bare_story(p_story jsonb) returns jsonb language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function bell_key(queue_id integer) returns bigint language sql immutable parallel safe cost 100
@@ -1084,9 +1088,9 @@ function check_singles(p_deliveries bigint[]) returns void language plpgsql vola
 function checkpoint(delivery_id bigint, value json, options anycompatible DEFAULT NULL::text) returns boolean language sql volatile cost 100
 function checkpoint(delivery_id bigint, value jsonb, options anycompatible DEFAULT NULL::text) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function checkpoint(delivery_id bigint, value text, options anycompatible DEFAULT NULL::text) returns boolean language sql volatile cost 100
-function claim(p_worker bigint, p_number bigint, p_queue text, p_subscription text, p_max integer, p_single boolean DEFAULT false, p_idle boolean DEFAULT false, p_due boolean DEFAULT true, p_again boolean DEFAULT true, p_rows integer DEFAULT 0) returns TABLE(handed integer, wants_idle boolean, next_due double precision, timeout double precision, delivery_id bigint, message_id bigint, attempt smallint, key text, kind text, headers jsonb, payload bytea, content_type text, reference text, created_at timestamp with time zone, due_at timestamp with time zone, story jsonb, alone boolean, at_most_once boolean, rules smallint, trace text) language plpgsql volatile security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
+function claim(p_worker bigint, p_number bigint, p_queue text, p_subscription text, p_max integer, p_single boolean DEFAULT false, p_idle boolean DEFAULT false, p_due boolean DEFAULT true, p_again boolean DEFAULT true, p_rows integer DEFAULT 0) returns TABLE(handed integer, wants_idle boolean, next_due double precision, timeout double precision, delivery_id bigint, message_id bigint, attempt smallint, key text, kind text, headers jsonb, payload bytea, content_type text, reference text, created_at timestamp with time zone, due_at timestamp with time zone, story jsonb, alone boolean, at_most_once boolean, rules smallint, trace text, kind_options jsonb) language plpgsql volatile security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function claim_keyed(q queue_settings, p_subscription integer, p_lane integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_wait boolean, OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone, OUT other bigint, OUT expired integer) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
-function claim_lane(p_queue integer, p_subscription integer, p_lane integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_due boolean, p_wait boolean, p_closed boolean DEFAULT false, p_keys bigint[] DEFAULT NULL::bigint[], p_max_age interval DEFAULT NULL::interval, p_stop timestamp with time zone DEFAULT NULL::timestamp with time zone, OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone, OUT expired integer) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function claim_lane(p_queue integer, p_subscription integer, p_lane integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_due boolean, p_wait boolean, p_closed boolean DEFAULT false, p_keys bigint[] DEFAULT NULL::bigint[], p_max_age interval DEFAULT NULL::interval, p_stop timestamp with time zone DEFAULT NULL::timestamp with time zone, p_paused text[] DEFAULT NULL::text[], OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone, OUT expired integer) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function claim_open(c claims) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
 function claim_ruled(p_queue integer, p_subscription integer, p_max integer, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, p_alone boolean, p_due boolean, p_closed boolean DEFAULT false, p_order integer[] DEFAULT NULL::integer[], OUT handed integer, OUT made claims[], OUT live live, OUT wants_idle boolean, OUT next_due timestamp with time zone, OUT limited boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function close_notes(c claims, p_ending bit varying) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
@@ -1130,10 +1134,10 @@ function edit_message(p_id bigint, p_changes jsonb, p_payload bytea, p_version t
 function edited(q queue_settings, p_key text, p_kind text, p_headers jsonb, p_reference text, p_terms text[], p_content_type text, p_payload bytea, p_changes jsonb, p_new bytea) returns entries_other language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function ends_of(p_claim bigint, p_poss bigint[], p_told boolean) returns TABLE(pos bigint, claimed_at timestamp with time zone, holder bigint, settled_at timestamp with time zone, duration real, outcome text, ended_at timestamp with time zone, took real, error text, receipt jsonb, terms text[], notes jsonb) language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function erase(term text, by text DEFAULT SESSION_USER, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns TABLE(message_id bigint, queue text, outcome text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
-function expired_places(c claims, p_max_age interval, t timestamp with time zone) returns bit varying language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
-function extend(delivery_ids bigint, lease interval, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean, cancelled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function extend(delivery_ids bigint[], lease interval, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean, cancelled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off
-function extend(delivery_ids text, lease interval, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean, cancelled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function expired_places(c claims, p_max_age interval, t timestamp with time zone, p_paused text[] DEFAULT NULL::text[]) returns bit varying language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
+function extend(delivery_ids bigint, lease interval, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function extend(delivery_ids bigint[], lease interval, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off
+function extend(delivery_ids text, lease interval, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function fail(delivery_id bigint, error text, options anycompatible DEFAULT NULL::text) returns TABLE(settled boolean, outcome text, due_at timestamp with time zone) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function fetch(p_worker bigint, p_number bigint, p_claims claims[] DEFAULT NULL::claims[], p_live live DEFAULT NULL::live) returns TABLE(numbered_from bigint, alone boolean, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8) language plpgsql stable security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function few_heads(p_queue integer, p_lanes integer, p_slot bigint, p_before bigint, p_max integer, OUT many boolean, OUT heads head[]) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
@@ -1177,6 +1181,8 @@ function key_lane(key text, lanes integer) returns smallint language sql volatil
 function key_readers(p_queue text, p_key text) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function key_tokens(p_tokens double precision, p_at timestamp with time zone, p_rate double precision, p_burst double precision, t timestamp with time zone) returns double precision language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function keyed_rows(c claims, l live) returns TABLE(place integer, pos bigint, message_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, attempt smallint, failures smallint, losses smallint, losses_alone smallint, content_type text, key text, kind text, reference text, headers jsonb, terms text[], trace text, story jsonb, payload bytea, ord xid8, ages_from timestamp with time zone) language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
+function kind_settings(p_queue text, p_kind text) returns queue_settings language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function kinds_option(p_kinds jsonb) returns jsonb language sql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
 function lane_again(p_lane smallint, p_other_kind boolean, p_queue integer) returns smallint language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function lane_apply(p_subscriber bigint, p_lane integer, p_events jsonb, p_xids xid8[], p_poss bigint[], p_sifts boolean, OUT keys text[], OUT sifted bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off
 function lane_busy(p_claims bigint[], p_seen pg_snapshot) returns bigint[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
@@ -1184,7 +1190,7 @@ function lane_event(p_subscriber bigint, p_lane integer, p_objects jsonb, p_at t
 function lane_events(p_queue integer, p_subscription integer, p_lane integer, INOUT w claims, s pg_snapshot, t timestamp with time zone, l live, OUT events jsonb, OUT xids xid8[], OUT poss bigint[], OUT walked integer, OUT complete boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
 function lane_of_round(p_round integer, p_width integer, p_first integer, p_start bigint) returns integer language sql immutable parallel safe cost 100
 function lane_open(p_claims bigint[], p_holder bigint, p_seen pg_snapshot, OUT open bigint[], OUT other bigint, OUT unsettled bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
-function lanes_for(p_width integer, p_prioritized boolean, p_kind_lanes text[], p_aside text[], p_kinds jsonb, p_start bigint) returns integer[] language sql volatile cost 100
+function lanes_for(p_width integer, p_prioritized boolean, p_kind_lanes text[], p_aside text[], p_paused text[], p_kinds jsonb, p_start bigint) returns integer[] language sql volatile cost 100
 function last_time() returns timestamp with time zone language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function late_done(c claims, p_late bit varying) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=900ms, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function later_heads(p_ids bigint[]) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_material=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
@@ -1230,10 +1236,12 @@ function oldest_slot() returns TABLE(slot integer, since timestamp with time zon
 function oldest_waiting() returns TABLE(queue_id integer, subscription integer, since timestamp with time zone) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function open_claims(p_worker bigint) returns SETOF claims language plpgsql volatile cost 100 rows 10 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function open_places(c claims) returns integer[] language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
+function option_attempts(p_options jsonb) returns jsonb language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function option_boolean(p_options jsonb, p_name text, p_default boolean) returns boolean language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function option_changes(a queue_settings, b queue_settings) returns jsonb language sql stable cost 100 set search_path=pg_catalog, pg_temp, IntervalStyle=postgres
 function option_int(p_options jsonb, p_name text, p_min bigint, p_max bigint) returns integer language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function option_interval(p_options jsonb, p_name text, p_days integer DEFAULT NULL::integer) returns interval language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
+function option_kinds(p_option jsonb, p_has jsonb, p_once boolean) returns jsonb language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function option_rate(p_options jsonb, p_name text, OUT rate double precision, OUT burst double precision) returns record language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function option_text(p_options jsonb, p_name text) returns text language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function option_time(p_options jsonb, p_name text) returns timestamp with time zone language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
@@ -1250,6 +1258,7 @@ function pass_log(q queue_settings, INOUT c claims, INOUT busy bigint[], p_wante
 function passes(p_filter jsonb, p_kind text, p_headers jsonb) returns boolean language plpgsql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
 function patience() returns interval language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function pause_key(queue text, key text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function pause_kind(queue text, kind text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function pause_queue(queue text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function plain_headers(headers jsonb) returns boolean language plpgsql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
 function progress(delivery_id bigint, progress double precision, progress_text text DEFAULT NULL::text, options anycompatible DEFAULT NULL::text) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
@@ -1296,6 +1305,7 @@ function rescue_in(p_worker bigint) returns double precision language sql stable
 function rescue_leases(p_subscriber bigint) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 function rescue_workers() returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function resume_key(queue text, key text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function resume_kind(queue text, kind text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function resume_queue(queue text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function rewrite(p_id bigint, p_content entries_other, p_due timestamp with time zone, p_most double precision, OUT subscription text, OUT state text) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function ring(queue_id integer) returns void language sql volatile cost 100
@@ -1326,10 +1336,11 @@ function send_told(p_queues text[], p_payloads bytea[], p_content_types text[], 
 function send_unique(queue text, payload json, options anycompatible DEFAULT NULL::text) returns TABLE(message_id bigint, duplicate boolean, replaced boolean, state text) language sql volatile cost 100 rows 1000
 function send_unique(queue text, payload jsonb, options anycompatible DEFAULT NULL::text) returns TABLE(message_id bigint, duplicate boolean, replaced boolean, state text) language sql volatile cost 100 rows 1000
 function send_unique(queue text, payload text, options anycompatible DEFAULT NULL::text) returns TABLE(message_id bigint, duplicate boolean, replaced boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
-function set_aside() returns TABLE(queue_id integer, subscription integer, kind text, waiting bigint, since timestamp with time zone, known boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function set_aside() returns TABLE(queue_id integer, subscription integer, kind text, waiting bigint, since timestamp with time zone, known boolean, paused boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function set_paused_aside(c claims, p_paused text[]) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 function settle(p_claims bigint[], p_done bit varying[], p_deliveries bigint[] DEFAULT '{}'::bigint[], p_outcomes text[] DEFAULT '{}'::text[], p_errors text[] DEFAULT '{}'::text[], p_waits double precision[] DEFAULT '{}'::double precision[], p_receipts text[] DEFAULT '{}'::text[], p_durations real[] DEFAULT '{}'::real[], p_strict boolean DEFAULT false, p_terms text[] DEFAULT '{}'::text[]) returns TABLE(delivery_id bigint, settled boolean, outcome text, due_at timestamp with time zone, field text, refused text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function settle_claim(c claims, p_wanted bit varying, p_done bit varying, p_duration real) returns bit varying language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
-function settle_expired(c claims, p_closed boolean) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
+function settle_expired(c claims, p_closed boolean, p_paused text[] DEFAULT NULL::text[]) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 function settle_singles(p_deliveries bigint[], p_outcome text, p_receipts jsonb, p_error text, p_options jsonb, p_terms jsonb) returns TABLE(delivery_id bigint, settled boolean, outcome text, due_at timestamp with time zone) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function sift_from_here(p_reader bigint) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function sift_keyed(c claims, p_filter jsonb, l live) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
@@ -1438,6 +1449,7 @@ grant EXECUTE on function idempotency_begin(text,text,bytea) to posthaste_sender
 grant EXECUTE on function idempotency_end(text,text,bytea,bigint[],double precision,jsonb) to posthaste_admin
 grant EXECUTE on function idempotency_end(text,text,bytea,bigint[],double precision,jsonb) to posthaste_sender
 grant EXECUTE on function is_for(subscriptions,integer,xid8,timestamp with time zone,text,jsonb) to posthaste_admin
+grant EXECUTE on function kinds_option(jsonb) to posthaste_admin
 grant EXECUTE on function list_actions(text,bigint,bigint,bigint) to posthaste_admin
 grant EXECUTE on function list_dead_letters(anycompatible,bigint[],bigint,bigint) to posthaste_admin
 grant EXECUTE on function list_messages(text,text,text,text,bigint,bigint,text,text,timestamp with time zone) to posthaste_admin
@@ -1457,6 +1469,7 @@ grant EXECUTE on function oldest_slot() to posthaste_admin
 grant EXECUTE on function oldest_waiting() to posthaste_admin
 grant EXECUTE on function passes(jsonb,text,jsonb) to posthaste_admin
 grant EXECUTE on function pause_key(text,text,text) to posthaste_admin
+grant EXECUTE on function pause_kind(text,text,text) to posthaste_admin
 grant EXECUTE on function pause_queue(text,text) to posthaste_admin
 grant EXECUTE on function progress(bigint,double precision,text,anycompatible) to posthaste_admin
 grant EXECUTE on function progress(bigint,double precision,text,anycompatible) to posthaste_receiver
@@ -1482,6 +1495,7 @@ grant EXECUTE on function rescue() to posthaste_receiver
 grant EXECUTE on function rescue_in(bigint) to posthaste_admin
 grant EXECUTE on function rescue_in(bigint) to posthaste_receiver
 grant EXECUTE on function resume_key(text,text,text) to posthaste_admin
+grant EXECUTE on function resume_kind(text,text,text) to posthaste_admin
 grant EXECUTE on function resume_queue(text,text) to posthaste_admin
 grant EXECUTE on function run_message(bigint,text) to posthaste_admin
 grant EXECUTE on function schedule_drop(text,text) to posthaste_admin

@@ -166,8 +166,8 @@ create table posthaste.words (
 --             subscriptions that take every message
 -- Of queues that are ordered, fair or limited by key alone:
 --   withheld  places that were settled when the claim was made: parked or cancelled
---   expired   places that were settled when the claim was made: too old to be handed out;
---             null if there are none
+--   expired   places that were settled when the claim was made: too old to be handed out,
+--             or of a paused kind; null if there are none
 --   keys      a hash of each place's key, where the running messages of a key count
 --   open      claims of the lane that were open when this row was written
 --   busy      hashes of the keys of their unsettled places

@@ -10,6 +10,9 @@
 --              that of the next one more, for good
 -- kinds_aside  those whose lanes may hold messages that wait; null: none
 -- lanes        above the number of each lane that may have been used
+-- kinds_paused those that an operator paused; they are among both others; null: none
+-- kind_options options of kinds for their attempts: by kind, as posthaste.attempt_options has
+--              those of a message; null: none
 -- owner        who declares the queue (posthaste queue apply)
 -- purged     what the last purge saw; none of it is kept for any subscription
 -- purged_to  the last position that was given out when the queue was purged. A
@@ -43,6 +46,8 @@ create table posthaste.queue_settings (
   retain_payload  boolean  not null default false,
   kind_lanes      text[]   collate "C" not null default '{}',
   kinds_aside     text[]   collate "C",
+  kinds_paused    text[]   collate "C",
+  kind_options    jsonb,
   owner           text     collate "C",
   paused_at       timestamptz,
   purged          pg_snapshot,

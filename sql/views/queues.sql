@@ -9,11 +9,14 @@
 -- whether they pass the filter or not.
 --   filter          the subscription's filter; null without one
 --   max_lag         how far it may fall behind before its messages are skipped; null: no limit
+--   kinds           options of kinds: an object by kind, of objects with max_attempts, timeout and
+--                   backoff, or null
 --   owner           who declares the queue, or null
 --   withdrawn       cancelled, rescheduled, purged, or skipped because of max_lag
 --   expired         not handed out because they were older than max_age
 --   set_aside       messages that wait for a worker that handles their kind, by kind: an array of
---                   {kind, waiting, oldest_age (seconds), known}, or null
+--                   {kind, waiting, oldest_age (seconds), known, paused}, or null
+--   paused_kinds    the paused kinds, or null
 --   oldest_age      age of the oldest message that waits and may be handed out, or null
 create or replace view posthaste.queues as
 select q.name as queue, s.name as subscription,
@@ -30,8 +33,8 @@ select q.name as queue, s.name as subscription,
        case when q.keyed then array(select k.key from posthaste.keys k where k.subscriber = q.id::bigint << 10 | s.number and k.paused_at is not null order by k.key limit 100) end as paused_keys,
        s.filter, s.max_lag, k.dropped as withdrawn, k.expired, q.max_age,
        case when q.kinds_aside is not null then (
-         select jsonb_agg(jsonb_build_object('kind', a.kind, 'waiting', a.waiting, 'oldest_age', extract(epoch from clock_timestamp() - a.since), 'known', a.known) order by a.kind)
-           from posthaste.set_aside() a where a.queue_id = q.id and a.subscription = s.number) end as set_aside, q.owner
+         select jsonb_agg(jsonb_build_object('kind', a.kind, 'waiting', a.waiting, 'oldest_age', extract(epoch from clock_timestamp() - a.since), 'known', a.known, 'paused', a.paused) order by a.kind)
+           from posthaste.set_aside() a where a.queue_id = q.id and a.subscription = s.number) end as set_aside, q.owner, posthaste.kinds_option(q.kind_options) as kinds, q.kinds_paused as paused_kinds
   from posthaste.queue_settings q
   join posthaste.subscriptions s on s.queue_id = q.id and s.dropped_at is null
   left join posthaste.counters k on k.queue_id = q.id and k.subscription = s.number

@@ -14,17 +14,19 @@
 -- are in order; 2, deliveries count against a limit, so a worker should ask for no more than it
 -- can start at once; 4, nothing was handed out because the queue's own limits are reached, and
 -- new messages before next_due change nothing; 8, the queue has a concurrency, so a settle may
--- free a place. For an at-most-once queue (the column at_most_once) it returns all rows, and
+-- free a place. The first row has the options of the queue's kinds, as posthaste.attempt_options
+-- reads them: their timeouts are those of deliveries. For an at-most-once queue (the column at_most_once) it returns all rows, and
 -- only once: the claim is settled at its creation, its deliveries cannot be read by the number,
 -- and a number that is used again is a new claim. A paused queue has nothing. Of the messages
--- that were set aside it hands out those of the kinds that the worker handles.
+-- that were set aside it hands out those of the kinds that the worker handles. It sets messages of
+-- paused kinds aside.
 -- Errors: PH410 if the worker was declared lost; PH404; PH400; PH503.
 -- Locks: the worker's key, shared; the number's key; the readers.
 create or replace function posthaste.claim(p_worker bigint, p_number bigint, p_queue text, p_subscription text, p_max int,
   p_single boolean default false, p_idle boolean default false, p_due boolean default true, p_again boolean default true, p_rows int default 0)
 returns table (handed int, wants_idle boolean, next_due double precision, timeout double precision,
   delivery_id bigint, message_id bigint, attempt smallint, key text, kind text, headers jsonb, payload bytea, content_type text, reference text,
-  created_at timestamptz, due_at timestamptz, story jsonb, alone boolean, at_most_once boolean, rules smallint, trace text)
+  created_at timestamptz, due_at timestamptz, story jsonb, alone boolean, at_most_once boolean, rules smallint, trace text, kind_options jsonb)
 language plpgsql volatile security definer rows 100
 set search_path = pg_catalog, pg_temp set max_parallel_workers_per_gather = 0 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 #variable_conflict use_column
@@ -42,6 +44,7 @@ declare
   v_live posthaste.live;
   v_due timestamptz;
   v_max_age interval;
+  v_paused text[];
   v_expired int := 0;
   v_stop timestamptz := clock_timestamp() + interval '50 milliseconds';
 begin
@@ -60,8 +63,8 @@ begin
   select r.oldest_open, q.id, s.number, case when q.paused_at is null then q.width * case when q.prioritized then 4 else 1 end else 0 end, q.width, extract(epoch from q.timeout), q.mode = 'at_most_once', (q.keyed or q.limited) and q.paused_at is null,
          case when q.ordered then 1 else 0 end + case when q.limited or q.key_concurrency is not null or q.key_rate is not null then 2 else 0 end
          + case when q.concurrency is not null then 8 else 0 end, q.max_age,
-         case when q.kinds_aside is not null and q.paused_at is null then posthaste.lanes_for(q.width, q.prioritized, q.kind_lanes, q.kinds_aside, r.kinds -> q.name -> s.name, (random() * 1000)::bigint) end
-    into v_open, v_queue, v_subscription, v_lanes, v_width, timeout, at_most_once, v_ruled, rules, v_max_age, v_order
+         case when q.kinds_aside is not null and q.paused_at is null then posthaste.lanes_for(q.width, q.prioritized, q.kind_lanes, q.kinds_aside, q.kinds_paused, r.kinds -> q.name -> s.name, (random() * 1000)::bigint) end, q.kind_options, q.kinds_paused
+    into v_open, v_queue, v_subscription, v_lanes, v_width, timeout, at_most_once, v_ruled, rules, v_max_age, v_order, kind_options, v_paused
     from (select) one
     left join posthaste.registrations r on r.id = p_worker and r.lost_at is null and r.ended_at is null
     left join posthaste.queue_settings q on q.name = p_queue and q.dropped_at is null
@@ -125,7 +128,7 @@ begin
     -- Later lanes are only tried and never waited for, because they are not taken in ascending
     -- order.
     v_lane := posthaste.claim_lane(v_queue, v_subscription, coalesce(v_order[v_round + 1], posthaste.lane_of_round(v_round, v_width, v_first, p_number)), p_max - handed,
-      p_worker, case when not at_most_once then p_number end, null, p_single and not at_most_once, p_idle and handed = 0, p_due, v_round = 0, at_most_once, null, v_max_age, v_stop);
+      p_worker, case when not at_most_once then p_number end, null, p_single and not at_most_once, p_idle and handed = 0, p_due, v_round = 0, at_most_once, null, v_max_age, v_stop, v_paused);
     v_expired := v_expired + v_lane.expired;
     wants_idle := wants_idle or v_lane.wants_idle;
     v_due := least(v_due, v_lane.next_due);
@@ -140,14 +143,14 @@ begin
     -- One fresh entry, which the claim locates: half as expensive as by its window.
     return query
       select handed, wants_idle, next_due, timeout, v_made[1].id * 4096, coalesce(e.message_id, e.pos), e.attempt, e.key, e.kind, e.headers,
-             e.payload, e.content_type, e.reference, e.created_at, e.due_at, e.story, false, at_most_once, rules, e.trace
+             e.payload, e.content_type, e.reference, e.created_at, e.due_at, e.story, false, at_most_once, rules, e.trace, kind_options
         from posthaste.entries e
        where e.queue_id = v_queue and e.lane = (v_made[1].reader >> 1) & 511 and e.plain
          and (e.pos >> 22) & 15 = (v_made[1].first_pos >> 22) & 15 and e.xid = v_made[1].first_xid and e.pos = v_made[1].first_pos;
   elsif handed > 0 and (handed <= p_rows or at_most_once) then
     return query
       select handed, wants_idle, next_due, timeout, f.numbered_from + f.ordinality, f.message_id, f.attempt, f.key, f.kind, f.headers,
-             f.payload, f.content_type, f.reference, f.created_at, f.due_at, f.story, f.alone, at_most_once, rules, f.trace
+             f.payload, f.content_type, f.reference, f.created_at, f.due_at, f.story, f.alone, at_most_once, rules, f.trace, case when f.ordinality = 1 then kind_options end
         from posthaste.fetch(p_worker, p_number, v_made, v_live) with ordinality f;
   else
     return next;

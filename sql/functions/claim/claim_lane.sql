@@ -5,15 +5,16 @@
 -- message that must run alone may be handed out; due: whether to look at the due track even if
 -- something is fresh; wait: whether to wait for the readers; closed: the claims are settled at
 -- their creation; keys: the column keys of the claims; max_age: older messages expire; stop:
--- until when to read on after some expired.
+-- until when to read on after some expired; paused: kinds whose messages are set aside, and count
+-- as expired ones here.
 -- Returns: handed, or -1 if a reader was busy; made, its claims; live, the slots that it read;
 -- wants_idle; next_due, if requested and known and nothing was handed out; expired, the number of
 -- messages that expired.
 -- Locks: the readers, ascending. Its callers have the settings that fix its plans: setting them
 -- here again would cost each claim as much as a query. Inserts: claims, leases, settlements,
--- outcomes.
+-- outcomes, entries_other, words.
 create or replace function posthaste.claim_lane(p_queue int, p_subscription int, p_lane int, p_max int,
-  p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, p_due boolean, p_wait boolean, p_closed boolean default false, p_keys bigint[] default null, p_max_age interval default null, p_stop timestamptz default null,
+  p_holder bigint, p_number bigint, p_until timestamptz, p_single boolean, p_alone boolean, p_due boolean, p_wait boolean, p_closed boolean default false, p_keys bigint[] default null, p_max_age interval default null, p_stop timestamptz default null, p_paused text[] default null,
   out handed int, out made posthaste.claims[], out live posthaste.live, out wants_idle boolean, out next_due timestamptz, out expired int)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp as $$
@@ -32,7 +33,7 @@ declare
   v_new boolean := false;
   v_more boolean := false;
   v_due_first boolean := p_due and (p_max > 1 or random() < 0.5);
-  v_gone int := 0; -- how many of a slice expired
+  v_gone int := 0; -- how many of a slice expired or were set aside
   v_again boolean;
 begin
   handed := -1;
@@ -58,7 +59,7 @@ begin
   for v_step in 1..2 loop
     exit when v_alone or v_left = 0;
     v_again := false;
-    -- Again if messages expired, which leaves room for others.
+    -- Again if messages expired or were set aside, which leaves room for others.
     loop
       v_gone := 0;
       if (v_step = 1) = v_due_first then
@@ -100,13 +101,16 @@ begin
           wants_idle := wants_idle or v_slice.wants_idle;
           if v_due.places > 0 then
             v_due.keys := p_keys;
-            if p_max_age is not null then
-              v_due.expired := posthaste.expired_places(v_due, p_max_age, t);
+            if p_max_age is not null or p_paused is not null then
+              v_due.expired := posthaste.expired_places(v_due, p_max_age, t, p_paused);
               v_gone := coalesce(bit_count(v_due.expired), 0);
             end if;
             v_due := posthaste.put_claim(v_due, p_holder, p_number, p_until, p_single, p_closed);
             if v_gone > 0 then
-              perform posthaste.settle_expired(v_due, p_closed);
+              perform posthaste.settle_expired(v_due, p_closed, p_paused);
+              if p_paused is not null then
+                perform posthaste.set_paused_aside(v_due, p_paused);
+              end if;
             end if;
             made := made || v_due;
             handed := handed + v_due.places - v_gone;
@@ -175,13 +179,16 @@ begin
         end if;
         if v_found > 0 then
           v_cursor.keys := p_keys;
-          if p_max_age is not null then
-            v_cursor.expired := posthaste.expired_places(v_cursor, p_max_age, t);
+          if p_max_age is not null or p_paused is not null then
+            v_cursor.expired := posthaste.expired_places(v_cursor, p_max_age, t, p_paused);
             v_gone := coalesce(bit_count(v_cursor.expired), 0);
           end if;
           v_cursor := posthaste.put_claim(v_cursor, p_holder, p_number, p_until, p_single, p_closed);
           if v_gone > 0 then
-            perform posthaste.settle_expired(v_cursor, p_closed);
+            perform posthaste.settle_expired(v_cursor, p_closed, p_paused);
+            if p_paused is not null then
+              perform posthaste.set_paused_aside(v_cursor, p_paused);
+            end if;
           end if;
           made := made || v_cursor;
           v_left := v_left - (v_found - v_gone);

@@ -100,7 +100,7 @@ begin
       end if;
     else
       v := posthaste.claim_lane(p_queue, p_subscription, v_lane, v_max - handed, p_holder, p_number, p_until, p_single, p_alone and handed = 0, p_due, v_round = 0,
-        p_closed, case when q.concurrency is not null then '{}'::bigint[] end, q.max_age, v_stop);
+        p_closed, case when q.concurrency is not null then '{}'::bigint[] end, q.max_age, v_stop, q.kinds_paused);
     end if;
     wants_idle := wants_idle or v.wants_idle;
     next_due := least(next_due, v.next_due);

@@ -7,7 +7,8 @@
 -- max_attempts and backoff), retention (none; how long settled messages are
 -- kept beyond the ring), retain_payload (false), ordered (false; by key), on_dead
 -- ('continue', or 'stop' the key of an ordered queue), fair (false; keys take turns),
--- the limits as posthaste.queue_limits reads them, and owner (none), a name.
+-- the limits as posthaste.queue_limits reads them, kinds (none) as posthaste.option_kinds does, and
+-- owner (none), a name.
 -- Arguments: the options; the settings now, of which null ones count as named; the settings of
 -- the queue if it exists: a value that is not allowed any more must not prevent an application
 -- from starting if its queue already has it.
@@ -18,7 +19,7 @@ declare
   b jsonb;
 begin
   perform posthaste.check_options(o, array['max_attempts', 'backoff', 'timeout', 'max_age', 'max_payload', 'lanes', 'mode', 'retention', 'retain_payload',
-      'ordered', 'on_dead', 'fair', 'concurrency', 'rate_limit', 'key_concurrency', 'key_rate_limit', 'owner'], '{}');
+      'ordered', 'on_dead', 'fair', 'concurrency', 'rate_limit', 'key_concurrency', 'key_rate_limit', 'kinds', 'owner'], '{}');
   b := case when jsonb_typeof(o -> 'backoff') = 'null' then '{"base": null, "max": null}' else coalesce(o -> 'backoff', '{}') end;
   if jsonb_typeof(b) <> 'object' then
     raise exception using errcode = 'PH400', column = 'backoff', message = 'option ''backoff'' must be an object with base and max';
@@ -61,6 +62,9 @@ begin
     raise exception using errcode = 'PH400', column = 'fair', message = 'options ''ordered'' and ''fair'' exclude each other: an ordered queue runs its keys concurrently anyway';
   end if;
   q.width := case when o ? 'lanes' or q.width is null then coalesce(posthaste.option_int(o, 'lanes', 1, 64), case when q.ordered then 8 else 1 end) else q.width end;
+  if o ? 'kinds' then
+    q.kind_options := posthaste.option_kinds(o -> 'kinds', q.kind_options, q.mode = 'at_most_once');
+  end if;
   if o ? 'owner' then
     q.owner := posthaste.option_text(o, 'owner');
     if q.owner is not null then

@@ -28,9 +28,9 @@ begin
     return false;
   end if;
   insert into posthaste.queue_settings (name, max_attempts, backoff_base, backoff_max, timeout, max_age, max_payload, lanes, width, mode, retention, retain_payload, ordered, on_dead,
-    fair, concurrency, rate, burst, key_concurrency, key_rate, key_burst, owner)
+    fair, concurrency, rate, burst, key_concurrency, key_rate, key_burst, kind_options, owner)
   values (v_name, q.max_attempts, q.backoff_base, q.backoff_max, q.timeout, q.max_age, q.max_payload, q.width, q.width, q.mode, q.retention, q.retain_payload, q.ordered, q.on_dead,
-    q.fair, q.concurrency, q.rate, q.burst, q.key_concurrency, q.key_rate, q.key_burst, q.owner) returning id into q.id;
+    q.fair, q.concurrency, q.rate, q.burst, q.key_concurrency, q.key_rate, q.key_burst, q.kind_options, q.owner) returning id into q.id;
   insert into posthaste.subscriptions (queue_id, number, name, since) values (q.id, 0, 'default', posthaste.first_snapshot());
   insert into posthaste.counters (queue_id, subscription) values (q.id, 0);
   insert into posthaste.action_records (by, action, queue_id) values (coalesce(create_queue.by, session_user), 'create', q.id);

@@ -1,5 +1,6 @@
 -- posthaste.update_queue: changes options of a queue while it runs, from the next claim, settle
 -- or send on. Options that are not named do not change; one that is null gets its default again.
+-- Kinds that the option kinds does not name keep their options.
 -- Deliveries in flight keep their timeout. Messages handed out before a concurrency was set are
 -- not counted. Settled messages that are kept already are kept as long as they were to be.
 -- Arguments: the queue's name; options as in create_queue; by: the actor to record.
@@ -38,7 +39,7 @@ begin
   update posthaste.queue_settings z
      set max_attempts = q.max_attempts, backoff_base = q.backoff_base, backoff_max = q.backoff_max, timeout = q.timeout, max_age = q.max_age, max_payload = q.max_payload,
          width = q.width, lanes = case when q.width > z.width then q.width else z.lanes end, retention = q.retention, retain_payload = q.retain_payload, on_dead = q.on_dead,
-         concurrency = q.concurrency, rate = q.rate, burst = q.burst, key_concurrency = q.key_concurrency, key_rate = q.key_rate, key_burst = q.key_burst, owner = q.owner
+         concurrency = q.concurrency, rate = q.rate, burst = q.burst, key_concurrency = q.key_concurrency, key_rate = q.key_rate, key_burst = q.key_burst, kind_options = q.kind_options, owner = q.owner
    where z.id = v_id;
   insert into posthaste.action_records (by, action, queue_id, details) values (coalesce(update_queue.by, session_user), 'update', v_id, v_changes);
   -- Keys that wait by the old limits are looked at again.

@@ -12,7 +12,7 @@
 -- the first that has messages (lanes of priorities: as posthaste.claim does). It returns no rows
 -- if other sessions read all remaining lanes, if the queue is paused, and after it walked over
 -- 32,768 due messages that were handed out before or are for later or for other subscriptions,
--- or after it expired messages for 200 ms, or in a queue with limits or keys for less: the next
+-- or after it expired or set aside messages for 200 ms, or in a queue with limits or keys for less: the next
 -- call continues there.
 -- Until the transaction ends the setting posthaste.next_due has, if no row was returned, the
 -- seconds until a message becomes due or a limit lets the next message through, if known (else
@@ -42,6 +42,7 @@ declare
   v_claim posthaste.claims;
   v_ruled boolean;
   v_max_age interval;
+  v_paused text[];
   v_expired int := 0;
   v_stop timestamptz := clock_timestamp() + interval '200 milliseconds';
 begin
@@ -66,8 +67,8 @@ begin
   if v_sub.at_most_once then
     perform posthaste.must_flush();
   end if;
-  select q.keyed or q.limited, q.max_age, case when q.kinds_aside is not null then posthaste.lanes_for(q.width, q.prioritized, q.kind_lanes, q.kinds_aside, null, (random() * 1000)::bigint) end
-    into v_ruled, v_max_age, v_order from posthaste.queue_settings q where q.id = v_sub.queue_id;
+  select q.keyed or q.limited, q.max_age, case when q.kinds_aside is not null then posthaste.lanes_for(q.width, q.prioritized, q.kind_lanes, q.kinds_aside, q.kinds_paused, null, (random() * 1000)::bigint) end, q.kinds_paused
+    into v_ruled, v_max_age, v_order, v_paused from posthaste.queue_settings q where q.id = v_sub.queue_id;
   if v_ruled then
     v_lane := posthaste.claim_ruled(v_sub.queue_id, v_sub.number, p_max::int, null, null,
       case when not v_sub.at_most_once then clock_timestamp() + p_lease end, not v_sub.at_most_once, true, true, v_sub.at_most_once, v_order);
@@ -97,7 +98,7 @@ begin
     loop
       v_lane := posthaste.claim_lane(v_sub.queue_id, v_sub.number, v_lane_number, p_max::int - v_handed,
         null, null, case when not v_sub.at_most_once then clock_timestamp() + p_lease end, not v_sub.at_most_once, v_handed = 0, true,
-        v_lanes = 1 or v_round = v_lanes, v_sub.at_most_once, null, v_max_age, v_stop);
+        v_lanes = 1 or v_round = v_lanes, v_sub.at_most_once, null, v_max_age, v_stop, v_paused);
       v_expired := v_expired + v_lane.expired;
       if v_lane.handed > 0 then
         v_handed := v_handed + v_lane.handed;

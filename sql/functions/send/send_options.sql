@@ -5,8 +5,6 @@ create or replace function posthaste.send_options(p_options jsonb, p_more text[]
   out delay double precision, out send_at timestamptz, out trace text, out wake boolean,
   out priority smallint, out dedupe_key text, out dedupe_window double precision, out unique_options jsonb)
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
-declare
-  v_backoff jsonb;
 begin
   wake := true;
   if p_options is null or p_options = '{}' then
@@ -29,14 +27,7 @@ begin
     raise exception using errcode = 'PH400', column = 'headers', message = 'a header has an empty name';
   end if;
   if p_options ?| '{max_attempts,timeout,backoff}' then
-    v_backoff := coalesce(nullif(p_options -> 'backoff', 'null'), '{}');
-    if jsonb_typeof(v_backoff) <> 'object' then
-      raise exception using errcode = 'PH400', column = 'backoff', message = 'option ''backoff'' must be an object with base and max';
-    end if;
-    perform posthaste.check_options(v_backoff, array['base', 'max'], '{}');
-    headers := coalesce(headers, '{}') || jsonb_build_object('', jsonb_strip_nulls(jsonb_build_object(
-      'attempts', posthaste.option_int(p_options, 'max_attempts', 1, 1000), 'timeout', extract(epoch from posthaste.option_interval(p_options, 'timeout', 365)),
-      'base', extract(epoch from posthaste.option_interval(v_backoff, 'base')), 'max', extract(epoch from posthaste.option_interval(v_backoff, 'max')))));
+    headers := coalesce(headers, '{}') || jsonb_build_object('', posthaste.option_attempts(p_options));
     headers := case when headers -> '' = '{}' then nullif(headers - '', '{}') else headers end;
   end if;
   delay := extract(epoch from posthaste.option_interval(p_options, 'delay'));

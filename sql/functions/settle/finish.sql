@@ -70,7 +70,7 @@ begin
                else 0
              end)))) as next
         from counted x
-       cross join lateral posthaste.attempt_options(x.headers, q) o
+       cross join lateral posthaste.attempt_options(x.headers, x.kind, q) o
        cross join lateral (
          select case when not q.keyed and coalesce(x.kind, '') = any (q.kinds_aside) then 4 * q.width + array_position(q.kind_lanes, coalesce(x.kind, '')) - 1 end as lane) l
     ), told as (
@@ -145,7 +145,7 @@ begin
     select z.place, z.became, case when z.became in ('retried', 'lost', 'released') then z.next end from told z
      where (select count(*) from events) >= 0; -- otherwise they would not be appended
   -- Sleeping workers must know the next due time.
-  if p_outcomes && array['retried', 'lost', 'released'] and not posthaste.no_wake() then
+  if p_outcomes && array['retried', 'lost', 'released', 'set_aside'] and not posthaste.no_wake() then
     perform posthaste.ring(v_queue);
   end if;
 end $$;

@@ -97,7 +97,7 @@ begin
         v_work := v_work + 16 * v.lanes;
         v_look := posthaste.look(v.id, v.number, (
           select case when q.kinds_aside is null then array(select generate_series(0, v.lanes - 1))
-                      else posthaste.lanes_for(q.width, q.prioritized, q.kind_lanes, q.kinds_aside,
+                      else posthaste.lanes_for(q.width, q.prioritized, q.kind_lanes, q.kinds_aside, q.kinds_paused,
                              (select w.kinds from posthaste.registrations w where w.id = p_worker) -> q.name -> coalesce(nullif(p_subscriptions[v.n], ''), 'default'), 0) end
             from posthaste.queue_settings q where q.id = v.id));
         v_ready[v.n] := v_look.ready;

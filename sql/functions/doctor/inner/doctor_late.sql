@@ -25,7 +25,7 @@ begin
       from posthaste.set_aside() a
       join posthaste.queue_settings q on q.id = a.queue_id
       join posthaste.subscriptions u on u.queue_id = a.queue_id and u.number = a.subscription
-     where not a.known and a.since < clock_timestamp() - posthaste.patience()
+     where not a.known and not a.paused and a.since < clock_timestamp() - posthaste.patience()
      order by a.since limit 100;
   for v_schedule in select x.name, x.time_zone, x.next_at, x.paused_at, q.name as queue
              from posthaste.schedule_settings x join posthaste.queue_settings q on q.id = x.queue_id order by x.name limit 1000 loop

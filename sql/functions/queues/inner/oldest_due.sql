@@ -1,7 +1,8 @@
 -- posthaste.oldest_due: for each due track the time since which the oldest entry is due that
 -- its reader has not reached: in the rest of its window, then in the next one.
 -- Arguments: the snapshot up to which to look; the live slots.
--- Returns: one row for each subscription and lane that has such an entry.
+-- Returns: one row for each subscription and lane that has such an entry. Lanes of paused kinds
+-- have none that may be handed out.
 -- Reads: the tables of all_cursors and due_slice.
 create or replace function posthaste.oldest_due(s pg_snapshot, l posthaste.live)
 returns table (queue_id int, subscription int, since timestamptz) language plpgsql volatile
@@ -16,13 +17,15 @@ begin
   for v_lane in select x.queue_id, x.subscription, x.lane
              from posthaste.all_cursors(1, l) x
             cross join lateral (select x.part = 2 and x.s0 is null as ended) r
-            where exists (select from posthaste.entries e
+            where not exists (select from posthaste.queue_settings q
+                               where q.id = x.queue_id and q.kinds_paused is not null and q.kind_lanes[x.lane - 4 * q.width + 1] = any (q.kinds_paused))
+              and (exists (select from posthaste.entries e
                            where e.queue_id = x.queue_id and e.lane = x.lane and e.due_at is not null
                              and e.due_at > coalesce(case when r.ended then x.t1 end, '-infinity') and e.due_at <= t
                              and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f))
                or r.ended and exists (select from posthaste.entries e
                                        where e.queue_id = x.queue_id and e.lane = x.lane and e.due_at is not null and e.xid >= pg_snapshot_xmin(x.s1)
-                                         and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f)) loop
+                                         and posthaste.in_slots((e.pos >> 22) & 15, l.a, l.b, l.c, l.d, l.e, l.f))) loop
     v_slice := posthaste.ready_due(v_lane.queue_id, v_lane.subscription, v_lane.lane, 1, s, l);
     if v_slice.places > 0 then
       queue_id := v_lane.queue_id;

@@ -13,6 +13,7 @@ returns jsonb language sql stable set search_path = pg_catalog, pg_temp set inte
         ('concurrency', to_jsonb(a.concurrency), to_jsonb(b.concurrency)), ('key_concurrency', to_jsonb(a.key_concurrency), to_jsonb(b.key_concurrency)),
         ('rate_limit', posthaste.rate_option(a.rate, a.burst), posthaste.rate_option(b.rate, b.burst)),
         ('key_rate_limit', posthaste.rate_option(a.key_rate, a.key_burst), posthaste.rate_option(b.key_rate, b.key_burst)),
+        ('kinds', posthaste.kinds_option(a.kind_options), posthaste.kinds_option(b.kind_options)),
         ('owner', to_jsonb(a.owner), to_jsonb(b.owner))) v (name, old, new)
       union all
       -- 24 hours and a day are the same.

@@ -1,4 +1,4 @@
--- posthaste.attempt_fault: checks a message's options for its attempts. Returns a field and
+-- posthaste.attempt_fault: checks the options of attempts, of a message or a kind. Returns a field and
 -- its fault, or null. Clients check them too, and say more.
 -- Arguments: as in posthaste.attempt_options; whether the queue is at-most-once.
 create or replace function posthaste.attempt_fault(p_options jsonb, p_once boolean)
