@@ -41,7 +41,11 @@ type Server struct {
 	addresses, callers *limiter
 	waiting            places
 	ready              readiness
-	handler            http.Handler
+	// pages, sealer and cookiePath are of the mounted pages.
+	pages      Pages
+	sealer     *sealer
+	cookiePath string
+	handler    http.Handler
 }
 
 // ServeHTTP implements [http.Handler].
