@@ -97,7 +97,7 @@ func newServer(config Config) (*Server, error) {
 	s := &Server{
 		engine: config.Engine, client: config.Client, log: config.Logger, metrics: config.Metrics, tracing: config.Tracing,
 		tokens: newTokens(config.Engine, config.Tokens, config.RequireToken), emails: cmp.Or(config.EmailsQueue, "emails"), timeout: config.OperationTimeout,
-		addresses: newLimiter(config.Limits.AddressRate), callers: newLimiter(config.Limits.TokenRate), pages: config.Pages, sealer: sealer,
+		addresses: newLimiter(config.Limits.AddressRate), callers: newLimiter(config.Limits.TokenRate), pages: config.Pages, sealer: sealer, stopping: make(chan struct{}),
 	}
 	if s.client == nil {
 		s.client = config.Engine

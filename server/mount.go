@@ -74,7 +74,7 @@ func (s *Server) mounted(path string, m Mount) http.Handler {
 	route := &route{scope: cmp.Or(m.Scope, ScopeAdmin), queues: m.Queues, body: maxForm}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		exchangeOf(r).route = route
-		visit := &Visit{Nonce: rand.Text(), fail: s.failPage}
+		visit := &Visit{Nonce: rand.Text(), Stopping: s.stopping, fail: s.failPage}
 		pageHeaders(w.Header(), visit.Nonce)
 		front, err := s.pages.front(r)
 		visit.Base = front.prefix + path

@@ -24,6 +24,8 @@ type Visit struct {
 	Nonce string
 	// SignedIn reports that a form that posts to Base + "/sign-out" ends a session.
 	SignedIn bool
+	// Stopping is closed when the server stops. Handlers that stream then return.
+	Stopping <-chan struct{}
 
 	admitted bool
 	fail     func(w http.ResponseWriter, r *http.Request, v *Visit, err error)

@@ -208,6 +208,9 @@ func newAPI(a *app, engine posthaste.Store, s serverFlags, given []posthaste.Tok
 	if err != nil {
 		return nil, nil, err
 	}
+	if s.shows(exposed) {
+		mount, pages.Home = s.mount(engine, mount), dashboardPath
+	}
 	api, err := server.New(server.Config{
 		Engine: engine, Client: posthaste.NewClient(engine), Logger: a.log, Metrics: metrics, Tracing: follows,
 		Tokens: given, RequireToken: exposed != nil, Limits: s.limits, Mount: mount, Pages: pages, Version: version(),

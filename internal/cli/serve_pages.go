@@ -1,29 +1,59 @@
 package cli
 
 import (
+	"maps"
 	"net/netip"
+	"strconv"
 
 	"github.com/spf13/pflag"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/dashboard"
 	"github.com/posthaste-mq/posthaste/server"
 )
 
+// dashboardPath is where the dashboard is mounted.
+const dashboardPath = "/dashboard"
+
 // pageFlags holds the flags of the pages for browsers.
 type pageFlags struct {
-	sessionKey string
-	prefix     string
-	proxies    []string
-	userHeader string
-	userScopes []string
+	dashboard   *bool // nil unless the flag is given
+	environment string
+	sessionKey  string
+	prefix      string
+	proxies     []string
+	userHeader  string
+	userScopes  []string
 }
 
 func (p *pageFlags) flags(flags *pflag.FlagSet) {
+	flags.BoolFunc("dashboard", "serve the dashboard at "+dashboardPath+"/; default true if --listen is a loopback address", func(text string) error {
+		on, err := strconv.ParseBool(text)
+		p.dashboard = &on
+		return err
+	})
+	flags.StringVar(&p.environment, "environment", "", "name of the environment that the dashboard shows on each page, such as production")
 	flags.StringVar(&p.sessionKey, "session-key", "", "key of at least 32 bytes that seals the sessions of browsers; servers with the same key share sessions (prefer POSTHASTE_SESSION_KEY); default random")
 	flags.StringVar(&p.prefix, "path-prefix", "", "path under which browsers reach the pages, such as /posthaste, if a reverse proxy removes it from requests")
 	flags.StringSliceVar(&p.proxies, "trusted-proxy", nil, "address or network of a reverse proxy whose headers X-Forwarded-Prefix, X-Forwarded-Proto and --user-header are trusted; may be repeated")
 	flags.StringVar(&p.userHeader, "user-header", "", "header in which a trusted proxy names the user that it has signed in, such as X-Forwarded-User")
 	flags.StringSliceVar(&p.userScopes, "user-scope", []string{string(posthaste.ScopeRead)}, "with --user-header, scope of these users; may be repeated")
+}
+
+// shows reports whether the dashboard is switched on, which it is by default on loopback
+// addresses. exposed is the error of listening elsewhere without a token.
+func (p *pageFlags) shows(exposed error) bool {
+	if p.dashboard != nil {
+		return *p.dashboard
+	}
+	return exposed == nil
+}
+
+// mount adds the dashboard to the mounted pages.
+func (p *pageFlags) mount(engine posthaste.Store, mounts map[string]server.Mount) map[string]server.Mount {
+	all := map[string]server.Mount{dashboardPath: dashboard.Mount(engine, dashboard.Config{Environment: p.environment})}
+	maps.Copy(all, mounts)
+	return all
 }
 
 // pages returns the configuration of the pages.
