@@ -34,7 +34,7 @@ type listedMessages struct {
 	Messages []posthaste.MessageInfo
 	States   []posthaste.State
 	Queues   []string
-	// Next is the address of the next page, and First that of the first; "" if there is none.
+	// Next is the address of the next page, and First that of the first; empty for no such page.
 	Next, First string
 	CLI, Curl   string
 	Terms       bool

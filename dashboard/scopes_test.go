@@ -111,7 +111,7 @@ func TestDB4ContentNeedsItsScope(t *testing.T) {
 	}
 }
 
-// A viewer is offered only what is possible.
+// A viewer is offered only the actions that are possible now.
 func TestDB4OnlyValidActionsAreOffered(t *testing.T) {
 	t.Parallel()
 	stock := newStock(t)
@@ -119,7 +119,7 @@ func TestDB4OnlyValidActionsAreOffered(t *testing.T) {
 	offered := func(scope posthaste.Scope, path string) (all []string) {
 		page := s.viewer(scope).get(path).want(200)
 		for _, verb := range []string{"pause", "resume", "purge", "send", "cancel", "run", "replay", "discard"} {
-			if regexp.MustCompile(`(?:href|formaction|action)="[^"]*/`+verb+`["?]`).MatchString(page.body) {
+			if regexp.MustCompile(`(?:href|formaction|action)="[^"]*/` + verb + `["?]`).MatchString(page.body) {
 				all = append(all, verb)
 			}
 		}
@@ -149,7 +149,7 @@ func TestDB4OnlyValidActionsAreOffered(t *testing.T) {
 		}
 	}
 	v := s.viewer(posthaste.ScopeOperate)
-	v.get("/messages/" + stock.done.String() + "/cancel").want(409, "cannot be changed")
+	v.get("/messages/"+stock.done.String()+"/cancel").want(409, "cannot be changed")
 	v.get("/messages/" + stock.ready.String() + "/replay").want(409)
 	v.get("/schedules/nightly/resume").want(409)
 	if page := v.get("/"); strings.Contains(page.body, "/tokens") {
@@ -212,7 +212,7 @@ func TestDB4ActionsAreRecorded(t *testing.T) {
 	stock := newStock(t)
 	v := newSite(t, stock).viewer(posthaste.ScopeOperate)
 	v.send(v.get("/queues/orders/pause").form("/pause")).want(200, "Paused.")
-	v.send(v.get("/messages/" + stock.ready.String() + "/cancel").form("/cancel")).want(200, "Cancelled.")
+	v.send(v.get("/messages/"+stock.ready.String()+"/cancel").form("/cancel")).want(200, "Cancelled.")
 	v.get("/audit").want(200, "http:operateer pause orders", "http:operateer cancel orders")
 	v.get("/audit?queue=orders&message="+stock.ready.String()).want(200, "cancel").lacks("pause")
 }

@@ -53,7 +53,7 @@ type snapshots struct {
 	mu sync.Mutex
 	// last is the newest snapshot; nil before the first.
 	last *snapshot
-	// reading is the running read; nil if there is none.
+	// reading is the running read; nil while the store is not read.
 	reading *reading
 }
 

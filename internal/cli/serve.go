@@ -112,6 +112,7 @@ func serveAPI(ctx context.Context, a *app, db database, serve serverFlags, work 
 	if err := errors.Join(db.check(), work.check()); err != nil {
 		return err
 	}
+	serve.environment = db.environment
 	given, exposed, err := serve.access()
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"maps"
 	"net/netip"
 	"strconv"
@@ -17,7 +18,8 @@ const dashboardPath = "/dashboard"
 
 // pageFlags holds the flags of the pages for browsers.
 type pageFlags struct {
-	dashboard   *bool // nil unless the flag is given
+	dashboard *bool // nil unless the flag is given
+	// environment is shown on each page; serve has it from a flag of the database.
 	environment string
 	sessionKey  string
 	prefix      string
@@ -29,10 +31,12 @@ type pageFlags struct {
 func (p *pageFlags) flags(flags *pflag.FlagSet) {
 	flags.BoolFunc("dashboard", "serve the dashboard at "+dashboardPath+"/; default true if --listen is a loopback address", func(text string) error {
 		on, err := strconv.ParseBool(text)
+		if err != nil {
+			return errors.New("must be true or false")
+		}
 		p.dashboard = &on
-		return err
+		return nil
 	})
-	flags.StringVar(&p.environment, "environment", "", "name of the environment that the dashboard shows on each page, such as production")
 	flags.StringVar(&p.sessionKey, "session-key", "", "key of at least 32 bytes that seals the sessions of browsers; servers with the same key share sessions (prefer POSTHASTE_SESSION_KEY); default random")
 	flags.StringVar(&p.prefix, "path-prefix", "", "path under which browsers reach the pages, such as /posthaste, if a reverse proxy removes it from requests")
 	flags.StringSliceVar(&p.proxies, "trusted-proxy", nil, "address or network of a reverse proxy whose headers X-Forwarded-Prefix, X-Forwarded-Proto and --user-header are trusted; may be repeated")
