@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -303,6 +304,8 @@ func (p *page) sendOnce(message posthaste.Message, content string) ([]posthaste.
 	}
 	text, _ := json.Marshal([]any{content, message.Queue, message.Key, message.Kind, message.Reference, message.ContentType, message.Delay}) // always encodes
 	digest := sha256.Sum256(text)
-	sent, _, err := p.d.engine.SendOnce(p.ctx(), posthaste.Idempotency{Scope: p.Actor + " dashboard", Key: once, Digest: digest[:], Window: time.Hour}, message)
+	// A form that was changed before it is sent again is another message.
+	key := once + hex.EncodeToString(digest[:8])
+	sent, _, err := p.d.engine.SendOnce(p.ctx(), posthaste.Idempotency{Scope: p.Actor + " dashboard", Key: key, Digest: digest[:], Window: time.Hour}, message)
 	return sent, err
 }
