@@ -206,6 +206,13 @@ func (d *dashboard) planDiscardMany(p *page) (*plan, error) {
 	return d.planMany(p, "discard", "Discard", d.engine.Discard, "The dead letters are removed for good, and cannot be replayed.")
 }
 
+func plural(n int) string {
+	if n == 1 {
+		return "1 dead letter"
+	}
+	return number(n) + " dead letters"
+}
+
 type decide func(context.Context, posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error)
 
 // chosen is a choice of dead letters, as it was counted.
@@ -228,9 +235,9 @@ func (d *dashboard) planMany(p *page, verb, title string, do decide, effect stri
 	if c.count == 0 {
 		return nil, notFound("No dead letter matches any more.")
 	}
-	made := &plan{Title: fmt.Sprintf("%s %d dead letters", title, c.count), Button: title, Danger: verb == "discard", Back: p.link("/dead-letters", p.deadParams()...)}
+	made := &plan{Title: title + " " + plural(c.count), Button: title, Danger: verb == "discard", Back: p.link("/dead-letters", p.deadParams()...)}
 	made.Fields = append(fields, field{"count", strconv.Itoa(c.count)}, field{"highest", c.highest.String()})
-	made.Effects = []string{fmt.Sprintf("Exactly %d dead letters are selected. The highest message id is %s.", c.count, c.highest), effect}
+	made.Effects = []string{fmt.Sprintf("Exactly %s will change. The highest message id is %s.", plural(c.count), c.highest), effect}
 	for _, f := range fields {
 		if f.Name != "as_of" && f.Name != "ids" && f.Name != "all" {
 			made.Effects = append(made.Effects, "Filter: "+strings.ReplaceAll(f.Name, "_", " ")+" = "+f.Value)
@@ -240,7 +247,7 @@ func (d *dashboard) planMany(p *page, verb, title string, do decide, effect stri
 	made.do = func(p *page) (string, error) {
 		n, kept, err := decideAll(p.ctx(), c, do)
 		if err != nil && n > 0 {
-			err = &posthaste.Error{Code: cmp.Or(posthaste.CodeOf(err), posthaste.CodeOutcomeUnknown), Message: fmt.Sprintf("%d dead letters are done, then it failed: %s", n, err), Hint: "Open the action again for the rest.", Cause: err}
+			err = &posthaste.Error{Code: cmp.Or(posthaste.CodeOf(err), posthaste.CodeOutcomeUnknown), Message: fmt.Sprintf("%s changed, then it failed: %s", plural(n), err), Hint: "Open the action again for the rest.", Cause: err}
 		}
 		done := verb + "ed"
 		if kept > 0 {

@@ -35,7 +35,7 @@ func TestDB7WithoutJavaScript(t *testing.T) {
 	search := v.get("/").form("/search")
 	search.Values.Set("q", "second")
 	message := v.send(search).want(200, "Message "+stock.dead.String(), "dead", someError, "Attempt 1")
-	replayed := confirm(message, "Replay", "replay").want(200, "Replayed 1 messages.", "ready").lacks("Discard")
+	replayed := confirm(message, "Replay", "replay").want(200, "Replayed 1 message.", "ready").lacks("Discard")
 	v.follow(replayed, "orders").want(200, "Waiting 2")
 
 	message = v.get("/messages/"+stock.ready.String()).want(200, "scheduled", "It is due later.", "secret-payload")
@@ -127,7 +127,7 @@ func TestDB7ReplayByFilter(t *testing.T) {
 	stock.makeDead(t, "emails", `no recipient "user-%d"`, 3)
 	v.get("/dead-letters").want(200, "timeout after … ms of smtp.example.com", "no recipient …", "Of the newest 500 dead letters that match.")
 	group := v.follow(v.get("/dead-letters?queue=emails&error=timeout"), "timeout after … ms of smtp.example.com").want(200).lacks("no recipient …")
-	ask := v.follow(group, "Replay all that match").want(200, "Exactly 2300 dead letters are selected. The highest message id is "+timeouts[2299].String(), "ms of smtp.example.com", "posthaste dead replay --queue emails")
+	ask := v.follow(group, "Replay all that match").want(200, "Exactly 2,300 dead letters will change. The highest message id is "+timeouts[2299].String(), "ms of smtp.example.com", "posthaste dead replay --queue emails")
 	first, second := ask.form("/replay"), ask.form("/replay")
 
 	// What dies after the confirmation is left alone, and what is gone is told.
@@ -150,7 +150,7 @@ func TestDB7ReplayByFilter(t *testing.T) {
 	one := some.Items[0].ID.String()
 	pick := v.get("/dead-letters?queue=emails").form("/dead-letters/replay")
 	pick.Values.Set("id", one)
-	v.send(v.send(pick).want(200, "Exactly 1 dead letters").form("/replay")).want(200, "Replayed 1 messages.")
+	v.send(v.send(pick).want(200, "Exactly 1 dead letter").form("/replay")).want(200, "Replayed 1 message.")
 	v.send(stale).want(409, "Nothing was changed", `count was confirmed as "5", and is now "4"`)
 	for name, value := range map[string]string{"count": "1", "highest": "1", "queue": "orders", "as_of": "", "error": "x"} {
 		forged := v.get("/dead-letters/discard?queue=emails").form("/discard")
@@ -163,7 +163,7 @@ func TestDB7ReplayByFilter(t *testing.T) {
 		t.Errorf("%d dead letters are left, want 4", n)
 	}
 	v.send(v.get("/dead-letters/discard?queue=emails").form("/discard")).want(200, "Discarded 4 messages.", "No dead letter matches.")
-	v.send(v.get("/dead-letters/replay?all=1").want(200, "Exactly 1 dead letters").form("/replay")).want(200, "Replayed 1 messages.")
+	v.send(v.get("/dead-letters/replay?all=1").want(200, "Exactly 1 dead letter").form("/replay")).want(200, "Replayed 1 message.")
 }
 
 // The filter of the list is its address, and pages go on by ids.

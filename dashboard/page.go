@@ -231,5 +231,9 @@ func (p *page) notice() string {
 	if _, err := strconv.ParseUint(n, 10, 63); err != nil {
 		n = "the"
 	}
-	return strings.ReplaceAll(notices[p.query.Get("done")], "{n}", n)
+	text := notices[p.query.Get("done")]
+	if n == "1" {
+		text = strings.Replace(text, "messages", "message", 1)
+	}
+	return strings.ReplaceAll(text, "{n}", n)
 }
