@@ -19,6 +19,43 @@ func TestDB7OnPostgreSQL(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(engine.Close)
+	ids := fillPostgreSQL(t, engine)
+	s := newSite(t, engine)
+	v := s.viewer(posthaste.ScopeAdmin)
+
+	form := v.get("/queues/orders").want(200, "audit", `only {"Kinds":["paid"]`, "key_concurrency 2").form("/keys/pause")
+	form.Values.Set("key", "ü/t")
+	v.send(v.send(form).form("/keys/pause")).want(200, "Paused.", "ü/t")
+	last := ids[19].String()
+	v.get("/messages/"+last).want(200, "Subscription default", "Subscription audit", "9007199254740993", "Its key is paused.", "at most 2 messages of a key")
+	v.get("/search?q=term").want(200, "By term")
+	v.get("/dead-letters").want(200, "was declined after … tries")
+	v.get("/dead-letters?queue=orders&subscription=audit").want(200)
+	ask := v.get("/dead-letters/replay?queue=orders&subscription=audit").want(200, "Filter: subscription = audit")
+	before := deadIn(t, engine, "default")
+	v.send(ask.form("/replay")).want(200, "Replayed 10 messages.")
+	if n := deadIn(t, engine, "default"); n != before || before == 0 {
+		t.Errorf("a replay of one subscription leaves %d of %d dead letters of another", n, before)
+	}
+	purge := v.get("/queues/orders/purge").form("/purge")
+	purge.Values.Set("typed", "orders")
+	v.send(purge).want(200, "waiting messages.")
+	actions, err := engine.Actions(ctx, posthaste.ActionFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range actions {
+		if !strings.HasPrefix(a.By, "http:adminer") && (a.Action == "purge" || a.Action == "replay" || a.Action == "pause") {
+			t.Errorf("%s by %q", a.Action, a.By)
+		}
+	}
+	crawl(t, v, "")
+}
+
+// fillPostgreSQL adds messages of which some are dead in two subscriptions, and returns their ids.
+func fillPostgreSQL(t *testing.T, engine posthaste.Store) []posthaste.MessageID {
+	t.Helper()
+	ctx := t.Context()
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -45,34 +82,7 @@ func TestDB7OnPostgreSQL(t *testing.T) {
 	}
 	_, err = engine.PutSchedule(ctx, posthaste.Schedule{Name: "nightly", Spec: "0 3 * * *", TimeZone: "Europe/Berlin", Message: posthaste.Message{Queue: "orders", Key: "k"}})
 	must(err)
-	s := newSite(t, engine)
-	v := s.viewer(posthaste.ScopeAdmin)
-
-	form := v.get("/queues/orders").want(200, "audit", `only {"Kinds":["paid"]`, "key_concurrency 2").form("/keys/pause")
-	form.Values.Set("key", "ü/t")
-	v.send(v.send(form).form("/keys/pause")).want(200, "Paused.", "ü/t")
-	last := ids[19].String()
-	v.get("/messages/"+last).want(200, "Subscription default", "Subscription audit", "9007199254740993", "Its key is paused.", "at most 2 messages of a key")
-	v.get("/search?q=term").want(200, "By term")
-	v.get("/dead-letters").want(200, "was declined after … tries")
-	v.get("/dead-letters?queue=orders&subscription=audit").want(200)
-	ask := v.get("/dead-letters/replay?queue=orders&subscription=audit").want(200, "Filter: subscription = audit")
-	before := deadIn(t, engine, "default")
-	v.send(ask.form("/replay")).want(200, "Replayed 10 messages.")
-	if n := deadIn(t, engine, "default"); n != before || before == 0 {
-		t.Errorf("a replay of one subscription leaves %d of %d dead letters of another", n, before)
-	}
-	purge := v.get("/queues/orders/purge").form("/purge")
-	purge.Values.Set("typed", "orders")
-	v.send(purge).want(200, "waiting messages.")
-	actions, err := engine.Actions(ctx, posthaste.ActionFilter{})
-	must(err)
-	for _, a := range actions {
-		if !strings.HasPrefix(a.By, "http:adminer") && (a.Action == "purge" || a.Action == "replay" || a.Action == "pause") {
-			t.Errorf("%s by %q", a.Action, a.By)
-		}
-	}
-	crawl(t, v, "")
+	return ids
 }
 
 func deadIn(t *testing.T, engine posthaste.Store, subscription string) int {

@@ -130,7 +130,7 @@ func TestDB7ReplayByFilter(t *testing.T) {
 	ask := v.follow(group, "Replay all that match").want(200, "Exactly 2,300 dead letters will change. The highest message id is "+timeouts[2299].String(), "ms of smtp.example.com", "posthaste dead replay --queue emails")
 	first, second := ask.form("/replay"), ask.form("/replay")
 
-	// What dies after the confirmation is left alone, and what is gone is told.
+	// Messages that die after the confirmation are left alone, and a choice of none is told.
 	stock.makeDead(t, "emails", "timeout after %d ms of smtp.example.com", 2)
 	v.send(first).want(200, "Replayed 2300 messages.")
 	if n := stock.deadLetters(t, "emails"); n != 5 {
