@@ -226,7 +226,7 @@ func TestDB10PathPrefix(t *testing.T) {
 	crawl(t, behind.viewer(posthaste.ScopeAdmin), "/ops/dash")
 }
 
-var addresses = regexp.MustCompile(`(?:href|src|action|formaction|hx-get|sse-connect)="([^"]*)"`)
+var addresses = regexp.MustCompile(`(?:href|src|action|formaction|hx-get|data-events)="([^"]*)"`)
 
 // crawl follows all links of all pages.
 func crawl(t *testing.T, v *viewer, prefix string) {

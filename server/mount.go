@@ -132,13 +132,14 @@ func (s *Server) serveMount(w http.ResponseWriter, r *http.Request, m Mount, vis
 // a browser that has signed in. It sets the caller's fields of the visit.
 func (s *Server) admitPage(r *http.Request, visit *Visit, is *session, front front) error {
 	route := exchangeOf(r).route
+	visit.Actor = "http"
 	var err error
 	switch {
 	case len(r.Header.Values("Authorization")) > 0:
 		visit.Token, err = s.authorize(r, route)
 	case front.user != "":
-		visit.Token = &posthaste.Token{Name: front.user, Scopes: s.pages.UserScopes}
-		err = allowed(visit.Token, r, route)
+		visit.Token, visit.Actor = &posthaste.Token{Name: front.user, Scopes: s.pages.UserScopes}, "user:"+front.user
+		return allowed(visit.Token, r, route)
 	default:
 		fault := unauthorized("", "sign in with a token, or send the header Authorization: Bearer TOKEN", "")
 		visit.Token, err = s.admit(r, route, is.Secret, fault)
@@ -147,13 +148,8 @@ func (s *Server) admitPage(r *http.Request, visit *Visit, is *session, front fro
 		}
 		visit.SignedIn = visit.Token != nil
 	}
-	switch {
-	case front.user != "" && visit.Token != nil && visit.Token.Name == front.user:
-		visit.Actor = "user:" + front.user
-	case visit.Token != nil:
+	if visit.Token != nil {
 		visit.Actor = senderOf(visit.Token)
-	default:
-		visit.Actor = "http"
 	}
 	return err
 }
@@ -171,10 +167,7 @@ func checkForm(w http.ResponseWriter, r *http.Request, visit *Visit, is *session
 		return nil
 	}
 	given := r.Header.Get("X-CSRF-Token")
-	if given == "" {
-		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
-			return noForm("the form has no CSRF token")
-		}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err == nil && kind == "application/x-www-form-urlencoded" {
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		if err := r.ParseForm(); err != nil {
 			if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -182,7 +175,7 @@ func checkForm(w http.ResponseWriter, r *http.Request, visit *Visit, is *session
 			}
 			return posthaste.Invalidf("", "the form could not be read completely")
 		}
-		given = r.PostForm.Get("csrf")
+		given = cmp.Or(given, r.PostForm.Get("csrf"))
 	}
 	if !sameText(given, visit.CSRF) {
 		return noForm("the CSRF token of the form does not belong to this session")

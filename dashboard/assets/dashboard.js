@@ -20,10 +20,29 @@ const live = document.getElementById("live");
 const button = document.getElementById("pause");
 if (live && button) {
   let paused = sessionStorage.getItem("paused") === "1";
+  let source = null;
+  // A browser has few connections to a server, so that hidden pages must not hold one.
+  const follow = () => {
+    const wanted = !paused && !document.hidden;
+    if (!wanted && source) {
+      source.close();
+      source = null;
+    } else if (wanted && !source) {
+      const opened = (source = new EventSource(live.dataset.events));
+      opened.addEventListener("look", () => htmx.trigger(live, "look"));
+      opened.addEventListener("error", () => {
+        if (opened.readyState !== EventSource.CLOSED || source !== opened) return; // else it opens again by itself
+        source = null;
+        setTimeout(follow, 10000);
+      });
+    }
+  };
   const show = () => {
     button.textContent = paused ? "Resume updates" : "Pause updates";
     button.setAttribute("aria-pressed", paused);
+    follow();
   };
+  document.addEventListener("visibilitychange", follow);
   show();
   button.hidden = false;
   button.addEventListener("click", () => {
@@ -34,7 +53,7 @@ if (live && button) {
   document.addEventListener("htmx:beforeRequest", (event) => {
     const selected = getSelection();
     const reads = selected && !selected.isCollapsed && live.contains(selected.anchorNode);
-    if (event.detail.elt === live && (paused || document.hidden || reads)) event.preventDefault();
+    if (event.detail.elt === live && reads) event.preventDefault();
   });
   // An answer without the content, such as the page for signing in, is shown as a page.
   document.addEventListener("htmx:beforeSwap", (event) => {
