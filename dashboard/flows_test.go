@@ -262,7 +262,12 @@ func crawl(t *testing.T, v *viewer, prefix string) {
 // counted counts statements.
 type counted struct {
 	posthaste.Store
-	queues, others atomic.Int64
+	queues, others, lists atomic.Int64
+}
+
+func (c *counted) Messages(ctx context.Context, f posthaste.MessageFilter) (posthaste.Page[posthaste.MessageInfo], error) {
+	c.lists.Add(1)
+	return c.Store.Messages(ctx, f)
 }
 
 func (c *counted) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
@@ -293,6 +298,14 @@ func TestDB9ViewersShareWhatIsRead(t *testing.T) {
 	all.Wait()
 	if n, most := c.queues.Load(), int64(time.Since(begun)/time.Second)+1; n > most || c.others.Load() > most {
 		t.Errorf("80 pages read the queues %d times and the doctor %d times, at most %d", n, c.others.Load(), most)
+	}
+	for _, path := range []string{"/", "/queues", "/queues/orders", "/workers"} {
+		r, _ := http.NewRequestWithContext(t.Context(), "GET", s.url+path, nil)
+		r.Header.Set("HX-Request", "true")
+		s.viewer("").do(r).want(200)
+	}
+	if n := c.lists.Load(); n != 0 {
+		t.Errorf("pages that follow the store list messages %d times", n)
 	}
 	v := s.viewer("")
 	v.send(v.get("/queues/orders/pause").form("/pause")).want(200, "Paused since")

@@ -154,7 +154,7 @@ func (d *dashboard) showQueue(p *page) error {
 		return err
 	}
 	var recent posthaste.Page[posthaste.MessageInfo]
-	if d.can.Search {
+	if d.can.Search && p.r.Header.Get("HX-Request") == "" { // a page that follows the store does not show them again
 		if recent, err = d.engine.Messages(p.ctx(), posthaste.MessageFilter{Queue: q.Name, Limit: 20}); err != nil {
 			return err
 		}
