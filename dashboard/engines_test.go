@@ -1,3 +1,5 @@
+//go:build unix
+
 package dashboard_test
 
 import (
@@ -6,20 +8,42 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/redis"
 )
 
-// The pages on PostgreSQL: with keys, subscriptions with filters, and the checks of its doctor.
+// The pages on PostgreSQL and Redis: with keys, and subscriptions with filters.
 func TestDB7OnPostgreSQL(t *testing.T) {
 	t.Parallel()
-	ctx := t.Context()
-	engine, err := postgres.Open(ctx, testpg.New(t))
+	engine, err := postgres.Open(t.Context(), testpg.New(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(engine.Close)
-	ids := fillPostgreSQL(t, engine)
+	operate(t, engine)
+}
+
+func TestDB7OnRedis(t *testing.T) {
+	t.Parallel()
+	server, err := devbroker.StartRedis(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	engine, err := redis.Open(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(engine.Close)
+	operate(t, engine)
+}
+
+func operate(t *testing.T, engine posthaste.Store) {
+	t.Helper()
+	ctx := t.Context()
+	ids := fillEngine(t, engine)
 	s := newSite(t, engine)
 	v := s.viewer(posthaste.ScopeAdmin)
 
@@ -52,8 +76,8 @@ func TestDB7OnPostgreSQL(t *testing.T) {
 	crawl(t, v, "")
 }
 
-// fillPostgreSQL adds messages of which some are dead in two subscriptions, and returns their ids.
-func fillPostgreSQL(t *testing.T, engine posthaste.Store) []posthaste.MessageID {
+// fillEngine adds messages of which some are dead in two subscriptions, and returns their ids.
+func fillEngine(t *testing.T, engine posthaste.Store) []posthaste.MessageID {
 	t.Helper()
 	ctx := t.Context()
 	must := func(err error) {
