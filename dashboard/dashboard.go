@@ -19,7 +19,8 @@ import (
 	"github.com/posthaste-mq/posthaste/server"
 )
 
-// Config configures the dashboard. The zero value works on a machine of one developer.
+// Config configures the dashboard. The zero value is a dashboard that asks for a token of the
+// engine.
 type Config struct {
 	// Environment is shown in a banner on each page, for example "production".
 	Environment string
@@ -31,12 +32,11 @@ type Config struct {
 	// Path is the path at which the program serves the handler, such as "/admin/posthaste"; the
 	// default is "/".
 	Path string
-	// Tokens may sign in, in addition to the tokens that the engine stores. While there are
-	// none, every caller may do everything: see RequireToken.
+	// Tokens may sign in, in addition to the tokens that the engine stores.
 	Tokens []posthaste.Token
-	// RequireToken rejects callers without a token even before the first token is added. Set it
-	// wherever other machines can reach the program.
-	RequireToken bool
+	// Open admits every caller until the first token is added. Set it only where no other
+	// machine can reach the program.
+	Open bool
 	// Pages configures sessions and reverse proxies.
 	Pages server.Pages
 	// Logger receives one record per request and per failure; the default discards them.
@@ -49,7 +49,7 @@ type Config struct {
 //	mux.Handle("/admin/posthaste/", handler)
 func Handler(engine posthaste.Store, config Config) (http.Handler, error) {
 	return server.NewPages(server.Config{
-		Engine: engine, Logger: config.Logger, Tokens: config.Tokens, RequireToken: config.RequireToken, Pages: config.Pages,
+		Engine: engine, Logger: config.Logger, Tokens: config.Tokens, RequireToken: !config.Open, Pages: config.Pages,
 		Mount: map[string]server.Mount{cmp.Or(config.Path, "/"): Mount(engine, config)},
 	})
 }

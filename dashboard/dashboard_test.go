@@ -55,7 +55,7 @@ func newSite(t *testing.T, engine posthaste.Store, change ...func(*dashboard.Con
 	return &site{t: t, engine: engine, url: listening.URL + strings.TrimSuffix(config.Path, "/"), routes: dashboard.Routes(engine)}
 }
 
-func open(config *dashboard.Config) { config.Tokens = nil }
+func open(config *dashboard.Config) { config.Tokens, config.Open = nil, true }
 
 // viewer is a browser without JavaScript. It follows links and sends forms.
 type viewer struct {

@@ -18,7 +18,7 @@ func Example() {
 	}
 	defer engine.Close()
 
-	pages, err := dashboard.Handler(engine, dashboard.Config{Path: "/admin/posthaste", Environment: "production", RequireToken: true})
+	pages, err := dashboard.Handler(engine, dashboard.Config{Path: "/admin/posthaste", Environment: "production"})
 	if err != nil {
 		log.Fatal(err)
 	}

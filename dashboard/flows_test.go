@@ -311,6 +311,23 @@ func TestDB9ViewersShareWhatIsRead(t *testing.T) {
 	v.send(v.get("/queues/orders/pause").form("/pause")).want(200, "Paused since")
 }
 
+// A handler asks for a token even before there is one, and programs need no form.
+func TestDB4HandlerAsksForATokenByDefault(t *testing.T) {
+	t.Parallel()
+	stock := newStock(t)
+	closed := newSite(t, stock, func(c *dashboard.Config) { c.Tokens = nil })
+	closed.viewer("").get("/queues").want(200, "Sign in")
+
+	s := newSite(t, stock)
+	r, _ := http.NewRequestWithContext(t.Context(), "POST", s.url+"/queues/orders/purge", strings.NewReader("typed=orders"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Authorization", "Bearer operate-secret")
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	if got, err := client.Do(r); err != nil || got.StatusCode != 303 {
+		t.Error(got, err)
+	}
+}
+
 // A stream of events needs the scope, follows the shared clock, and ends with the server.
 func TestEventsNeedTheScope(t *testing.T) {
 	t.Parallel()

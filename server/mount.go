@@ -116,7 +116,10 @@ func (s *Server) serveMount(w http.ResponseWriter, r *http.Request, m Mount, vis
 	if admitErr != nil && !signs {
 		return admitErr
 	}
-	if err := checkForm(w, r, visit, is, front); err != nil {
+	if err := readForm(w, r); err != nil {
+		return err
+	}
+	if err := checkForm(r, visit, is, front); err != nil {
 		return err
 	}
 	if signs {
@@ -154,10 +157,26 @@ func (s *Server) admitPage(r *http.Request, visit *Visit, is *session, front fro
 	return err
 }
 
+// readForm reads the fields of a form that is posted.
+func readForm(w http.ResponseWriter, r *http.Request) error {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if r.Method != http.MethodPost || err != nil || kind != "application/x-www-form-urlencoded" {
+		return nil
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return bodyTooLarge(maxForm)
+		}
+		return posthaste.Invalidf("", "the form could not be read completely")
+	}
+	return nil
+}
+
 // checkForm rejects requests that change something without the CSRF token of their session. A
 // bearer token proves that the request comes from no form. Forms cannot send other methods than
 // POST, so these need it only from browsers that are signed in.
-func checkForm(w http.ResponseWriter, r *http.Request, visit *Visit, is *session, front front) error {
+func checkForm(r *http.Request, visit *Visit, is *session, front front) error {
 	switch {
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:
 		return nil
@@ -166,25 +185,11 @@ func checkForm(w http.ResponseWriter, r *http.Request, visit *Visit, is *session
 	case r.Method != http.MethodPost && is.Secret == "" && front.user == "":
 		return nil
 	}
-	given := r.Header.Get("X-CSRF-Token")
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err == nil && kind == "application/x-www-form-urlencoded" {
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		if err := r.ParseForm(); err != nil {
-			if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-				return bodyTooLarge(maxForm)
-			}
-			return posthaste.Invalidf("", "the form could not be read completely")
-		}
-		given = cmp.Or(given, r.PostForm.Get("csrf"))
-	}
-	if !sameText(given, visit.CSRF) {
-		return noForm("the CSRF token of the form does not belong to this session")
+	if !sameText(cmp.Or(r.Header.Get("X-CSRF-Token"), r.PostForm.Get("csrf")), visit.CSRF) {
+		return &posthaste.Error{Code: posthaste.CodeDenied, Field: "csrf", Message: "the CSRF token of the form does not belong to this session; nothing was changed",
+			Hint: "load the page again and repeat the action; allow cookies for this site"}
 	}
 	return nil
-}
-
-func noForm(message string) error {
-	return &posthaste.Error{Code: posthaste.CodeDenied, Field: "csrf", Message: message + "; nothing was changed", Hint: "load the page again and repeat the action; allow cookies for this site"}
 }
 
 // sign serves the pages below a mount that begin and end sessions. asks is the error of the
