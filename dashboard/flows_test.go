@@ -281,7 +281,7 @@ func (c *counted) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
 }
 
 // However many people look, the store is read once a second.
-func TestDB9ViewersShareWhatIsRead(t *testing.T) {
+func TestViewersShareOneReading(t *testing.T) {
 	t.Parallel()
 	c := &counted{Store: newStock(t)}
 	s := newSite(t, c, open)

@@ -99,7 +99,7 @@ func (d *dashboard) showMessage(p *page) error {
 		Records   []posthaste.Action
 	}{Message: m, Hidden: !p.Allows(server.ScopeReadPayload), Actions: p.validActions(m), CLI: command("message", "show", m.ID.String()), Curl: curl("GET", "/v1/messages/"+m.ID.String(), "")}
 	for _, state := range m.Subscriptions {
-		data.States = append(data.States, shownState{state, reasons(s.queue(m.Queue), m, state)})
+		data.States = append(data.States, shownState{state, reasons(s, m, state)})
 	}
 	if !data.Hidden {
 		data.Payload = showPayload(m.Payload)
@@ -115,8 +115,9 @@ func (d *dashboard) showMessage(p *page) error {
 	return p.show("message", "Message "+m.ID.String(), "messages", false, data)
 }
 
-// reasons say why a waiting message has not started.
-func reasons(q *posthaste.QueueInfo, m posthaste.MessageInfo, state posthaste.MessageState) (all []string) {
+// reasons say why a waiting message may not have started.
+func reasons(s *snapshot, m posthaste.MessageInfo, state posthaste.MessageState) (all []string) {
+	q := s.queue(m.Queue)
 	if q == nil || state.State != posthaste.StateReady && state.State != posthaste.StateScheduled && state.State != posthaste.StateRetrying {
 		return nil
 	}
@@ -125,27 +126,32 @@ func reasons(q *posthaste.QueueInfo, m posthaste.MessageInfo, state posthaste.Me
 	}
 	words := map[string]string{
 		"paused": "The queue is paused.", "key_paused": "Its key is paused.", "order": "The queue is ordered: earlier messages of its key come first.",
-		"concurrency":     fmt.Sprintf("The queue hands out at most %d messages at a time.", q.Options.Limits.Concurrency),
 		"rate_limit":      "The rate limit of the queue is " + q.Options.Limits.RateLimit.String() + ".",
 		"key_concurrency": fmt.Sprintf("The queue hands out at most %d messages of a key at a time.", q.Options.Limits.KeyConcurrency),
 		"key_rate_limit":  "The rate limit of each key is " + q.Options.Limits.KeyRateLimit.String() + ".",
 	}
 	for _, held := range q.Options.HeldBy(!q.PausedAt.IsZero(), m.Key != "" && slices.Contains(q.PausedKeys, m.Key)) {
-		if m.Key != "" || held != "order" && !strings.HasPrefix(held, "key_") {
+		if words[held] != "" && (m.Key != "" || held != "order" && !strings.HasPrefix(held, "key_")) {
 			all = append(all, words[held])
 		}
 	}
-	for _, s := range q.Subscriptions {
-		if s.Name != state.Subscription {
+	if !slices.ContainsFunc(s.workers, func(w posthaste.WorkerStatus) bool { return w.LostAt.IsZero() }) && s.workErr == nil {
+		all = append(all, "No worker is registered.")
+	}
+	for _, sub := range q.Subscriptions {
+		if sub.Name != state.Subscription {
 			continue
 		}
-		for _, aside := range s.SetAside {
+		if most := q.Options.Limits.Concurrency; most > 0 && sub.InFlight >= int64(most) {
+			all = append(all, fmt.Sprintf("The queue hands out at most %d messages at a time, and %d are in flight.", most, sub.InFlight))
+		}
+		for _, aside := range sub.SetAside {
 			if aside.Kind == m.Kind && !aside.Known {
 				all = append(all, "No running worker handles messages of kind "+strconv.Quote(m.Kind)+".")
 			}
 		}
-		if s.Depth > 1 {
-			all = append(all, fmt.Sprintf("%d messages wait in this subscription.", s.Depth))
+		if sub.Depth > 1 {
+			all = append(all, fmt.Sprintf("%d messages wait in this subscription.", sub.Depth))
 		}
 	}
 	return all
