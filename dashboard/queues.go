@@ -45,7 +45,11 @@ func (r queueRow) Drain() time.Duration {
 	if r.Waiting == 0 || rate <= 0 {
 		return 0
 	}
-	return time.Duration(float64(r.Waiting) / rate * float64(time.Second))
+	seconds := float64(r.Waiting) / rate
+	if seconds > 365*24*60*60 {
+		return 0 // such a rate says nothing
+	}
+	return time.Duration(seconds * float64(time.Second))
 }
 
 // Behind reports whether the queue cannot keep up: messages wait, and none or too few are done.
