@@ -51,6 +51,12 @@ func (s *Server) authorize(r *http.Request, route *route) (*posthaste.Token, err
 		return nil, nil
 	}
 	secret, fault := bearer(r.Header.Values("Authorization"))
+	return s.admit(r, route, secret, fault)
+}
+
+// admit returns the token with a secret if it allows the route, nil if the server requires none.
+// fault is the error for a caller without a secret.
+func (s *Server) admit(r *http.Request, route *route, secret string, fault error) (*posthaste.Token, error) {
 	token, asked, err := s.tokens.find(r.Context(), secret, route.scope == ScopeAny)
 	switch {
 	case err != nil && route.scope == ScopeAny && !s.tokens.required:
@@ -59,14 +65,23 @@ func (s *Server) authorize(r *http.Request, route *route) (*posthaste.Token, err
 		return nil, err
 	case !asked:
 		return nil, checkHost(r.Host)
-	case fault != nil:
+	case secret == "" && fault != nil:
 		return nil, fault
 	case token == nil:
 		return nil, unauthorized("invalid_token", "unknown token", "check that it was copied completely, was not dropped and has not expired")
-	case !token.Allows(route.scope) && route.scope != ScopeAny && !(route.own && token.Allows(ScopeSend)):
-		return nil, insufficient(route.scope, "token lacks scope "+strconv.Quote(string(route.scope)))
 	}
-	return token, allowPath(token, r, route)
+	if err := allowed(token, r, route); err != nil {
+		return nil, err
+	}
+	return token, nil
+}
+
+// allowed returns an error unless the token allows the route.
+func allowed(token *posthaste.Token, r *http.Request, route *route) error {
+	if !token.Allows(route.scope) && route.scope != ScopeAny && !(route.own && token.Allows(ScopeSend)) {
+		return insufficient(route.scope, "token lacks scope "+strconv.Quote(string(route.scope)))
+	}
+	return allowPath(token, r, route)
 }
 
 // stillAuthorized repeats the check after a long wait, because the token may have been
@@ -94,19 +109,6 @@ func bearer(headers []string) (secret string, fault error) {
 		return "", unauthorized("invalid_request", "the text after Bearer is not a token", "check that it was copied completely, without quotes and line breaks")
 	}
 	return secret, nil
-}
-
-// withPassword accepts a token as the password of basic authentication, under any user
-// name, because browsers ask for a password but cannot send a bearer token by themselves.
-func withPassword(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		exchangeOf(r).page = true
-		if _, password, ok := r.BasicAuth(); ok && len(r.Header.Values("Authorization")) == 1 {
-			r.Header = r.Header.Clone()
-			r.Header.Set("Authorization", "Bearer "+password)
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 func unauthorized(reason, message, hint string) error {

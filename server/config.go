@@ -32,10 +32,11 @@ type Config struct {
 	RequireToken bool
 	// Limits bounds the request rates and the receivers that wait.
 	Limits Limits
-	// Mount adds handlers by path, such as "/caught". A handler also serves the paths below
-	// its own. Callers need the scope admin. They can also send the token as the password of
-	// basic authentication, which is what browsers ask for.
-	Mount map[string]http.Handler
+	// Mount adds pages for browsers by path, such as "/caught", and all paths below it. Browsers
+	// sign in with a token; programs send it as for the API.
+	Mount map[string]Mount
+	// Pages configures the mounted pages.
+	Pages Pages
 	// EmailsQueue is the queue for e-mails; the default is "emails".
 	EmailsQueue string
 	// Version is the program's version in /openapi.json; the default is "dev".
@@ -52,6 +53,29 @@ type Config struct {
 // New returns a server. It does not connect to the store, so the server can start and
 // answer health checks while the store is down.
 func New(config Config) (*Server, error) {
+	s, err := newServer(config)
+	if err != nil {
+		return nil, err
+	}
+	if s.spec, err = describe(cmp.Or(config.Version, "dev")); err != nil {
+		return nil, fmt.Errorf("server: openapi.yaml: %w", err)
+	}
+	s.handler = s.middleware(s.mux(s.routes(), config.Mount))
+	return s, nil
+}
+
+// NewPages returns a server of the mounted pages alone, without the API.
+func NewPages(config Config) (*Server, error) {
+	s, err := newServer(config)
+	if err != nil {
+		return nil, err
+	}
+	s.handler = s.middleware(s.mux(nil, config.Mount))
+	return s, nil
+}
+
+// newServer returns a server without its handler.
+func newServer(config Config) (*Server, error) {
 	if config.Engine == nil {
 		return nil, posthaste.Invalidf("Engine", "server: Config.Engine is required")
 	}
@@ -63,14 +87,17 @@ func New(config Config) (*Server, error) {
 	if err := config.Limits.check(); err != nil {
 		return nil, err
 	}
-	spec, err := describe(cmp.Or(config.Version, "dev"))
+	if err := config.Pages.check(); err != nil {
+		return nil, err
+	}
+	sealer, err := newSealer(config.Pages.Key)
 	if err != nil {
-		return nil, fmt.Errorf("server: openapi.yaml: %w", err)
+		return nil, fmt.Errorf("server: session key: %w", err)
 	}
 	s := &Server{
-		engine: config.Engine, client: config.Client, log: config.Logger, metrics: config.Metrics, tracing: config.Tracing, spec: spec,
+		engine: config.Engine, client: config.Client, log: config.Logger, metrics: config.Metrics, tracing: config.Tracing,
 		tokens: newTokens(config.Engine, config.Tokens, config.RequireToken), emails: cmp.Or(config.EmailsQueue, "emails"), timeout: config.OperationTimeout,
-		addresses: newLimiter(config.Limits.AddressRate), callers: newLimiter(config.Limits.TokenRate),
+		addresses: newLimiter(config.Limits.AddressRate), callers: newLimiter(config.Limits.TokenRate), pages: config.Pages, sealer: sealer, stopping: make(chan struct{}),
 	}
 	if s.client == nil {
 		s.client = config.Engine
@@ -84,6 +111,5 @@ func New(config Config) (*Server, error) {
 	s.gatherer = newGatherer(config.Engine, s.log, s.timeout, config.LookInterval)
 	s.ready.engine = config.Engine
 	s.waiting.most = int64(cmp.Or(config.Limits.MaxWaiting, 10_000))
-	s.handler = s.middleware(s.mux(config.Mount))
 	return s, nil
 }

@@ -49,8 +49,6 @@ type exchange struct {
 	route *route
 	// caller is the token that the request carries; nil if none is required.
 	caller *posthaste.Token
-	// page reports that a browser may ask for the token as a password.
-	page bool
 }
 
 type exchangeKey struct{}

@@ -79,6 +79,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, grace time.Du
 		return err
 	case <-ctx.Done():
 	}
+	s.stop()
 	s.gatherer.drain()
 	graceful, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()

@@ -118,9 +118,6 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if extra.challenge != "" {
 		w.Header().Set("WWW-Authenticate", extra.challenge)
-		if status == http.StatusUnauthorized && exchange.page {
-			w.Header().Add("WWW-Authenticate", `Basic realm="posthaste", charset="UTF-8"`)
-		}
 	}
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
@@ -128,11 +125,18 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if extra.retryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(extra.retryAfter))
 	}
-	if status >= 500 && status != http.StatusNotImplemented && r.Context().Err() == nil && !extra.asked {
-		s.log.LogAttrs(r.Context(), slog.LevelError, "request failed", slog.String("request_id", exchange.id),
-			slog.String("method", r.Method), slog.String("route", r.Pattern), slog.String("code", string(e.Code)), slog.Any("error", rootOf(err)))
+	if !extra.asked {
+		s.logFailure(r, status, e, err)
 	}
 	_ = s.writeBody(w, "application/problem+json", status, p) // the caller is gone
+}
+
+// logFailure logs an error of the server, as opposed to one of the caller.
+func (s *Server) logFailure(r *http.Request, status int, e *posthaste.Error, err error) {
+	if status >= 500 && status != http.StatusNotImplemented && r.Context().Err() == nil {
+		s.log.LogAttrs(r.Context(), slog.LevelError, "request failed", slog.String("request_id", exchangeOf(r).id),
+			slog.String("method", r.Method), slog.String("route", r.Pattern), slog.String("code", string(e.Code)), slog.Any("error", rootOf(err)))
+	}
 }
 
 // rootOf adds the cause to an error for the log. Responses do not contain it.

@@ -104,21 +104,12 @@ func (s *Server) operationRoutes() []*route {
 	}
 }
 
-func (s *Server) mux(mounts map[string]http.Handler) *http.ServeMux {
+func (s *Server) mux(routes []*route, mounts map[string]Mount) *http.ServeMux {
 	mux := http.NewServeMux()
-	for _, r := range s.routes() {
+	for _, r := range routes {
 		mux.Handle(r.method+" "+r.path, s.guard(r))
 	}
-	for path, handler := range mounts {
-		mounted := withPassword(s.guard(&route{scope: ScopeAdmin, answer: func(w http.ResponseWriter, r *http.Request) error {
-			handler.ServeHTTP(w, r)
-			return nil
-		}}))
-		mux.Handle(path, mounted)
-		if path[len(path)-1] != '/' {
-			mux.Handle(path+"/", mounted)
-		}
-	}
+	s.mounts(mux, mounts)
 	return mux
 }
 

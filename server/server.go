@@ -11,6 +11,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -41,7 +42,13 @@ type Server struct {
 	addresses, callers *limiter
 	waiting            places
 	ready              readiness
-	handler            http.Handler
+	// pages, sealer and cookiePath are of the mounted pages.
+	pages      Pages
+	sealer     *sealer
+	cookiePath string
+	stopping   chan struct{}
+	stopOnce   sync.Once
+	handler    http.Handler
 }
 
 // ServeHTTP implements [http.Handler].
@@ -49,7 +56,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 
 // Close ends all waiting for messages and closes the doorbell. Call it after the last
 // request was answered. Further calls do nothing.
-func (s *Server) Close() { s.gatherer.close() }
+func (s *Server) Close() {
+	s.stop()
+	s.gatherer.close()
+}
+
+// stop tells handlers that stream to return.
+func (s *Server) stop() { s.stopOnce.Do(func() { close(s.stopping) }) }
 
 // operation limits the time of one request's operation on the store.
 func (s *Server) operation(r *http.Request) (context.Context, context.CancelFunc) {

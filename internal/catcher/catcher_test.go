@@ -338,12 +338,16 @@ func TestWait(t *testing.T) {
 	}
 }
 
+func pagesOf(c *Catcher) http.Handler {
+	return c.Handler(func(*http.Request) Place { return Place{Base: "/at/caught", CSRF: "token-of-the-form"} })
+}
+
 func get(t *testing.T, c *Catcher, path, accept string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
 	r.Header.Set("Accept", accept)
 	w := httptest.NewRecorder()
-	c.Handler().ServeHTTP(w, r)
+	pagesOf(c).ServeHTTP(w, r)
 	return w
 }
 
@@ -351,17 +355,17 @@ func TestHTTP(t *testing.T) {
 	t.Parallel()
 	c := start(t, Config{})
 	const browser = "text/html,application/xhtml+xml,application/json;q=0.9,*/*;q=0.8"
-	if w := get(t, c, "/caught", browser); w.Code != 200 || !strings.Contains(w.Body.String(), "Nothing caught yet") {
+	if w := get(t, c, "/", browser); w.Code != 200 || !strings.Contains(w.Body.String(), "Nothing caught yet") {
 		t.Error(w.Code, w.Body)
 	}
-	if w := get(t, c, "/caught", "application/json"); strings.TrimSpace(w.Body.String()) != "[]" {
+	if w := get(t, c, "/", "application/json"); strings.TrimSpace(w.Body.String()) != "[]" {
 		t.Error(w.Body)
 	}
 	client := dial(t, c)
 	mustSend(t, client, sample, "bob@example.com", "b@xn--mnchen-3ya.de")
 	mustSend(t, client, "Subject: <script>alert('2')</script>\r\nFrom: \"<b>\" <x@example.com>\r\n\r\n</pre><img src=x>\xff\r\n", "bob@example.com")
 	var list []mailJSON
-	w := get(t, c, "/caught", "application/json")
+	w := get(t, c, "/", "application/json")
 	if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil || len(list) != 2 || w.Header().Get("Content-Type") != "application/json" {
 		t.Fatal(err, w.Body)
 	}
@@ -372,27 +376,27 @@ func TestHTTP(t *testing.T) {
 		t.Errorf("the oldest is %+v", m)
 	}
 	var one mailJSON
-	if err := json.Unmarshal(get(t, c, "/caught/1", "application/json").Body.Bytes(), &one); err != nil || one.ID != "1" {
+	if err := json.Unmarshal(get(t, c, "/1", "application/json").Body.Bytes(), &one); err != nil || one.ID != "1" {
 		t.Error(err, one)
 	}
-	if err := json.Unmarshal(get(t, c, "/caught?limit=1", "application/json").Body.Bytes(), &list); err != nil || len(list) != 1 || list[0].ID != "2" {
+	if err := json.Unmarshal(get(t, c, "/?limit=1", "application/json").Body.Bytes(), &list); err != nil || len(list) != 1 || list[0].ID != "2" {
 		t.Error(err, list)
 	}
-	for path, code := range map[string]int{"/caught?limit=x": 400, "/caught/7": 404, "/caught/1/attachments/1": 404, "/caught/1/attachments/x": 404} {
+	for path, code := range map[string]int{"/?limit=x": 400, "/7": 404, "/1/attachments/1": 404, "/1/attachments/x": 404} {
 		if w := get(t, c, path, browser); w.Code != code {
 			t.Errorf("%s: %d", path, w.Code)
 		}
 	}
-	if w := get(t, c, "/caught/1/raw", browser); w.Body.String() != sample || w.Header().Get("Content-Type") != "message/rfc822" {
+	if w := get(t, c, "/1/raw", browser); w.Body.String() != sample || w.Header().Get("Content-Type") != "message/rfc822" {
 		t.Error(w.Header(), w.Body)
 	}
-	if w := get(t, c, "/caught/1/attachments/0", browser); w.Body.String() != "hello" || w.Header().Get("Content-Type") != "application/octet-stream" {
+	if w := get(t, c, "/1/attachments/0", browser); w.Body.String() != "hello" || w.Header().Get("Content-Type") != "application/octet-stream" {
 		t.Error(w.Header(), w.Body)
 	}
-	if w := get(t, c, "/caught/refresh.js", browser); !strings.HasPrefix(w.Header().Get("Content-Type"), "text/javascript") {
+	if w := get(t, c, "/refresh.js", browser); !strings.HasPrefix(w.Header().Get("Content-Type"), "text/javascript") {
 		t.Error(w.Header())
 	}
-	if w := get(t, c, "/caught/style.css", browser); !strings.HasPrefix(w.Header().Get("Content-Type"), "text/css") {
+	if w := get(t, c, "/style.css", browser); !strings.HasPrefix(w.Header().Get("Content-Type"), "text/css") {
 		t.Error(w.Header())
 	}
 }
@@ -404,7 +408,7 @@ func TestPagesAreSafe(t *testing.T) {
 	mustSend(t, dial(t, c), "Subject: <script>alert(1)</script>\r\nFrom: \"<b>\" <x@example.com>\r\nContent-Type: multipart/mixed; boundary=m\r\n\r\n"+
 		"--m\r\n\r\n</pre><img src=x onerror=alert(1)>\r\n--m\r\nContent-Type: text/html\r\n\r\n<script>alert(1)</script>\r\n"+
 		"--m\r\nContent-Type: text/html\r\nContent-Disposition: attachment; filename=\"<i>.html\"\r\n\r\n<script>\r\n--m--\r\n", "bob@example.com")
-	for _, path := range []string{"/caught", "/caught/1"} {
+	for _, path := range []string{"/", "/1"} {
 		w := get(t, c, path, "text/html")
 		if w.Code != 200 {
 			t.Fatal(w.Code, w.Body)
@@ -418,11 +422,11 @@ func TestPagesAreSafe(t *testing.T) {
 			t.Errorf("policy %q", policy)
 		}
 	}
-	w := get(t, c, "/caught/1/html", "text/html")
+	w := get(t, c, "/1/html", "text/html")
 	if policy := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(policy, "sandbox; default-src 'none'") {
 		t.Errorf("policy of the mail's HTML: %q", policy)
 	}
-	for _, path := range []string{"/caught/1/raw", "/caught/1/attachments/0"} {
+	for _, path := range []string{"/1/raw", "/1/attachments/0"} {
 		h := get(t, c, path, "text/html").Header()
 		if !strings.HasPrefix(h.Get("Content-Disposition"), "attachment") || h.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: %v", path, h)

@@ -2,6 +2,7 @@ package catcher
 
 import (
 	"bytes"
+	"context"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -34,26 +35,41 @@ const (
 	policyMail = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
 
-// Handler serves the caught mails under /caught: a list, newest first, a page for each mail,
-// its raw bytes, and its attachments as downloads. With "Accept: application/json" the list
-// and the mails are JSON. The parameter q of the list selects mails that contain a text.
-// DELETE deletes all mails or one. The caller must reject requests from pages of other sites.
-func (c *Catcher) Handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /caught", c.serveList)
-	mux.HandleFunc("GET /caught/style.css", serveFile("style.css", "text/css; charset=utf-8"))
-	mux.HandleFunc("GET /caught/refresh.js", serveFile("refresh.js", "text/javascript; charset=utf-8"))
-	// HTML forms cannot send DELETE.
-	mux.HandleFunc("DELETE /caught", c.serveDelete)
-	mux.HandleFunc("POST /caught/delete", c.serveDelete)
-	mux.HandleFunc("DELETE /caught/{id}", c.withMail(c.serveDeleteOne))
-	mux.HandleFunc("POST /caught/{id}/delete", c.withMail(c.serveDeleteOne))
-	mux.HandleFunc("GET /caught/{id}", c.withMail(serveMail))
-	mux.HandleFunc("GET /caught/{id}/html", c.withMail(serveHTML))
-	mux.HandleFunc("GET /caught/{id}/raw", c.withMail(serveRaw))
-	mux.HandleFunc("GET /caught/{id}/attachments/{n}", c.withMail(serveAttachment))
-	return mux
+// Place is where the pages are, as their browser sees them.
+type Place struct {
+	// Base is the path before that of each link, without a slash at its end.
+	Base string
+	// CSRF is the value of the field csrf of each form; the caller of the handler checks it.
+	CSRF string
 }
+
+// Handler serves the caught mails: at / a list, newest first, a page for each mail, its raw
+// bytes, and its attachments as downloads. With "Accept: application/json" the list and the
+// mails are JSON. The parameter q of the list selects mails that contain a text. DELETE deletes
+// all mails or one. The caller must reject requests from pages of other sites. placeOf returns
+// the place of the page of a request.
+func (c *Catcher) Handler(placeOf func(*http.Request) Place) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", c.serveList)
+	mux.HandleFunc("GET /style.css", serveFile("style.css", "text/css; charset=utf-8"))
+	mux.HandleFunc("GET /refresh.js", serveFile("refresh.js", "text/javascript; charset=utf-8"))
+	// HTML forms cannot send DELETE.
+	mux.HandleFunc("DELETE /{$}", c.serveDelete)
+	mux.HandleFunc("POST /delete", c.serveDelete)
+	mux.HandleFunc("DELETE /{id}", c.withMail(c.serveDeleteOne))
+	mux.HandleFunc("POST /{id}/delete", c.withMail(c.serveDeleteOne))
+	mux.HandleFunc("GET /{id}", c.withMail(serveMail))
+	mux.HandleFunc("GET /{id}/html", c.withMail(serveHTML))
+	mux.HandleFunc("GET /{id}/raw", c.withMail(serveRaw))
+	mux.HandleFunc("GET /{id}/attachments/{n}", c.withMail(serveAttachment))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), placeKey{}, placeOf(r))))
+	})
+}
+
+type placeKey struct{}
+
+func placeOf(r *http.Request) Place { return r.Context().Value(placeKey{}).(Place) }
 
 // mailJSON is the JSON form of a caught mail.
 type mailJSON struct {
@@ -136,10 +152,11 @@ func (c *Catcher) serveList(w http.ResponseWriter, r *http.Request) {
 	}
 	if !wantsJSON(r) {
 		render(w, "list.html", struct {
+			Place
 			Mails  []summary
 			Kept   int
 			Search string
-		}{summaries(mails), len(kept), q})
+		}{placeOf(r), summaries(mails), len(kept), q})
 		return
 	}
 	setHeaders(w, "application/json")
@@ -193,7 +210,7 @@ func contains(s string, text []rune) bool {
 
 func (c *Catcher) serveDelete(w http.ResponseWriter, r *http.Request) {
 	if r.URL.RawQuery != "" {
-		http.Error(w, "all caught mails are deleted at once: leave out "+strconv.Quote(r.URL.RawQuery)+", or delete single ones by /caught/ID", http.StatusBadRequest)
+		http.Error(w, "all caught mails are deleted at once: leave out "+strconv.Quote(r.URL.RawQuery)+", or delete single ones by "+placeOf(r).Base+"/ID", http.StatusBadRequest)
 		return
 	}
 	c.Delete()
@@ -208,7 +225,7 @@ func (c *Catcher) serveDeleteOne(w http.ResponseWriter, r *http.Request, m Mail)
 // deleted answers a deletion. A form is redirected to the list.
 func deleted(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
-		http.Redirect(w, r, "/caught", http.StatusSeeOther)
+		http.Redirect(w, r, placeOf(r).Base+"/", http.StatusSeeOther)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -243,11 +260,12 @@ func serveMail(w http.ResponseWriter, r *http.Request, m Mail) {
 		return
 	}
 	render(w, "mail.html", struct {
+		Place
 		Mail
 		Readable mailJSON
 		Fields   []field
 		RawText  string
-	}{m, m.json(), fields(m.Raw), strings.ToValidUTF8(string(m.Raw), "\uFFFD")})
+	}{placeOf(r), m, m.json(), fields(m.Raw), strings.ToValidUTF8(string(m.Raw), "\uFFFD")})
 }
 
 // field is a decoded header of a mail.
@@ -271,6 +289,7 @@ func fields(raw []byte) []field {
 func serveHTML(w http.ResponseWriter, _ *http.Request, m Mail) {
 	setHeaders(w, "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", policyMail)
+	w.Header().Set("X-Frame-Options", "SAMEORIGIN") // the page of the mail shows it
 	_, _ = w.Write([]byte(m.HTML))
 }
 

@@ -20,7 +20,7 @@ func TestSearchAndDelete(t *testing.T) {
 	ids := func(query string) (found string) {
 		t.Helper()
 		var list []mailJSON
-		if err := json.Unmarshal(get(t, c, "/caught"+query, "application/json").Body.Bytes(), &list); err != nil {
+		if err := json.Unmarshal(get(t, c, "/"+query, "application/json").Body.Bytes(), &list); err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range list {
@@ -33,31 +33,31 @@ func TestSearchAndDelete(t *testing.T) {
 			t.Errorf("%q finds mails %q, want %q", query, got, want)
 		}
 	}
-	if page := get(t, c, "/caught?q=missing", "text/html").Body.String(); !strings.Contains(page, "None of the 3 caught mails") {
+	if page := get(t, c, "/?q=missing", "text/html").Body.String(); !strings.Contains(page, "None of the 3 caught mails") {
 		t.Error(page)
 	}
 	do := func(method, path string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		c.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, nil))
+		pagesOf(c).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, nil))
 		return w
 	}
-	if w := do("DELETE", "/caught/2"); w.Code != 204 || ids("") != "31" {
+	if w := do("DELETE", "/2"); w.Code != 204 || ids("") != "31" {
 		t.Error(w.Code, ids(""))
 	}
-	if w := do("DELETE", "/caught/2"); w.Code != 404 {
+	if w := do("DELETE", "/2"); w.Code != 404 {
 		t.Error(w.Code)
 	}
-	if w := do("POST", "/caught/3/delete"); w.Code != 303 || w.Header().Get("Location") != "/caught" || ids("") != "1" {
+	if w := do("POST", "/3/delete"); w.Code != 303 || w.Header().Get("Location") != "/at/caught/" || ids("") != "1" {
 		t.Error(w.Code, w.Header(), ids(""))
 	}
-	if w := do("GET", "/caught/delete"); w.Code != 404 || ids("") != "1" {
+	if w := do("GET", "/delete"); w.Code != 404 || ids("") != "1" {
 		t.Error(w.Code, ids(""))
 	}
-	if w := do("POST", "/caught/delete"); w.Code != 303 || ids("") != "" {
+	if w := do("POST", "/delete"); w.Code != 303 || ids("") != "" {
 		t.Error(w.Code, ids(""))
 	}
 	mustSend(t, client, sample, "bob@example.com")
-	if w := do("DELETE", "/caught"); w.Code != 204 || ids("") != "" {
+	if w := do("DELETE", "/"); w.Code != 204 || ids("") != "" {
 		t.Error(w.Code, ids(""))
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
@@ -73,7 +73,7 @@ func TestSearchCopiesNothing(t *testing.T) {
 	mustSend(t, dial(t, c), "Content-Type: text/html; charset=utf-8\r\n\r\n"+large, "bob@example.com")
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	page := get(t, c, "/caught?q=NOT+there", "text/html").Body.String()
+	page := get(t, c, "/?q=NOT+there", "text/html").Body.String()
 	runtime.ReadMemStats(&after)
 	if !strings.Contains(page, "None of the 1 caught mails") {
 		t.Error(page)
@@ -100,7 +100,7 @@ func TestHTMLComesFirst(t *testing.T) {
 	t.Parallel()
 	c := start(t, Config{})
 	mustSend(t, dial(t, c), "Content-Type: multipart/alternative; boundary=m\r\n\r\n--m\r\n\r\nplain\r\n--m\r\nContent-Type: text/html\r\n\r\n<p>rich\r\n--m--\r\n", "bob@example.com")
-	page := get(t, c, "/caught/1", "text/html").Body.String()
+	page := get(t, c, "/1", "text/html").Body.String()
 	if rich, plain := strings.Index(page, "<iframe"), strings.Index(page, "<pre>plain"); rich < 0 || plain < rich {
 		t.Error(page)
 	}

@@ -17,7 +17,7 @@ import (
 var wellKnown = map[string]string{"database-url": "DATABASE_URL", "redis-url": "REDIS_URL", "smtp-url": "SMTP_URL"}
 
 // secret holds the flags whose values do not appear in errors.
-var secret = map[string]bool{"database-url": true, "redis-url": true, "smtp-url": true, "server-url": true, "token": true, "server-token": true}
+var secret = map[string]bool{"database-url": true, "redis-url": true, "smtp-url": true, "server-url": true, "token": true, "server-token": true, "session-key": true}
 
 // envMark annotates flags that were set by environment variables.
 const envMark = "posthaste_env"

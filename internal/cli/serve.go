@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -22,6 +21,7 @@ type serverFlags struct {
 	listen string
 	token  string
 	limits server.Limits
+	pageFlags
 }
 
 func (s *serverFlags) flags(cmd *cobra.Command) {
@@ -30,6 +30,7 @@ func (s *serverFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().Float64Var(&s.limits.AddressRate, "address-rate", 1000, "maximum requests per second of one remote address, except this machine; 0 is unlimited")
 	cmd.Flags().Float64Var(&s.limits.TokenRate, "token-rate", 0, "maximum requests per second of one token; 0 is unlimited")
 	cmd.Flags().IntVar(&s.limits.MaxWaiting, "max-waiting", 10_000, "maximum number of receivers that wait for messages")
+	s.pageFlags.flags(cmd.Flags())
 }
 
 // given returns the token of the flag, if it is set.
@@ -112,6 +113,7 @@ func serveAPI(ctx context.Context, a *app, db database, serve serverFlags, work 
 	if err := errors.Join(db.check(), work.check()); err != nil {
 		return err
 	}
+	serve.environment = db.environment
 	given, exposed, err := serve.access()
 	if err != nil {
 		return err
@@ -190,7 +192,7 @@ func startWhen(ready <-chan struct{}, s service) service {
 
 // newAPI returns the server on an engine, and the telemetry of this process, which /metrics
 // serves.
-func newAPI(a *app, engine posthaste.Store, s serverFlags, given []posthaste.Token, mount map[string]http.Handler, follows posthaste.Tracing) (*server.Server, *telemetry.Prometheus, error) {
+func newAPI(a *app, engine posthaste.Store, s serverFlags, given []posthaste.Token, mount map[string]server.Mount, follows posthaste.Tracing) (*server.Server, *telemetry.Prometheus, error) {
 	events, metrics := newMetrics(engine, a.log)
 	exposed, err := s.exposed(nil)
 	if err != nil {
@@ -204,9 +206,16 @@ func newAPI(a *app, engine posthaste.Store, s serverFlags, given []posthaste.Tok
 	if s.limits.MaxWaiting < 1 {
 		return nil, nil, posthaste.Invalidf("max-waiting", "--max-waiting must be above zero, got %d", s.limits.MaxWaiting)
 	}
+	pages, err := s.pages()
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.shows(exposed) {
+		mount, pages.Home = s.mount(engine, mount), dashboardPath
+	}
 	api, err := server.New(server.Config{
 		Engine: engine, Client: posthaste.NewClient(engine), Logger: a.log, Metrics: metrics, Tracing: follows,
-		Tokens: given, RequireToken: exposed != nil, Limits: s.limits, Mount: mount, Version: version(),
+		Tokens: given, RequireToken: exposed != nil, Limits: s.limits, Mount: mount, Pages: pages, Version: version(),
 	})
 	return api, events, err
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
+	"github.com/posthaste-mq/posthaste/internal/catcher"
 	"github.com/posthaste-mq/posthaste/internal/devpg"
 	"github.com/posthaste-mq/posthaste/server"
 	"github.com/posthaste-mq/posthaste/worker"
@@ -104,7 +105,7 @@ func runUp(ctx context.Context, a *app, u upFlags) error {
 		}
 		return err
 	}
-	api, telemetry, err := newAPI(a, r.engine, u.serverFlags, given, map[string]http.Handler{"/caught": r.mails.Handler()}, follows)
+	api, telemetry, err := newAPI(a, r.engine, u.serverFlags, given, map[string]server.Mount{"/caught": {Handler: r.mails.Handler(placeOf)}}, follows)
 	if err != nil {
 		return err
 	}
@@ -114,6 +115,12 @@ func runUp(ctx context.Context, a *app, u upFlags) error {
 		r.relays[i].handle(work, parts)
 	}
 	return runAll(ctx, a, u, home, r, api, work)
+}
+
+// placeOf tells the pages of caught mails where they are.
+func placeOf(r *http.Request) catcher.Place {
+	visit := server.VisitOf(r.Context())
+	return catcher.Place{Base: visit.Base, CSRF: visit.CSRF}
 }
 
 // runAll runs the services and stops them in order.

@@ -10,14 +10,16 @@ import (
 
 // addresses is the JSON output of up.
 type addresses struct {
-	HTTP     string `json:"http"`
-	Caught   string `json:"caught"`
-	Database string `json:"database_url,omitempty"`
-	Redis    string `json:"redis_url,omitempty"`
-	SMTP     string `json:"smtp"`
-	Data     string `json:"data"`
-	Cluster  string `json:"cluster"`
-	Next     string `json:"next"`
+	// Dashboard is empty if it is switched off.
+	Dashboard string `json:"dashboard,omitempty"`
+	HTTP      string `json:"http"`
+	Caught    string `json:"caught"`
+	Database  string `json:"database_url,omitempty"`
+	Redis     string `json:"redis_url,omitempty"`
+	SMTP      string `json:"smtp"`
+	Data      string `json:"data"`
+	Cluster   string `json:"cluster"`
+	Next      string `json:"next"`
 }
 
 // announce prints the addresses of all services and the next steps.
@@ -27,6 +29,9 @@ func announce(a *app, u upFlags, home *home, r *running) {
 		HTTP: base, Caught: base + "/caught", SMTP: r.mails.Addr(),
 		Data: home.dir, Cluster: r.database.DataDir(), Next: curl(base, u.token != ""),
 	}
+	if exposed, _ := u.exposed(nil); u.shows(exposed) { // it was checked before
+		shown.Dashboard = base + dashboardPath + "/"
+	}
 	if u.engine == onRedis {
 		shown.Redis = r.database.URL()
 	} else {
@@ -34,6 +39,9 @@ func announce(a *app, u upFlags, home *home, r *running) {
 	}
 	_ = a.print(shown, func(w *screen) {
 		fmt.Fprintf(w, "\nPosthaste is up.\n\n")
+		if shown.Dashboard != "" {
+			fmt.Fprintf(w, "  Dashboard     %s\n", shown.Dashboard)
+		}
 		fmt.Fprintf(w, "  HTTP API      %s\n", shown.HTTP)
 		if u.delivers != "" {
 			fmt.Fprintf(w, "  Mail          delivered by %s\n", u.delivers)

@@ -20,14 +20,15 @@ import (
 
 // upped is the output of `up --json`.
 type upped struct {
-	HTTP     string `json:"http"`
-	Caught   string `json:"caught"`
-	Database string `json:"database_url"`
-	Redis    string `json:"redis_url"`
-	SMTP     string `json:"smtp"`
-	Data     string `json:"data"`
-	Cluster  string `json:"cluster"`
-	Next     string `json:"next"`
+	HTTP      string `json:"http"`
+	Dashboard string `json:"dashboard"`
+	Caught    string `json:"caught"`
+	Database  string `json:"database_url"`
+	Redis     string `json:"redis_url"`
+	SMTP      string `json:"smtp"`
+	Data      string `json:"data"`
+	Cluster   string `json:"cluster"`
+	Next      string `json:"next"`
 }
 
 // flags returns the flags to start up again on the same addresses.
@@ -110,6 +111,9 @@ func TestLP4UpSurvivesKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the mail is caught", caught(u, 1))
+	if err := answers(u.Dashboard+"messages/"+sent.ID, 200)(); err != nil || u.Dashboard != u.HTTP+"/dashboard/" {
+		t.Errorf("the dashboard at %q: %v", u.Dashboard, err)
+	}
 	isSent := func() error {
 		var m mail
 		_, err := get(u.HTTP+"/v1/emails/"+sent.ID, &m)

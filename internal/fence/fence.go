@@ -56,16 +56,17 @@ var rooms = []room{
 	{name: "broker/brokertest", may: []string{".", "relay", "source", "sink/sinktest", "worker", "postgres", "redis", "internal/configtest", "internal/devbroker", "internal/testpg", "internal/testrun"}},
 	{name: "inbox", may: []string{"."}},
 	{name: "server", may: []string{".", "email", "internal/wire", "internal/sharedbell"}},
+	{name: "dashboard", may: []string{".", "server"}},
 	{name: "telemetry", may: []string{"."}},
 	{name: "telemetry/tracing", may: []string{"."}},
 	{name: "codec/*", may: []string{"."}},
 	{name: "enginetest", may: []string{"."}},
 	{name: "posthastetest", may: []string{".", "postgres", "worker", "internal/memory", "internal/scratch"}},
 
-	{name: "examples/*", may: []string{".", "postgres", "worker", "relay", "sink/*", "source", "broker/*", "codec/*", "inbox"}}, // what users write
+	{name: "examples/*", may: []string{".", "postgres", "worker", "relay", "sink/*", "source", "broker/*", "codec/*", "inbox", "dashboard"}}, // what users write
 
 	{name: "cmd/*", may: []string{"internal/cli"}},
-	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "worker", "email", "sink/*", "source", "inbox", "server", "telemetry", "telemetry/tracing", "codec/*",
+	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "worker", "email", "sink/*", "source", "inbox", "dashboard", "server", "telemetry", "telemetry/tracing", "codec/*",
 		"relay", "internal/bench", "internal/brokers", "internal/catcher", "internal/devpg", "internal/login", "internal/outbox", "internal/remote", "internal/sidekiq", "internal/wire"}},
 
 	// They measure and test the shipped packages, combined as users combine them.

@@ -1,0 +1,124 @@
+// Package dashboard shows a store to people: queues, messages with all their attempts, dead
+// letters, schedules, workers and the records of operators' actions. It serves plain HTML pages
+// that work without JavaScript; scripts only keep them up to date.
+//
+// [Handler] is for a program of your own. The command "posthaste serve" mounts the same pages at
+// /dashboard. Signing in, sessions and CSRF tokens are those of package server. Each page and
+// each action checks the scopes of the caller's token.
+package dashboard
+
+import (
+	"cmp"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/server"
+)
+
+// Config configures the dashboard. The zero value is a dashboard that asks for a token of the
+// engine.
+type Config struct {
+	// Environment is shown in a banner on each page, for example "production".
+	Environment string
+	// Timeout limits the time of one page; the default is 30 s.
+	Timeout time.Duration
+
+	// The other fields are for [Handler] alone.
+
+	// Path is the path at which the program serves the handler, such as "/admin/posthaste"; the
+	// default is "/".
+	Path string
+	// Tokens may sign in, in addition to the tokens that the engine stores.
+	Tokens []posthaste.Token
+	// Open admits every caller until the first token is added. Set it only where no other
+	// machine can reach the program.
+	Open bool
+	// Pages configures sessions and reverse proxies.
+	Pages server.Pages
+	// Logger receives one record per request and per failure; the default discards them.
+	Logger *slog.Logger
+}
+
+// Handler returns the dashboard of an engine with its own page for signing in, for a program's
+// mux:
+//
+//	mux.Handle("/admin/posthaste/", handler)
+func Handler(engine posthaste.Store, config Config) (http.Handler, error) {
+	return server.NewPages(server.Config{
+		Engine: engine, Logger: config.Logger, Tokens: config.Tokens, RequireToken: !config.Open, Pages: config.Pages,
+		Mount: map[string]server.Mount{cmp.Or(config.Path, "/"): Mount(engine, config)},
+	})
+}
+
+// Mount returns the dashboard for [server.Config.Mount].
+func Mount(engine posthaste.Store, config Config) server.Mount {
+	timeout := config.Timeout
+	if timeout <= 0 {
+		timeout = 30 * time.Second
+	}
+	d := &dashboard{source: source{engine, engine.Capabilities(), newSnapshots(engine, timeout), config.Environment}, timeout: timeout}
+	return server.Mount{Handler: d.mux(), Scope: server.ScopeRead, Queues: true}
+}
+
+// dashboard serves the pages of one engine.
+type dashboard struct {
+	source
+	timeout time.Duration
+	// streams counts the open streams of events.
+	streams atomic.Int64
+}
+
+// showAsset serves a file of assets.
+func showAsset(p *page) error {
+	a, ok := assets[p.r.PathValue("file")]
+	if !ok {
+		return notFound("There is no file at this address.")
+	}
+	h := p.w.Header()
+	h.Set("Content-Type", a.kind)
+	h.Set("Content-Length", strconv.Itoa(len(a.content)))
+	h.Set("Cache-Control", "private, max-age=31536000, immutable")
+	_, _ = p.w.Write(a.content) // the caller is gone
+	return nil
+}
+
+// routes returns every page and action.
+func (d *dashboard) routes() []route {
+	routes := []route{
+		{"GET", "/{$}", server.ScopeRead, true, d.showOverview},
+		{"GET", "/queues", server.ScopeRead, true, d.showQueues},
+		{"GET", "/queues/{queue}", server.ScopeRead, false, d.showQueue},
+		{"GET", "/queues/{queue}/send", server.ScopeSend, false, d.askSend},
+		{"POST", "/queues/{queue}/send", server.ScopeSend, false, d.send},
+		{"GET", "/search", server.ScopeRead, true, d.search},
+		{"GET", "/messages", server.ScopeRead, true, d.showMessages},
+		{"GET", "/messages/{id}", server.ScopeRead, true, d.showMessage},
+		{"GET", "/messages/{id}/payload", server.ScopeReadPayload, true, d.downloadPayload},
+		{"GET", "/dead-letters", server.ScopeRead, true, d.showDeadLetters},
+		{"GET", "/schedules", server.ScopeRead, false, d.showSchedules},
+		{"GET", "/workers", server.ScopeRead, false, d.showWorkers},
+		{"GET", "/audit", server.ScopeRead, false, d.showAudit},
+		{"GET", "/tokens", server.ScopeAdmin, false, d.showTokens},
+		{"GET", "/events", server.ScopeRead, true, d.streamEvents},
+		{"GET", "/assets/{file}", server.ScopeRead, true, showAsset},
+	}
+	for _, a := range d.actions() {
+		routes = append(routes, route{"GET", a.path, a.scope, a.own, d.ask(a)}, route{"POST", a.path, a.scope, a.own, d.perform(a)})
+	}
+	return routes
+}
+
+func (d *dashboard) mux() http.Handler {
+	mux := http.NewServeMux()
+	for _, r := range d.routes() {
+		mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, request *http.Request) { d.open(w, request, r) })
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		server.VisitOf(r.Context()).Fail(w, r, &posthaste.Error{Code: posthaste.CodeNotFound, Message: "There is no page at this address."})
+	})
+	return mux
+}

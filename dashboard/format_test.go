@@ -1,0 +1,34 @@
+package dashboard
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+func TestFormats(t *testing.T) {
+	t.Parallel()
+	for got, want := range map[string]string{
+		number(int64(math.MinInt64)): "-9,223,372,036,854,775,808", number(0): "0", number(999): "999", number(1000): "1,000",
+		duration(-time.Second): "–", duration(90 * time.Second): "1 m 30 s", duration(25 * time.Hour): "1 d 1 h", duration(1500 * time.Millisecond): "1.5 s", duration(time.Hour): "1 h",
+		queueRow{Waiting: 10, DonePerSecond: 2, Subscriptions: 1}.drained(): "5 s", queueRow{Waiting: math.MaxInt64, DonePerSecond: 1e-300}.drained(): "–",
+		queueRow{Waiting: 10, DonePerSecond: 2, SentPerSecond: 3}.drained(): "–",
+		shellQuote("a'b"): `'a'\''b'`, shellQuote("a-b"): "a-b", shellQuote(""): "''", shellQuote("$(x)"): "'$(x)'", shellQuote("a\nb"): "'a\nb'",
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"dial tcp 10.0.0.7:5432: connection refused":               "dial tcp …: connection refused",
+		`user "ada" has 3 orders`:                                  "user … has … orders",
+		"key 6f1c2a34-0000-4000-8000-1234567890ab at 0xc000123456": "key … at …",
+		"first\nsecond 2":                                          "first",
+	} {
+		if alike, _ := fingerprint(text); alike != want {
+			t.Errorf("%q is like %q, want %q", text, alike, want)
+		}
+	}
+}
+
+func (r queueRow) drained() string { return duration(r.Drain()) }

@@ -1,0 +1,315 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// queueRow is a queue with the counters of all its subscriptions.
+type queueRow struct {
+	Name                         string
+	Paused                       bool
+	PausedKeys                   int
+	Subscriptions                int
+	Waiting, InFlight, Dead      int64
+	Retried, Lost                int64
+	Oldest                       time.Duration
+	SentPerSecond, DonePerSecond float64
+}
+
+func newQueueRow(q posthaste.QueueInfo) queueRow {
+	row := queueRow{Name: q.Name, Paused: !q.PausedAt.IsZero(), PausedKeys: len(q.PausedKeys), Subscriptions: len(q.Subscriptions)}
+	for _, s := range q.Subscriptions {
+		row.Waiting, row.InFlight, row.Dead = row.Waiting+s.Depth, row.InFlight+s.InFlight, row.Dead+s.Dead
+		row.Retried, row.Lost = row.Retried+s.Retried, row.Lost+s.Lost
+		row.Oldest, row.SentPerSecond = max(row.Oldest, s.OldestAge), max(row.SentPerSecond, s.SentPerSecond)
+		row.DonePerSecond += s.DonePerSecond
+	}
+	return row
+}
+
+// Drain is when a backlog is gone at the present rates; 0 if that is not known.
+func (r queueRow) Drain() time.Duration {
+	rate := r.DonePerSecond - r.SentPerSecond*float64(max(r.Subscriptions, 1))
+	if r.Waiting == 0 || rate <= 0 {
+		return 0
+	}
+	seconds := float64(r.Waiting) / rate
+	if seconds > 365*24*60*60 {
+		return 0 // such a rate says nothing
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
+
+// Behind reports whether the queue cannot keep up: messages wait, and none or too few are done.
+func (r queueRow) Behind() bool {
+	return r.Waiting > 0 && (r.Oldest > time.Minute || r.SentPerSecond > 1.1*r.DonePerSecond && r.Oldest > 10*time.Second)
+}
+
+// rows returns the queues that the caller may see.
+func (p *page) rows(s *snapshot) []queueRow {
+	var rows []queueRow
+	for _, q := range s.queues {
+		if p.AllowsQueue(q.Name) {
+			rows = append(rows, newQueueRow(q))
+		}
+	}
+	slices.SortFunc(rows, func(a, b queueRow) int { return cmp.Compare(a.Name, b.Name) })
+	return rows
+}
+
+// queueColumns are the columns by which queues can be sorted.
+var queueColumns = []struct {
+	Name, Title string
+	compare     func(a, b queueRow) int
+}{
+	{"name", "Queue", func(a, b queueRow) int { return cmp.Compare(a.Name, b.Name) }},
+	{"waiting", "Waiting", func(a, b queueRow) int { return cmp.Compare(a.Waiting, b.Waiting) }},
+	{"oldest", "Oldest", func(a, b queueRow) int { return cmp.Compare(a.Oldest, b.Oldest) }},
+	{"in-flight", "In flight", func(a, b queueRow) int { return cmp.Compare(a.InFlight, b.InFlight) }},
+	{"dead", "Dead", func(a, b queueRow) int { return cmp.Compare(a.Dead, b.Dead) }},
+	{"sent", "Sent/s", func(a, b queueRow) int { return cmp.Compare(a.SentPerSecond, b.SentPerSecond) }},
+	{"done", "Done/s", func(a, b queueRow) int { return cmp.Compare(a.DonePerSecond, b.DonePerSecond) }},
+}
+
+// column is a column's head: the link sorts by it.
+type column struct{ Title, Link, Sorted string }
+
+func (d *dashboard) showQueues(p *page) error {
+	s, err := d.snapshots.look(p.ctx())
+	if err != nil {
+		return err
+	}
+	rows := p.rows(s)
+	by, descending := strings.CutPrefix(p.text("sort"), "-")
+	var columns []column
+	for _, c := range queueColumns {
+		head := column{Title: c.Title, Link: p.with("sort", "-"+c.Name)}
+		if c.Name == "name" {
+			head.Link = p.with("sort", "")
+		}
+		if c.Name == by {
+			if head.Sorted = "ascending"; descending {
+				head.Sorted, head.Link = "descending", p.with("sort", c.Name)
+			}
+			slices.SortStableFunc(rows, func(a, b queueRow) int {
+				if descending {
+					a, b = b, a
+				}
+				return c.compare(a, b)
+			})
+		}
+		columns = append(columns, head)
+	}
+	return p.show("queues", "Queues", "queues", true, struct {
+		Columns []column
+		Rows    []queueRow
+	}{columns, rows})
+}
+
+// findQueue returns the queue in the path.
+func (p *page) findQueue() (*posthaste.QueueInfo, error) {
+	s, err := p.d.snapshots.look(p.ctx())
+	if err != nil {
+		return nil, err
+	}
+	name := p.r.PathValue("queue")
+	if q := s.queue(name); q != nil {
+		return q, nil
+	}
+	return nil, notFound("There is no queue %q.", name)
+}
+
+// option is an option of a queue that differs from the default, or is always of interest.
+type option struct{ Name, Usage, Value string }
+
+func optionsOf(o posthaste.QueueOptions) (set, defaults []option) {
+	for _, q := range posthaste.QueueOptionTable() {
+		shown := option{q.Name, q.Usage, q.Text(o)}
+		switch {
+		case q.IsZero(o) || q.Default != nil && fmt.Sprint(q.Value(o, nil)) == fmt.Sprint(q.Default):
+			defaults = append(defaults, shown)
+		default:
+			set = append(set, shown)
+		}
+	}
+	return set, defaults
+}
+
+// keyed reports whether keys of a queue can be paused.
+func keyed(o posthaste.QueueOptions) bool {
+	return o.Ordered || o.Fair || o.Limits.KeyConcurrency > 0 || !o.Limits.KeyRateLimit.IsZero()
+}
+
+func (d *dashboard) showQueue(p *page) error {
+	q, err := p.findQueue()
+	if err != nil {
+		return err
+	}
+	var recent posthaste.Page[posthaste.MessageInfo]
+	if d.can.Search && p.r.Header.Get("HX-Request") == "" { // a page that follows the store does not show them again
+		if recent, err = d.engine.Messages(p.ctx(), posthaste.MessageFilter{Queue: q.Name, Limit: 20}); err != nil {
+			return err
+		}
+	}
+	set, defaults := optionsOf(q.Options)
+	return p.show("queue", "Queue "+q.Name, "queues", true, struct {
+		Queue         *posthaste.QueueInfo
+		Row           queueRow
+		Set, Defaults []option
+		Recent        []posthaste.MessageInfo
+		Keyed         bool
+	}{q, newQueueRow(*q), set, defaults, recent.Items, keyed(q.Options) && d.can.Limits})
+}
+
+func (p *page) queueLink(name, done string) string { return p.link("/queues/"+name, "done", done) }
+
+// planQueue returns the plan of an action on the queue in the path.
+func (p *page) planQueue(done string, make func(q *posthaste.QueueInfo) (*plan, func(context.Context) error)) (*plan, error) {
+	q, err := p.findQueue()
+	if err != nil {
+		return nil, err
+	}
+	made, do := make(q)
+	made.Back = p.queueLink(q.Name, "")
+	made.do = func(p *page) (string, error) { return p.queueLink(q.Name, done), do(p.ctx()) }
+	return made, nil
+}
+
+func (d *dashboard) planPause(p *page) (*plan, error) {
+	return p.planQueue("paused", func(q *posthaste.QueueInfo) (*plan, func(context.Context) error) {
+		return &plan{Title: "Pause queue " + q.Name, Button: "Pause", CLI: command("queue", "pause", q.Name), Curl: curl("POST", "/v1/queues/"+q.Name+"/pause", ""),
+			Effects: []string{"No message of this queue is handed out until the queue is resumed.", "Messages that are handed out continue, and sending continues."},
+		}, func(ctx context.Context) error { return d.engine.Pause(ctx, posthaste.OfQueue(q.Name)) }
+	})
+}
+
+func (d *dashboard) planResume(p *page) (*plan, error) {
+	return p.planQueue("resumed", func(q *posthaste.QueueInfo) (*plan, func(context.Context) error) {
+		return &plan{Title: "Resume queue " + q.Name, Button: "Resume", CLI: command("queue", "resume", q.Name), Curl: curl("POST", "/v1/queues/"+q.Name+"/resume", ""),
+			Effects: []string{fmt.Sprintf("%d waiting messages of this queue are handed out again, as workers ask for them.", newQueueRow(*q).Waiting)},
+		}, func(ctx context.Context) error { return d.engine.Resume(ctx, posthaste.OfQueue(q.Name)) }
+	})
+}
+
+func (d *dashboard) planPauseKey(p *page) (*plan, error) {
+	return d.planKey(p, "pause", "paused", d.engine.Pause, "No message with this key is handed out until the key is resumed. Other keys continue.")
+}
+
+func (d *dashboard) planResumeKey(p *page) (*plan, error) {
+	return d.planKey(p, "resume", "resumed", d.engine.Resume, "Waiting messages with this key are handed out again.")
+}
+
+func (d *dashboard) planKey(p *page, verb, done string, change func(context.Context, posthaste.Pausable) error, effect string) (*plan, error) {
+	key := p.query.Get("key")
+	if key == "" || len(key) > posthaste.MaxWordBytes {
+		return nil, posthaste.Invalidf("key", "A key of 1 to %d bytes is required.", posthaste.MaxWordBytes)
+	}
+	q, err := p.findQueue()
+	if err != nil {
+		return nil, err
+	}
+	if !d.can.Limits || !keyed(q.Options) {
+		return nil, &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "key", Message: "Queue " + q.Name + " does not look at keys.", Hint: "Pause the whole queue."}
+	}
+	return p.planQueue(done, func(q *posthaste.QueueInfo) (*plan, func(context.Context) error) {
+		body, _ := json.Marshal(map[string]string{"key": key}) // always encodes
+		title := strings.ToUpper(verb[:1]) + verb[1:]
+		return &plan{Title: title + " a key of queue " + q.Name, Button: title, Fields: []field{{"key", key}}, Effects: []string{"Key: " + key, effect},
+			CLI: command("queue", verb+"-key", q.Name, key), Curl: curl("POST", "/v1/queues/"+q.Name+"/keys/"+verb, string(body)),
+		}, func(ctx context.Context) error { return change(ctx, posthaste.OfKey{Queue: q.Name, Key: key}) }
+	})
+}
+
+func (d *dashboard) planPurge(p *page) (*plan, error) {
+	q, err := p.findQueue()
+	if err != nil {
+		return nil, err
+	}
+	return &plan{
+		Title: "Purge queue " + q.Name, Button: "Purge", Danger: true, Typed: q.Name, Back: p.queueLink(q.Name, ""),
+		Effects: []string{
+			fmt.Sprintf("All waiting messages of this queue are removed for good: about %d, including scheduled messages and retries.", newQueueRow(*q).Waiting),
+			"Messages that are handed out continue. Dead letters stay.",
+		},
+		CLI: command("queue", "purge", q.Name), Curl: curl("POST", "/v1/queues/"+q.Name+"/purge", ""),
+		do: func(p *page) (string, error) {
+			purged, err := d.engine.PurgeQueue(p.ctx(), q.Name)
+			var n int64
+			for _, each := range purged {
+				n += each.Messages
+			}
+			return p.link("/queues/"+q.Name, "done", "purged", "n", strconv.FormatInt(n, 10)), err
+		},
+	}, nil
+}
+
+// askSend shows the form of a test message.
+func (d *dashboard) askSend(p *page) error {
+	q, err := p.findQueue()
+	if err != nil {
+		return err
+	}
+	return p.show("send", "Send a test message to "+q.Name, "queues", false, struct {
+		Queue *posthaste.QueueInfo
+		Once  string
+	}{q, rand.Text()})
+}
+
+// send sends a test message. The field once makes a form that is sent twice one message.
+func (d *dashboard) send(p *page) error {
+	q, err := p.findQueue()
+	if err != nil {
+		return err
+	}
+	message := posthaste.Message{
+		Queue: q.Name, Key: p.text("key"), Kind: p.text("kind"), Reference: p.text("reference"), ContentType: p.text("content_type"),
+		Headers: map[string]string{posthaste.HeaderSender: p.Actor},
+	}
+	// Browsers send line breaks as CR and LF.
+	payload := strings.ReplaceAll(p.query.Get("payload"), "\r\n", "\n")
+	message.Payload = payload
+	if kind := message.ContentType; kind == "" || kind == posthaste.ContentTypeJSON || strings.HasSuffix(kind, "+json") {
+		message.Payload = json.RawMessage(cmp.Or(strings.TrimSpace(payload), "null"))
+	}
+	if delay := p.text("delay"); delay != "" {
+		if message.Delay, err = time.ParseDuration(delay); err != nil {
+			return posthaste.Invalidf("delay", "The delay must be a duration such as 30s or 2h, got %q.", delay)
+		}
+	}
+	sent, err := p.sendOnce(message, payload)
+	if err != nil {
+		return err
+	}
+	d.snapshots.forget()
+	return p.redirect(p.link("/messages/"+sent[0].ID.String(), "done", "sent"))
+}
+
+// sendOnce sends a message once for each form, even if the browser sends the form twice. content
+// is the part of the message that the form can change.
+func (p *page) sendOnce(message posthaste.Message, content string) ([]posthaste.Sent, error) {
+	once := p.text("once")
+	if once == "" || len(once) > 64 {
+		return nil, posthaste.Invalidf("once", "The form is incomplete; load it again.")
+	}
+	if !p.d.can.Idempotency {
+		return p.d.engine.Send(p.ctx(), message)
+	}
+	text, _ := json.Marshal([]any{content, message.Queue, message.Key, message.Kind, message.Reference, message.ContentType, message.Delay}) // always encodes
+	digest := sha256.Sum256(text)
+	// A form that was changed before it is sent again is another message.
+	key := once + hex.EncodeToString(digest[:8])
+	sent, _, err := p.d.engine.SendOnce(p.ctx(), posthaste.Idempotency{Scope: p.Actor + " dashboard", Key: key, Digest: digest[:], Window: time.Hour}, message)
+	return sent, err
+}

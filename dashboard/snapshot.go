@@ -1,0 +1,129 @@
+package dashboard
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// source is what pages read from.
+type source struct {
+	engine      posthaste.Store
+	can         posthaste.Capabilities
+	snapshots   *snapshots
+	environment string
+}
+
+// The allowed ages of what pages show. All viewers share it, so that the store gets fewer than
+// two statements a second, however many people look.
+const (
+	queuesAge = time.Second
+	stateAge  = 5 * time.Second
+)
+
+// snapshot is what the store said at one time. It is never changed.
+type snapshot struct {
+	queues           []posthaste.QueueInfo
+	queuesAt         time.Time
+	Findings         []posthaste.Finding
+	workers          []posthaste.WorkerStatus
+	Vitals           posthaste.Vitals
+	stateAt          time.Time
+	findErr, workErr error
+}
+
+// queue returns the queue with a name, or nil.
+func (s *snapshot) queue(name string) *posthaste.QueueInfo {
+	for i := range s.queues {
+		if s.queues[i].Name == name {
+			return &s.queues[i]
+		}
+	}
+	return nil
+}
+
+// snapshots reads the store for all viewers together.
+type snapshots struct {
+	engine  posthaste.Store
+	timeout time.Duration
+	now     func() time.Time
+
+	mu sync.Mutex
+	// last is the newest snapshot; nil before the first.
+	last *snapshot
+	// reading is the running read; nil while the store is not read.
+	reading *reading
+}
+
+type reading struct {
+	done chan struct{}
+	got  *snapshot
+	err  error
+}
+
+func newSnapshots(engine posthaste.Store, timeout time.Duration) *snapshots {
+	return &snapshots{engine: engine, timeout: timeout, now: time.Now}
+}
+
+// look returns a snapshot whose queues are at most a second old.
+func (s *snapshots) look(ctx context.Context) (*snapshot, error) {
+	s.mu.Lock()
+	if s.last != nil && s.now().Sub(s.last.queuesAt) < queuesAge {
+		defer s.mu.Unlock()
+		return s.last, nil
+	}
+	now := s.reading
+	if now == nil {
+		now = &reading{done: make(chan struct{})}
+		s.reading = now
+		go s.read(now, s.last)
+	}
+	s.mu.Unlock()
+	select {
+	case <-now.done:
+		return now.got, now.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// read does not use the context of a viewer, because others wait for it, too.
+func (s *snapshots) read(now *reading, last *snapshot) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+	defer cancel()
+	next := &snapshot{queuesAt: s.now()}
+	if next.queues, now.err = s.engine.Queues(ctx); now.err == nil {
+		if last != nil && next.queuesAt.Sub(last.stateAt) < stateAge {
+			next.Findings, next.workers, next.Vitals, next.findErr, next.workErr, next.stateAt = last.Findings, last.workers, last.Vitals, last.findErr, last.workErr, last.stateAt
+		} else {
+			s.readState(ctx, next)
+		}
+		now.got = next
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reading == now { // else it was forgotten, and another one runs
+		s.reading = nil
+		if now.err == nil {
+			s.last = next
+		}
+	}
+	close(now.done)
+}
+
+// readState reads what changes slowly. Pages show what could be read.
+func (s *snapshots) readState(ctx context.Context, next *snapshot) {
+	next.stateAt = s.now()
+	next.Findings, next.findErr = s.engine.Doctor(ctx)
+	next.workers, next.workErr = s.engine.Workers(ctx)
+	next.Vitals, _ = s.engine.Vitals(ctx) // shown as far as it is known
+}
+
+// forget makes the next look read the store: an operator sees the effect of an action at once.
+func (s *snapshots) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last, s.reading = nil, nil
+}
