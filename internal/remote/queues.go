@@ -71,7 +71,7 @@ func (s *Store) UpdateQueue(ctx context.Context, name string, update posthaste.Q
 // DropQueue implements [posthaste.QueueAdmin].
 func (s *Store) DropQueue(ctx context.Context, name string, o posthaste.DropOptions) error {
 	if o.IfEmpty {
-		return unsupported("remove only what is empty")
+		return unsupported("remove a queue or subscription only if it is empty")
 	}
 	return s.onQueue(ctx, http.MethodDelete, "/v1/queues/{}", name, nil, nil)
 }
@@ -130,7 +130,7 @@ func (s *Store) Subscribe(ctx context.Context, queue, subscription string, optio
 // Unsubscribe implements [posthaste.QueueAdmin].
 func (s *Store) Unsubscribe(ctx context.Context, queue, subscription string, o posthaste.DropOptions) error {
 	if o.IfEmpty {
-		return unsupported("remove only what is empty")
+		return unsupported("remove a queue or subscription only if it is empty")
 	}
 	return s.onSubscription(ctx, http.MethodDelete, queue, subscription, nil)
 }
