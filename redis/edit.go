@@ -14,8 +14,8 @@ import (
 
 // UpdateMessage implements [posthaste.MessageAdmin]. It reads the message and replaces the
 // content if that is still the same, which it tries again if it is not. An edited copy of a dead
-// letter is sent before the dead letter is discarded: if the process dies in between, the same
-// call discards it.
+// letter is sent before the dead letter is discarded, and from then on it cannot be replayed: if the
+// process dies in between, the same call discards it.
 func (e *Engine) UpdateMessage(ctx context.Context, wanted posthaste.MessageID, update posthaste.MessageUpdate) (u posthaste.Updated, err error) {
 	for range 5 {
 		u, stale, err := e.tryUpdate(ctx, wanted, update)
@@ -107,25 +107,25 @@ func (e *Engine) editDead(ctx context.Context, q *queue, was *posthaste.MessageI
 		return u, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "queue", Hint: "send a new message, and discard this one",
 			Message: "a dead letter of a queue that looks at keys cannot be edited: its place among those of its key belongs to its id"}
 	}
-	of := &editedCopy{place: place(int64(was.ID))}
+	of, dead := &editedCopy{}, place(int64(was.ID))
 	for _, s := range q.all() {
-		dead := slices.ContainsFunc(was.Subscriptions, func(m posthaste.MessageState) bool {
+		gets := slices.ContainsFunc(was.Subscriptions, func(m posthaste.MessageState) bool {
 			return m.Subscription == s.subscription && m.State == posthaste.StateDead
 		})
-		if letter := s.letter; !dead {
+		if letter := s.letter; !gets {
 			if letter == "" {
 				letter = "@"
 			}
 			of.letters += letter
 		}
 	}
-	if of.unique, err = e.uniqueOf(ctx, q.name, of.place); err != nil {
+	if of.unique, err = e.uniqueOf(ctx, q.name, dead); err != nil {
 		return u, err
 	}
 	// Of several calls that edit it, one sends a copy.
 	now.DedupeKey, now.DedupeWindow = "posthaste edit of "+was.ID.String(), time.Hour
 	now.Headers = posthaste.ReplayHeaders(now.Headers, was.ID)
-	sent, err := e.sendAll(ctx, sendHead{copies: of}, "", []posthaste.Message{now})
+	sent, err := e.sendAll(ctx, sendHead{copies: of, Dead: dead, Without: of.letters}, "", []posthaste.Message{now})
 	if err != nil {
 		return u, err
 	}

@@ -43,9 +43,8 @@ type sendUnique struct {
 	Of string `codec:"o,omitempty"`
 }
 
-// editedCopy says of which dead letter a message is an edited copy.
+// editedCopy is what an edited copy of a dead letter takes from it.
 type editedCopy struct {
-	place   string
 	letters string      // of the subscriptions that do not get the copy
 	unique  *sendUnique // the unique key of the dead letter, nil if it has none
 }
@@ -83,6 +82,8 @@ type sendHead struct {
 	Schedule string      `codec:"e,omitempty"`
 	Before   string      `codec:"b,omitempty"`
 	Tick     string      `codec:"j,omitempty"`
+	Dead     string      `codec:"f,omitempty"` // the dead letter of which the message is an edited copy
+	Without  string      `codec:"x,omitempty"` // letters of the subscriptions that do not get the copy
 	of       string      // the queue of the schedule
 	replayed *bool       // set to true if the request had been sent before
 	copies   *editedCopy // nil unless the message is an edited copy
@@ -311,6 +312,8 @@ func (s *sendCall) answer(reply any) (sent []posthaste.Sent, missing *queue, err
 		return nil, nil, keyReused()
 	case "ticked":
 		return nil, nil, errTicked
+	case "alive":
+		return nil, nil, errAlive
 	}
 	if err := s.cannotReplace(reply); err != nil {
 		return nil, nil, err
@@ -389,6 +392,9 @@ func contentOf(m *posthaste.Message, q *queue) (*content, error) {
 	return &content{priority: m.Priority, key: m.Key, kind: m.Kind, reference: m.Reference, contentType: contentType,
 		headers: m.Headers, terms: m.Terms, attempts: attemptOptionsOf(m), payload: body}, nil
 }
+
+// errAlive means that a message was replayed, discarded or erased before its edited copy was sent.
+var errAlive error = &posthaste.Error{Code: posthaste.CodeConflict, Field: "message_id", Message: "the message is not a dead letter any more, or its content was erased", Hint: "read it again"}
 
 // errTicked means that another process sent a tick of the schedule first.
 var errTicked error = &posthaste.Error{Code: posthaste.CodeConflict, Message: "another process sent this tick"}

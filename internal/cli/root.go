@@ -47,7 +47,7 @@ Start with ` + "`posthaste up`" + `, which needs nothing else. Each flag has an 
 variable: --log-level is POSTHASTE_LOG_LEVEL.
 
 Exit codes: 0 success, 1 failure, 2 usage error, 3 the database, server or broker
-cannot be reached.`,
+cannot be reached, 4 queue apply --diff found a difference.`,
 		Args:              groupArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: a.begin,

@@ -17,7 +17,8 @@ for i = 4, #ARGV do
   local row = its and call('HGET', UNIQUE, unpacked(its).k)
   if row and unpacked(row).i ~= id then
     were[#were + 1] = '!' .. id
-  elseif st and not (action == 'replay' and st.e) then -- an erased message cannot be tried again
+  -- An erased message cannot be tried again, nor one of which an edited copy was sent.
+  elseif st and not (action == 'replay' and (st.e or st.c)) then
     call('ZREM', DEAD, id)
     were[#were + 1] = id
     if action == 'replay' then

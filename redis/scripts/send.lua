@@ -12,6 +12,8 @@
 --         a per queue its max_age in µs, 0 without one (nil: none has)
 --         w revisions of the queues' options (nil: none was ever changed)
 --         r window in ms and g digest, of a request that may be repeated
+--         f a dead letter, of which the only message is an edited copy, and x letters of the
+--           subscriptions that do not get the copy
 --         e name of a schedule whose ticks these are, b the queue's record of the last tick
 --           sent, j the last of these ticks in µs, as text
 --       then two arguments per message: its content, after its options, packed, or "":
@@ -29,7 +31,7 @@
 --       taken.lua; or "again" and these of the earlier request with the key; "other", a place,
 --       an id and a field: that message cannot replace the one with the id, because of the field; or "gone" and the place of a queue
 --       that does not exist any more or has
---       other subscriptions or options; "reused" (another request used the key); "ticked" (another
+--       other subscriptions or options; "alive" (f is no dead letter any more, or was erased); "reused" (another request used the key); "ticked" (another
 --       process sent a tick of the schedule)
 -- cost: per message one field written and one id pushed (or added to DUE and KNOWN, and with a
 --       max_age one state written), one member per word, one command each for a whole call; if
@@ -73,6 +75,20 @@ for q = 1, tonumber(count) do
 end
 local first = at
 if all.e and (call('HGET', KEYS[first + 1], all.e) or '') ~= (all.b or '') then return 'ticked' end
+-- A dead letter is replayed, or an edited copy of it is sent, and not both: the copy marks it for
+-- bury.lua.
+local copied = {}
+if all.f then
+  for j, r in ipairs(queues[1].readers) do
+    if (j > 1 or queues[1].first) and not string.find(all.x or '', r.letter or '@', 1, true) then
+      local st = call('HGET', KEYS[r.at + AT_ST], all.f)
+      st = st and unpacked(st)
+      if not st or st.z ~= 'dead' or st.e then return 'alive' end
+      st.c = true
+      copied[KEYS[r.at + AT_ST]] = pack(st)
+    end
+  end
+end
 local ids = {}
 local plain = {}
 local unique, took, hinders -- of taken.lua, which only the script for unique keys has
@@ -233,6 +249,9 @@ if all.e and call('HSET', KEYS[first + 1], all.e, all.j .. ' ' .. ids[#ids]) == 
     if tonumber(string.match(rows[i + 1], '^%d+')) < now - 86400000000 then old[#old + 1] = rows[i] end
   end
   many('HDEL', KEYS[first + 1], old)
+end
+if queues[1].given then
+  for key, st in pairs(copied) do call('HSET', key, all.f, st) end
 end
 if request then call('SET', request, pack({g = all.g, i = ids}), 'PX', all.r) end
 for _, q in ipairs(queues) do

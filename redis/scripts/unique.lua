@@ -40,8 +40,8 @@ end
 
 local foremost = {running = 1, retrying = 2, ready = 3, scheduled = 4, dead = 5}
 
--- holds returns the state by which a message holds its key, or nil. Nothing that happened
--- before a replay (row.a > 1) counts: a replayed message has attempts, and no failures since then.
+-- holds returns the state by which a message holds its key, or nil. What the subscriptions did
+-- before a replay (row.a > 1) does not count: a replayed message has attempts, and no failures since.
 local function holds(subs, made, row)
   local best, begun, fresh
   for _, sub in ipairs(subs) do
