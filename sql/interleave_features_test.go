@@ -174,7 +174,7 @@ func (x *interleaving) checkPurged(conn *pgx.Conn) {
 	for _, u := range x.fixed[:2] {
 		// A purged message may have been reported as cancelled later.
 		cancelled := map[int64]bool{}
-		rows, err := conn.Query(context.Background(), `select message_id from posthaste.actions where action = 'cancel' and details -> 'subscriptions' ? $1`, u.name)
+		rows, err := conn.Query(context.Background(), `select message_id from posthaste.actions where action = 'cancel' and (details -> 'subscriptions' ? $1 or details -> 'running' ? $1)`, u.name)
 		if err == nil {
 			var ids []int64
 			ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])

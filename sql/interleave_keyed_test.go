@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -74,6 +75,7 @@ type keyedMessage struct {
 	done       bool
 	cancelled  bool
 	cancelling bool // an actor tries, so it may be cancelled already
+	asked      bool // it was cancelled while it ran, so it may be cancelled already
 	rolledBack bool
 	taken      bool // was ever handed out
 	discarded  bool
@@ -336,33 +338,46 @@ type keyedDelivery struct {
 func (x *keyedRun) canceller(conn *pgx.Conn, r *rand.Rand) {
 	count, end := x.inRounds()
 	defer end()
+	var asked []int64
 	for x.ctx.Err() == nil {
 		count()
 		pause(r, 5, 35)
 		id, ok := x.recent(conn, r)
-		if !ok {
+		if n := len(asked); n > 0 && (!ok || r.IntN(2) == 0) { // those that ran may have ended
+			id, asked = asked[0], asked[1:]
+		} else if !ok {
 			continue
 		}
 		x.mu.Lock()
 		x.cancelling(id, true)
 		x.mu.Unlock()
-		rows, err := conn.Query(context.Background(), `select subscription from posthaste.cancel($1) where cancelled`, id)
+		rows, err := conn.Query(context.Background(), `select subscription, requested from posthaste.cancel($1) where cancelled or requested`, id)
 		if err != nil {
 			x.unexpected("cancel", err)
 			return
 		}
-		names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		type told struct {
+			name      string
+			requested bool
+		}
+		all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (t told, err error) { return t, row.Scan(&t.name, &t.requested) })
 		var pg *pgconn.PgError
-		if err != nil && !(errors.As(err, &pg) && pg.Code == "PH404") { // settled, and reclaimed
+		if err != nil && !(errors.As(err, &pg) && (pg.Code == "PH404" || pg.Code == "PH503" && strings.Contains(pg.Message, "settles delivery"))) { // settled, and reclaimed
 			x.unexpected("cancel", err)
 		}
+		if slices.ContainsFunc(all, func(t told) bool { return t.requested }) {
+			asked = append(asked, id)
+		}
 		x.mu.Lock()
-		for _, name := range names {
+		for _, t := range all {
+			name := t.name
 			if x.isGone(name) {
 				continue
 			}
 			if m := x.entry(keyedID{name, id}); m == nil {
 				x.found("message %d was cancelled for subscription %s, which it is not for", id, name)
+			} else if t.requested {
+				m.asked = true
 			} else {
 				m.cancelled = true
 				if m.done || m.discarded {
@@ -395,7 +410,7 @@ func (x *keyedRun) begins(d *keyedDelivery) {
 		x.found("message %d was handed out to %s, and was never committed or is not for it", d.message, d.subscription)
 		return
 	}
-	if m.done || m.cancelled || m.discarded {
+	if m.done || m.cancelled && !m.asked || m.discarded {
 		x.found("twice: message %d was handed out after it was done, cancelled or discarded", d.message)
 	}
 	if m.dead() {
@@ -431,7 +446,7 @@ func (x *keyedRun) begins(d *keyedDelivery) {
 		if x.stop && o != m && o.dead() && d.asked > o.diedAt && x.operated != m.key {
 			x.found("message %d of key %s was handed out while that was stopped by %d: %v, %v", m.id, m.key, o.id, m.story, o.story)
 		}
-		if o.committed != 0 && o.committed < m.begun && !o.over() && !o.cancelling && !o.dead() && d.asked > o.revived && !x.perhapsPurged(o) {
+		if o.committed != 0 && o.committed < m.begun && !o.over() && !o.cancelling && !o.asked && !o.dead() && d.asked > o.revived && !x.perhapsPurged(o) {
 			x.found("order: message %d of key %s came before %d, which was committed before it was sent: %v, %v", m.id, m.key, o.id, m.story, o.story)
 		}
 	}

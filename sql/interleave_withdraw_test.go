@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -36,23 +37,23 @@ func (x *interleaving) withdrawer(conn *pgx.Conn, r *rand.Rand) {
 }
 
 func (x *interleaving) cancel(conn *pgx.Conn, id int64) {
-	rows, err := conn.Query(context.Background(), `select subscription, cancelled, clock_timestamp(), `+written+` from posthaste.cancel($1)`, id)
+	rows, err := conn.Query(context.Background(), `select subscription, cancelled, requested, clock_timestamp(), `+written+` from posthaste.cancel($1)`, id)
 	if err != nil {
 		x.refused("cancel", err)
 		return
 	}
 	defer rows.Close()
-	told := map[string]moment{}
+	told, running := map[string]moment{}, map[string]bool{}
 	for rows.Next() {
 		var name string
-		var cancelled bool
+		var cancelled, requested bool
 		var at moment
-		if err := rows.Scan(&name, &cancelled, &at.at, &at.written); err != nil {
+		if err := rows.Scan(&name, &cancelled, &requested, &at.at, &at.written); err != nil {
 			x.unexpected("cancel", err)
 			return
 		}
-		if cancelled {
-			told[name] = at
+		if cancelled || requested { // which is not handed out again either
+			told[name], running[name] = at, requested
 		}
 	}
 	if err := rows.Err(); err != nil {
@@ -67,7 +68,7 @@ func (x *interleaving) cancel(conn *pgx.Conn, id int64) {
 			continue
 		}
 		x.cancelled[[2]int64{s, id}] = at
-		if x.done[[2]int64{s, id}] > 0 {
+		if x.done[[2]int64{s, id}] > 0 && !running[name] {
 			x.found("message %d was cancelled for subscription %s, and is done", id, name)
 		}
 	}
@@ -79,10 +80,11 @@ func (x *interleaving) reschedule(conn *pgx.Conn, r *rand.Rand, id int64) {
 	}
 }
 
-// refused ignores that a message does not exist any more, or not yet.
+// refused ignores that a message does not exist any more, or not yet, and that its delivery was
+// being settled for too long.
 func (x *interleaving) refused(what string, err error) {
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "PH404" {
+	if errors.As(err, &pg) && (pg.Code == "PH404" || pg.Code == "PH503" && strings.Contains(pg.Message, "settles delivery")) {
 		return
 	}
 	x.unexpected(what, err)

@@ -42,7 +42,7 @@ begin
            q.keyed
       from posthaste.deliveries_at(v_claim, posthaste.open_places(v_claim)) d, posthaste.queue_settings q,
            lateral (select posthaste.notes_of(v_claim.slot, v_claim.id, d.place) as notes) n
-     -- A message that was cancelled while it ran ends with its loss.
+     -- A lost message that was cancelled while it ran has ended.
      where q.id = v_claim.reader >> 20 and (n.notes ? 'cancel_requested_at') is not true;
   end loop;
 
