@@ -120,7 +120,7 @@ func joinRoutes(members []*route) (*route, []error) {
 			fault("handler", "the handlers of queue %q must either all get single messages or all get batches", queue)
 		}
 		if r.single != first.single {
-			fault("WithOwnTransaction", "either all handlers of queue %q or none of them must have WithOwnTransaction", queue)
+			fault("WithOwnTransaction", "either all handlers of queue %q or none of them must settle in a transaction of its own", queue)
 		}
 		if r.bounded {
 			if bounded && r.concurrency != joined.concurrency {

@@ -16,7 +16,7 @@ begin
     return null;
   elsif jsonb_typeof(p_option) <> 'object' then
     raise exception using errcode = 'PH400', column = 'kinds', message = format('option ''kinds'' must be an object by kind, got %s', jsonb_typeof(p_option)),
-      hint = 'for example {"kinds": {"sms": {"max_attempts": 3, "timeout": "10 seconds"}}}';
+      hint = 'each kind has an object of max_attempts, timeout and backoff';
   end if;
   for v_kind, v_given in select k.key, nullif(k.value, 'null') from jsonb_each(p_option) k loop
     begin

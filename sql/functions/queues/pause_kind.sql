@@ -16,7 +16,7 @@ begin
   if q.keyed then
     raise exception using errcode = 'PH501', column = 'queue',
       message = format('queue %L hands out messages by their keys, so that a kind of it cannot be paused', pause_kind.queue),
-      hint = 'pause the queue with posthaste.pause_queue, or a key with posthaste.pause_key';
+      hint = 'pause the queue, or one of its keys';
   elsif v_kind = any (q.kinds_paused) then
     return false;
   elsif cardinality(q.kinds_paused) >= 100 then

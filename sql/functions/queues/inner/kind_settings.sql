@@ -7,7 +7,7 @@ declare
   q posthaste.queue_settings;
 begin
   if coalesce(p_kind, '') = '' then
-    raise exception using errcode = 'PH400', column = 'kind', message = 'kind must not be empty', hint = 'to pause all messages use posthaste.pause_queue';
+    raise exception using errcode = 'PH400', column = 'kind', message = 'kind must not be empty', hint = 'to pause all messages, pause the queue';
   elsif octet_length(p_kind) > 255 then
     raise exception using errcode = 'PH413', column = 'kind', message = format('kind has %s bytes, at most 255 are allowed', octet_length(p_kind));
   end if;
