@@ -75,6 +75,7 @@ var roles = map[string]func(ctx context.Context, t task, ready func()) error{
 	"off":     offRole,
 	"pester":  pesterRole,
 	"relay":   relayRole,
+	"steps":   stepsRole,
 }
 
 func childMain() int {

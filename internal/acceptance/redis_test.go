@@ -139,7 +139,7 @@ func TestRE1(t *testing.T) {
 // and replaced processes, schedules.
 func TestOnRedis(t *testing.T) {
 	besideOthers(t)
-	onEachChange := []string{"TR2", "HA1", "EM1", "Concurrency", "Woken", "Dead"}
+	onEachChange := []string{"TR2", "HA1", "EM1", "JB5", "Concurrency", "Woken", "Dead"}
 	for name, test := range map[string]func(*testing.T){
 		"TR1_Go":      TestTR1_OneTraceInGo,
 		"TR1_Rescue":  TestTR1_OneTraceThroughARescue,
@@ -157,6 +157,7 @@ func TestOnRedis(t *testing.T) {
 		"HA1":         TestHA1_OneIsKilled,
 		"HA2":         TestHA2_RollingReplacement,
 		"EM1":         TestEM1_ArrivesAsSent,
+		"JB5":         TestJB5_KilledAtAStep,
 		"EM2_Fails":   TestEM2_FailsTwiceThenAccepts,
 		"EM2_Refused": TestEM2_RefusedIsNotRetried,
 		"EM2_Hangs":   TestEM2_HangingServerIsCut,

@@ -140,6 +140,26 @@ func suicideRole(ctx context.Context, t task, ready func()) error {
 	})
 }
 
+// stepsRole does ten steps with each message, and stores a checkpoint after each. In the first
+// attempt it kills itself before step t.Count. The result is the step with which the attempt began.
+func stepsRole(ctx context.Context, t task, ready func()) error {
+	return work(ctx, t, ready, func(ctx context.Context, d posthaste.RawDelivery) error {
+		begun, _, err := posthaste.Resume[int](d)
+		if err != nil {
+			return err
+		}
+		for step := begun; step < 10; step++ {
+			if step == t.Count && d.Attempt == 1 {
+				dieNow()
+			}
+			if err := d.Checkpoint(ctx, step+1); err != nil {
+				return err
+			}
+		}
+		return d.SetResult(begun)
+	})
+}
+
 func work(ctx context.Context, t task, ready func(), h posthaste.Handler) error {
 	engine, record, err := tools(ctx, t)
 	if err != nil {
