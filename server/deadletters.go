@@ -115,6 +115,9 @@ func (s *Server) decideDeadLetters(decide func(context.Context, posthaste.DeadLe
 		if err != nil {
 			return err
 		}
+		if err := allowContent(r, "term", filter.Term); err != nil {
+			return err
+		}
 		answer, err := s.decide(r, filter, decide)
 		if err != nil {
 			return err

@@ -136,20 +136,20 @@ func (s *Server) serveMount(w http.ResponseWriter, r *http.Request, m Mount, vis
 func (s *Server) admitPage(r *http.Request, visit *Visit, is *session, front front) error {
 	route := exchangeOf(r).route
 	visit.Actor = "http"
+	fault := unauthorized("", "sign in with a token, or send the header Authorization: Bearer TOKEN", "")
 	var err error
 	switch {
-	case len(r.Header.Values("Authorization")) > 0:
-		visit.Token, err = s.authorize(r, route)
-	case front.user != "":
+	case front.user != "": // first: proxies also pass on the Authorization that they checked themselves
 		visit.Token, visit.Actor = &posthaste.Token{Name: front.user, Scopes: s.pages.UserScopes}, "user:"+front.user
 		return allowed(visit.Token, r, route)
+	case len(r.Header.Values("Authorization")) > 0:
+		visit.Token, err = s.authorize(r, route)
 	default:
-		fault := unauthorized("", "sign in with a token, or send the header Authorization: Bearer TOKEN", "")
 		visit.Token, err = s.admit(r, route, is.Secret, fault)
-		if err == nil && visit.Token == nil && s.pages.UserHeader != "" {
-			err = fault
-		}
 		visit.SignedIn = visit.Token != nil
+	}
+	if err == nil && visit.Token == nil && s.pages.UserHeader != "" {
+		return fault // where proxies name the users, pages are open to nobody else
 	}
 	if visit.Token != nil {
 		visit.Actor = senderOf(visit.Token)
@@ -180,7 +180,7 @@ func checkForm(r *http.Request, visit *Visit, is *session, front front) error {
 	switch {
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:
 		return nil
-	case len(r.Header.Values("Authorization")) > 0 && visit.Token != nil:
+	case len(r.Header.Values("Authorization")) > 0 && front.user == "" && visit.Token != nil:
 		return nil
 	case r.Method != http.MethodPost && is.Secret == "" && front.user == "":
 		return nil
@@ -195,7 +195,7 @@ func checkForm(r *http.Request, visit *Visit, is *session, front front) error {
 // sign serves the pages below a mount that begin and end sessions. asks is the error of the
 // present caller, or nil.
 func (s *Server) sign(w http.ResponseWriter, r *http.Request, visit *Visit, front front, asks error) error {
-	next := localPath(r.FormValue("next"))
+	next := localPath(cmp.Or(r.PostForm.Get("next"), r.URL.Query().Get("next"))) // FormValue would store files
 	switch {
 	case r.URL.Path == "/sign-out" && r.Method == http.MethodPost:
 		s.sealer.setCookie(w, r, front.prefix+s.cookiePath, front.secure, nil)

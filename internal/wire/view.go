@@ -136,10 +136,11 @@ func (s MessageState) WasReplayed() bool {
 
 func died(a posthaste.Attempt) bool { return a.Outcome == posthaste.OutcomeDead }
 
-// WithoutReceipts returns a copy of attempts without their receipts.
+// WithoutReceipts returns a copy of attempts without what handlers and external systems said:
+// receipts, checkpoints and logs.
 func WithoutReceipts(attempts []posthaste.Attempt) []posthaste.Attempt {
 	return each(attempts, func(a posthaste.Attempt) posthaste.Attempt {
-		a.Receipt = nil
+		a.Receipt, a.Checkpoint, a.Log = nil, nil, ""
 		return a
 	})
 }
