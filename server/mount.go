@@ -149,7 +149,7 @@ func (s *Server) admitPage(r *http.Request, visit *Visit, is *session, front fro
 		visit.SignedIn = visit.Token != nil
 	}
 	if err == nil && visit.Token == nil && s.pages.UserHeader != "" {
-		return fault // where proxies name the users, pages are open to nobody else
+		return fault // where proxies name the users, only those and holders of tokens see pages
 	}
 	if visit.Token != nil {
 		visit.Actor = senderOf(visit.Token)

@@ -390,6 +390,8 @@ func TestDB10Proxies(t *testing.T) {
 	}
 	a.browser().get("/pages/").want(t, 303) // without a user
 	a.browser().get("/caught/", proxied...).want(t, 403)
+	a.browser().get("/caught/", append(proxied, "Authorization", "Basic YTpi")...).want(t, 403)
+	a.browser().get("/pages/", "Authorization", "Basic YTpi").want(t, 303)
 	for _, user := range []string{strings.Repeat("a", 256), "\xff"} {
 		a.browser().get("/pages/", "X-Forwarded-User", user).want(t, 400)
 	}
