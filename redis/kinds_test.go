@@ -342,3 +342,12 @@ func TestR1_NothingIsLeft(t *testing.T) {
 		t.Error("claims are still told that messages are set aside")
 	}
 }
+
+// A queue without options or pauses of kinds gives scripts none: with an empty set, claims would
+// look up the kind of each message.
+func TestRulesOmitKindsWithoutAny(t *testing.T) {
+	t.Parallel()
+	if got, want := packed(rules{Kinds: optionsOfKinds(posthaste.QueueOptions{}), Paused: setOf(nil)}), packed(rules{}); got != want {
+		t.Errorf("the rules are %q, want %q", got, want)
+	}
+}

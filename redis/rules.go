@@ -28,8 +28,12 @@ type rules struct {
 	Version       string                    `codec:"v,omitempty"`
 }
 
-// optionsOfKinds returns the options of kinds for scripts.
+// optionsOfKinds returns the options of kinds for scripts, nil if there are none: scripts look up
+// the kind of each message while there are some, and the encoder does not omit empty maps.
 func optionsOfKinds(o posthaste.QueueOptions) map[string]attemptOptions {
+	if len(o.Kinds) == 0 {
+		return nil
+	}
 	all := map[string]attemptOptions{}
 	for kind, k := range o.Kinds {
 		all[kind] = attemptOptionsOf(&posthaste.Message{MaxAttempts: k.MaxAttempts, Timeout: k.Timeout, Backoff: k.Backoff})
@@ -37,8 +41,11 @@ func optionsOfKinds(o posthaste.QueueOptions) map[string]attemptOptions {
 	return all
 }
 
-// setOf returns texts as the keys of a map.
+// setOf returns texts as the keys of a map, nil if there are none, as [optionsOfKinds] does.
 func setOf(texts []string) map[string]bool {
+	if len(texts) == 0 {
+		return nil
+	}
 	set := map[string]bool{}
 	for _, t := range texts {
 		set[t] = true
