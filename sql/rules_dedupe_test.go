@@ -11,10 +11,25 @@ func (s *session) sendOnce(key string) int64 {
 	return s.send(fmt.Sprintf(`{"dedupe_key": %q}`, key))
 }
 
-// sendManyOnce begins to send one message for each key.
-func (s *session) sendManyOnce(keys ...string) <-chan answer {
+// takenInOrder lets two calls of sql send messages with the keys a and b in opposite orders, while
+// holder has the key m that both need in between. It returns a fault if they deadlock, or get
+// different messages.
+func (s *session) takenInOrder(holder, one, other *session, sql string) string {
 	s.t.Helper()
-	return s.start(`select posthaste.send_many('q', (select jsonb_agg(jsonb_build_object('payload', 1, 'dedupe_key', k) order by n) from unnest($1::text[]) with ordinality u (k, n)))`, keys)
+	a := one.start(sql, []string{"b", "m", "a"})
+	one.blocked(s)
+	b := other.start(sql, []string{"a", "m", "b"})
+	other.blocked(s)
+	holder.exec(`rollback`)
+	x, y := <-a, <-b
+	if x.err != nil || y.err != nil {
+		return fmt.Sprintf("they ended with %v and %v", x.err, y.err)
+	}
+	slices.Reverse(y.values)
+	if !slices.Equal(x.values, y.values) {
+		return fmt.Sprintf("they got %v and, reversed, %v", x.values, y.values)
+	}
+	return ""
 }
 
 // sendsBeside makes second send with the key that first has just sent with, and ends the transaction
@@ -92,24 +107,12 @@ func TestRuleDuplicatesDoNotWait(t *testing.T) {
 
 // Batches take their keys in ascending order: otherwise two of them would deadlock.
 func TestRuleDedupeKeysAreTakenInOrder(t *testing.T) {
+	const many = `select posthaste.send_many('q', (select jsonb_agg(jsonb_build_object('payload', 1, 'dedupe_key', k) order by n) from unnest($1::text[]) with ordinality u (k, n)))`
 	rule(t, func(t *testing.T, url string) string {
 		s, holder, one, other := begin(t, url), connect(t, url), connect(t, url), connect(t, url)
 		holder.exec(`begin`)
 		holder.sendOnce("m")
-		a := one.sendManyOnce("b", "m", "a")
-		one.blocked(s)
-		b := other.sendManyOnce("a", "m", "b")
-		other.blocked(s)
-		holder.exec(`rollback`)
-		x, y := <-a, <-b
-		if x.err != nil || y.err != nil {
-			return fmt.Sprintf("they ended with %v and %v", x.err, y.err)
-		}
-		slices.Reverse(y.values)
-		if !slices.Equal(x.values, y.values) {
-			return fmt.Sprintf("they got %v and, reversed, %v", x.values, y.values)
-		}
-		return ""
+		return s.takenInOrder(holder, one, other, many)
 	}, without("their order", patch{file: "dedupe.sql", old: "order by u.queue, u.key\n", new: "order by min(u.n)\n"}))
 }
 

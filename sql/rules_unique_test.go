@@ -92,20 +92,7 @@ func TestR3_UniqueKeysAreTakenInOrder(t *testing.T) {
 		s, holder, one, other := begin(t, url), connect(t, url), connect(t, url), connect(t, url)
 		holder.exec(`begin`)
 		holder.sendUnique(`{"key": "m"}`)
-		a := one.start(many, []string{"b", "m", "a"})
-		one.blocked(s)
-		b := other.start(many, []string{"a", "m", "b"})
-		other.blocked(s)
-		holder.exec(`rollback`)
-		x, y := <-a, <-b
-		if x.err != nil || y.err != nil {
-			return fmt.Sprintf("they ended with %v and %v", x.err, y.err)
-		}
-		slices.Reverse(y.values)
-		if !slices.Equal(x.values, y.values) {
-			return fmt.Sprintf("they got %v and, reversed, %v", x.values, y.values)
-		}
-		return ""
+		return s.takenInOrder(holder, one, other, many)
 	}, without("their order", patch{file: "take_unique.sql", old: "order by f.queue, f.key", new: "order by f.first"}))
 }
 
