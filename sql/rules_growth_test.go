@@ -93,7 +93,7 @@ func TestRuleKeysInUseAreAskedOfIndexes(t *testing.T) {
 		}
 		return ""
 	}, without("asking them", patch{file: "taken_back.sql", old: "     where (select k.pos from posthaste.cancelled k", new: "     where true or (select k.pos from posthaste.cancelled k"},
-		patch{file: "taken_back.sql", old: " set enable_bitmapscan = on", new: ""}, patch{file: "taken_back.sql", old: "group by x >> 10", new: "group by x"}))
+		patch{file: "first_heads.sql", old: " set enable_bitmapscan = on", new: ""}, patch{file: "first_heads.sql", old: "group by x >> 10", new: "group by x"}))
 }
 
 // Erasing compares each message with none of the others.

@@ -5,8 +5,6 @@
 -- Usually none were, which indexes show: a cancelled message has a row there, a discarded
 -- one and one that was cancelled while it ran a record, and a purged one an id below that of its
 -- queue's purge.
--- First entries are looked up by neighborhoods of their positions, because each lookup reads
--- all rows that the index of these has not summarized yet.
 -- Reads: as posthaste.message_states.
 create or replace function posthaste.taken_back(p_queues int[], p_ids bigint[])
 returns setof bigint language plpgsql stable
@@ -28,13 +26,7 @@ begin
   if v_ids = '{}' then
     return;
   end if;
-  v_first := array(
-    select e.head
-      from (select min(x) as low, max(x) as high from unnest(v_ids) x group by x >> 10) z
-     cross join lateral (
-       select e.pos, e.head from posthaste.entries e
-        where ((e.pos >> 22) & 15) = (z.low >> 22) & 15 and e.pos between z.low and z.high and e.message_id is null offset 0) e
-     where e.pos in (select x from unnest(v_ids) x));
+  v_first := posthaste.first_heads(v_ids);
   v_ids := array(select (x).message_id from unnest(v_first) x);
   return query
     select (m.h).message_id

@@ -17,20 +17,12 @@ language plpgsql stable rows 10
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = on set jit = off as $$
 #variable_conflict use_column
 declare
-  v_first posthaste.head[];
+  v_heads posthaste.head[];
 begin
   if cardinality(p_ids) is null or cardinality(p_ids) = 0 then
     return;
   end if;
-  -- By neighborhoods, as in posthaste.taken_back.
-  v_first := array(
-    select e.head
-      from (select min(x) as low, max(x) as high from unnest(p_ids) x group by x >> 10) z
-     cross join lateral (
-       select e.pos, e.head from posthaste.entries e
-        where ((e.pos >> 22) & 15) = (z.low >> 22) & 15 and e.pos between z.low and z.high and e.message_id is null offset 0) e
-     where e.pos in (select x from unnest(p_ids) x));
-  v_first := v_first || posthaste.other_heads(p_ids);
+  v_heads := posthaste.first_heads(p_ids) || posthaste.other_heads(p_ids);
   return query
     select x.id, x.state
       from (select u.id, u.until, u.attempt, array_agg(m.subscription) as told,
@@ -42,7 +34,7 @@ begin
                    bool_or(case when u.attempt > 1 then m.state = 'running' and (m.h).attempt > 1 and w.unfailed
                                 else m.state in ('running', 'done', 'handed_out', 'dead', 'discarded') or m.state = 'retrying' and ((m.h).attempt > 1 or not w.unfailed) end) as started
               from unnest(p_ids, p_untils, p_attempts) u (id, until, attempt)
-              join posthaste.message_states(v_first, false) m on (m.h).message_id = u.id
+              join posthaste.message_states(v_heads, false) m on (m.h).message_id = u.id
               join posthaste.queue_settings q on q.id = (m.h).queue_id
              cross join lateral (
                select (m.h).failures + (m.h).losses = 0 as unfailed,
@@ -55,7 +47,7 @@ begin
                x.fresh and not x.started
                -- One without a row was handed it long ago, by a claim that was reclaimed.
                and (x.attempt > 1 or not exists (
-                 select from unnest(v_first) f cross join lateral posthaste.handed_long_ago(f, x.told)
+                 select from unnest(v_heads) f cross join lateral posthaste.handed_long_ago(f, x.told)
                   where f.message_id = x.id and f.for_subscription is null))
              when 'resolved' then x.unfinished or x.dead
              else x.unfinished end;

@@ -37,10 +37,7 @@ begin
         hint = 'send it in a READ COMMITTED transaction, or with exists: keep';
     end if;
     -- All before the first key: otherwise two calls could each wait for what the other has.
-    perform posthaste.hold_readers(array(
-      select e.head from unnest(v_ids) i cross join lateral (
-        select x.head from posthaste.entries x where ((x.pos >> 22) & 15) = (i >> 22) & 15 and x.pos = i and x.message_id is null) e)
-      || posthaste.other_heads(v_ids));
+    perform posthaste.hold_readers(posthaste.first_heads(v_ids) || posthaste.other_heads(v_ids));
   end if;
   for k in
     with wanted as (
