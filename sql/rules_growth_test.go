@@ -85,7 +85,7 @@ func TestRuleKeysInUseAreAskedOfIndexes(t *testing.T) {
 			s.exec(send)
 			return s.blocks(send)
 		}
-		const few, times = 200, 10
+		const few, times = 600, 10
 		one, many := touched(few), touched(few*times)
 		t.Logf("%d blocks for %d, %d for %d", one, few, many, few*times)
 		if many > one*2*times {
