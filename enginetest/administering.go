@@ -333,12 +333,7 @@ func maintain(s *suite) {
 	s.settle(hopeless, d[1])
 	var got posthaste.SubscriptionInfo
 	s.until("the counts are up to date", func() bool {
-		if _, err := s.engine.Maintain(s.ctx, posthaste.UpkeepSpace); err != nil {
-			s.Fatal(err)
-		}
-		infos, err := s.engine.Queues(s.ctx, s.queue)
-		s.must(err)
-		got = infos[0].Subscriptions[0]
+		got = s.counted()
 		return got.Sent == 4 && got.Done == 1 && got.Depth == 1 && got.InFlight == 1 && got.Dead == 1
 	})
 	s.settle(done, append(s.claimed(w, 1), d[2])...)

@@ -110,12 +110,7 @@ func (s *suite) wantNothingLeft(n int) {
 	if cancels != n {
 		s.Errorf("%d cancels are on record, want one for each of %d messages", cancels, n)
 	}
-	if _, err := s.engine.Maintain(s.ctx, posthaste.UpkeepSpace); err != nil {
-		s.Fatal(err)
-	}
-	queues, err := s.engine.Queues(s.ctx, s.queue)
-	s.must(err)
-	if info := queues[0].Subscriptions[0]; info.Depth != 0 || info.InFlight != 0 || info.Dead != 0 {
+	if info := s.counted(); info.Depth != 0 || info.InFlight != 0 || info.Dead != 0 {
 		s.Errorf("it is said that %d wait, %d are in flight and %d are dead", info.Depth, info.InFlight, info.Dead)
 	}
 }

@@ -188,6 +188,16 @@ func (s *suite) until(what string, ok func() bool) {
 	}
 }
 
+// counted does upkeep and returns the counters of the subscription.
+func (s *suite) counted() posthaste.SubscriptionInfo {
+	s.Helper()
+	_, err := s.engine.Maintain(s.ctx, posthaste.UpkeepSpace)
+	s.must(err)
+	infos, err := s.engine.Queues(s.ctx, s.queue)
+	s.must(err)
+	return infos[0].Subscriptions[0]
+}
+
 // rescue rescues until n deliveries were lost. Any caller may do the rescue, so only the sum
 // counts.
 func (s *suite) rescue(n int) {

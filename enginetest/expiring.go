@@ -104,12 +104,7 @@ func expiredIsNotHandedOut(s *suite) {
 	s.wantExpired(old...)
 	var got posthaste.SubscriptionInfo
 	s.until("they are counted", func() bool {
-		if _, err := s.engine.Maintain(s.ctx, posthaste.UpkeepSpace); err != nil {
-			s.Fatal(err)
-		}
-		infos, err := s.engine.Queues(s.ctx, s.queue)
-		s.must(err)
-		got = infos[0].Subscriptions[0]
+		got = s.counted()
 		return got.Expired >= 100 && got.InFlight == 0 && got.Done >= 1
 	})
 	if got.Dead != 0 || got.Sent != got.Done+got.Expired+got.Depth || got.Withdrawn != 0 {

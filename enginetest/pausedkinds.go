@@ -132,11 +132,7 @@ func pausedKindIsCounted(s *suite) {
 	s.none(all)
 	info := s.wantSetAside(posthaste.SetAside{Kind: "fax", Waiting: 1, Paused: true}, posthaste.SetAside{Kind: "sms", Waiting: 2, Paused: true})
 	s.until("the counters are right", func() bool {
-		_, err := s.engine.Maintain(s.ctx, posthaste.UpkeepSpace)
-		s.must(err)
-		infos, err := s.engine.Queues(s.ctx, s.queue)
-		s.must(err)
-		info = infos[0].Subscriptions[0]
+		info = s.counted()
 		return info.Depth == 3 && info.InFlight == 1 && info.Expired == 0
 	})
 	if info.OldestAge != 0 {
@@ -152,11 +148,7 @@ func pausedKindIsCounted(s *suite) {
 	s.wantSetAside(posthaste.SetAside{Kind: "fax", Waiting: 1, Paused: true}, posthaste.SetAside{Kind: "sms", Waiting: 2})
 	s.settle(done, s.claimed(all, 2)...)
 	s.until("the messages are counted as done", func() bool {
-		_, err := s.engine.Maintain(s.ctx, posthaste.UpkeepSpace)
-		s.must(err)
-		infos, err := s.engine.Queues(s.ctx, s.queue)
-		s.must(err)
-		info = infos[0].Subscriptions[0]
+		info = s.counted()
 		return info.Depth == 1 && info.InFlight == 0 && info.Done == 3
 	})
 	findings, err := s.engine.Doctor(s.ctx)
@@ -362,11 +354,8 @@ func pausedKindAtMostOnce(s *suite) {
 	s.none(all)
 	s.wantState(ids[2], posthaste.StateHandedOut)
 	s.until("all are counted", func() bool {
-		_, err := s.engine.Maintain(s.ctx, posthaste.UpkeepSpace)
-		s.must(err)
-		infos, err := s.engine.Queues(s.ctx, s.queue)
-		s.must(err)
-		return infos[0].Subscriptions[0].Depth == 0 && infos[0].Subscriptions[0].InFlight == 0
+		info := s.counted()
+		return info.Depth == 0 && info.InFlight == 0
 	})
 }
 

@@ -304,11 +304,7 @@ func setAsideExpires(s *suite) {
 func (s *suite) wantSetAside(want ...posthaste.SetAside) (info posthaste.SubscriptionInfo) {
 	s.Helper()
 	s.until("the messages that were set aside are counted", func() bool {
-		_, err := s.engine.Maintain(s.ctx, posthaste.UpkeepSpace)
-		s.must(err)
-		infos, err := s.engine.Queues(s.ctx, s.queue)
-		s.must(err)
-		info = infos[0].Subscriptions[0]
+		info = s.counted()
 		return slices.EqualFunc(info.SetAside, want, func(a, b posthaste.SetAside) bool {
 			a.OldestAge = b.OldestAge
 			return a == b

@@ -56,11 +56,7 @@ func maxAttempts(s *suite) {
 	}
 	s.none(w)
 	s.until("two attempts of each are counted as repeated, and not the last", func() bool {
-		_, err := s.engine.Maintain(s.ctx, posthaste.UpkeepSpace)
-		s.must(err)
-		infos, err := s.engine.Queues(s.ctx, s.queue)
-		s.must(err)
-		counts := infos[0].Subscriptions[0]
+		counts := s.counted()
 		if counts.Retried > 4 {
 			s.Fatalf("%d attempts are counted as repeated, and 4 were", counts.Retried)
 		}
