@@ -47,6 +47,10 @@ type Withdrawal struct {
 	Requested bool
 }
 
+// Accepted reports whether the call changed something for the subscription, or asked the holder
+// of the message to stop.
+func (w Withdrawal) Accepted() bool { return w.InTime || w.Requested }
+
 // RunResult is the result of running a message now for one subscription.
 type RunResult struct {
 	Subscription string

@@ -227,10 +227,10 @@ func (d *dashboard) planCancel(p *page) (*plan, error) {
 	id := p.r.PathValue("id")
 	return p.planMessage("cancel", "cancelled", plan{
 		Title: "Cancel message", Button: "Cancel the message", Danger: true, CLI: command("message", "cancel", id), Curl: curl("DELETE", "/v1/messages/"+id, ""),
-		Effects: []string{"The message, or its next attempt, is never handed out. Subscriptions to which it is handed out now are not affected."},
+		Effects: []string{"The message, or its next attempt, is never handed out. Where it is handed out now, its holder is asked to stop."},
 	}, func(ctx context.Context, m posthaste.MessageInfo) error {
 		results, err := d.engine.Cancel(ctx, m.ID)
-		if err == nil && !slices.ContainsFunc(results, func(w posthaste.Withdrawal) bool { return w.InTime }) {
+		if err == nil && !slices.ContainsFunc(results, posthaste.Withdrawal.Accepted) {
 			err = tooLate(m.ID)
 		}
 		return err

@@ -367,7 +367,7 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request, do func(contex
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(all, func(w posthaste.Withdrawal) bool { return w.InTime || w.Requested }) {
+	if !slices.ContainsFunc(all, posthaste.Withdrawal.Accepted) {
 		return notWaiting(id, all)
 	}
 	return s.writeJSON(w, http.StatusOK, wire.Withdrawn{Subscriptions: wire.NewWithdrawals(all)})

@@ -216,7 +216,7 @@ func withdraw(a *app, cmd *cobra.Command, db *database, args []string, do func(c
 				fmt.Fprintln(w, "\nThe message is running. Its worker is told by the next heartbeat, a receiver when it\nextends its lease. It is not retried, and becomes cancelled unless it finishes.")
 			}
 		})
-		if err == nil && !slices.ContainsFunc(all, func(each posthaste.Withdrawal) bool { return each.InTime || each.Requested }) {
+		if err == nil && !slices.ContainsFunc(all, posthaste.Withdrawal.Accepted) {
 			return &exitError{code: exitFailed} // the table shows why
 		}
 		return err
