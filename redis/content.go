@@ -42,8 +42,8 @@ func attemptOptionsOf(m *posthaste.Message) attemptOptions {
 }
 
 func (o attemptOptions) addTo(m *posthaste.Message) {
-	m.MaxAttempts, m.Timeout = o.MaxAttempts, time.Duration(o.Timeout)*time.Microsecond
-	m.Backoff = posthaste.Backoff{Base: time.Duration(o.BackoffBase) * time.Microsecond, Max: time.Duration(o.BackoffMax) * time.Microsecond}
+	m.MaxAttempts, m.Timeout = o.MaxAttempts, fromMicros(o.Timeout)
+	m.Backoff = posthaste.Backoff{Base: fromMicros(o.BackoffBase), Max: fromMicros(o.BackoffMax)}
 }
 
 // wholeMicros rounds up, because 0 means that an option is not set.
