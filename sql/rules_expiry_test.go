@@ -220,3 +220,46 @@ func TestRuleAloneAfterAnExpiredMessage(t *testing.T) {
 		return ""
 	}, without("looking at the last claim", patch{file: "claim_ruled.sql", old: "(v.made)[cardinality(v.made)].alone;", new: "(v.made)[1].alone;"}))
 }
+
+// A claim after one whose messages expired, or were set aside by a pause, hands out what it claims,
+// although nothing expires or is paused any more.
+func TestRuleClaimAfterExpiredOnes(t *testing.T) {
+	rule(t, func(t *testing.T, url string) string {
+		for what, c := range map[string][2]string{
+			"expired": {`select posthaste.update_queue('q', '{"max_age": "1 microsecond"}')`, `select posthaste.update_queue('q', '{"max_age": null}')`},
+			"paused":  {`select posthaste.pause_kind('q', 'sms')`, `select posthaste.resume_kind('q', 'sms')`},
+		} {
+			for _, options := range []string{`{"kind": "sms"}`, `{"kind": "sms", "delay": "1 millisecond"}`} {
+				s := connect(t, url)
+				s.exec(`select posthaste.create_queue('q')`)
+				s.exec(c[0])
+				s.send(options)
+				w := s.knows()
+				until(t, "a claim finds the first message", func() bool {
+					if got := w.takes(10); len(got) > 0 {
+						t.Fatalf("%v came", got)
+					}
+					return get[bool](s, `select exists (select from posthaste.claims where expired is not null)`)
+				})
+				s.exec(c[1])
+				want := []int64{s.send(options), s.send(options)}
+				var got []int64
+				for tries := 0; tries < 3; {
+					if pg := s.refusal(`select posthaste.claim($1, $2, 'q', 'default', 10, false, true, true, true, 1000)`, w.id, w.number+1); pg != nil {
+						return fmt.Sprintf("%s, %s: claiming ended with %s", what, options, pg.Message)
+					}
+					got = append(got, w.takes(10)...) // the same claim again
+					if get[bool](s, `select count(*) = 0 from posthaste.entries where pos = any ($1) and due_at > clock_timestamp()`, want) {
+						tries++
+					}
+				}
+				if !slices.Contains(got, want[0]) || !slices.Contains(got, want[1]) {
+					return fmt.Sprintf("%s, %s: %v came of %v", what, options, got, want)
+				}
+				s.exec(`select posthaste.drop_queue('q')`)
+			}
+		}
+		return ""
+	}, without("those of fresh messages", patch{file: "claim_lane.sql", old: "          v_cursor.expired := null;\n", new: ""}),
+		without("those of due messages", patch{file: "claim_lane.sql", old: "            v_due.expired := null; -- it had those of the claim before\n", new: ""}))
+}

@@ -101,6 +101,7 @@ begin
           wants_idle := wants_idle or v_slice.wants_idle;
           if v_due.places > 0 then
             v_due.keys := p_keys;
+            v_due.expired := null; -- it had those of the claim before
             if p_max_age is not null or p_paused is not null then
               v_due.expired := posthaste.expired_places(v_due, p_max_age, t, p_paused);
               v_gone := coalesce(bit_count(v_due.expired), 0);
@@ -179,6 +180,7 @@ begin
         end if;
         if v_found > 0 then
           v_cursor.keys := p_keys;
+          v_cursor.expired := null;
           if p_max_age is not null or p_paused is not null then
             v_cursor.expired := posthaste.expired_places(v_cursor, p_max_age, t, p_paused);
             v_gone := coalesce(bit_count(v_cursor.expired), 0);
