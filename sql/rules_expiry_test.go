@@ -221,7 +221,7 @@ func TestRuleAloneAfterAnExpiredMessage(t *testing.T) {
 	}, without("looking at the last claim", patch{file: "claim_ruled.sql", old: "(v.made)[cardinality(v.made)].alone;", new: "(v.made)[1].alone;"}))
 }
 
-// A claim after one whose messages expired, or were set aside by a pause, hands out what it claims,
+// A claim after one whose messages expired, or were set aside by a pause, hands out its own messages,
 // although nothing expires or is paused any more.
 func TestRuleClaimAfterExpiredOnes(t *testing.T) {
 	rule(t, func(t *testing.T, url string) string {
