@@ -32,6 +32,13 @@ func (p *pool) cancel(ids []posthaste.DeliveryID) {
 	}
 }
 
+// wasCancelled reports whether all messages of a run were cancelled before it began. It must be in
+// its slot: a cancel that comes later finds it there.
+func (p *pool) wasCancelled(r *run) bool {
+	set := p.cancelled.Load()
+	return set != nil && r.markCancelled(*set)
+}
+
 // markCancelled notes that messages of the run were cancelled. Once all of them are, it ends the
 // handler's context and returns true.
 func (r *run) markCancelled(set deliverySet) (all bool) {

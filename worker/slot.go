@@ -49,11 +49,18 @@ func (p *pool) handle(s *slot, first part) (took time.Duration, ok bool) {
 	if p.tracing != nil {
 		r.parent, r.traces = p.tracing.Handling(r.parent, items)
 	}
-	s.current.Store(r)
 	if r.idle = !p.mayStart(r); r.idle {
 		r.end(runReturned)
 		p.record(s, r, errNotStarted, 0)
 		return 0, true
+	}
+	s.current.Store(r)
+	if p.wasCancelled(r) {
+		if ok = r.end(runReturned); ok {
+			r.idle = true
+			p.record(s, r, errNotStarted, 0)
+		}
+		return 0, ok
 	}
 	exited := func(err error) {
 		r.closeDesk(p.report)
@@ -99,16 +106,12 @@ func (s *slot) gather(items []posthaste.RawDelivery, n int64) (all []posthaste.R
 
 // mayStart reports whether the run's messages still belong to this worker: the lease is not
 // over, and they were claimed under the current registration. Messages of at-most-once
-// queues always do, because no other worker gets them. A run whose messages were all cancelled
-// does not start either.
+// queues always do, because no other worker gets them.
 func (p *pool) mayStart(r *run) bool {
 	if r.seg.route.once.Load() {
 		return true
 	}
 	if p.lease.over() || !p.held.lives(r.seg) {
-		return false
-	}
-	if set := p.cancelled.Load(); set != nil && r.markCancelled(*set) {
 		return false
 	}
 	if r.call != nil {
