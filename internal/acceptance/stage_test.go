@@ -84,8 +84,18 @@ func (s *stage) open(options ...postgres.Option) posthaste.Store {
 	return e
 }
 
-// failing silences the workers' log, because expected errors need no log.
-func (s *stage) failing() { s.log = slog.New(slog.DiscardHandler) }
+// failing keeps the workers' log back, because expected errors need no log, unless the test fails.
+func (s *stage) failing() {
+	var kept testrun.Log
+	s.log = slog.New(slog.NewTextHandler(&kept, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	s.Cleanup(func() {
+		if s.Failed() {
+			const most = 16 << 10
+			log := kept.String()
+			s.Logf("the end of the workers' log:\n%s", log[max(0, len(log)-most):])
+		}
+	})
+}
 
 // http returns the stage's HTTP API.
 func (s *stage) http() *api {

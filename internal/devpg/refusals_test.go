@@ -3,6 +3,8 @@
 package devpg
 
 import (
+	"errors"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -36,12 +38,17 @@ func TestSecondStartIsRefused(t *testing.T) {
 
 func TestPortThatIsTaken(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	// A port outside the range that the system gives to those who ask for any, so that it stays free.
+	var l net.Listener
+	port, err := 0, errors.New("not tried")
+	for tries := 0; err != nil; tries++ {
+		if tries == 100 {
+			t.Fatal(err)
+		}
+		port = 20000 + rand.IntN(10000)
+		l, err = net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	}
 	defer l.Close()
-	port := l.Addr().(*net.TCPAddr).Port
 	c := Config{DataDir: dir(t), Port: port}
 	_, err = Start(t.Context(), c)
 	if posthaste.CodeOf(err) != posthaste.CodeConflict || !strings.Contains(err.Error(), strconv.Itoa(port)) {
