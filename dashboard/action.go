@@ -33,7 +33,7 @@ type plan struct {
 	Fields []field
 	// Back is where the operator goes without the action.
 	Back string
-	// Once identifies this confirmation, so that a form that is sent twice sends one message.
+	// Once identifies this confirmation, so that a form that is sent twice acts once.
 	Once string
 	// CLI and Curl are the same action elsewhere.
 	CLI, Curl string
@@ -79,21 +79,7 @@ func (d *dashboard) ask(a action) func(*page) error {
 // perform carries an action out if it is still what the operator confirmed.
 func (d *dashboard) perform(a action) func(*page) error {
 	return func(p *page) error {
-		plan, err := a.plan(p)
-		if err != nil {
-			return err
-		}
-		for _, f := range plan.Fields {
-			if subtle.ConstantTimeCompare([]byte(f.Value), []byte(p.query.Get(f.Name))) != 1 {
-				return &posthaste.Error{Code: posthaste.CodeConflict, Field: f.Name, Hint: "Open the action again to see its present effect.",
-					Message: fmt.Sprintf("Nothing was changed: %s was confirmed as %q, and is now %q.", strings.ReplaceAll(f.Name, "_", " "), p.query.Get(f.Name), f.Value)}
-			}
-		}
-		if plan.Typed != "" && p.text("typed") != plan.Typed {
-			return posthaste.Invalidf("typed", "Nothing was changed: type %q to confirm, got %q.", plan.Typed, p.text("typed"))
-		}
-		to, err := plan.do(p)
-		d.snapshots.forget() // also after an error: a part may have been done
+		to, err := d.forms.once(p, func() (string, error) { return d.carryOut(p, a) })
 		if err != nil {
 			return err
 		}
@@ -101,10 +87,28 @@ func (d *dashboard) perform(a action) func(*page) error {
 	}
 }
 
+func (d *dashboard) carryOut(p *page, a action) (to string, err error) {
+	plan, err := a.plan(p)
+	if err != nil {
+		return "", err
+	}
+	for _, f := range plan.Fields {
+		if subtle.ConstantTimeCompare([]byte(f.Value), []byte(p.query.Get(f.Name))) != 1 {
+			return "", &posthaste.Error{Code: posthaste.CodeConflict, Field: f.Name, Hint: "Open the action again to see its present effect.",
+				Message: fmt.Sprintf("Nothing was changed: %s was confirmed as %q, and is now %q.", strings.ReplaceAll(f.Name, "_", " "), p.query.Get(f.Name), f.Value)}
+		}
+	}
+	if plan.Typed != "" && p.text("typed") != plan.Typed {
+		return "", posthaste.Invalidf("typed", "Nothing was changed: type %q to confirm, got %q.", plan.Typed, p.text("typed"))
+	}
+	defer d.snapshots.forget() // also after an error: a part may have been done
+	return plan.do(p)
+}
+
 // shellQuote quotes a text for a POSIX shell, if it needs quotes.
 func shellQuote(text string) string {
 	plain := func(c rune) bool {
-		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("_-./:@", c)
+		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("_-./:@=", c)
 	}
 	if text != "" && strings.IndexFunc(text, func(c rune) bool { return !plain(c) }) < 0 {
 		return text

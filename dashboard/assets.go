@@ -199,13 +199,39 @@ func size(n int) string {
 	return strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64) + " MiB"
 }
 
-// pretty indents JSON without changing its numbers.
+// pretty indents JSON without changing its numbers. It returns other texts as they are, and JSON
+// that would become too long: indentation grows with the square of the depth.
 func pretty(text json.RawMessage) string {
 	var out bytes.Buffer
-	if json.Indent(&out, text, "", "  ") != nil {
+	if indentedSize(text) > 4*maxPretty || json.Indent(&out, text, "", "  ") != nil {
 		return string(text)
 	}
 	return out.String()
+}
+
+// indentedSize returns at least the size that JSON has when it is indented by two spaces.
+func indentedSize(text []byte) int {
+	size, depth, quoted := len(text), 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+			size += 1 + 2*depth
+		case c == '}' || c == ']':
+			depth = max(0, depth-1)
+			size += 1 + 2*depth
+		case c == ',':
+			size += 1 + 2*depth
+		case c == ':':
+			size++
+		}
+	}
+	return size
 }
 
 // line returns the first line of a text, at most 200 characters of it.

@@ -70,6 +70,7 @@ type dashboard struct {
 	timeout time.Duration
 	// streams counts the open streams of events.
 	streams atomic.Int64
+	forms   forms
 }
 
 // showAsset serves a file of assets.

@@ -318,8 +318,9 @@ func (d *dashboard) chooseIDs(p *page, texts []string) (c chosen, fields []field
 		return c, nil, posthaste.Invalidf("id", "Select at most 1,000 dead letters, or use a filter.")
 	}
 	f := c.filter
+	c.filter.IDs = make([]posthaste.MessageID, 0, len(f.IDs)) // those of dead letters: others may die later, in any queue
 	var deny error
-	for batch := range slices.Chunk(c.filter.IDs, 20) { // their payloads come with them
+	for batch := range slices.Chunk(f.IDs, 20) { // their payloads come with them
 		f.IDs, f.Limit = batch, 1000
 		found, err := d.engine.DeadLetters(p.ctx(), f)
 		if err != nil {
@@ -328,6 +329,7 @@ func (d *dashboard) chooseIDs(p *page, texts []string) (c chosen, fields []field
 		for i := range found.Items {
 			deny = cmp.Or(deny, p.allowQueue(found.Items[i].Queue))
 			c.add(&found.Items[i])
+			c.filter.IDs = append(c.filter.IDs, found.Items[i].ID)
 		}
 	}
 	joined := make([]string, len(c.filter.IDs))
@@ -380,12 +382,15 @@ func sameDecision(verb string, fields []field) (cli, http string) {
 		switch f.Name {
 		case "ids":
 			args, body["ids"] = append(args, strings.Split(f.Value, ",")...), strings.Split(f.Value, ",")
-		case "all":
-			args, body["all"] = append(args, "--all"), true
-		case "as_of":
+		case "all": // the field as_of bounds them
+		case "died_before":
 		default:
-			args = append(args, "--"+strings.ReplaceAll(f.Name, "_", "-"), f.Value)
-			filter[f.Name] = f.Value
+			name := f.Name
+			if name == "as_of" { // the earlier of both
+				name = "died_before"
+			}
+			args = append(args, "--"+strings.ReplaceAll(name, "_", "-")+"="+f.Value)
+			filter[name] = f.Value
 		}
 	}
 	if len(filter) > 0 {

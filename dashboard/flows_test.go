@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -71,13 +72,30 @@ func TestDB7WithoutJavaScript(t *testing.T) {
 	confirm(schedules, "Resume", "resume").want(200, "Resumed.")
 	confirm(v.get("/schedules"), "Run now", "run").want(200, "Sent the message of the schedule.")
 	v.get("/workers").want(200, "host-1/42", "1.2.3", "alive")
-	v.get("/audit").want(200, "http:adminer purge orders", "http:adminer replay")
+	v.get("/audit").want(200, "http:adminer purge orders", "http:adminer replay", "http:adminer schedule_run")
 
 	revoke := v.follow(v.get("/tokens"), "Revoke").form("/revoke")
 	revoke.Values.Set("typed", "spare")
 	v.send(revoke).want(200, "Revoked.", "The store has no tokens.")
 	v.send(v.get("/").form("/sign-out")).want(200, "Sign in")
 	v.get("/queues").want(200, "Sign in")
+}
+
+// A form that a browser sends twice acts once.
+func TestDB7SecondClick(t *testing.T) {
+	t.Parallel()
+	stock := newStock(t)
+	v := newSite(t, stock).viewer(posthaste.ScopeOperate)
+	form := v.follow(v.get("/schedules"), "Run now").form("/run")
+	for range 2 {
+		v.send(form).want(200, "Sent the message of the schedule.")
+	}
+	v.send(v.follow(v.get("/schedules"), "Run now").form("/run")).want(200)
+	records, err := stock.Actions(t.Context(), posthaste.ActionFilter{Limit: 100})
+	runs := slices.DeleteFunc(records, func(a posthaste.Action) bool { return a.Action != "schedule_run" })
+	if err != nil || len(runs) != 2 {
+		t.Errorf("%d runs of two forms are on record: %v", len(runs), err)
+	}
 }
 
 // makeDead makes n dead letters in a queue, and returns their ids.
@@ -127,7 +145,7 @@ func TestDB7ReplayByFilter(t *testing.T) {
 	stock.makeDead(t, "emails", `no recipient "user-%d"`, 3)
 	v.get("/dead-letters").want(200, "timeout after … ms of smtp.example.com", "no recipient …", "Of the newest 500 dead letters that match.")
 	group := v.follow(v.get("/dead-letters?queue=emails&error=timeout"), "timeout after … ms of smtp.example.com").want(200).lacks("no recipient …")
-	ask := v.follow(group, "Replay all that match").want(200, "Exactly 2,300 dead letters will change. The highest message id is "+timeouts[2299].String(), "ms of smtp.example.com", "posthaste dead replay --queue emails")
+	ask := v.follow(group, "Replay all that match").want(200, "Exactly 2,300 dead letters will change. The highest message id is "+timeouts[2299].String(), "ms of smtp.example.com", "posthaste dead replay --queue=emails")
 	first, second := ask.form("/replay"), ask.form("/replay")
 
 	// Messages that die after the confirmation are left alone, and a choice of none is told.
@@ -136,7 +154,7 @@ func TestDB7ReplayByFilter(t *testing.T) {
 	if n := stock.deadLetters(t, "emails"); n != 5 {
 		t.Errorf("%d dead letters are left, want 5", n)
 	}
-	v.send(second).want(404)
+	v.send(second).want(200, "Replayed 2300 messages.") // the same form
 	if n := stock.deadLetters(t, "emails"); n != 5 {
 		t.Errorf("%d dead letters are left, want 5", n)
 	}

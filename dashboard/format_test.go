@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 )
@@ -28,6 +29,27 @@ func TestFormats(t *testing.T) {
 		if alike, _ := fingerprint(text); alike != want {
 			t.Errorf("%q is like %q, want %q", text, alike, want)
 		}
+	}
+}
+
+func TestPretty(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"n":9007199254740993,"s":"a,{\"[","e":[]}`: "{\n  \"n\": 9007199254740993,\n  \"s\": \"a,{\\\"[\",\n  \"e\": []\n}",
+		"no JSON": "no JSON",
+	} {
+		got := pretty([]byte(text))
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if size := indentedSize([]byte(text)); size < len(got) {
+			t.Errorf("%q is thought to have %d bytes when it is indented, and has %d", text, size, len(got))
+		}
+	}
+	// Indented, these 20 KB would have 200 MB.
+	deep := strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000)
+	if got := pretty([]byte(deep)); got != deep {
+		t.Errorf("JSON that nests deeply is indented to %d bytes", len(got))
 	}
 }
 

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"mime"
@@ -48,10 +47,8 @@ func showPayload(payload []byte) shownPayload {
 		return shown
 	}
 	shown.Raw, shown.Text = string(part), string(part)
-	var pretty bytes.Buffer
-	// Indent copies numbers as they are: as floats, large ones would lose digits.
-	if !shown.Cut && json.Indent(&pretty, part, "", "  ") == nil && pretty.Len() < 4*maxPretty {
-		shown.Text = pretty.String()
+	if !shown.Cut {
+		shown.Text = pretty(part)
 	}
 	return shown
 }

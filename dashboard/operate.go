@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -190,13 +189,7 @@ func (d *dashboard) planRunSchedule(p *page) (*plan, error) {
 		return &plan{Title: "Run", Button: "Run now", Effects: []string{"Its message is sent to queue " + s.Message.Queue + " at once. This is no tick: the next tick does not change."},
 			Curl: curl("POST", "/v1/schedules/"+s.Name+"/run", "")}, nil
 	}, func(p *page, s posthaste.ScheduleInfo) error {
-		message := s.Message
-		message.Headers = maps.Clone(message.Headers)
-		if message.Headers == nil {
-			message.Headers = map[string]string{}
-		}
-		message.Headers[posthaste.HeaderSchedule], message.Headers[posthaste.HeaderSender] = s.Name, p.Actor
-		_, err := p.sendOnce(message, s.Name)
+		_, err := d.engine.RunSchedule(p.ctx(), s.Name)
 		return err
 	})
 }

@@ -227,7 +227,7 @@ func (d *dashboard) planKey(p *page, verb, done string, change func(context.Cont
 		body, _ := json.Marshal(map[string]string{"key": key}) // always encodes
 		title := strings.ToUpper(verb[:1]) + verb[1:]
 		return &plan{Title: title + " a key of queue " + q.Name, Button: title, Fields: []field{{"key", key}}, Effects: []string{"Key: " + key, effect},
-			CLI: command("queue", verb+"-key", q.Name, key), Curl: curl("POST", "/v1/queues/"+q.Name+"/keys/"+verb, string(body)),
+			CLI: command("queue", verb+"-key", "--", q.Name, key), Curl: curl("POST", "/v1/queues/"+q.Name+"/keys/"+verb, string(body)),
 		}, func(ctx context.Context) error { return change(ctx, posthaste.OfKey{Queue: q.Name, Key: key}) }
 	})
 }
@@ -299,9 +299,9 @@ func (d *dashboard) send(p *page) error {
 // sendOnce sends a message once for each form, even if the browser sends the form twice. content
 // is the part of the message that the form can change.
 func (p *page) sendOnce(message posthaste.Message, content string) ([]posthaste.Sent, error) {
-	once := p.text("once")
-	if once == "" || len(once) > 64 {
-		return nil, posthaste.Invalidf("once", "The form is incomplete; load it again.")
+	once, err := p.formKey()
+	if err != nil {
+		return nil, err
 	}
 	if !p.d.can.Idempotency {
 		return p.d.engine.Send(p.ctx(), message)

@@ -78,8 +78,13 @@ func (s *Server) limitToken(w http.ResponseWriter, t *posthaste.Token) error {
 	if t == nil || s.callers == nil {
 		return nil
 	}
-	// The key is the hash, because a name may have belonged to another token before.
-	return limit(w, s.callers, "token", string(t.Hash[:]))
+	// The key is the hash, because a name may have belonged to another token before. Users of a
+	// proxy have no token.
+	key := string(t.Hash[:])
+	if t.Hash == (posthaste.Token{}).Hash {
+		key = "user " + t.Name
+	}
+	return limit(w, s.callers, "token", key)
 }
 
 // limit takes one request from a bucket and describes the bucket in the headers RateLimit-*.

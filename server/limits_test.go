@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -132,6 +133,22 @@ func TestTokensAreLimited(t *testing.T) {
 		}
 		a.as("send-secret").call("POST", "/v1/queues/orders/messages", `{"payload":1}`).want(t, 201)
 		a.call("GET", "/healthz", "").want(t, 200)
+	})
+}
+
+// Each user of a proxy has its own limit.
+func TestUsersAreLimited(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		changed := 0
+		a := newAPI(t, withPages(&changed), func(c *Config, _ *hooked) {
+			c.Limits.TokenRate = 0.01
+			c.Pages.Proxies, c.Pages.UserHeader, c.Pages.UserScopes = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, "X-User", []Scope{ScopeRead}
+		})
+		for _, user := range []string{"ada", "bob"} {
+			a.browser().get("/pages/", "X-User", user).want(t, 200)
+			a.browser().get("/pages/", "X-User", user).want(t, 429)
+		}
 	})
 }
 

@@ -57,12 +57,16 @@ func (s *Server) route(mux *http.ServeMux, w *recorder, r *http.Request) {
 	switch w.refused {
 	case 0:
 	case http.StatusMethodNotAllowed:
-		s.writeError(w, r, &httpError{status: w.refused, err: &posthaste.Error{
-			Code: posthaste.CodeInvalid, Field: "method", Message: r.URL.Path + " does not support the method " + r.Method, Hint: "use " + w.Header().Get("Allow"),
-		}})
+		s.writeError(w, r, wrongMethod(r, w.Header().Get("Allow")))
 	default:
 		s.writeError(w, r, notRouted(r))
 	}
+}
+
+func wrongMethod(r *http.Request, allowed string) error {
+	return &httpError{status: http.StatusMethodNotAllowed, err: &posthaste.Error{
+		Code: posthaste.CodeInvalid, Field: "method", Message: r.URL.Path + " does not support the method " + r.Method, Hint: "use " + allowed,
+	}}
 }
 
 func notRouted(r *http.Request) error {

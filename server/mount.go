@@ -42,7 +42,7 @@ var pageTemplate = template.Must(template.ParseFS(pageFiles, "pages/page.html"))
 func (s *Server) mounts(mux *http.ServeMux, mounts map[string]Mount) {
 	s.cookiePath = sharedPath(mounts)
 	for path, m := range mounts {
-		path = strings.TrimSuffix(path, "/")
+		path = strings.TrimRight(path, "/")
 		page := s.mounted(path, m)
 		mux.Handle(path+"/", page)
 		if path != "" {
@@ -63,7 +63,7 @@ func (s *Server) mounts(mux *http.ServeMux, mounts map[string]Mount) {
 func sharedPath(mounts map[string]Mount) string {
 	if len(mounts) == 1 {
 		for path := range mounts {
-			return path
+			return cmp.Or(strings.TrimRight(path, "/"), "/")
 		}
 	}
 	return "/"
@@ -197,6 +197,9 @@ func checkForm(r *http.Request, visit *Visit, is *session, front front) error {
 func (s *Server) sign(w http.ResponseWriter, r *http.Request, visit *Visit, front front, asks error) error {
 	next := localPath(cmp.Or(r.PostForm.Get("next"), r.URL.Query().Get("next"))) // FormValue would store files
 	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost:
+		w.Header().Set("Allow", "GET, HEAD, POST")
+		return wrongMethod(r, w.Header().Get("Allow"))
 	case r.URL.Path == "/sign-out" && r.Method == http.MethodPost:
 		s.sealer.setCookie(w, r, front.prefix+s.cookiePath, front.secure, nil)
 		http.Redirect(w, r, visit.Base+"/sign-in", http.StatusSeeOther)
@@ -291,8 +294,7 @@ func (s *Server) failPage(w http.ResponseWriter, r *http.Request, visit *Visit, 
 	s.logFailure(r, status, e, err)
 	switch {
 	case status == http.StatusUnauthorized && (r.Method == http.MethodGet || r.Method == http.MethodHead):
-		next := (&url.URL{Path: r.URL.Path, RawQuery: r.URL.RawQuery}).String()
-		http.Redirect(w, r, visit.Base+"/sign-in?next="+url.QueryEscape(next), http.StatusSeeOther)
+		http.Redirect(w, r, visit.Base+"/sign-in?next="+url.QueryEscape(addressOf(r)), http.StatusSeeOther)
 		return
 	case status == http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="posthaste"`)
@@ -326,8 +328,17 @@ func crossed(r *http.Request) bool {
 // bounce answers with a page that loads itself again, so that the browser sends its cookie. A new
 // session would replace the one of a browser that is signed in.
 func bounce(w http.ResponseWriter, visit *Visit, r *http.Request) error {
-	again := visit.Base + (&url.URL{Path: r.URL.Path, RawQuery: r.URL.RawQuery}).String()
-	return writePage(w, http.StatusOK, shownPage{Visit: visit, Title: "Opening Posthaste", Reload: again})
+	return writePage(w, http.StatusOK, shownPage{Visit: visit, Title: "Opening Posthaste", Reload: visit.Base + localPath(addressOf(r))})
+}
+
+// addressOf returns the address of a request below its mount. Its path stays encoded: after
+// decoding it may begin with two slashes, which to a browser is another host.
+func addressOf(r *http.Request) string {
+	address := r.URL.EscapedPath()
+	if r.URL.RawQuery != "" {
+		address += "?" + r.URL.RawQuery
+	}
+	return address
 }
 
 // wantsPage reports whether the caller is a browser that shows pages.

@@ -109,19 +109,28 @@ func cookieName(r *http.Request) string {
 	return "posthaste"
 }
 
+// formCookie ends the names of cookies of browsers that are not signed in, so that none of these
+// replaces a session that a browser did not send.
+const formCookie = "_form"
+
 // sessionOf returns the session of a request, or nil.
 func (s *sealer) sessionOf(r *http.Request) *session {
-	for _, cookie := range r.CookiesNamed(cookieName(r)) {
-		if is := s.open(cookie.Value); is != nil {
-			return is
+	for _, end := range []string{"", formCookie} {
+		for _, cookie := range r.CookiesNamed(cookieName(r) + end) {
+			if is := s.open(cookie.Value); is != nil && (is.Secret != "") == (end == "") {
+				return is
+			}
 		}
 	}
 	return nil
 }
 
-// setCookie gives the browser a session, or removes it if it is nil.
+// setCookie gives the browser a session, or ends the one in which it is signed in if is is nil.
 func (s *sealer) setCookie(w http.ResponseWriter, r *http.Request, path string, secure bool, is *session) {
 	cookie := &http.Cookie{Name: cookieName(r), Path: path, MaxAge: -1, HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode}
+	if is != nil && is.Secret == "" {
+		cookie.Name += formCookie
+	}
 	if is != nil {
 		cookie.Value, cookie.MaxAge = s.seal(is), int(sessionTime/time.Second)
 	}

@@ -358,6 +358,12 @@ func TestDB4LinksFromOtherSites(t *testing.T) {
 	if cookies := got.header.Values("Set-Cookie"); len(cookies) != 0 {
 		t.Errorf("it replaces the session: %s", cookies)
 	}
+	// Decoded, these paths begin with another host.
+	root := newAPI(t, withTokens(t), func(c *Config, _ *hooked) { c.Mount = map[string]Mount{"/": {Handler: http.NotFoundHandler()}} })
+	for _, path := range []string{"/%2Fevil.example/x", "/%5Cevil.example"} {
+		root.browser().get(path, "Sec-Fetch-Site", "cross-site").want(t, 200).wantBody(t, "url="+path+`"`)
+		root.browser().get(path).wantRedirect(t, "/sign-in?next="+url.QueryEscape(path))
+	}
 }
 
 func TestDB4SigningInStaysOnTheSite(t *testing.T) {
