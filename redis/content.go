@@ -143,7 +143,7 @@ func decodeContent(s string) (c content, err error) {
 	return c, nil
 }
 
-// unpackAttempts has a variable of its own, because unpack allocates what it fills on the heap.
+// unpackAttempts has a variable of its own, because unpack moves its target to the heap.
 func unpackAttempts(s string) (o attemptOptions, err error) {
 	err = unpack(s, &o)
 	return o, err
