@@ -79,7 +79,7 @@ func (m *Message) checkAttempts() error {
 
 // CheckFor returns an error if the message has options that a queue with the options o cannot
 // have. Check does not know the queue.
-func (m *Message) CheckFor(o QueueOptions) error {
+func (m *Message) CheckFor(o *QueueOptions) error {
 	switch {
 	case o.Mode != AtMostOnce:
 		return nil

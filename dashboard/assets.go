@@ -13,6 +13,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -23,7 +24,7 @@ var files embed.FS
 
 // assets are the files of the pages by name. Scripts of others are in assets/vendor, with their
 // licenses and checksums.
-var assets = readAssets()
+var assets = sync.OnceValue(readAssets)
 
 type asset struct {
 	content []byte
@@ -51,8 +52,9 @@ func readAssets() map[string]asset {
 	return all
 }
 
-// templates are the pages, each with the layout.
-var templates = readTemplates()
+// templates are the pages, each with the layout. They are read when they are first used: other
+// commands of the program must not pay for them when they start.
+var templates = sync.OnceValue(readTemplates)
 
 func readTemplates() map[string]*template.Template {
 	layout := template.Must(template.New("").Funcs(functions).ParseFS(files, "pages/layout.html"))
@@ -68,7 +70,7 @@ func readTemplates() map[string]*template.Template {
 }
 
 var functions = template.FuncMap{
-	"asset": func(base, name string) string { return base + "/assets/" + name + "?v=" + assets[name].version },
+	"asset": func(base, name string) string { return base + "/assets/" + name + "?v=" + assets()[name].version },
 	"link":  link,
 	"num":   number[int64],
 	"count": number[int],

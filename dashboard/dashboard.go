@@ -75,7 +75,7 @@ type dashboard struct {
 
 // showAsset serves a file of assets.
 func showAsset(p *page) error {
-	a, ok := assets[p.r.PathValue("file")]
+	a, ok := assets()[p.r.PathValue("file")]
 	if !ok {
 		return notFound("There is no file at this address.")
 	}

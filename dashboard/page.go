@@ -208,7 +208,7 @@ func (l layout) SearchText() string {
 func (p *page) show(name, title, section string, live bool, data any) error {
 	view := layout{page: p, Title: title, Section: section, Now: time.Now().UTC(), Live: live, Notice: p.notice(), Data: data}
 	var body bytes.Buffer
-	if err := templates[name].ExecuteTemplate(&body, "layout", view); err != nil {
+	if err := templates()[name].ExecuteTemplate(&body, "layout", view); err != nil {
 		return err
 	}
 	p.w.Header().Set("Content-Type", "text/html; charset=utf-8")

@@ -53,8 +53,9 @@ func readDelivery(v [][]byte, trace *string) (posthaste.RawDelivery, error) {
 	if v[deliveryContentType] != nil {
 		d.ContentType = contentType(v[deliveryContentType])
 	}
+	var err error // d is not passed on by address, which would allocate it on the heap
 	if v[deliveryHeaders] != nil {
-		if err := readHeaders(readJSON(v[deliveryHeaders]), &d); err != nil {
+		if d.Headers, d.Timeout, err = readHeaders(readJSON(v[deliveryHeaders])); err != nil {
 			return d, fmt.Errorf("reading the headers of message %d: %w", d.MessageID, err)
 		}
 	}
@@ -68,41 +69,47 @@ func readDelivery(v [][]byte, trace *string) (posthaste.RawDelivery, error) {
 		d.Headers[posthaste.HeaderTraceParent] = *trace // the handler may change its map
 	}
 	if v[deliveryStory] != nil {
-		if err := json.Unmarshal(readJSON(v[deliveryStory]), &d.Story); err != nil {
+		if d.Story, err = readStory(readJSON(v[deliveryStory])); err != nil {
 			return d, fmt.Errorf("reading the story of message %d: %w", d.MessageID, err)
 		}
 	}
 	return d, nil
 }
 
+func readStory(raw []byte) (story []posthaste.Attempt, err error) {
+	err = json.Unmarshal(raw, &story)
+	return story, err
+}
+
 // readHeaders reads stored headers, and the timeout of the message's own options.
-func readHeaders(raw []byte, d *posthaste.RawDelivery) error {
+func readHeaders(raw []byte) (headers map[string]string, timeout time.Duration, err error) {
 	if !bytes.Contains(raw, []byte(`"":`)) {
-		return json.Unmarshal(raw, &d.Headers)
+		err = json.Unmarshal(raw, &headers)
+		return headers, 0, err
 	}
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &values); err != nil {
-		return err
+		return nil, 0, err
 	}
 	for name, value := range values {
 		if name == attemptHeader {
 			var options attemptOptions
 			if err := json.Unmarshal(value, &options); err != nil {
-				return err
+				return nil, 0, err
 			}
-			d.Timeout = seconds(options.Timeout)
+			timeout = seconds(options.Timeout)
 			continue
 		}
 		var text string
 		if err := json.Unmarshal(value, &text); err != nil {
-			return err
+			return nil, 0, err
 		}
-		if d.Headers == nil {
-			d.Headers = map[string]string{}
+		if headers == nil {
+			headers = map[string]string{}
 		}
-		d.Headers[name] = text
+		headers[name] = text
 	}
-	return nil
+	return headers, timeout, nil
 }
 
 // contentType returns v as text. It does not allocate for the most common type.

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -183,10 +184,12 @@ func (q *queue) delivery(delivery, message, text, packedState, due string) (d po
 	}
 	d = posthaste.RawDelivery{ID: posthaste.DeliveryID(deliveryID), MessageID: posthaste.MessageID(messageID), Queue: q.name, Subscription: q.subscription,
 		Attempt: 1, Key: c.key, Kind: c.kind, Headers: c.headers, Reference: c.reference, ContentType: c.contentType, Payload: c.payload,
-		CreatedAt: at(messageID >> numberBits), Timeout: q.options.Attempts(c.kind, posthaste.KindOptions{Timeout: fromMicros(c.attempts.Timeout)}).Timeout}
-	// fill.lua gives messages that are available the time of their id as due time.
-	if n, err := strconv.ParseFloat(due, 64); err == nil && int64(n) != messageID>>numberBits {
-		d.DueAt = at(int64(n))
+		CreatedAt: at(messageID >> numberBits), Timeout: cmp.Or(fromMicros(c.attempts.Timeout), q.options.Kinds[c.kind].Timeout, q.options.Timeout)}
+	if due != "" {
+		// fill.lua gives messages that are available the time of their id as due time.
+		if n, err := strconv.ParseFloat(due, 64); err == nil && int64(n) != messageID>>numberBits {
+			d.DueAt = at(int64(n))
+		}
 	}
 	if packedState != "" {
 		var s state

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -94,14 +95,17 @@ func decodeContent(s string) (c content, err error) {
 		return c, errContent
 	}
 	c.priority = int(s[0] - '0')
-	meta := []byte(s[5 : 5+n-size])
-	if size > 0 && unpack(s[5+n-size:5+n], &c.attempts) != nil {
-		return c, errContent
+	meta := s[5 : 5+n-size]
+	if size > 0 {
+		if c.attempts, err = unpackAttempts(s[5+n-size : 5+n]); err != nil {
+			return c, errContent
+		}
 	}
 	c.payload = []byte(s[5+n:])
 	bad := false
 	count := func() int {
-		v, k := binary.Uvarint(meta)
+		var start [4]byte // a length is below 1<<24, the size of all of them
+		v, k := binary.Uvarint(start[:copy(start[:], meta)])
 		if k <= 0 || v > uint64(len(meta)) {
 			bad = true
 			return 0
@@ -115,7 +119,7 @@ func decodeContent(s string) (c content, err error) {
 			bad = true
 			return ""
 		}
-		w := string(meta[:n])
+		w := strings.Clone(meta[:n]) // s has the payload, which would stay in memory
 		meta = meta[n:]
 		return w
 	}
@@ -137,6 +141,12 @@ func decodeContent(s string) (c content, err error) {
 		return c, errContent
 	}
 	return c, nil
+}
+
+// unpackAttempts has a variable of its own, because unpack moves its target to the heap.
+func unpackAttempts(s string) (o attemptOptions, err error) {
+	err = unpack(s, &o)
+	return o, err
 }
 
 // state is the state of a message after its first attempt, or that was due later in a queue

@@ -140,10 +140,11 @@ func breaks(t *testing.T, holds func(t *testing.T, e *Engine) string, patches ..
 	t.Run("broken", func(t *testing.T) {
 		for _, p := range patches {
 			shipped := *p.of
-			if !strings.Contains(shipped.text, p.old) {
+			if !strings.Contains(shipped.read().text, p.old) {
 				t.Fatalf("the script has no %q", p.old)
 			}
-			*p.of = newScript(strings.ReplaceAll(shipped.text, p.old, p.new))
+			broken := newText(strings.ReplaceAll(shipped.read().text, p.old, p.new))
+			*p.of = script{func() *scriptText { return broken }}
 			defer func() { *p.of = shipped }()
 		}
 		// A busy machine may hide what a single look would find.

@@ -82,7 +82,7 @@ func TestScriptHeaders(t *testing.T) {
 		if found := bareNumber.FindString(text); found != "" {
 			t.Errorf("%s counts its keys or arguments itself: %s", name, found)
 		}
-		if s := load(name); s.more {
+		if s := load(name).read(); s.more {
 			for _, m := range restBegins.FindAllStringSubmatch(text, -1) {
 				if m[1] != strconv.Itoa(len(s.names)+1) {
 					t.Errorf("%s names %d arguments, and the rest begins at %s", name, len(s.names), m[1])
@@ -159,8 +159,8 @@ func TestScriptsGetTheKeysTheyName(t *testing.T) {
 	k := &keysSeen{t: t, names: map[string]string{}, keys: map[string]map[int]string{}, seen: map[string]bool{}}
 	for _, name := range scriptNames(t) {
 		s := load(name)
-		k.keys[name] = keysNamed(t, s.text)
-		k.names[s.sha], k.names[s.several().sha] = name, name
+		k.keys[name] = keysNamed(t, s.read().text)
+		k.names[s.read().sha], k.names[s.several().read().sha] = name, name
 	}
 	client.AddHook(k)
 	liveShortly(t, client)
@@ -175,10 +175,10 @@ func TestScriptsGetTheKeysTheyName(t *testing.T) {
 // call panic.
 func TestArgumentsMatchTheScript(t *testing.T) {
 	t.Parallel()
-	fixed := newScript("local number, rules = unpack(ARGV)\n")
-	open := newScript("local number, rules = unpack(ARGV, 1, 2)\nfor i = 3, #ARGV do end\n")
+	fixed := newText("local number, rules = unpack(ARGV)\n")
+	open := newText("local number, rules = unpack(ARGV, 1, 2)\nfor i = 3, #ARGV do end\n")
 	for name, c := range map[string]struct {
-		of   script
+		of   *scriptText
 		args arguments
 		ok   bool
 	}{

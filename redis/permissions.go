@@ -48,7 +48,7 @@ func (e *Engine) needed() (all [][]string) {
 // already written a part, so all commands are checked before the first write.
 func (e *Engine) permitted(ctx context.Context, c goredis.Cmdable) error {
 	all := e.needed()
-	reply, err := c.Eval(ctx, mayScript.text, nil, packed(all)).Result()
+	reply, err := c.Eval(ctx, mayScript.read().text, nil, packed(all)).Result()
 	if err != nil {
 		return readError(err)
 	}

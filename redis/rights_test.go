@@ -280,11 +280,11 @@ func denied(t *testing.T, bare bool) *deprived {
 	d := &deprived{t: t, admin: clients["admin"], user: clients["app"], bare: bare, scripts: map[string]tried{}, times: map[string]int{}, halves: map[string][]string{}}
 	for _, name := range writers(t) {
 		for _, s := range []script{load(name), load(name).several()} {
-			text := s.text
+			text := s.read().text
 			if bare {
 				text = strings.ReplaceAll(text, "\nmay(", "\n-- may(")
 			}
-			d.scripts[s.sha] = tried{name, text}
+			d.scripts[s.read().sha] = tried{name, text}
 		}
 	}
 	clients["program"].AddHook(d)

@@ -127,7 +127,7 @@ func (e *Engine) runEach(ctx context.Context, s script, queues []*queue, args fu
 		var all arguments
 		for _, q := range some {
 			its := args(q)
-			s.check(its)
+			s.read().check(its)
 			names = append(names, q.keys...)
 			all = append(all, arg{is: len(q.keys)}, arg{is: len(its)})
 			for _, a := range its {

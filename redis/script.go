@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -18,9 +19,13 @@ import (
 //go:embed scripts/*.lua
 var scriptFiles embed.FS
 
-// script is one atomic step. Redis knows it by the hash of its text, so that programs of
-// two versions never call each other's.
-type script struct {
+// script is one atomic step. It is read when it is first used: programs that use no Redis
+// must not pay for all scripts when they start.
+type script struct{ read func() *scriptText }
+
+// scriptText is the text of a script. Redis knows it by its hash, so that programs of two
+// versions never call each other's.
+type scriptText struct {
 	text, sha string
 	names     []string // of its arguments, in order
 	more      bool     // further arguments follow those that have names
@@ -48,10 +53,12 @@ func file(name string) string {
 }
 
 // load reads a script and inserts the files that it includes after its header.
-func load(name string) script { return loadText(file(name)) }
+func load(name string) script {
+	return script{sync.OnceValue(func() *scriptText { return include(file(name)) })}
+}
 
-// loadText is load for the text of a script.
-func loadText(text string) script {
+// include returns the script with a text, in which it inserts the files that the text includes.
+func include(text string) *scriptText {
 	const mark = "-- includes: "
 	if at := strings.Index(text, mark); at >= 0 {
 		line, rest, _ := strings.Cut(text[at:], "\n")
@@ -61,12 +68,12 @@ func loadText(text string) script {
 		}
 		text = text[:at] + included.String() + rest
 	}
-	return newScript(guarded(text))
+	return newText(guarded(text))
 }
 
-func newScript(text string) script {
+func newText(text string) *scriptText {
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
-	s := script{text: text, sha: hex.EncodeToString(sum[:])}
+	s := &scriptText{text: text, sha: hex.EncodeToString(sum[:])}
 	if found := header.FindStringSubmatch(text); found != nil {
 		s.names, s.more = strings.Split(found[1], ", "), found[2] != ""
 	} else {
@@ -76,7 +83,7 @@ func newScript(text string) script {
 }
 
 // check panics unless args are those that the script names, in its order.
-func (s script) check(args arguments) {
+func (s *scriptText) check(args arguments) {
 	for i := range max(len(args), len(s.names)) {
 		given, wanted := "nothing", "nothing"
 		if i < len(args) {
@@ -121,10 +128,10 @@ func guarded(text string) string {
 
 // several returns a script that runs s for each of several queues.
 func (s script) several() script {
-	head, body, _ := strings.Cut(s.text, "\n")
-	all := newScript(head + "\nlocal function one(KEYS, ARGV)\n" + body + "\nend\n" + file("several"))
+	head, body, _ := strings.Cut(s.read().text, "\n")
+	all := newText(head + "\nlocal function one(KEYS, ARGV)\n" + body + "\nend\n" + file("several"))
 	all.names, all.more = nil, true
-	return all
+	return script{func() *scriptText { return all }}
 }
 
 // The scripts.
@@ -162,7 +169,7 @@ var (
 	reviseScript           = load("revise")
 	scheduleScript         = load("schedule")
 	sendScript             = load("send")
-	sendUniqueScript       = sendingUnique()
+	sendUniqueScript       = script{sync.OnceValue(sendingUnique)}
 	settleScript           = load("settle")
 	subscribeScript        = load("subscribe")
 	tellScript             = load("tell")
@@ -174,8 +181,8 @@ var (
 
 // sendingUnique returns send.lua for messages with unique keys. It looks at its permissions for
 // twice as many commands, which other messages need not pay for.
-func sendingUnique() script {
-	return loadText(strings.NewReplacer("-- includes: keys\n", "-- includes: keys, words, unique\n", "-- taken\n", file("taken")).Replace(file("send")))
+func sendingUnique() *scriptText {
+	return include(strings.NewReplacer("-- includes: keys\n", "-- includes: keys, words, unique\n", "-- taken\n", file("taken")).Replace(file("send")))
 }
 
 // once is a command that the client must not repeat after its reply was lost, because it may
@@ -188,10 +195,11 @@ func (once) NoRetry() bool { return true }
 // run runs a script. It sends the text if Redis does not have the script, which Redis reports
 // before it has done anything.
 func (s script) run(ctx context.Context, client goredis.UniversalClient, keys []string, args arguments) (any, error) {
-	s.check(args)
-	reply, err := eval(ctx, client, "evalsha", s.sha, keys, args)
+	text := s.read()
+	text.check(args)
+	reply, err := eval(ctx, client, "evalsha", text.sha, keys, args)
 	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
-		reply, err = eval(ctx, client, "eval", s.text, keys, args)
+		reply, err = eval(ctx, client, "eval", text.text, keys, args)
 	}
 	return reply, err
 }

@@ -205,7 +205,7 @@ type counter struct {
 
 func (a *counter) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
-		if args := cmd.Args(); len(args) > 2 && args[1] == tellScript.sha {
+		if args := cmd.Args(); len(args) > 2 && args[1] == tellScript.read().sha {
 			keys, _ := args[2].(int)
 			a.n.Add(int64(len(args) - 3 - keys - 2))
 		}

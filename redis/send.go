@@ -233,7 +233,7 @@ func (s *sendCall) add(ctx context.Context, i int, m *posthaste.Message) error {
 	if err != nil {
 		return err
 	}
-	options, err := s.options(m, q, c)
+	options, err := s.options(m, q, &c)
 	if err != nil {
 		return err
 	}
@@ -369,27 +369,27 @@ func checkKeyed(m *posthaste.Message, q *queue) error {
 }
 
 // contentOf checks a message against the limits of its queue and returns its content.
-func contentOf(m *posthaste.Message, q *queue) (*content, error) {
-	if err := m.CheckFor(q.options.QueueOptions); err != nil {
-		return nil, err
+func contentOf(m *posthaste.Message, q *queue) (c content, err error) {
+	if err := m.CheckFor(&q.options.QueueOptions); err != nil {
+		return c, err
 	}
 	if len(m.Terms) > 1000 {
-		return nil, posthaste.Invalidf("terms", "there are over 1,000 terms")
+		return c, posthaste.Invalidf("terms", "there are over 1,000 terms")
 	}
 	body, contentType, err := m.Body()
 	if err != nil {
-		return nil, err
+		return c, err
 	}
 	if len(body) > q.options.MaxPayload {
-		return nil, &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload",
+		return c, &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload",
 			Message: fmt.Sprintf("payload of %d bytes is over the queue's limit of %d (max_payload)", len(body), q.options.MaxPayload)}
 	}
 	if posthaste.IsJSON(contentType) {
 		if err := jsoncheck.Check("payload", body); err != nil {
-			return nil, err
+			return c, err
 		}
 	}
-	return &content{priority: m.Priority, key: m.Key, kind: m.Kind, reference: m.Reference, contentType: contentType,
+	return content{priority: m.Priority, key: m.Key, kind: m.Kind, reference: m.Reference, contentType: contentType,
 		headers: m.Headers, terms: m.Terms, attempts: attemptOptionsOf(m), payload: body}, nil
 }
 

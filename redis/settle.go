@@ -25,8 +25,8 @@ type settlement struct {
 func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement) ([]posthaste.SettleResult, error) {
 	results := make([]posthaste.SettleResult, len(settlements))
 	ids := make([]int64, len(settlements))
-	for i, s := range settlements {
-		ids[i], results[i].Delivery = int64(s.Delivery), s.Delivery
+	for i := range settlements {
+		ids[i], results[i].Delivery = int64(settlements[i].Delivery), settlements[i].Delivery
 	}
 	queues, err := e.registry.ofIDs(ctx, ids)
 	if err != nil {
@@ -38,8 +38,8 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 		}
 	}
 	byQueue := map[*queue][]int{}
-	for i, s := range settlements {
-		if results[i].Err = checkSettlement(s); results[i].Err != nil {
+	for i := range settlements {
+		if results[i].Err = checkSettlement(&settlements[i]); results[i].Err != nil {
 			continue
 		}
 		if q := queues[number(ids[i])]; q != nil && ids[i] > 0 {
@@ -60,14 +60,17 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 
 // settle settles the deliveries of one queue.
 func (e *Engine) settle(ctx context.Context, q *queue, settlements []posthaste.Settlement, results []posthaste.SettleResult, of []int) error {
-	var plain, others []int
+	var others []int
 	var said arguments
-	args := arguments{{"number", q.numberArg}, {"rules", q.rules}, {"plainly", 0}}
+	plain, places := make([]int, 0, len(of)), make([]string, len(of))
+	args := append(make(arguments, 0, 3+len(of)), arg{"number", q.numberArg}, arg{"rules", q.rules}, arg{"plainly", 0})
 	for _, i := range of {
 		s := &settlements[i]
 		if s.Outcome == posthaste.OutcomeDone && s.Duration == 0 && len(s.Receipt) == 0 && len(s.Terms) == 0 {
 			plain = append(plain, i)
-			args = append(args, arg{is: place(int64(s.Delivery))})
+			at := &places[len(plain)-1]
+			*at = place(int64(s.Delivery))
+			args = append(args, arg{is: at}) // a pointer, because a string in an interface takes another allocation
 			continue
 		}
 		others = append(others, i)
@@ -149,7 +152,7 @@ func settlementOf(q *queue, s *posthaste.Settlement) settlement {
 	return one
 }
 
-func checkSettlement(s posthaste.Settlement) error {
+func checkSettlement(s *posthaste.Settlement) error {
 	switch s.Outcome {
 	case posthaste.OutcomeDone, posthaste.OutcomeReleased, posthaste.OutcomeSetAside, posthaste.OutcomeRetried, posthaste.OutcomeDead:
 	default:
@@ -159,6 +162,9 @@ func checkSettlement(s posthaste.Settlement) error {
 		if err := jsoncheck.Check("receipt", s.Receipt); err != nil {
 			return err
 		}
+	}
+	if len(s.Terms) == 0 {
+		return nil
 	}
 	if len(s.Terms) > 1000 {
 		return posthaste.Invalidf("terms", "there are over 1,000 terms")

@@ -155,7 +155,7 @@ func TestRE7_LostReplies(t *testing.T) {
 			first := send(t, e, 1)
 			w := register(t, e)
 			done(t, e, claim(t, e, w, 1, 1)...)
-			proxy, err := faultproxy.New(server.Address(), func(sent []byte) bool { return bytes.Contains(sent, []byte(s.sha)) })
+			proxy, err := faultproxy.New(server.Address(), func(sent []byte) bool { return bytes.Contains(sent, []byte(s.read().sha)) })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
@@ -36,7 +37,7 @@ const maxForm = 4 << 20
 //go:embed pages
 var pageFiles embed.FS
 
-var pageTemplate = template.Must(template.ParseFS(pageFiles, "pages/page.html"))
+var pageTemplate = sync.OnceValue(func() *template.Template { return template.Must(template.ParseFS(pageFiles, "pages/page.html")) })
 
 // mounts adds the mounted pages to the mux, and signing in and out below each.
 func (s *Server) mounts(mux *http.ServeMux, mounts map[string]Mount) {
@@ -272,7 +273,7 @@ func (s *Server) showSignIn(w http.ResponseWriter, visit *Visit, next string, st
 
 func writePage(w http.ResponseWriter, status int, page shownPage) error {
 	var body bytes.Buffer
-	if err := pageTemplate.Execute(&body, page); err != nil {
+	if err := pageTemplate().Execute(&body, page); err != nil {
 		return err
 	}
 	h := w.Header()

@@ -43,27 +43,24 @@ func (p *pool) wasCancelled(r *run) bool {
 // handler's context and returns true.
 func (r *run) markCancelled(set deliverySet) (all bool) {
 	all = true
-	mark := func(items []posthaste.RawDelivery) {
-		for i := range items {
-			id := items[i].ID
-			if _, ok := set[id]; ok {
-				if r.gone == nil {
-					r.gone = deliverySet{}
+	r.withDesk(func(d *desk) {
+		mark := func(items []posthaste.RawDelivery) {
+			for i := range items {
+				id := items[i].ID
+				if _, ok := set[id]; ok {
+					d.gone[id] = struct{}{}
 				}
-				r.gone[id] = struct{}{}
+				_, gone := d.gone[id]
+				all = all && gone
 			}
-			_, gone := r.gone[id]
-			all = all && gone
 		}
-	}
-	r.mu.Lock()
-	mark(r.items())
-	if r.call != nil {
-		for _, more := range r.call.more {
-			mark(more.items())
+		mark(r.items())
+		if r.call != nil {
+			for _, more := range r.call.more {
+				mark(more.items())
+			}
 		}
-	}
-	r.mu.Unlock()
+	})
 	if all {
 		r.refuse(posthaste.ErrCancelled)
 	}
@@ -72,8 +69,10 @@ func (r *run) markCancelled(set deliverySet) (all bool) {
 
 // Cancelled implements [posthaste.Notebook].
 func (r *run) Cancelled(delivery posthaste.DeliveryID) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, gone := r.gone[delivery]
+	if r.desk.Load() == nil {
+		return false
+	}
+	gone := false
+	r.withDesk(func(d *desk) { _, gone = d.gone[delivery] })
 	return gone
 }

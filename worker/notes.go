@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -103,21 +105,30 @@ func (n *noter) call(ctx context.Context, batch []*entry) {
 	}
 }
 
-// desk has what the handlers of a run noted and is not recorded yet.
+// desk has what the handlers of a run noted and is not recorded yet, and what became of the run
+// meanwhile.
 type desk struct {
 	lines   map[posthaste.DeliveryID]string
 	results map[posthaste.DeliveryID]json.RawMessage
 	timer   *time.Timer // records lines; nil if none wait for it
+	// recording has a token while lines are recorded. Lines that could not be recorded wait again
+	// before it is taken out, so that closeDesk finds them.
+	recording chan struct{}
+	gone      deliverySet // deliveries whose messages were cancelled
+	// refused has the values of a context that ended with the cause that refuse got.
+	refused func(key any) any
 }
 
 // withDesk calls f with the run's desk, under its lock.
 func (r *run) withDesk(f func(d *desk)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.desk == nil {
-		r.desk = &desk{lines: map[posthaste.DeliveryID]string{}, results: map[posthaste.DeliveryID]json.RawMessage{}}
+	d := r.desk.Load()
+	if d == nil {
+		d = &desk{lines: map[posthaste.DeliveryID]string{}, results: map[posthaste.DeliveryID]json.RawMessage{}, gone: deliverySet{}, recording: make(chan struct{}, 1)}
+		r.desk.Store(d)
 	}
-	f(r.desk)
+	f(d)
 }
 
 // open returns an error if the delivery cannot be noted any more, or never could.
@@ -170,12 +181,13 @@ func (r *run) SetResult(delivery posthaste.DeliveryID, result json.RawMessage) e
 
 // result returns the result of a delivery, or nil.
 func (r *run) result(delivery posthaste.DeliveryID) json.RawMessage {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.desk == nil {
+	d := r.desk.Load()
+	if d == nil {
 		return nil
 	}
-	return r.desk.results[delivery]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return d.results[delivery]
 }
 
 // Log implements [posthaste.Notebook].
@@ -201,27 +213,37 @@ func (r *run) keepLines(delivery posthaste.DeliveryID, before, after string) {
 func (r *run) takeLines(delivery posthaste.DeliveryID) (lines string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.desk != nil {
-		lines = r.desk.lines[delivery]
-		delete(r.desk.lines, delivery)
+	if d := r.desk.Load(); d != nil {
+		lines = d.lines[delivery]
+		delete(d.lines, delivery)
 	}
 	return lines
 }
 
 // recordLines records the log lines that wait.
 func (r *run) recordLines() {
-	var deliveries []posthaste.DeliveryID
-	r.withDesk(func(d *desk) {
-		d.timer = nil
-		for id := range d.lines {
-			deliveries = append(deliveries, id)
-		}
-	})
+	d := r.desk.Load()
+	d.recording <- struct{}{}
+	defer func() { <-d.recording }()
+	deliveries := r.waitingLines()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.parent), callTimeout)
 	defer cancel()
 	for _, id := range deliveries {
 		_ = r.noteLines(ctx, id) // after an error it is tried again
 	}
+}
+
+// waitingLines returns the deliveries whose log lines wait, and stops the timer that would record
+// them.
+func (r *run) waitingLines() (deliveries []posthaste.DeliveryID) {
+	r.withDesk(func(d *desk) {
+		if d.timer != nil {
+			d.timer.Stop()
+			d.timer = nil
+		}
+		deliveries = slices.Collect(maps.Keys(d.lines))
+	})
+	return deliveries
 }
 
 // noteLines records the log lines of a delivery, if there are any.
@@ -236,24 +258,18 @@ func (r *run) noteLines(ctx context.Context, delivery posthaste.DeliveryID) erro
 // closeDesk records the last log lines of a run whose handler has returned. They must be on
 // record before the delivery ends.
 func (r *run) closeDesk(report *reporter) {
-	r.mu.Lock()
-	d := r.desk
-	var deliveries []posthaste.DeliveryID
-	if d != nil {
-		if d.timer != nil {
-			d.timer.Stop()
-		}
-		for id := range d.lines {
-			deliveries = append(deliveries, id)
-		}
-	}
-	r.mu.Unlock()
-	if len(deliveries) == 0 {
+	d := r.desk.Load()
+	if d == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.parent), lastNotes)
 	defer cancel()
-	for _, id := range deliveries {
+	select {
+	case d.recording <- struct{}{}:
+		defer func() { <-d.recording }()
+	case <-ctx.Done(): // lines that are being recorded may be lost, as the others below
+	}
+	for _, id := range r.waitingLines() {
 		if err := r.noteLines(ctx, id); err != nil {
 			report.log.Warn("could not store the last log lines of a handler", slog.Any("delivery", id), slog.Any("error", err))
 		}
@@ -266,14 +282,14 @@ func (r *run) closeDesk(report *reporter) {
 func (r *run) refuse(err error) {
 	over, cancel := context.WithCancelCause(r.parent)
 	cancel(err)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.refused == nil {
-		r.refused = over.Value
-	}
-	if r.inner == nil {
-		r.inner = over
-	} else if r.cancel != nil {
-		r.cancel()
-	}
+	r.withDesk(func(d *desk) {
+		if d.refused == nil {
+			d.refused = over.Value
+		}
+		if r.inner == nil {
+			r.inner = over
+		} else if r.cancel != nil {
+			r.cancel()
+		}
+	})
 }

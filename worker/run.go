@@ -29,14 +29,14 @@ type run struct {
 	call     *call // for a sink or batch handler, else nil
 	idle     bool  // no handler was called
 	// traces follow the deliveries, in order; nil if none is traced.
-	traces  []posthaste.Trace
-	noter   *noter
-	mu      sync.Mutex
-	inner   context.Context
-	cancel  context.CancelFunc
-	refused func(key any) any // values of a context that ended with the cause that refuse got; nil before that
-	gone    deliverySet       // deliveries whose messages were cancelled; nil without any
-	desk    *desk             // nil until a handler notes something
+	traces []posthaste.Trace
+	noter  *noter
+	mu     sync.Mutex
+	inner  context.Context
+	cancel context.CancelFunc
+	// desk is nil until it is needed, which most runs never do. It is set under mu, which guards
+	// its content.
+	desk atomic.Pointer[desk]
 }
 
 // part is consecutive items of one segment: from low to before high.
@@ -155,8 +155,8 @@ func (r *run) Err() error {
 func (r *run) Value(key any) any {
 	r.mu.Lock()
 	value := cmp.Or(r.inner, r.parent).Value
-	if r.refused != nil {
-		value = r.refused
+	if d := r.desk.Load(); d != nil && d.refused != nil {
+		value = d.refused
 	}
 	r.mu.Unlock()
 	return value(key)

@@ -12,6 +12,7 @@ import (
 	"net/mail"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -22,11 +23,14 @@ import (
 //go:embed pages
 var pages embed.FS
 
-var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"join": func(s []string) string { return strings.Join(s, ", ") },
-	"size": size,
-	"time": func(t time.Time) string { return t.Format("2006-01-02 15:04:05 MST") },
-}).ParseFS(pages, "pages/*.html"))
+// templates are read when they are first used, as most commands of the program never do.
+var templates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"join": func(s []string) string { return strings.Join(s, ", ") },
+		"size": size,
+		"time": func(t time.Time) string { return t.Format("2006-01-02 15:04:05 MST") },
+	}).ParseFS(pages, "pages/*.html"))
+})
 
 // Content Security Policies. The pages load only their own style and script. The HTML of a
 // mail is sandboxed, without scripts and requests.
@@ -347,7 +351,7 @@ func (c *Catcher) withMail(serve func(http.ResponseWriter, *http.Request, Mail))
 // half a page.
 func render(w http.ResponseWriter, page string, data any) {
 	var b bytes.Buffer
-	if err := templates.ExecuteTemplate(&b, page, data); err != nil {
+	if err := templates().ExecuteTemplate(&b, page, data); err != nil {
 		http.Error(w, "the page cannot be shown: "+err.Error(), http.StatusInternalServerError)
 		return
 	}

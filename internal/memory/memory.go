@@ -265,7 +265,7 @@ func (e *Engine) check(sent posthaste.Message, now time.Time) (*message, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := sent.CheckFor(q.options); err != nil {
+	if err := sent.CheckFor(&q.options); err != nil {
 		return nil, err
 	}
 	m := &message{Message: sent, createdAt: now, state: posthaste.StateReady, dueAt: sent.SendAt}
