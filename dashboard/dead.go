@@ -332,6 +332,8 @@ func (d *dashboard) chooseIDs(p *page, texts []string) (c chosen, fields []field
 			c.filter.IDs = append(c.filter.IDs, found.Items[i].ID)
 		}
 	}
+	slices.Sort(c.filter.IDs)
+	c.filter.IDs = slices.Compact(c.filter.IDs) // one may be dead in several subscriptions
 	joined := make([]string, len(c.filter.IDs))
 	for i, id := range c.filter.IDs {
 		joined[i] = id.String()

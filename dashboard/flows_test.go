@@ -81,6 +81,24 @@ func TestDB7WithoutJavaScript(t *testing.T) {
 	v.get("/queues").want(200, "Sign in")
 }
 
+// A selection is of dead letters: ids of other messages do not count, and those of more than one
+// statement are confirmed as they were asked for.
+func TestDB7SelectionOfIDs(t *testing.T) {
+	t.Parallel()
+	stock := newStock(t)
+	v := newSite(t, stock).viewer(posthaste.ScopeOperate)
+	ids := stock.makeDead(t, "emails", "no recipient %d", 30)
+	chosen := url.Values{"id": {stock.ready.String()}}
+	for _, id := range ids {
+		chosen.Add("id", id.String())
+	}
+	ask := v.get("/dead-letters/replay?"+chosen.Encode()).want(200, "Exactly 30 dead letters")
+	if slices.Contains(strings.Split(ask.form("/replay").Values.Get("ids"), ","), stock.ready.String()) {
+		t.Error("a message that is no dead letter is among the ids")
+	}
+	v.send(ask.form("/replay")).want(200, "Replayed 30 messages.")
+}
+
 // A form that a browser sends twice acts once.
 func TestDB7SecondClick(t *testing.T) {
 	t.Parallel()

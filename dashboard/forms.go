@@ -61,14 +61,18 @@ func (f *forms) once(p *page, act func() (string, error)) (string, error) {
 		f.keys = f.keys[1:]
 	}
 	f.mu.Unlock()
+	defer func() { // also after a panic
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if form.to == "" {
+			delete(f.sent, key)
+		}
+		close(form.over)
+	}()
 	to, err := act()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if form.to = to; err != nil {
-		form.to = ""
-		delete(f.sent, key)
+	if err == nil {
+		form.to = to
 	}
-	close(form.over)
 	return to, err
 }
 
