@@ -159,7 +159,7 @@ func (b *bell) rest(ctx context.Context, s *sleep, look func(context.Context) (p
 	now := time.Now()
 	due := !last.Found && last.NextDue >= 0 && now.Sub(looked) >= last.NextDue
 	if !due && !last.AtLimit {
-		b.pacer.woke(s.queue, b, now.Sub(began)-looking, looking)
+		b.pacer.woke(now.Sub(began)-looking, looking)
 	}
 	return nil
 }

@@ -54,9 +54,6 @@ type Pacer struct {
 	late    int                // late probes still running
 	// served has the time of the last claim from each subscription of a queue.
 	served map[string]map[string]time.Time
-	// heard has for each queue the doorbells that its last ring woke. Each subscription of a
-	// queue has its own.
-	heard map[string]map[*bell]bool
 }
 
 // poll is a Sleep that polls.
@@ -76,7 +73,7 @@ const (
 
 // New returns the pace of a process that has not slept yet.
 func New(probe Probe) *Pacer {
-	return &Pacer{probe: probe, polls: map[*poll]struct{}{}, served: map[string]map[string]time.Time{}, heard: map[string]map[*bell]bool{}}
+	return &Pacer{probe: probe, polls: map[*poll]struct{}{}, served: map[string]map[string]time.Time{}}
 }
 
 // Served records that this process claims from a subscription. Probes ask for the
@@ -98,16 +95,9 @@ func (p *Pacer) polling() bool {
 	return p.tempo.polling
 }
 
-// woke records that a ring of a queue woke b. One ring wakes the doorbells of all subscriptions,
-// but costs its sender only once: it is counted for the doorbell that it wakes first.
-func (p *Pacer) woke(queue string, b *bell, slept, looking time.Duration) {
+func (p *Pacer) woke(slept, looking time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if heard := p.heard[queue]; heard != nil && !heard[b] {
-		heard[b] = true
-		return
-	}
-	p.heard[queue] = map[*bell]bool{b: true}
 	p.tempo.woke(time.Now(), slept, looking)
 }
 

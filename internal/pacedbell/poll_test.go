@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -161,42 +160,8 @@ func TestProbeFails(t *testing.T) {
 // dense makes a pacer poll.
 func dense(p *Pacer) {
 	for !p.polling() {
-		p.woke("dense", nil, 0, 0)
+		p.woke(0, 0)
 	}
-}
-
-// Of a message for several subscriptions, each of which wakes up, the process counts one ring.
-func TestCalmTrafficOfSubscriptions(t *testing.T) {
-	t.Parallel()
-	inBubble(t, func(s *store) {
-		pacer := New(s.probe)
-		ctx, stop := context.WithCancel(s.Context())
-		var all sync.WaitGroup
-		defer all.Wait()
-		defer stop()
-		var waits [6]atomic.Bool
-		for i := range waits {
-			bell := pacer.Pace(s.ringing())
-			all.Go(func() {
-				for ctx.Err() == nil {
-					_ = bell.Sleep(ctx, "q", func(context.Context) (posthaste.LookReply, error) {
-						s.look("q")
-						return posthaste.LookReply{Found: waits[i].Swap(false), NextDue: -1}, nil
-					})
-				}
-			})
-		}
-		for range 100 {
-			time.Sleep(20 * time.Millisecond)
-			for i := range waits {
-				waits[i].Store(true)
-			}
-			s.send("q")
-		}
-		if _, looks, probes, _ := s.counts(); probes > 0 || looks > 2*101*len(waits) {
-			t.Errorf("100 messages for %d subscriptions caused %d looks and %d probes", len(waits), looks, probes)
-		}
-	})
 }
 
 // Events other than a message that end a sleep also end it while the process polls.
