@@ -128,10 +128,10 @@ func (s *sealer) sessionOf(r *http.Request) *session {
 // setCookie gives the browser a session, or ends the one in which it is signed in if is is nil.
 func (s *sealer) setCookie(w http.ResponseWriter, r *http.Request, path string, secure bool, is *session) {
 	cookie := &http.Cookie{Name: cookieName(r), Path: path, MaxAge: -1, HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode}
-	if is != nil && is.Secret == "" {
-		cookie.Name += formCookie
-	}
 	if is != nil {
+		if is.Secret == "" {
+			cookie.Name += formCookie
+		}
 		cookie.Value, cookie.MaxAge = s.seal(is), int(sessionTime/time.Second)
 	}
 	http.SetCookie(w, cookie)

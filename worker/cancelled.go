@@ -42,24 +42,30 @@ func (p *pool) wasCancelled(r *run) bool {
 // markCancelled notes that messages of the run were cancelled. Once all of them are, it ends the
 // handler's context and returns true.
 func (r *run) markCancelled(set deliverySet) (all bool) {
-	all = true
+	var gone []posthaste.DeliveryID
+	count := 0
+	look := func(items []posthaste.RawDelivery) {
+		count += len(items)
+		for i := range items {
+			if _, ok := set[items[i].ID]; ok {
+				gone = append(gone, items[i].ID)
+			}
+		}
+	}
+	look(r.items())
+	if r.call != nil {
+		for _, more := range r.call.more {
+			look(more.items())
+		}
+	}
+	if len(gone) == 0 {
+		return false // most runs need no desk, also while others are cancelled
+	}
 	r.withDesk(func(d *desk) {
-		mark := func(items []posthaste.RawDelivery) {
-			for i := range items {
-				id := items[i].ID
-				if _, ok := set[id]; ok {
-					d.gone[id] = struct{}{}
-				}
-				_, gone := d.gone[id]
-				all = all && gone
-			}
+		for _, id := range gone {
+			d.gone[id] = struct{}{}
 		}
-		mark(r.items())
-		if r.call != nil {
-			for _, more := range r.call.more {
-				mark(more.items())
-			}
-		}
+		all = len(d.gone) == count
 	})
 	if all {
 		r.refuse(posthaste.ErrCancelled)
