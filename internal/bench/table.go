@@ -195,7 +195,15 @@ func (r *Result) lines() (lines [][2]string) {
 	}
 	if o := r.OrderedResult; o != nil {
 		line("keys", "%s", grouped(float64(o.Keys)))
-		line("through a plain queue", "%s/s", grouped(o.FlowPerSecond))
+	}
+	if k := r.KindsResult; k != nil {
+		line("kinds", "%d", k.Kinds)
+	}
+	if c := r.FlowComparison; c != nil {
+		line("through a plain queue", "%s/s", grouped(c.FlowPerSecond))
+		if c.CPURatio != nil {
+			line("CPU ratio", "%.2f", *c.CPURatio)
+		}
 	}
 	r.telemetryLines(line)
 	if i := r.IdleResult; i != nil {
