@@ -79,7 +79,7 @@ func besideFlow(ctx context.Context, r *run, o posthaste.QueueOptions, phase str
 	}
 	plain.audit(r, !others.late)
 	t.audit(r, !own.late)
-	r.compare(&own, &others)
+	own.compare(&others)
 	return nil
 }
 
@@ -104,8 +104,9 @@ func (l *lane) measure(ctx context.Context, r *run) error {
 }
 
 // compare sets the figures of the result.
-func (r *run) compare(own, others *lane) {
+func (own *lane) compare(others *lane) {
 	flow, throughput := median(others.rates), median(own.rates)
+	r := own.run
 	res := r.result
 	res.PerSecond, res.Ratio = known(throughput), quotient(throughput, flow)
 	res.Batch, res.Senders, res.Messages = r.o.Batch, r.o.Senders, own.cost.messages
