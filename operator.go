@@ -14,6 +14,7 @@ type Store interface {
 	Engine
 	Operator
 	TokenStore
+	Charts
 }
 
 // Operator manages and observes a store. Operations that change something are recorded with
@@ -218,6 +219,8 @@ type Capabilities struct {
 	Schedules bool
 	// Tokens: there are tokens of the HTTP API.
 	Tokens bool
+	// Charts: reports of workers and samples of queues are kept (see [Charts]).
+	Charts bool
 }
 
 // Vitals is the state of a store. Fields that an engine does not have are zero.

@@ -20,6 +20,8 @@ import (
 
 // Engine implements [posthaste.Engine]. One mutex guards everything.
 type Engine struct {
+	posthaste.NoCharts
+
 	mu       sync.Mutex
 	queues   map[string]*queue
 	messages map[posthaste.MessageID]*message

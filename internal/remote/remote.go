@@ -37,6 +37,8 @@ type Config struct {
 // be reached the code is [posthaste.CodeUnavailable]. If a response was lost it is
 // [posthaste.CodeOutcomeUnknown], unless the call only reads.
 type Store struct {
+	posthaste.NoCharts
+
 	base    *url.URL
 	token   string
 	program string
