@@ -53,6 +53,9 @@ type Engine interface {
 	// next attempt. Cancelled says that the message was cancelled meanwhile: it is extended, and
 	// its note recorded, as for any other.
 	Extend(ctx context.Context, req ExtendRequest) ([]SettleResult, error)
+	// Report stores what a worker counted since its last report, for [Charts]. The store adds the
+	// time, and the name and version of the worker's registration.
+	Report(ctx context.Context, worker WorkerID, stats []HandlerStats) error
 	// Queues lists queues with their counters: those with the names, or all.
 	Queues(ctx context.Context, names ...string) ([]QueueInfo, error)
 	// Doorbell opens a doorbell for one process. The caller closes it.

@@ -25,7 +25,8 @@ const (
 	MaxReportErrors = 5
 )
 
-// Charts stores and returns figures about the past, for charts. They are no records: after a crash
+// Charts returns figures about the past, for charts: what workers reported ([Engine].Report), and
+// samples of the queues that upkeep takes. They are no records: after a crash
 // or an error a report can be missing. An engine without [Capabilities].Charts stores
 // nothing, and returns nothing. Times are the store's.
 //
@@ -33,9 +34,6 @@ const (
 // [ChartHours]. A query whose Step is below an hour reads the details, and any other
 // query the hours. Hours include the present one, and begin at full hours of UTC.
 type Charts interface {
-	// Report stores what a worker counted since its last report. The store adds the time, and
-	// the name and version of the worker's registration.
-	Report(ctx context.Context, worker WorkerID, stats []HandlerStats) error
 	// HandlerStats sums up reports: one result for each step, and each group of query.By in it.
 	// They are ordered by time. There are none for steps without messages.
 	HandlerStats(ctx context.Context, query StatsQuery) ([]HandlerStats, error)
@@ -245,7 +243,7 @@ func checkSpan(from, to time.Time, step time.Duration) error {
 // NoCharts is embedded by engines that keep nothing for charts.
 type NoCharts struct{}
 
-// Report implements [Charts].
+// Report implements [Engine].
 func (NoCharts) Report(context.Context, WorkerID, []HandlerStats) error { return nil }
 
 // HandlerStats implements [Charts].
