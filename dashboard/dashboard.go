@@ -60,7 +60,7 @@ func Mount(engine posthaste.Store, config Config) server.Mount {
 	if timeout <= 0 {
 		timeout = 30 * time.Second
 	}
-	d := &dashboard{source: source{engine, engine.Capabilities(), newSnapshots(engine, timeout), config.Environment}, timeout: timeout}
+	d := &dashboard{source: source{engine: engine, can: engine.Capabilities(), snapshots: newSnapshots(engine, timeout), figures: newFigures(engine, timeout), environment: config.Environment}, timeout: timeout}
 	return server.Mount{Handler: d.mux(), Scope: server.ScopeRead, Queues: true}
 }
 
@@ -99,6 +99,7 @@ func (d *dashboard) routes() []route {
 		{"GET", "/messages", server.ScopeRead, true, d.showMessages},
 		{"GET", "/messages/{id}", server.ScopeRead, true, d.showMessage},
 		{"GET", "/messages/{id}/payload", server.ScopeReadPayload, true, d.downloadPayload},
+		{"GET", "/failing", server.ScopeRead, true, d.showFailing},
 		{"GET", "/dead-letters", server.ScopeRead, true, d.showDeadLetters},
 		{"GET", "/schedules", server.ScopeRead, false, d.showSchedules},
 		{"GET", "/workers", server.ScopeRead, false, d.showWorkers},

@@ -36,6 +36,10 @@ func (d *dashboard) showOverview(p *page) error {
 		return int(10*(b.SentPerSecond+b.DonePerSecond)) - int(10*(a.SentPerSecond+a.DonePerSecond))
 	})
 	busy = rows[:min(len(rows), fallingBehind)]
+	shown, failures, err := p.past(s)
+	if err != nil {
+		return err
+	}
 	return p.show("overview", "Overview", "overview", true, struct {
 		Snapshot     *snapshot
 		Total        queueRow
@@ -43,7 +47,24 @@ func (d *dashboard) showOverview(p *page) error {
 		Behind, Busy []queueRow
 		More         int
 		Failed       error
-	}{s, total, len(rows), behind[:min(len(behind), fallingBehind)], busy, max(len(behind)-fallingBehind, 0), s.findErr})
+		Charts       *charts
+		Choices      []choice
+		Failures     []posthaste.Failure
+	}{s, total, len(rows), behind[:min(len(behind), fallingBehind)], busy, max(len(behind)-fallingBehind, 0), s.findErr, shown, p.choices(), failures})
+}
+
+// past returns the charts of all queues, and the most frequent failures. Without them the page
+// still shows the present.
+func (p *page) past(s *snapshot) (*charts, []posthaste.Failure, error) {
+	if !p.d.can.Charts {
+		return nil, nil, nil
+	}
+	shown, err := p.flow("", s)
+	if err != nil {
+		return nil, nil, err
+	}
+	failures, _, err := p.failing("", "")
+	return shown, failures[:min(len(failures), 3)], err
 }
 
 func (d *dashboard) showWorkers(p *page) error {
