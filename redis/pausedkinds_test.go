@@ -264,6 +264,14 @@ func TestJB1_SetAsideCostsNothing(t *testing.T) {
 			k.send("mail")
 			return unlessOne(k.claim(k.handles("mail"), 1))
 		}, []patch{{&settleScript, "if not limits.s then return end", "if true then return end"}}},
+		"a token of a key that has more messages": {posthaste.QueueOptions{Limits: posthaste.QueueLimits{KeyRateLimit: hourly}}, func(k *kindred) string {
+			k.send("sms", "mail")
+			k.aside(k.claim(k.old, 1)...)
+			if got := came(k.claim(k.handles("mail"), 1)); len(got) != 1 || got[0] != "mail" {
+				return fmt.Sprintf("%v were handed out, want the other message of the key", got)
+			}
+			return ""
+		}, []patch{{&settleScript, "full and goOn(key)", "false"}}},
 		"senders ring again": {posthaste.QueueOptions{Limits: posthaste.QueueLimits{RateLimit: hourly}}, func(k *kindred) string {
 			k.send("sms", "sms")
 			held := k.claim(k.old, 1)
