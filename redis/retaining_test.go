@@ -94,5 +94,13 @@ func TestJB6_RetentionEnds(t *testing.T) {
 			s.settle(1)
 			return unlessState(t, s.Engine, id, posthaste.StateDone)
 		}, []patch{{&settleScript, "return unpacked(unpacked(string.sub(e, 2)).s).s[1].e", "return 0"}}},
+		"another change counts nothing twice": {hour, func(t *testing.T, e *Engine) string {
+			s := newSparing(t, e)
+			s.settle(200)
+			update(t, s.Engine, posthaste.QueueOptions{}, "retention")
+			s.settle(10)
+			update(t, s.Engine, posthaste.QueueOptions{Timeout: time.Hour})
+			return s.unlessTen()
+		}, []patch{{&renewScript, "elseif call('HEXISTS', KEYS[at + AT_TALLY], 'kept') == 0 then", "else"}}},
 	})
 }
