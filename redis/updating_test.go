@@ -67,23 +67,9 @@ func TestJB6_UpkeepFollows(t *testing.T) {
 		}, []patch{{&claimKeyedScript, " or (meta[4] or nil) ~= rules.w", ""}}},
 		"a rescue": {posthaste.QueueOptions{}, func(t *testing.T, e *Engine) string {
 			id := send(t, e, 1)[0]
-			lose := func(change func()) {
-				until(t, "it is received", func() bool {
-					reply, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1, Lease: time.Microsecond})
-					if err != nil {
-						t.Fatal(err)
-					}
-					return len(reply.Deliveries) == 1
-				})
-				change()
-				until(t, "it is lost", func() bool {
-					n, err := e.rescueQueue(t.Context(), posthaste.QueueRef{Queue: jobs})
-					return err == nil && n == 1
-				})
-			}
-			lose(func() {})
-			lose(func() {})
-			lose(func() { changed(t, another(t, e)) }) // only one that ran alone counts
+			lose(t, e, func() {})
+			lose(t, e, func() {})
+			lose(t, e, func() { changed(t, another(t, e)) }) // only one that ran alone counts
 			return unlessState(t, e, id, posthaste.StateDead)
 		}, []patch{{&rescueScript, " or (meta[2] or nil) ~= rules.w", ""}}},
 		"discarding": {posthaste.QueueOptions{}, func(t *testing.T, e *Engine) string {
