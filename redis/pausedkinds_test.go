@@ -174,6 +174,15 @@ func TestR1_ResumedKindComes(t *testing.T) {
 			k.pausedAside()
 			return unlessRung(k.t, k.e, func() { k.resume("sms") })
 		}, []patch{{&renewScript, renewRings, "return 'ok'"}}},
+		"processes that know only the pause are told": {posthaste.QueueOptions{}, func(k *kindred) string {
+			_, all := k.pausedAside()
+			k.must(another(k.t, k.e).Resume(k.t.Context(), posthaste.OfKind{Queue: jobs, Kind: "sms"}))
+			beat, err := k.e.Heartbeat(k.t.Context(), posthaste.Heartbeat{Worker: all, Queues: []posthaste.QueueRef{{Queue: jobs}}})
+			if k.must(err); !beat.Looks[0].Found {
+				return "a worker is told that there is nothing"
+			}
+			return unlessOne(k.claim(all, 1))
+		}, []patch{{&beatScript, "(meta[3] or '') ~= revision or", "false or"}}},
 		"it runs alone": {posthaste.QueueOptions{}, func(k *kindred) string {
 			k.lone()
 			k.pause("sms")
