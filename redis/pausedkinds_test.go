@@ -298,6 +298,45 @@ func TestJB1_SetAsideCostsNothing(t *testing.T) {
 	})
 }
 
+// What a queue tells of messages that were set aside counts those that must run alone, too.
+func TestJB2_SetAsideIsTold(t *testing.T) {
+	const wait = 50 * time.Millisecond
+	told := func(k *kindred) posthaste.SetAside {
+		k.t.Helper()
+		k.loneAside()
+		elapses(k.t, k.e, wait)
+		k.sentAside("sms", "sms")
+		all := infoOf(k.t, k.e, posthaste.DefaultSubscription).SetAside
+		if len(all) != 1 {
+			k.t.Fatalf("told is %+v", all)
+		}
+		return all[0]
+	}
+	runKindRules(t, map[string]kindRule{
+		"how many": {posthaste.QueueOptions{}, func(k *kindred) string {
+			is := told(k)
+			return unless(is.Kind == "sms" && is.Waiting == 3, "told is %+v", is)
+		}, []patch{{&countScript, "aside[at + 2] = aside[at + 2] + call", "aside[at + 2] = call"}}},
+		"since when": {posthaste.QueueOptions{}, func(k *kindred) string {
+			is := told(k)
+			return unless(is.OldestAge >= wait, "told is %+v", is)
+		}, []patch{{&countScript, "math.min(aside[at + 3], since)", "aside[at + 3]"}}},
+	})
+}
+
+// A message that is cancelled while a worker has it, and then set aside, does not come.
+func TestJB1_CancelledAndSetAside(t *testing.T) {
+	runKindRules(t, map[string]kindRule{"": {posthaste.QueueOptions{}, func(k *kindred) string {
+		id := k.send("sms")[0]
+		held := k.claim(k.old, 1)
+		_, err := k.e.Cancel(posthaste.WithActor(k.t.Context(), "ada"), id)
+		k.must(err)
+		_, err = k.e.Settle(k.t.Context(), []posthaste.Settlement{{Delivery: held[0].ID, Outcome: posthaste.OutcomeSetAside}})
+		k.must(err)
+		return unlessNone(k.claim(k.handles("sms"), 1))
+	}, []patch{{&settleScript, "if notes and notes.q and outcome ~= 'done' then", "if notes and notes.q and outcome ~= 'done' and not apart then"}}}})
+}
+
 // unlessRung returns what is wrong unless what do does wakes a process that sleeps at the queue.
 func unlessRung(t *testing.T, e *Engine, do func()) string {
 	t.Helper()
