@@ -116,6 +116,13 @@ func TestR1_PausedKindStays(t *testing.T) {
 			}
 			return ""
 		}, []patch{{&claimScript, " or content and rules.q[kindOf(content)] then", " then"}}},
+		"a look tells of one to run alone": {posthaste.QueueOptions{}, func(k *kindred) string {
+			k.loneAside()
+			k.pause("fax")
+			beat, err := k.e.Heartbeat(k.t.Context(), posthaste.Heartbeat{Worker: k.handles("sms"), Queues: []posthaste.QueueRef{{Queue: jobs}}})
+			k.must(err)
+			return unless(beat.Looks[0].Found, "a worker is told that there is nothing")
+		}, []patch{{&beatScript, "for _, rank in ipairs({'0', '1'}) do", "for _, rank in ipairs({'0'}) do"}}},
 		"their age is not told": {posthaste.QueueOptions{}, func(k *kindred) string {
 			k.pausedAside()
 			elapses(k.t, k.e, time.Millisecond)
@@ -134,7 +141,7 @@ func TestR1_PausedKindStays(t *testing.T) {
 // A claim passes over some 1,000 messages of a paused kind. The next claim is to come at once, and
 // goes on.
 func TestR1_PausedKindIsBounded(t *testing.T) {
-	runKindRules(t, map[string]kindRule{"": {posthaste.QueueOptions{}, func(k *kindred) string {
+	runKindRules(t, map[string]kindRule{"new": {posthaste.QueueOptions{}, func(k *kindred) string {
 		k.pause("sms")
 		kinds := make([]string, 2501)
 		for i := range kinds {
@@ -326,7 +333,7 @@ func TestJB2_SetAsideIsTold(t *testing.T) {
 
 // A message that is cancelled while a worker has it, and then set aside, does not come.
 func TestJB1_CancelledAndSetAside(t *testing.T) {
-	runKindRules(t, map[string]kindRule{"": {posthaste.QueueOptions{}, func(k *kindred) string {
+	runKindRules(t, map[string]kindRule{"cancelled": {posthaste.QueueOptions{}, func(k *kindred) string {
 		id := k.send("sms")[0]
 		held := k.claim(k.old, 1)
 		_, err := k.e.Cancel(posthaste.WithActor(k.t.Context(), "ada"), id)
@@ -335,6 +342,26 @@ func TestJB1_CancelledAndSetAside(t *testing.T) {
 		k.must(err)
 		return unlessNone(k.claim(k.handles("sms"), 1))
 	}, []patch{{&settleScript, "if notes and notes.q and outcome ~= 'done' then", "if notes and notes.q and outcome ~= 'done' and not apart then"}}}})
+}
+
+// Of two purges at once each message that was set aside before is cancelled.
+func TestR1_PurgedTwice(t *testing.T) {
+	runKindRules(t, map[string]kindRule{"set aside": {posthaste.QueueOptions{}, func(k *kindred) string {
+		first := k.sentAside("sms")[0]
+		_, _, err := k.e.together(k.t.Context(), asideScript, jobs) // as the first purge
+		k.must(err)
+		second := k.sentAside("sms")[0]
+		_, _, err = k.e.together(k.t.Context(), asideScript, jobs) // as the second one
+		k.must(err)
+		_, err = k.e.PurgeQueue(posthaste.WithActor(k.t.Context(), "ada"), jobs)
+		k.must(err)
+		for _, id := range []posthaste.MessageID{first, second} {
+			if said := unlessState(k.t, k.e, id, posthaste.StateCancelled); said != "" {
+				return said
+			}
+		}
+		return ""
+	}, []patch{{&asideScript, "call('EXISTS', KEYS[at + AT_ASIDE_APART], unpack(", "call('EXISTS', unpack("}}}})
 }
 
 // unlessRung returns what is wrong unless what do does wakes a process that sleeps at the queue.

@@ -56,7 +56,7 @@ func die(t *testing.T, e *Engine, d posthaste.RawDelivery) {
 }
 
 // Processes that have old options in memory follow the new ones with whatever they do next.
-func TestJB6_UpkeepFollows(t *testing.T) {
+func TestJB6_EveryCallFollows(t *testing.T) {
 	runOptionRules(t, map[string]optionRule{
 		"a claim of a queue by keys": {posthaste.QueueOptions{Fair: true}, func(t *testing.T, e *Engine) string {
 			send(t, e, 1)
@@ -197,7 +197,7 @@ func TestJB6_Limits(t *testing.T) {
 
 // A key that a dead letter has stopped stays so when dead letters do not stop keys any more.
 func TestJB6_StoppedKeys(t *testing.T) {
-	runOptionRules(t, map[string]optionRule{"": {posthaste.QueueOptions{Ordered: true, StopOnDead: true}, func(t *testing.T, e *Engine) string {
+	runOptionRules(t, map[string]optionRule{"stopped": {posthaste.QueueOptions{Ordered: true, StopOnDead: true}, func(t *testing.T, e *Engine) string {
 		sendKeys(t, e, "a")
 		w := register(t, e)
 		die(t, e, claim(t, e, w, 1, 1)[0])
@@ -205,4 +205,40 @@ func TestJB6_StoppedKeys(t *testing.T) {
 		sendKeys(t, e, "a")
 		return unlessNone(claim(t, e, w, 2, 1))
 	}, []patch{{&claimKeyedScript, "(rules.x or rules.z)", "rules.x"}}}})
+}
+
+// Keys that wait for their rate come after two changes as well, though one claim checked only some
+// of them in between.
+func TestJB6_LimitsOfKeys(t *testing.T) {
+	hourly := func(n int) posthaste.QueueOptions {
+		return posthaste.QueueOptions{Limits: posthaste.QueueLimits{KeyRateLimit: posthaste.Rate{Limit: n, Per: time.Hour, Burst: 1}}}
+	}
+	runOptionRules(t, map[string]optionRule{"rate": {hourly(1), func(t *testing.T, e *Engine) string {
+		const keys = 250
+		names := make([]string, 2*keys)
+		for i := range names {
+			names[i] = fmt.Sprint("k", i%keys)
+		}
+		sendKeys(t, e, names...)
+		w, number := register(t, e), int64(0)
+		take := func(most int) (n int) {
+			t.Helper()
+			number++
+			return len(claim(t, e, w, number, most))
+		}
+		for taken := 0; taken < keys; {
+			n := take(keys)
+			if taken += n; n == 0 {
+				t.Fatalf("%d are handed out by the first rate", taken)
+			}
+		}
+		update(t, e, hourly(2))
+		take(1)
+		update(t, e, posthaste.QueueOptions{Limits: posthaste.QueueLimits{KeyConcurrency: 5}}, "key_rate_limit")
+		left := keys
+		for rounds := 0; left > 0 && rounds < 10; rounds++ {
+			left -= take(keys)
+		}
+		return unless(left == 0, "%d do not come", left)
+	}, []patch{{&renewScript, "if call('EXISTS', AGAIN) == 1 then", "if false then"}}}})
 }
