@@ -55,87 +55,87 @@ const (
 )
 
 // No claim hands out a message of a paused kind, wherever it waits. The others come.
-func TestR1_PausedKindStays(t *testing.T) {
-	runKindRules(t, map[string]kindRule{
-		"new": {posthaste.QueueOptions{}, func(k *kindred) string {
-			k.pause("sms")
-			k.send("sms")
-			return unlessNone(k.claim(register(k.t, k.e), 1))
-		}, []patch{{&claimScript, restsFresh, ""}}},
-		"released": {posthaste.QueueOptions{}, func(k *kindred) string {
-			k.send("sms")
-			all := register(k.t, k.e)
-			held := k.claim(all, 1)
-			k.pause("sms")
-			_, err := k.e.Settle(k.t.Context(), []posthaste.Settlement{{Delivery: held[0].ID, Outcome: posthaste.OutcomeReleased}})
-			k.must(err)
-			return unlessNone(k.claim(all, 1))
-		}, []patch{{&claimScript, restsDue, ""}}},
-		"set aside, to a worker of the kind": {posthaste.QueueOptions{}, func(k *kindred) string {
-			k.sentAside("sms")
-			k.pause("sms")
-			return unlessNone(k.claim(k.handles("sms"), 1))
-		}, []patch{{&claimScript, " and not (paused and paused[kind])", ""}, {&claimScript, "handled(kinds, '0', rules.q)", "handled(kinds, '0')"}}},
-		"set aside, to a worker of all kinds": {posthaste.QueueOptions{}, func(k *kindred) string {
-			k.sentAside("sms")
-			k.pause("sms")
-			return unlessNone(k.claim(register(k.t, k.e), 1))
-		}, []patch{{&claimScript, "if not paused[kind] then", "if true then"}}},
-		"to run alone": {posthaste.QueueOptions{}, func(k *kindred) string {
-			k.lone()
-			k.pause("sms")
-			return unlessNone(k.claimIdle(register(k.t, k.e)))
-		}, []patch{{&claimScript, restsDue, ""}}},
-		"to run alone, set aside": {posthaste.QueueOptions{}, func(k *kindred) string {
-			k.loneAside()
-			k.pause("sms")
-			return unlessNone(k.claimIdle(k.handles("sms")))
-		}, []patch{{&claimScript, "handled(kinds, '1', rules.q)", "handled(kinds, '1')"}}},
-		"another kind comes": {posthaste.QueueOptions{}, func(k *kindred) string {
-			k.pause("sms")
-			k.send("mail")
-			return unlessOne(k.claim(register(k.t, k.e), 1))
-		}, []patch{{&claimScript, "if not rules.q[kindOf(content)] then return false end", ""}}},
-		"no look tells of them": {posthaste.QueueOptions{}, func(k *kindred) string {
-			k.sentAside("sms")
-			k.pause("sms")
-			for _, w := range []posthaste.WorkerID{k.handles("sms"), register(k.t, k.e)} {
-				beat, err := k.e.Heartbeat(k.t.Context(), posthaste.Heartbeat{Worker: w, Queues: []posthaste.QueueRef{{Queue: jobs}}})
-				if k.must(err); beat.Looks[0].Found {
-					return "a worker is told that there is something"
-				}
+func TestR1_PausedKindStays(t *testing.T) { runKindRules(t, pausedKindRules) }
+
+var pausedKindRules = map[string]kindRule{
+	"new": {posthaste.QueueOptions{}, func(k *kindred) string {
+		k.pause("sms")
+		k.send("sms")
+		return unlessNone(k.claim(register(k.t, k.e), 1))
+	}, []patch{{&claimScript, restsFresh, ""}}},
+	"released": {posthaste.QueueOptions{}, func(k *kindred) string {
+		k.send("sms")
+		all := register(k.t, k.e)
+		held := k.claim(all, 1)
+		k.pause("sms")
+		_, err := k.e.Settle(k.t.Context(), []posthaste.Settlement{{Delivery: held[0].ID, Outcome: posthaste.OutcomeReleased}})
+		k.must(err)
+		return unlessNone(k.claim(all, 1))
+	}, []patch{{&claimScript, restsDue, ""}}},
+	"set aside, to a worker of the kind": {posthaste.QueueOptions{}, func(k *kindred) string {
+		k.sentAside("sms")
+		k.pause("sms")
+		return unlessNone(k.claim(k.handles("sms"), 1))
+	}, []patch{{&claimScript, " and not (paused and paused[kind])", ""}, {&claimScript, "handled(kinds, '0', rules.q)", "handled(kinds, '0')"}}},
+	"set aside, to a worker of all kinds": {posthaste.QueueOptions{}, func(k *kindred) string {
+		k.sentAside("sms")
+		k.pause("sms")
+		return unlessNone(k.claim(register(k.t, k.e), 1))
+	}, []patch{{&claimScript, "if not paused[kind] then", "if true then"}}},
+	"to run alone": {posthaste.QueueOptions{}, func(k *kindred) string {
+		k.lone()
+		k.pause("sms")
+		return unlessNone(k.claimIdle(register(k.t, k.e)))
+	}, []patch{{&claimScript, restsDue, ""}}},
+	"to run alone, set aside": {posthaste.QueueOptions{}, func(k *kindred) string {
+		k.loneAside()
+		k.pause("sms")
+		return unlessNone(k.claimIdle(k.handles("sms")))
+	}, []patch{{&claimScript, "handled(kinds, '1', rules.q)", "handled(kinds, '1')"}}},
+	"another kind comes": {posthaste.QueueOptions{}, func(k *kindred) string {
+		k.pause("sms")
+		k.send("mail")
+		return unlessOne(k.claim(register(k.t, k.e), 1))
+	}, []patch{{&claimScript, "if not rules.q[kindOf(content)] then return false end", ""}}},
+	"no look tells of them": {posthaste.QueueOptions{}, func(k *kindred) string {
+		k.sentAside("sms")
+		k.pause("sms")
+		for _, w := range []posthaste.WorkerID{k.handles("sms"), register(k.t, k.e)} {
+			beat, err := k.e.Heartbeat(k.t.Context(), posthaste.Heartbeat{Worker: w, Queues: []posthaste.QueueRef{{Queue: jobs}}})
+			if k.must(err); beat.Looks[0].Found {
+				return "a worker is told that there is something"
 			}
-			return ""
-		}, []patch{{&beatScript, "paused ~= '' and unpacked(paused) or nil", "nil"}}},
-		"nobody gets idle for them": {posthaste.QueueOptions{}, func(k *kindred) string {
-			k.lone()
-			k.pause("sms")
-			k.number++
-			if reply := attempt(k.t, k.e, register(k.t, k.e), k.number, 1); reply.AloneWaiting {
-				return "a worker is told that a message waits to run alone"
-			}
-			return ""
-		}, []patch{{&claimScript, " or content and rules.q[kindOf(content)] then", " then"}}},
-		"a look tells of one to run alone": {posthaste.QueueOptions{}, func(k *kindred) string {
-			k.loneAside()
-			k.pause("fax")
-			beat, err := k.e.Heartbeat(k.t.Context(), posthaste.Heartbeat{Worker: k.handles("sms"), Queues: []posthaste.QueueRef{{Queue: jobs}}})
-			k.must(err)
-			return unless(beat.Looks[0].Found, "a worker is told that there is nothing")
-		}, []patch{{&beatScript, "for _, rank in ipairs({'0', '1'}) do", "for _, rank in ipairs({'0'}) do"}}},
-		"their age is not told": {posthaste.QueueOptions{}, func(k *kindred) string {
-			k.pausedAside()
-			elapses(k.t, k.e, time.Millisecond)
-			if s := infoOf(k.t, k.e, posthaste.DefaultSubscription); s.Depth != 1 || s.OldestAge > 0 {
-				return fmt.Sprintf("it counts %+v", s)
-			}
-			return ""
-		}, []patch{{&countScript, " and not (rules.q and rules.q[kind])", ""}}},
-		"no other kind starves": {posthaste.QueueOptions{}, func(k *kindred) string {
-			k.pause("fax")
-			return k.inTurn(register(k.t, k.e))
-		}, []patch{{&claimScript, "call('ZRANDMEMBER', APART)", "nil"}}},
-	})
+		}
+		return ""
+	}, []patch{{&beatScript, "paused ~= '' and unpacked(paused) or nil", "nil"}}},
+	"no worker gets idle for them": {posthaste.QueueOptions{}, func(k *kindred) string {
+		k.lone()
+		k.pause("sms")
+		k.number++
+		if reply := attempt(k.t, k.e, register(k.t, k.e), k.number, 1); reply.AloneWaiting {
+			return "a worker is told that a message waits to run alone"
+		}
+		return ""
+	}, []patch{{&claimScript, " or content and rules.q[kindOf(content)] then", " then"}}},
+	"a look tells of one to run alone": {posthaste.QueueOptions{}, func(k *kindred) string {
+		k.loneAside()
+		k.pause("fax")
+		beat, err := k.e.Heartbeat(k.t.Context(), posthaste.Heartbeat{Worker: k.handles("sms"), Queues: []posthaste.QueueRef{{Queue: jobs}}})
+		k.must(err)
+		return unless(beat.Looks[0].Found, "a worker is told that there is nothing")
+	}, []patch{{&beatScript, "for _, rank in ipairs({'0', '1'}) do", "for _, rank in ipairs({'0'}) do"}}},
+	"their age is not told": {posthaste.QueueOptions{}, func(k *kindred) string {
+		k.pausedAside()
+		elapses(k.t, k.e, time.Millisecond)
+		if s := infoOf(k.t, k.e, posthaste.DefaultSubscription); s.Depth != 1 || s.OldestAge > 0 {
+			return fmt.Sprintf("it counts %+v", s)
+		}
+		return ""
+	}, []patch{{&countScript, " and not (rules.q and rules.q[kind])", ""}}},
+	"no other kind starves": {posthaste.QueueOptions{}, func(k *kindred) string {
+		k.pause("fax")
+		return k.inTurn(register(k.t, k.e))
+	}, []patch{{&claimScript, "call('ZRANDMEMBER', APART)", "nil"}}},
 }
 
 // A claim passes over some 1,000 messages of a paused kind. The next claim is to come at once, and
@@ -364,7 +364,7 @@ func TestR1_PurgedTwice(t *testing.T) {
 	}, []patch{{&asideScript, "call('EXISTS', KEYS[at + AT_ASIDE_APART], unpack(", "call('EXISTS', unpack("}}}})
 }
 
-// unlessRung returns what is wrong unless what do does wakes a process that sleeps at the queue.
+// unlessRung returns a violation unless do wakes a process that sleeps at the queue.
 func unlessRung(t *testing.T, e *Engine, do func()) string {
 	t.Helper()
 	asleep := e.keys.of(jobs, "asleep")

@@ -35,7 +35,7 @@ func (s *sparing) settle(n int) {
 	}
 }
 
-// unlessTen returns what is wrong unless upkeep leaves ten settled messages.
+// unlessTen returns a violation unless upkeep leaves ten settled messages.
 func (s *sparing) unlessTen() string {
 	s.t.Helper()
 	for more := true; more; {
@@ -72,13 +72,13 @@ func TestJB6_RetentionEnds(t *testing.T) {
 	)
 	hour := posthaste.QueueOptions{Retention: time.Hour}
 	runOptionRules(t, map[string]optionRule{
-		"what was retained is counted": {hour, func(t *testing.T, e *Engine) string {
+		"retained messages are counted": {hour, func(t *testing.T, e *Engine) string {
 			s := newSparing(t, e)
 			s.settle(30)
 			update(t, s.Engine, posthaste.QueueOptions{}, "retention")
 			return s.unlessTen()
 		}, []patch{{&renewScript, counts, ""}}},
-		"what was kept before is counted": {posthaste.QueueOptions{}, func(t *testing.T, e *Engine) string {
+		"batches from before are counted": {posthaste.QueueOptions{}, func(t *testing.T, e *Engine) string {
 			s := newSparing(t, e)
 			s.settle(10)
 			update(t, s.Engine, hour)
@@ -86,7 +86,7 @@ func TestJB6_RetentionEnds(t *testing.T) {
 			update(t, s.Engine, posthaste.QueueOptions{}, "retention")
 			return s.unlessTen()
 		}, []patch{{&renewScript, batches, ""}}},
-		"what was kept before is retained": {posthaste.QueueOptions{}, func(t *testing.T, e *Engine) string {
+		"batches from before are retained": {posthaste.QueueOptions{}, func(t *testing.T, e *Engine) string {
 			s := newSparing(t, e)
 			id := send(t, s.Engine, 1)[0]
 			s.settle(1)
