@@ -273,6 +273,8 @@ type WorkerStatus struct {
 	StartedAt   time.Time
 	HeartbeatAt time.Time
 	LostAt      time.Time
+	// State is the worker's state as of HeartbeatAt.
+	State WorkerState
 }
 
 // Check returns an error if the kind cannot be paused. It is for engines.

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -75,12 +76,64 @@ func (d *dashboard) showWorkers(p *page) error {
 	if s.workErr != nil {
 		return s.workErr
 	}
-	workers := slices.Clone(s.workers)
-	slices.SortFunc(workers, func(a, b posthaste.WorkerStatus) int { return strings.Compare(a.Name, b.Name) })
+	counts, err := p.countsOfWorkers()
+	if err != nil {
+		return err
+	}
+	var rows []workerRow
+	var longest []runningRow
+	for _, w := range s.workers {
+		row := workerRow{WorkerStatus: w, Counts: counts[w.Name]}
+		for _, load := range w.State.Loads {
+			row.Running += load.Running
+		}
+		rows = append(rows, row)
+		for _, r := range w.State.Running {
+			if w.LostAt.IsZero() {
+				longest = append(longest, runningRow{r, w.Name, w.HeartbeatAt.Add(-r.Ran)})
+			}
+		}
+	}
+	slices.SortFunc(rows, func(a, b workerRow) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(longest, func(a, b runningRow) int { return a.Since.Compare(b.Since) })
 	return p.show("workers", "Workers", "workers", true, struct {
-		Workers []posthaste.WorkerStatus
+		Workers []workerRow
+		Longest []runningRow
 		Vitals  posthaste.Vitals
-	}{workers, s.Vitals})
+	}{rows, longest[:min(len(longest), maxLongest)], s.Vitals})
+}
+
+// maxLongest is how many running messages the page of workers shows.
+const maxLongest = 20
+
+// workerRow is a worker with what it handled lately.
+type workerRow struct {
+	posthaste.WorkerStatus
+	Running int
+	Counts  *handled // nil if it handled nothing
+}
+
+// runningRow is a message that runs, and since when.
+type runningRow struct {
+	posthaste.RunningMessage
+	Worker string
+	Since  time.Time
+}
+
+// countsOfWorkers returns what each worker handled in the last 15 minutes, by its name.
+func (p *page) countsOfWorkers() (map[string]*handled, error) {
+	if !p.d.can.Charts {
+		return nil, nil
+	}
+	return figureOf(p.d.figures, "workers", stateAge, func(ctx context.Context, now time.Time) (map[string]*handled, error) {
+		groups, err := p.d.engine.HandlerStats(ctx, posthaste.StatsQuery{From: now.Add(-15 * time.Minute), By: posthaste.ByWorker})
+		counts := map[string]*handled{}
+		for i := range groups {
+			h := newHandled(groups[i].Worker, &groups[i])
+			counts[h.Name] = &h
+		}
+		return counts, err
+	})
 }
 
 func (d *dashboard) showAudit(p *page) error {

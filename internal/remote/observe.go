@@ -14,7 +14,7 @@ import (
 
 // Workers implements [posthaste.Observer].
 func (s *Store) Workers(ctx context.Context) ([]posthaste.WorkerStatus, error) {
-	return list(ctx, s, "/v1/workers", func(w wire.Worker) (posthaste.WorkerStatus, error) { return posthaste.WorkerStatus(w), nil })
+	return list(ctx, s, "/v1/workers", wire.Worker.Stored)
 }
 
 // Actions implements [posthaste.Observer].
