@@ -165,8 +165,10 @@ var (
 	removeEnrollmentScript = load("remove_enrollment")
 	renewScript            = load("renew")
 	repairScript           = load("repair")
+	reportScript           = load("report")
 	rescueScript           = load("rescue")
 	reviseScript           = load("revise")
+	sampleScript           = load("sample")
 	scheduleScript         = load("schedule")
 	sendScript             = load("send")
 	sendUniqueScript       = script{sync.OnceValue(sendingUnique)}
