@@ -200,11 +200,12 @@ func shortened(text string) string {
 // sample takes the samples of this minute, unless this process has asked for them. Redis that is
 // out of memory stores none, which is no error: upkeep goes on then.
 func (e *Engine) sample(ctx context.Context, all map[string]*queue) error {
-	minute := e.charted.minute()
-	if e.charted.sampled.Load() == minute {
+	if e.charted.sampled.Load() == e.charted.minute() {
 		return nil
 	}
+	var last int64
 	err := e.inMinute(ctx, sampleScript, allOf(all), func(q *queue, minute int64) []string {
+		last = minute
 		return slices.Concat(q.keys, []string{e.keys.sampled(q.name), e.keys.chart(q.name, samplesOfMinute, minute), e.keys.chart(q.name, samplesOfHour, minute/60)})
 	}, func(q *queue, common arguments) arguments {
 		made := q.created
@@ -214,7 +215,7 @@ func (e *Engine) sample(ctx context.Context, all map[string]*queue) error {
 		return slices.Concat(arguments{{"number", q.numberArg}, {"rules", q.rules}}, common, arguments{{"subscription", q.subscription}, {"made", made}})
 	})
 	if err == nil || outOfMemory(err) {
-		e.charted.sampled.Store(max(minute, e.charted.minute()))
+		e.charted.sampled.Store(last)
 		return nil
 	}
 	return readError(err)
