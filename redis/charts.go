@@ -229,15 +229,38 @@ func outOfMemory(err error) bool {
 	return err != nil && strings.HasPrefix(err.Error(), "OOM")
 }
 
+// eraseErrors erases the errors of messages of a queue.
+func (e *Engine) eraseErrors(ctx context.Context, queue string, ids []posthaste.MessageID) error {
+	now, err := e.client.Time(ctx).Result()
+	if err != nil {
+		return readError(err)
+	}
+	var args arguments
+	for _, id := range ids {
+		args = append(args, arg{is: id.String()})
+	}
+	_, err = eraseErrorsScript.run(ctx, e.client, e.unitKeys(queue, now, errorsOfMinute, errorsOfHour), args)
+	return writeError(err)
+}
+
 // chartKeys returns the names of all keys for charts that a queue may have.
 func (e *Engine) chartKeys(queue string, now time.Time) []string {
 	names := []string{e.keys.sampled(queue)}
-	for hours, whats := range map[bool][]string{false: {statsOfMinute, errorsOfMinute, samplesOfMinute}, true: {statsOfHour, errorsOfHour, samplesOfHour}} {
-		first, last := charts.Unit(now.Add(-chartTTL(hours)), hours), charts.Unit(now.Add(time.Minute), hours)
-		for unit := first - 1; unit <= last; unit++ {
-			for _, what := range whats {
-				names = append(names, e.keys.chart(queue, what, unit))
-			}
+	for of, hours := range map[string]string{statsOfMinute: statsOfHour, errorsOfMinute: errorsOfHour, samplesOfMinute: samplesOfHour} {
+		names = append(names, e.unitKeys(queue, now, of, hours)...)
+	}
+	return names
+}
+
+// unitKeys returns the names of the keys of all minutes and hours that a queue may have.
+func (e *Engine) unitKeys(queue string, now time.Time, ofMinute, ofHour string) (names []string) {
+	for _, hours := range []bool{false, true} {
+		what := ofMinute
+		if hours {
+			what = ofHour
+		}
+		for unit := charts.Unit(now.Add(-chartTTL(hours)), hours) - 1; unit <= charts.Unit(now.Add(time.Minute), hours); unit++ {
+			names = append(names, e.keys.chart(queue, what, unit))
 		}
 	}
 	return names

@@ -198,6 +198,30 @@ var chartRules = map[string]struct {
 	}, []patch{{&reportScript, "GROUPS, ERRORS = {1000, 2000, 3000}, 100", "GROUPS, ERRORS = {1000, 2000, 3000}, 1000"}}},
 	"errors of a kind have bounds": {(*charting).frequentErrors, []patch{{&reportScript, "if #all >= ERRORS then", "if false then"}}},
 	"frequent errors stay":         {(*charting).frequentErrors, []patch{{&reportScript, "if a.n ~= b.n then return a.n > b.n end", ""}}},
+	"errors are erased": {func(c *charting) string {
+		_, err := c.e.Send(c.t.Context(), posthaste.Message{Queue: jobs, Terms: []string{"ada"}}, posthaste.Message{Queue: jobs})
+		c.must(err)
+		all := claim(c.t, c.e, c.w, 1, 2)
+		done(c.t, c.e, all...)
+		of := func(text string, d int, n int64) posthaste.ErrorCount {
+			return posthaste.ErrorCount{Fingerprint: text, Error: text, Message: all[d].MessageID, Count: n}
+		}
+		c.report(posthaste.HandlerStats{Failed: 6, Errors: []posthaste.ErrorCount{of("ada's", 0, 1), of("ada and others", 0, 3), of("another's", 1, 2)}})
+		_, err = c.e.Erase(posthaste.WithActor(c.t.Context(), "ada"), "ada", 0)
+		c.must(err)
+		for _, from := range []time.Duration{time.Minute, 72 * time.Hour} {
+			all, err := c.e.Failures(c.t.Context(), posthaste.FailureQuery{From: time.Now().Add(-from)})
+			c.must(err)
+			got := ""
+			for _, f := range all {
+				got += fmt.Sprintf("%s: %s %d\n", f.Fingerprint, f.Error, f.Count)
+			}
+			if want := "ada and others: erased 3\nanother's: another's 2\nerased: erased 1\n"; got != want {
+				return "the failures are " + got
+			}
+		}
+		return ""
+	}, []patch{{&eraseErrorsScript, "if n > before then", "if false then"}}},
 	"a queue of the same name has none": {func(c *charting) string {
 		before := c.e.client.HGet(c.t.Context(), c.e.keys.of(jobs, "meta"), "no").Val()
 		c.must(c.e.client.HSet(c.t.Context(), c.e.keys.of(jobs, "meta"), "no", "4000").Err())

@@ -149,6 +149,7 @@ var (
 	editScript             = load("edit")
 	enrollScript           = load("enroll")
 	eraseScript            = load("erase")
+	eraseErrorsScript      = load("erase_errors")
 	expireEnrollmentScript = load("expire_enrollment")
 	extendScript           = load("extend")
 	fillScript             = load("fill")

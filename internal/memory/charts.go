@@ -94,6 +94,20 @@ func (f *figures) forget(q *queue) {
 	delete(f.last, q)
 }
 
+// erase erases the errors of a message: the text, and the fingerprint if no other had the error.
+func (f *figures) erase(id posthaste.MessageID) {
+	for _, all := range [][]posthaste.Failure{f.failures, f.failuresByHour} {
+		for i := range all {
+			if x := &all[i]; x.Message == id {
+				x.Error = "erased"
+				if x.Count == 1 {
+					x.Fingerprint = "erased"
+				}
+			}
+		}
+	}
+}
+
 func (f *figures) removeIf(detail, hour func(queue string, at time.Time) bool) {
 	stats := func(of func(string, time.Time) bool) func(posthaste.HandlerStats) bool {
 		return func(h posthaste.HandlerStats) bool { return of(h.Queue, h.At) }
