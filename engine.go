@@ -54,7 +54,9 @@ type Engine interface {
 	// its note recorded, as for any other.
 	Extend(ctx context.Context, req ExtendRequest) ([]SettleResult, error)
 	// Report stores what a worker counted since its last report, for [Charts]. The store adds the
-	// time, and the name and version of the worker's registration.
+	// time, and the name and version of the worker's registration. Counts of queues and
+	// subscriptions that do not exist are left out. The error is [CodeWorkerLost] if the worker is
+	// not registered any more.
 	Report(ctx context.Context, worker WorkerID, stats []HandlerStats) error
 	// Queues lists queues with their counters: those with the names, or all.
 	Queues(ctx context.Context, names ...string) ([]QueueInfo, error)

@@ -33,6 +33,9 @@ const (
 // Reports and samples are kept as they were taken for [ChartDetail], and summed up by hours for
 // [ChartHours]. A query whose Step is below an hour reads the details, and any other
 // query the hours. Hours include the present one, and begin at full hours of UTC.
+//
+// Queries select by names; a name that does not exist selects nothing. They return figures of
+// queues and subscriptions that exist now.
 type Charts interface {
 	// HandlerStats sums up reports: one result for each step, and each group of query.By in it.
 	// They are ordered by time. There are none for steps without messages.
@@ -41,7 +44,8 @@ type Charts interface {
 	// fingerprint of the error, most frequent first.
 	Failures(ctx context.Context, query FailureQuery) ([]Failure, error)
 	// Samples returns samples of subscriptions, one for each step, ordered by time. There is
-	// none for a step in which the subscription did not change.
+	// none for a step in which the subscription did not change. Upkeep ([UpkeepSpace]) takes a
+	// sample when none was taken for [SampleInterval], and the first upkeep of a store at once.
 	Samples(ctx context.Context, query SampleQuery) ([]Sample, error)
 }
 
@@ -50,6 +54,7 @@ type HandlerStats struct {
 	// At is the begin of the step. A report leaves it empty.
 	At time.Time
 	// Queue and Subscription are empty if a query sums up without ByQueue, Kind without ByKind.
+	// In a report an empty Subscription is [DefaultSubscription].
 	Queue, Subscription, Kind string
 	// Version and Worker are those of the process: set by the store, in a query with ByVersion or
 	// ByWorker.
@@ -61,8 +66,8 @@ type HandlerStats struct {
 	// duration of the handler. With clocks that differ between the store and the worker,
 	// Wait is wrong by that difference.
 	Wait, Run Histogram
-	// Errors are the most frequent errors in a report. Queries do not set them (see
-	// Charts.Failures).
+	// Errors are the most frequent errors in a report, at most MaxReportErrors. Queries do not
+	// set them (see Charts.Failures).
 	Errors []ErrorCount
 }
 
@@ -92,11 +97,13 @@ const (
 type StatsQuery struct {
 	// Queue, Subscription and Kind select; empty selects all.
 	Queue, Subscription, Kind string
-	// From and To bound the time (default of To: now; of From: an hour before).
+	// From and To bound the time (default of To: now; of From: an hour before). From is rounded
+	// down to a full step, and To excluded.
 	From, To time.Time
-	// Step is the length of a step, of whole minutes below an hour, or of whole hours. Zero
-	// means one step for the whole time: it reads details if From is not longer ago than
-	// ChartDetail, and hours otherwise.
+	// Step is the length of a step, of whole minutes below an hour, or of whole hours. Steps
+	// begin at multiples of it since 1970 in UTC. Zero means one step for the whole time, which
+	// begins at From: it reads details if From is not longer ago than ChartDetail, and rounds
+	// From down to a minute; otherwise hours.
 	Step time.Duration
 	By   StatsBy
 }
@@ -104,7 +111,8 @@ type StatsQuery struct {
 // FailureQuery selects failed attempts.
 type FailureQuery struct {
 	Queue, Subscription, Kind string
-	// From is the time from which on errors count (default: an hour ago).
+	// From is the time from which on errors count (default: an hour ago). It is rounded down to
+	// a full hour if it is longer ago than ChartDetail.
 	From time.Time
 	// Limit is the maximum number of results, at most 1,000; 0 means 100.
 	Limit int
@@ -128,7 +136,7 @@ type SampleQuery struct {
 	Total bool
 	// From and To bound the time (default of To: now; of From: an hour before).
 	From, To time.Time
-	// Step is as in [StatsQuery]; zero means a minute.
+	// Step is as in [StatsQuery], but zero means a minute.
 	Step time.Duration
 }
 
@@ -137,7 +145,8 @@ type Sample struct {
 	// At is the begin of the step.
 	At                  time.Time
 	Queue, Subscription string
-	// Sent, Done, Retried, Lost and Expired count messages of the step.
+	// Sent, Done, Retried, Lost and Expired count messages of the step. With a filter, Sent may
+	// include messages that it leaves out.
 	Sent, Done, Retried, Lost, Expired int64
 	// Depth, InFlight and Dead are as in [SubscriptionInfo], at the last sample of the step.
 	Depth, InFlight, Dead int64

@@ -12,7 +12,6 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/pacedbell"
 )
 
@@ -21,8 +20,6 @@ import (
 // Each of its parts has a lock of its own. None is held during a call to Redis. Code that
 // needs several takes registry.mu before leases.mu, and ticker.mu last.
 type Engine struct {
-	posthaste.NoCharts
-
 	client  goredis.UniversalClient
 	keys    keys
 	owned   bool        // Close closes the client
@@ -32,6 +29,7 @@ type Engine struct {
 	registry registry
 	leases   leases
 	ticker   ticker
+	charted  charted
 	pacer    *pacedbell.Pacer
 }
 
