@@ -33,5 +33,5 @@ begin
   select posthaste.chart_block(n.at, false) % 3, n.at, n.queue_id, n.subscription, n.sent, n.done, n.retried, n.lost, n.expired, n.depth, n.in_flight, n.dead,
          coalesce(greatest(extract(epoch from clock_timestamp() - w.since), 0), 0)
     from unnest(v_samples) n left join posthaste.oldest_waiting() w on w.queue_id = n.queue_id and w.subscription = n.subscription
-   where v_samples is not null; -- or nobody asks how old messages are
+   where v_samples is not null; -- otherwise ages are not looked up
 end $$;
