@@ -34,8 +34,6 @@ const (
 // It uses at most as many connections as the pool's size, and one for each open Doorbell. The
 // number does not grow with queues or concurrency.
 type Engine struct {
-	posthaste.NoCharts
-
 	pool    *pgxpool.Pool
 	db      executor // pool, or a transaction (Transaction)
 	owned   bool     // Open made the pool, so Close closes it
