@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,7 +107,8 @@ func TestChartsOfSamples(t *testing.T) {
 	if len(engine.asked) != before {
 		t.Errorf("viewers of the same chart asked the store %d times", len(engine.asked)-before)
 	}
-	if q := engine.asked[0]; fmt.Sprint(q.Queues) != "[orders]" || q.Total {
-		t.Errorf("the query is %+v", q)
+	if !slices.ContainsFunc(engine.asked, func(q posthaste.SampleQuery) bool { return fmt.Sprint(q.Queues) == "[orders]" && !q.Total }) ||
+		!slices.ContainsFunc(engine.asked, func(q posthaste.SampleQuery) bool { return q.Queues == nil && q.Total }) {
+		t.Errorf("the queries are %+v", engine.asked)
 	}
 }
