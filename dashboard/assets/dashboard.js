@@ -16,6 +16,11 @@ function localTimes() {
 }
 localTimes();
 
+// On a narrow screen the list of pages scrolls.
+const list = document.querySelector("nav");
+const current = list && list.querySelector("[aria-current]");
+if (current) list.scrollLeft = current.offsetLeft - list.offsetLeft - (list.clientWidth - current.clientWidth) / 2;
+
 const live = document.getElementById("live");
 const button = document.getElementById("pause");
 if (live && button) {

@@ -110,7 +110,7 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 
 // ask returns the value of an expression, as JSON, or false while the tab leaves a page.
 func (b *tab) ask(expression string) (value string, ok bool) {
-	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("JSON.stringify("+expression+")", chromedp.EvalAwaitPromise))
+	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("(async () => JSON.stringify(await ("+expression+")))()", chromedp.EvalAwaitPromise))
 	return value, err == nil
 }
 
