@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/internal/catcher"
 )
 
@@ -27,9 +28,16 @@ func TestDB1_FailedMail(t *testing.T) {
 	b.sees("Message "+id.String(), "order-4711", "dead", "Attempt 1", "550", "The mailbox of ada is full")
 
 	full.Remove()
+	s.must(s.engine.Pause(t.Context(), posthaste.OfQueue(email.Queue))) // so that the page is open when the mail is sent
 	b.follow("Replay")
 	b.sees("The message is sent again under its id")
 	b.follow("Replay")
-	b.sees("Replayed 1 message.", "Attempt 2", "done")
-	b.lacks("dead letter")
+	b.sees("Replayed 1 message.", "ready", "The queue is paused.")
+	b.lacks("Attempt 2")
+	s.must(s.engine.Resume(t.Context(), posthaste.OfQueue(email.Queue)))
+	b.sees("Attempt 2", "done")
+	b.lacks("The queue is paused.")
+	if mails := s.mails.Mails(); len(mails) != 2 || mails[1].Subject != "Your order 4711" {
+		t.Errorf("the mail server has %d mails", len(mails))
+	}
 }

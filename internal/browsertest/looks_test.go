@@ -107,9 +107,10 @@ func (s *shop) examine(first []string) {
 	}
 	b := newTab(s.T)
 	look := func(shape string) {
-		b.do(chromedp.Evaluate[chromedp.Void](`for (const d of document.querySelectorAll("details")) d.open = true`))
 		for _, l := range looks {
 			b.look(l.screen, l.scheme)
+			b.leaves(func() { b.do(chromedp.Reload()) })
+			b.do(chromedp.Evaluate[chromedp.Void](`for (const d of document.querySelectorAll("details")) d.open = true`))
 			what := fmt.Sprintf("%s at %d pixels, %s", shape, l.width, l.scheme)
 			b.fits(l.screen, what)
 			b.accessible(script, what)
