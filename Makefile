@@ -106,7 +106,7 @@ golden: $(LAUNCH)
 # Look at them after a change of the dashboard.
 screenshots: needs $(LAUNCH)
 	rm -rf dist/screenshots
-	POSTHASTE_TEST_POSTGRES=18 POSTHASTE_TEST_NIGHT=1 $(LAUNCH) -versions 18 -- $(GO) test -count=1 ./internal/browsertest -run 'Screenshot|DB8_Pages' -update
+	POSTHASTE_TEST_POSTGRES=18 POSTHASTE_TEST_NIGHT=1 $(LAUNCH) -versions 18 -- $(GO) test -count=1 ./internal/browsertest -run 'Screenshot|DB8_.*Pages' -update
 
 # See docs/chaos.md.
 chaos: bin/posthaste $(CHAOS)

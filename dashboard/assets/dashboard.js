@@ -15,11 +15,7 @@ function localTimes() {
   }
 }
 localTimes();
-
-// On a narrow screen the list of pages scrolls.
-const list = document.querySelector("nav");
-const current = list && list.querySelector("[aria-current]");
-if (current) list.scrollLeft = current.offsetLeft - list.offsetLeft - (list.clientWidth - current.clientWidth) / 2;
+document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 
 const live = document.getElementById("live");
 const button = document.getElementById("pause");

@@ -3,16 +3,15 @@ package browsertest
 import (
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 )
 
 // visit opens each page of the dashboard once: the given ones, and those to which they lead. Pages
 // that differ only in a name or an id count as one. It calls each with the shape of its address,
-// such as queues-x-pause.
-func (s *shop) visit(b *tab, first []string, each func(shape string)) {
+// such as queues-x-pause, and returns the shapes.
+func (s *shop) visit(b *tab, first []string, each func(shape string)) (seen map[string]bool) {
 	b.Helper()
-	seen := map[string]bool{}
+	seen = map[string]bool{}
 	left := []string{s.url + "/"}
 	for _, path := range first {
 		left = append(left, s.url+path)
@@ -35,11 +34,7 @@ func (s *shop) visit(b *tab, first []string, each func(shape string)) {
 			}
 		}
 	}
-	all := []string{"overview", "queues", "queues-x", "queues-x-pause", "queues-x-purge", "queues-x-send", "messages", "messages-1", "messages-1-replay", "messages-1-cancel",
-		"dead-letters", "dead-letters-replay", "schedules", "schedules-x-run", "workers", "audit", "tokens", "tokens-x-revoke", "search"}
-	if missing := slices.DeleteFunc(all, func(shape string) bool { return seen[shape] }); len(missing) > 0 {
-		b.Errorf("no link leads to %v", missing)
-	}
+	return seen
 }
 
 var (

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/posthaste-mq/posthaste/internal/memory"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
@@ -89,11 +90,28 @@ func TestDB8_PagesAreAccessibleAndFit(t *testing.T) {
 	s := newShop(t)
 	s.work()
 	f := s.fill(plain)
-	s.examine([]string{"/queues/orders", "/messages/" + f.dead.String(), "/messages/" + f.scheduled.String() + "/cancel", "/search?q=order-10042"})
+	seen := s.examine("", []string{"/queues/orders", "/messages/" + f.dead.String(), "/messages/" + f.scheduled.String() + "/cancel", "/search?q=order-10042"})
+	for _, shape := range []string{"overview", "queues", "queues-x", "queues-x-pause", "queues-x-purge", "queues-x-send", "messages", "messages-1", "messages-1-replay", "messages-1-cancel",
+		"dead-letters", "dead-letters-replay", "schedules", "schedules-x-run", "workers", "audit", "tokens", "tokens-x-revoke", "search"} {
+		if !seen[shape] {
+			t.Errorf("no link leads to a page %s", shape)
+		}
+	}
 }
 
-// examine looks at all pages of a shop.
-func (s *shop) examine(first []string) {
+// So are the pages of a store that is empty.
+func TestDB8_EmptyPages(t *testing.T) {
+	testrun.Nightly(t, "TestDB8_PagesAreAccessibleAndFit looks at the same pages with content")
+	t.Parallel()
+	s := &shop{T: t, url: serve(t, memory.Open())}
+	if seen := s.examine("empty-", []string{"/search?q=order-10042"}); !seen["schedules"] || !seen["tokens"] {
+		t.Errorf("links lead to %v only", seen)
+	}
+}
+
+// examine looks at all pages of a shop, and returns their shapes. The names of screenshots begin
+// with a prefix.
+func (s *shop) examine(prefix string, first []string) map[string]bool {
 	s.Helper()
 	script := axe(s.T)
 	looks := []struct {
@@ -115,7 +133,7 @@ func (s *shop) examine(first []string) {
 			b.fits(l.screen, what)
 			b.accessible(script, what)
 			if testrun.Night() {
-				b.shoot(shape, l.screen, l.scheme)
+				b.shoot(prefix+shape, l.screen, l.scheme)
 			}
 		}
 	}
@@ -125,5 +143,5 @@ func (s *shop) examine(first []string) {
 	b.open(s.url + "/nothing")
 	look("not-found")
 	b.heard() // the console has the status
-	s.visit(b, first, look)
+	return s.visit(b, first, look)
 }
