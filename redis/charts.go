@@ -26,7 +26,7 @@ func chartTTL(hours bool) time.Duration {
 	return posthaste.ChartDetail + 10*time.Minute
 }
 
-// charted is what this process knows of Redis's time, for charts.
+// charted estimates Redis's time for charts, and remembers the last samples of this process.
 type charted struct {
 	ahead   atomic.Int64 // µs by which Redis's clock was ahead of the process's
 	sampled atomic.Int64 // the last minute in which this process asked for samples
@@ -81,8 +81,8 @@ type reportedError struct {
 	Last        int64  `codec:"l,omitempty"`
 }
 
-// Counts are stored as a list: what, number, what, number, in the order of what. It is the outcome, or a bucket of a
-// histogram from waitFrom or runFrom on.
+// Counts are stored as a list of pairs, in the order of their first numbers: an outcome, or a bucket
+// of a histogram from waitFrom or runFrom on, and its count.
 const (
 	countDone = iota
 	countRetried
@@ -109,7 +109,7 @@ func countsOf(h *posthaste.HandlerStats) (all []int64) {
 	return all
 }
 
-// addCounts is the reverse of countsOf. It ignores what it does not know.
+// addCounts is the reverse of countsOf. It ignores unknown outcomes and buckets.
 func addCounts(h *posthaste.HandlerStats, counts []int64) {
 	for pair := range slices.Chunk(counts, 2) {
 		switch what, n := pair[0], pair[len(pair)-1]; {
@@ -215,8 +215,7 @@ func shortened(text string) string {
 	return text
 }
 
-// sample takes the samples of this minute, unless this process has asked for them. Redis that is
-// out of memory stores none, which is no error: upkeep goes on then.
+// sample takes the samples of this minute, unless this process has asked for them.
 func (e *Engine) sample(ctx context.Context, all map[string]*queue) error {
 	if e.charted.sampled.Load() == e.charted.minute() {
 		return nil
@@ -230,19 +229,10 @@ func (e *Engine) sample(ctx context.Context, all map[string]*queue) error {
 		}
 		return slices.Concat(arguments{{"number", q.numberArg}, {"rules", q.rules}}, common, arguments{{"subscription", q.subscription}, {"made", made}})
 	})
-	if err == nil || outOfMemory(err) {
+	if err == nil {
 		e.charted.sampled.Store(minute)
-		return nil
 	}
 	return readError(err)
-}
-
-func outOfMemory(err error) bool {
-	var many interface{ Unwrap() []error }
-	if errors.As(err, &many) {
-		return !slices.ContainsFunc(many.Unwrap(), func(err error) bool { return !outOfMemory(err) })
-	}
-	return err != nil && strings.HasPrefix(err.Error(), "OOM")
 }
 
 // eraseErrors erases the errors of messages of a queue.

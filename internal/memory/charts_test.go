@@ -8,7 +8,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/memory"
 )
 
-// What is kept ends by the engine's clock: details first, and the sums of their hours later.
+// Details are removed by the engine's clock, and the sums of their hours later.
 func TestFiguresEnd(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 27, 10, 20, 30, 0, time.UTC)

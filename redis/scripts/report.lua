@@ -1,5 +1,5 @@
 #!lua
--- Adds what a worker counted to the charts of a queue.
+-- Adds a worker's counts to the charts of a queue.
 -- keys: META; STATS_MINUTE, STATS_HOUR, ERRORS_MINUTE, ERRORS_HOUR (keys.go)
 -- args: number of the queue; minute, the number of which the keys are; detail and hours, the
 --       seconds after which those of a minute and of an hour end; report, packed, a list: f
@@ -26,7 +26,7 @@ local function stored(key, field)
   return is and unpacked(is)
 end
 
--- added returns the sum of two lists of counts, each in the order of what they count.
+-- added returns the sum of two lists of counts, each ordered by outcomes and buckets (charts.go).
 local function added(a, b)
   local sum, n, i, j = {}, 0, 1, 1
   while a[i] or b[j] do
