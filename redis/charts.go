@@ -26,7 +26,7 @@ func chartTTL(hours bool) time.Duration {
 	return posthaste.ChartDetail + 10*time.Minute
 }
 
-// charted is what this process knows of Redis's time, for charts.
+// charted estimates Redis's time for charts, and remembers the last samples of this process.
 type charted struct {
 	ahead   atomic.Int64 // µs by which Redis's clock was ahead of the process's
 	sampled atomic.Int64 // the last minute in which this process asked for samples
@@ -39,14 +39,15 @@ func (c *charted) minute() int64 {
 func (c *charted) learn(micros int64) { c.ahead.Store(time.Until(at(micros)).Microseconds()) }
 
 // inMinute runs a script that knows whether the minute has ended, for each of queues. A reply
-// "gone" is for the caller to ignore: the queue was dropped or is changing.
-func (e *Engine) inMinute(ctx context.Context, s script, queues []*queue, keys func(*queue, int64) []string, args func(*queue, arguments) arguments) error {
+// "gone" counts as done: the queue was dropped or is changing. inMinute returns the last minute of
+// which it named the keys.
+func (e *Engine) inMinute(ctx context.Context, s script, queues []*queue, keys func(*queue, int64) []string, args func(*queue, arguments) arguments) (minute int64, err error) {
 	for range 5 {
-		minute := e.charted.minute()
+		minute = e.charted.minute()
 		common := arguments{{"minute", minute}, {"detail", int64(chartTTL(false) / time.Second)}, {"hours", int64(chartTTL(true) / time.Second)}}
 		replies, err := e.runEachWith(ctx, s, queues, func(q *queue) []string { return keys(q, minute) }, func(q *queue) arguments { return args(q, common) })
 		if err != nil {
-			return err
+			return minute, err
 		}
 		var missed []*queue
 		for i, reply := range replies {
@@ -56,10 +57,10 @@ func (e *Engine) inMinute(ctx context.Context, s script, queues []*queue, keys f
 			}
 		}
 		if queues = missed; len(queues) == 0 {
-			return nil
+			return minute, nil
 		}
 	}
-	return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "Redis's clock jumps, so figures for charts were not stored", Hint: "synchronize the clocks of its servers"}
+	return minute, &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "Redis's clock jumps, so figures for charts were not stored", Hint: "synchronize the clocks of its servers"}
 }
 
 // reported are counts of one subscription, kind, version and worker, as report.lua gets them.
@@ -80,8 +81,8 @@ type reportedError struct {
 	Last        int64  `codec:"l,omitempty"`
 }
 
-// Counts are stored as a list: what, number, what, number. What is the outcome, or a bucket of a
-// histogram from waitFrom or runFrom on.
+// Counts are stored as a list of pairs, in the order of their first numbers: an outcome, or a bucket
+// of a histogram from waitFrom or runFrom on, and its count.
 const (
 	countDone = iota
 	countRetried
@@ -99,14 +100,16 @@ func countsOf(h *posthaste.HandlerStats) (all []int64) {
 	add(countDone, h.Done)
 	add(countRetried, h.Retried)
 	add(countFailed, h.Failed)
-	for i := range posthaste.HistogramBuckets {
-		add(waitFrom+i, h.Wait[i])
-		add(runFrom+i, h.Run[i])
+	for i, n := range h.Wait {
+		add(waitFrom+i, n)
+	}
+	for i, n := range h.Run {
+		add(runFrom+i, n)
 	}
 	return all
 }
 
-// addCounts is the reverse of countsOf. It ignores what it does not know.
+// addCounts is the reverse of countsOf. It ignores unknown outcomes and buckets.
 func addCounts(h *posthaste.HandlerStats, counts []int64) {
 	for pair := range slices.Chunk(counts, 2) {
 		switch what, n := pair[0], pair[len(pair)-1]; {
@@ -151,16 +154,31 @@ func (e *Engine) Report(ctx context.Context, worker posthaste.WorkerID, stats []
 			byQueue[q] = append(byQueue[q], reportedOf(s.subscription, h, &is, counts))
 		}
 	}
-	var queues []*queue
-	for q := range byQueue {
-		queues = append(queues, q)
+	var some []*queue
+	n := 0
+	for q, its := range byQueue {
+		if n += len(its); n > reportMost && len(some) > 0 {
+			err = errors.Join(err, e.reportOn(ctx, some, byQueue))
+			some, n = nil, len(its)
+		}
+		some = append(some, q)
 	}
-	return writeError(e.inMinute(ctx, reportScript, queues, func(q *queue, minute int64) []string {
+	return errors.Join(err, e.reportOn(ctx, some, byQueue))
+}
+
+// reportMost bounds the entries of one script, during which Redis serves no other client: 100
+// take some 3 ms.
+const reportMost = 100
+
+// reportOn reports about queues.
+func (e *Engine) reportOn(ctx context.Context, queues []*queue, reports map[*queue][]reported) error {
+	_, err := e.inMinute(ctx, reportScript, queues, func(q *queue, minute int64) []string {
 		return []string{e.keys.of(q.name, "meta"), e.keys.chart(q.name, statsOfMinute, minute), e.keys.chart(q.name, statsOfHour, minute/60),
 			e.keys.chart(q.name, errorsOfMinute, minute), e.keys.chart(q.name, errorsOfHour, minute/60)}
 	}, func(q *queue, common arguments) arguments {
-		return slices.Concat(arguments{{"number", q.numberArg}}, common, arguments{{"report", packed(byQueue[q])}})
-	}))
+		return slices.Concat(arguments{{"number", q.numberArg}}, common, arguments{{"report", packed(reports[q])}})
+	})
+	return writeError(err)
 }
 
 // registration returns a worker's entry in the registry: as this process read it last, unless it
@@ -197,15 +215,12 @@ func shortened(text string) string {
 	return text
 }
 
-// sample takes the samples of this minute, unless this process has asked for them. Redis that is
-// out of memory stores none, which is no error: upkeep goes on then.
+// sample takes the samples of this minute, unless this process has asked for them.
 func (e *Engine) sample(ctx context.Context, all map[string]*queue) error {
 	if e.charted.sampled.Load() == e.charted.minute() {
 		return nil
 	}
-	var last int64
-	err := e.inMinute(ctx, sampleScript, allOf(all), func(q *queue, minute int64) []string {
-		last = minute
+	minute, err := e.inMinute(ctx, sampleScript, allOf(all), func(q *queue, minute int64) []string {
 		return slices.Concat(q.keys, []string{e.keys.sampled(q.name), e.keys.chart(q.name, samplesOfMinute, minute), e.keys.chart(q.name, samplesOfHour, minute/60)})
 	}, func(q *queue, common arguments) arguments {
 		made := q.created
@@ -214,19 +229,10 @@ func (e *Engine) sample(ctx context.Context, all map[string]*queue) error {
 		}
 		return slices.Concat(arguments{{"number", q.numberArg}, {"rules", q.rules}}, common, arguments{{"subscription", q.subscription}, {"made", made}})
 	})
-	if err == nil || outOfMemory(err) {
-		e.charted.sampled.Store(last)
-		return nil
+	if err == nil {
+		e.charted.sampled.Store(minute)
 	}
 	return readError(err)
-}
-
-func outOfMemory(err error) bool {
-	var many interface{ Unwrap() []error }
-	if errors.As(err, &many) {
-		return !slices.ContainsFunc(many.Unwrap(), func(err error) bool { return !outOfMemory(err) })
-	}
-	return err != nil && strings.HasPrefix(err.Error(), "OOM")
 }
 
 // eraseErrors erases the errors of messages of a queue.

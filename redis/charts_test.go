@@ -139,7 +139,7 @@ var chartRules = map[string]struct {
 		}
 		return ""
 	}, []patch{{&sampleScript, "sample[i] + sum[i]", "sample[i]"}}},
-	"what was before charts has no time": {func(c *charting) string {
+	"earlier counts have no time": {func(c *charting) string {
 		send(c.t, c.e, 5)
 		names := []string{c.e.keys.queues()}
 		c.must(c.e.client.Eval(c.t.Context(), `#!lua
@@ -152,7 +152,7 @@ var chartRules = map[string]struct {
 		}
 		return ""
 	}, []patch{{&sampleScript, "now - made < 3600000000", "true"}}},
-	"a new subscription of an old name counts anew": {func(c *charting) string {
+	"a new subscription of an old name starts at zero": {func(c *charting) string {
 		for n := range 2 {
 			subscribe(c.t, c.e, second, posthaste.SubscriptionOptions{})
 			send(c.t, c.e, 3-2*n)

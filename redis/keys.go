@@ -53,15 +53,15 @@ func (k keys) unique(queue string) string { return k.of(queue, "unique") }
 // they still need their key.
 func (k keys) uniqueLine(queue string) string { return k.of(queue, "unique.line") }
 
-// chart is a hash in the slot of a queue that ends after [chartTTL]: what of one minute or hour is
-// kept for charts. The name ends with the number of the minute or hour since 1970.
+// chart is a hash in the slot of a queue, with the figures of one minute or hour for charts. Redis
+// removes it after [chartTTL]. The name ends with the number of the minute or hour since 1970.
 func (k keys) chart(queue, what string, unit int64) string {
 	return k.of(queue, what+":"+strconv.FormatInt(unit, 10))
 }
 
-// What of a minute, and of an hour, is kept for charts.
+// The figures of a minute and of an hour.
 const (
-	statsOfMinute   = "stats.minute"   // what workers counted: subscription, kind, version and worker, packed, to counts (charts.go)
+	statsOfMinute   = "stats.minute"   // counts of workers: subscription, kind, version and worker, packed, to counts (charts.go)
 	statsOfHour     = "stats.hour"     // the same
 	errorsOfMinute  = "errors.minute"  // subscription, kind and version, packed, to errors (charts.go)
 	errorsOfHour    = "errors.hour"    // the same

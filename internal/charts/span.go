@@ -1,5 +1,5 @@
 // Package charts answers the queries of posthaste.Charts, for engines whose stores cannot group and
-// sum by themselves. The engine passes what it stored, in any order.
+// sum by themselves. The engine passes its stored figures, in any order.
 package charts
 
 import (

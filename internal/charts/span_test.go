@@ -72,7 +72,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// A step has the depths of its last sample, in whatever order samples come.
+// A step has the depths of its last sample, in any order of samples.
 func TestDepthsOfTheLastSample(t *testing.T) {
 	t.Parallel()
 	now := utc(t, "2026-11-27 10:20:30")

@@ -9,7 +9,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/charts"
 )
 
-// figures are what is kept for charts: details as they came, and their sums by hours, both by time.
+// figures are the data of charts: details as they came, and their sums by hours, both ordered by time.
 type figures struct {
 	stats, statsByHour       []posthaste.HandlerStats
 	failures, failuresByHour []posthaste.Failure
@@ -81,13 +81,13 @@ func (f *figures) addSample(x posthaste.Sample) {
 	f.samplesByHour = append(f.samplesByHour, x)
 }
 
-// prune removes what is too old.
+// prune removes figures that are too old.
 func (f *figures) prune(now time.Time) {
 	detail, hours := now.Add(-posthaste.ChartDetail-time.Minute), now.Add(-posthaste.ChartHours-time.Hour)
 	f.removeIf(func(_ string, at time.Time) bool { return at.Before(detail) }, func(_ string, at time.Time) bool { return at.Before(hours) })
 }
 
-// forget removes what is kept of a queue.
+// forget removes the figures of a queue.
 func (f *figures) forget(q *queue) {
 	is := func(name string, _ time.Time) bool { return name == q.name }
 	f.removeIf(is, is)

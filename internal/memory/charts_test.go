@@ -1,6 +1,7 @@
 package memory_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -8,7 +9,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/memory"
 )
 
-// What is kept ends by the engine's clock: details first, and the sums of their hours later.
+// Details are removed by the engine's clock, and the sums of their hours later.
 func TestFiguresEnd(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 27, 10, 20, 30, 0, time.UTC)
@@ -67,4 +68,42 @@ func TestFiguresEnd(t *testing.T) {
 	now = now.Add(posthaste.ChartHours + 2*time.Hour)
 	report()
 	want("when hours have ended", 2, 1, 2)
+}
+
+// Erasing a message erases its errors, too: the text, and the fingerprint if it was the only one.
+func TestFailuresAreErased(t *testing.T) {
+	t.Parallel()
+	e := memory.Open()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx := posthaste.WithActor(t.Context(), "ada")
+	must(e.CreateQueue(ctx, "jobs", posthaste.QueueOptions{}))
+	w, err := e.Register(ctx, posthaste.WorkerInfo{Name: "w", Lease: time.Hour})
+	must(err)
+	sent, err := e.Send(ctx, posthaste.Message{Queue: "jobs", Terms: []string{"ada"}}, posthaste.Message{Queue: "jobs"})
+	must(err)
+	var all []posthaste.ErrorCount
+	for i, text := range []string{"only hers", "hers and others'", "another's"} {
+		all = append(all, posthaste.ErrorCount{Fingerprint: text, Error: text, Message: sent[i/2].ID, Count: int64(i + 1)})
+	}
+	must(e.Report(ctx, w, []posthaste.HandlerStats{{Queue: "jobs", Failed: 6, Errors: all}}))
+	_, err = e.Cancel(ctx, sent[0].ID)
+	must(err)
+	_, err = e.Erase(ctx, "ada", 0)
+	must(err)
+	for _, ago := range []time.Duration{time.Minute, 72 * time.Hour} {
+		found, err := e.Failures(ctx, posthaste.FailureQuery{From: time.Now().Add(-ago)})
+		must(err)
+		var got []string
+		for _, f := range found {
+			got = append(got, f.Fingerprint+": "+f.Error)
+		}
+		if want := []string{"another's: another's", "hers and others': erased", "erased: erased"}; !slices.Equal(got, want) {
+			t.Errorf("the failures are %q, want %q", got, want)
+		}
+	}
 }

@@ -1,4 +1,4 @@
--- counted returns what count.lua returns.
+-- counted returns the counters of the subscription, in the form of count.lua.
 local function counted()
   local meta = call('HMGET', META, 'paused')
   local own = call('HMGET', TALLY, 'sent', 'done', 'retried', 'lost', 'withdrawn', 'expired')

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Takes a sample of a subscription for charts, unless another process took the one of this minute.
 -- keys: of the subscription; then SAMPLED, SAMPLES_MINUTE, SAMPLES_HOUR (keys.go)
 -- args: number of the subscription; rules; minute, the number of which the keys are; detail and
@@ -19,8 +19,7 @@ local all = counted()
 -- in µs. The last one has the totals of the first five.
 local COUNTS, sample, changed = 5, {}, false
 for i, at in ipairs({5, 6, 7, 8, 13, 1, 2, 3}) do sample[i] = tonumber(all[at]) end
--- Of a subscription without a last sample, what it counted before is of unknown times, unless it
--- is new.
+-- Earlier counts of a subscription without a last sample are of unknown times, unless it is new.
 local before = was and was.c or (now - made < 3600000000 and {0, 0, 0, 0, 0, 0, 0, 0}) or {unpack(sample, 1, COUNTS)}
 local totals = {}
 for i, n in ipairs(sample) do
