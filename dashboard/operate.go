@@ -106,7 +106,7 @@ func (d *dashboard) showWorkers(p *page) error {
 // maxLongest is how many running messages the page of workers shows.
 const maxLongest = 20
 
-// workerRow is a worker with what it handled lately.
+// workerRow is a worker with its latest counts.
 type workerRow struct {
 	posthaste.WorkerStatus
 	Running int

@@ -25,7 +25,7 @@ func chartQuery(r *http.Request, more ...string) (q *query, queue string) {
 }
 
 // steps reads the bounds of a query and the length of its steps.
-func (q *query) steps() (from, to time.Time, step time.Duration) {
+func stepsOf(q *query) (from, to time.Time, step time.Duration) {
 	from, to = q.time("from"), q.time("to")
 	if text := q.text("step"); text != "" {
 		var err error
@@ -46,8 +46,8 @@ func (q *query) steps() (from, to time.Time, step time.Duration) {
 // showStats returns counts of handled messages.
 func (s *Server) showStats(w http.ResponseWriter, r *http.Request) error {
 	q, queue := chartQuery(r, "subscription", "kind", "to", "step", "by")
-	from, to, step := q.steps()
-	query := posthaste.StatsQuery{Queue: queue, Subscription: q.text("subscription"), Kind: q.text("kind"), From: from, To: to, Step: step, By: q.statsBy()}
+	from, to, step := stepsOf(q)
+	query := posthaste.StatsQuery{Queue: queue, Subscription: q.text("subscription"), Kind: q.text("kind"), From: from, To: to, Step: step, By: statsBy(q)}
 	if q.err != nil {
 		return q.err
 	}
@@ -57,7 +57,7 @@ func (s *Server) showStats(w http.ResponseWriter, r *http.Request) error {
 }
 
 // statsBy reads what counts are grouped by.
-func (q *query) statsBy() (by posthaste.StatsBy) {
+func statsBy(q *query) (by posthaste.StatsBy) {
 	text := q.text("by")
 	if text == "" {
 		return 0
@@ -88,7 +88,7 @@ func (s *Server) listFailures(w http.ResponseWriter, r *http.Request) error {
 // showSamples returns samples of subscriptions.
 func (s *Server) showSamples(w http.ResponseWriter, r *http.Request) error {
 	q, queue := chartQuery(r, "to", "step", "total")
-	from, to, step := q.steps()
+	from, to, step := stepsOf(q)
 	query := posthaste.SampleQuery{From: from, To: to, Step: step}
 	if queue != "" {
 		query.Queues = []string{queue}

@@ -14,7 +14,7 @@ import (
 // maxFingerprints is how many different errors of one kind are counted between two reports.
 const maxFingerprints = 100
 
-// stats counts what was settled, and reports it to the store for charts.
+// stats counts settled outcomes, and reports the counts to the store for charts.
 type stats struct {
 	engine posthaste.Engine
 	report *reporter

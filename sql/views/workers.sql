@@ -1,6 +1,6 @@
 -- posthaste.workers: the registered workers. state is alive, overdue (it missed its lease and
 -- will be declared lost), lost, or ended (it left in order); the last two stay for about a day.
--- load is what it did at its last heartbeat, or null: an object of concurrency; loads, an array with
+-- load is its state at the last heartbeat, or null: an object of concurrency; loads, an array with
 -- an entry for each subscription; and running, the messages whose handlers had run longest (ran_ns:
 -- for how many nanoseconds).
 create or replace view posthaste.workers as

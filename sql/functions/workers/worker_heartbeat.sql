@@ -1,6 +1,6 @@
 -- posthaste.worker_heartbeat: keeps a worker alive. It does nothing else, so that it never
 -- waits for a look: posthaste.worker_look follows in a transaction of its own.
--- Arguments: worker; load, what it does, for operators, or null.
+-- Arguments: worker; load, the state of the worker for operators, or null.
 -- Returns: the worker's deliveries whose messages were cancelled while they ran, until upkeep has
 -- found that they ended; null if there are none.
 -- Errors: PH410 if the worker was declared lost.
