@@ -222,8 +222,7 @@ func (p *page) show(name, title, section string, live bool, data any) error {
 var notices = map[string]string{
 	"paused": "Paused.", "resumed": "Resumed.", "purged": "Purged {n} waiting messages.", "sent": "Sent.", "cancelled": "Cancelled.", "running": "Due now.",
 	"replayed": "Replayed {n} messages.", "discarded": "Discarded {n} messages.", "revoked": "Revoked. Servers reject the token within seconds.",
-	"kept":    "Replayed {n} messages. The others stay dead letters, because other messages hold their unique keys.",
-	"started": "Sent the message of the schedule.",
+	"started": "Sent the message of the schedule.", "rescheduled": "Rescheduled.", "edited": "Saved.", "resent": "Sent again with the changes, as this message.", "updated": "Changed. The next deliveries follow the new options.",
 }
 
 func (p *page) notice() string {
