@@ -168,11 +168,13 @@ func TestDB7ReplayByFilter(t *testing.T) {
 
 	// Messages that die after the confirmation are left alone, and a choice of none is told.
 	stock.makeDead(t, "emails", "timeout after %d ms of smtp.example.com", 2)
-	v.send(first).want(200, "Replayed 2300 messages.")
+	done := v.send(first).want(200, "Replayed 2,300 messages.")
 	if n := stock.deadLetters(t, "emails"); n != 5 {
 		t.Errorf("%d dead letters are left, want 5", n)
 	}
-	v.send(second).want(200, "Replayed 2300 messages.") // the same form
+	if again := v.send(second).want(200, "Replayed 2,300 messages."); again.at.Path != done.at.Path { // the same form
+		t.Errorf("a form that is sent twice leads to %s and %s", done.at, again.at)
+	}
 	if n := stock.deadLetters(t, "emails"); n != 5 {
 		t.Errorf("%d dead letters are left, want 5", n)
 	}
@@ -198,7 +200,8 @@ func TestDB7ReplayByFilter(t *testing.T) {
 	if n := stock.deadLetters(t, "emails"); n != 4 {
 		t.Errorf("%d dead letters are left, want 4", n)
 	}
-	v.send(v.get("/dead-letters/discard?queue=emails").form("/discard")).want(200, "Discarded 4 messages.", "No dead letter matches.")
+	v.send(v.get("/dead-letters/discard?queue=emails").form("/discard")).want(200, "Discarded 4 messages.")
+	v.get("/dead-letters?queue=emails").want(200, "No dead letter matches.")
 	v.send(v.get("/dead-letters/replay?all=1").want(200, "Exactly 1 dead letter").form("/replay")).want(200, "Replayed 1 message.")
 }
 

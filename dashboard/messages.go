@@ -47,13 +47,15 @@ type listedMessages struct {
 	RescheduleAll     []field
 }
 
-// offer adds the actions that are possible with messages of the filter.
+// offer adds the actions that are possible with messages of the filter, as far as the page tells.
 func (data *listedMessages) offer(p *page) {
 	if !p.canChangeMany() {
 		return
 	}
 	of := func(states []posthaste.State) bool {
-		return data.Filter.State == "" || slices.Contains(states, data.Filter.State)
+		c := picked{states: states}
+		return slices.ContainsFunc(data.Messages, func(m posthaste.MessageInfo) bool { return c.changes(&m) }) ||
+			data.Next != "" && (data.Filter.State == "" || slices.Contains(states, data.Filter.State))
 	}
 	data.Selectable = of(cancelled)
 	params := p.messageParams()

@@ -243,6 +243,7 @@ func TestDB4HeadersOfEveryPage(t *testing.T) {
 	stock.spare(t)
 	s := newSite(t, stock)
 	v := s.viewer(posthaste.ScopeAdmin)
+	stock.bulk = s.endedBulk(stock)
 	for _, route := range s.routes {
 		if route.Method != "GET" || route.Path == "/events" {
 			continue
