@@ -123,10 +123,23 @@ func (s *stocked) makeDead(t *testing.T, queue, text string, n int) []posthaste.
 	for i := range messages {
 		messages[i] = posthaste.Message{Queue: queue, Payload: i, Kind: "made"}
 	}
+	ids := s.send(t, messages...)
+	s.bury(t, queue, text, n)
+	return ids
+}
+
+func (s *stocked) send(t *testing.T, messages ...posthaste.Message) []posthaste.MessageID {
+	t.Helper()
 	ids, err := posthaste.IDs(s.Send(t.Context(), messages...))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return ids
+}
+
+// bury makes n waiting messages of a queue dead letters.
+func (s *stocked) bury(t *testing.T, queue, text string, n int) {
+	t.Helper()
 	for left := n; left > 0; {
 		got, err := s.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: queue}, Max: 1000, Lease: time.Minute})
 		if err != nil || len(got.Deliveries) == 0 {
@@ -141,7 +154,16 @@ func (s *stocked) makeDead(t *testing.T, queue, text string, n int) []posthaste.
 		}
 		left -= len(settle)
 	}
-	return ids
+}
+
+// newestDead returns the id of the newest dead letter of a queue.
+func (s *stocked) newestDead(t *testing.T, queue string) posthaste.MessageID {
+	t.Helper()
+	found, err := s.DeadLetters(t.Context(), posthaste.DeadLetterFilter{Queue: queue, Limit: 1})
+	if err != nil || len(found.Items) != 1 {
+		t.Fatal(found, err)
+	}
+	return found.Items[0].ID
 }
 
 func (s *stocked) deadLetters(t *testing.T, queue string) int {
