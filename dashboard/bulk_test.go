@@ -50,7 +50,7 @@ func (p *shown) tried() int {
 // slow starts a replay of n dead letters at a rate, and returns its page.
 func (v *viewer) slow(query string, rate int) *shown {
 	v.t.Helper()
-	form := v.get("/dead-letters/replay?" + query).want(200, "It runs in this server in the background").form("/replay")
+	form := v.get("/dead-letters/replay?"+query).want(200, "It runs in this server in the background").form("/replay")
 	form.Values.Set("rate", strconv.Itoa(rate))
 	return v.send(form).want(200, "running")
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -120,6 +122,10 @@ func (d *dashboard) askEdit(p *page) error {
 
 // edit changes a message by the fields of the form that differ from what it has.
 func (d *dashboard) edit(p *page) error {
+	if once := p.text("once"); once != "" { // a form that was changed before it is sent again is another one
+		digest := sha256.Sum256([]byte(p.query.Encode()))
+		p.query.Set("once", once+hex.EncodeToString(digest[:8]))
+	}
 	to, err := d.forms.once(p, func() (string, error) {
 		m, err := p.findEditable()
 		if err != nil {

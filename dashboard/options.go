@@ -42,7 +42,7 @@ func optionText(q posthaste.QueueOption, o posthaste.QueueOptions) string {
 
 // askOptions shows the form with the options of a queue. It leads to the confirmation of the change.
 func (d *dashboard) askOptions(p *page) error {
-	q, err := p.findQueue()
+	q, err := p.freshQueue()
 	if err != nil {
 		return err
 	}
@@ -114,10 +114,22 @@ func orInvalid(err error, name, wanted, text string) error {
 	return posthaste.Invalidf(name, "%s must be %s, got %q.", name, wanted, text)
 }
 
+// freshQueue returns the queue in the path as it is now: others may have changed it a moment ago.
+func (p *page) freshQueue() (*posthaste.QueueInfo, error) {
+	queues, err := p.d.engine.Queues(p.ctx(), p.r.PathValue("queue"))
+	if err == nil && len(queues) == 0 {
+		err = notFound("There is no queue %q.", p.r.PathValue("queue"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &queues[0], nil
+}
+
 // planUpdateQueue returns the plan of changing options of the queue in the path. Only parameters with
 // another value than the option has are changes.
 func (d *dashboard) planUpdateQueue(p *page) (*plan, error) {
-	q, err := p.findQueue()
+	q, err := p.freshQueue()
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +170,7 @@ func (d *dashboard) planUpdateQueue(p *page) (*plan, error) {
 	body, _ := json.Marshal(update.Object(time.Duration.String)) // always encodes
 	return &plan{
 		Title: "Change options of queue " + q.Name, Button: "Change", Danger: lowers, Back: p.link("/queues/" + q.Name + "/options"), Effects: effects,
-		Fields: append(fields, field{"was", strings.Join(was, ", ")}),
+		Fields: append(fields, field{"old_value", strings.Join(was, ", ")}),
 		CLI:    command(append([]string{"queue", "update", q.Name}, args...)...), Curl: curl("PATCH", "/v1/queues/"+q.Name, string(body)), SQL: call("update_queue", q.Name, string(body)),
 		do: func(p *page) (string, error) {
 			return p.queueLink(q.Name, "updated"), d.engine.UpdateQueue(p.ctx(), q.Name, update)
