@@ -40,8 +40,9 @@ type tally struct {
 	fault error
 }
 
-// bulkStep changes up to limit of the messages that are left. An error ends the action.
-type bulkStep func(ctx context.Context, limit int) (did tally, last bool, err error)
+// bulkStep changes up to limit of the messages that are left. It tells count what it did, and ends
+// early if that returns false. An error ends the action.
+type bulkStep func(ctx context.Context, limit int, count func(tally) bool) (last bool, err error)
 
 // bulk is an action on many messages. It runs in this process after the request that confirmed it,
 // in steps, until it ends or is stopped.
@@ -199,37 +200,49 @@ func (b *bulk) run(ctx context.Context, timeout time.Duration, stopping <-chan s
 		limit = min(limit, max(b.Rate/2, 1)) // two steps a second look even
 	}
 	for {
-		select {
-		case <-b.stop:
+		switch {
+		case closed(b.stop):
 			state = bulkStopped
 			return
-		case <-stopping:
+		case closed(stopping):
 			err = &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "The server stopped."}
 			return
-		default:
 		}
 		step, cancel := context.WithTimeout(ctx, timeout)
-		did, last, fault := b.step(step, limit)
+		last, fault := b.step(step, limit, func(did tally) bool {
+			b.add(did)
+			return !closed(b.stop) && !closed(stopping)
+		})
 		cancel()
-		done := b.add(did)
-		if fault != nil {
+		switch {
+		case fault != nil:
 			err = fault
 			return
-		}
-		if last {
+		case last:
 			state = bulkDone
 			return
 		}
-		b.pace(done, stopping)
+		b.pace(stopping)
+	}
+}
+
+// closed reports whether a channel on which nothing is sent is closed.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
 // pace waits until the rate allows the next step.
-func (b *bulk) pace(done int, stopping <-chan struct{}) {
+func (b *bulk) pace(stopping <-chan struct{}) {
 	if b.Rate == 0 {
 		return
 	}
-	timer := time.NewTimer(time.Until(b.from.Add(time.Duration(float64(done) / float64(b.Rate) * float64(time.Second)))))
+	next := b.from.Add(time.Duration(float64(b.progress().Tried()) / float64(b.Rate) * float64(time.Second)))
+	timer := time.NewTimer(time.Until(next))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -238,8 +251,8 @@ func (b *bulk) pace(done int, stopping <-chan struct{}) {
 	}
 }
 
-// add counts a step, and returns how many messages were tried so far.
-func (b *bulk) add(did tally) int {
+// add counts what was done.
+func (b *bulk) add(did tally) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := &b.now
@@ -247,7 +260,6 @@ func (b *bulk) add(did tally) int {
 	if did.fault != nil {
 		now.Part = did.fault.Error()
 	}
-	return now.Changed + now.Kept + now.Failed
 }
 
 func (b *bulk) end(state string, err error) {

@@ -223,29 +223,31 @@ func decideStep(c chosen, do func(context.Context, posthaste.DeadLetterFilter) (
 	}
 	f := c.filter
 	f.Before = c.highest + 1
-	return func(ctx context.Context, limit int) (did tally, last bool, err error) {
+	return func(ctx context.Context, limit int, count func(tally) bool) (last bool, err error) {
 		f.Limit = limit
 		done, err := do(ctx, f)
+		count(tally{Changed: len(done.Items), Kept: len(done.Conflicts)})
 		f.Before = done.Next
-		return tally{Changed: len(done.Items), Kept: len(done.Conflicts)}, done.Next == 0, err
+		return done.Next == 0, err
 	}
 }
 
 func decideIDs(ids []posthaste.MessageID, do func(context.Context, posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error)) bulkStep {
-	return func(ctx context.Context, limit int) (did tally, last bool, err error) {
+	return func(ctx context.Context, limit int, count func(tally) bool) (last bool, err error) {
 		part := ids[:min(limit, len(ids))]
 		done, err := do(ctx, posthaste.DeadLetterFilter{IDs: part})
-		did = tally{Changed: len(done.Items), Kept: len(done.Conflicts)}
+		did := tally{Changed: len(done.Items), Kept: len(done.Conflicts)}
 		switch posthaste.CodeOf(err) {
 		case posthaste.CodeNotFound: // all of them are gone
 			err = nil
 		case posthaste.CodeUniqueConflict:
 			did.Kept, err = len(part), nil
 		}
+		count(did)
 		if err == nil {
 			ids = ids[len(part):]
 		}
-		return did, len(ids) == 0, err
+		return len(ids) == 0, err
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// messageStep is how many messages a bulk action lists at a time.
-	messageStep = 100
+	// messageStep is how many messages a bulk action lists at a time, and changes in the time of a page.
+	messageStep = 20
 	// maxFailedInRow is after how many errors in a row a bulk action ends.
 	maxFailedInRow = 10
 )
@@ -303,7 +303,7 @@ func (d *dashboard) countMessages(ctx context.Context, c *picked) error {
 func (d *dashboard) changeStep(c picked, do func(context.Context, posthaste.MessageID) (bool, error)) bulkStep {
 	f, ids, left, inRow := c.filter, c.ids, c.count, 0
 	f.Before = c.highest + 1
-	return func(ctx context.Context, limit int) (did tally, last bool, err error) {
+	return func(ctx context.Context, limit int, count func(tally) bool) (last bool, err error) {
 		part := ids[:min(limit, len(ids))]
 		if ids != nil {
 			ids = ids[len(part):]
@@ -312,7 +312,7 @@ func (d *dashboard) changeStep(c picked, do func(context.Context, posthaste.Mess
 			f.Limit = min(limit, left)
 			found, err := d.engine.Messages(ctx, f)
 			if err != nil {
-				return did, false, err
+				return false, err
 			}
 			for i := range found.Items {
 				if c.changes(&found.Items[i]) {
@@ -323,22 +323,32 @@ func (d *dashboard) changeStep(c picked, do func(context.Context, posthaste.Mess
 			f.Before, last = found.Next, found.Next == 0 || left <= 0
 		}
 		for _, id := range part {
-			inTime, err := do(ctx, id)
-			switch {
-			case err == nil && inTime:
-				did.Changed++
+			did := changed(id)(do(ctx, id))
+			if inRow++; did.fault == nil {
 				inRow = 0
-			case err == nil || posthaste.CodeOf(err) == posthaste.CodeNotFound || posthaste.CodeOf(err) == posthaste.CodeConflict:
-				did.Kept++
-				inRow = 0
-			default:
-				did.Failed, did.fault = did.Failed+1, fmt.Errorf("message %s: %w", id, err)
-				if inRow++; inRow >= maxFailedInRow || errors.Is(err, context.DeadlineExceeded) {
-					return did, false, did.fault
-				}
+			}
+			goOn := count(did)
+			if inRow >= maxFailedInRow || errors.Is(did.fault, context.DeadlineExceeded) {
+				return false, did.fault
+			}
+			if !goOn {
+				return false, nil
 			}
 		}
-		return did, last, nil
+		return last, nil
+	}
+}
+
+// changed counts the change of one message.
+func changed(id posthaste.MessageID) func(inTime bool, err error) tally {
+	return func(inTime bool, err error) tally {
+		switch code := posthaste.CodeOf(err); {
+		case err == nil && inTime:
+			return tally{Changed: 1}
+		case err == nil || code == posthaste.CodeNotFound || code == posthaste.CodeConflict:
+			return tally{Kept: 1}
+		}
+		return tally{Failed: 1, fault: fmt.Errorf("message %s: %w", id, err)}
 	}
 }
 
