@@ -44,14 +44,6 @@ type plan struct {
 	do func(*page) (to string, err error)
 }
 
-type field struct{ Name, Value string }
-
-// input is an optional field that the operator fills in on a confirmation.
-type input struct {
-	Name, Label, Placeholder string
-	Numeric                  bool
-}
-
 func (d *dashboard) actions() []action {
 	return []action{
 		{"/queues/{queue}/pause", server.ScopeOperate, false, d.planPause},

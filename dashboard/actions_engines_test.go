@@ -14,7 +14,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// changeMany does what the pages of messages and queues offer, on an engine.
+// changeMany uses the actions of the pages of messages and queues on an engine.
 func changeMany(t *testing.T, engine posthaste.Store) {
 	t.Helper()
 	ctx := t.Context()

@@ -32,7 +32,7 @@ const (
 	bulkFailed  = "failed"
 )
 
-// tally counts what a bulk action did with messages.
+// tally counts the messages that a bulk action came to.
 type tally struct {
 	// Changed were changed. Kept stay as they are, and Failed returned an error.
 	Changed, Kept, Failed int
@@ -40,7 +40,7 @@ type tally struct {
 	fault error
 }
 
-// bulkStep changes up to limit of the messages that are left. It tells count what it did, and ends
+// bulkStep changes up to limit of the messages that are left. It calls count with them, and ends
 // early if that returns false. An error ends the action.
 type bulkStep func(ctx context.Context, limit int, count func(tally) bool) (last bool, err error)
 
@@ -48,9 +48,9 @@ type bulkStep func(ctx context.Context, limit int, count func(tally) bool) (last
 // in steps, until it ends or is stopped.
 type bulk struct {
 	ID, Actor string
-	// Verb and Past name the action, such as Replay and Replayed, and What is what it changes, such
-	// as "dead letter".
-	Verb, Past, What string
+	// Verb and Past name the action, such as Replay and Replayed, and Noun its objects, such as
+	// "dead letter".
+	Verb, Past, Noun string
 	Total            int
 	// Kept says why the messages of tally.Kept stay as they are.
 	KeptBecause string
@@ -251,7 +251,7 @@ func (b *bulk) pace(stopping <-chan struct{}) {
 	}
 }
 
-// add counts what was done.
+// add counts a part of a step.
 func (b *bulk) add(did tally) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -284,7 +284,7 @@ type shownBulk struct {
 	Operates    bool
 }
 
-func (p *page) shownBulk(b *bulk) shownBulk {
+func newShownBulk(p *page, b *bulk) shownBulk {
 	s := shownBulk{bulk: b, bulkProgress: b.progress(), List: p.link(b.list, b.params...)}
 	switch rest := max(b.Total-s.Tried(), 0); {
 	case s.State == bulkDone:
@@ -298,7 +298,7 @@ func (p *page) shownBulk(b *bulk) shownBulk {
 }
 
 // Title names the action.
-func (s shownBulk) Title() string { return s.Verb + " " + amount(s.Total, s.What) }
+func (s shownBulk) Title() string { return s.Verb + " " + amount(s.Total, s.Noun) }
 
 // Tried is how many messages it came to.
 func (s bulkProgress) Tried() int { return s.Changed + s.Kept + s.Failed }
@@ -331,7 +331,7 @@ func (s shownBulk) Remaining() time.Duration {
 	return time.Duration(float64(s.Left) / s.PerSecond() * float64(time.Second)).Truncate(time.Second)
 }
 
-// Result says what it did.
+// Result is the number of changed messages as a sentence.
 func (s shownBulk) Result() string { return s.Past + " " + amount(s.Changed, "message") + "." }
 
 // amount returns a number with a noun, for example "1 message" and "2,300 messages".
@@ -345,7 +345,7 @@ func amount(n int, noun string) string {
 func (d *dashboard) showBulks(p *page) error {
 	var all []shownBulk
 	for _, b := range d.bulks.seen(p) {
-		all = append(all, p.shownBulk(b))
+		all = append(all, newShownBulk(p, b))
 	}
 	return p.show("bulks", "Bulk actions", "bulk", true, all)
 }
@@ -355,7 +355,7 @@ func (d *dashboard) showBulk(p *page) error {
 	if err != nil {
 		return err
 	}
-	shown := p.shownBulk(b)
+	shown := newShownBulk(p, b)
 	shown.Operates = p.Allows(posthaste.ScopeOperate)
 	return p.show("bulk", shown.Title(), "bulk", true, shown)
 }

@@ -146,7 +146,7 @@ func (b *broken) Replay(ctx context.Context, f posthaste.DeadLetterFilter) (post
 	return b.stocked.Replay(ctx, f)
 }
 
-// If a part fails, the page tells what was changed before, and the rest can be done.
+// If a part fails, the page tells how many were changed before, and the rest can be done.
 func TestDB2PartFails(t *testing.T) {
 	t.Parallel()
 	b := &broken{stocked: newStock(t)}
@@ -259,7 +259,7 @@ func (e *endless) Messages(ctx context.Context, f posthaste.MessageFilter) (post
 	return posthaste.Page[posthaste.MessageInfo]{Items: []posthaste.MessageInfo{{ID: 7, Queue: "emails", Subscriptions: waits}}, Next: 7}, nil
 }
 
-// What cannot be counted in time is not changed.
+// Messages that cannot be counted in time are not changed.
 func TestDB2TooManyToCount(t *testing.T) {
 	t.Parallel()
 	v := newSite(t, &endless{newStock(t)}, func(c *dashboard.Config) { c.Timeout = 200 * time.Millisecond }).viewer(posthaste.ScopeOperate)

@@ -13,7 +13,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// decision is what can be done with many dead letters.
+// decision is an action on dead letters.
 type decision struct {
 	verb, title, past, effect string
 	danger                    bool
@@ -64,7 +64,7 @@ func (d *dashboard) planMany(p *page, is decision) (*plan, error) {
 	}
 	made.CLI, made.Curl, made.SQL = sameDecision(is.verb, fields, c.filter)
 	made.do = func(p *page) (string, error) {
-		b := &bulk{Verb: is.title, Past: is.past, What: "dead letter", Total: c.messages, Filter: shown, path: "/dead-letters/" + is.verb, list: "/dead-letters", params: p.deadParams(),
+		b := &bulk{Verb: is.title, Past: is.past, Noun: "dead letter", Total: c.messages, Filter: shown, path: "/dead-letters/" + is.verb, list: "/dead-letters", params: p.deadParams(),
 			KeptBecause: "They stay dead letters, because other messages hold their unique keys.", queues: c.queues, step: decideStep(c, is.do), size: 1000}
 		if p.query.Get("all") == "1" {
 			b.params = []string{"all", "1"}
@@ -77,7 +77,8 @@ func (d *dashboard) planMany(p *page, is decision) (*plan, error) {
 // bulkEffect is the effect that all bulk actions have.
 const bulkEffect = "It runs in this server in the background, in steps, and goes on when you close the page. It can be stopped. Each change is in the audit log."
 
-// shownFilter returns the fields of a filter without those that only bound or list what was counted.
+// shownFilter returns the fields of a filter without those that only bound or list the counted
+// messages.
 func shownFilter(fields []field) []field {
 	return slices.DeleteFunc(slices.Clone(fields), func(f field) bool {
 		return f.Name == "as_of" || f.Name == "ids" || f.Name == "all" || f.Name == "count" || f.Name == "highest"
@@ -212,7 +213,7 @@ func (d *dashboard) count(ctx context.Context, c *chosen) error {
 // tooMany is the error for a filter that could not be counted in time.
 func tooMany(n int, noun string, within time.Duration, hint string) error {
 	return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "filter", Hint: hint,
-		Message: fmt.Sprintf("Nothing was changed: what matches could not be counted within %s. At least %s match.", duration(within), amount(n, noun))}
+		Message: fmt.Sprintf("Nothing was changed: the messages that match could not be counted within %s. At least %s match.", duration(within), amount(n, noun))}
 }
 
 // decideStep applies an action to the chosen dead letters, from the highest id down, so that it comes

@@ -120,7 +120,7 @@ func (d *dashboard) askEdit(p *page) error {
 	return p.show("edit", "Edit message "+id, "messages", false, shown)
 }
 
-// edit changes a message by the fields of the form that differ from what it has.
+// edit changes a message by the fields of the form that differ from its present ones.
 func (d *dashboard) edit(p *page) error {
 	if once := p.text("once"); once != "" { // a form that was changed before it is sent again is another one
 		digest := sha256.Sum256([]byte(p.query.Encode()))
@@ -140,11 +140,11 @@ func (d *dashboard) edit(p *page) error {
 		if err != nil {
 			return "", err
 		}
-		what := "edited"
+		notice := "edited"
 		if done.ID != m.ID {
-			what = "resent"
+			notice = "resent"
 		}
-		return p.link("/messages/"+done.ID.String(), "done", what), nil
+		return p.link("/messages/"+done.ID.String(), "done", notice), nil
 	})
 	if err != nil {
 		return err

@@ -20,10 +20,7 @@ const (
 	maxFailedInRow = 10
 )
 
-// messageFields are the parameters that select messages.
-var messageFields = []string{"queue", "state", "kind", "key", "reference", "term", "from"}
-
-// change is what can be done with many messages, one after the other.
+// change is an action on many messages, one after the other.
 type change struct {
 	name, title, past string
 	effects           []string
@@ -38,13 +35,6 @@ type change struct {
 	params []string
 	fields []field
 }
-
-// The states in which a message can be changed.
-var (
-	cancelled   = []posthaste.State{posthaste.StateScheduled, posthaste.StateReady, posthaste.StateRetrying, posthaste.StateRunning}
-	rescheduled = []posthaste.State{posthaste.StateScheduled, posthaste.StateReady, posthaste.StateRetrying}
-	runnable    = []posthaste.State{posthaste.StateScheduled, posthaste.StateRetrying}
-)
 
 func (d *dashboard) cancelOne(ctx context.Context, id posthaste.MessageID) (bool, error) {
 	results, err := d.engine.Cancel(ctx, id)
@@ -144,7 +134,7 @@ func (d *dashboard) planChange(p *page, is change) (*plan, error) {
 	messages := amount(c.count, "message")
 	made := &plan{Title: is.title + " " + messages, Button: is.title + " " + messages, Danger: is.danger, Back: p.link("/messages", p.messageParams()...), Inputs: []input{rateInput()}}
 	made.Fields = append(append(fields, is.fields...), field{"count", confirmed}, field{"highest", c.highest.String()})
-	made.Effects = append([]string{fmt.Sprintf("Exactly %s will change: what matches and %s. The highest message id is %s. Messages that are sent later do not change.", messages, isOr(c.count, c.states), c.highest)}, is.effects...)
+	made.Effects = append([]string{fmt.Sprintf("Exactly %s will change: all that match and are %s. The highest message id is %s. Messages that are sent later do not change.", messages, orList(c.states), c.highest)}, is.effects...)
 	made.Effects = append(made.Effects, "The messages are changed one after the other. Those that workers take or end before it comes to them do not change.", bulkEffect)
 	shown := shownFilter(fields)
 	for _, f := range shown {
@@ -152,34 +142,10 @@ func (d *dashboard) planChange(p *page, is change) (*plan, error) {
 	}
 	made.CLI, made.Curl, made.SQL = sameChange(is, c, shown)
 	made.do = func(p *page) (string, error) {
-		return d.begin(p, &bulk{Verb: is.title, Past: is.past, What: "message", Total: c.count, Filter: append(shown, is.fields...), path: "/messages/" + is.name, list: "/messages",
+		return d.begin(p, &bulk{Verb: is.title, Past: is.past, Noun: "message", Total: c.count, Filter: append(shown, is.fields...), path: "/messages/" + is.name, list: "/messages",
 			params: append(p.messageParams(), is.params...), queues: c.queues, step: d.changeStep(c, is.do), size: messageStep, KeptBecause: "They no longer waited when it came to them."})
 	}
 	return made, nil
-}
-
-// isOr says in which states messages are.
-func isOr(n int, states []posthaste.State) string {
-	if n == 1 {
-		return "is " + orList(states)
-	}
-	return "are " + orList(states)
-}
-
-// orList returns states with "or" between them.
-func orList(states []posthaste.State) string {
-	var text strings.Builder
-	for i, state := range states {
-		switch {
-		case i == 0:
-		case i == len(states)-1:
-			text.WriteString(" or ")
-		default:
-			text.WriteString(", ")
-		}
-		text.WriteString(string(state))
-	}
-	return text.String()
 }
 
 // messageParams returns the parameters of the filter that have a value.
@@ -255,7 +221,7 @@ func (d *dashboard) pickIDs(p *page, c picked, ids []posthaste.MessageID) (picke
 		if err != nil {
 			return c, nil, err
 		}
-		if c.changes(&m) {
+		if isIn(&m, c.states) {
 			c.ids, c.queues, c.highest = append(c.ids, id), append(c.queues, m.Queue), id
 		}
 	}
@@ -271,11 +237,6 @@ func (d *dashboard) pickIDs(p *page, c picked, ids []posthaste.MessageID) (picke
 	return c, []field{{"ids", confirmed}}, nil
 }
 
-// changes reports whether a message can be changed in a subscription.
-func (c *picked) changes(m *posthaste.MessageInfo) bool {
-	return slices.ContainsFunc(m.Subscriptions, func(s posthaste.MessageState) bool { return slices.Contains(c.states, s.State) })
-}
-
 // countMessages counts exactly, within half of the time that a page has.
 func (d *dashboard) countMessages(ctx context.Context, c *picked) error {
 	within, cancel := context.WithTimeout(ctx, d.timeout/2)
@@ -284,7 +245,7 @@ func (d *dashboard) countMessages(ctx context.Context, c *picked) error {
 	for {
 		found, err := d.engine.Messages(within, f)
 		for i := range found.Items {
-			if c.changes(&found.Items[i]) {
+			if isIn(&found.Items[i], c.states) {
 				c.count, c.highest = c.count+1, max(c.highest, found.Items[i].ID)
 			}
 		}
@@ -315,7 +276,7 @@ func (d *dashboard) changeStep(c picked, do func(context.Context, posthaste.Mess
 				return false, err
 			}
 			for i := range found.Items {
-				if c.changes(&found.Items[i]) {
+				if isIn(&found.Items[i], c.states) {
 					part = append(part, found.Items[i].ID)
 				}
 			}
@@ -353,7 +314,7 @@ func changed(id posthaste.MessageID) func(inTime bool, err error) tally {
 }
 
 // sameChange returns the commands of the same action: for the ids of a selection, or how to list
-// what matches and change one of it.
+// the messages that match and change one of them.
 func sameChange(is change, c picked, shown []field) (cli, http, sql string) {
 	if c.ids == nil {
 		list, listHTTP := sameList(c.filter, fieldOf(shown, "from"))

@@ -39,7 +39,7 @@ func later(queue, kind string, n int) []posthaste.Message {
 	return all
 }
 
-// All that match a filter is cancelled, rescheduled or run: exactly what was counted, and nothing
+// All that match a filter is cancelled, rescheduled or run: exactly the counted messages, and nothing
 // that was sent later.
 func TestDB2ChangeAllThatMatch(t *testing.T) {
 	t.Parallel()
@@ -48,7 +48,7 @@ func TestDB2ChangeAllThatMatch(t *testing.T) {
 	stock.send(t, later("emails", "digest", 1250)...)
 	stock.send(t, later("emails", "welcome", 30)...)
 	list := v.get("/messages?queue=emails&kind=digest")
-	run := v.follow(list, "Run all that match now").want(200, "Exactly 1,250 messages will change: what matches and are scheduled or retrying.", "Filter: kind = digest", "/v1/messages?kind=digest&queue=emails", "posthaste message run ID")
+	run := v.follow(list, "Run all that match now").want(200, "Exactly 1,250 messages will change: all that match and are scheduled or retrying.", "Filter: kind = digest", "/v1/messages?kind=digest&queue=emails", "posthaste message run ID")
 	cancel := v.follow(list, "Cancel all that match").want(200, "Exactly 1,250 messages will change", "posthaste message cancel ID")
 
 	stock.send(t, later("emails", "digest", 5)...) // after the confirmation
@@ -67,7 +67,7 @@ func TestDB2ChangeAllThatMatch(t *testing.T) {
 
 	form := v.get("/messages?queue=emails&state=scheduled").form("/messages/reschedule")
 	form.Values.Set("at", "2031-02-03T04:05")
-	ask := v.send(form).want(200, "Exactly 35 messages will change: what matches and are scheduled.", "are due at 2031-02-03T04:05:00Z, in ", `posthaste message reschedule ID 2031-02-03T04:05:00Z`)
+	ask := v.send(form).want(200, "Exactly 35 messages will change: all that match and are scheduled.", "are due at 2031-02-03T04:05:00Z, in ", `posthaste message reschedule ID 2031-02-03T04:05:00Z`)
 	v.send(ask.form("/reschedule")).want(200, "Rescheduled 35 messages.", "at = 2031-02-03T04:05:00Z")
 	found, err := stock.Messages(t.Context(), posthaste.MessageFilter{Queue: "emails", State: posthaste.StateScheduled})
 	if err != nil || len(found.Items) != 35 || !found.Items[0].Subscriptions[0].DueAt.Equal(time.Date(2031, 2, 3, 4, 5, 0, 0, time.UTC)) {

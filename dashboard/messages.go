@@ -53,8 +53,7 @@ func (data *listedMessages) offer(p *page) {
 		return
 	}
 	of := func(states []posthaste.State) bool {
-		c := picked{states: states}
-		return slices.ContainsFunc(data.Messages, func(m posthaste.MessageInfo) bool { return c.changes(&m) }) ||
+		return slices.ContainsFunc(data.Messages, func(m posthaste.MessageInfo) bool { return isIn(&m, states) }) ||
 			data.Next != "" && (data.Filter.State == "" || slices.Contains(states, data.Filter.State))
 	}
 	data.Selectable = of(cancelled)

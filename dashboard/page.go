@@ -33,6 +33,9 @@ const pageSize = 50
 // deadFields are the parameters that select dead letters.
 var deadFields = []string{"queue", "subscription", "kind", "key", "reference", "term", "error", "died_from", "died_before"}
 
+// messageFields are the parameters that select messages.
+var messageFields = []string{"queue", "state", "kind", "key", "reference", "term", "from"}
+
 // page is one request of a page.
 type page struct {
 	*server.Visit

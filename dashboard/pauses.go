@@ -8,7 +8,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// word is what can be paused within a queue: a key or a kind.
+// word is a part of a queue that can be paused: a key or a kind.
 type word struct {
 	// name is key or kind, and value the one that is meant.
 	name, value string
