@@ -3,9 +3,11 @@ package dashboard
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -214,6 +216,9 @@ func (b *bulk) run(ctx context.Context, timeout time.Duration, stopping <-chan s
 			return !closed(b.stop) && !closed(stopping)
 		})
 		cancel()
+		if errors.Is(fault, context.DeadlineExceeded) {
+			fault = fmt.Errorf("a step of up to %s took longer than %s. The audit log tells whether it was done. With a rate, steps are smaller", amount(limit, b.Noun), timeout)
+		}
 		switch {
 		case fault != nil:
 			err = fault
@@ -267,7 +272,7 @@ func (b *bulk) end(state string, err error) {
 	defer b.mu.Unlock()
 	b.now.State, b.now.EndedAt = state, time.Now().UTC()
 	if err != nil {
-		b.now.Err = err.Error()
+		b.now.Err = strings.TrimSuffix(err.Error(), ".") // the page ends the sentence
 	}
 	close(b.ended)
 }

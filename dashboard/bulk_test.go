@@ -152,9 +152,26 @@ func TestDB2PartFails(t *testing.T) {
 	b := &broken{stocked: newStock(t)}
 	b.makeDead(t, "emails", "timeout after %d ms", 1200)
 	v := newSite(t, b).viewer(posthaste.ScopeOperate)
-	page := v.send(v.get("/dead-letters/replay?queue=emails").form("/replay")).want(200, "failed", "It ended with an error: the connection broke Replayed 1,000 messages.", "Left 200")
+	page := v.send(v.get("/dead-letters/replay?queue=emails").form("/replay")).want(200, "failed", "It ended with an error: the connection broke. Replayed 1,000 messages.", "Left 200")
 	b.healed.Store(true)
 	v.send(v.follow(page, "Replay the rest").want(200, "Exactly 200 dead letters").form("/replay")).want(200, "Replayed 200 messages.")
+}
+
+// stuck is a store whose replays never end by themselves.
+type stuck struct{ *stocked }
+
+func (s *stuck) Replay(ctx context.Context, _ posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error) {
+	<-ctx.Done()
+	return posthaste.Page[posthaste.MessageID]{}, ctx.Err()
+}
+
+// A step has the time of a page.
+func TestDB2StepTakesTooLong(t *testing.T) {
+	t.Parallel()
+	v := newSite(t, &stuck{newStock(t)}, func(c *dashboard.Config) { c.Timeout = 100 * time.Millisecond }).viewer(posthaste.ScopeOperate)
+	v.send(v.get("/dead-letters/replay?queue=orders").form("/replay")) // the request has the same time
+	v.until("/bulk", "failed")
+	v.until(v.follow(v.get("/bulk"), "Replay 1 dead letter").at.Path, "a step of up to 1,000 dead letters took longer than 100ms. The audit log tells whether it was done.")
 }
 
 // Dead letters that others replay or that hold unique keys are counted apart.
