@@ -145,6 +145,9 @@ func TestDB4NoFilterChangesNoMessages(t *testing.T) {
 		post(verb, "at=1h&queue=orders&count=1").want(409, "Nothing was changed")
 		post(verb, "at=1h&ids="+stock.ready.String()+"&count=1&highest=9").want(409, "Nothing was changed")
 	}
+	if stock.state(t) != before {
+		t.Error("something was changed without a filter")
+	}
 	token, err := stock.CreateToken(t.Context(), posthaste.Token{Name: "some", Scopes: []posthaste.Scope{posthaste.ScopeOperate}, Queues: []string{"emails"}})
 	if err != nil {
 		t.Fatal(err)
