@@ -218,6 +218,8 @@ type Capabilities struct {
 	Schedules bool
 	// Tokens: there are tokens of the HTTP API.
 	Tokens bool
+	// SQL: the operations are also SQL functions.
+	SQL bool
 }
 
 // Vitals is the state of a store. Fields that an engine does not have are zero.
