@@ -113,7 +113,15 @@ var functions = template.FuncMap{
 		return struct {
 			Base     string
 			Messages []posthaste.MessageInfo
-		}{base, all}
+			Select   bool
+		}{base, all, false}
+	},
+	"selectable": func(base string, all []posthaste.MessageInfo) any {
+		return struct {
+			Base     string
+			Messages []posthaste.MessageInfo
+			Select   bool
+		}{base, all, true}
 	},
 	"records": func(base string, all []posthaste.Action) any {
 		return struct {

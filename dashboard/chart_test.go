@@ -48,7 +48,7 @@ func TestDepths(t *testing.T) {
 func TestChart(t *testing.T) {
 	t.Parallel()
 	nan := math.NaN()
-	c := &chart{Title: "Waiting", From: noon, To: noon.Add(4 * time.Minute), Step: time.Minute, unit: amount,
+	c := &chart{Title: "Waiting", From: noon, To: noon.Add(4 * time.Minute), Step: time.Minute, unit: whole,
 		Series: []series{{"a", []float64{0, 28, nan, 14}}, {"b", []float64{nan, nan, nan, nan}}},
 		Marks:  []mark{{noon.Add(time.Minute), "version 2 started"}, {noon.Add(-time.Minute), "before"}}}
 	if top := c.top(); top != 30 {

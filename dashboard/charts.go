@@ -53,7 +53,7 @@ func (p *page) flow(queue string, s *snapshot) (*charts, error) {
 		all := []*chart{{Title: "Messages per second", From: from, To: to, Step: of.step, unit: rate,
 			Series: []series{{"sent", r.sent}, {"done", r.done}, {"failed", r.failed}}}}
 		if queue != "" {
-			all = append(all, &chart{Title: "Waiting messages", From: from, To: to, Step: of.step, unit: amount,
+			all = append(all, &chart{Title: "Waiting messages", From: from, To: to, Step: of.step, unit: whole,
 				Series: []series{{"waiting", depthsOf(samples, from, to, of.step)}}})
 		}
 		return all, err
@@ -119,8 +119,8 @@ func deploys(workers []posthaste.WorkerStatus) (marks []mark) {
 	return marks
 }
 
-// amount formats a number of messages.
-func amount(v float64) string { return number(int64(math.Round(v))) }
+// whole formats a number of messages.
+func whole(v float64) string { return number(int64(math.Round(v))) }
 
 // milliseconds formats a duration in milliseconds.
 func milliseconds(v float64) string {
