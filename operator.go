@@ -221,6 +221,8 @@ type Capabilities struct {
 	Tokens bool
 	// Charts: reports of workers and samples of queues are kept (see [Charts]).
 	Charts bool
+	// SQL: the operations are also SQL functions.
+	SQL bool
 }
 
 // Vitals is the state of a store. Fields that an engine does not have are zero.

@@ -71,6 +71,7 @@ type dashboard struct {
 	// streams counts the open streams of events.
 	streams atomic.Int64
 	forms   forms
+	bulks   bulks
 }
 
 // showAsset serves a file of assets.
@@ -93,11 +94,17 @@ func (d *dashboard) routes() []route {
 		{"GET", "/{$}", server.ScopeRead, true, d.showOverview},
 		{"GET", "/queues", server.ScopeRead, true, d.showQueues},
 		{"GET", "/queues/{queue}", server.ScopeRead, false, d.showQueue},
+		{"GET", "/queues/{queue}/options", server.ScopeAdmin, false, d.askOptions},
 		{"GET", "/queues/{queue}/send", server.ScopeSend, false, d.askSend},
 		{"POST", "/queues/{queue}/send", server.ScopeSend, false, d.send},
 		{"GET", "/search", server.ScopeRead, true, d.search},
 		{"GET", "/messages", server.ScopeRead, true, d.showMessages},
 		{"GET", "/messages/{id}", server.ScopeRead, true, d.showMessage},
+		{"GET", "/messages/{id}/edit", server.ScopeOperate, true, d.askEdit},
+		{"POST", "/messages/{id}/edit", server.ScopeOperate, true, d.edit},
+		{"GET", "/bulk", server.ScopeRead, true, d.showBulks},
+		{"GET", "/bulk/{bulk}", server.ScopeRead, true, d.showBulk},
+		{"POST", "/bulk/{bulk}/stop", server.ScopeOperate, true, d.stopBulk},
 		{"GET", "/messages/{id}/payload", server.ScopeReadPayload, true, d.downloadPayload},
 		{"GET", "/dead-letters", server.ScopeRead, true, d.showDeadLetters},
 		{"GET", "/schedules", server.ScopeRead, false, d.showSchedules},

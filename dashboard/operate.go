@@ -115,7 +115,7 @@ func (d *dashboard) planRevoke(p *page) (*plan, error) {
 		effects = append(effects, "You are signed in with this token.")
 	}
 	return &plan{
-		Title: "Revoke token " + name, Button: "Revoke", Danger: true, Typed: name, Back: p.link("/tokens"), Effects: effects, CLI: command("token", "drop", name),
+		Title: "Revoke token " + name, Button: "Revoke", Danger: true, Typed: name, Back: p.link("/tokens"), Effects: effects, CLI: command("token", "drop", name), SQL: call("token_drop", name),
 		do: func(p *page) (string, error) {
 			return p.link("/tokens", "done", "revoked"), d.engine.RevokeToken(p.ctx(), name)
 		},
@@ -162,7 +162,7 @@ func (d *dashboard) planPauseSchedule(p *page) (*plan, error) {
 			return nil, already(s.Name, "paused")
 		}
 		return &plan{Title: "Pause", Button: "Pause", Effects: []string{"No message is sent at its ticks until it is resumed. These ticks do not count as missed."},
-			CLI: command("schedule", "pause", s.Name), Curl: curl("POST", "/v1/schedules/"+s.Name+"/pause", "")}, nil
+			CLI: command("schedule", "pause", s.Name), Curl: curl("POST", "/v1/schedules/"+s.Name+"/pause", ""), SQL: call("schedule_pause", s.Name)}, nil
 	}, func(p *page, s posthaste.ScheduleInfo) error {
 		return d.engine.Pause(p.ctx(), posthaste.OfSchedule(s.Name))
 	})
@@ -174,7 +174,7 @@ func (d *dashboard) planResumeSchedule(p *page) (*plan, error) {
 			return nil, already(s.Name, "running")
 		}
 		return &plan{Title: "Resume", Button: "Resume", Effects: []string{"It continues with its first tick from now on."},
-			CLI: command("schedule", "resume", s.Name), Curl: curl("POST", "/v1/schedules/"+s.Name+"/resume", "")}, nil
+			CLI: command("schedule", "resume", s.Name), Curl: curl("POST", "/v1/schedules/"+s.Name+"/resume", ""), SQL: call("schedule_resume", s.Name)}, nil
 	}, func(p *page, s posthaste.ScheduleInfo) error {
 		return d.engine.Resume(p.ctx(), posthaste.OfSchedule(s.Name))
 	})
@@ -187,7 +187,7 @@ func already(name, state string) error {
 func (d *dashboard) planRunSchedule(p *page) (*plan, error) {
 	return d.planSchedule(p, "started", func(s posthaste.ScheduleInfo) (*plan, error) {
 		return &plan{Title: "Run", Button: "Run now", Effects: []string{"Its message is sent to queue " + s.Message.Queue + " at once. This is no tick: the next tick does not change."},
-			Curl: curl("POST", "/v1/schedules/"+s.Name+"/run", "")}, nil
+			Curl: curl("POST", "/v1/schedules/"+s.Name+"/run", ""), SQL: call("schedule_run", s.Name)}, nil
 	}, func(p *page, s posthaste.ScheduleInfo) error {
 		_, err := d.engine.RunSchedule(p.ctx(), s.Name)
 		return err
