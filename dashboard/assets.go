@@ -59,7 +59,7 @@ func readAssets() map[string]asset {
 var templates = sync.OnceValue(readTemplates)
 
 func readTemplates() map[string]*template.Template {
-	layout := template.Must(template.New("").Funcs(functions).ParseFS(files, "pages/layout.html"))
+	layout := template.Must(template.New("").Funcs(functions).ParseFS(files, "pages/layout.html", "pages/parts/*.html"))
 	all := map[string]*template.Template{}
 	names, err := fs.Glob(files, "pages/*.html")
 	if err != nil {
@@ -86,20 +86,28 @@ var functions = template.FuncMap{
 	"part":  func(f float64) string { return strconv.FormatFloat(100*f, 'f', 0, 64) + " %" },
 	"text":  func(v any) string { return fmt.Sprint(v) },
 	"line":  line,
+	"lower": strings.ToLower,
 	"kinds": filterText,
 
 	// They bring the base of links into templates of a part of a page.
-	"row": func(base string, row queueRow) any {
+	"row": func(base string, row queueRow, charts bool) any {
 		return struct {
-			Base string
-			Row  queueRow
-		}{base, row}
+			Base   string
+			Row    queueRow
+			Charts bool
+		}{base, row, charts}
 	},
 	"rows": func(base string, rows []queueRow) any {
 		return struct {
 			Base string
 			Rows []queueRow
 		}{base, rows}
+	},
+	"group": func(head string, rows []handled) any {
+		return struct {
+			Head string
+			Rows []handled
+		}{head, rows}
 	},
 	"messages": func(base string, all []posthaste.MessageInfo) any {
 		return struct {

@@ -60,7 +60,7 @@ func Mount(engine posthaste.Store, config Config) server.Mount {
 	if timeout <= 0 {
 		timeout = 30 * time.Second
 	}
-	d := &dashboard{source: source{engine, engine.Capabilities(), newSnapshots(engine, timeout), config.Environment}, timeout: timeout}
+	d := &dashboard{source: source{engine: engine, can: engine.Capabilities(), snapshots: newSnapshots(engine, timeout), figures: newFigures(engine, timeout), environment: config.Environment}, timeout: timeout}
 	return server.Mount{Handler: d.mux(), Scope: server.ScopeRead, Queues: true}
 }
 
@@ -106,6 +106,7 @@ func (d *dashboard) routes() []route {
 		{"GET", "/bulk/{bulk}", server.ScopeRead, true, d.showBulk},
 		{"POST", "/bulk/{bulk}/stop", server.ScopeOperate, true, d.stopBulk},
 		{"GET", "/messages/{id}/payload", server.ScopeReadPayload, true, d.downloadPayload},
+		{"GET", "/failing", server.ScopeRead, true, d.showFailing},
 		{"GET", "/dead-letters", server.ScopeRead, true, d.showDeadLetters},
 		{"GET", "/schedules", server.ScopeRead, false, d.showSchedules},
 		{"GET", "/workers", server.ScopeRead, false, d.showWorkers},

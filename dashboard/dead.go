@@ -3,12 +3,12 @@ package dashboard
 import (
 	"cmp"
 	"context"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/fingerprint"
 	"github.com/posthaste-mq/posthaste/server"
 )
 
@@ -80,27 +80,6 @@ type group struct {
 	Link string
 }
 
-// variable matches the parts of an error that differ between alike errors.
-var variable = regexp.MustCompile(`"[^"]*"|'[^']*'|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|0x[0-9a-fA-F]+|[0-9a-fA-F]{12,}|[0-9]+(?:[.:,][0-9]+)*`)
-
-// fingerprint returns an error without the parts that differ between alike errors, and its
-// longest part that does not.
-func fingerprint(text string) (alike, part string) {
-	text, _, _ = strings.Cut(text, "\n")
-	if len(text) > 500 {
-		text = strings.ToValidUTF8(text[:500], "")
-	}
-	for _, between := range variable.Split(text, -1) {
-		if between = strings.TrimSpace(between); len(between) > len(part) {
-			part = between
-		}
-	}
-	if len(part) < 8 {
-		part = text
-	}
-	return variable.ReplaceAllString(text, "…"), part
-}
-
 // groups groups the newest dead letters that match. all is false if there are more.
 func (d *dashboard) groups(p *page, f posthaste.DeadLetterFilter) (groups []*group, n int, all bool, err error) {
 	type key struct{ queue, kind, alike string }
@@ -112,10 +91,10 @@ func (d *dashboard) groups(p *page, f posthaste.DeadLetterFilter) (groups []*gro
 			return false
 		}
 		n++
-		alike, part := fingerprint(dead.Error)
+		alike := fingerprint.Of(dead.Error)
 		g := by[key{dead.Queue, dead.Kind, alike}]
 		if g == nil {
-			g = &group{Queue: dead.Queue, Kind: dead.Kind, Error: alike, First: dead.DiedAt, Last: dead.DiedAt, Link: p.with("queue", dead.Queue, "kind", dead.Kind, "error", part, "before", "")}
+			g = &group{Queue: dead.Queue, Kind: dead.Kind, Error: alike, First: dead.DiedAt, Last: dead.DiedAt, Link: p.with("queue", dead.Queue, "kind", dead.Kind, "error", fingerprint.Part(dead.Error), "before", "")}
 			by[key{dead.Queue, dead.Kind, alike}] = g
 			groups = append(groups, g)
 		}

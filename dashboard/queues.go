@@ -26,6 +26,7 @@ type queueRow struct {
 	Retried, Lost                int64
 	Oldest                       time.Duration
 	SentPerSecond, DonePerSecond float64
+	Spark                        string // points of a small chart; may be empty
 }
 
 func newQueueRow(q posthaste.QueueInfo) queueRow {
@@ -112,6 +113,13 @@ func (d *dashboard) showQueues(p *page) error {
 		}
 		columns = append(columns, head)
 	}
+	lines, err := p.sparks(s)
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		rows[i].Spark = lines[rows[i].Name]
+	}
 	return p.show("queues", "Queues", "queues", true, struct {
 		Columns []column
 		Rows    []queueRow
@@ -164,13 +172,37 @@ func (d *dashboard) showQueue(p *page) error {
 		}
 	}
 	set, defaults := optionsOf(q.Options)
+	shown, handlers, err := p.history(q.Name)
+	if err != nil {
+		return err
+	}
 	return p.show("queue", "Queue "+q.Name, "queues", true, struct {
 		Queue         *posthaste.QueueInfo
 		Row           queueRow
 		Set, Defaults []option
 		Recent        []posthaste.MessageInfo
 		Keyed, Kinds  bool
-	}{q, newQueueRow(*q), set, defaults, recent.Items, keyed(q.Options) && d.can.Limits, !keyed(q.Options)})
+		Charts        *charts
+		Handling      *handling
+		Choices       []choice
+	}{q, newQueueRow(*q), set, defaults, recent.Items, keyed(q.Options) && d.can.Limits, !keyed(q.Options), shown, handlers, p.choices()})
+}
+
+// history returns the charts of a queue, and the counts of its handlers.
+func (p *page) history(queue string) (*charts, *handling, error) {
+	if !p.d.can.Charts {
+		return nil, nil, nil
+	}
+	s, err := p.d.snapshots.look(p.ctx())
+	if err != nil {
+		return nil, nil, err
+	}
+	shown, err := p.flow(queue, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	handlers, err := p.handling(queue)
+	return shown, handlers, err
 }
 
 func (p *page) queueLink(name, done string) string { return p.link("/queues/"+name, "done", done) }

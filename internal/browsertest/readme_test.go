@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"image/png"
+	"math"
 	"os"
 	"testing"
 	"time"
@@ -52,6 +53,30 @@ func (showcase) Doctor(context.Context) ([]posthaste.Finding, error) {
 
 func (showcase) Vitals(context.Context) (posthaste.Vitals, error) {
 	return posthaste.Vitals{Workers: 6}, nil
+}
+
+// Samples are those of an hour with a peak, during which a third of the search index failed.
+func (showcase) Samples(_ context.Context, q posthaste.SampleQuery) (all []posthaste.Sample, _ error) {
+	for i, at := 0, q.From; at.Before(q.To); i, at = i+1, at.Add(q.Step) {
+		sent := 430 + 130*math.Sin(float64(i)/9) + 25*math.Sin(float64(i)*1.7)
+		failed := 2.0
+		if i > 38 {
+			failed = 9 * float64(i-38)
+		}
+		per := q.Step.Seconds()
+		all = append(all, posthaste.Sample{At: at, Sent: int64(sent * per), Done: int64((sent - failed/3) * per), Retried: int64(failed * per)})
+	}
+	return all, nil
+}
+
+func (showcase) Failures(context.Context, posthaste.FailureQuery) ([]posthaste.Failure, error) {
+	at := time.Now().Add(-21 * time.Minute)
+	return []posthaste.Failure{{Queue: "search-index", Subscription: "default", Kind: "product", Version: "2026.48.1", First: at, Last: time.Now(),
+		ErrorCount: posthaste.ErrorCount{Fingerprint: "HTTP … from the index: field … is not mapped", Message: 1, Count: 4_218}}}, nil
+}
+
+func (showcase) Workers(context.Context) ([]posthaste.WorkerStatus, error) {
+	return []posthaste.WorkerStatus{{ID: 1, Name: "host", Version: "2026.48.1", StartedAt: time.Now().Add(-22 * time.Minute), HeartbeatAt: time.Now()}}, nil
 }
 
 // The screenshot in the README is one of the dashboard, and small. `make screenshots` writes it.
