@@ -14,6 +14,7 @@ type source struct {
 	can         posthaste.Capabilities
 	snapshots   *snapshots
 	environment string
+	caughtMail  string
 }
 
 // The allowed ages of what pages show. All viewers share it, so that the store gets fewer than
