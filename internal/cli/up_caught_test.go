@@ -102,8 +102,8 @@ func csrfOf(page string) string {
 	return ""
 }
 
-// Who signs in at the dashboard reads caught mails with the scope read:payload, and deletes them
-// with operate as well.
+// A session of the dashboard reads caught mails with the scope read:payload, and deletes them with
+// operate as well.
 func TestCaughtMailBySessionsOfTheDashboard(t *testing.T) {
 	t.Parallel()
 	mails, signIn := caughtSite(t)
