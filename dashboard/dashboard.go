@@ -27,7 +27,7 @@ type Config struct {
 	// Environment is shown in a banner on each page, for example "production".
 	Environment string
 	// CaughtMail is the address of pages of caught mails, relative to the dashboard, such as
-	// "../caught/". The navigation links to it for those who may read mails. The default is none.
+	// "../caught/". The navigation links to it for viewers who may read mails. "" links to none.
 	CaughtMail string
 	// Timeout limits the time of one page; the default is 30 s.
 	Timeout time.Duration
@@ -122,8 +122,10 @@ func (d *dashboard) routes() []route {
 		{"GET", "/search", server.ScopeRead, true, d.search},
 		{"GET", "/messages", server.ScopeRead, true, d.showMessages},
 		{"GET", "/messages/{id}", server.ScopeRead, true, d.showMessage},
+		{"GET", "/messages/{id}/preview", server.ScopeReadPayload, true, d.previewEmail},
 		{"GET", "/messages/{id}/payload", server.ScopeReadPayload, true, d.downloadPayload},
 		{"GET", "/dead-letters", server.ScopeRead, true, d.showDeadLetters},
+		{"GET", "/emails", server.ScopeRead, true, d.showEmails},
 		{"GET", "/schedules", server.ScopeRead, false, d.showSchedules},
 		{"GET", "/workers", server.ScopeRead, false, d.showWorkers},
 		{"GET", "/audit", server.ScopeRead, false, d.showAudit},

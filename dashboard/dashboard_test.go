@@ -244,6 +244,8 @@ func (v *viewer) follow(p *shown, label string) *shown {
 type stocked struct {
 	posthaste.Store
 	ready, done, dead posthaste.MessageID
+	// mail is an e-mail that spare has sent.
+	mail posthaste.MessageID
 
 	mu   sync.Mutex
 	keys []string
@@ -335,6 +337,9 @@ func (s *stocked) path(pattern string) string {
 	if strings.HasSuffix(pattern, "/replay") || strings.HasSuffix(pattern, "/discard") {
 		id = s.dead
 	}
+	if strings.HasSuffix(pattern, "/preview") {
+		id = s.mail
+	}
 	path := strings.NewReplacer("{$}", "", "{queue}", "orders", "{id}", id.String(), "{schedule}", "nightly", "{token}", "spare", "{file}", "style.css").Replace(pattern)
 	switch pattern {
 	case "/search":
@@ -353,7 +358,7 @@ func (s *stocked) path(pattern string) string {
 	return path
 }
 
-// spare adds what only some routes need: a token and a paused schedule.
+// spare adds what only some routes need: a token, a paused schedule and an e-mail.
 func (s *stocked) spare(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
@@ -366,6 +371,11 @@ func (s *stocked) spare(t *testing.T) {
 	if err := s.Pause(ctx, posthaste.OfSchedule("paused")); err != nil {
 		t.Fatal(err)
 	}
+	ids, err := posthaste.IDs(s.Send(ctx, posthaste.Message{Queue: "emails", Payload: map[string]any{"from": "shop@example.com", "to": []string{"ada@example.com"}, "html": "<p>secret-html"}, Delay: time.Hour}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mail = ids[0]
 }
 
 // state is what a store holds, for a comparison.

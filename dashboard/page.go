@@ -189,14 +189,11 @@ type layout struct {
 // Environment is the name in the banner.
 func (l layout) Environment() string { return l.d.environment }
 
-// CaughtMail is the address of the pages of caught mails; "" for viewers who may not read them.
-func (l layout) CaughtMail() string {
-	to, err := url.Parse(l.d.caughtMail)
-	if l.d.caughtMail == "" || err != nil || l.Limited() || !l.Allows(server.ScopeReadPayload) {
-		return ""
-	}
-	return (&url.URL{Path: l.Base + "/"}).ResolveReference(to).EscapedPath()
-}
+// CaughtMail is the address of the pages of caught mails.
+func (l layout) CaughtMail() string { return l.caughtMail() }
+
+// Mails reports whether the viewer may see the queue of e-mails.
+func (l layout) Mails() bool { return l.d.can.Search && l.AllowsQueue(server.MailQueue) }
 
 // Can are the features of the store.
 func (l layout) Can() posthaste.Capabilities { return l.d.can }
