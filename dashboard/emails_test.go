@@ -173,7 +173,7 @@ func TestEmailsThatAreNone(t *testing.T) {
 	}
 	v := newSite(t, stock).viewer(posthaste.ScopeAdmin)
 	v.get("/emails").want(200, ids[0].String(), ids[1].String())
-	v.get("/messages/"+ids[1].String()).want(200).lacks("Answers of the mail server")
+	v.get("/messages/" + ids[1].String()).want(200).lacks("Answers of the mail server")
 	if err := stock.DropQueue(t.Context(), "emails", posthaste.DropOptions{}); err != nil {
 		t.Fatal(err)
 	}
