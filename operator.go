@@ -270,6 +270,8 @@ type WorkerStatus struct {
 	StartedAt   time.Time
 	HeartbeatAt time.Time
 	LostAt      time.Time
+	// Sinks are as in [WorkerInfo].
+	Sinks []WorkerSink
 }
 
 // Check returns an error if the kind cannot be paused. It is for engines.

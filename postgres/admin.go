@@ -326,7 +326,7 @@ func (e *Engine) Workers(ctx context.Context) ([]posthaste.WorkerStatus, error) 
 	err := e.query(ctx, func(rows pgx.Rows) error {
 		var w posthaste.WorkerStatus
 		var lost *time.Time
-		if err := rows.Scan((*int64)(&w.ID), &w.Name, &w.Version, &w.StartedAt, &w.HeartbeatAt, &lost); err != nil {
+		if err := rows.Scan((*int64)(&w.ID), &w.Name, &w.Version, &w.StartedAt, &w.HeartbeatAt, &lost, &w.Sinks); err != nil {
 			return err
 		}
 		w.StartedAt, w.HeartbeatAt = w.StartedAt.UTC(), w.HeartbeatAt.UTC()
@@ -335,7 +335,7 @@ func (e *Engine) Workers(ctx context.Context) ([]posthaste.WorkerStatus, error) 
 		}
 		all = append(all, w)
 		return nil
-	}, "select id, name, version, started_at, heartbeat_at, lost_at from posthaste.workers where ended_at is null order by id")
+	}, "select id, name, version, started_at, heartbeat_at, lost_at, sinks from posthaste.workers where ended_at is null order by id")
 	return all, err
 }
 

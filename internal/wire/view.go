@@ -328,6 +328,8 @@ type Worker struct {
 	HeartbeatAt time.Time          `json:"heartbeat_at"`
 	// LostAt is absent unless the worker was declared lost.
 	LostAt time.Time `json:"lost_at,omitzero"`
+	// Sinks are the subscriptions that the worker delivers to external systems.
+	Sinks []posthaste.WorkerSink `json:"sinks,omitempty"`
 }
 
 // NewWorker converts a worker.
