@@ -66,12 +66,12 @@ func (e *Engine) beatRegistry(ctx context.Context, what string, worker posthaste
 
 // beatArgs are the arguments of beat.lua for a worker.
 func beatArgs(q *queue, worker posthaste.WorkerID, lease int64, name, begin, kinds string) arguments {
-	return arguments{{"number", q.numberArg}, {"worker", worker.String()}, {"lease", lease}, {"name", name}, {"begin", begin}, {"kinds", kinds}, {"paused", q.paused}}
+	return arguments{{"number", q.numberArg}, {"worker", worker.String()}, {"lease", lease}, {"name", name}, {"begin", begin}, {"kinds", kinds}, {"paused", q.paused}, {"revision", q.revision()}}
 }
 
 // looking are the arguments of beat.lua to look only.
 func looking(q *queue, kinds string) arguments {
-	return arguments{{"number", q.numberArg}, {"worker", ""}, {"lease", ""}, {"name", ""}, {"begin", ""}, {"kinds", kinds}, {"paused", q.paused}}
+	return arguments{{"number", q.numberArg}, {"worker", ""}, {"lease", ""}, {"name", ""}, {"begin", ""}, {"kinds", kinds}, {"paused", q.paused}, {"revision", q.revision()}}
 }
 
 // join begins a worker's lease of a subscription, which ends no later than the worker's own.
