@@ -127,6 +127,7 @@ func (d *dashboard) routes() []route {
 		{"GET", "/dead-letters", server.ScopeRead, true, d.showDeadLetters},
 		{"GET", "/emails", server.ScopeRead, true, d.showEmails},
 		{"GET", "/schedules", server.ScopeRead, false, d.showSchedules},
+		{"GET", "/relays", server.ScopeRead, false, d.showRelays},
 		{"GET", "/workers", server.ScopeRead, false, d.showWorkers},
 		{"GET", "/audit", server.ScopeRead, false, d.showAudit},
 		{"GET", "/tokens", server.ScopeAdmin, false, d.showTokens},

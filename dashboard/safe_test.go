@@ -73,7 +73,7 @@ func (s *evilStore) Doctor(context.Context) ([]posthaste.Finding, error) {
 }
 
 func (s *evilStore) Workers(context.Context) ([]posthaste.WorkerStatus, error) {
-	return []posthaste.WorkerStatus{{ID: 1, Name: evil, Version: evil}}, nil
+	return []posthaste.WorkerStatus{{ID: 1, Name: evil, Version: evil, Sinks: []posthaste.WorkerSink{{Queue: "orders", Subscription: evil, Destination: evil}, {Queue: evil, Destination: evil}}}}, nil
 }
 
 func (s *evilStore) Actions(context.Context, posthaste.ActionFilter) ([]posthaste.Action, error) {
@@ -97,11 +97,11 @@ func TestDB5TextStaysText(t *testing.T) {
 	v := s.viewer(posthaste.ScopeAdmin)
 	q := url.QueryEscape(evil)
 	pages := []string{"/", "/queues?sort=" + q, "/queues/orders", "/queues/orders/send", "/queues/orders/keys/pause?key=" + q, "/messages/1", "/messages/1/cancel", "/messages?kind=" + q + "&key=" + q + "&reference=" + q + "&term=" + q,
-		"/search?q=" + q, "/dead-letters?kind=" + q + "&error=" + q + "&term=" + q, "/dead-letters/replay?error=" + q, "/schedules", "/schedules/nightly/run", "/workers", "/audit?queue=" + q, "/tokens", "/tokens/x/revoke",
+		"/search?q=" + q, "/dead-letters?kind=" + q + "&error=" + q + "&term=" + q, "/dead-letters/replay?error=" + q, "/schedules", "/schedules/nightly/run", "/workers", "/relays", "/audit?queue=" + q, "/tokens", "/tokens/x/revoke",
 		"/?done=" + q + "&n=" + q, "/?done=purged&n=" + q, "/messages?state=" + q, "/dead-letters?died_from=" + q, "/queues/" + url.PathEscape(evil), "/messages/" + url.PathEscape(evil), "/sign-in?next=" + q, "/nothing/" + url.PathEscape(evil)}
 	for _, path := range pages {
 		page := v.get(path)
-		if strings.HasPrefix(path, "/messages/1") || path == "/workers" || path == "/audit?queue="+q {
+		if strings.HasPrefix(path, "/messages/1") || path == "/workers" || path == "/relays" || path == "/audit?queue="+q {
 			page.want(200, "<script>alert(1)</script>") // it is shown, as text
 		}
 		checkSafe(t, page)
