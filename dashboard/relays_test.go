@@ -39,7 +39,7 @@ func relayed(t *testing.T) (stock *stocked, failed posthaste.MessageID) {
 	return stock, ids[0]
 }
 
-// A person sees which relay fails and why, pauses it, replays what it has lost, and sends a test
+// A person sees which relay fails and why, pauses it, replays its dead letters, and sends a test
 // message.
 func TestRelays(t *testing.T) {
 	t.Parallel()
