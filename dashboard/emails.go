@@ -117,18 +117,14 @@ func (d *dashboard) showEmails(p *page) error {
 	if err != nil {
 		return err
 	}
-	s, err := d.snapshots.look(p.ctx())
-	if err != nil {
-		return err
-	}
-	data := listedMails{Filter: f, Subject: subject, Content: p.Allows(server.ScopeReadPayload), Queue: s.queue(server.MailQueue) != nil}
+	data := listedMails{Filter: f, Subject: subject, Content: p.Allows(server.ScopeReadPayload), Queue: true}
 	for _, status := range server.MailStatuses() {
 		data.Statuses = append(data.Statuses, string(status))
 	}
-	if data.Queue {
-		if err := p.listMails(&data); err != nil {
-			return err
-		}
+	if err := p.listMails(&data); posthaste.CodeOf(err) == posthaste.CodeNotFound {
+		data.Queue = false
+	} else if err != nil {
+		return err
 	}
 	if f.Before != 0 {
 		data.First = p.with("before", "")

@@ -13,7 +13,7 @@ import (
 )
 
 // sendMail sends an e-mail, and lets a worker settle it unless outcome is "".
-func (s *stocked) sendMail(t *testing.T, mail email.Email, outcome posthaste.Outcome, settled posthaste.Settlement) posthaste.MessageID {
+func sendMail(t *testing.T, s posthaste.Store, mail email.Email, outcome posthaste.Outcome, settled posthaste.Settlement) posthaste.MessageID {
 	t.Helper()
 	message, err := mail.Message()
 	if err != nil {
@@ -50,13 +50,39 @@ func receipt(t *testing.T, answers map[string]email.Answer) json.RawMessage {
 func mailed(t *testing.T) (stock *stocked, sent, refused, waits posthaste.MessageID) {
 	t.Helper()
 	stock = newStock(t)
-	sent = stock.sendMail(t, email.Email{From: "shop@example.com", To: []string{"Ada <ada@example.com>"}, Subject: "Your order", HTML: "<p>It is on its way."},
+	sent = sendMail(t, stock, email.Email{From: "shop@example.com", To: []string{"Ada <ada@example.com>"}, Subject: "Your order", HTML: "<p>It is on its way."},
 		posthaste.OutcomeDone, posthaste.Settlement{Receipt: receipt(t, map[string]email.Answer{"ada@example.com": {Status: email.Accepted, Code: 250, Enhanced: "2.0.0", Text: "queued as 4711", Attempt: 1}})})
-	refused = stock.sendMail(t, email.Email{From: "shop@example.com", To: []string{"bob@example.com", "carl@example.com"}, Subject: "Your invoice", Text: "Please pay"},
+	refused = sendMail(t, stock, email.Email{From: "shop@example.com", To: []string{"bob@example.com", "carl@example.com"}, Subject: "Your invoice", Text: "Please pay"},
 		posthaste.OutcomeDead, posthaste.Settlement{Error: "bob@example.com: 550", Receipt: receipt(t, map[string]email.Answer{
 			"bob@example.com": {Status: email.Refused, Code: 550, Enhanced: "5.1.1", Text: "no such user", Attempt: 1}, "carl@example.com": {Status: email.Accepted, Code: 250, Attempt: 1}})})
-	waits = stock.sendMail(t, email.Email{From: "shop@example.com", To: []string{"dora@example.com"}, Subject: "Reminder", Text: "x", SendAt: time.Now().Add(time.Hour)}, "", posthaste.Settlement{})
+	waits = sendMail(t, stock, email.Email{From: "shop@example.com", To: []string{"dora@example.com"}, Subject: "Reminder", Text: "x", SendAt: time.Now().Add(time.Hour)}, "", posthaste.Settlement{})
 	return stock, sent, refused, waits
+}
+
+// mailOn shows e-mails and relays on an engine.
+func mailOn(t *testing.T, engine posthaste.Store) {
+	t.Helper()
+	if err := engine.CreateQueue(t.Context(), "emails", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := engine.Register(t.Context(), posthaste.WorkerInfo{Name: "mailer/9", Lease: time.Minute, Sinks: []posthaste.WorkerSink{{Queue: "emails", Subscription: "default", Destination: "mail server mail:587"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := map[string]email.Answer{"ada@example.com": {Status: email.Deferred, Code: 451, Text: "try later", Attempt: 1}}
+	mail := email.Email{From: "shop@example.com", To: []string{"ada@example.com"}, Subject: "Your order", HTML: "<p>Hello"}
+	id := sendMail(t, engine, mail, posthaste.OutcomeRetried, posthaste.Settlement{Error: "451 try later", Receipt: receipt(t, answers), RetryAfter: time.Hour})
+	v := newSite(t, engine).viewer(posthaste.ScopeAdmin)
+	v.get("/emails?subject=order&status=scheduled").want(200, id.String()+" scheduled due", "ada@example.com Your order deferred: 451 try later")
+	v.get("/messages/"+id.String()).want(200, "ada@example.com deferred 451 try later 1", "<7@example.com>")
+	if got := v.get("/messages/" + id.String() + "/preview").want(200); got.body != mail.HTML {
+		t.Errorf("the preview is %q", got.body)
+	}
+	if engine.Capabilities().Search {
+		v.get("/emails?recipient=ADA@example.com").want(200, id.String())
+		v.get("/emails?recipient=bob@example.com").want(200, "No e-mail matches")
+	}
+	v.get("/relays").want(200, "mail server mail:587 failing emails ", "451 try later attempt 1", "mailer/9")
 }
 
 // A person sees whether a mail arrived, why not, sends it again, and withdraws another one.
@@ -84,7 +110,7 @@ func TestEmailsAreFound(t *testing.T) {
 	t.Parallel()
 	stock, sent, refused, waits := mailed(t)
 	for i := range 30 {
-		stock.sendMail(t, email.Email{From: "shop@example.com", To: []string{"eve@example.com"}, Subject: fmt.Sprintf("News %d", i), Text: "x", Reference: "news", SendAt: time.Now().Add(time.Hour)}, "", posthaste.Settlement{})
+		sendMail(t, stock, email.Email{From: "shop@example.com", To: []string{"eve@example.com"}, Subject: fmt.Sprintf("News %d", i), Text: "x", Reference: "news", SendAt: time.Now().Add(time.Hour)}, "", posthaste.Settlement{})
 	}
 	v := newSite(t, stock).viewer(posthaste.ScopeReadPayload)
 	for query, want := range map[string][]posthaste.MessageID{"recipient=ADA@example.com": {sent}, "recipient=Carl+<carl@Example.com>": {refused}, "subject=your": {sent, refused}, "status=error": {refused}, "subject=nothing": nil,
@@ -151,7 +177,7 @@ func TestEmailTextStaysText(t *testing.T) {
 	t.Parallel()
 	stock := newStock(t)
 	settled := posthaste.Settlement{Error: evil, Receipt: receipt(t, map[string]email.Answer{evil: {Status: email.AnswerStatus(evil), Text: evil, Enhanced: evil, Attempt: 1}, "a@example.com": {Status: email.Refused, Text: evil}})}
-	id := stock.sendMail(t, email.Email{From: evil, To: []string{evil, "a@example.com"}, Cc: []string{evil}, Bcc: []string{evil}, ReplyTo: evil, Subject: evil, Text: "</pre>" + evil, HTML: evil, Headers: map[string]string{evil: evil},
+	id := sendMail(t, stock, email.Email{From: evil, To: []string{evil, "a@example.com"}, Cc: []string{evil}, Bcc: []string{evil}, ReplyTo: evil, Subject: evil, Text: "</pre>" + evil, HTML: evil, Headers: map[string]string{evil: evil},
 		Attachments: []email.Attachment{{Filename: evil, ContentType: evil}}, Reference: evil}, posthaste.OutcomeDead, settled)
 	v := newSite(t, stock).viewer(posthaste.ScopeAdmin)
 	for _, path := range []string{"/emails", "/messages/" + id.String(), "/emails?subject=%22%3E%3Cscript%3E", "/emails?recipient=%22%3E%3Cscript%3E&reference=%22%3E%3Cscript%3E"} {

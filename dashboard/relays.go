@@ -114,16 +114,15 @@ func (d *dashboard) showRelays(p *page) error {
 // readError reads the last error of a relay: that of the newest message that waits for its retry,
 // or that of the newest dead letter, whichever is later.
 func (p *page) readError(r *relayRow) error {
-	if r.Info.Dead > 0 {
-		dead, err := p.d.engine.DeadLetters(p.ctx(), posthaste.DeadLetterFilter{Queue: r.Queue, Subscription: r.Subscription, Limit: 1})
-		if err != nil {
-			return err
-		}
-		for _, letter := range dead.Items {
-			r.Error, r.ErrorAt, r.Message, r.Attempts = letter.Error, letter.DiedAt, letter.ID, len(letter.Attempts)
-		}
+	// The counters may be older than the messages, and do not tell whether there are any.
+	dead, err := p.d.engine.DeadLetters(p.ctx(), posthaste.DeadLetterFilter{Queue: r.Queue, Subscription: r.Subscription, Limit: 1})
+	if err != nil {
+		return err
 	}
-	if r.Info.Depth == 0 || r.Info.Retried == 0 || !p.d.can.Search {
+	for _, letter := range dead.Items {
+		r.Error, r.ErrorAt, r.Message, r.Attempts = letter.Error, letter.DiedAt, letter.ID, len(letter.Attempts)
+	}
+	if !p.d.can.Search {
 		return nil
 	}
 	retried, err := p.d.engine.Messages(p.ctx(), posthaste.MessageFilter{Queue: r.Queue, State: posthaste.StateRetrying, Limit: 20})
