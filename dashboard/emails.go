@@ -204,14 +204,18 @@ type shownRecipient struct {
 	Unsure                 bool
 }
 
-// newShownMail returns the e-mail of a message; nil for other messages.
+// newShownMail returns the e-mail of a message; nil for other messages. The answers of the mail
+// server may be stored for longer than the content.
 func (p *page) newShownMail(m posthaste.MessageInfo) *shownMail {
 	mail := server.NewMail(m)
-	if m.Queue != server.MailQueue || mail.Content == nil {
+	if m.Queue != server.MailQueue || mail.Content == nil && len(mail.Answers) == 0 {
 		return nil
 	}
 	shown := &shownMail{mailRow: mailRow{Mail: mail}}
-	addresses := mail.Content.Recipients()
+	var addresses []string
+	if mail.Content != nil {
+		addresses = mail.Content.Recipients()
+	}
 	for _, address := range slices.Sorted(maps.Keys(mail.Answers)) {
 		if !slices.Contains(addresses, address) {
 			addresses = append(addresses, address)
@@ -221,7 +225,7 @@ func (p *page) newShownMail(m posthaste.MessageInfo) *shownMail {
 		a := mail.Answers[address]
 		shown.Recipients = append(shown.Recipients, shownRecipient{address, string(a.Status), reply(a.Code, a.Enhanced, a.Text), a.At, a.Attempt, a.Unsure})
 	}
-	if mail.Content.HTML != "" {
+	if mail.Content != nil && mail.Content.HTML != "" {
 		shown.Preview = p.link("/messages/" + m.ID.String() + "/preview")
 	}
 	if caught := p.caughtMail(); caught != "" && mail.Header != "" {

@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -187,6 +188,26 @@ func TestEmailTextStaysText(t *testing.T) {
 			page.want(200, "<script>alert(1)</script>")
 		}
 	}
+}
+
+// The answers of the mail server are shown when the content is no longer stored, as on Redis after
+// a success.
+func TestEmailsWithoutContent(t *testing.T) {
+	t.Parallel()
+	stock, sent, _, _ := mailed(t)
+	v := newSite(t, &bareStore{stock}, func(c *dashboard.Config) { c.CaughtMail = "../caught/" }).viewer(posthaste.ScopeReadPayload)
+	v.get("/emails?status=sent").want(200, "ada@example.com not stored accepted: 250 2.0.0 queued as 4711")
+	v.get("/messages/"+sent.String()).want(200, "E-mail sent", "Caught mail", "ada@example.com accepted 250 2.0.0 queued as 4711", "no longer stored").lacks("Preview")
+	v.get("/messages/"+sent.String()+"/preview").want(404, "has no HTML")
+}
+
+// bareStore keeps no payloads.
+type bareStore struct{ *stocked }
+
+func (s *bareStore) Message(ctx context.Context, id posthaste.MessageID) (posthaste.MessageInfo, error) {
+	m, err := s.stocked.Message(ctx, id)
+	m.Payload = nil
+	return m, err
 }
 
 // A queue that has messages of another form, or none, shows a page.
