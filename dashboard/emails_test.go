@@ -141,10 +141,15 @@ func TestEmailsAreFound(t *testing.T) {
 func TestEmailsNeedTheScopeOfPayloads(t *testing.T) {
 	t.Parallel()
 	stock, sent, refused, _ := mailed(t)
+	if _, err := stock.Register(t.Context(), posthaste.WorkerInfo{Name: "mailer/9", Lease: time.Minute, Sinks: []posthaste.WorkerSink{{Queue: "emails", Subscription: "default"}}}); err != nil {
+		t.Fatal(err)
+	}
 	s := newSite(t, stock, func(c *dashboard.Config) { c.CaughtMail = "../caught/" })
+	s.viewer(posthaste.ScopeReadPayload).get("/relays").want(200, "bob@example.com: 550")
 	for _, scope := range []posthaste.Scope{posthaste.ScopeRead, posthaste.ScopeOperate} {
 		v := s.viewer(scope)
 		v.get("/emails").want(200, sent.String(), "need a token with the scope read:payload").lacks("ada@", "bob@", "Your", "550", "Caught")
+		v.get("/relays").want(200, "shown with the scope read:payload").lacks("bob@")
 		v.get("/messages/"+sent.String()).want(200).lacks("ada@", "Your order", "4711")
 		for _, path := range []string{"/emails?recipient=ada@example.com", "/emails?subject=order", "/messages/" + sent.String() + "/preview"} {
 			v.get(path).want(403)

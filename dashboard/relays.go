@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/server"
 )
 
 // relaysRead is for how many relays the page reads the last error, which takes two calls each.
@@ -29,6 +30,8 @@ type relayRow struct {
 	Attempts int
 	// Retrying reports that the message waits for its retry.
 	Retrying bool
+	// Hidden reports that the viewer may not see the error.
+	Hidden bool
 }
 
 // Alive reports whether a process runs the relay.
@@ -101,6 +104,8 @@ func (d *dashboard) showRelays(p *page) error {
 		if !rows[i].Known {
 			continue
 		}
+		// Errors of mail servers name recipients.
+		rows[i].Hidden = rows[i].Queue == server.MailQueue && !p.Allows(server.ScopeReadPayload)
 		if err := p.readError(&rows[i]); err != nil && posthaste.CodeOf(err) != posthaste.CodeNotFound { // it was dropped
 			return err
 		}
