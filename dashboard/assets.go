@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
+	"maps"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,7 +37,7 @@ type asset struct {
 
 func readAssets() map[string]asset {
 	all := map[string]asset{}
-	kinds := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+	kinds := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 	err := fs.WalkDir(files, "assets", func(name string, _ fs.DirEntry, err error) error {
 		kind := kinds[path.Ext(name)]
 		if err != nil || kind == "" {
@@ -250,9 +252,12 @@ func line(text string) string {
 
 // filterText describes the filter of a subscription.
 func filterText(f posthaste.Filter) string {
-	if len(f.Kinds) == 0 && len(f.Headers) == 0 {
-		return "all messages"
+	var parts []string
+	if len(f.Kinds) > 0 {
+		parts = append(parts, "kind "+strings.Join(f.Kinds, " or "))
 	}
-	text, _ := json.Marshal(f) // always encodes
-	return string(text)
+	for _, name := range slices.Sorted(maps.Keys(f.Headers)) {
+		parts = append(parts, "header "+name+" = "+strings.Join(f.Headers[name], " or "))
+	}
+	return strings.Join(parts, ", ")
 }

@@ -47,7 +47,7 @@ func operate(t *testing.T, engine posthaste.Store) {
 	s := newSite(t, engine)
 	v := s.viewer(posthaste.ScopeAdmin)
 
-	form := v.get("/queues/orders").want(200, "audit", `only {"Kinds":["paid"]`, "key_concurrency 2").form("/keys/pause")
+	form := v.get("/queues/orders").want(200, "audit", "only kind paid", "key_concurrency 2").form("/keys/pause")
 	form.Values.Set("key", "ü/t")
 	v.send(v.send(form).form("/keys/pause")).want(200, "Paused.", "ü/t")
 	last := ids[19].String()

@@ -113,7 +113,15 @@ func (d *dashboard) showMessage(p *page) error {
 			return err
 		}
 	}
-	return p.show("message", "Message "+m.ID.String(), "messages", false, data)
+	follows := p.r.Header.Get("HX-Request") != "" // a page that follows also shows the end
+	return p.show("message", "Message "+m.ID.String(), "messages", follows || !hasEnded(m), data)
+}
+
+// hasEnded reports whether nothing can happen to the message by itself or by an operator.
+func hasEnded(m posthaste.MessageInfo) bool {
+	return !slices.ContainsFunc(m.Subscriptions, func(s posthaste.MessageState) bool {
+		return !slices.Contains([]posthaste.State{posthaste.StateDone, posthaste.StateHandedOut, posthaste.StateCancelled, posthaste.StateExpired, posthaste.StateDiscarded}, s.State)
+	})
 }
 
 // reasons say why a waiting message may not have started.

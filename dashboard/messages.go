@@ -113,7 +113,7 @@ var searches = []struct {
 type hit struct {
 	Field, Link string
 	Messages    []posthaste.MessageInfo
-	// Cut reports that the search stopped early: older messages may match.
+	// Cut reports that older messages may match.
 	Cut bool
 }
 
