@@ -216,3 +216,32 @@ func TestNotesOutsideOfAHandler(t *testing.T) {
 		}
 	})
 }
+
+// A handler that returned in time succeeded, however long storing its last log lines takes.
+func TestSlowLogDoesNotFailAHandler(t *testing.T) {
+	inBubble(t, posthaste.QueueOptions{Timeout: 2 * time.Second, MaxAttempts: 3, BackoffBase: time.Millisecond}, func(f *fixture) {
+		f.faults.set(func(call string) error {
+			if call == "extend" {
+				<-time.After(5 * time.Second)
+				return errAway
+			}
+			return nil
+		}, nil)
+		id := f.send(queue, 1)[0]
+		calls := 0
+		l := f.run(f.faults, worker.Config{Overrun: 500 * time.Millisecond}, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, func(_ context.Context, d posthaste.RawDelivery) error {
+				calls++
+				<-time.After(1900 * time.Millisecond)
+				d.Logger().Info("done")
+				return nil
+			})
+		})
+		f.untilState(posthaste.StateDone, id)
+		l.stop()
+		f.after(5 * time.Second) // the last call ends
+		if s := f.state(id); calls != 1 || len(s.Attempts) != 1 || s.Attempts[0].Error != "" {
+			f.Errorf("the handler ran %d times, with attempts %+v", calls, s.Attempts)
+		}
+	})
+}

@@ -63,9 +63,8 @@ func (p *pool) handle(s *slot, first part) (took time.Duration, ok bool) {
 		return 0, ok
 	}
 	exited := func(err error) {
-		r.closeDesk(p.report)
-		if r.end(runReturned) {
-			p.record(s, r, err, now()-r.began)
+		if took := now() - r.began; r.finish(p.report) {
+			p.record(s, r, err, took)
 			go p.work(s) // in place of this goroutine, which the handler ends
 		} else {
 			p.returned(s)
@@ -74,16 +73,14 @@ func (p *pool) handle(s *slot, first part) (took time.Duration, ok bool) {
 	if route.many != nil {
 		results := deliver(r, route.many, r.call.answer, items, exited)
 		took = now() - r.began
-		r.closeDesk(p.report)
-		if ok = r.end(runReturned); ok {
+		if ok = r.finish(p.report); ok {
 			p.put(s, r, took, func(i int) posthaste.SinkResult { return results[i] })
 		}
 		return took, ok
 	}
 	err := protect(func() error { return route.handler(r, items[0]) }, exited)
 	took = now() - r.began
-	r.closeDesk(p.report)
-	if ok = r.end(runReturned); ok {
+	if ok = r.finish(p.report); ok {
 		p.record(s, r, err, took)
 	}
 	return took, ok
