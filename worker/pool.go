@@ -289,7 +289,7 @@ func (p *pool) sweep(ctx context.Context, overrun time.Duration) {
 		for _, s := range slots {
 			r := s.current.Load()
 			if r != nil && r.deadline != 0 && now() > r.deadline+overrun && r.end(runAbandoned) {
-				p.abandon(r)
+				go p.abandon(r) // the retry policy of one must not hold up the others
 			}
 		}
 	}

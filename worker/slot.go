@@ -12,7 +12,8 @@ type slot struct {
 	team    *team
 	current atomic.Pointer[run]
 	tray    *tray
-	runs    []run // a supply, so that not every message allocates one
+	runs    []run     // a supply, so that not every message allocates one
+	judged  []outcome // of the present run, on their way to the tray
 	// keyed has outcomes of ordered keys in the order in which they came about. They do not
 	// go through the tray, because trays are collected one after the other.
 	keyed []outcome
@@ -143,7 +144,8 @@ func (p *pool) put(s *slot, r *run, took time.Duration, result func(i int) posth
 		route := r.seg.route
 		told = &batch{route: route, claim: time.Duration(route.claimTook.Load()), took: took, ended: now()}
 	}
-	s.tray.mu.Lock()
+	// What the program supplies to judge an error may block or end the goroutine, and so is not
+	// called under the tray's lock.
 	n := p.putPart(s, r, r.part, 0, took, result, told)
 	if r.call != nil {
 		for _, more := range r.call.more {
@@ -153,15 +155,19 @@ func (p *pool) put(s *slot, r *run, took time.Duration, result func(i int) posth
 	if told != nil {
 		told.count = n
 	}
+	s.tray.mu.Lock()
+	s.tray.out = append(s.tray.out, s.judged...)
 	s.tray.mu.Unlock()
+	clear(s.judged)
+	s.judged = s.judged[:0]
 	if len(s.keyed) > 0 {
 		p.advance(s)
 	}
 	p.outbox.ring()
 }
 
-// putPart puts the outcomes of a part that begins with the run's n-th message. It returns
-// the number of the message after the part. The caller holds the tray's lock.
+// putPart judges the messages of a part that begins with the run's n-th message. It returns
+// the number of the message after the part.
 func (p *pool) putPart(s *slot, r *run, from part, n int, took time.Duration, result func(i int) posthaste.SinkResult, told *batch) int {
 	stopped := p.handlers.Err() != nil
 	for i := from.low; i < from.high; i++ {
@@ -186,7 +192,7 @@ func (p *pool) putPart(s *slot, r *run, from part, n int, took time.Duration, re
 		if d.Key != "" && from.seg.route.inOrder.Load() {
 			p.putInOrder(s, &o, d.Key)
 		} else {
-			s.tray.out = append(s.tray.out, o)
+			s.judged = append(s.judged, o)
 		}
 		// The segment stays in memory until its last message is settled; the large fields of
 		// this message need not. A sink that was abandoned may still read them.
