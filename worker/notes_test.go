@@ -245,3 +245,42 @@ func TestSlowLogDoesNotFailAHandler(t *testing.T) {
 		}
 	})
 }
+
+// A handler that has settled its delivery itself goes on undisturbed. Of its log, the lines that were
+// stored before are kept, and the worker tells of the others.
+func TestLogOfAHandlerThatSettlesItself(t *testing.T) {
+	inBubble(t, quick(), func(f *fixture) {
+		id := f.send(queue, 1)[0]
+		var over, progress error
+		l := f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
+				d.Logger().Info("before")
+				<-time.After(time.Second)
+				d.Logger().Info("after")
+				_, err := f.memory.Settle(ctx, []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.OutcomeDone}})
+				f.must(err)
+				select {
+				case <-ctx.Done():
+					over = context.Cause(ctx)
+				case <-time.After(5 * time.Second):
+				}
+				progress = d.Progress(ctx, 1, "")
+				return nil
+			}, worker.WithOwnTransaction())
+		})
+		f.until("the handler has returned", func() bool { return progress != nil })
+		l.stop()
+		if over != nil {
+			f.Errorf("its context ended with %v", over)
+		}
+		if posthaste.CodeOf(progress) != posthaste.CodeConflict || !strings.Contains(progress.Error(), "by the handler itself") {
+			f.Errorf("a progress after that ended with %v", progress)
+		}
+		if a := f.state(id).Attempts; len(a) != 1 || strings.Count(a[0].Log, "\n") != 1 || !strings.Contains(a[0].Log, "before") {
+			f.Errorf("attempts %+v", a)
+		}
+		if told := f.seen.logged("error"); !strings.Contains(told, "by the handler itself") {
+			f.Errorf("the worker told %q", told)
+		}
+	})
+}

@@ -101,11 +101,11 @@ func (r *run) end(as int32) bool {
 
 // finish ends a run whose handler has returned, after it recorded the handler's last log lines. It
 // returns false if the run was abandoned; from now on it cannot be.
-func (r *run) finish(report *reporter) bool {
+func (r *run) finish() bool {
 	if !r.state.CompareAndSwap(runActive, runClosing) {
 		return false
 	}
-	r.closeDesk(report)
+	r.closeDesk()
 	r.state.Store(runReturned)
 	r.endContext()
 	return true

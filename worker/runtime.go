@@ -39,7 +39,7 @@ func newRuntime(ctx context.Context, engine posthaste.Engine, config *Config, ro
 	report := newReporter(ctx, config.Logger, config.Telemetry)
 	rt := &runtime{engine: engine, config: config, report: report, routes: routes, gate: newGate(), outbox: newOutbox(), held: newHoldings(routes)}
 	rt.lease = newLease(config.Lease, wall, report)
-	rt.pool = newPool(ctx, config, routes, rt.held, rt.lease, rt.outbox, &noter{engine: engine}, report)
+	rt.pool = newPool(ctx, config, routes, rt.held, rt.lease, rt.outbox, &noter{engine: engine, report: report}, report)
 	rt.rescue = newRescuer(engine, report)
 	rt.maintain = newJanitor(engine, report, routes)
 	rt.schedule = newScheduler(engine, report)

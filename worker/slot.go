@@ -64,7 +64,7 @@ func (p *pool) handle(s *slot, first part) (took time.Duration, ok bool) {
 		return 0, ok
 	}
 	exited := func(err error) {
-		if took := now() - r.began; r.finish(p.report) {
+		if took := now() - r.began; r.finish() {
 			p.record(s, r, err, took)
 			go p.work(s) // in place of this goroutine, which the handler ends
 		} else {
@@ -74,14 +74,14 @@ func (p *pool) handle(s *slot, first part) (took time.Duration, ok bool) {
 	if route.many != nil {
 		results := deliver(r, route.many, r.call.answer, items, exited)
 		took = now() - r.began
-		if ok = r.finish(p.report); ok {
+		if ok = r.finish(); ok {
 			p.put(s, r, took, func(i int) posthaste.SinkResult { return results[i] })
 		}
 		return took, ok
 	}
 	err := protect(func() error { return route.handler(r, items[0]) }, exited)
 	took = now() - r.began
-	if ok = r.finish(p.report); ok {
+	if ok = r.finish(); ok {
 		p.record(s, r, err, took)
 	}
 	return took, ok
