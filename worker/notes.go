@@ -24,7 +24,8 @@ const (
 	noteBytes   = 1 << 20
 )
 
-// noter records what handlers note. It calls the engine at once while no call is in flight,
+// noter records what the handlers of a route note: the notes of one route never wait for those of
+// another, which a handler's open transaction or a lost master of a cluster may hold up. It calls the engine at once while no call is in flight,
 // and otherwise gathers in one call what comes meanwhile.
 type noter struct {
 	engine posthaste.Engine
@@ -157,7 +158,7 @@ func (r *run) Note(ctx context.Context, delivery posthaste.DeliveryID, note post
 
 // record records a note, or ends the handler's context.
 func (r *run) record(ctx context.Context, delivery posthaste.DeliveryID, note posthaste.Note) error {
-	result, err := r.noter.record(ctx, delivery, note)
+	result, err := r.seg.route.noter.record(ctx, delivery, note)
 	switch {
 	case err != nil:
 		r.keepLines(delivery, note.Log, "")
@@ -262,7 +263,7 @@ func (r *run) noteLines(ctx context.Context, delivery posthaste.DeliveryID, last
 	}
 	err := r.record(ctx, delivery, posthaste.Note{Log: lines})
 	if err != nil && (last || posthaste.CodeOf(err) == posthaste.CodeConflict) {
-		r.noter.report.log.Warn("could not store log lines of a handler", slog.Any("delivery", delivery), slog.Any("error", err))
+		r.seg.route.noter.report.log.Warn("could not store log lines of a handler", slog.Any("delivery", delivery), slog.Any("error", err))
 	}
 }
 

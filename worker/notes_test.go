@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -281,6 +282,57 @@ func TestLogOfAHandlerThatSettlesItself(t *testing.T) {
 		}
 		if told := f.seen.logged("error"); !strings.Contains(told, "by the handler itself") {
 			f.Errorf("the worker told %q", told)
+		}
+	})
+}
+
+// held delays what is noted in one queue.
+type held struct {
+	posthaste.Store
+	delivery posthaste.DeliveryID // which waits
+	wait     chan struct{}
+}
+
+func (h *held) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]posthaste.SettleResult, error) {
+	if slices.Contains(req.Deliveries, h.delivery) {
+		<-h.wait
+	}
+	return h.Store.Extend(ctx, req)
+}
+
+// What holds up the notes of one queue does not hold up those of others.
+func TestNotesOfQueuesDoNotWaitForEachOther(t *testing.T) {
+	inBubble(t, quick(), func(f *fixture) {
+		f.create("other", quick())
+		id := f.send(queue, 1)[0]
+		engine := &held{Store: f.memory, wait: make(chan struct{})}
+		logged := make(chan struct{})
+		var took time.Duration
+		l := f.run(engine, worker.Config{}, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, func(_ context.Context, d posthaste.RawDelivery) error {
+				engine.delivery = d.ID
+				d.Logger().Info("waits")
+				<-time.After(time.Second) // it is being stored
+				close(logged)
+				<-engine.wait
+				return nil
+			})
+			worker.HandleRaw(w, "other", func(ctx context.Context, d posthaste.RawDelivery) error {
+				<-logged
+				began := time.Now()
+				defer func() { took = time.Since(began) }()
+				ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+				defer cancel()
+				return d.Checkpoint(ctx, 1)
+			})
+		})
+		other := f.send("other", 1)[0]
+		f.untilState(posthaste.StateDone, other)
+		close(engine.wait)
+		f.untilState(posthaste.StateDone, id)
+		l.stop()
+		if took > 0 {
+			f.Errorf("a checkpoint in the other queue took %s", took)
 		}
 	})
 }

@@ -22,7 +22,6 @@ type pool struct {
 	held    *holdings
 	lease   *lease
 	outbox  *outbox
-	noter   *noter
 	teams   []*team
 
 	// handlers is the parent of every handler's context. It is a field because goroutines of
@@ -51,8 +50,8 @@ type team struct {
 }
 
 // newPool returns a pool whose handlers get contexts derived from ctx.
-func newPool(ctx context.Context, config *Config, routes []*route, held *holdings, lease *lease, outbox *outbox, noter *noter, report *reporter) *pool {
-	p := &pool{noter: noter, limit: config.Concurrency, report: report, tracing: config.Tracing, held: held, lease: lease, outbox: outbox, quiet: make(chan struct{})}
+func newPool(ctx context.Context, config *Config, routes []*route, held *holdings, lease *lease, outbox *outbox, report *reporter) *pool {
+	p := &pool{limit: config.Concurrency, report: report, tracing: config.Tracing, held: held, lease: lease, outbox: outbox, quiet: make(chan struct{})}
 	p.handlers, p.interrupt = context.WithCancelCause(ctx)
 	for _, r := range routes {
 		p.teams = append(p.teams, &team{route: r, backlog: held.backlog(r)})

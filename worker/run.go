@@ -30,7 +30,6 @@ type run struct {
 	idle     bool  // no handler was called
 	// traces follow the deliveries, in order; nil if none is traced.
 	traces []posthaste.Trace
-	noter  *noter
 	mu     sync.Mutex
 	inner  context.Context
 	cancel context.CancelFunc

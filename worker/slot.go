@@ -40,7 +40,7 @@ func (p *pool) handle(s *slot, first part) (took time.Duration, ok bool) {
 		r.call = &call{}
 		items, r.call.more = s.gather(items, route.batch-int64(len(items)))
 	}
-	r.parent, r.part, r.began, r.noter = p.handlers, first, now(), p.noter
+	r.parent, r.part, r.began = p.handlers, first, now()
 	for i := range items {
 		if t := items[i].Timeout; t > 0 && (r.deadline == 0 || r.began+t < r.deadline) {
 			r.deadline = r.began + t
