@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -79,5 +80,70 @@ func TestNotesOfAQueueThatFails(t *testing.T) {
 	_, err := e.Extend(t.Context(), posthaste.ExtendRequest{Deliveries: ids[:1], Notes: []posthaste.Note{note}})
 	if posthaste.CodeOf(err) != posthaste.CodeOutcomeUnknown {
 		t.Errorf("of the queue alone: %v", err)
+	}
+}
+
+// What was done and could not be recorded is told as done, so that nobody repeats it.
+func TestDoneButNotRecorded(t *testing.T) {
+	t.Parallel()
+	e, ctx := open(t, server.URL()), t.Context()
+	create(t, e, posthaste.QueueOptions{Limits: posthaste.QueueLimits{KeyConcurrency: 1}})
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := e.PutSchedule(ctx, posthaste.Schedule{Name: "s", Spec: "every 2 hours", Message: posthaste.Message{Queue: jobs, Payload: json.RawMessage("1")}})
+	must(err)
+	dead := func() posthaste.MessageID {
+		t.Helper()
+		send(t, e, 1)
+		reply, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1, Lease: time.Minute})
+		must(err)
+		_, err = e.Settle(ctx, []posthaste.Settlement{{Delivery: reply.Deliveries[0].ID, Outcome: posthaste.OutcomeDead, Error: "no"}})
+		must(err)
+		return reply.Deliveries[0].MessageID
+	}
+	first, second := dead(), dead()
+	waits := send(t, e, 3)
+	cut := fail(e, &recordActionsScript, "actions")
+	cut.failing.Store(true)
+	for name, do := range map[string]func() error{
+		"run a schedule": func() error { _, err := e.RunSchedule(ctx, "s"); return err },
+		"put a schedule": func() error {
+			_, err := e.PutSchedule(ctx, posthaste.Schedule{Name: "t", Spec: "every 2 hours", Message: posthaste.Message{Queue: jobs, Payload: json.RawMessage("1")}})
+			return err
+		},
+		"pause a schedule": func() error { return e.Pause(ctx, posthaste.OfSchedule("s")) },
+		"pause a key":      func() error { return e.Pause(ctx, posthaste.OfKey{Queue: jobs, Key: "k"}) },
+		"create":           func() error { return e.CreateQueue(ctx, "other", posthaste.QueueOptions{}) },
+		"edit": func() error {
+			_, err := e.UpdateMessage(ctx, waits[0], posthaste.MessageUpdate{Payload: json.RawMessage("2")})
+			return err
+		},
+		"cancel": func() error { _, err := e.Cancel(ctx, waits[1]); return err },
+		"replay": func() error {
+			_, err := e.Replay(ctx, posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{first}})
+			return err
+		},
+		"discard": func() error {
+			_, err := e.Discard(ctx, posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{second}})
+			return err
+		},
+	} {
+		if err := do(); posthaste.CodeOf(err) != posthaste.CodeOutcomeUnknown || !strings.Contains(err.Error(), "was done, but") {
+			t.Errorf("%s ended with %v", name, err)
+		}
+	}
+	if _, err := e.PurgeQueue(ctx, jobs); posthaste.CodeOf(err) != posthaste.CodeOutcomeUnknown || !strings.Contains(err.Error(), "was done, but") {
+		t.Errorf("purging ended with %v", err)
+	}
+	// A token whose secret nobody got is not left behind.
+	if _, err := e.CreateToken(ctx, posthaste.Token{Name: "t", Scopes: posthaste.Scopes()[:1]}); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
+		t.Errorf("adding a token ended with %v", err)
+	}
+	if tokens, err := e.Tokens(ctx); err != nil || len(tokens) != 0 {
+		t.Errorf("tokens %+v, %v", tokens, err)
 	}
 }
