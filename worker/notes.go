@@ -211,6 +211,9 @@ func (r *run) keepLines(delivery posthaste.DeliveryID, before, after string) {
 		return
 	}
 	r.withDesk(func(d *desk) {
+		if r.state.Load() != runActive {
+			after = "" // closeDesk has taken the last ones, or is about to and finds those from before
+		}
 		d.lines[delivery] = posthaste.LogTail(before+d.lines[delivery]+after, posthaste.MaxLogBytes)
 		if d.timer == nil && r.state.Load() == runActive {
 			d.timer = time.AfterFunc(logDelay, r.recordLines)

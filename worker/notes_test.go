@@ -336,3 +336,33 @@ func TestNotesOfQueuesDoNotWaitForEachOther(t *testing.T) {
 		}
 	})
 }
+
+// A handler that returns when its worker stops gets its outcome recorded, also if storing its last log
+// lines takes long.
+func TestSlowLogWhileStopping(t *testing.T) {
+	inBubble(t, quick(), func(f *fixture) {
+		f.faults.set(func(call string) error {
+			if call == "extend" {
+				<-time.After(5 * time.Second)
+				return errAway
+			}
+			return nil
+		}, nil)
+		id := f.send(queue, 1)[0]
+		running := make(chan struct{})
+		l := f.run(f.faults, worker.Config{Grace: time.Second}, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
+				close(running)
+				<-ctx.Done()
+				d.Logger().Info("stopped")
+				return nil
+			})
+		})
+		<-running
+		l.stop()
+		if s := f.state(id); s.State != posthaste.StateDone {
+			f.Errorf("the message is %+v", s)
+		}
+		f.after(10 * time.Second) // the last calls end
+	})
+}

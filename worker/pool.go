@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -261,6 +262,16 @@ func (p *pool) wait(ctx context.Context) bool {
 			return false
 		}
 	}
+}
+
+// closing reports whether log lines of a handler that has returned are being stored.
+func (p *pool) closing() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.slots, func(s *slot) bool {
+		r := s.current.Load()
+		return r != nil && r.state.Load() == runClosing
+	})
 }
 
 // returned gives back the slot of a goroutine that had been abandoned.
