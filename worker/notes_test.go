@@ -253,6 +253,7 @@ func TestLogOfAHandlerThatSettlesItself(t *testing.T) {
 	inBubble(t, quick(), func(f *fixture) {
 		id := f.send(queue, 1)[0]
 		var over, progress error
+		returned := make(chan struct{})
 		l := f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
 			worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
 				d.Logger().Info("before")
@@ -266,10 +267,11 @@ func TestLogOfAHandlerThatSettlesItself(t *testing.T) {
 				case <-time.After(5 * time.Second):
 				}
 				progress = d.Progress(ctx, 1, "")
+				close(returned)
 				return nil
 			}, worker.WithOwnTransaction())
 		})
-		f.until("the handler has returned", func() bool { return progress != nil })
+		<-returned
 		l.stop()
 		if over != nil {
 			f.Errorf("its context ended with %v", over)
