@@ -282,7 +282,7 @@ func (s Schedule) differs(from Schedule) (fields []string) {
 	}{
 		{"queue", a.Queue == b.Queue}, {"spec", strings.TrimSpace(s.Spec) == strings.TrimSpace(from.Spec)},
 		{"time_zone", cmp.Or(s.TimeZone, "UTC") == cmp.Or(from.TimeZone, "UTC")}, {"catch_up", cmp.Or(s.CatchUp, CatchUpOnce) == cmp.Or(from.CatchUp, CatchUpOnce)},
-		{"payload", reflect.DeepEqual(a.value(), b.value())}, {"content_type", cmp.Or(a.ContentType, ContentTypeJSON) == cmp.Or(b.ContentType, ContentTypeJSON)},
+		{"payload", reflect.DeepEqual(payloadOf(a), payloadOf(b))}, {"content_type", cmp.Or(a.ContentType, ContentTypeJSON) == cmp.Or(b.ContentType, ContentTypeJSON)},
 		{"key", a.Key == b.Key}, {"kind", a.Kind == b.Kind}, {"headers", maps.Equal(a.Headers, b.Headers)}, {"reference", a.Reference == b.Reference},
 		{"terms", slices.Equal(a.Terms, b.Terms)}, {"priority", a.Priority == b.Priority},
 		{"max_attempts", a.MaxAttempts == b.MaxAttempts}, {"timeout", a.Timeout == b.Timeout}, {"backoff", a.Backoff == b.Backoff},
@@ -294,8 +294,8 @@ func (s Schedule) differs(from Schedule) (fields []string) {
 	return fields
 }
 
-// value returns the payload as decoded JSON, for comparing it.
-func (m *Message) value() (is any) {
+// payloadOf returns the payload of a message as decoded JSON, for comparing it.
+func payloadOf(m *Message) (is any) {
 	body, _, _ := m.Body()
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber() // a float64 does not tell large numbers apart

@@ -78,7 +78,7 @@ func scheduleChangesAreSeen(s *suite) {
 	same.Message.Payload = json.RawMessage(`{"a":[9007199254740992.0,1e2,-5e-1]}`)
 	for _, declare := range []posthaste.Schedule{put, same} {
 		if got := changes(declare); got != "[]" {
-			s.Errorf("what is stored needs the changes %s", got)
+			s.Errorf("the stored schedule needs the changes %s", got)
 		}
 	}
 	for i, field := range reflect.VisibleFields(reflect.TypeFor[posthaste.Message]()) {

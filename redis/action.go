@@ -22,7 +22,8 @@ type record struct {
 
 // record records actions of the context's actor after they were done. In a cluster, the queue
 // and the list are in different slots. A process that is killed in between has changed the
-// queue without a record. An error says that the actions were done, so that nobody repeats them.
+// queue without a record. An error says that the actions were done, so that the caller does not
+// repeat them.
 func (e *Engine) record(ctx context.Context, actions ...record) error {
 	if len(actions) == 0 {
 		return nil

@@ -83,7 +83,8 @@ func TestNotesOfAQueueThatFails(t *testing.T) {
 	}
 }
 
-// What was done and could not be recorded is told as done, so that nobody repeats it.
+// An action that was done and could not be recorded is told as done, so that the caller does not
+// repeat it.
 func TestDoneButNotRecorded(t *testing.T) {
 	t.Parallel()
 	e, ctx := open(t, server.URL()), t.Context()
@@ -94,27 +95,23 @@ func TestDoneButNotRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err := e.PutSchedule(ctx, posthaste.Schedule{Name: "s", Spec: "every 2 hours", Message: posthaste.Message{Queue: jobs, Payload: json.RawMessage("1")}})
+	put := posthaste.Schedule{Name: "s", Spec: "every 2 hours", Message: posthaste.Message{Queue: jobs, Payload: json.RawMessage("1")}}
+	_, err := e.PutSchedule(ctx, put)
 	must(err)
-	dead := func() posthaste.MessageID {
-		t.Helper()
-		send(t, e, 1)
-		reply, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1, Lease: time.Minute})
+	send(t, e, 2)
+	reply, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 2, Lease: time.Minute})
+	must(err)
+	for _, d := range reply.Deliveries {
+		_, err = e.Settle(ctx, []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.OutcomeDead, Error: "no"}})
 		must(err)
-		_, err = e.Settle(ctx, []posthaste.Settlement{{Delivery: reply.Deliveries[0].ID, Outcome: posthaste.OutcomeDead, Error: "no"}})
-		must(err)
-		return reply.Deliveries[0].MessageID
 	}
-	first, second := dead(), dead()
+	first, second := reply.Deliveries[0].MessageID, reply.Deliveries[1].MessageID
 	waits := send(t, e, 3)
 	cut := fail(e, &recordActionsScript, "actions")
 	cut.failing.Store(true)
 	for name, do := range map[string]func() error{
-		"run a schedule": func() error { _, err := e.RunSchedule(ctx, "s"); return err },
-		"put a schedule": func() error {
-			_, err := e.PutSchedule(ctx, posthaste.Schedule{Name: "t", Spec: "every 2 hours", Message: posthaste.Message{Queue: jobs, Payload: json.RawMessage("1")}})
-			return err
-		},
+		"run a schedule":   func() error { _, err := e.RunSchedule(ctx, "s"); return err },
+		"put a schedule":   func() error { put.Name = "t"; _, err := e.PutSchedule(ctx, put); return err },
 		"pause a schedule": func() error { return e.Pause(ctx, posthaste.OfSchedule("s")) },
 		"pause a key":      func() error { return e.Pause(ctx, posthaste.OfKey{Queue: jobs, Key: "k"}) },
 		"create":           func() error { return e.CreateQueue(ctx, "other", posthaste.QueueOptions{}) },
@@ -139,7 +136,7 @@ func TestDoneButNotRecorded(t *testing.T) {
 	if _, err := e.PurgeQueue(ctx, jobs); posthaste.CodeOf(err) != posthaste.CodeOutcomeUnknown || !strings.Contains(err.Error(), "was done, but") {
 		t.Errorf("purging ended with %v", err)
 	}
-	// A token whose secret nobody got is not left behind.
+	// A token whose secret was not returned is not left behind.
 	if _, err := e.CreateToken(ctx, posthaste.Token{Name: "t", Scopes: posthaste.Scopes()[:1]}); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 		t.Errorf("adding a token ended with %v", err)
 	}

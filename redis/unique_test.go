@@ -51,7 +51,7 @@ func TestUniqueKeysAreForgotten(t *testing.T) {
 	}
 }
 
-// What is settled and kept is erased with its unique key, also before upkeep.
+// A settled message that is kept is erased with its unique key, also before upkeep.
 func TestUniqueKeysAreErased(t *testing.T) {
 	t.Parallel()
 	e, ctx := open(t, server.URL()), t.Context()

@@ -293,7 +293,7 @@ func (s *Server) extend(r *http.Request, groups []posthaste.ExtendRequest) (resu
 		}
 		var extended []posthaste.SettleResult
 		if len(known.Deliveries) > 0 {
-			// What is recorded for other groups must be told, or it is sent and recorded again.
+			// Tell the notes that are recorded for other groups, or the caller sends them again.
 			if extended, err = s.engine.Extend(ctx, known); err != nil {
 				extended = make([]posthaste.SettleResult, len(known.Deliveries))
 				for i, id := range known.Deliveries {

@@ -87,8 +87,8 @@ func TestSettlementsAsAsked(t *testing.T) {
 	}
 }
 
-// A call extends deliveries with the same lease together. What is recorded for some is told although
-// others fail, so that nobody sends their log lines again.
+// A call extends deliveries with the same lease together. The answer tells which notes are recorded
+// although others fail, so that the caller does not send their log lines again.
 func TestExtendingFailsForSomeOnly(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, func(_ *Config, h *hooked) {

@@ -288,7 +288,7 @@ func TestLogOfAHandlerThatSettlesItself(t *testing.T) {
 	})
 }
 
-// held delays what is noted in one queue.
+// held delays the notes of one delivery.
 type held struct {
 	posthaste.Store
 	delivery posthaste.DeliveryID // which waits
@@ -302,7 +302,7 @@ func (h *held) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]posth
 	return h.Store.Extend(ctx, req)
 }
 
-// What holds up the notes of one queue does not hold up those of others.
+// Notes of one queue that wait do not hold up those of others.
 func TestNotesOfQueuesDoNotWaitForEachOther(t *testing.T) {
 	inBubble(t, quick(), func(f *fixture) {
 		f.create("other", quick())

@@ -144,8 +144,8 @@ func (p *pool) put(s *slot, r *run, took time.Duration, result func(i int) posth
 		route := r.seg.route
 		told = &batch{route: route, claim: time.Duration(route.claimTook.Load()), took: took, ended: now()}
 	}
-	// What the program supplies to judge an error may block or end the goroutine, and so is not
-	// called under the tray's lock.
+	// Not under the tray's lock: a retry policy or an error of the program may block, or end the
+	// goroutine.
 	n := p.putPart(s, r, r.part, 0, took, result, told)
 	if r.call != nil {
 		for _, more := range r.call.more {
@@ -174,6 +174,7 @@ func (p *pool) putPart(s *slot, r *run, from part, n int, took time.Duration, re
 		d := &from.seg.items[i]
 		answer := r.answer(n, result)
 		o := judge(d, from.seg, answer.Err, took)
+		o.wait = from.seg.waited(d, r.began)
 		if r.traces != nil {
 			o.trace = r.traces[n]
 		}

@@ -147,6 +147,7 @@ func (e *Engine) Erase(ctx context.Context, term string, before posthaste.Messag
 				delete(q.unique, m.uniqueKey)
 			}
 			m.uniqueKey = ""
+			e.figures.erase(m.id)
 			e.record(ctx, posthaste.Action{Action: "erase", Queue: m.Queue, MessageID: m.id, Details: json.RawMessage(fmt.Sprintf(`{"term_sha256":"%x"}`, sha256.Sum256([]byte(term))))})
 		}
 	}
