@@ -1,6 +1,7 @@
 package posthaste
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -272,27 +274,65 @@ func (p *planned) schedule(s Schedule) error {
 
 // differs returns the names of the fields in which a schedule differs from another one.
 func (s Schedule) differs(from Schedule) (fields []string) {
+	from.Message.Complete() // as storing it does
 	a, b := &s.Message, &from.Message
-	text := func(m *Message) (is any) {
-		body, _, _ := m.Body()
-		_ = json.Unmarshal(body, &is)
-		return is
-	}
 	for _, field := range []struct {
 		name string
 		same bool
 	}{
 		{"queue", a.Queue == b.Queue}, {"spec", strings.TrimSpace(s.Spec) == strings.TrimSpace(from.Spec)},
 		{"time_zone", cmp.Or(s.TimeZone, "UTC") == cmp.Or(from.TimeZone, "UTC")}, {"catch_up", cmp.Or(s.CatchUp, CatchUpOnce) == cmp.Or(from.CatchUp, CatchUpOnce)},
-		{"payload", reflect.DeepEqual(text(a), text(b))}, {"content_type", cmp.Or(a.ContentType, ContentTypeJSON) == cmp.Or(b.ContentType, ContentTypeJSON)},
+		{"payload", reflect.DeepEqual(payloadOf(a), payloadOf(b))}, {"content_type", cmp.Or(a.ContentType, ContentTypeJSON) == cmp.Or(b.ContentType, ContentTypeJSON)},
 		{"key", a.Key == b.Key}, {"kind", a.Kind == b.Kind}, {"headers", maps.Equal(a.Headers, b.Headers)}, {"reference", a.Reference == b.Reference},
 		{"terms", slices.Equal(a.Terms, b.Terms)}, {"priority", a.Priority == b.Priority},
+		{"max_attempts", a.MaxAttempts == b.MaxAttempts}, {"timeout", a.Timeout == b.Timeout}, {"backoff", a.Backoff == b.Backoff},
 	} {
 		if !field.same {
 			fields = append(fields, field.name)
 		}
 	}
 	return fields
+}
+
+// payloadOf returns the payload of a message as decoded JSON, for comparing it.
+func payloadOf(m *Message) (is any) {
+	body, _, _ := m.Body()
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber() // a float64 does not tell large numbers apart
+	_ = d.Decode(&is)
+	return plainNumbers(is)
+}
+
+// plainNumbers writes equal numbers in decoded JSON alike: 100, 1e2 and 100.0.
+func plainNumbers(is any) any {
+	switch v := is.(type) {
+	case map[string]any:
+		for name := range v {
+			v[name] = plainNumbers(v[name])
+		}
+	case []any:
+		for i := range v {
+			v[i] = plainNumbers(v[i])
+		}
+	case json.Number:
+		mantissa, power, _ := strings.Cut(strings.ToLower(v.String()), "e")
+		exponent, err := strconv.Atoi(cmp.Or(power, "0"))
+		if err != nil {
+			return is // too large for any store
+		}
+		sign := ""
+		if rest, negative := strings.CutPrefix(mantissa, "-"); negative {
+			sign, mantissa = "-", rest
+		}
+		whole, fraction, _ := strings.Cut(mantissa, ".")
+		digits := strings.TrimLeft(whole+fraction, "0")
+		plain := strings.TrimRight(digits, "0")
+		if plain == "" {
+			return json.Number("0")
+		}
+		return json.Number(fmt.Sprintf("%s%se%d", sign, plain, exponent-len(fraction)+len(digits)-len(plain)))
+	}
+	return is
 }
 
 // prune plans to remove objects of the owner that are not declared.

@@ -271,8 +271,8 @@ type ExtendRequest struct {
 	// extends none: a worker's deliveries have no leases of their own.
 	Lease time.Duration
 	// Notes, if not nil, has a note for each of Deliveries, of which one may occur several
-	// times; the later note counts. A note that cannot be stored has an Err in its result, and
-	// the others are recorded.
+	// times; the later note counts. A note that cannot be stored, or cannot be stored now, has
+	// an Err in its result, and the others are recorded.
 	Notes []Note
 }
 

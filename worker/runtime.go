@@ -39,8 +39,11 @@ type runtime struct {
 func newRuntime(ctx context.Context, engine posthaste.Engine, config *Config, routes []*route, wall func(time.Time) int64) *runtime {
 	report := newReporter(ctx, config.Logger, config.Telemetry)
 	rt := &runtime{engine: engine, config: config, report: report, routes: routes, gate: newGate(), outbox: newOutbox(), held: newHoldings(routes)}
+	for _, r := range routes {
+		r.noter = &noter{engine: engine, report: report}
+	}
 	rt.lease = newLease(config.Lease, wall, report)
-	rt.pool = newPool(ctx, config, routes, rt.held, rt.lease, rt.outbox, &noter{engine: engine}, report)
+	rt.pool = newPool(ctx, config, routes, rt.held, rt.lease, rt.outbox, report)
 	rt.rescue = newRescuer(engine, report)
 	rt.maintain = newJanitor(engine, report, routes)
 	rt.schedule = newScheduler(engine, report)
