@@ -37,7 +37,8 @@ type Filter struct {
 // Withdrawal is the result of cancelling or rescheduling a message for one subscription.
 type Withdrawal struct {
 	Subscription string
-	// InTime says that the change took effect: the message was not handed out before.
+	// InTime says that the change took effect: the message was not handed out before. It is false
+	// for a message that was cancelled while it ran, also when Cancel is repeated after its end.
 	InTime bool
 	// State is the message's state for this subscription after the call.
 	State State
@@ -50,6 +51,10 @@ type Withdrawal struct {
 // Accepted reports whether the call changed something for the subscription, or asked the holder
 // of the message to stop.
 func (w Withdrawal) Accepted() bool { return w.InTime || w.Requested }
+
+// Cancelled reports whether the message is cancelled for the subscription, by this call of Cancel
+// or before, or becomes cancelled unless its holder acknowledges it.
+func (w Withdrawal) Cancelled() bool { return w.Requested || w.State == StateCancelled }
 
 // RunResult is the result of running a message now for one subscription.
 type RunResult struct {

@@ -227,7 +227,7 @@ func (d *dashboard) planCancel(p *page) (*plan, error) {
 		Effects: []string{"The message, or its next attempt, is never handed out. Where it is handed out now, its holder is asked to stop."},
 	}, func(ctx context.Context, m posthaste.MessageInfo) error {
 		results, err := d.engine.Cancel(ctx, m.ID)
-		if err == nil && !slices.ContainsFunc(results, posthaste.Withdrawal.Accepted) {
+		if err == nil && !slices.ContainsFunc(results, posthaste.Withdrawal.Cancelled) {
 			err = tooLate(m.ID)
 		}
 		return err

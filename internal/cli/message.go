@@ -146,10 +146,11 @@ func newMessageCancel(a *app) *cobra.Command {
 		Long: `Cancel a message in each subscription. Where it waits, it is never delivered. Where
 it runs, its worker is told by the next heartbeat, and a receiver when it extends
 its lease; it is not retried, and becomes cancelled unless it finishes. The exit
-code is 1 if it neither waits nor runs in any subscription.`,
+code is 1 if it neither waits nor runs in any subscription, unless it is cancelled
+already.`,
 		Args: exactly(1, "a message id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withdraw(a, cmd, &db, args, func(ctx context.Context, e posthaste.Store, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
+			return withdraw(a, cmd, &db, args, posthaste.Withdrawal.Cancelled, func(ctx context.Context, e posthaste.Store, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
 				return e.Cancel(ctx, id)
 			})
 		},
@@ -176,7 +177,7 @@ The exit code is 1 if all subscriptions have claimed the message.`,
 				}
 				at = time.Now().Add(delay)
 			}
-			return withdraw(a, cmd, &db, args[:1], func(ctx context.Context, e posthaste.Store, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
+			return withdraw(a, cmd, &db, args[:1], posthaste.Withdrawal.Accepted, func(ctx context.Context, e posthaste.Store, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
 				return e.Reschedule(ctx, id, at)
 			})
 		},
@@ -194,9 +195,9 @@ func withdrawnState(w posthaste.Withdrawal) string {
 	return string(w.State)
 }
 
-// withdraw cancels or reschedules a message with do. The exit code is 1 if every
-// subscription has claimed the message already, and none was asked to stop.
-func withdraw(a *app, cmd *cobra.Command, db *database, args []string, do func(context.Context, posthaste.Store, posthaste.MessageID) ([]posthaste.Withdrawal, error)) error {
+// withdraw cancels or reschedules a message with do. The exit code is 1 if changed is true for no
+// subscription.
+func withdraw(a *app, cmd *cobra.Command, db *database, args []string, changed func(posthaste.Withdrawal) bool, do func(context.Context, posthaste.Store, posthaste.MessageID) ([]posthaste.Withdrawal, error)) error {
 	ids, err := messageIDs(args)
 	if err != nil {
 		return err
@@ -216,8 +217,8 @@ func withdraw(a *app, cmd *cobra.Command, db *database, args []string, do func(c
 				fmt.Fprintln(w, "\nThe message is running. Its worker is told by the next heartbeat, a receiver when it\nextends its lease. It is not retried, and becomes cancelled unless it finishes.")
 			}
 		})
-		if err == nil && !slices.ContainsFunc(all, posthaste.Withdrawal.Accepted) {
-			return &exitError{code: exitFailed} // the table shows why
+		if err == nil && !slices.ContainsFunc(all, changed) {
+			return &exitError{exitFailed, wire.NotWaiting(ids[0], all)}
 		}
 		return err
 	})

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/posthaste-mq/posthaste/internal/memory"
@@ -57,9 +58,22 @@ func TestR10_CancelByCommand(t *testing.T) {
 	s.does("message extend --lease 1h "+id, `^`+id+` +true`, `delivery `+id+` was cancelled.*posthaste message release `+id)
 	s.does("message extend --lease 1h --json "+id, `"settled":true,"cancelled":true`)
 	s.does("message release "+id, `^`+id+` +true +cancelled`)
-	s.does("message cancel "+message, `^default +true +cancelled`)
+	s.does("message cancel "+message, `^default +false +cancelled`) // it had been handed out
 	s.does("receive orders")
 	s.does("message show "+message, `^state +cancelled$`)
+}
+
+// A message that cannot be cancelled, rescheduled or run is named on stderr, with the reason.
+func TestNotWaitingByCommand(t *testing.T) {
+	t.Parallel()
+	s := &session{T: t, store: memory.Open()}
+	s.does("queue create orders")
+	s.does("send orders 1 --json")
+	message := s.found(`"id":"(\d+)"`)
+	s.does("receive orders --ack")
+	for _, command := range []string{"message cancel " + message, "message run " + message, "message reschedule " + message + " 1h"} {
+		s.ends(exitFailed, strings.Fields(command), `^default +false +done`, `^posthaste: message `+message+` was not changed, because it is no longer waiting: it is done in default$`)
+	}
 }
 
 // A look counts no attempt.
