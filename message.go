@@ -239,6 +239,20 @@ type Notebook interface {
 	Cancelled(delivery DeliveryID) bool
 }
 
+// ResultsKey is the key under which the context of a handler has the results that were passed to
+// SetResult, as a func(DeliveryID) json.RawMessage. A runtime that calls handlers answers it.
+type ResultsKey struct{}
+
+// ResultOf returns the result that was passed to SetResult for a delivery, or nil. ctx is the
+// context of its handler, or derived from that. An engine stores it with an acknowledgment in the
+// handler's own transaction.
+func ResultOf(ctx context.Context, delivery DeliveryID) json.RawMessage {
+	if results, ok := ctx.Value(ResultsKey{}).(func(DeliveryID) json.RawMessage); ok {
+		return results(delivery)
+	}
+	return nil
+}
+
 // SetNotebook sets what the methods Checkpoint, Progress, SetResult and Logger write to, and
 // Cancelled reads.
 func (d *RawDelivery) SetNotebook(n Notebook) { d.notebook = n }
@@ -281,7 +295,7 @@ func (d RawDelivery) Progress(ctx context.Context, done float64, text string) er
 
 // SetResult sets the result that is stored when the handler returns nil, as JSON of at most
 // [MaxResultBytes]. It is the receipt of the attempt. The last call counts. A handler that
-// acknowledges in its own transaction has no result.
+// acknowledges in its own transaction calls it before that: postgres.In(tx).Ack stores the result.
 func (d RawDelivery) SetResult(result any) error {
 	book, err := d.book()
 	if err != nil {
