@@ -63,8 +63,9 @@ type RunResult struct {
 	Due bool
 	// State is the message's state for this subscription after the call.
 	State State
-	// HeldBy names what may still hold the message: paused, key_paused, kind_paused, order (of its key),
-	// concurrency, rate_limit, key_concurrency, key_rate_limit.
+	// HeldBy names what may still hold the message: paused, key_paused, kind_paused, set_aside (no
+	// running worker has said that it handles its kind), order (of its key), concurrency,
+	// rate_limit, key_concurrency, key_rate_limit.
 	HeldBy []string
 }
 

@@ -21,6 +21,7 @@ type outcome struct {
 	seg     *segment
 	message posthaste.MessageID
 	attempt int
+	kind    string // empty if it is done
 	cause   error
 	once    bool   // at-most-once: the claim has settled it
 	key     string // of an ordered queue, whose outcomes are recorded in sequence
@@ -88,6 +89,7 @@ func judge(d *posthaste.RawDelivery, seg *segment, err error, took time.Duration
 		o.Outcome = posthaste.OutcomeDone
 		return o
 	}
+	o.kind = d.Kind
 	if err == errNotStarted { //nolint:errorlint // it is never wrapped
 		o.Outcome = posthaste.OutcomeReleased
 		return o

@@ -124,16 +124,44 @@ func showMessage(ctx context.Context, a *app, e posthaste.Store, id posthaste.Me
 	if err != nil {
 		return err
 	}
-	return a.print(wire.NewMessage(m, true), func(w *screen) { writeMessage(w, m) })
+	queue, err := queueOfWaiting(ctx, e, m)
+	if err != nil {
+		return err
+	}
+	return a.print(wire.NewMessage(m, true), func(w *screen) { writeMessage(w, m, queue) })
 }
 
-// writeMessage writes all of a message.
-func writeMessage(w *screen, m posthaste.MessageInfo) {
+// queueOfWaiting returns the queue of a message that waits for a subscription, which may hold it,
+// or nil. It is also nil if the caller may not see queues.
+func queueOfWaiting(ctx context.Context, e posthaste.Store, m posthaste.MessageInfo) (*posthaste.QueueInfo, error) {
+	if !slices.ContainsFunc(m.Subscriptions, waits) {
+		return nil, nil
+	}
+	queues, err := e.Queues(ctx, m.Queue)
+	switch code := posthaste.CodeOf(err); {
+	case code == posthaste.CodeDenied || code == posthaste.CodeNotFound || err == nil && len(queues) == 0:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return &queues[0], nil
+}
+
+func waits(s posthaste.MessageState) bool {
+	return s.State == posthaste.StateReady || s.State == posthaste.StateScheduled || s.State == posthaste.StateRetrying
+}
+
+// writeMessage writes all of a message, and what may hold it if its queue is given.
+func writeMessage(w *screen, m posthaste.MessageInfo, queue *posthaste.QueueInfo) {
 	fields(w, "message", m.ID, "queue", m.Queue, "key", m.Key, "kind", m.Kind, "reference", m.Reference,
 		"terms", strings.Join(m.Terms, " "), "headers", headerText(m.Headers), "type", m.ContentType, "created", m.CreatedAt, "erased", m.ErasedAt)
 	for _, s := range m.Subscriptions {
 		fmt.Fprintln(w)
-		fields(w, "state", stateText(s), "due", s.DueAt)
+		var held string
+		if queue != nil && waits(s) {
+			held = strings.Join(posthaste.HeldBy(queue, &m, s.Subscription), ", ")
+		}
+		fields(w, "state", stateText(s), "due", s.DueAt, "held by", held)
 		showAttempts(w, s.Attempts)
 	}
 	writePayload(w, m.Payload, m.PayloadHidden)

@@ -84,7 +84,7 @@ func peek(ctx context.Context, a *app, e posthaste.Store, f posthaste.MessageFil
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
-			writeMessage(w, m)
+			writeMessage(w, m, nil)
 		}
 	})
 }
