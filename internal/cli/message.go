@@ -72,7 +72,7 @@ func listMessages(ctx context.Context, a *app, e posthaste.Store, f posthaste.Me
 	for i, m := range messages.Items {
 		shown[i] = wire.NewMessage(m, false)
 	}
-	return page{"messages", shown, "no messages found", messages.Next}.print(a, len(messages.Items), func(w *screen) {
+	return page{shown, "no messages found", messages.Next}.print(a, len(messages.Items), func(w *screen) {
 		table(w, "ID QUEUE STATE ATTEMPTS CREATED REFERENCE KIND KEY", func(row func(...any)) {
 			for _, m := range messages.Items {
 				for _, s := range m.Subscriptions {
