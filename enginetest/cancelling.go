@@ -446,7 +446,7 @@ func cancelsThatRace(s *suite) {
 		}
 		state := s.state(id).State
 		switch a := answer[0]; {
-		case a.InTime || a.Requested:
+		case a.Cancelled():
 			if state != posthaste.StateCancelled {
 				s.Errorf("round %d: it answered %+v, and after the delivery became %s the message is %s", round, a, end.Outcome, state)
 			}
