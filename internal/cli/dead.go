@@ -68,9 +68,9 @@ func listDeadLetters(ctx context.Context, a *app, e posthaste.Store, f posthaste
 		shown[i] = wire.NewDeadLetter(d)
 	}
 	return page{shown, "no dead letters", dead.Next}.print(a, len(dead.Items), func(w *screen) {
-		table(w, "ID QUEUE DIED ATTEMPTS REFERENCE ERROR", func(row func(...any)) {
+		table(w, "ID QUEUE KIND DIED ATTEMPTS REFERENCE ERROR", func(row func(...any)) {
 			for _, d := range dead.Items {
-				row(d.ID, d.Queue, d.DiedAt, len(d.Attempts), d.Reference, d.Error)
+				row(d.ID, d.Queue, d.Kind, d.DiedAt, len(d.Attempts), d.Reference, d.Error)
 			}
 		})
 	})
