@@ -1,12 +1,14 @@
 package posthaste
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -299,10 +301,10 @@ func (p *planned) schedule(s Schedule) error {
 	return nil
 }
 
-// scheduleField is a field of a schedule as text; "" is its default.
-type scheduleField struct{ name, text string }
+// scheduleField is a field of a schedule as text; "" is its default. Equal fields have equal texts.
+type scheduleField struct{ name, text, shown string }
 
-// fields returns the fields of a schedule. Equal fields have equal texts.
+// fields returns the fields of a schedule.
 func (s *Schedule) fields() []scheduleField {
 	m := &s.Message
 	encoded := func(value any, empty bool) string {
@@ -312,19 +314,30 @@ func (s *Schedule) fields() []scheduleField {
 		text, _ := json.Marshal(value) // always encodes: strings, and decoded JSON
 		return string(text)
 	}
-	var payload any
-	if body, _, err := m.Body(); err == nil {
-		_ = json.Unmarshal(body, &payload)
+	number := func(value any, empty bool) string {
+		if empty {
+			return ""
+		}
+		return fmt.Sprint(value)
 	}
-	priority := ""
-	if m.Priority != 0 {
-		priority = fmt.Sprint(m.Priority)
+	body, _, _ := m.Body()
+	payload := payloadOf(m)
+	backoff := KindOptions{Backoff: m.Backoff}.String()
+	all := []scheduleField{
+		{"queue", m.Queue, ""}, {"spec", strings.TrimSpace(s.Spec), ""}, {"time_zone", unless("UTC", s.TimeZone), ""},
+		{"catch_up", unless(string(CatchUpOnce), string(s.CatchUp)), ""}, {"payload", encoded(payload, payload == nil), strings.TrimSpace(string(body))},
+		{"content_type", unless(ContentTypeJSON, m.ContentType), ""}, {"key", m.Key, ""}, {"kind", m.Kind, ""},
+		{"headers", encoded(m.Headers, len(m.Headers) == 0), ""}, {"reference", m.Reference, ""}, {"terms", encoded(m.Terms, len(m.Terms) == 0), ""},
+		{"priority", number(m.Priority, m.Priority == 0), ""}, {"max_attempts", number(m.MaxAttempts, m.MaxAttempts == 0), ""},
+		{"timeout", number(m.Timeout, m.Timeout == 0), ""}, {"backoff", unless("none", backoff), ""},
 	}
-	return []scheduleField{
-		{"queue", m.Queue}, {"spec", strings.TrimSpace(s.Spec)}, {"time_zone", unless("UTC", s.TimeZone)}, {"catch_up", unless(string(CatchUpOnce), string(s.CatchUp))},
-		{"payload", encoded(payload, payload == nil)}, {"content_type", unless(ContentTypeJSON, m.ContentType)}, {"key", m.Key}, {"kind", m.Kind},
-		{"headers", encoded(m.Headers, len(m.Headers) == 0)}, {"reference", m.Reference}, {"terms", encoded(m.Terms, len(m.Terms) == 0)}, {"priority", priority},
+	for i := range all {
+		const most = 200 // bytes of a value
+		if all[i].text != "" {
+			all[i].shown = cut(cmp.Or(all[i].shown, all[i].text), most)
+		}
 	}
+	return all
 }
 
 // unless returns a value, or "" if it is the default.
@@ -335,18 +348,18 @@ func unless(standard, value string) string {
 	return value
 }
 
-// differs returns the fields in which a schedule differs from another one, with both values, or
-// with one if the other schedule is empty.
-func (s *Schedule) differs(from *Schedule) (fields []string) {
-	const most = 200 // bytes of a value
+// differs returns the fields in which a schedule differs from a stored one, with both values, or
+// with one if the stored one is empty.
+func (s Schedule) differs(from *Schedule) (fields []string) {
+	s.Message.Complete() // as storing it does
 	old := from.fields()
 	for i, field := range s.fields() {
 		switch {
 		case field.text == old[i].text:
 		case from.Name == "":
-			fields = append(fields, field.name+": "+cut(field.text, most))
+			fields = append(fields, field.name+": "+field.shown)
 		default:
-			fields = append(fields, fmt.Sprintf("%s: %s → %s", field.name, cmp.Or(cut(old[i].text, most), "default"), cmp.Or(cut(field.text, most), "default")))
+			fields = append(fields, fmt.Sprintf("%s: %s → %s", field.name, cmp.Or(old[i].shown, "default"), cmp.Or(field.shown, "default")))
 		}
 	}
 	return fields
@@ -358,6 +371,47 @@ func cut(text string, most int) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+// payloadOf returns the payload of a message as decoded JSON, for comparing it.
+func payloadOf(m *Message) (is any) {
+	body, _, _ := m.Body()
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber() // a float64 does not tell large numbers apart
+	_ = d.Decode(&is)
+	return plainNumbers(is)
+}
+
+// plainNumbers writes equal numbers in decoded JSON alike: 100, 1e2 and 100.0.
+func plainNumbers(is any) any {
+	switch v := is.(type) {
+	case map[string]any:
+		for name := range v {
+			v[name] = plainNumbers(v[name])
+		}
+	case []any:
+		for i := range v {
+			v[i] = plainNumbers(v[i])
+		}
+	case json.Number:
+		mantissa, power, _ := strings.Cut(strings.ToLower(v.String()), "e")
+		exponent, err := strconv.Atoi(cmp.Or(power, "0"))
+		if err != nil {
+			return is // too large for any store
+		}
+		sign := ""
+		if rest, negative := strings.CutPrefix(mantissa, "-"); negative {
+			sign, mantissa = "-", rest
+		}
+		whole, fraction, _ := strings.Cut(mantissa, ".")
+		digits := strings.TrimLeft(whole+fraction, "0")
+		plain := strings.TrimRight(digits, "0")
+		if plain == "" {
+			return json.Number("0")
+		}
+		return json.Number(fmt.Sprintf("%s%se%d", sign, plain, exponent-len(fraction)+len(digits)-len(plain)))
+	}
+	return is
 }
 
 // prune plans to remove objects of the owner that are not declared.

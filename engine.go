@@ -84,6 +84,18 @@ type WorkerInfo struct {
 	// handle all. Of the messages that were set aside, its claims get only those. The store
 	// also uses it to tell kinds that no running worker handles.
 	Kinds map[QueueRef][]string
+	// Sinks are the subscriptions that the worker delivers to external systems, for operators.
+	Sinks []WorkerSink
+}
+
+// WorkerSink is a subscription whose messages a worker delivers to an external system, as a relay
+// does.
+type WorkerSink struct {
+	Queue        string `json:"queue"`
+	Subscription string `json:"subscription"`
+	// Destination names the external system, without secrets, in at most [MaxWordBytes]; empty
+	// if it is unknown.
+	Destination string `json:"destination,omitempty"`
 }
 
 // Heartbeat keeps a worker alive.
@@ -259,8 +271,8 @@ type ExtendRequest struct {
 	// extends none: a worker's deliveries have no leases of their own.
 	Lease time.Duration
 	// Notes, if not nil, has a note for each of Deliveries, of which one may occur several
-	// times; the later note counts. A note that cannot be stored has an Err in its result, and
-	// the others are recorded.
+	// times; the later note counts. A note that cannot be stored, or cannot be stored now, has
+	// an Err in its result, and the others are recorded.
 	Notes []Note
 }
 

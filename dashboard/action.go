@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/subtle"
 	"fmt"
@@ -89,7 +90,14 @@ func (d *dashboard) ask(a action) func(*page) error {
 // perform carries an action out if it is still what the operator confirmed.
 func (d *dashboard) perform(a action) func(*page) error {
 	return func(p *page) error {
-		to, err := d.forms.once(p, func() (string, error) { return d.carryOut(p, a) })
+		to, err := d.forms.once(p, func() (string, error) {
+			// The browser drops the request at a second click, which waits for the result.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx()), d.timeout)
+			defer cancel()
+			own := *p
+			own.r = p.r.WithContext(ctx)
+			return d.carryOut(&own, a)
+		})
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -52,6 +53,10 @@ func (e *Engine) note(ctx context.Context, req posthaste.ExtendRequest) ([]posth
 	}
 	err := e.call(ctx, func(_ int, v [][]byte) error {
 		r := &results[of[readInt4(v[0])-1]]
+		if v[1] == nil {
+			r.Err = &posthaste.Error{Code: posthaste.CodeUnavailable, Message: fmt.Sprintf("delivery %d cannot be noted while an open transaction notes or settles it", r.Delivery),
+				Hint: "end that transaction, then try again; inside it use its own checkpoint"}
+		}
 		r.Settled, r.Cancelled = readBool(v[1]), readBool(v[2])
 		return nil
 	}, bound{statement: &noteStatement, params: [][]byte{arrayParam(pgtype.Int8OID, ids), arrayParam(pgtype.JSONBOID, checkpoints), arrayParam(pgtype.Float4OID, progress),

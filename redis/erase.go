@@ -83,6 +83,7 @@ func (e *Engine) eraseIn(ctx context.Context, name string, ids []posthaste.Messa
 		for _, s := range q.subs {
 			names = append(names, e.keys.own(name, s.subscription, "st"), e.keys.own(name, s.subscription, "words"))
 		}
+		names = append(names, e.keys.unique(name))
 		args := arguments{{"number", q.numberArg}, {"rules", q.rules}, {"letters", q.letters()}}
 		for _, id := range ids {
 			args = append(args, arg{is: place(int64(id))})

@@ -154,6 +154,7 @@ var (
 	extendScript           = load("extend")
 	fillScript             = load("fill")
 	forgetScript           = load("forget")
+	forgetUniqueScript     = load("forget_unique")
 	keyScript              = load("key")
 	leaveScript            = load("leave")
 	listScript             = load("list")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -234,5 +235,42 @@ func TestRetryPolicy(t *testing.T) {
 			})))
 		})
 		f.hears(&h, "attempt 1 after 0s", "attempt 2 after 10s", "attempt 3 after 30s")
+	})
+}
+
+// A policy that blocks, or that ends its goroutine, holds up its own message and no other.
+func TestRetryPolicyThatDoesNotAnswer(t *testing.T) {
+	inBubble(t, posthaste.QueueOptions{Timeout: time.Second, MaxAttempts: 2, BackoffBase: time.Millisecond, BackoffMax: time.Millisecond}, func(f *fixture) {
+		const fails, exits, overruns, overrunsToo, works = 0, 1, 2, 3, 4
+		ids := f.send(queue, 5)
+		asked, goOn := make(chan int, 10), make(chan struct{})
+		policy := func(d posthaste.RawDelivery, _ error) time.Duration {
+			payload := int(d.Payload[0] - '0')
+			if payload == exits {
+				runtime.Goexit()
+			}
+			asked <- payload
+			<-goOn
+			return 0
+		}
+		f.run(f.memory, worker.Config{Concurrency: 5, Overrun: time.Millisecond, RetryPolicy: worker.RetryPolicyFunc(policy)}, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
+				switch d.Payload[0] - '0' {
+				case works:
+					<-time.After(500 * time.Millisecond)
+					return nil
+				case overruns, overrunsToo:
+					<-goOn
+					return nil
+				}
+				return errors.New("no")
+			})
+		})
+		f.untilState(posthaste.StateDone, ids[works])
+		f.untilState(posthaste.StateDead, ids[exits])
+		f.until("all are asked about", func() bool { return len(asked) == 3 })
+		close(goOn)
+		f.untilState(posthaste.StateDead, ids[fails])
+		f.untilState(posthaste.StateDone, ids[overruns], ids[overrunsToo])
 	})
 }
