@@ -301,10 +301,10 @@ func (p *planned) schedule(s Schedule) error {
 	return nil
 }
 
-// scheduleField is a field of a schedule as text; "" is its default.
-type scheduleField struct{ name, text string }
+// scheduleField is a field of a schedule as text; "" is its default. Equal fields have equal texts.
+type scheduleField struct{ name, text, shown string }
 
-// fields returns the fields of a schedule. Equal fields have equal texts.
+// fields returns the fields of a schedule.
 func (s *Schedule) fields() []scheduleField {
 	m := &s.Message
 	encoded := func(value any, empty bool) string {
@@ -314,22 +314,30 @@ func (s *Schedule) fields() []scheduleField {
 		text, _ := json.Marshal(value) // always encodes: strings, and decoded JSON
 		return string(text)
 	}
+	number := func(value any, empty bool) string {
+		if empty {
+			return ""
+		}
+		return fmt.Sprint(value)
+	}
+	body, _, _ := m.Body()
 	payload := payloadOf(m)
-	return []scheduleField{
-		{"queue", m.Queue}, {"spec", strings.TrimSpace(s.Spec)}, {"time_zone", unless("UTC", s.TimeZone)}, {"catch_up", unless(string(CatchUpOnce), string(s.CatchUp))},
-		{"payload", encoded(payload, payload == nil)}, {"content_type", unless(ContentTypeJSON, m.ContentType)}, {"key", m.Key}, {"kind", m.Kind},
-		{"headers", encoded(m.Headers, len(m.Headers) == 0)}, {"reference", m.Reference}, {"terms", encoded(m.Terms, len(m.Terms) == 0)}, {"priority", given(m.Priority)},
-		{"max_attempts", given(m.MaxAttempts)}, {"timeout", given(m.Timeout)}, {"backoff", given(m.Backoff)},
+	backoff := KindOptions{Backoff: m.Backoff}.String()
+	all := []scheduleField{
+		{"queue", m.Queue, ""}, {"spec", strings.TrimSpace(s.Spec), ""}, {"time_zone", unless("UTC", s.TimeZone), ""},
+		{"catch_up", unless(string(CatchUpOnce), string(s.CatchUp)), ""}, {"payload", encoded(payload, payload == nil), strings.TrimSpace(string(body))},
+		{"content_type", unless(ContentTypeJSON, m.ContentType), ""}, {"key", m.Key, ""}, {"kind", m.Kind, ""},
+		{"headers", encoded(m.Headers, len(m.Headers) == 0), ""}, {"reference", m.Reference, ""}, {"terms", encoded(m.Terms, len(m.Terms) == 0), ""},
+		{"priority", number(m.Priority, m.Priority == 0), ""}, {"max_attempts", number(m.MaxAttempts, m.MaxAttempts == 0), ""},
+		{"timeout", number(m.Timeout, m.Timeout == 0), ""}, {"backoff", unless("none", backoff), ""},
 	}
-}
-
-// given returns a value as text, or "" if it is zero.
-func given[T comparable](value T) string {
-	var zero T
-	if value == zero {
-		return ""
+	for i := range all {
+		const most = 200 // bytes of a value
+		if all[i].text != "" {
+			all[i].shown = cut(cmp.Or(all[i].shown, all[i].text), most)
+		}
 	}
-	return fmt.Sprint(value)
+	return all
 }
 
 // unless returns a value, or "" if it is the default.
@@ -340,22 +348,29 @@ func unless(standard, value string) string {
 	return value
 }
 
-// differs returns the fields in which a schedule differs from another one, with both values, or
-// with one if the other schedule is empty.
-func (s *Schedule) differs(from *Schedule) (fields []string) {
-	const most = 200 // bytes of a value
-	old, declared := from.fields(), *s
-	declared.Message.Complete() // as storing it does
-	for i, field := range declared.fields() {
+// differs returns the fields in which a schedule differs from a stored one, with both values, or
+// with one if the stored one is empty.
+func (s Schedule) differs(from *Schedule) (fields []string) {
+	s.Message.Complete() // as storing it does
+	old := from.fields()
+	for i, field := range s.fields() {
 		switch {
 		case field.text == old[i].text:
 		case from.Name == "":
-			fields = append(fields, field.name+": "+cut(field.text, most))
+			fields = append(fields, field.name+": "+field.shown)
 		default:
-			fields = append(fields, fmt.Sprintf("%s: %s → %s", field.name, cmp.Or(cut(old[i].text, most), "default"), cmp.Or(cut(field.text, most), "default")))
+			fields = append(fields, fmt.Sprintf("%s: %s → %s", field.name, cmp.Or(old[i].shown, "default"), cmp.Or(field.shown, "default")))
 		}
 	}
 	return fields
+}
+
+// cut returns the beginning of a text of more than most bytes.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // payloadOf returns the payload of a message as decoded JSON, for comparing it.
@@ -394,30 +409,9 @@ func plainNumbers(is any) any {
 		if plain == "" {
 			return json.Number("0")
 		}
-		return json.Number(sign + decimal(plain, exponent-len(fraction)+len(digits)-len(plain)))
+		return json.Number(fmt.Sprintf("%s%se%d", sign, plain, exponent-len(fraction)+len(digits)-len(plain)))
 	}
 	return is
-}
-
-// decimal writes digits times a power of ten: without an exponent unless the number is very large or
-// very small.
-func decimal(digits string, power int) string {
-	switch {
-	case power >= 0 && power <= 20:
-		return digits + strings.Repeat("0", power)
-	case power < 0 && power >= -20:
-		digits = strings.Repeat("0", max(0, 1-power-len(digits))) + digits
-		return digits[:len(digits)+power] + "." + digits[len(digits)+power:]
-	}
-	return digits + "e" + strconv.Itoa(power)
-}
-
-// cut returns the beginning of a text of more than most bytes.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // prune plans to remove objects of the owner that are not declared.

@@ -17,7 +17,7 @@ begin
       perform posthaste.refuse_at_most_once((c.reader >> 20)::int) from posthaste.claims c where c.slot = (v_delivery >> 22) & 15 and c.id = v_delivery;
       raise exception using errcode = 'PH400', column = 'delivery_ids',
         message = format('delivery %s is settled by the worker that claimed it, together with others', (select min(x) from unnest(p_deliveries) x where x >> 12 = v_delivery)),
-        hint = 'register the handler with the option worker.WithOwnTransaction, so that it can settle its delivery in its own transaction';
+        hint = 'register the handler as one that settles in its own transaction (worker.WithOwnTransaction in Go)';
     end if;
   end loop;
 end $$;
