@@ -26,6 +26,7 @@ type route struct {
 	sized       bool  // batch was set by WithBatchSize
 	single      bool  // the handler settles in transactions of its own
 	noter       *noter
+	destination string
 
 	lanes   int         // of the queue; set before the fetcher runs
 	once    atomic.Bool // at-most-once: the claim settles the messages
