@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -175,7 +174,7 @@ func (p *planned) queue(q *DeclaredQueue) error {
 		if err := options.Complete(); err != nil {
 			return err
 		}
-		p.created = append(p.created, DeclaredChange{Sign: "+", What: "queue " + q.Name, do: func(ctx context.Context, store Declarable) error {
+		p.created = append(p.created, DeclaredChange{Sign: "+", What: "queue " + q.Name, Details: optionsGiven(q.Options.Options), do: func(ctx context.Context, store Declarable) error {
 			return store.CreateQueue(ctx, q.Name, update.Options)
 		}})
 	default:
@@ -192,6 +191,17 @@ func (p *planned) queue(q *DeclaredQueue) error {
 		}
 	}
 	return nil
+}
+
+// optionsGiven lists the options that are set, with their values.
+func optionsGiven(o QueueOptions) string {
+	var given []string
+	for i := range queueOptions {
+		if option := &queueOptions[i]; !option.IsZero(o) {
+			given = append(given, option.Name+" "+option.Text(o))
+		}
+	}
+	return strings.Join(given, ", ")
 }
 
 func (p *planned) update(name string, was QueueOptions, update QueueUpdate) error {
@@ -232,9 +242,27 @@ func (p *planned) subscription(q *DeclaredQueue, name string, has []Subscription
 		}
 		return nil
 	}
-	p.subscribed = append(p.subscribed, DeclaredChange{Sign: "+", What: "subscription " + q.Name + "/" + name,
+	p.subscribed = append(p.subscribed, DeclaredChange{Sign: "+", What: "subscription " + q.Name + "/" + name, Details: wanted.given(),
 		do: func(ctx context.Context, store Declarable) error { return store.Subscribe(ctx, q.Name, name, wanted) }})
 	return nil
+}
+
+// given lists the options that are set, with their values.
+func (o SubscriptionOptions) given() string {
+	var given []string
+	add := func(set bool, name string, value any) {
+		if set {
+			given = append(given, fmt.Sprint(name, " ", value))
+		}
+	}
+	add(o.From != "", "from", o.From)
+	add(o.Scheduled, "scheduled", true)
+	add(len(o.Filter.Kinds) > 0, "filter.kind", strings.Join(o.Filter.Kinds, " or "))
+	for _, header := range slices.Sorted(maps.Keys(o.Filter.Headers)) {
+		add(true, "filter.headers."+header, strings.Join(o.Filter.Headers[header], " or "))
+	}
+	add(o.MaxLag > 0, "max_lag", o.MaxLag)
+	return strings.Join(given, ", ")
 }
 
 // same reports whether two filters select the same messages.
@@ -258,11 +286,12 @@ func (p *planned) schedule(s Schedule) error {
 		_, err := store.PutSchedule(ctx, s)
 		return err
 	}}
+	change.Details = strings.Join(s.differs(&Schedule{}), ", ")
 	if is, exists := p.schedules[s.Name]; exists {
 		if err := p.owns(is.Message.Queue); err != nil {
 			return err
 		}
-		fields := is.differs(s)
+		fields := s.differs(&is)
 		if len(fields) == 0 {
 			return nil
 		}
@@ -272,23 +301,58 @@ func (p *planned) schedule(s Schedule) error {
 	return nil
 }
 
-// differs returns the names of the fields in which a schedule differs from another one.
-func (s Schedule) differs(from Schedule) (fields []string) {
-	from.Message.Complete() // as storing it does
-	a, b := &s.Message, &from.Message
-	for _, field := range []struct {
-		name string
-		same bool
-	}{
-		{"queue", a.Queue == b.Queue}, {"spec", strings.TrimSpace(s.Spec) == strings.TrimSpace(from.Spec)},
-		{"time_zone", cmp.Or(s.TimeZone, "UTC") == cmp.Or(from.TimeZone, "UTC")}, {"catch_up", cmp.Or(s.CatchUp, CatchUpOnce) == cmp.Or(from.CatchUp, CatchUpOnce)},
-		{"payload", reflect.DeepEqual(payloadOf(a), payloadOf(b))}, {"content_type", cmp.Or(a.ContentType, ContentTypeJSON) == cmp.Or(b.ContentType, ContentTypeJSON)},
-		{"key", a.Key == b.Key}, {"kind", a.Kind == b.Kind}, {"headers", maps.Equal(a.Headers, b.Headers)}, {"reference", a.Reference == b.Reference},
-		{"terms", slices.Equal(a.Terms, b.Terms)}, {"priority", a.Priority == b.Priority},
-		{"max_attempts", a.MaxAttempts == b.MaxAttempts}, {"timeout", a.Timeout == b.Timeout}, {"backoff", a.Backoff == b.Backoff},
-	} {
-		if !field.same {
-			fields = append(fields, field.name)
+// scheduleField is a field of a schedule as text; "" is its default.
+type scheduleField struct{ name, text string }
+
+// fields returns the fields of a schedule. Equal fields have equal texts.
+func (s *Schedule) fields() []scheduleField {
+	m := &s.Message
+	encoded := func(value any, empty bool) string {
+		if empty {
+			return ""
+		}
+		text, _ := json.Marshal(value) // always encodes: strings, and decoded JSON
+		return string(text)
+	}
+	payload := payloadOf(m)
+	return []scheduleField{
+		{"queue", m.Queue}, {"spec", strings.TrimSpace(s.Spec)}, {"time_zone", unless("UTC", s.TimeZone)}, {"catch_up", unless(string(CatchUpOnce), string(s.CatchUp))},
+		{"payload", encoded(payload, payload == nil)}, {"content_type", unless(ContentTypeJSON, m.ContentType)}, {"key", m.Key}, {"kind", m.Kind},
+		{"headers", encoded(m.Headers, len(m.Headers) == 0)}, {"reference", m.Reference}, {"terms", encoded(m.Terms, len(m.Terms) == 0)}, {"priority", given(m.Priority)},
+		{"max_attempts", given(m.MaxAttempts)}, {"timeout", given(m.Timeout)}, {"backoff", given(m.Backoff)},
+	}
+}
+
+// given returns a value as text, or "" if it is zero.
+func given[T comparable](value T) string {
+	var zero T
+	if value == zero {
+		return ""
+	}
+	return fmt.Sprint(value)
+}
+
+// unless returns a value, or "" if it is the default.
+func unless(standard, value string) string {
+	if value == standard {
+		return ""
+	}
+	return value
+}
+
+// differs returns the fields in which a schedule differs from another one, with both values, or
+// with one if the other schedule is empty.
+func (s *Schedule) differs(from *Schedule) (fields []string) {
+	const most = 200 // bytes of a value
+	old, declared := from.fields(), *s
+	declared.Message.Complete() // as storing it does
+	for i, field := range declared.fields() {
+		switch {
+		case field.text == old[i].text:
+		case from.Name == "":
+			fields = append(fields, field.name+": "+cut(field.text, most))
+		default:
+			fields = append(fields, fmt.Sprintf("%s: %s → %s", field.name, cmp.Or(cut(old[i].text, most), "default"), cmp.Or(cut(field.text, most), "default")))
 		}
 	}
 	return fields
@@ -330,9 +394,30 @@ func plainNumbers(is any) any {
 		if plain == "" {
 			return json.Number("0")
 		}
-		return json.Number(fmt.Sprintf("%s%se%d", sign, plain, exponent-len(fraction)+len(digits)-len(plain)))
+		return json.Number(sign + decimal(plain, exponent-len(fraction)+len(digits)-len(plain)))
 	}
 	return is
+}
+
+// decimal writes digits times a power of ten: without an exponent unless the number is very large or
+// very small.
+func decimal(digits string, power int) string {
+	switch {
+	case power >= 0 && power <= 20:
+		return digits + strings.Repeat("0", power)
+	case power < 0 && power >= -20:
+		digits = strings.Repeat("0", max(0, 1-power-len(digits))) + digits
+		return digits[:len(digits)+power] + "." + digits[len(digits)+power:]
+	}
+	return digits + "e" + strconv.Itoa(power)
+}
+
+// cut returns the beginning of a text of more than most bytes.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // prune plans to remove objects of the owner that are not declared.

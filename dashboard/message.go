@@ -144,7 +144,7 @@ func reasons(s *snapshot, m posthaste.MessageInfo, state posthaste.MessageState)
 		"key_concurrency": fmt.Sprintf("The queue hands out at most %d messages of a key at a time.", q.Options.Limits.KeyConcurrency),
 		"key_rate_limit":  "The rate limit of each key is " + q.Options.Limits.KeyRateLimit.String() + ".",
 	}
-	for _, held := range posthaste.HeldBy(q, &m) {
+	for _, held := range posthaste.HeldBy(q, &m, state.Subscription) {
 		if words[held] != "" && (m.Key != "" || held != "order" && !strings.HasPrefix(held, "key_")) {
 			all = append(all, words[held])
 		}

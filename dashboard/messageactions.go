@@ -38,7 +38,7 @@ type change struct {
 
 func (d *dashboard) cancelOne(ctx context.Context, id posthaste.MessageID) (bool, error) {
 	results, err := d.engine.Cancel(ctx, id)
-	return slices.ContainsFunc(results, posthaste.Withdrawal.Accepted), err
+	return slices.ContainsFunc(results, posthaste.Withdrawal.Cancelled), err
 }
 
 func (d *dashboard) rescheduleOne(ctx context.Context, id posthaste.MessageID, at time.Time) (bool, error) {

@@ -1,12 +1,17 @@
 package postgres_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/worker"
 )
 
 // withQueue opens an engine with the queue q, which retries at once.
@@ -145,5 +150,59 @@ func TestNotesDoNotWaitForATransaction(t *testing.T) {
 				t.Errorf("%s: note %d after the end: %+v", name, i, r)
 			}
 		}
+	}
+}
+
+// A result that a handler sets before it acknowledges in its own transaction is stored with the
+// acknowledgment, and not without it.
+func TestR5_ResultInATransaction(t *testing.T) {
+	t.Parallel()
+	ctx, url := t.Context(), testpg.New(t)
+	e := withQueue(t, url)
+	ways := waysIntoATransaction(ctx, t, url)
+	for name := range ways {
+		if _, err := e.Send(ctx, posthaste.Message{Queue: "q", Payload: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended := make(chan posthaste.MessageID, 10)
+	w := worker.New(e, worker.Config{Logger: slog.New(slog.DiscardHandler)})
+	worker.Handle(w, "q", func(ctx context.Context, d posthaste.Delivery[string]) error {
+		tx := ways[d.Payload]()
+		if err := d.SetResult(map[string]string{"way": d.Payload}); err != nil {
+			return err
+		}
+		child, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		if d.Attempt == 1 {
+			return errors.Join(tx.begin(), tx.Ack(child, d.ID), tx.rollback(), tx.commit(), errors.New("rolled back"))
+		}
+		if err := tx.Ack(child, d.ID); err != nil {
+			return err
+		}
+		defer func() { ended <- d.MessageID }()
+		return tx.commit()
+	}, worker.WithOwnTransaction())
+	running, stop := context.WithCancel(ctx)
+	over := make(chan error, 1)
+	go func() { over <- w.Run(running) }()
+	for range ways {
+		id := <-ended
+		message, err := e.Message(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var way string
+		if err := json.Unmarshal(message.Payload, &way); err != nil {
+			t.Fatal(err)
+		}
+		attempts := message.Subscriptions[0].Attempts
+		if got := string(attempts[len(attempts)-1].Receipt); len(attempts) != 2 || got != `{"way": "`+way+`"}` || attempts[0].Receipt != nil {
+			t.Errorf("%s: the result is %s, of %d attempts", way, got, len(attempts))
+		}
+	}
+	stop()
+	if err := <-over; err != nil {
+		t.Error(err)
 	}
 }

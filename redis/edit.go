@@ -191,7 +191,7 @@ func (e *Engine) RunMessage(ctx context.Context, id posthaste.MessageID) (all []
 		if s.State == posthaste.StateReady || s.State == posthaste.StateScheduled || s.State == posthaste.StateRetrying {
 			r.Due = true
 			for _, info := range infos {
-				r.HeldBy = posthaste.HeldBy(&info, &m)
+				r.HeldBy = posthaste.HeldBy(&info, &m, s.Subscription)
 			}
 		}
 		all = append(all, r)

@@ -37,7 +37,7 @@ type Config struct {
 	// handled. Default 20 s; negative means none.
 	Grace time.Duration
 	// Overrun is how long a handler may continue after its context ended at the
-	// queue's timeout. Then its attempt counts as failed, its place in the
+	// timeout of the message, its kind or its queue. Then its attempt counts as failed, its place in the
 	// pool is freed, and its result is ignored.
 	// Default 5 s; at least 1 ms.
 	Overrun time.Duration

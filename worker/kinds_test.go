@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -103,6 +104,41 @@ func (f *fixture) aside(kind string, n int64) (found posthaste.SetAside) {
 		return i >= 0
 	})
 	return found
+}
+
+// The worker logs once for each kind that it sets its messages aside, and names the kind of a
+// message that failed.
+func TestKindsAreLogged(t *testing.T) {
+	inBubble(t, posthaste.QueueOptions{MaxAttempts: 1}, func(f *fixture) {
+		f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
+			worker.Register(w, queue, func(context.Context, posthaste.Delivery[mail]) error { return errors.New("no") })
+		})
+		for n := int64(1); n <= 2; n++ {
+			f.put(posthaste.Message{Payload: sms{"1"}}, posthaste.Message{Payload: 1, Kind: "fax"})
+			f.aside("sms", n)
+			f.aside("fax", n)
+		}
+		f.put(posthaste.Message{Payload: mail{"a"}})
+		var lines []string
+		f.until("the failure is logged", func() bool {
+			f.seen.mu.Lock()
+			defer f.seen.mu.Unlock()
+			lines = nil
+			for _, record := range f.seen.logs {
+				record.Attrs(func(a slog.Attr) bool {
+					if a.Key == "kind" {
+						lines = append(lines, a.Value.String()+": "+record.Message[:len("messages of this kind")])
+					}
+					return true
+				})
+			}
+			slices.Sort(lines)
+			return len(lines) > 0 && strings.HasPrefix(lines[len(lines)-1], "sms") && strings.HasPrefix(lines[min(1, len(lines)-1)], "mail")
+		})
+		if want := []string{"fax: messages of this kind", "mail: a message failed and ", "sms: messages of this kind"}; !slices.Equal(lines, want) {
+			f.Errorf("logged was %q, want %q", lines, want)
+		}
+	})
 }
 
 // Batches are handed to the handler of their kind, and a panic of one fails no other.

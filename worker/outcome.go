@@ -132,6 +132,15 @@ func releasedInOrder(seg *segment) outcome {
 	return o
 }
 
+// cancelledText returns the text of an error of a handler whose context ended because its message
+// was cancelled.
+func cancelledText(err error) string {
+	if err == context.Canceled { //nolint:errorlint // with no text of its own
+		return posthaste.ErrCancelled.Error()
+	}
+	return posthaste.ErrorText(posthaste.ErrCancelled.Error() + ": " + err.Error())
+}
+
 // errorText returns err's text as the store can keep it. It is never empty.
 func errorText(err error) string {
 	text := err.Error()

@@ -3,6 +3,7 @@ package worker
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -172,6 +173,9 @@ func (r *run) Err() error {
 // Value implements [context.Context]. An inner context answers if there is one, so that
 // package context attaches children to it without a goroutine of their own.
 func (r *run) Value(key any) any {
+	if key == (posthaste.ResultsKey{}) {
+		return func(delivery posthaste.DeliveryID) json.RawMessage { return r.result(delivery) }
+	}
 	r.mu.Lock()
 	value := cmp.Or(r.inner, r.parent).Value
 	if d := r.desk.Load(); d != nil && d.refused != nil {

@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -182,6 +184,9 @@ func (p *pool) putPart(s *slot, r *run, from part, n int, took time.Duration, re
 		if o.cause != nil && stopped && o.Outcome != posthaste.OutcomeReleased && !o.once {
 			// Interrupted, not failed: another worker gets it, as the same attempt.
 			o.Outcome, o.Error, o.RetryAfter = posthaste.OutcomeReleased, "", 0
+		}
+		if o.Outcome == posthaste.OutcomeRetried && errors.Is(answer.Err, context.Canceled) && r.Cancelled(d.ID) {
+			o.Error = cancelledText(answer.Err)
 		}
 		o.Receipt, o.Terms = answer.Receipt, answer.Terms
 		if o.Receipt == nil && o.Outcome == posthaste.OutcomeDone {

@@ -59,7 +59,7 @@ func listFailures(ctx context.Context, a *app, e posthaste.Store, query posthast
 	for i, f := range failures {
 		shown[i] = wire.NewFailure(f)
 	}
-	return page{"failures", shown, "no failures found", 0}.print(a, len(failures), func(w *screen) {
+	return page{shown, "no failures found", 0}.print(a, len(failures), func(w *screen) {
 		table(w, "ATTEMPTS QUEUE KIND VERSION FIRST LAST MESSAGE ERROR", func(row func(...any)) {
 			for _, f := range failures {
 				row(f.Count, f.Queue, f.Kind, f.Version, f.First, f.Last, f.Message, f.Fingerprint)

@@ -54,7 +54,7 @@ func listQueues(ctx context.Context, a *app, e posthaste.Store, names []string) 
 			return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q not found", name)}
 		}
 	}
-	return a.print(shown, func(w *screen) {
+	return a.print(listed{data: shown}, func(w *screen) {
 		if len(queues) == 0 {
 			fmt.Fprintln(w, "no queues; create one with: posthaste queue create NAME")
 			return

@@ -75,7 +75,7 @@ func showStats(ctx context.Context, a *app, e posthaste.Store, query posthaste.S
 	for i, s := range all {
 		shown[i] = wire.NewStats(s)
 	}
-	return page{"stats", shown, "no messages were handled in this time", 0}.print(a, len(all), func(w *screen) {
+	return page{shown, "no messages were handled in this time", 0}.print(a, len(all), func(w *screen) {
 		table(w, "FROM KIND VERSION WORKER DONE RETRIED FAILED WAIT-P95 RUN-P50 RUN-P95 RUN-P99", func(row func(...any)) {
 			for i, s := range all {
 				row(s.At, s.Kind, s.Version, s.Worker, s.Done, s.Retried, s.Failed, brief(shown[i].Wait.P95), brief(shown[i].Run.P50), brief(shown[i].Run.P95), brief(shown[i].Run.P99))

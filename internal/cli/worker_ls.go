@@ -36,7 +36,7 @@ func listWorkers(ctx context.Context, a *app, e posthaste.Store) error {
 	for i, w := range workers {
 		shown[i] = wire.NewWorker(w)
 	}
-	return a.print(shown, func(w *screen) {
+	return a.print(listed{data: shown}, func(w *screen) {
 		if len(shown) == 0 {
 			fmt.Fprintln(w, "no workers are registered")
 			return

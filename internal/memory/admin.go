@@ -148,7 +148,7 @@ func (e *Engine) info(m *message) posthaste.MessageInfo {
 	return posthaste.MessageInfo{ID: m.id, Queue: m.Queue, Key: m.Key, Kind: m.Kind, Headers: m.Headers,
 		Reference: m.Reference, Terms: m.Terms, ContentType: m.contentType, CreatedAt: m.createdAt, ErasedAt: m.erasedAt,
 		Subscriptions: []posthaste.MessageState{{Subscription: posthaste.DefaultSubscription, State: state,
-			DueAt: m.dueAt, Attempts: slices.Clone(m.attempts)}}}
+			DueAt: m.dueAt, Attempts: posthaste.NewestCheckpoint(slices.Clone(m.attempts))}}}
 }
 
 // Message implements [posthaste.MessageAdmin].

@@ -118,7 +118,8 @@ begin
            w.number, w.name, case when w.action = 'discard' then 'discarded' else w.now end,
            case when w.now in ('scheduled', 'retrying') and w.due_at > v_now then w.due_at end,
            case when not p_told then null when w.claim is null then w.story
-                else w.story || (jsonb_strip_nulls(jsonb_build_object('attempt', w.attempt,
+                -- Only the newest checkpoint is kept, as posthaste.story_add does.
+                else case when w.notes ? 'checkpoint' then w.story #- '{-1,checkpoint}' else w.story end || (jsonb_strip_nulls(jsonb_build_object('attempt', w.attempt,
                   'outcome', case when w.now <> 'running' then w.now end,
                   'worker', case when w.holder is not null then coalesce(r.name, 'worker ' || w.holder) end,
                   'claimed_at', w.claimed_at, 'ended_at', coalesce(w.ended_at, w.settled_at),
