@@ -91,7 +91,7 @@ func scheduleChangesAreSeen(s *suite) {
 		}
 		reflect.ValueOf(&declare.Message).Elem().Field(i).Set(value)
 		got := strings.ReplaceAll(changes(declare), "_", "")
-		if want := "[~ schedule " + strings.ReplaceAll(put.Name, "_", "") + ": " + strings.ToLower(field.Name) + "]"; got != want {
+		if want := "[~ schedule " + strings.ReplaceAll(put.Name, "_", "") + ": " + strings.ToLower(field.Name); !strings.HasPrefix(got, want) {
 			s.Errorf("with another %s the changes are %s, want %s", field.Name, got, want)
 		}
 	}
