@@ -69,18 +69,10 @@ func newSnapshots(engine posthaste.Store, timeout time.Duration) *snapshots {
 
 // look returns a snapshot whose queues are at most a second old.
 func (s *snapshots) look(ctx context.Context) (*snapshot, error) {
-	s.mu.Lock()
-	if s.last != nil && s.now().Sub(s.last.queuesAt) < queuesAge {
-		defer s.mu.Unlock()
-		return s.last, nil
+	last, now := s.begin()
+	if last != nil {
+		return last, nil
 	}
-	now := s.reading
-	if now == nil {
-		now = &reading{done: make(chan struct{})}
-		s.reading = now
-		go s.read(now, s.last)
-	}
-	s.mu.Unlock()
 	select {
 	case <-now.done:
 		return now.got, now.err
@@ -89,19 +81,36 @@ func (s *snapshots) look(ctx context.Context) (*snapshot, error) {
 	}
 }
 
+// begin returns a snapshot whose queues are at most a second old, or else a read of the store,
+// which it starts if none is running. A page that reads something else, too, begins before that.
+func (s *snapshots) begin() (*snapshot, *reading) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last != nil && s.now().Sub(s.last.queuesAt) < queuesAge {
+		return s.last, nil
+	}
+	if s.reading == nil {
+		s.reading = &reading{done: make(chan struct{})}
+		go s.read(s.reading, s.last)
+	}
+	return nil, s.reading
+}
+
 // read does not use the context of a viewer, because others wait for it, too.
 func (s *snapshots) read(now *reading, last *snapshot) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
 	next := &snapshot{queuesAt: s.now()}
+	var state sync.WaitGroup
+	if last != nil && next.queuesAt.Sub(last.stateAt) < stateAge {
+		next.Findings, next.workers, next.Vitals, next.findErr, next.workErr, next.stateAt = last.Findings, last.workers, last.Vitals, last.findErr, last.workErr, last.stateAt
+	} else {
+		state.Go(func() { s.readState(ctx, next) })
+	}
 	if next.queues, now.err = s.engine.Queues(ctx); now.err == nil {
-		if last != nil && next.queuesAt.Sub(last.stateAt) < stateAge {
-			next.Findings, next.workers, next.Vitals, next.findErr, next.workErr, next.stateAt = last.Findings, last.workers, last.Vitals, last.findErr, last.workErr, last.stateAt
-		} else {
-			s.readState(ctx, next)
-		}
 		now.got = next
 	}
+	state.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.reading == now { // else it was forgotten, and another one runs
