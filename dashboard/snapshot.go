@@ -19,8 +19,8 @@ type source struct {
 // The allowed ages of what pages show. All viewers share it, so that the store gets fewer than
 // two statements a second, however many people look.
 const (
-	queuesAge = time.Second
-	stateAge  = 5 * time.Second
+	queuesAge = 2 * time.Second
+	stateAge  = 15 * time.Second
 )
 
 // snapshot is what the store said at one time. It is never changed.
@@ -67,7 +67,7 @@ func newSnapshots(engine posthaste.Store, timeout time.Duration) *snapshots {
 	return &snapshots{engine: engine, timeout: timeout, now: time.Now}
 }
 
-// look returns a snapshot whose queues are at most a second old.
+// look returns a snapshot whose queues are at most two seconds old.
 func (s *snapshots) look(ctx context.Context) (*snapshot, error) {
 	last, now := s.begin()
 	if last != nil {
@@ -81,7 +81,7 @@ func (s *snapshots) look(ctx context.Context) (*snapshot, error) {
 	}
 }
 
-// begin returns a snapshot whose queues are at most a second old, or else a read of the store,
+// begin returns a snapshot whose queues are at most two seconds old, or else a read of the store,
 // which it starts if none is running. A page that reads something else, too, begins before that.
 func (s *snapshots) begin() (*snapshot, *reading) {
 	s.mu.Lock()

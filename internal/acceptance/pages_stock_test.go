@@ -39,9 +39,6 @@ const (
 func (s *stage) fill(queues, messages, dead int) *warehouse {
 	s.Helper()
 	begun := time.Now()
-	if w := tmpFilled(s); w != nil {
-		return w
-	}
 	w := &warehouse{stage: s, queues: []string{busyQueue, doneQueue, storyQueue}}
 	s.must(s.engine.CreateQueue(s.ctx, busyQueue, posthaste.QueueOptions{}))
 	s.must(s.engine.CreateQueue(s.ctx, doneQueue, posthaste.QueueOptions{}))

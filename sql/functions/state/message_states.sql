@@ -45,7 +45,8 @@ begin
           where k.reader = r.reader and posthaste.in_slots(k.slot, l.a, l.b, l.c, l.d, l.e, l.f)
           order by k.reader, k.seq desc limit 1) c
         left join lateral (
-          select k.s0, k.s1 from posthaste.claims k where k.slot = (c.claim).slot and k.id = (c.claim).window_claim) w on true
+          select k.s0, k.s1 from posthaste.claims k where k.slot = (c.claim).slot and k.id = (c.claim).window_claim
+           order by k.slot, k.id limit 1) w on true
     )
     select distinct on (x.message_id, s.number) x as head, x.*, s.number as subscriber, s.name, n.claim as newest, n.s0, n.s1,
            d.message_id is not null as dead, d.story as dead_story, k.outcome as withdrawn,
