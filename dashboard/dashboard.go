@@ -71,6 +71,7 @@ type dashboard struct {
 	// streams counts the open streams of events.
 	streams atomic.Int64
 	forms   forms
+	shared  shared
 }
 
 // showAsset serves a file of assets.
