@@ -14,22 +14,46 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/posthaste-mq/posthaste/dashboard"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
+	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// dashboardRole serves the dashboard, and its own CPU time, and writes its address into a
-// file before it is ready.
+// statements counts what a process sends to its database. The pool's pings of idle connections,
+// which have no statement, do not count.
+type statements struct{ n atomic.Int64 }
+
+// TraceQueryStart implements pgx.QueryTracer.
+func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	s.n.Add(1)
+	return ctx
+}
+
+// TraceQueryEnd implements pgx.QueryTracer.
+func (*statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// dashboardRole serves the dashboard, and at /cost the process's CPU time and its number of
+// statements. It writes its address into a file before it is ready.
 func dashboardRole(ctx context.Context, t task, ready func()) error {
-	engine, err := openStore(ctx, t.URL)
+	config, err := pgxpool.ParseConfig(t.URL)
 	if err != nil {
 		return err
 	}
-	defer engine.Close()
-	handler, err := dashboard.Handler(engine, dashboard.Config{Open: true})
+	sent := &statements{}
+	config.ConnConfig.Tracer = sent
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	handler, err := dashboard.Handler(postgres.New(pool), dashboard.Config{Open: true})
 	if err != nil {
 		return err
 	}
@@ -43,7 +67,7 @@ func dashboardRole(ctx context.Context, t task, ready func()) error {
 	ready()
 	mux := http.NewServeMux()
 	mux.Handle("/", handler)
-	mux.HandleFunc("/cpu-time", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, int64(ownTime())) })
+	mux.HandleFunc("/cost", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, int64(ownTime()), sent.n.Load()) })
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
@@ -77,22 +101,21 @@ func TestDB9_ViewersCostLittle(t *testing.T) {
 	defer stop()
 	await(s, opened, viewers)
 	await(s, looks, viewers)
-	conn := s.conn()
-	used := func() (t time.Duration) {
-		got, err := http.Get("http://" + string(address) + "/cpu-time")
+	cost := func() (used time.Duration, sent int64) {
+		got, err := http.Get("http://" + string(address) + "/cost")
 		s.must(err)
 		defer got.Body.Close()
-		_, err = fmt.Fscan(got.Body, (*int64)(&t))
+		_, err = fmt.Fscan(got.Body, (*int64)(&used), &sent)
 		s.must(err)
-		return t
+		return used, sent
 	}
 	testrun.Timed(t, time.Second, func() string {
-		seen, statements, begun := len(looks), s.statements(conn), time.Now()
-		before := used()
+		used, sent := cost()
+		seen, begun := len(looks), time.Now()
 		testrun.Until(t, patience, "the time is over", func() bool { return time.Since(begun) > during })
-		after := used()
+		usedThen, sentThen := cost()
 		took := time.Since(begun).Seconds()
-		perSecond, core := float64(s.statements(conn)-statements-1)/took, (after-before).Seconds()/took
+		perSecond, core := float64(sentThen-sent)/took, (usedThen-used).Seconds()/took
 		looked := len(looks) - seen
 		t.Logf("%d looks, %.2f statements a second, %.1f %% of a core", looked, perSecond, 100*core)
 		if want := int(viewers * took / 2 / 2); looked < want { // every 2 s
@@ -118,13 +141,6 @@ func await[T any](s *stage, from <-chan T, n int) {
 			s.Fatalf("it does not come to %d", n)
 		}
 	}
-}
-
-// statements returns how many transactions the store's database had, of which each statement of
-// the dashboard is one.
-func (s *stage) statements(q querier) int64 {
-	s.Helper()
-	return one[int64](s, q, "select xact_commit + xact_rollback from pg_stat_database where datname = current_database()")
 }
 
 // watchPage shows a page as dashboard.js does: it holds a stream of events, and loads the page at
