@@ -14,6 +14,7 @@ type Store interface {
 	Engine
 	Operator
 	TokenStore
+	Charts
 }
 
 // Operator manages and observes a store. Operations that change something are recorded with
@@ -218,6 +219,10 @@ type Capabilities struct {
 	Schedules bool
 	// Tokens: there are tokens of the HTTP API.
 	Tokens bool
+	// Charts: reports of workers and samples of queues are kept (see [Charts]).
+	Charts bool
+	// SQL: the operations are also SQL functions.
+	SQL bool
 }
 
 // Vitals is the state of a store. Fields that an engine does not have are zero.
@@ -270,6 +275,8 @@ type WorkerStatus struct {
 	StartedAt   time.Time
 	HeartbeatAt time.Time
 	LostAt      time.Time
+	// State is the worker's state as of HeartbeatAt.
+	State WorkerState
 }
 
 // Check returns an error if the kind cannot be paused. It is for engines.

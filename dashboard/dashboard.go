@@ -60,7 +60,7 @@ func Mount(engine posthaste.Store, config Config) server.Mount {
 	if timeout <= 0 {
 		timeout = 30 * time.Second
 	}
-	d := &dashboard{source: source{engine, engine.Capabilities(), newSnapshots(engine, timeout), config.Environment}, timeout: timeout}
+	d := &dashboard{source: source{engine: engine, can: engine.Capabilities(), snapshots: newSnapshots(engine, timeout), figures: newFigures(engine, timeout), environment: config.Environment}, timeout: timeout}
 	return server.Mount{Handler: d.mux(), Scope: server.ScopeRead, Queues: true}
 }
 
@@ -72,6 +72,7 @@ type dashboard struct {
 	streams atomic.Int64
 	forms   forms
 	shared  shared
+	bulks   bulks
 }
 
 // showAsset serves a file of assets.
@@ -94,12 +95,19 @@ func (d *dashboard) routes() []route {
 		{"GET", "/{$}", server.ScopeRead, true, d.showOverview},
 		{"GET", "/queues", server.ScopeRead, true, d.showQueues},
 		{"GET", "/queues/{queue}", server.ScopeRead, false, d.showQueue},
+		{"GET", "/queues/{queue}/options", server.ScopeAdmin, false, d.askOptions},
 		{"GET", "/queues/{queue}/send", server.ScopeSend, false, d.askSend},
 		{"POST", "/queues/{queue}/send", server.ScopeSend, false, d.send},
 		{"GET", "/search", server.ScopeRead, true, d.search},
 		{"GET", "/messages", server.ScopeRead, true, d.showMessages},
 		{"GET", "/messages/{id}", server.ScopeRead, true, d.showMessage},
+		{"GET", "/messages/{id}/edit", server.ScopeOperate, true, d.askEdit},
+		{"POST", "/messages/{id}/edit", server.ScopeOperate, true, d.edit},
+		{"GET", "/bulk", server.ScopeRead, true, d.showBulks},
+		{"GET", "/bulk/{bulk}", server.ScopeRead, true, d.showBulk},
+		{"POST", "/bulk/{bulk}/stop", server.ScopeOperate, true, d.stopBulk},
 		{"GET", "/messages/{id}/payload", server.ScopeReadPayload, true, d.downloadPayload},
+		{"GET", "/failing", server.ScopeRead, true, d.showFailing},
 		{"GET", "/dead-letters", server.ScopeRead, true, d.showDeadLetters},
 		{"GET", "/schedules", server.ScopeRead, false, d.showSchedules},
 		{"GET", "/workers", server.ScopeRead, false, d.showWorkers},

@@ -38,7 +38,37 @@ type listedMessages struct {
 	// Next is the address of the next page, and First that of the first; empty for no such page.
 	Next, First string
 	CLI, Curl   string
+	SQL         string
 	Terms       bool
+	// Selectable reports that messages can be selected. CancelAll and RunAll are the addresses of
+	// actions on all that match, and RescheduleAll the fields of a form for it; empty if there is
+	// no such action.
+	Selectable        bool
+	CancelAll, RunAll string
+	RescheduleAll     []field
+}
+
+// offer adds the actions that are possible with messages of the filter, as far as the page tells.
+func (data *listedMessages) offer(p *page) {
+	if !p.canChangeMany() {
+		return
+	}
+	of := func(states []posthaste.State) bool {
+		return slices.ContainsFunc(data.Messages, func(m posthaste.MessageInfo) bool { return isIn(&m, states) }) ||
+			data.Next != "" && (data.Filter.State == "" || slices.Contains(states, data.Filter.State))
+	}
+	data.Selectable = of(cancelled)
+	params := p.messageParams()
+	if len(params) == 0 || !of(cancelled) {
+		return
+	}
+	data.CancelAll = p.link("/messages/cancel", params...)
+	if of(runnable) {
+		data.RunAll = p.link("/messages/run", params...)
+	}
+	for i := 0; of(rescheduled) && i < len(params); i += 2 {
+		data.RescheduleAll = append(data.RescheduleAll, field{params[i], params[i+1]})
+	}
 }
 
 func (d *dashboard) showMessages(p *page) error {
@@ -48,6 +78,7 @@ func (d *dashboard) showMessages(p *page) error {
 	}
 	if f.Queue == "" && p.Limited() {
 		f.Queue = p.Token.Queues[0]
+		p.query.Set("queue", f.Queue) // links on the page are about the same
 	}
 	if f.Queue != "" {
 		if err := p.allowQueue(f.Queue); err != nil {
@@ -74,6 +105,7 @@ func (d *dashboard) showMessages(p *page) error {
 		data.First = p.with("before", "")
 	}
 	data.CLI, data.Curl = sameList(f, p.text("from"))
+	data.offer(p)
 	return p.show("messages", "Messages", "messages", false, data)
 }
 
@@ -115,7 +147,7 @@ var searches = []struct {
 type hit struct {
 	Field, Link string
 	Messages    []posthaste.MessageInfo
-	// Cut reports that the search stopped early: older messages may match.
+	// Cut reports that older messages may match.
 	Cut bool
 }
 

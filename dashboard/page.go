@@ -33,6 +33,9 @@ const pageSize = 50
 // deadFields are the parameters that select dead letters.
 var deadFields = []string{"queue", "subscription", "kind", "key", "reference", "term", "error", "died_from", "died_before"}
 
+// messageFields are the parameters that select messages.
+var messageFields = []string{"queue", "state", "kind", "key", "reference", "term", "from"}
+
 // page is one request of a page.
 type page struct {
 	*server.Visit
@@ -54,7 +57,7 @@ func (d *dashboard) open(w http.ResponseWriter, r *http.Request, route route) {
 	err := p.check(route)
 	switch {
 	case err != nil:
-	case p.follows():
+	case p.follows(route):
 		err = d.serveShared(p, route)
 	default:
 		err = route.serve(p)
@@ -233,8 +236,7 @@ func (p *page) show(name, title, section string, live bool, data any) error {
 var notices = map[string]string{
 	"paused": "Paused.", "resumed": "Resumed.", "purged": "Purged {n} waiting messages.", "sent": "Sent.", "cancelled": "Cancelled.", "running": "Due now.",
 	"replayed": "Replayed {n} messages.", "discarded": "Discarded {n} messages.", "revoked": "Revoked. Servers reject the token within seconds.",
-	"kept":    "Replayed {n} messages. The others stay dead letters, because other messages hold their unique keys.",
-	"started": "Sent the message of the schedule.",
+	"started": "Sent the message of the schedule.", "rescheduled": "Rescheduled.", "edited": "Saved.", "resent": "Sent again with the changes, as this message.", "updated": "Changed. The next deliveries follow the new options.",
 }
 
 func (p *page) notice() string {

@@ -11,6 +11,10 @@ import (
 // keptFragments is how many fragments of pages are kept.
 const keptFragments = 200
 
+// sharedPaths are the live pages that viewers share. They have no form and nothing of one viewer,
+// and show what the store had at the time of the snapshot, or figures that are kept longer.
+var sharedPaths = []string{"/{$}", "/queues", "/queues/{queue}", "/failing", "/workers"}
+
 // shared keeps the fragments of live pages that were made for the present snapshot: viewers of the
 // same page with the same rights get the same.
 type shared struct {
@@ -40,10 +44,10 @@ func (s *shared) put(of *snapshot, key string, fragment []byte) {
 	}
 }
 
-// follows reports whether the request is that of a page that follows the store. It needs only what
-// may have changed.
-func (p *page) follows() bool {
-	return p.r.Method == http.MethodGet && p.r.Header.Get("HX-Request") != ""
+// follows reports whether the request is that of a page that follows the store, and that others
+// share. It needs only what may have changed.
+func (p *page) follows(route route) bool {
+	return p.r.Method == http.MethodGet && p.r.Header.Get("HX-Request") != "" && slices.Contains(sharedPaths, route.path)
 }
 
 // serveShared writes the fragment that another viewer of the same page got for the present
@@ -61,6 +65,9 @@ func (d *dashboard) serveShared(p *page, route route) error {
 		p.write(fragment)
 		return nil
 	}
+	visit := *p.Visit // others may see what is made with it
+	visit.Actor, visit.CSRF, visit.Nonce = "", "", ""
+	p.Visit = &visit
 	p.keep = func(fragment []byte) { d.shared.put(of, key, fragment) }
 	return route.serve(p)
 }

@@ -22,7 +22,7 @@ func TestFragmentsAreSharedByRights(t *testing.T) {
 		return v.do(r).want(200).body
 	}
 	reader, operator := s.viewer(posthaste.ScopeRead), s.viewer(posthaste.ScopeOperate)
-	for _, path := range []string{"/", "/queues", "/queues/orders", "/workers"} {
+	for _, path := range []string{"/", "/queues", "/queues/orders", "/failing", "/workers"} {
 		of := fragment(operator, path)
 		fragment(reader, path)
 		for _, body := range []string{of, fragment(reader, path)} {

@@ -13,6 +13,7 @@ type source struct {
 	engine      posthaste.Store
 	can         posthaste.Capabilities
 	snapshots   *snapshots
+	figures     *figures
 	environment string
 }
 

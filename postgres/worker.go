@@ -15,8 +15,8 @@ import (
 var (
 	heartbeatStatement = statement{
 		name: "posthaste_heartbeat",
-		sql:  "select posthaste.worker_heartbeat($1)",
-		oids: []uint32{pgtype.Int8OID},
+		sql:  "select posthaste.worker_heartbeat($1, $2)",
+		oids: []uint32{pgtype.Int8OID, pgtype.JSONBOID},
 	}
 	lookStatement = statement{
 		name: "posthaste_look",
@@ -124,9 +124,13 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 	for i, q := range beat.Queues {
 		queues[i], subscriptions[i] = textParam(q.Queue), textParam(q.Subscription)
 	}
+	load, err := json.Marshal(beat.State)
+	if err != nil {
+		return posthaste.HeartbeatReply{}, err
+	}
 	var reply posthaste.HeartbeatReply
 	beaten := false
-	err := e.call(ctx, func(i int, v [][]byte) error {
+	err = e.call(ctx, func(i int, v [][]byte) error {
 		if i == 0 {
 			beaten = true
 			for _, d := range readInt8Array(v[0]) {
@@ -142,7 +146,7 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 		reply.Looks = append(reply.Looks, look)
 		return nil
 	},
-		bound{statement: &heartbeatStatement, params: [][]byte{int8Param(int64(beat.Worker))}},
+		bound{statement: &heartbeatStatement, params: [][]byte{int8Param(int64(beat.Worker)), load}},
 		bound{statement: &lookStatement, params: [][]byte{int8Param(int64(beat.Worker)), arrayParam(pgtype.TextOID, queues), arrayParam(pgtype.TextOID, subscriptions)}})
 	if err != nil && beaten {
 		// The heartbeat is committed, and the next one looks again. A cancelled context is

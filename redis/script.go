@@ -149,6 +149,7 @@ var (
 	editScript             = load("edit")
 	enrollScript           = load("enroll")
 	eraseScript            = load("erase")
+	eraseErrorsScript      = load("erase_errors")
 	expireEnrollmentScript = load("expire_enrollment")
 	extendScript           = load("extend")
 	fillScript             = load("fill")
@@ -165,8 +166,10 @@ var (
 	removeEnrollmentScript = load("remove_enrollment")
 	renewScript            = load("renew")
 	repairScript           = load("repair")
+	reportScript           = load("report")
 	rescueScript           = load("rescue")
 	reviseScript           = load("revise")
+	sampleScript           = load("sample")
 	scheduleScript         = load("schedule")
 	sendScript             = load("send")
 	sendUniqueScript       = script{sync.OnceValue(sendingUnique)}

@@ -77,7 +77,7 @@ func looking(q *queue, kinds string) arguments {
 // Each subscription has the leases of its workers among its keys, because its scripts access
 // no others.
 func (e *Engine) join(ctx context.Context, worker posthaste.WorkerID, ref posthaste.QueueRef) error {
-	s, err := e.stands(ctx, "look", worker)
+	s, err := e.stands(ctx, "look", worker, "")
 	if err != nil {
 		return err
 	}
@@ -90,8 +90,8 @@ func (e *Engine) join(ctx context.Context, worker posthaste.WorkerID, ref postha
 
 // stands reads or extends the registration of a worker. If it has expired, but the worker kept
 // all its leases of subscriptions, no delivery was lost and the worker is registered again.
-func (e *Engine) stands(ctx context.Context, what string, worker posthaste.WorkerID) (standing, error) {
-	s, err := e.beatRegistry(ctx, what, worker, "")
+func (e *Engine) stands(ctx context.Context, what string, worker posthaste.WorkerID, state string) (standing, error) {
+	s, err := e.beatRegistry(ctx, what, worker, state)
 	if posthaste.CodeOf(err) != posthaste.CodeWorkerLost {
 		return s, err
 	}

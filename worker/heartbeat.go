@@ -82,7 +82,7 @@ func (h *heartbeat) try(ctx context.Context) bool {
 	sent := h.lease.now()
 	var reply posthaste.HeartbeatReply
 	err = bounded(ctx, h.config.Heartbeat, func(ctx context.Context) (err error) {
-		reply, err = h.engine.Heartbeat(ctx, posthaste.Heartbeat{Worker: worker, Queues: h.refs})
+		reply, err = h.engine.Heartbeat(ctx, posthaste.Heartbeat{Worker: worker, Queues: h.refs, State: h.pool.state()})
 		return err
 	})
 	answered := time.Now()

@@ -27,6 +27,7 @@ type runtime struct {
 	maintain  *janitor
 	schedule  *scheduler
 	reconcile *reconciler
+	stats     *stats
 
 	stopFetch context.CancelFunc
 	fetchers  []*service
@@ -44,8 +45,9 @@ func newRuntime(ctx context.Context, engine posthaste.Engine, config *Config, ro
 	rt.maintain = newJanitor(engine, report, routes)
 	rt.schedule = newScheduler(engine, report)
 	rt.reconcile = newReconciler(engine, report, rt.held)
+	rt.stats = newStats(engine, report, rt.held)
 	rt.acks = &acknowledger{engine: engine, report: report, routes: routes, outbox: rt.outbox, held: rt.held, reconcile: rt.reconcile,
-		flushes: make(chan chan struct{}), retry: backoff{report: report, task: "settle"}, tally: tally{report: report}}
+		flushes: make(chan chan struct{}), retry: backoff{report: report, task: "settle"}, tally: tally{report: report, stats: rt.stats}}
 	rt.heart = &heartbeat{engine: engine, report: report, config: config, refs: refsOf(routes), kinds: handledKinds(routes), held: rt.held, lease: rt.lease, pool: rt.pool,
 		rescue: rt.rescue, maintain: rt.maintain, schedule: rt.schedule, reconcile: rt.reconcile,
 		dead: make(chan posthaste.WorkerID, 1), retry: backoff{report: report, task: "heartbeat"}}
@@ -65,7 +67,7 @@ func (rt *runtime) start(ctx context.Context) {
 	rt.acks.bell, rt.heart.bell = rt.bell, rt.bell
 	rt.acking.start(ctx, rt.acks.run)
 	sweep := func(ctx context.Context) { rt.pool.sweep(ctx, rt.config.Overrun) }
-	for _, run := range []func(context.Context){rt.heart.run, rt.rescue.run, rt.maintain.run, rt.schedule.run, rt.reconcile.run, sweep} {
+	for _, run := range []func(context.Context){rt.heart.run, rt.rescue.run, rt.maintain.run, rt.schedule.run, rt.reconcile.run, rt.stats.run, sweep} {
 		s := &service{}
 		s.start(ctx, run)
 		rt.services = append(rt.services, s)

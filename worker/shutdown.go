@@ -46,6 +46,7 @@ func (rt *runtime) shutdown(ctx context.Context) {
 		s.stop()
 	}
 	rt.acking.stop()
+	rt.stats.send(last)
 	rt.leave(ctx)
 	rt.bell.Close()
 }

@@ -171,6 +171,7 @@ func (p *pool) putPart(s *slot, r *run, from part, n int, took time.Duration, re
 		d := &from.seg.items[i]
 		answer := r.answer(n, result)
 		o := judge(d, from.seg, answer.Err, took)
+		o.wait = from.seg.waited(d, r.began)
 		if r.traces != nil {
 			o.trace = r.traces[n]
 		}

@@ -13,6 +13,7 @@ import (
 // costs little per message.
 type tally struct {
 	report *reporter
+	stats  *stats
 	groups map[tallyKey]*tallyGroup
 }
 
@@ -29,6 +30,7 @@ type tallyGroup struct {
 
 // settled notes one settled outcome. It reports all but plain successes at once.
 func (t *tally) settled(o *outcome, became posthaste.Outcome) {
+	t.stats.settled(o, became)
 	log := t.report.log
 	if o.Outcome == posthaste.OutcomeDone {
 		if t.report.debug {

@@ -46,7 +46,7 @@ func (w *warehouse) addresses() []string {
 	}
 	since := time.Now().UTC().Add(-time.Minute).Format(time.RFC3339)
 	all := []string{"/", "/queues", "/queues?sort=-dead", "/queues/" + busyQueue, "/queues/" + doneQueue, "/queues/" + shop, "/queues/" + last,
-		"/messages", "/dead-letters", "/schedules", "/workers", "/audit", of("/audit", "queue", shop), of("/audit", "message", w.named.String()), "/tokens",
+		"/messages", "/failing", "/bulk", "/dead-letters", "/schedules", "/workers", "/audit", of("/audit", "queue", shop), of("/audit", "message", w.named.String()), "/tokens",
 		"/messages/" + w.named.String(), "/messages/" + w.story.String(), "/messages/" + w.dead[0].String(), "/messages/" + w.dead[0].String() + "/payload"}
 	for _, q := range []string{w.named.String(), w.story.String(), busyQueue + "-400", shop + "-0", "mail-400@example.com", "customer-400", "nothing-has-this", "9000000000000000000"} {
 		all = append(all, of("/search", "q", q))

@@ -57,7 +57,7 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 	if err != nil {
 		return reply, err
 	}
-	w.HeartbeatAt, w.beatAt = now, time.Now()
+	w.HeartbeatAt, w.beatAt, w.State = now, time.Now(), beat.State
 	w.cancelled = slices.DeleteFunc(w.cancelled, func(id posthaste.DeliveryID) bool { return e.delivery(id).settled })
 	reply.Cancelled = slices.Clone(w.cancelled)
 	for _, ref := range beat.Queues {

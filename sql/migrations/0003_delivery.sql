@@ -25,7 +25,8 @@ create table posthaste.registrations (
   cleared      boolean     not null default false,
   oldest_open  bigint      not null default 0,
   looked       int         not null default 0,
-  kinds        jsonb
+  kinds        jsonb,
+  load         jsonb
 ) with (fillfactor = 50);
 
 -- Claims that stayed open while very many later claims of the same worker were

@@ -102,6 +102,7 @@ var sized = []struct {
 	{"./postgres", 3, nil, []string{"TestLA3SentWhileFallingAsleep", "TestOpenSenderDelaysNobody", "TestNoWakeUpLostAmongProcesses",
 		"TestDozeProbeLeaksNothingUnderCancels", "TestLostConnectionIsReplaced", "TestInterruptedWaitsKeepTheConnection"}},
 	{"./server", 1, nil, []string{"TestHA5Readiness"}},
+	{"./dashboard", 1, nil, []string{"TestDB2_ReplayOnPostgreSQL"}},
 	{"./internal/cli", 1, nil, []string{"TestHA5ServeWaitsForItsDatabase"}},
 	{"./sql", 3, nil, []string{"TestInterleavingKeyed", "TestClaimBesideManyParked", "TestClaimBesideManyKeysInLine", "TestRuleFairNewcomerBehindManyKeys"}},
 	{"./sql", 25, nil, []string{"TestInterleavingFindsBrokenTwins", "TestInterleavingKeyedFindsBrokenTwins"}},
@@ -114,6 +115,7 @@ var sized = []struct {
 // sizedOnRedis are the sized tests of the Redis engine, which need no PostgreSQL.
 var sizedOnRedis = map[string][]string{
 	"./internal/acceptance": {"TestOnRedis", "TestRE1"},
+	"./dashboard":           {"TestDB2_ReplayOnRedis"},
 	"./inbox":               {"TestNP2_OnceOnRedis"},
 	"./redis":               {"TestRE2_KilledProcess", "TestIdle", "TestIdleInCluster", "TestRE_CostOfKeys", "TestTickStartsWithinASecond"},
 	"./internal/cron":       {"TestTicksAreThoseOfTheClockOnTheWall"},
