@@ -84,6 +84,18 @@ type WorkerInfo struct {
 	// handle all. Of the messages that were set aside, its claims get only those. The store
 	// also uses it to tell kinds that no running worker handles.
 	Kinds map[QueueRef][]string
+	// Sinks are the subscriptions that the worker delivers to external systems, for operators.
+	Sinks []WorkerSink
+}
+
+// WorkerSink is a subscription whose messages a worker delivers to an external system, as a relay
+// does.
+type WorkerSink struct {
+	Queue        string `json:"queue"`
+	Subscription string `json:"subscription"`
+	// Destination names the external system, without secrets, in at most [MaxWordBytes]; empty
+	// if it is unknown.
+	Destination string `json:"destination,omitempty"`
 }
 
 // Heartbeat keeps a worker alive.

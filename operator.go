@@ -277,6 +277,8 @@ type WorkerStatus struct {
 	LostAt      time.Time
 	// State is the worker's state as of HeartbeatAt.
 	State WorkerState
+	// Sinks are as in [WorkerInfo].
+	Sinks []WorkerSink
 }
 
 // Check returns an error if the kind cannot be paused. It is for engines.

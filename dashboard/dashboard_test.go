@@ -244,6 +244,8 @@ func (v *viewer) follow(p *shown, label string) *shown {
 type stocked struct {
 	posthaste.Store
 	ready, done, dead posthaste.MessageID
+	// mail is an e-mail that spare has sent.
+	mail posthaste.MessageID
 
 	// bulk is a bulk action that has ended.
 	bulk string
@@ -338,6 +340,9 @@ func (s *stocked) path(pattern string) string {
 	if strings.HasSuffix(pattern, "/replay") || strings.HasSuffix(pattern, "/discard") {
 		id = s.dead
 	}
+	if strings.HasSuffix(pattern, "/preview") {
+		id = s.mail
+	}
 	path := strings.NewReplacer("{$}", "", "{queue}", "orders", "{id}", id.String(), "{schedule}", "nightly", "{token}", "spare", "{file}", "style.css", "{bulk}", s.bulk).Replace(pattern)
 	switch pattern {
 	case "/search":
@@ -368,7 +373,7 @@ func (s *stocked) path(pattern string) string {
 	return path
 }
 
-// spare adds what only some routes need: a token, a paused schedule and a paused kind.
+// spare adds what only some routes need: a token, a paused schedule, a paused kind and an e-mail.
 func (s *stocked) spare(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
@@ -384,6 +389,11 @@ func (s *stocked) spare(t *testing.T) {
 	if err := s.Pause(ctx, posthaste.OfKind{Queue: "emails", Kind: "held"}); err != nil {
 		t.Fatal(err)
 	}
+	ids, err := posthaste.IDs(s.Send(ctx, posthaste.Message{Queue: "emails", Payload: map[string]any{"from": "shop@example.com", "to": []string{"ada@example.com"}, "html": "<p>secret-html"}, Delay: time.Hour}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mail = ids[0]
 }
 
 // state is what a store holds, for a comparison.

@@ -77,6 +77,7 @@ func operate(t *testing.T, engine posthaste.Store) {
 		}
 	}
 	crawl(t, v, "")
+	mailOn(t, engine)
 }
 
 // fillEngine adds messages of which some are dead in two subscriptions, and returns their ids.

@@ -97,6 +97,7 @@ func (d *dashboard) showMessage(p *page) error {
 		CLI, Curl string
 		SQL       string
 		Records   []posthaste.Action
+		Mail      *shownMail
 	}{Message: m, Hidden: !p.Allows(server.ScopeReadPayload), Actions: p.validActions(m), CLI: command("message", "show", m.ID.String()), Curl: curl("GET", "/v1/messages/"+m.ID.String(), "")}
 	if d.can.SQL {
 		data.SQL = "select * from posthaste.message(" + m.ID.String() + ")"
@@ -105,6 +106,9 @@ func (d *dashboard) showMessage(p *page) error {
 		data.States = append(data.States, shownState{state, reasons(s, m, state)})
 	}
 	if !data.Hidden {
+		if data.Mail = p.newShownMail(m); data.Mail != nil && data.Mail.Preview != "" {
+			p.allowFrame()
+		}
 		data.Payload = showPayload(m.Payload)
 		for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
 			data.Headers = append(data.Headers, header{name, m.Headers[name]})

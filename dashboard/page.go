@@ -198,6 +198,12 @@ type layout struct {
 // Environment is the name in the banner.
 func (l layout) Environment() string { return l.d.environment }
 
+// CaughtMail is the address of the pages of caught mails.
+func (l layout) CaughtMail() string { return l.caughtMail() }
+
+// Mails reports whether the viewer may see the queue of e-mails.
+func (l layout) Mails() bool { return l.d.can.Search && l.AllowsQueue(server.MailQueue) }
+
 // Can are the features of the store.
 func (l layout) Can() posthaste.Capabilities { return l.d.can }
 

@@ -15,6 +15,7 @@ type source struct {
 	snapshots   *snapshots
 	figures     *figures
 	environment string
+	caughtMail  string
 }
 
 // The allowed ages of what pages show. All viewers share it, so that the store gets fewer than

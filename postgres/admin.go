@@ -327,7 +327,7 @@ func (e *Engine) Workers(ctx context.Context) ([]posthaste.WorkerStatus, error) 
 		var w posthaste.WorkerStatus
 		var lost *time.Time
 		var load []byte
-		if err := rows.Scan((*int64)(&w.ID), &w.Name, &w.Version, &w.StartedAt, &w.HeartbeatAt, &lost, &load); err != nil {
+		if err := rows.Scan((*int64)(&w.ID), &w.Name, &w.Version, &w.StartedAt, &w.HeartbeatAt, &lost, &load, &w.Sinks); err != nil {
 			return err
 		}
 		w.StartedAt, w.HeartbeatAt = w.StartedAt.UTC(), w.HeartbeatAt.UTC()
@@ -341,7 +341,7 @@ func (e *Engine) Workers(ctx context.Context) ([]posthaste.WorkerStatus, error) 
 		}
 		all = append(all, w)
 		return nil
-	}, "select id, name, version, started_at, heartbeat_at, lost_at, load from posthaste.workers where ended_at is null order by id")
+	}, "select id, name, version, started_at, heartbeat_at, lost_at, load, sinks from posthaste.workers where ended_at is null order by id")
 	return all, err
 }
 

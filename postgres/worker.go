@@ -36,8 +36,8 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 	defer cancel()
 	e.warmUp(ctx)
 	var id posthaste.WorkerID
-	err := e.pool.QueryRow(ctx, "select posthaste.worker_register($1, $2, make_interval(secs => $3::float8), nullif($4, ''), nullif($5, '')::jsonb)",
-		info.Name, info.Version, info.Lease.Seconds(), e.environment, kindsOf(info)).Scan((*int64)(&id))
+	err := e.pool.QueryRow(ctx, "select posthaste.worker_register($1, $2, make_interval(secs => $3::float8), nullif($4, ''), nullif($5, '')::jsonb, nullif($6, '')::jsonb)",
+		info.Name, info.Version, info.Lease.Seconds(), e.environment, kindsOf(info), sinksOf(info)).Scan((*int64)(&id))
 	// If the response was lost, the registration is a worker without claims.
 	return id, readError(err)
 }
@@ -57,6 +57,15 @@ func kindsOf(info posthaste.WorkerInfo) string {
 		kinds[ref.Queue][ref.Subscription] = append([]string{}, names...)
 	}
 	text, _ := json.Marshal(kinds) // strings always encode
+	return string(text)
+}
+
+// sinksOf returns the sinks of a worker as posthaste.worker_register takes them, or "" without any.
+func sinksOf(info posthaste.WorkerInfo) string {
+	if len(info.Sinks) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(info.Sinks) // strings always encode
 	return string(text)
 }
 

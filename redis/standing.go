@@ -18,7 +18,8 @@ type registered struct {
 	Started int64  `codec:"s"`
 	// Kinds has the kinds that the worker handles in each subscription (enrolled) in which it
 	// does not handle all.
-	Kinds map[string][]string `codec:"k,omitempty"`
+	Kinds map[string][]string    `codec:"k,omitempty"`
+	Sinks []posthaste.WorkerSink `codec:"d,omitempty"`
 }
 
 func workerLost() error {

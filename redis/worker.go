@@ -20,7 +20,7 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 	}
 	kinds := kindsOf(info)
 	reply, err := workerScript.run(ctx, e.client, e.workerKeys(), arguments{{"what", "register"}, {"worker", ""}, {"lease", max(1, info.Lease.Microseconds())},
-		{"entry", packed(registered{Name: info.Name, Version: info.Version, Kinds: kinds})}, {"clock", ""}})
+		{"entry", packed(registered{Name: info.Name, Version: info.Version, Kinds: kinds, Sinks: info.Sinks})}, {"clock", ""}})
 	if err != nil {
 		return 0, writeError(err)
 	}
@@ -205,7 +205,7 @@ func (e *Engine) registered(ctx context.Context) (all []registeredWorker, err er
 			return nil, err
 		}
 		w := registeredWorker{lease: fromMicros(is.Lease), kinds: is.Kinds, WorkerStatus: posthaste.WorkerStatus{ID: posthaste.WorkerID(n), Name: is.Name, Version: is.Version,
-			StartedAt: at(is.Started), HeartbeatAt: at(int64(z.Score) - is.Lease)}}
+			StartedAt: at(is.Started), HeartbeatAt: at(int64(z.Score) - is.Lease), Sinks: is.Sinks}}
 		if state := values[place+"="]; state != "" {
 			if err := json.Unmarshal([]byte(state), &w.State); err != nil {
 				return nil, fmt.Errorf("reading the state of worker %s: %w", place, err)

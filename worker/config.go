@@ -124,6 +124,11 @@ func WithBatchSize(n int) Option {
 	return func(r *route) { r.batch, r.sized = int64(n), true }
 }
 
+// WithDestination names the system to which a sink delivers, without secrets, such as "Kafka at
+// broker:9092". Operators see it among the relays ([posthaste.WorkerSink]). It is not allowed for
+// handlers.
+func WithDestination(name string) Option { return func(r *route) { r.destination = name } }
+
 // WithMiddleware wraps this handler only, inside Config.Middleware, the first one outermost. It
 // is not allowed for sinks.
 func WithMiddleware(around ...func(posthaste.Handler) posthaste.Handler) Option {

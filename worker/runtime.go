@@ -48,7 +48,7 @@ func newRuntime(ctx context.Context, engine posthaste.Engine, config *Config, ro
 	rt.stats = newStats(engine, report, rt.held)
 	rt.acks = &acknowledger{engine: engine, report: report, routes: routes, outbox: rt.outbox, held: rt.held, reconcile: rt.reconcile,
 		flushes: make(chan chan struct{}), retry: backoff{report: report, task: "settle"}, tally: tally{report: report, stats: rt.stats}}
-	rt.heart = &heartbeat{engine: engine, report: report, config: config, refs: refsOf(routes), kinds: handledKinds(routes), held: rt.held, lease: rt.lease, pool: rt.pool,
+	rt.heart = &heartbeat{engine: engine, report: report, config: config, refs: refsOf(routes), kinds: handledKinds(routes), sinks: sinksOf(routes), held: rt.held, lease: rt.lease, pool: rt.pool,
 		rescue: rt.rescue, maintain: rt.maintain, schedule: rt.schedule, reconcile: rt.reconcile,
 		dead: make(chan posthaste.WorkerID, 1), retry: backoff{report: report, task: "heartbeat"}}
 	return rt

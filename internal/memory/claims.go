@@ -33,7 +33,7 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 	now := e.now()
 	id := posthaste.WorkerID(len(e.workers) + 1)
 	e.workers[id] = &worker{beatAt: time.Now(), lease: info.Lease, claims: map[int64][]*delivery{}, open: map[int64]int{}, kinds: normal(info.Kinds), WorkerStatus: posthaste.WorkerStatus{
-		ID: id, Name: info.Name, Version: info.Version, StartedAt: now, HeartbeatAt: now}}
+		ID: id, Name: info.Name, Version: info.Version, StartedAt: now, HeartbeatAt: now, Sinks: slices.Clone(info.Sinks)}}
 	return id, ctx.Err()
 }
 

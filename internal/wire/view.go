@@ -328,6 +328,8 @@ type Worker struct {
 	HeartbeatAt time.Time          `json:"heartbeat_at"`
 	// LostAt is absent unless the worker was declared lost.
 	LostAt time.Time `json:"lost_at,omitzero"`
+	// Sinks are the subscriptions that the worker delivers to external systems.
+	Sinks []posthaste.WorkerSink `json:"sinks,omitempty"`
 	// Concurrency, Subscriptions and Running are as of HeartbeatAt.
 	Concurrency   int                    `json:"concurrency,omitempty"`
 	Subscriptions []posthaste.WorkerLoad `json:"subscriptions,omitempty"`
@@ -346,7 +348,7 @@ type RunningMessage struct {
 
 // NewWorker converts a worker.
 func NewWorker(w posthaste.WorkerStatus) Worker {
-	shown := Worker{ID: w.ID, Name: w.Name, Version: w.Version, StartedAt: w.StartedAt, HeartbeatAt: w.HeartbeatAt, LostAt: w.LostAt, Concurrency: w.State.Concurrency, Subscriptions: w.State.Loads}
+	shown := Worker{ID: w.ID, Name: w.Name, Version: w.Version, StartedAt: w.StartedAt, HeartbeatAt: w.HeartbeatAt, LostAt: w.LostAt, Sinks: w.Sinks, Concurrency: w.State.Concurrency, Subscriptions: w.State.Loads}
 	for _, r := range w.State.Running {
 		shown.Running = append(shown.Running, RunningMessage{r.Message, r.Queue, r.Subscription, r.Kind, r.Attempt, w.HeartbeatAt.Add(-r.Ran)})
 	}
@@ -355,7 +357,7 @@ func NewWorker(w posthaste.WorkerStatus) Worker {
 
 // Stored is the inverse of [NewWorker].
 func (w Worker) Stored() (posthaste.WorkerStatus, error) {
-	status := posthaste.WorkerStatus{ID: w.ID, Name: w.Name, Version: w.Version, StartedAt: w.StartedAt, HeartbeatAt: w.HeartbeatAt, LostAt: w.LostAt}
+	status := posthaste.WorkerStatus{ID: w.ID, Name: w.Name, Version: w.Version, StartedAt: w.StartedAt, HeartbeatAt: w.HeartbeatAt, LostAt: w.LostAt, Sinks: w.Sinks}
 	status.State.Concurrency, status.State.Loads = w.Concurrency, w.Subscriptions
 	for _, r := range w.Running {
 		status.State.Running = append(status.State.Running, posthaste.RunningMessage{Message: r.ID, Queue: r.Queue, Subscription: r.Subscription,

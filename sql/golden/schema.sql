@@ -884,6 +884,7 @@ table registrations with (fillfactor=50)
   oldest_open bigint not null default 0
   looked integer not null default 0
   kinds jsonb
+  sinks jsonb
   load jsonb
   constraint registrations_pkey PRIMARY KEY (id)
   index UNIQUE INDEX registrations_pkey ON posthaste.registrations USING btree (id)
@@ -1174,6 +1175,7 @@ view workers
   lost_at timestamp with time zone
   ended_at timestamp with time zone
   load jsonb
+  sinks jsonb
 function ack(delivery_ids bigint, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function ack(delivery_ids bigint[], options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function ack(delivery_ids text, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
@@ -1526,7 +1528,7 @@ function words_of(p_reference text, p_terms text[]) returns text[] language plpg
 function worker_heartbeat(p_worker bigint, p_load jsonb DEFAULT NULL::jsonb) returns bigint[] language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function worker_look(p_worker bigint, p_queues text[], p_subscriptions text[]) returns TABLE(ready boolean, next_due double precision, maintain boolean, rescue boolean) language plpgsql volatile security definer cost 100 rows 1000 set max_parallel_workers_per_gather=0, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function worker_overdue(w registrations) returns boolean language sql volatile cost 100 set search_path=pg_catalog, pg_temp
-function worker_register(p_name text, p_version text, p_lease interval, p_environment text DEFAULT NULL::text, p_kinds jsonb DEFAULT NULL::jsonb) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function worker_register(p_name text, p_version text, p_lease interval, p_environment text DEFAULT NULL::text, p_kinds jsonb DEFAULT NULL::jsonb, p_sinks jsonb DEFAULT NULL::jsonb) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function worker_unregister(p_worker bigint) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function worker_unsettled(p_worker bigint, p_upto bigint) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
 function zone_change(p_zone text, p_low timestamp with time zone, p_high timestamp with time zone) returns timestamp with time zone language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
@@ -1692,8 +1694,8 @@ grant EXECUTE on function worker_heartbeat(bigint,jsonb) to posthaste_receiver
 grant EXECUTE on function worker_look(bigint,text[],text[]) to posthaste_admin
 grant EXECUTE on function worker_look(bigint,text[],text[]) to posthaste_receiver
 grant EXECUTE on function worker_overdue(registrations) to posthaste_admin
-grant EXECUTE on function worker_register(text,text,interval,text,jsonb) to posthaste_admin
-grant EXECUTE on function worker_register(text,text,interval,text,jsonb) to posthaste_receiver
+grant EXECUTE on function worker_register(text,text,interval,text,jsonb,jsonb) to posthaste_admin
+grant EXECUTE on function worker_register(text,text,interval,text,jsonb,jsonb) to posthaste_receiver
 grant EXECUTE on function worker_unregister(bigint) to posthaste_admin
 grant EXECUTE on function worker_unregister(bigint) to posthaste_receiver
 grant EXECUTE on function worker_unsettled(bigint,bigint) to posthaste_admin

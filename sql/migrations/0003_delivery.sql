@@ -11,6 +11,7 @@
 --   cleared      the worker is gone, and none of its claims is open
 --   kinds        the kinds that it handles, by queue and subscription, of those in which it
 --                does not handle all
+--   sinks        the subscriptions that it delivers to external systems, with their destinations
 --   looked       the place in the worker's list of queues where its next look begins
 create table posthaste.registrations (
   id           bigint primary key generated always as identity,
@@ -26,6 +27,7 @@ create table posthaste.registrations (
   oldest_open  bigint      not null default 0,
   looked       int         not null default 0,
   kinds        jsonb,
+  sinks        jsonb,
   load         jsonb
 ) with (fillfactor = 50);
 
