@@ -47,7 +47,8 @@ func (w *warehouse) addresses() []string {
 	since := time.Now().UTC().Add(-time.Minute).Format(time.RFC3339)
 	all := []string{"/", "/queues", "/queues?sort=-dead", "/queues/" + busyQueue, "/queues/" + doneQueue, "/queues/" + shop, "/queues/" + last,
 		"/messages", "/failing", "/bulk", "/dead-letters", "/schedules", "/workers", "/audit", of("/audit", "queue", shop), of("/audit", "message", w.named.String()), "/tokens",
-		"/messages/" + w.named.String(), "/messages/" + w.story.String(), "/messages/" + w.dead[0].String(), "/messages/" + w.dead[0].String() + "/payload"}
+		"/messages/" + w.named.String(), "/messages/" + w.story.String(), "/messages/" + w.dead[0].String(), "/messages/" + w.dead[0].String() + "/payload",
+		of("/messages/cancel", "reference", busyQueue+"-400")}
 	for _, q := range []string{w.named.String(), w.story.String(), busyQueue + "-400", shop + "-0", "mail-400@example.com", "customer-400", "nothing-has-this", "9000000000000000000"} {
 		all = append(all, of("/search", "q", q))
 	}
@@ -111,7 +112,7 @@ func (w *warehouse) visitAll(engine posthaste.Store, used func() time.Duration) 
 		})
 		todo = todo[1:]
 		for _, link := range links(body) {
-			if is := shape(link); !visited[is] {
+			if is := shape(link); !visited[is] && !counts.MatchString(link) {
 				visited[is] = true
 				todo = append(todo, link)
 			}
@@ -221,6 +222,10 @@ func (w *warehouse) scanned(conn *pgx.Conn) map[string]int64 {
 
 var (
 	hrefs    = regexp.MustCompile(`href="(/[^"#]*)"`)
+	// counts matches the confirmations of actions on all messages that match a filter. They state
+	// the exact number, and list all of the messages to count them. Of the links to them none is
+	// followed, because they take as long as there are messages.
+	counts   = regexp.MustCompile(`^/messages/[a-z]+(\?|$)`)
 	numbers  = regexp.MustCompile(`^[0-9]+$`)
 	ofQueues = regexp.MustCompile(`^/queues/[^/]+`)
 )
