@@ -65,7 +65,7 @@ func (d *dashboard) serveShared(p *page, route route) error {
 		p.write(fragment)
 		return nil
 	}
-	visit := *p.Visit // others may see what is made with it
+	visit := *p.Visit // others may see the fragment
 	visit.Actor, visit.CSRF, visit.Nonce = "", "", ""
 	p.Visit = &visit
 	p.keep = func(fragment []byte) { d.shared.put(of, key, fragment) }

@@ -87,7 +87,7 @@ func (w *warehouse) addresses() []string {
 }
 
 // Each page is there within 200 ms with 10 million messages, 1,000 queues and 100,000 dead
-// letters, also when nobody has looked before. None reads a large table from its beginning, or is
+// letters, also for the first viewer. None reads a large table from its beginning, or is
 // larger than a browser likes.
 func TestDB3_PagesAreFast(t *testing.T) {
 	s := newStage(t)
@@ -120,7 +120,7 @@ func (w *warehouse) visitAll(engine posthaste.Store, used func() time.Duration) 
 	}
 }
 
-// visit returns a page, and what is wrong with its time. On each change the server may take longer
+// visit returns a page, and a fault if it took too long. On each change the server may take longer
 // beside other tests, if it does not work longer.
 func (w *warehouse) visit(engine posthaste.Store, used func() time.Duration, address string) (body, fault string) {
 	w.Helper()
@@ -187,7 +187,7 @@ func (w *warehouse) scans(use func(engine posthaste.Store, used func() time.Dura
 		return total
 	})
 	engine.Close()
-	// A session reports what it read at the latest when it ends.
+	// A session reports its reads at the latest when it ends.
 	w.until("the sessions end", func() bool {
 		return one[bool](w.stage, conn, "select not exists (select from pg_stat_activity where application_name like $1 || '%')", application)
 	})
@@ -221,7 +221,7 @@ func (w *warehouse) scanned(conn *pgx.Conn) map[string]int64 {
 }
 
 var (
-	hrefs    = regexp.MustCompile(`href="(/[^"#]*)"`)
+	hrefs = regexp.MustCompile(`href="(/[^"#]*)"`)
 	// counts matches the confirmations of actions on all messages that match a filter. They state
 	// the exact number, and list all of the messages to count them. Of the links to them none is
 	// followed, because they take as long as there are messages.

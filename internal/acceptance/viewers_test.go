@@ -26,8 +26,8 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// statements counts what a process sends to its database. The pool's pings of idle connections,
-// which have no statement, do not count.
+// statements counts the statements that a process sends to its database. The pool's pings of
+// idle connections, which have no statement, do not count.
 type statements struct{ n atomic.Int64 }
 
 // TraceQueryStart implements pgx.QueryTracer.
