@@ -76,6 +76,7 @@ type dashboard struct {
 	// streams counts the open streams of events.
 	streams atomic.Int64
 	forms   forms
+	shared  shared
 	bulks   bulks
 }
 

@@ -119,6 +119,7 @@ func (d *dashboard) showDeadLetters(p *page) error {
 	if err != nil {
 		return err
 	}
+	d.snapshots.begin()
 	groups, n, all, err := d.groups(p, f)
 	if err != nil {
 		return err

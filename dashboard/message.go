@@ -78,6 +78,7 @@ func (p *page) findMessage() (posthaste.MessageInfo, error) {
 }
 
 func (d *dashboard) showMessage(p *page) error {
+	d.snapshots.begin()
 	m, err := p.findMessage()
 	if err != nil {
 		return err

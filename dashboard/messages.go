@@ -3,6 +3,7 @@ package dashboard
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/server"
@@ -84,6 +85,7 @@ func (d *dashboard) showMessages(p *page) error {
 			return err
 		}
 	}
+	d.snapshots.begin()
 	found, err := d.engine.Messages(p.ctx(), f)
 	if err != nil {
 		return err
@@ -166,18 +168,11 @@ func (d *dashboard) search(p *page) error {
 			return err
 		}
 	}
-	for _, by := range searches {
-		if !p.Allows(by.scope) || !d.can.Search || len(text) > posthaste.MaxWordBytes {
-			continue
-		}
-		found, err := p.find(by.set, text)
-		if err != nil {
-			return err
-		}
-		if len(found.Items) > 0 || found.Next != 0 {
-			hits = append(hits, hit{Field: by.Name, Link: p.link("/messages", by.Name, text), Messages: found.Items, Cut: found.Next != 0})
-		}
+	more, err := d.searchAll(p, text)
+	if err != nil {
+		return err
 	}
+	hits = append(hits, more...)
 	if len(hits) == 1 && len(hits[0].Messages) == 1 && !hits[0].Cut {
 		return p.redirect(p.link("/messages/" + hits[0].Messages[0].ID.String()))
 	}
@@ -186,6 +181,31 @@ func (d *dashboard) search(p *page) error {
 		Hits  []hit
 		Terms bool
 	}{text, hits, p.Allows(server.ScopeReadPayload)})
+}
+
+// searchAll carries out all searches that the caller may make, at the same time, because the one
+// by key takes longer than the others together.
+func (d *dashboard) searchAll(p *page, text string) (hits []hit, err error) {
+	if !d.can.Search || len(text) > posthaste.MaxWordBytes {
+		return nil, nil
+	}
+	found, errs := make([]posthaste.Page[posthaste.MessageInfo], len(searches)), make([]error, len(searches))
+	var all sync.WaitGroup
+	for i, by := range searches {
+		if p.Allows(by.scope) {
+			all.Go(func() { found[i], errs[i] = p.find(by.set, text) })
+		}
+	}
+	all.Wait()
+	for i, by := range searches {
+		if errs[i] != nil {
+			return nil, errs[i]
+		}
+		if len(found[i].Items) > 0 || found[i].Next != 0 {
+			hits = append(hits, hit{Field: by.Name, Link: p.link("/messages", by.Name, text), Messages: found[i].Items, Cut: found[i].Next != 0})
+		}
+	}
+	return hits, nil
 }
 
 // find lists the newest messages of a search in the queues that the caller may see.

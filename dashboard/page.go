@@ -43,6 +43,8 @@ type page struct {
 	w     http.ResponseWriter
 	r     *http.Request
 	query url.Values
+	// keep keeps the fragment of a live page for other viewers; nil if it is shown as a whole.
+	keep func(fragment []byte)
 }
 
 // open checks the scope and the queue of a route, and serves it.
@@ -53,7 +55,11 @@ func (d *dashboard) open(w http.ResponseWriter, r *http.Request, route route) {
 	r = r.WithContext(ctx)
 	p := &page{Visit: visit, d: &d.source, w: w, r: r}
 	err := p.check(route)
-	if err == nil {
+	switch {
+	case err != nil:
+	case p.follows(route):
+		err = d.serveShared(p, route)
+	default:
 		err = route.serve(p)
 	}
 	if err != nil {
@@ -216,13 +222,18 @@ func (l layout) SearchText() string {
 // show renders a page completely before it writes it, so that an error does not leave half of it.
 func (p *page) show(name, title, section string, live bool, data any) error {
 	view := layout{page: p, Title: title, Section: section, Now: time.Now().UTC(), Live: live, Notice: p.notice(), Data: data}
+	part := "layout"
+	if live && p.keep != nil {
+		part = "fresh"
+	}
 	var body bytes.Buffer
-	if err := templates()[name].ExecuteTemplate(&body, "layout", view); err != nil {
+	if err := templates()[name].ExecuteTemplate(&body, part, view); err != nil {
 		return err
 	}
-	p.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	p.w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
-	_, _ = p.w.Write(body.Bytes()) // the caller is gone
+	if part == "fresh" {
+		p.keep(body.Bytes())
+	}
+	p.write(body.Bytes())
 	return nil
 }
 

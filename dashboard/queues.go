@@ -92,17 +92,18 @@ func (d *dashboard) showQueues(p *page) error {
 	if err != nil {
 		return err
 	}
-	rows := p.rows(s)
+	rows, name := p.rows(s), p.text("name")
+	rows = slices.DeleteFunc(rows, func(r queueRow) bool { return !strings.Contains(strings.ToLower(r.Name), strings.ToLower(name)) })
 	by, descending := strings.CutPrefix(p.text("sort"), "-")
 	var columns []column
 	for _, c := range queueColumns {
-		head := column{Title: c.Title, Link: p.with("sort", "-"+c.Name)}
+		head := column{Title: c.Title, Link: p.with("sort", "-"+c.Name, "page", "")}
 		if c.Name == "name" {
-			head.Link = p.with("sort", "")
+			head.Link = p.with("sort", "", "page", "")
 		}
 		if c.Name == by {
 			if head.Sorted = "ascending"; descending {
-				head.Sorted, head.Link = "descending", p.with("sort", c.Name)
+				head.Sorted, head.Link = "descending", p.with("sort", c.Name, "page", "")
 			}
 			slices.SortStableFunc(rows, func(a, b queueRow) int {
 				if descending {
@@ -113,6 +114,11 @@ func (d *dashboard) showQueues(p *page) error {
 		}
 		columns = append(columns, head)
 	}
+	total := len(rows)
+	rows, before, after, err := p.turn(rows)
+	if err != nil {
+		return err
+	}
 	lines, err := p.sparks(s)
 	if err != nil {
 		return err
@@ -121,9 +127,39 @@ func (d *dashboard) showQueues(p *page) error {
 		rows[i].Spark = lines[rows[i].Name]
 	}
 	return p.show("queues", "Queues", "queues", true, struct {
-		Columns []column
-		Rows    []queueRow
-	}{columns, rows})
+		Columns                   []column
+		Rows                      []queueRow
+		Total                     int
+		Filter                    bool
+		Name, Sort, Before, After string
+	}{columns, rows, total, name != "" || total > queuesShown, name, p.text("sort"), before, after})
+}
+
+// queuesShown is how many queues a page shows. It is small enough for a browser that compares all
+// of them with the next state every two seconds.
+const queuesShown = 100
+
+// turn returns the queues of the page that the parameter page numbers from 1, and the addresses of
+// the pages before and after it; empty for no such page.
+func (p *page) turn(rows []queueRow) (shown []queueRow, before, after string, err error) {
+	n := 1
+	if text := p.text("page"); text != "" {
+		if n, err = strconv.Atoi(text); err != nil || n < 1 {
+			return nil, "", "", posthaste.Invalidf("page", "page must be a positive number, got %q", text)
+		}
+	}
+	n = min(n, max(1, (len(rows)+queuesShown-1)/queuesShown))
+	from := (n - 1) * queuesShown
+	to := min(from+queuesShown, len(rows))
+	if n == 2 {
+		before = p.with("page", "")
+	} else if n > 2 {
+		before = p.with("page", strconv.Itoa(n-1))
+	}
+	if to < len(rows) {
+		after = p.with("page", strconv.Itoa(n+1))
+	}
+	return rows[from:to], before, after, nil
 }
 
 // findQueue returns the queue in the path.

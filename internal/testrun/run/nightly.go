@@ -87,6 +87,8 @@ var sized = []struct {
 }{
 	{"./internal/acceptance", 12, nil, []string{"TestLP6_TransactionStaysOpen", "TestOR4_BrokerTrouble"}},
 	{"./internal/acceptance", 4, nil, []string{"TestLP9_RingTurnsOver", "TestDS4_ExactlyOnceEffects", "TestEM5_StoryIsFoundAmongMany", "TestOR3_RelaysShare", "TestLA3_SentAroundFallingAsleep"}},
+	{"./internal/acceptance", 15, nil, []string{"TestDB3_PagesAreFast"}},
+	{"./internal/acceptance", 5, nil, []string{"TestDB9_ViewersCostLittle"}},
 	{"./internal/acceptance", 2, nil, []string{"TestRE1/LP8", "TestLA4_WakeUpsAndPolling", "TestNP5_BrokerRestarted", "TestOR5_RelayKilled", "TestOR6_OrderAtTheBroker", "TestLowRatesHold", "TestKeyRatesHold"}},
 	{"./internal/acceptance", 1, nil, []string{
 		"TestLP8_LongBacklog", "TestDS6_AtMostOnce", "TestDS8_EachSubscriptionGetsEachMessageOnce",
