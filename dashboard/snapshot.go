@@ -34,6 +34,16 @@ type snapshot struct {
 	Vitals           posthaste.Vitals
 	stateAt          time.Time
 	findErr, workErr error
+	// since is when each finding was seen first.
+	since map[finding]time.Time
+}
+
+// finding identifies a finding of the doctor: its text changes with times and numbers.
+type finding struct{ check, queue, subscription string }
+
+// Since returns when this server saw a finding first.
+func (s *snapshot) Since(f posthaste.Finding) time.Time {
+	return s.since[finding{f.Check, f.Queue, f.Subscription}]
 }
 
 // queue returns the queue with a name, or nil.
@@ -55,6 +65,8 @@ type snapshots struct {
 	mu sync.Mutex
 	// last is the newest snapshot; nil before the first.
 	last *snapshot
+	// since is that of the last snapshot whose findings are known.
+	since map[finding]time.Time
 	// reading is the running read; nil while the store is not read.
 	reading *reading
 }
@@ -99,8 +111,10 @@ func (s *snapshots) read(now *reading, last *snapshot) {
 	if next.queues, now.err = s.engine.Queues(ctx); now.err == nil {
 		if last != nil && next.queuesAt.Sub(last.stateAt) < stateAge {
 			next.Findings, next.workers, next.Vitals, next.findErr, next.workErr, next.stateAt = last.Findings, last.workers, last.Vitals, last.findErr, last.workErr, last.stateAt
+			next.since = last.since
 		} else {
 			s.readState(ctx, next)
+			s.note(next)
 		}
 		now.got = next
 	}
@@ -113,6 +127,26 @@ func (s *snapshots) read(now *reading, last *snapshot) {
 		}
 	}
 	close(now.done)
+}
+
+// note adds when each finding was seen first. If the doctor could not look, nothing is known to be
+// over.
+func (s *snapshots) note(next *snapshot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next.since = s.since
+	if next.findErr != nil {
+		return
+	}
+	next.since = map[finding]time.Time{}
+	for _, f := range next.Findings {
+		key := finding{f.Check, f.Queue, f.Subscription}
+		next.since[key] = next.stateAt
+		if at, known := s.since[key]; known {
+			next.since[key] = at
+		}
+	}
+	s.since = next.since
 }
 
 // readState reads what changes slowly. Pages show what could be read.

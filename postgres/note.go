@@ -34,7 +34,7 @@ func (e *Engine) note(ctx context.Context, req posthaste.ExtendRequest) ([]posth
 		ids = append(ids, int8Param(int64(req.Deliveries[i])))
 		var checkpoint, done, text, log []byte
 		if n.Checkpoint != nil {
-			checkpoint = append([]byte{1}, n.Checkpoint...) // jsonb's version
+			checkpoint = jsonParam(n.Checkpoint)
 		}
 		if n.Progress != nil {
 			done, text = float4(float32(*n.Progress)), textParam(n.ProgressText)

@@ -155,7 +155,7 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 		reply.Looks = append(reply.Looks, look)
 		return nil
 	},
-		bound{statement: &heartbeatStatement, params: [][]byte{int8Param(int64(beat.Worker)), load}},
+		bound{statement: &heartbeatStatement, params: [][]byte{int8Param(int64(beat.Worker)), jsonParam(load)}},
 		bound{statement: &lookStatement, params: [][]byte{int8Param(int64(beat.Worker)), arrayParam(pgtype.TextOID, queues), arrayParam(pgtype.TextOID, subscriptions)}})
 	if err != nil && beaten {
 		// The heartbeat is committed, and the next one looks again. A cancelled context is

@@ -104,17 +104,17 @@ func (l *lane) measure(ctx context.Context, r *run) error {
 }
 
 // compare sets the figures of the result.
-func (own *lane) compare(others *lane) {
-	flow, throughput := median(others.rates), median(own.rates)
-	r := own.run
+func (l *lane) compare(others *lane) {
+	flow, throughput := median(others.rates), median(l.rates)
+	r := l.run
 	res := r.result
 	res.PerSecond, res.Ratio = known(throughput), quotient(throughput, flow)
-	res.Batch, res.Senders, res.Messages = r.o.Batch, r.o.Senders, own.cost.messages
-	own.cost.into(res)
-	c := &FlowComparison{FlowPerSecond: *known(flow), OwnRounds: rounded(own.rates), FlowRounds: rounded(others.rates),
+	res.Batch, res.Senders, res.Messages = r.o.Batch, r.o.Senders, l.cost.messages
+	l.cost.into(res)
+	c := &FlowComparison{FlowPerSecond: *known(flow), OwnRounds: rounded(l.rates), FlowRounds: rounded(others.rates),
 		FlowServerCPU: others.cost.serverPerMessage(), FlowClientCPU: others.cost.clientPerMessage()}
 	if plain := others.cost.perMessage(); plain > 0 {
-		c.CPURatio = known(own.cost.perMessage() / plain)
+		c.CPURatio = known(l.cost.perMessage() / plain)
 	}
 	res.FlowComparison = c
 }
