@@ -27,7 +27,9 @@ type stubEngine struct {
 }
 
 // Report implements [posthaste.Engine].
-func (*stubEngine) Report(context.Context, posthaste.WorkerID, []posthaste.HandlerStats) error { return nil }
+func (*stubEngine) Report(context.Context, posthaste.WorkerID, []posthaste.HandlerStats) error {
+	return nil
+}
 
 func newStubEngine(n int) *stubEngine {
 	e := &stubEngine{want: int64(n), done: make(chan struct{})}
