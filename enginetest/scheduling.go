@@ -91,14 +91,9 @@ func scheduleChangesAreSeen(s *suite) {
 		}
 		reflect.ValueOf(&declare.Message).Elem().Field(i).Set(value)
 		got := strings.ReplaceAll(changes(declare), "_", "")
-<<<<<<< HEAD
-		if want := "[~ schedule " + strings.ReplaceAll(put.Name, "_", "") + ": " + strings.ToLower(field.Name); !strings.HasPrefix(got, want) {
-			s.Errorf("with another %s the changes are %s, want %s", field.Name, got, want)
-=======
 		begin := "[~ schedule " + strings.ReplaceAll(put.Name, "_", "") + ": " + strings.ToLower(field.Name) + ": "
 		if !strings.HasPrefix(got, begin) || strings.Count(got, " → ") != 1 {
 			s.Errorf("with another %s the changes are %s, want %s… → …]", field.Name, got, begin)
->>>>>>> jobfix
 		}
 	}
 }

@@ -108,54 +108,6 @@ func TestR5_CheckpointInATransactionNeedsASingle(t *testing.T) {
 	_ = tx.commit()
 }
 
-<<<<<<< HEAD
-=======
-// A delivery with a checkpoint in an open transaction cannot be noted until that ends. The call does
-// not wait for it, and records the notes of other deliveries.
-func TestNotesDoNotWaitForATransaction(t *testing.T) {
-	t.Parallel()
-	ctx, url := t.Context(), testpg.New(t)
-	e := withQueue(t, url)
-	_, err := e.Send(ctx, posthaste.Message{Queue: "q", Payload: 1}, posthaste.Message{Queue: "q", Payload: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	reply, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "q"}, Max: 2, Lease: time.Minute})
-	if err != nil || len(reply.Deliveries) != 2 {
-		t.Fatalf("%+v, %v", reply, err)
-	}
-	held, free := reply.Deliveries[0].ID, reply.Deliveries[1].ID
-	note := func() []posthaste.SettleResult {
-		t.Helper()
-		results, err := e.Extend(ctx, posthaste.ExtendRequest{Deliveries: []posthaste.DeliveryID{held, free, held},
-			Notes: []posthaste.Note{{Log: "one\n"}, {Log: "two\n"}, {Log: "three\n"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return results
-	}
-	for name, begin := range waysIntoATransaction(ctx, t, url) {
-		tx := begin()
-		if err := tx.Checkpoint(ctx, held, 7); err != nil {
-			t.Fatal(err)
-		}
-		if r := note(); posthaste.CodeOf(r[0].Err) != posthaste.CodeUnavailable || posthaste.CodeOf(r[2].Err) != posthaste.CodeUnavailable || r[0].Settled {
-			t.Errorf("%s: of the delivery that is held: %+v", name, r)
-		} else if !r[1].Settled || r[1].Err != nil {
-			t.Errorf("%s: of the other: %+v", name, r[1])
-		}
-		if err := tx.commit(); err != nil {
-			t.Fatal(err)
-		}
-		for i, r := range note() {
-			if !r.Settled || r.Err != nil {
-				t.Errorf("%s: note %d after the end: %+v", name, i, r)
-			}
-		}
-	}
-}
-
->>>>>>> jobfix
 // A result that a handler sets before it acknowledges in its own transaction is stored with the
 // acknowledgment, and not without it.
 func TestR5_ResultInATransaction(t *testing.T) {
@@ -208,7 +160,6 @@ func TestR5_ResultInATransaction(t *testing.T) {
 	if err := <-over; err != nil {
 		t.Error(err)
 	}
-<<<<<<< HEAD
 }
 
 // A delivery with a checkpoint in an open transaction cannot be noted until that ends. The call does
@@ -254,6 +205,4 @@ func TestNotesDoNotWaitForATransaction(t *testing.T) {
 			}
 		}
 	}
-=======
->>>>>>> jobfix
 }
