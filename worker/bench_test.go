@@ -63,9 +63,6 @@ func (e *stubEngine) Queues(context.Context, ...string) ([]posthaste.QueueInfo, 
 func (e *stubEngine) Register(context.Context, posthaste.WorkerInfo) (posthaste.WorkerID, error) {
 	return 1, nil
 }
-func (e *stubEngine) Report(context.Context, posthaste.WorkerID, []posthaste.HandlerStats) error {
-	return nil
-}
 func (e *stubEngine) Unregister(context.Context, posthaste.WorkerID) error { return nil }
 func (e *stubEngine) Heartbeat(context.Context, posthaste.Heartbeat) (posthaste.HeartbeatReply, error) {
 	return posthaste.HeartbeatReply{}, nil
