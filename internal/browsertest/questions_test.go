@@ -25,10 +25,14 @@ func (q *question) follow(name string) {
 	q.tab.follow(name)
 }
 
-// DB11: the ten questions at 3 a.m., on a database in which the story happened: a deploy whose
-// handler of invoices fails, a queue that somebody paused, a handler that hangs, and mails.
-func TestDB11_TenQuestions(t *testing.T) {
-	t.Parallel()
+// night is a shop with a story, which the questions are about.
+type night struct {
+	*shop
+	report posthaste.MessageID // its handler hangs
+}
+
+func newNight(t *testing.T) *night {
+	t.Helper()
 	s := newShop(t)
 	ctx := t.Context()
 	for name, o := range map[string]posthaste.QueueOptions{
@@ -52,11 +56,18 @@ func TestDB11_TenQuestions(t *testing.T) {
 	sent := s.send(
 		posthaste.Message{Queue: "orders", Kind: "invoice", Payload: 7, Reference: "customer-7"}, posthaste.Message{Queue: "orders", Kind: "report", Payload: 1},
 		posthaste.Message{Queue: "orders", Kind: "paid", Payload: 1}, posthaste.Message{Queue: "index", Payload: 1, Reference: "product-1"}, posthaste.Message{Queue: "letters", Payload: 1})
-	report, letter := sent[1], sent[4]
-	s.comes(letter, posthaste.StateDead)
+	s.comes(sent[4], posthaste.StateDead)
 	mail := s.mail("ada@example.com", "Your order 7", "order-7")
 	s.comes(mail, posthaste.StateDone)
 
+	return &night{s, sent[1]}
+}
+
+// DB11: the ten questions at 3 a.m., on a database with their story: a deploy whose
+// handler of invoices fails, a queue that grace paused, a handler that hangs, and mails.
+func TestDB11_TenQuestions(t *testing.T) {
+	t.Parallel()
+	s := newNight(t)
 	b := newTab(t)
 	s.enter(b)
 	ask := func(name string, answer func(q *question)) {
@@ -86,10 +97,10 @@ func TestDB11_TenQuestions(t *testing.T) {
 	})
 	ask("what runs longest, and stop it", func(q *question) {
 		q.follow("Workers")
-		q.sees("Running longest", report.String(), "report")
+		q.sees("Running longest", s.report.String(), "report")
 		q.follow("Cancel")
 		q.follow("Cancel the message")
-		s.comes(report, posthaste.StateCancelled)
+		s.comes(s.report, posthaste.StateCancelled)
 	})
 	ask("stop the bleeding", func(q *question) {
 		q.follow("Failing now")
