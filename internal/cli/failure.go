@@ -42,7 +42,8 @@ kind every 15 seconds, long before a message has used up its attempts.`,
 	flags.StringVarP(&query.Queue, "queue", "q", "", "only failures of this queue")
 	flags.StringVar(&query.Subscription, "subscription", "", "only failures of this subscription")
 	flags.StringVar(&query.Kind, "kind", "", "only failures of messages of this kind")
-	flags.DurationVar(&since, "since", time.Hour, "only failures of this time until now, at most 30 days (720h)")
+	since = time.Hour
+	flags.Var(duration{&since}, "since", "only failures of this time until now, at most 30 days (720h)")
 	flags.IntVar(&query.Limit, "limit", 100, "maximum number of results, 1 to 1000")
 	return cmd
 }

@@ -48,8 +48,9 @@ messages waited and how long handlers ran. Worker processes report these counts 
 	flags.StringVar(&query.Subscription, "subscription", "", "only messages of this subscription")
 	flags.StringVar(&query.Kind, "kind", "", "only messages of this kind")
 	flags.StringSliceVar(&by, "by", []string{"kind"}, "group by queue, kind, version or worker, with commas between them")
-	flags.DurationVar(&since, "since", time.Hour, "only messages of this time until now, at most 30 days (720h)")
-	flags.DurationVar(&query.Step, "step", 0, "one result for each step: whole minutes below an hour, or whole hours (default: one for the whole time)")
+	since = time.Hour
+	flags.Var(duration{&since}, "since", "only messages of this time until now, at most 30 days (720h)")
+	flags.Var(duration{&query.Step}, "step", "one result for each step: whole minutes below an hour, or whole hours (default: one for the whole time)")
 	return cmd
 }
 
