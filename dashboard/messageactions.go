@@ -250,7 +250,7 @@ func (d *dashboard) countMessages(ctx context.Context, c *picked) error {
 			}
 		}
 		switch {
-		case within.Err() != nil && ctx.Err() == nil:
+		case within.Err() != nil:
 			return tooMany(c.count, "message", d.timeout/2, "Narrow the filter, for example by the state or the time.")
 		case err != nil || found.Next == 0:
 			return err
