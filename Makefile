@@ -5,6 +5,7 @@
 #   make build   bin/posthaste
 #   make up      PostgreSQL, server, worker and a mail catcher, to try it out
 #   make golden  writes the golden files anew
+#   make screenshots  writes all pages of the dashboard to dist/screenshots, and the picture of the README
 #   make twins   runs all broken twins of the SQL and records those that were found
 #   make release builds what a release consists of, into dist
 #   make peers   runs Posthaste and other queues in PostgreSQL side by side
@@ -36,7 +37,7 @@ PEERS_FLAGS    ?=
 LAUNCH = .cache/launch
 CHAOS  = .cache/chaos
 
-.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence prose test-18 test-14 fuzz golden chaos nightly nightly-list nightly-age nightly-page testing-page twins peers release clean $(LAUNCH) $(CHAOS) bin/posthaste
+.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence prose test-18 test-14 fuzz golden screenshots chaos nightly nightly-list nightly-age nightly-page testing-page twins peers release clean $(LAUNCH) $(CHAOS) bin/posthaste
 .NOTPARALLEL:
 
 # Runs all steps even if some fail, and ends with a summary.
@@ -101,6 +102,11 @@ fuzz: $(LAUNCH)
 golden: $(LAUNCH)
 	POSTHASTE_TEST_POSTGRES=18 $(LAUNCH) -versions 18 -- $(GO) test -count=1 ./sql -run Golden -update
 	POSTHASTE_TEST_POSTGRES=14 $(LAUNCH) -versions 14 -- $(GO) test -count=1 ./sql -run Golden -update
+
+# Look at them after a change of the dashboard.
+screenshots: needs $(LAUNCH)
+	rm -rf dist/screenshots
+	POSTHASTE_TEST_POSTGRES=18 POSTHASTE_TEST_NIGHT=1 $(LAUNCH) -versions 18 -- $(GO) test -count=1 ./internal/browsertest -run 'Screenshot|DB8_.*Pages' -update
 
 # See docs/chaos.md.
 chaos: bin/posthaste $(CHAOS)

@@ -1,13 +1,14 @@
 package posthaste
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -173,7 +174,7 @@ func (p *planned) queue(q *DeclaredQueue) error {
 		if err := options.Complete(); err != nil {
 			return err
 		}
-		p.created = append(p.created, DeclaredChange{Sign: "+", What: "queue " + q.Name, do: func(ctx context.Context, store Declarable) error {
+		p.created = append(p.created, DeclaredChange{Sign: "+", What: "queue " + q.Name, Details: optionsGiven(q.Options.Options), do: func(ctx context.Context, store Declarable) error {
 			return store.CreateQueue(ctx, q.Name, update.Options)
 		}})
 	default:
@@ -190,6 +191,17 @@ func (p *planned) queue(q *DeclaredQueue) error {
 		}
 	}
 	return nil
+}
+
+// optionsGiven lists the options that are set, with their values.
+func optionsGiven(o QueueOptions) string {
+	var given []string
+	for i := range queueOptions {
+		if option := &queueOptions[i]; !option.IsZero(o) {
+			given = append(given, option.Name+" "+option.Text(o))
+		}
+	}
+	return strings.Join(given, ", ")
 }
 
 func (p *planned) update(name string, was QueueOptions, update QueueUpdate) error {
@@ -230,9 +242,27 @@ func (p *planned) subscription(q *DeclaredQueue, name string, has []Subscription
 		}
 		return nil
 	}
-	p.subscribed = append(p.subscribed, DeclaredChange{Sign: "+", What: "subscription " + q.Name + "/" + name,
+	p.subscribed = append(p.subscribed, DeclaredChange{Sign: "+", What: "subscription " + q.Name + "/" + name, Details: wanted.given(),
 		do: func(ctx context.Context, store Declarable) error { return store.Subscribe(ctx, q.Name, name, wanted) }})
 	return nil
+}
+
+// given lists the options that are set, with their values.
+func (o SubscriptionOptions) given() string {
+	var given []string
+	add := func(set bool, name string, value any) {
+		if set {
+			given = append(given, fmt.Sprint(name, " ", value))
+		}
+	}
+	add(o.From != "", "from", o.From)
+	add(o.Scheduled, "scheduled", true)
+	add(len(o.Filter.Kinds) > 0, "filter.kind", strings.Join(o.Filter.Kinds, " or "))
+	for _, header := range slices.Sorted(maps.Keys(o.Filter.Headers)) {
+		add(true, "filter.headers."+header, strings.Join(o.Filter.Headers[header], " or "))
+	}
+	add(o.MaxLag > 0, "max_lag", o.MaxLag)
+	return strings.Join(given, ", ")
 }
 
 // same reports whether two filters select the same messages.
@@ -256,11 +286,12 @@ func (p *planned) schedule(s Schedule) error {
 		_, err := store.PutSchedule(ctx, s)
 		return err
 	}}
+	change.Details = strings.Join(s.differs(&Schedule{}), ", ")
 	if is, exists := p.schedules[s.Name]; exists {
 		if err := p.owns(is.Message.Queue); err != nil {
 			return err
 		}
-		fields := is.differs(s)
+		fields := s.differs(&is)
 		if len(fields) == 0 {
 			return nil
 		}
@@ -270,29 +301,117 @@ func (p *planned) schedule(s Schedule) error {
 	return nil
 }
 
-// differs returns the names of the fields in which a schedule differs from another one.
-func (s Schedule) differs(from Schedule) (fields []string) {
-	a, b := &s.Message, &from.Message
-	text := func(m *Message) (is any) {
-		body, _, _ := m.Body()
-		_ = json.Unmarshal(body, &is)
-		return is
+// scheduleField is a field of a schedule as text; "" is its default. Equal fields have equal texts.
+type scheduleField struct{ name, text, shown string }
+
+// fields returns the fields of a schedule.
+func (s *Schedule) fields() []scheduleField {
+	m := &s.Message
+	encoded := func(value any, empty bool) string {
+		if empty {
+			return ""
+		}
+		text, _ := json.Marshal(value) // always encodes: strings, and decoded JSON
+		return string(text)
 	}
-	for _, field := range []struct {
-		name string
-		same bool
-	}{
-		{"queue", a.Queue == b.Queue}, {"spec", strings.TrimSpace(s.Spec) == strings.TrimSpace(from.Spec)},
-		{"time_zone", cmp.Or(s.TimeZone, "UTC") == cmp.Or(from.TimeZone, "UTC")}, {"catch_up", cmp.Or(s.CatchUp, CatchUpOnce) == cmp.Or(from.CatchUp, CatchUpOnce)},
-		{"payload", reflect.DeepEqual(text(a), text(b))}, {"content_type", cmp.Or(a.ContentType, ContentTypeJSON) == cmp.Or(b.ContentType, ContentTypeJSON)},
-		{"key", a.Key == b.Key}, {"kind", a.Kind == b.Kind}, {"headers", maps.Equal(a.Headers, b.Headers)}, {"reference", a.Reference == b.Reference},
-		{"terms", slices.Equal(a.Terms, b.Terms)}, {"priority", a.Priority == b.Priority},
-	} {
-		if !field.same {
-			fields = append(fields, field.name)
+	number := func(value any, empty bool) string {
+		if empty {
+			return ""
+		}
+		return fmt.Sprint(value)
+	}
+	body, _, _ := m.Body()
+	payload := payloadOf(m)
+	backoff := KindOptions{Backoff: m.Backoff}.String()
+	all := []scheduleField{
+		{"queue", m.Queue, ""}, {"spec", strings.TrimSpace(s.Spec), ""}, {"time_zone", unless("UTC", s.TimeZone), ""},
+		{"catch_up", unless(string(CatchUpOnce), string(s.CatchUp)), ""}, {"payload", encoded(payload, payload == nil), strings.TrimSpace(string(body))},
+		{"content_type", unless(ContentTypeJSON, m.ContentType), ""}, {"key", m.Key, ""}, {"kind", m.Kind, ""},
+		{"headers", encoded(m.Headers, len(m.Headers) == 0), ""}, {"reference", m.Reference, ""}, {"terms", encoded(m.Terms, len(m.Terms) == 0), ""},
+		{"priority", number(m.Priority, m.Priority == 0), ""}, {"max_attempts", number(m.MaxAttempts, m.MaxAttempts == 0), ""},
+		{"timeout", number(m.Timeout, m.Timeout == 0), ""}, {"backoff", unless("none", backoff), ""},
+	}
+	for i := range all {
+		const most = 200 // bytes of a value
+		if all[i].text != "" {
+			all[i].shown = cut(cmp.Or(all[i].shown, all[i].text), most)
+		}
+	}
+	return all
+}
+
+// unless returns a value, or "" if it is the default.
+func unless(standard, value string) string {
+	if value == standard {
+		return ""
+	}
+	return value
+}
+
+// differs returns the fields in which a schedule differs from a stored one, with both values, or
+// with one if the stored one is empty.
+func (s Schedule) differs(from *Schedule) (fields []string) {
+	s.Message.Complete() // as storing it does
+	old := from.fields()
+	for i, field := range s.fields() {
+		switch {
+		case field.text == old[i].text:
+		case from.Name == "":
+			fields = append(fields, field.name+": "+field.shown)
+		default:
+			fields = append(fields, fmt.Sprintf("%s: %s → %s", field.name, cmp.Or(old[i].shown, "default"), cmp.Or(field.shown, "default")))
 		}
 	}
 	return fields
+}
+
+// cut returns the beginning of a text of more than most bytes.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+// payloadOf returns the payload of a message as decoded JSON, for comparing it.
+func payloadOf(m *Message) (is any) {
+	body, _, _ := m.Body()
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber() // a float64 does not tell large numbers apart
+	_ = d.Decode(&is)
+	return plainNumbers(is)
+}
+
+// plainNumbers writes equal numbers in decoded JSON alike: 100, 1e2 and 100.0.
+func plainNumbers(is any) any {
+	switch v := is.(type) {
+	case map[string]any:
+		for name := range v {
+			v[name] = plainNumbers(v[name])
+		}
+	case []any:
+		for i := range v {
+			v[i] = plainNumbers(v[i])
+		}
+	case json.Number:
+		mantissa, power, _ := strings.Cut(strings.ToLower(v.String()), "e")
+		exponent, err := strconv.Atoi(cmp.Or(power, "0"))
+		if err != nil {
+			return is // too large for any store
+		}
+		sign := ""
+		if rest, negative := strings.CutPrefix(mantissa, "-"); negative {
+			sign, mantissa = "-", rest
+		}
+		whole, fraction, _ := strings.Cut(mantissa, ".")
+		digits := strings.TrimLeft(whole+fraction, "0")
+		plain := strings.TrimRight(digits, "0")
+		if plain == "" {
+			return json.Number("0")
+		}
+		return json.Number(fmt.Sprintf("%s%se%d", sign, plain, exponent-len(fraction)+len(digits)-len(plain)))
+	}
+	return is
 }
 
 // prune plans to remove objects of the owner that are not declared.

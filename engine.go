@@ -53,6 +53,11 @@ type Engine interface {
 	// next attempt. Cancelled says that the message was cancelled meanwhile: it is extended, and
 	// its note recorded, as for any other.
 	Extend(ctx context.Context, req ExtendRequest) ([]SettleResult, error)
+	// Report stores what a worker counted since its last report, for [Charts]. The store adds the
+	// time, and the name and version of the worker's registration. Counts of queues and
+	// subscriptions that do not exist are left out. The error is [CodeWorkerLost] if the worker is
+	// not registered any more.
+	Report(ctx context.Context, worker WorkerID, stats []HandlerStats) error
 	// Queues lists queues with their counters: those with the names, or all.
 	Queues(ctx context.Context, names ...string) ([]QueueInfo, error)
 	// Doorbell opens a doorbell for one process. The caller closes it.
@@ -79,6 +84,18 @@ type WorkerInfo struct {
 	// handle all. Of the messages that were set aside, its claims get only those. The store
 	// also uses it to tell kinds that no running worker handles.
 	Kinds map[QueueRef][]string
+	// Sinks are the subscriptions that the worker delivers to external systems, for operators.
+	Sinks []WorkerSink
+}
+
+// WorkerSink is a subscription whose messages a worker delivers to an external system, as a relay
+// does.
+type WorkerSink struct {
+	Queue        string `json:"queue"`
+	Subscription string `json:"subscription"`
+	// Destination names the external system, without secrets, in at most [MaxWordBytes]; empty
+	// if it is unknown.
+	Destination string `json:"destination,omitempty"`
 }
 
 // Heartbeat keeps a worker alive.
@@ -86,6 +103,47 @@ type Heartbeat struct {
 	Worker WorkerID
 	// Queues are the subscriptions that the heartbeat also looks at.
 	Queues []QueueRef
+	// State is shown to operators, see [WorkerStatus].
+	State WorkerState
+}
+
+// WorkerState is what a worker does at one moment.
+type WorkerState struct {
+	// Concurrency is how many handlers the process may run at the same time, in all
+	// subscriptions together.
+	Concurrency int `json:"concurrency,omitempty"`
+	// Loads has an entry for each subscription.
+	Loads []WorkerLoad `json:"loads,omitempty"`
+	// Running are the messages whose handlers have run longest, longest first, at most
+	// [MaxRunningShown].
+	Running []RunningMessage `json:"running,omitempty"`
+}
+
+// MaxRunningShown is the maximum number of running messages that a worker reports.
+const MaxRunningShown = 10
+
+// WorkerLoad is the work of a worker in one subscription.
+type WorkerLoad struct {
+	Queue        string `json:"queue"`
+	Subscription string `json:"subscription"`
+	// Concurrency is how many handlers may run at the same time, and Running how many do. One
+	// call of a sink or batch handler counts once.
+	Concurrency int `json:"concurrency"`
+	Running     int `json:"running"`
+	// Claimed is how many messages the worker has claimed and not started.
+	Claimed int `json:"claimed"`
+}
+
+// RunningMessage is a message whose handler runs. Of a call with several messages it is the first
+// one.
+type RunningMessage struct {
+	Message      MessageID `json:"message_id"`
+	Queue        string    `json:"queue"`
+	Subscription string    `json:"subscription"`
+	Kind         string    `json:"kind,omitempty"`
+	Attempt      int       `json:"attempt"`
+	// Ran is how long the handler had run at the heartbeat.
+	Ran time.Duration `json:"ran_ns"`
 }
 
 // HeartbeatReply is the result of a heartbeat.
@@ -213,8 +271,8 @@ type ExtendRequest struct {
 	// extends none: a worker's deliveries have no leases of their own.
 	Lease time.Duration
 	// Notes, if not nil, has a note for each of Deliveries, of which one may occur several
-	// times; the later note counts. A note that cannot be stored has an Err in its result, and
-	// the others are recorded.
+	// times; the later note counts. A note that cannot be stored, or cannot be stored now, has
+	// an Err in its result, and the others are recorded.
 	Notes []Note
 }
 

@@ -61,7 +61,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Cause }
 
 // Is reports whether target is an *Error with the same code and no message or field, so that
-// errors.Is(err, &Error{Code: NotFound}) works.
+// errors.Is(err, &Error{Code: CodeNotFound}) works.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Code == e.Code && t.Message == "" && t.Field == ""
@@ -101,7 +101,8 @@ func IsPermanent(err error) bool {
 }
 
 // RetryAfter sets the wait before the next attempt for a handler's error, in place of the
-// queue's backoff. RetryAfter(nil, d) is nil.
+// backoff of the message, its kind or its queue, and of a retry policy. With zero it is retried at
+// once. RetryAfter(nil, d) is nil.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil

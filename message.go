@@ -12,7 +12,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -106,7 +108,7 @@ type Defaulter interface{ SendDefaults() Message }
 // and engines call it before they encode payloads.
 func Completed(messages []Message) []Message {
 	for i := range messages {
-		switch messages[i].Payload.(type) {
+		switch described(messages[i].Payload).(type) {
 		case Kinded, Defaulter:
 			messages = slices.Clone(messages)
 			for j := range messages[i:] {
@@ -120,16 +122,49 @@ func Completed(messages []Message) []Message {
 
 // Complete sets the fields that the message does not set, except for those of the payload, to
 // the defaults of its payload's type (see [Defaulter]), and the kind to that of the payload
-// (see [Kinded]).
+// (see [Kinded]). Methods of the pointer to the type count, too.
 func (m *Message) Complete() {
-	if d, ok := m.Payload.(Defaulter); ok {
+	payload := described(m.Payload)
+	if d, ok := payload.(Defaulter); ok {
 		m.take(d.SendDefaults())
 	}
 	if m.Kind == "" {
-		if k, ok := m.Payload.(Kinded); ok {
+		if k, ok := payload.(Kinded); ok {
 			m.Kind = k.Kind()
 		}
 	}
+}
+
+// byPointer says for types of payloads, as [reflect.Type], whether only their pointer has one of
+// the methods Kind and SendDefaults.
+var byPointer sync.Map
+
+// described returns the payload, or a pointer to a copy of it if only that has one of the methods
+// Kind and SendDefaults.
+func described(payload any) any {
+	switch payload.(type) {
+	case nil, []byte, string, json.RawMessage:
+		return payload
+	}
+	t := reflect.TypeOf(payload)
+	if t.PkgPath() == "" { // a pointer, or a type without methods
+		return payload
+	}
+	is, known := byPointer.Load(t)
+	if !known {
+		pointer := reflect.PointerTo(t)
+		for _, method := range []reflect.Type{reflect.TypeFor[Kinded](), reflect.TypeFor[Defaulter]()} {
+			known = known || pointer.Implements(method) && !t.Implements(method)
+		}
+		is = known
+		byPointer.Store(t, is)
+	}
+	if is == false {
+		return payload
+	}
+	at := reflect.New(t)
+	at.Elem().Set(reflect.ValueOf(payload))
+	return at.Interface()
 }
 
 // take sets unset fields to those of d. Fields that exclude each other go together.
@@ -239,6 +274,20 @@ type Notebook interface {
 	Cancelled(delivery DeliveryID) bool
 }
 
+// ResultsKey is the key under which the context of a handler has the results that were passed to
+// SetResult, as a func(DeliveryID) json.RawMessage. A runtime that calls handlers answers it.
+type ResultsKey struct{}
+
+// ResultOf returns the result that was passed to SetResult for a delivery, or nil. ctx is the
+// context of its handler, or derived from that. An engine stores it with an acknowledgment in the
+// handler's own transaction.
+func ResultOf(ctx context.Context, delivery DeliveryID) json.RawMessage {
+	if results, ok := ctx.Value(ResultsKey{}).(func(DeliveryID) json.RawMessage); ok {
+		return results(delivery)
+	}
+	return nil
+}
+
 // SetNotebook sets what the methods Checkpoint, Progress, SetResult and Logger write to, and
 // Cancelled reads.
 func (d *RawDelivery) SetNotebook(n Notebook) { d.notebook = n }
@@ -281,7 +330,7 @@ func (d RawDelivery) Progress(ctx context.Context, done float64, text string) er
 
 // SetResult sets the result that is stored when the handler returns nil, as JSON of at most
 // [MaxResultBytes]. It is the receipt of the attempt. The last call counts. A handler that
-// acknowledges in its own transaction has no result.
+// acknowledges in its own transaction calls it before that: postgres.In(tx).Ack stores the result.
 func (d RawDelivery) SetResult(result any) error {
 	book, err := d.book()
 	if err != nil {

@@ -14,6 +14,7 @@ type Store interface {
 	Engine
 	Operator
 	TokenStore
+	Charts
 }
 
 // Operator manages and observes a store. Operations that change something are recorded with
@@ -218,6 +219,10 @@ type Capabilities struct {
 	Schedules bool
 	// Tokens: there are tokens of the HTTP API.
 	Tokens bool
+	// Charts: reports of workers and samples of queues are kept (see [Charts]).
+	Charts bool
+	// SQL: the operations are also SQL functions.
+	SQL bool
 }
 
 // Vitals is the state of a store. Fields that an engine does not have are zero.
@@ -270,6 +275,10 @@ type WorkerStatus struct {
 	StartedAt   time.Time
 	HeartbeatAt time.Time
 	LostAt      time.Time
+	// State is the worker's state as of HeartbeatAt.
+	State WorkerState
+	// Sinks are as in [WorkerInfo].
+	Sinks []WorkerSink
 }
 
 // Check returns an error if the kind cannot be paused. It is for engines.
@@ -305,14 +314,17 @@ func (k OfKind) Action(pause bool) Action {
 	return Action{Action: action, Queue: k.Queue, Details: details}
 }
 
-// HeldBy returns what may hold a due message of a queue. It is for engines.
-func HeldBy(q *QueueInfo, m *MessageInfo) (held []string) {
+// HeldBy returns what may hold a due message of a queue for a subscription. It is for engines.
+func HeldBy(q *QueueInfo, m *MessageInfo, subscription string) (held []string) {
+	unhandled := slices.ContainsFunc(q.Subscriptions, func(s SubscriptionInfo) bool {
+		return s.Name == subscription && slices.ContainsFunc(s.SetAside, func(a SetAside) bool { return a.Kind == m.Kind && !a.Known && !a.Paused })
+	})
 	for _, x := range [...]struct {
 		name  string
 		holds bool
 	}{
 		{"paused", !q.PausedAt.IsZero()}, {"key_paused", slices.Contains(q.PausedKeys, m.Key)}, {"kind_paused", slices.Contains(q.PausedKinds, m.Kind)},
-		{"order", q.Options.Ordered}, {"concurrency", q.Options.Limits.Concurrency > 0}, {"rate_limit", !q.Options.Limits.RateLimit.IsZero()},
+		{"set_aside", unhandled}, {"order", q.Options.Ordered}, {"concurrency", q.Options.Limits.Concurrency > 0}, {"rate_limit", !q.Options.Limits.RateLimit.IsZero()},
 		{"key_concurrency", q.Options.Limits.KeyConcurrency > 0}, {"key_rate_limit", !q.Options.Limits.KeyRateLimit.IsZero()},
 	} {
 		if x.holds {

@@ -78,7 +78,7 @@ type Settlement struct {
 	Outcome Outcome
 	// Error is the reason of a failure, stored as [ErrorText] returns it.
 	Error string
-	// RetryAfter, if positive, replaces the queue's backoff. A Released delivery may be
+	// RetryAfter, if positive, replaces the backoff of the message, its kind or its queue. A Released delivery may be
 	// handed out again after it, or immediately if it is zero.
 	RetryAfter time.Duration
 	// Receipt is JSON to store with the outcome, for example a provider's id.

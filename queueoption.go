@@ -2,6 +2,7 @@ package posthaste
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -329,6 +330,10 @@ func (o *QueueOptions) Complete() error {
 	switch l := &o.Limits; {
 	case o.BackoffMax < o.BackoffBase:
 		return Invalidf("backoff", "backoff.max (%s) must not be below backoff.base (%s)", o.BackoffMax, o.BackoffBase)
+	case o.kindAbove() != "":
+		kind := o.kindAbove()
+		return &Error{Code: CodeInvalid, Field: "kinds", Message: fmt.Sprintf("kind '%s': its backoff.base (%s) is above the backoff.max of the queue (%s), which would bound it", kind, o.Kinds[kind].Backoff.Base, o.BackoffMax),
+			Hint: "also set the backoff.max of the kind"}
 	case o.RetainPayload && o.Retention == 0:
 		return Invalidf("retain_payload", "retain_payload needs a retention")
 	case o.StopOnDead && !o.Ordered:
@@ -340,6 +345,17 @@ func (o *QueueOptions) Complete() error {
 	default:
 		return l.check(*o)
 	}
+}
+
+// kindAbove returns a kind whose backoff.base is above the backoff.max that it gets from the queue,
+// or "".
+func (o *QueueOptions) kindAbove() string {
+	for _, kind := range slices.Sorted(maps.Keys(o.Kinds)) {
+		if b := o.Kinds[kind].Backoff; b.Max == 0 && b.Base > o.BackoffMax {
+			return kind
+		}
+	}
+	return ""
 }
 
 // check returns an error if limits contradict each other or the queue's other options.

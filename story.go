@@ -24,3 +24,16 @@ func WithAttempt(story []Attempt, next Attempt) []Attempt {
 	}
 	return all
 }
+
+// NewestCheckpoint removes, in place, every checkpoint of a message's attempts but the newest one,
+// and returns the attempts. Engines show a running attempt behind the story with it.
+func NewestCheckpoint(attempts []Attempt) []Attempt {
+	found := false
+	for i := len(attempts) - 1; i >= 0; i-- {
+		if found {
+			attempts[i].Checkpoint = nil
+		}
+		found = found || attempts[i].Checkpoint != nil
+	}
+	return attempts
+}

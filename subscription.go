@@ -37,7 +37,8 @@ type Filter struct {
 // Withdrawal is the result of cancelling or rescheduling a message for one subscription.
 type Withdrawal struct {
 	Subscription string
-	// InTime says that the change took effect: the message was not handed out before.
+	// InTime says that the change took effect: the message was not handed out before. It is false
+	// for a message that was cancelled while it ran, also when Cancel is repeated after its end.
 	InTime bool
 	// State is the message's state for this subscription after the call.
 	State State
@@ -51,6 +52,10 @@ type Withdrawal struct {
 // of the message to stop.
 func (w Withdrawal) Accepted() bool { return w.InTime || w.Requested }
 
+// Cancelled reports whether the message is cancelled for the subscription, by this call of Cancel
+// or before, or becomes cancelled unless its holder acknowledges it.
+func (w Withdrawal) Cancelled() bool { return w.Requested || w.State == StateCancelled }
+
 // RunResult is the result of running a message now for one subscription.
 type RunResult struct {
 	Subscription string
@@ -58,8 +63,9 @@ type RunResult struct {
 	Due bool
 	// State is the message's state for this subscription after the call.
 	State State
-	// HeldBy names what may still hold the message: paused, key_paused, kind_paused, order (of its key),
-	// concurrency, rate_limit, key_concurrency, key_rate_limit.
+	// HeldBy names what may still hold the message: paused, key_paused, kind_paused, set_aside (no
+	// running worker has said that it handles its kind), order (of its key), concurrency,
+	// rate_limit, key_concurrency, key_rate_limit.
 	HeldBy []string
 }
 

@@ -25,7 +25,7 @@ const (
 	// UntilStarted releases the key when a subscription is handed the message. Retries do
 	// not take it again.
 	UntilStarted Until = "started"
-	// UntilFinished releases the key when the message is done, dead, canceled, expired or
+	// UntilFinished releases the key when the message is done, dead, cancelled, expired or
 	// purged for every subscription.
 	UntilFinished Until = "finished"
 	// UntilResolved also waits until a dead letter is replayed and finished, or discarded.

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/subtle"
 	"fmt"
@@ -35,14 +36,14 @@ type plan struct {
 	Back string
 	// Once identifies this confirmation, so that a form that is sent twice acts once.
 	Once string
-	// CLI and Curl are the same action elsewhere.
-	CLI, Curl string
+	// CLI, Curl and SQL are the same action elsewhere.
+	CLI, Curl, SQL string
+	// Inputs are asked for on the confirmation.
+	Inputs []input
 
 	// do carries the plan out, and returns where the operator goes on.
 	do func(*page) (to string, err error)
 }
-
-type field struct{ Name, Value string }
 
 func (d *dashboard) actions() []action {
 	return []action{
@@ -50,9 +51,16 @@ func (d *dashboard) actions() []action {
 		{"/queues/{queue}/resume", server.ScopeOperate, false, d.planResume},
 		{"/queues/{queue}/keys/pause", server.ScopeOperate, false, d.planPauseKey},
 		{"/queues/{queue}/keys/resume", server.ScopeOperate, false, d.planResumeKey},
+		{"/queues/{queue}/kinds/pause", server.ScopeOperate, false, d.planPauseKind},
+		{"/queues/{queue}/kinds/resume", server.ScopeOperate, false, d.planResumeKind},
 		{"/queues/{queue}/purge", server.ScopeOperate, false, d.planPurge},
+		{"/queues/{queue}/update", server.ScopeAdmin, false, d.planUpdateQueue},
 		{"/messages/{id}/cancel", server.ScopeOperate, true, d.planCancel},
 		{"/messages/{id}/run", server.ScopeOperate, true, d.planRun},
+		{"/messages/{id}/reschedule", server.ScopeOperate, true, d.planReschedule},
+		{"/messages/cancel", server.ScopeOperate, true, d.planCancelMany},
+		{"/messages/reschedule", server.ScopeOperate, true, d.planRescheduleMany},
+		{"/messages/run", server.ScopeOperate, true, d.planRunMany},
 		{"/messages/{id}/replay", server.ScopeOperate, true, d.planReplay},
 		{"/messages/{id}/discard", server.ScopeOperate, true, d.planDiscard},
 		{"/dead-letters/replay", server.ScopeOperate, true, d.planReplayMany},
@@ -72,6 +80,9 @@ func (d *dashboard) ask(a action) func(*page) error {
 			return err
 		}
 		plan.Once = rand.Text()
+		if !d.can.SQL {
+			plan.SQL = ""
+		}
 		return p.show("confirm", plan.Title, "", false, plan)
 	}
 }
@@ -79,7 +90,14 @@ func (d *dashboard) ask(a action) func(*page) error {
 // perform carries an action out if it is still what the operator confirmed.
 func (d *dashboard) perform(a action) func(*page) error {
 	return func(p *page) error {
-		to, err := d.forms.once(p, func() (string, error) { return d.carryOut(p, a) })
+		to, err := d.forms.once(p, func() (string, error) {
+			// The browser drops the request at a second click, which waits for the result.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx()), d.timeout)
+			defer cancel()
+			own := *p
+			own.r = p.r.WithContext(ctx)
+			return d.carryOut(&own, a)
+		})
 		if err != nil {
 			return err
 		}
@@ -131,4 +149,15 @@ func curl(method, path, body string) string {
 		text += " -H 'Content-Type: application/json' -d " + shellQuote(body)
 	}
 	return text
+}
+
+// sqlQuote quotes a text for SQL.
+func sqlQuote(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+// call returns a call of an SQL function with texts as arguments.
+func call(function string, args ...string) string {
+	for i, arg := range args {
+		args[i] = sqlQuote(arg)
+	}
+	return "select * from posthaste." + function + "(" + strings.Join(args, ", ") + ")"
 }

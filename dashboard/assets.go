@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
+	"maps"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,7 +37,7 @@ type asset struct {
 
 func readAssets() map[string]asset {
 	all := map[string]asset{}
-	kinds := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+	kinds := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 	err := fs.WalkDir(files, "assets", func(name string, _ fs.DirEntry, err error) error {
 		kind := kinds[path.Ext(name)]
 		if err != nil || kind == "" {
@@ -57,7 +59,7 @@ func readAssets() map[string]asset {
 var templates = sync.OnceValue(readTemplates)
 
 func readTemplates() map[string]*template.Template {
-	layout := template.Must(template.New("").Funcs(functions).ParseFS(files, "pages/layout.html"))
+	layout := template.Must(template.New("").Funcs(functions).ParseFS(files, "pages/layout.html", "pages/parts/*.html"))
 	all := map[string]*template.Template{}
 	names, err := fs.Glob(files, "pages/*.html")
 	if err != nil {
@@ -84,14 +86,16 @@ var functions = template.FuncMap{
 	"part":  func(f float64) string { return strconv.FormatFloat(100*f, 'f', 0, 64) + " %" },
 	"text":  func(v any) string { return fmt.Sprint(v) },
 	"line":  line,
+	"lower": strings.ToLower,
 	"kinds": filterText,
 
 	// They bring the base of links into templates of a part of a page.
-	"row": func(base string, row queueRow) any {
+	"row": func(base string, row queueRow, charts bool) any {
 		return struct {
-			Base string
-			Row  queueRow
-		}{base, row}
+			Base   string
+			Row    queueRow
+			Charts bool
+		}{base, row, charts}
 	},
 	"rows": func(base string, rows []queueRow) any {
 		return struct {
@@ -99,11 +103,25 @@ var functions = template.FuncMap{
 			Rows []queueRow
 		}{base, rows}
 	},
+	"group": func(head string, rows []handled) any {
+		return struct {
+			Head string
+			Rows []handled
+		}{head, rows}
+	},
 	"messages": func(base string, all []posthaste.MessageInfo) any {
 		return struct {
 			Base     string
 			Messages []posthaste.MessageInfo
-		}{base, all}
+			Select   bool
+		}{base, all, false}
+	},
+	"selectable": func(base string, all []posthaste.MessageInfo) any {
+		return struct {
+			Base     string
+			Messages []posthaste.MessageInfo
+			Select   bool
+		}{base, all, true}
 	},
 	"records": func(base string, all []posthaste.Action) any {
 		return struct {
@@ -250,9 +268,12 @@ func line(text string) string {
 
 // filterText describes the filter of a subscription.
 func filterText(f posthaste.Filter) string {
-	if len(f.Kinds) == 0 && len(f.Headers) == 0 {
-		return "all messages"
+	var parts []string
+	if len(f.Kinds) > 0 {
+		parts = append(parts, "kind "+strings.Join(f.Kinds, " or "))
 	}
-	text, _ := json.Marshal(f) // always encodes
-	return string(text)
+	for _, name := range slices.Sorted(maps.Keys(f.Headers)) {
+		parts = append(parts, "header "+name+" = "+strings.Join(f.Headers[name], " or "))
+	}
+	return strings.Join(parts, ", ")
 }

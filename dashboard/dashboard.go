@@ -8,10 +8,12 @@
 package dashboard
 
 import (
+	"bytes"
 	"cmp"
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +26,9 @@ import (
 type Config struct {
 	// Environment is shown in a banner on each page, for example "production".
 	Environment string
+	// CaughtMail is the address of pages of caught mails, relative to the dashboard, such as
+	// "../caught/". The navigation links to it for viewers who may read mails. "" links to none.
+	CaughtMail string
 	// Timeout limits the time of one page; the default is 30 s.
 	Timeout time.Duration
 
@@ -60,7 +65,7 @@ func Mount(engine posthaste.Store, config Config) server.Mount {
 	if timeout <= 0 {
 		timeout = 30 * time.Second
 	}
-	d := &dashboard{source: source{engine, engine.Capabilities(), newSnapshots(engine, timeout), config.Environment}, timeout: timeout}
+	d := &dashboard{source: source{engine: engine, can: engine.Capabilities(), snapshots: newSnapshots(engine, timeout), figures: newFigures(engine, timeout), environment: config.Environment, caughtMail: config.CaughtMail}, timeout: timeout}
 	return server.Mount{Handler: d.mux(), Scope: server.ScopeRead, Queues: true}
 }
 
@@ -71,6 +76,8 @@ type dashboard struct {
 	// streams counts the open streams of events.
 	streams atomic.Int64
 	forms   forms
+	shared  shared
+	bulks   bulks
 }
 
 // showAsset serves a file of assets.
@@ -87,20 +94,49 @@ func showAsset(p *page) error {
 	return nil
 }
 
+// Assets serves the style sheet and the scripts of the pages by name, such as /style.css, for other
+// pages that look and follow their data in the same way.
+func Assets() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := strings.TrimPrefix(r.URL.Path, "/")
+		a, ok := assets()[name]
+		if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
+			http.NotFound(w, r)
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Type", a.kind)
+		h.Set("ETag", strconv.Quote(a.version))
+		h.Set("Cache-Control", "private, no-cache")
+		h.Set("X-Content-Type-Options", "nosniff")
+		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(a.content))
+	})
+}
+
 // routes returns every page and action.
 func (d *dashboard) routes() []route {
 	routes := []route{
 		{"GET", "/{$}", server.ScopeRead, true, d.showOverview},
 		{"GET", "/queues", server.ScopeRead, true, d.showQueues},
 		{"GET", "/queues/{queue}", server.ScopeRead, false, d.showQueue},
+		{"GET", "/queues/{queue}/options", server.ScopeAdmin, false, d.askOptions},
 		{"GET", "/queues/{queue}/send", server.ScopeSend, false, d.askSend},
 		{"POST", "/queues/{queue}/send", server.ScopeSend, false, d.send},
 		{"GET", "/search", server.ScopeRead, true, d.search},
 		{"GET", "/messages", server.ScopeRead, true, d.showMessages},
 		{"GET", "/messages/{id}", server.ScopeRead, true, d.showMessage},
+		{"GET", "/messages/{id}/edit", server.ScopeOperate, true, d.askEdit},
+		{"POST", "/messages/{id}/edit", server.ScopeOperate, true, d.edit},
+		{"GET", "/bulk", server.ScopeRead, true, d.showBulks},
+		{"GET", "/bulk/{bulk}", server.ScopeRead, true, d.showBulk},
+		{"POST", "/bulk/{bulk}/stop", server.ScopeOperate, true, d.stopBulk},
+		{"GET", "/messages/{id}/preview", server.ScopeReadPayload, true, d.previewEmail},
 		{"GET", "/messages/{id}/payload", server.ScopeReadPayload, true, d.downloadPayload},
+		{"GET", "/failing", server.ScopeRead, true, d.showFailing},
 		{"GET", "/dead-letters", server.ScopeRead, true, d.showDeadLetters},
+		{"GET", "/emails", server.ScopeRead, true, d.showEmails},
 		{"GET", "/schedules", server.ScopeRead, false, d.showSchedules},
+		{"GET", "/relays", server.ScopeRead, false, d.showRelays},
 		{"GET", "/workers", server.ScopeRead, false, d.showWorkers},
 		{"GET", "/audit", server.ScopeRead, false, d.showAudit},
 		{"GET", "/tokens", server.ScopeAdmin, false, d.showTokens},

@@ -244,6 +244,11 @@ func (v *viewer) follow(p *shown, label string) *shown {
 type stocked struct {
 	posthaste.Store
 	ready, done, dead posthaste.MessageID
+	// mail is an e-mail that spare has sent.
+	mail posthaste.MessageID
+
+	// bulk is a bulk action that has ended.
+	bulk string
 
 	mu   sync.Mutex
 	keys []string
@@ -335,12 +340,27 @@ func (s *stocked) path(pattern string) string {
 	if strings.HasSuffix(pattern, "/replay") || strings.HasSuffix(pattern, "/discard") {
 		id = s.dead
 	}
-	path := strings.NewReplacer("{$}", "", "{queue}", "orders", "{id}", id.String(), "{schedule}", "nightly", "{token}", "spare", "{file}", "style.css").Replace(pattern)
+	if strings.HasSuffix(pattern, "/preview") {
+		id = s.mail
+	}
+	path := strings.NewReplacer("{$}", "", "{queue}", "orders", "{id}", id.String(), "{schedule}", "nightly", "{token}", "spare", "{file}", "style.css", "{bulk}", s.bulk).Replace(pattern)
 	switch pattern {
 	case "/search":
 		path += "?q=third"
 	case "/dead-letters/replay", "/dead-letters/discard":
 		path += "?queue=orders"
+	case "/messages/cancel", "/messages/run":
+		path += "?reference=third"
+	case "/messages/reschedule":
+		path += "?reference=third&at=2h"
+	case "/messages/{id}/reschedule":
+		path += "?at=2h"
+	case "/queues/{queue}/update":
+		path += "?max_attempts=7"
+	case "/queues/{queue}/kinds/pause":
+		path = "/queues/emails/kinds/pause?kind=paid"
+	case "/queues/{queue}/kinds/resume":
+		path = "/queues/emails/kinds/resume?kind=held"
 	case "/queues/{queue}/keys/pause":
 		path += "?key=customer-7"
 	case "/queues/{queue}/keys/resume":
@@ -353,7 +373,7 @@ func (s *stocked) path(pattern string) string {
 	return path
 }
 
-// spare adds what only some routes need: a token and a paused schedule.
+// spare adds what only some routes need: a token, a paused schedule, a paused kind and an e-mail.
 func (s *stocked) spare(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
@@ -366,6 +386,14 @@ func (s *stocked) spare(t *testing.T) {
 	if err := s.Pause(ctx, posthaste.OfSchedule("paused")); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.Pause(ctx, posthaste.OfKind{Queue: "emails", Kind: "held"}); err != nil {
+		t.Fatal(err)
+	}
+	ids, err := posthaste.IDs(s.Send(ctx, posthaste.Message{Queue: "emails", Payload: map[string]any{"from": "shop@example.com", "to": []string{"ada@example.com"}, "html": "<p>secret-html"}, Delay: time.Hour}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mail = ids[0]
 }
 
 // state is what a store holds, for a comparison.

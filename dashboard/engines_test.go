@@ -17,12 +17,14 @@ import (
 // The pages on PostgreSQL and Redis: with keys, and subscriptions with filters.
 func TestDB7OnPostgreSQL(t *testing.T) {
 	t.Parallel()
-	engine, err := postgres.Open(t.Context(), testpg.New(t))
+	database := testpg.New(t)
+	engine, err := postgres.Open(t.Context(), database)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(engine.Close)
 	operate(t, engine)
+	copiesAreSQL(t, engine, database)
 }
 
 func TestDB7OnRedis(t *testing.T) {
@@ -47,7 +49,7 @@ func operate(t *testing.T, engine posthaste.Store) {
 	s := newSite(t, engine)
 	v := s.viewer(posthaste.ScopeAdmin)
 
-	form := v.get("/queues/orders").want(200, "audit", `only {"Kinds":["paid"]`, "key_concurrency 2").form("/keys/pause")
+	form := v.get("/queues/orders").want(200, "audit", "only kind paid", "key_concurrency 2").form("/keys/pause")
 	form.Values.Set("key", "ü/t")
 	v.send(v.send(form).form("/keys/pause")).want(200, "Paused.", "ü/t")
 	last := ids[19].String()
@@ -57,10 +59,11 @@ func operate(t *testing.T, engine posthaste.Store) {
 	v.get("/dead-letters?queue=orders&subscription=audit").want(200)
 	ask := v.get("/dead-letters/replay?queue=orders&subscription=audit").want(200, "Filter: subscription = audit")
 	before := deadIn(t, engine, "default")
-	v.send(ask.form("/replay")).want(200, "Replayed 10 messages.")
+	v.until(v.send(ask.form("/replay")).want(200).at.Path, "Replayed 10 messages.")
 	if n := deadIn(t, engine, "default"); n != before || before == 0 {
 		t.Errorf("a replay of one subscription leaves %d of %d dead letters of another", n, before)
 	}
+	changeMany(t, engine)
 	purge := v.get("/queues/orders/purge").form("/purge")
 	purge.Values.Set("typed", "orders")
 	v.send(purge).want(200, "waiting messages.")
@@ -74,6 +77,7 @@ func operate(t *testing.T, engine posthaste.Store) {
 		}
 	}
 	crawl(t, v, "")
+	mailOn(t, engine)
 }
 
 // fillEngine adds messages of which some are dead in two subscriptions, and returns their ids.

@@ -123,10 +123,23 @@ func (s *stocked) makeDead(t *testing.T, queue, text string, n int) []posthaste.
 	for i := range messages {
 		messages[i] = posthaste.Message{Queue: queue, Payload: i, Kind: "made"}
 	}
+	ids := s.send(t, messages...)
+	s.bury(t, queue, text, n)
+	return ids
+}
+
+func (s *stocked) send(t *testing.T, messages ...posthaste.Message) []posthaste.MessageID {
+	t.Helper()
 	ids, err := posthaste.IDs(s.Send(t.Context(), messages...))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return ids
+}
+
+// bury makes n waiting messages of a queue dead letters.
+func (s *stocked) bury(t *testing.T, queue, text string, n int) {
+	t.Helper()
 	for left := n; left > 0; {
 		got, err := s.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: queue}, Max: 1000, Lease: time.Minute})
 		if err != nil || len(got.Deliveries) == 0 {
@@ -141,7 +154,16 @@ func (s *stocked) makeDead(t *testing.T, queue, text string, n int) []posthaste.
 		}
 		left -= len(settle)
 	}
-	return ids
+}
+
+// newestDead returns the id of the newest dead letter of a queue.
+func (s *stocked) newestDead(t *testing.T, queue string) posthaste.MessageID {
+	t.Helper()
+	found, err := s.DeadLetters(t.Context(), posthaste.DeadLetterFilter{Queue: queue, Limit: 1})
+	if err != nil || len(found.Items) != 1 {
+		t.Fatal(found, err)
+	}
+	return found.Items[0].ID
 }
 
 func (s *stocked) deadLetters(t *testing.T, queue string) int {
@@ -168,11 +190,13 @@ func TestDB7ReplayByFilter(t *testing.T) {
 
 	// Messages that die after the confirmation are left alone, and a choice of none is told.
 	stock.makeDead(t, "emails", "timeout after %d ms of smtp.example.com", 2)
-	v.send(first).want(200, "Replayed 2300 messages.")
+	done := v.send(first).want(200, "Replayed 2,300 messages.")
 	if n := stock.deadLetters(t, "emails"); n != 5 {
 		t.Errorf("%d dead letters are left, want 5", n)
 	}
-	v.send(second).want(200, "Replayed 2300 messages.") // the same form
+	if again := v.send(second).want(200, "Replayed 2,300 messages."); again.at.Path != done.at.Path { // the same form
+		t.Errorf("a form that is sent twice leads to %s and %s", done.at, again.at)
+	}
 	if n := stock.deadLetters(t, "emails"); n != 5 {
 		t.Errorf("%d dead letters are left, want 5", n)
 	}
@@ -198,7 +222,8 @@ func TestDB7ReplayByFilter(t *testing.T) {
 	if n := stock.deadLetters(t, "emails"); n != 4 {
 		t.Errorf("%d dead letters are left, want 4", n)
 	}
-	v.send(v.get("/dead-letters/discard?queue=emails").form("/discard")).want(200, "Discarded 4 messages.", "No dead letter matches.")
+	v.send(v.get("/dead-letters/discard?queue=emails").form("/discard")).want(200, "Discarded 4 messages.")
+	v.get("/dead-letters?queue=emails").want(200, "No dead letter matches.")
 	v.send(v.get("/dead-letters/replay?all=1").want(200, "Exactly 1 dead letter").form("/replay")).want(200, "Replayed 1 message.")
 }
 

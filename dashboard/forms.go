@@ -1,7 +1,11 @@
 package dashboard
 
 import (
-	"strings"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/posthaste-mq/posthaste"
@@ -14,27 +18,32 @@ const keptForms = 1000
 // browser sends twice acts once.
 type forms struct {
 	mu   sync.Mutex
-	sent map[string]*sentForm
-	keys []string // in the order in which they came
+	sent map[formHash]*sentForm
+	keys []formHash // in the order in which they came
 }
 
-// sentForm is a confirmation. to is set before over is closed, and is "" if the action failed.
+// formHash identifies a confirmation. It is short whatever the path.
+type formHash [sha256.Size]byte
+
+// sentForm is a confirmation. The other fields are set before over is closed.
 type sentForm struct {
 	over chan struct{}
+	kept bool // the action was done, or may have been
 	to   string
+	err  error
 }
 
 // once calls act unless it was called for the same form before, and returns where the operator
-// goes on. A form whose action failed may be sent again.
+// goes on. A form whose action failed may be sent again, unless it may have been done.
 func (f *forms) once(p *page, act func() (string, error)) (string, error) {
 	if p.text("once") == "" {
 		return act() // a program, which sends no form
 	}
-	key, err := p.formKey()
+	once, err := p.formKey()
 	if err != nil {
 		return "", err
 	}
-	key = strings.Join([]string{p.Actor, p.r.URL.Path, key}, "\n")
+	key := formHash(sha256.Sum256(fmt.Appendf(nil, "%q %q %q", p.Actor, p.r.URL.Path, once)))
 	for {
 		f.mu.Lock()
 		earlier := f.sent[key]
@@ -47,12 +56,12 @@ func (f *forms) once(p *page, act func() (string, error)) (string, error) {
 		case <-p.ctx().Done():
 			return "", p.ctx().Err()
 		}
-		if earlier.to != "" {
-			return earlier.to, nil
+		if earlier.kept {
+			return earlier.to, earlier.err
 		}
 	}
 	if f.sent == nil {
-		f.sent = map[string]*sentForm{}
+		f.sent = map[formHash]*sentForm{}
 	}
 	form := &sentForm{over: make(chan struct{})}
 	f.sent[key] = form
@@ -64,16 +73,16 @@ func (f *forms) once(p *page, act func() (string, error)) (string, error) {
 	defer func() { // also after a panic
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if form.to == "" {
+		if !form.kept && f.sent[key] == form {
 			delete(f.sent, key)
+			f.keys = slices.DeleteFunc(f.keys, func(k formHash) bool { return k == key })
 		}
 		close(form.over)
 	}()
-	to, err := act()
-	if err == nil {
-		form.to = to
-	}
-	return to, err
+	form.to, form.err = act()
+	form.kept = form.err == nil || posthaste.CodeOf(form.err) == posthaste.CodeOutcomeUnknown ||
+		errors.Is(form.err, context.Canceled) || errors.Is(form.err, context.DeadlineExceeded)
+	return form.to, form.err
 }
 
 // formKey identifies the form that is sent.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -77,6 +78,7 @@ func (p *page) findMessage() (posthaste.MessageInfo, error) {
 }
 
 func (d *dashboard) showMessage(p *page) error {
+	d.snapshots.begin()
 	m, err := p.findMessage()
 	if err != nil {
 		return err
@@ -93,12 +95,20 @@ func (d *dashboard) showMessage(p *page) error {
 		Hidden    bool
 		Actions   []string
 		CLI, Curl string
+		SQL       string
 		Records   []posthaste.Action
+		Mail      *shownMail
 	}{Message: m, Hidden: !p.Allows(server.ScopeReadPayload), Actions: p.validActions(m), CLI: command("message", "show", m.ID.String()), Curl: curl("GET", "/v1/messages/"+m.ID.String(), "")}
+	if d.can.SQL {
+		data.SQL = "select * from posthaste.message(" + m.ID.String() + ")"
+	}
 	for _, state := range m.Subscriptions {
 		data.States = append(data.States, shownState{state, reasons(s, m, state)})
 	}
 	if !data.Hidden {
+		if data.Mail = p.newShownMail(m); data.Mail != nil && data.Mail.Preview != "" {
+			p.allowFrame()
+		}
 		data.Payload = showPayload(m.Payload)
 		for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
 			data.Headers = append(data.Headers, header{name, m.Headers[name]})
@@ -109,7 +119,15 @@ func (d *dashboard) showMessage(p *page) error {
 			return err
 		}
 	}
-	return p.show("message", "Message "+m.ID.String(), "messages", false, data)
+	follows := p.r.Header.Get("HX-Request") != "" // a page that follows also shows the end
+	return p.show("message", "Message "+m.ID.String(), "messages", follows || !hasEnded(m), data)
+}
+
+// hasEnded reports whether nothing can happen to the message by itself or by an operator.
+func hasEnded(m posthaste.MessageInfo) bool {
+	return !slices.ContainsFunc(m.Subscriptions, func(s posthaste.MessageState) bool {
+		return !slices.Contains([]posthaste.State{posthaste.StateDone, posthaste.StateHandedOut, posthaste.StateCancelled, posthaste.StateExpired, posthaste.StateDiscarded}, s.State)
+	})
 }
 
 // reasons say why a waiting message may not have started.
@@ -127,7 +145,7 @@ func reasons(s *snapshot, m posthaste.MessageInfo, state posthaste.MessageState)
 		"key_concurrency": fmt.Sprintf("The queue hands out at most %d messages of a key at a time.", q.Options.Limits.KeyConcurrency),
 		"key_rate_limit":  "The rate limit of each key is " + q.Options.Limits.KeyRateLimit.String() + ".",
 	}
-	for _, held := range posthaste.HeldBy(q, &m) {
+	for _, held := range posthaste.HeldBy(q, &m, state.Subscription) {
 		if words[held] != "" && (m.Key != "" || held != "order" && !strings.HasPrefix(held, "key_")) {
 			all = append(all, words[held])
 		}
@@ -162,10 +180,16 @@ func (p *page) validActions(m posthaste.MessageInfo) (all []string) {
 	in := func(states ...posthaste.State) bool {
 		return slices.ContainsFunc(m.Subscriptions, func(s posthaste.MessageState) bool { return slices.Contains(states, s.State) })
 	}
-	if p.d.can.Withdrawal && in(posthaste.StateScheduled, posthaste.StateRetrying) {
+	if p.d.can.Withdrawal && in(runnable...) {
 		all = append(all, "run")
 	}
-	if p.d.can.Withdrawal && in(posthaste.StateScheduled, posthaste.StateReady, posthaste.StateRetrying) {
+	if p.d.can.Withdrawal && in(rescheduled...) {
+		all = append(all, "reschedule")
+	}
+	if p.d.can.Withdrawal && p.editable(m) {
+		all = append(all, "edit")
+	}
+	if p.d.can.Withdrawal && in(cancelled...) {
 		all = append(all, "cancel")
 	}
 	if in(posthaste.StateDead) {
@@ -206,16 +230,12 @@ func (p *page) planMessage(name, done string, made plan, do func(context.Context
 	if err != nil {
 		return nil, err
 	}
-	var states []string
-	for _, s := range m.Subscriptions {
-		states = append(states, string(s.State)+" in "+s.Subscription)
-	}
 	if !slices.Contains(p.validActions(m), name) {
-		return nil, &posthaste.Error{Code: posthaste.CodeConflict, Field: "id", Message: fmt.Sprintf("Message %s cannot be changed in this way: it is %s.", m.ID, strings.Join(states, ", "))}
+		return nil, cannotChange(m)
 	}
 	id := m.ID.String()
 	made.Title, made.Back = made.Title+" "+id, p.link("/messages/"+id)
-	made.Effects = append(made.Effects, "The message is of queue "+m.Queue+", and "+strings.Join(states, ", ")+".")
+	made.Effects = append(made.Effects, "The message is of queue "+m.Queue+", and "+strings.Join(statesOf(m), ", ")+".")
 	made.do = func(p *page) (string, error) { return p.link("/messages/"+id, "done", done, "n", "1"), do(p.ctx(), m) }
 	return &made, nil
 }
@@ -223,15 +243,21 @@ func (p *page) planMessage(name, done string, made plan, do func(context.Context
 func (d *dashboard) planCancel(p *page) (*plan, error) {
 	id := p.r.PathValue("id")
 	return p.planMessage("cancel", "cancelled", plan{
-		Title: "Cancel message", Button: "Cancel the message", Danger: true, CLI: command("message", "cancel", id), Curl: curl("DELETE", "/v1/messages/"+id, ""),
+		Title: "Cancel message", Button: "Cancel the message", Danger: true, CLI: command("message", "cancel", id), Curl: curl("DELETE", "/v1/messages/"+id, ""), SQL: call("cancel", id),
 		Effects: []string{"The message, or its next attempt, is never handed out. Where it is handed out now, its holder is asked to stop."},
 	}, func(ctx context.Context, m posthaste.MessageInfo) error {
-		results, err := d.engine.Cancel(ctx, m.ID)
-		if err == nil && !slices.ContainsFunc(results, posthaste.Withdrawal.Accepted) {
-			err = tooLate(m.ID)
+		return inTime(m.ID)(d.cancelOne(ctx, m.ID))
+	})
+}
+
+// inTime returns the error of a change that may have come too late.
+func inTime(id posthaste.MessageID) func(bool, error) error {
+	return func(changed bool, err error) error {
+		if err == nil && !changed {
+			err = tooLate(id)
 		}
 		return err
-	})
+	}
 }
 
 func tooLate(id posthaste.MessageID) error {
@@ -241,21 +267,32 @@ func tooLate(id posthaste.MessageID) error {
 func (d *dashboard) planRun(p *page) (*plan, error) {
 	id := p.r.PathValue("id")
 	return p.planMessage("run", "running", plan{
-		Title: "Run message now:", Button: "Run now", CLI: command("message", "run", id), Curl: curl("POST", "/v1/messages/"+id+"/run", ""),
+		Title: "Run message now:", Button: "Run now", CLI: command("message", "run", id), Curl: curl("POST", "/v1/messages/"+id+"/run", ""), SQL: call("run_message", id),
 		Effects: []string{"The message, or its next attempt, is due now. Pauses, limits and the order of keys still hold."},
 	}, func(ctx context.Context, m posthaste.MessageInfo) error {
-		results, err := d.engine.RunMessage(ctx, m.ID)
-		if err == nil && !slices.ContainsFunc(results, func(r posthaste.RunResult) bool { return r.Due }) {
-			err = tooLate(m.ID)
-		}
-		return err
+		return inTime(m.ID)(d.runOne(ctx, m.ID))
+	})
+}
+
+func (d *dashboard) planReschedule(p *page) (*plan, error) {
+	at, err := p.dueTime()
+	if err != nil {
+		return nil, err
+	}
+	id, text := p.r.PathValue("id"), at.Format(time.RFC3339)
+	return p.planMessage("reschedule", "rescheduled", plan{
+		Title: "Reschedule message", Button: "Reschedule", CLI: command("message", "reschedule", id, text), SQL: call("reschedule", id, text),
+		Curl: curl("POST", "/v1/messages/"+id+"/reschedule", `{"send_at": "`+text+`"}`), Fields: []field{{"at", text}},
+		Effects: []string{"The message, or its next attempt, is due at " + text + fromNow(at) + "."},
+	}, func(ctx context.Context, m posthaste.MessageInfo) error {
+		return inTime(m.ID)(d.rescheduleOne(ctx, m.ID, at))
 	})
 }
 
 func (d *dashboard) planReplay(p *page) (*plan, error) {
 	id := p.r.PathValue("id")
 	return p.planMessage("replay", "replayed", plan{
-		Title: "Replay dead letter", Button: "Replay", CLI: command("dead", "replay", id), Curl: curl("POST", "/v1/dead-letters/"+id+"/replay", ""),
+		Title: "Replay dead letter", Button: "Replay", CLI: command("dead", "replay", id), Curl: curl("POST", "/v1/dead-letters/"+id+"/replay", ""), SQL: call("replay", id),
 		Effects: []string{"The message is sent again under its id, with all attempts ahead of it."},
 	}, func(ctx context.Context, m posthaste.MessageInfo) error {
 		_, err := d.engine.Replay(ctx, posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{m.ID}})
@@ -266,7 +303,7 @@ func (d *dashboard) planReplay(p *page) (*plan, error) {
 func (d *dashboard) planDiscard(p *page) (*plan, error) {
 	id := p.r.PathValue("id")
 	return p.planMessage("discard", "discarded", plan{
-		Title: "Discard dead letter", Button: "Discard", Danger: true, CLI: command("dead", "discard", id), Curl: curl("POST", "/v1/dead-letters/"+id+"/discard", ""),
+		Title: "Discard dead letter", Button: "Discard", Danger: true, CLI: command("dead", "discard", id), Curl: curl("POST", "/v1/dead-letters/"+id+"/discard", ""), SQL: call("discard", id),
 		Effects: []string{"The dead letter is removed for good, and cannot be replayed."},
 	}, func(ctx context.Context, m posthaste.MessageInfo) error {
 		_, err := d.engine.Discard(ctx, posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{m.ID}})

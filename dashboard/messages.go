@@ -3,6 +3,7 @@ package dashboard
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/server"
@@ -37,7 +38,37 @@ type listedMessages struct {
 	// Next is the address of the next page, and First that of the first; empty for no such page.
 	Next, First string
 	CLI, Curl   string
+	SQL         string
 	Terms       bool
+	// Selectable reports that messages can be selected. CancelAll and RunAll are the addresses of
+	// actions on all that match, and RescheduleAll the fields of a form for it; empty if there is
+	// no such action.
+	Selectable        bool
+	CancelAll, RunAll string
+	RescheduleAll     []field
+}
+
+// offer adds the actions that are possible with messages of the filter, as far as the page tells.
+func (data *listedMessages) offer(p *page) {
+	if !p.canChangeMany() {
+		return
+	}
+	of := func(states []posthaste.State) bool {
+		return slices.ContainsFunc(data.Messages, func(m posthaste.MessageInfo) bool { return isIn(&m, states) }) ||
+			data.Next != "" && (data.Filter.State == "" || slices.Contains(states, data.Filter.State))
+	}
+	data.Selectable = of(cancelled)
+	params := p.messageParams()
+	if len(params) == 0 || !of(cancelled) {
+		return
+	}
+	data.CancelAll = p.link("/messages/cancel", params...)
+	if of(runnable) {
+		data.RunAll = p.link("/messages/run", params...)
+	}
+	for i := 0; of(rescheduled) && i < len(params); i += 2 {
+		data.RescheduleAll = append(data.RescheduleAll, field{params[i], params[i+1]})
+	}
 }
 
 func (d *dashboard) showMessages(p *page) error {
@@ -47,12 +78,14 @@ func (d *dashboard) showMessages(p *page) error {
 	}
 	if f.Queue == "" && p.Limited() {
 		f.Queue = p.Token.Queues[0]
+		p.query.Set("queue", f.Queue) // links on the page are about the same
 	}
 	if f.Queue != "" {
 		if err := p.allowQueue(f.Queue); err != nil {
 			return err
 		}
 	}
+	d.snapshots.begin()
 	found, err := d.engine.Messages(p.ctx(), f)
 	if err != nil {
 		return err
@@ -72,6 +105,7 @@ func (d *dashboard) showMessages(p *page) error {
 		data.First = p.with("before", "")
 	}
 	data.CLI, data.Curl = sameList(f, p.text("from"))
+	data.offer(p)
 	return p.show("messages", "Messages", "messages", false, data)
 }
 
@@ -113,7 +147,7 @@ var searches = []struct {
 type hit struct {
 	Field, Link string
 	Messages    []posthaste.MessageInfo
-	// Cut reports that the search stopped early: older messages may match.
+	// Cut reports that older messages may match.
 	Cut bool
 }
 
@@ -134,18 +168,11 @@ func (d *dashboard) search(p *page) error {
 			return err
 		}
 	}
-	for _, by := range searches {
-		if !p.Allows(by.scope) || !d.can.Search || len(text) > posthaste.MaxWordBytes {
-			continue
-		}
-		found, err := p.find(by.set, text)
-		if err != nil {
-			return err
-		}
-		if len(found.Items) > 0 || found.Next != 0 {
-			hits = append(hits, hit{Field: by.Name, Link: p.link("/messages", by.Name, text), Messages: found.Items, Cut: found.Next != 0})
-		}
+	more, err := d.searchAll(p, text)
+	if err != nil {
+		return err
 	}
+	hits = append(hits, more...)
 	if len(hits) == 1 && len(hits[0].Messages) == 1 && !hits[0].Cut {
 		return p.redirect(p.link("/messages/" + hits[0].Messages[0].ID.String()))
 	}
@@ -154,6 +181,31 @@ func (d *dashboard) search(p *page) error {
 		Hits  []hit
 		Terms bool
 	}{text, hits, p.Allows(server.ScopeReadPayload)})
+}
+
+// searchAll carries out all searches that the caller may make, at the same time, because the one
+// by key takes longer than the others together.
+func (d *dashboard) searchAll(p *page, text string) (hits []hit, err error) {
+	if !d.can.Search || len(text) > posthaste.MaxWordBytes {
+		return nil, nil
+	}
+	found, errs := make([]posthaste.Page[posthaste.MessageInfo], len(searches)), make([]error, len(searches))
+	var all sync.WaitGroup
+	for i, by := range searches {
+		if p.Allows(by.scope) {
+			all.Go(func() { found[i], errs[i] = p.find(by.set, text) })
+		}
+	}
+	all.Wait()
+	for i, by := range searches {
+		if errs[i] != nil {
+			return nil, errs[i]
+		}
+		if len(found[i].Items) > 0 || found[i].Next != 0 {
+			hits = append(hits, hit{Field: by.Name, Link: p.link("/messages", by.Name, text), Messages: found[i].Items, Cut: found[i].Next != 0})
+		}
+	}
+	return hits, nil
 }
 
 // find lists the newest messages of a search in the queues that the caller may see.

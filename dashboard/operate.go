@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -36,6 +37,10 @@ func (d *dashboard) showOverview(p *page) error {
 		return int(10*(b.SentPerSecond+b.DonePerSecond)) - int(10*(a.SentPerSecond+a.DonePerSecond))
 	})
 	busy = rows[:min(len(rows), fallingBehind)]
+	shown, failures, err := p.past(s)
+	if err != nil {
+		return err
+	}
 	return p.show("overview", "Overview", "overview", true, struct {
 		Snapshot     *snapshot
 		Total        queueRow
@@ -43,7 +48,24 @@ func (d *dashboard) showOverview(p *page) error {
 		Behind, Busy []queueRow
 		More         int
 		Failed       error
-	}{s, total, len(rows), behind[:min(len(behind), fallingBehind)], busy, max(len(behind)-fallingBehind, 0), s.findErr})
+		Charts       *charts
+		Choices      []choice
+		Failures     []posthaste.Failure
+	}{s, total, len(rows), behind[:min(len(behind), fallingBehind)], busy, max(len(behind)-fallingBehind, 0), s.findErr, shown, p.choices(), failures})
+}
+
+// past returns the charts of all queues, and the most frequent failures. Without them the page
+// still shows the present.
+func (p *page) past(s *snapshot) (*charts, []posthaste.Failure, error) {
+	if !p.d.can.Charts {
+		return nil, nil, nil
+	}
+	shown, err := p.flow("", s)
+	if err != nil {
+		return nil, nil, err
+	}
+	failures, _, err := p.failing("", "")
+	return shown, failures[:min(len(failures), 3)], err
 }
 
 func (d *dashboard) showWorkers(p *page) error {
@@ -54,12 +76,64 @@ func (d *dashboard) showWorkers(p *page) error {
 	if s.workErr != nil {
 		return s.workErr
 	}
-	workers := slices.Clone(s.workers)
-	slices.SortFunc(workers, func(a, b posthaste.WorkerStatus) int { return strings.Compare(a.Name, b.Name) })
+	counts, err := p.countsOfWorkers()
+	if err != nil {
+		return err
+	}
+	var rows []workerRow
+	var longest []runningRow
+	for _, w := range s.workers {
+		row := workerRow{WorkerStatus: w, Counts: counts[w.Name]}
+		for _, load := range w.State.Loads {
+			row.Running += load.Running
+		}
+		rows = append(rows, row)
+		for _, r := range w.State.Running {
+			if w.LostAt.IsZero() {
+				longest = append(longest, runningRow{r, w.Name, w.HeartbeatAt.Add(-r.Ran)})
+			}
+		}
+	}
+	slices.SortFunc(rows, func(a, b workerRow) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(longest, func(a, b runningRow) int { return a.Since.Compare(b.Since) })
 	return p.show("workers", "Workers", "workers", true, struct {
-		Workers []posthaste.WorkerStatus
+		Workers []workerRow
+		Longest []runningRow
 		Vitals  posthaste.Vitals
-	}{workers, s.Vitals})
+	}{rows, longest[:min(len(longest), maxLongest)], s.Vitals})
+}
+
+// maxLongest is how many running messages the page of workers shows.
+const maxLongest = 20
+
+// workerRow is a worker with its latest counts.
+type workerRow struct {
+	posthaste.WorkerStatus
+	Running int
+	Counts  *handled // nil if it handled nothing
+}
+
+// runningRow is a message that runs, and since when.
+type runningRow struct {
+	posthaste.RunningMessage
+	Worker string
+	Since  time.Time
+}
+
+// countsOfWorkers returns what each worker handled in the last 15 minutes, by its name.
+func (p *page) countsOfWorkers() (map[string]*handled, error) {
+	if !p.d.can.Charts {
+		return nil, nil
+	}
+	return figureOf(p.d.figures, "workers", stateAge, func(ctx context.Context, now time.Time) (map[string]*handled, error) {
+		groups, err := p.d.engine.HandlerStats(ctx, posthaste.StatsQuery{From: now.Add(-15 * time.Minute), By: posthaste.ByWorker})
+		counts := map[string]*handled{}
+		for i := range groups {
+			h := newHandled(groups[i].Worker, &groups[i])
+			counts[h.Name] = &h
+		}
+		return counts, err
+	})
 }
 
 func (d *dashboard) showAudit(p *page) error {
@@ -115,7 +189,7 @@ func (d *dashboard) planRevoke(p *page) (*plan, error) {
 		effects = append(effects, "You are signed in with this token.")
 	}
 	return &plan{
-		Title: "Revoke token " + name, Button: "Revoke", Danger: true, Typed: name, Back: p.link("/tokens"), Effects: effects, CLI: command("token", "drop", name),
+		Title: "Revoke token " + name, Button: "Revoke", Danger: true, Typed: name, Back: p.link("/tokens"), Effects: effects, CLI: command("token", "drop", name), SQL: call("token_drop", name),
 		do: func(p *page) (string, error) {
 			return p.link("/tokens", "done", "revoked"), d.engine.RevokeToken(p.ctx(), name)
 		},
@@ -162,7 +236,7 @@ func (d *dashboard) planPauseSchedule(p *page) (*plan, error) {
 			return nil, already(s.Name, "paused")
 		}
 		return &plan{Title: "Pause", Button: "Pause", Effects: []string{"No message is sent at its ticks until it is resumed. These ticks do not count as missed."},
-			CLI: command("schedule", "pause", s.Name), Curl: curl("POST", "/v1/schedules/"+s.Name+"/pause", "")}, nil
+			CLI: command("schedule", "pause", s.Name), Curl: curl("POST", "/v1/schedules/"+s.Name+"/pause", ""), SQL: call("schedule_pause", s.Name)}, nil
 	}, func(p *page, s posthaste.ScheduleInfo) error {
 		return d.engine.Pause(p.ctx(), posthaste.OfSchedule(s.Name))
 	})
@@ -174,7 +248,7 @@ func (d *dashboard) planResumeSchedule(p *page) (*plan, error) {
 			return nil, already(s.Name, "running")
 		}
 		return &plan{Title: "Resume", Button: "Resume", Effects: []string{"It continues with its first tick from now on."},
-			CLI: command("schedule", "resume", s.Name), Curl: curl("POST", "/v1/schedules/"+s.Name+"/resume", "")}, nil
+			CLI: command("schedule", "resume", s.Name), Curl: curl("POST", "/v1/schedules/"+s.Name+"/resume", ""), SQL: call("schedule_resume", s.Name)}, nil
 	}, func(p *page, s posthaste.ScheduleInfo) error {
 		return d.engine.Resume(p.ctx(), posthaste.OfSchedule(s.Name))
 	})
@@ -187,7 +261,7 @@ func already(name, state string) error {
 func (d *dashboard) planRunSchedule(p *page) (*plan, error) {
 	return d.planSchedule(p, "started", func(s posthaste.ScheduleInfo) (*plan, error) {
 		return &plan{Title: "Run", Button: "Run now", Effects: []string{"Its message is sent to queue " + s.Message.Queue + " at once. This is no tick: the next tick does not change."},
-			Curl: curl("POST", "/v1/schedules/"+s.Name+"/run", "")}, nil
+			Curl: curl("POST", "/v1/schedules/"+s.Name+"/run", ""), SQL: call("schedule_run", s.Name)}, nil
 	}, func(p *page, s posthaste.ScheduleInfo) error {
 		_, err := d.engine.RunSchedule(p.ctx(), s.Name)
 		return err

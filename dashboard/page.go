@@ -33,6 +33,9 @@ const pageSize = 50
 // deadFields are the parameters that select dead letters.
 var deadFields = []string{"queue", "subscription", "kind", "key", "reference", "term", "error", "died_from", "died_before"}
 
+// messageFields are the parameters that select messages.
+var messageFields = []string{"queue", "state", "kind", "key", "reference", "term", "from"}
+
 // page is one request of a page.
 type page struct {
 	*server.Visit
@@ -40,6 +43,8 @@ type page struct {
 	w     http.ResponseWriter
 	r     *http.Request
 	query url.Values
+	// keep keeps the fragment of a live page for other viewers; nil if it is shown as a whole.
+	keep func(fragment []byte)
 }
 
 // open checks the scope and the queue of a route, and serves it.
@@ -50,7 +55,11 @@ func (d *dashboard) open(w http.ResponseWriter, r *http.Request, route route) {
 	r = r.WithContext(ctx)
 	p := &page{Visit: visit, d: &d.source, w: w, r: r}
 	err := p.check(route)
-	if err == nil {
+	switch {
+	case err != nil:
+	case p.follows(route):
+		err = d.serveShared(p, route)
+	default:
 		err = route.serve(p)
 	}
 	if err != nil {
@@ -189,6 +198,12 @@ type layout struct {
 // Environment is the name in the banner.
 func (l layout) Environment() string { return l.d.environment }
 
+// CaughtMail is the address of the pages of caught mails.
+func (l layout) CaughtMail() string { return l.caughtMail() }
+
+// Mails reports whether the viewer may see the queue of e-mails.
+func (l layout) Mails() bool { return l.d.can.Search && l.AllowsQueue(server.MailQueue) }
+
 // Can are the features of the store.
 func (l layout) Can() posthaste.Capabilities { return l.d.can }
 
@@ -207,13 +222,18 @@ func (l layout) SearchText() string {
 // show renders a page completely before it writes it, so that an error does not leave half of it.
 func (p *page) show(name, title, section string, live bool, data any) error {
 	view := layout{page: p, Title: title, Section: section, Now: time.Now().UTC(), Live: live, Notice: p.notice(), Data: data}
+	part := "layout"
+	if live && p.keep != nil {
+		part = "fresh"
+	}
 	var body bytes.Buffer
-	if err := templates()[name].ExecuteTemplate(&body, "layout", view); err != nil {
+	if err := templates()[name].ExecuteTemplate(&body, part, view); err != nil {
 		return err
 	}
-	p.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	p.w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
-	_, _ = p.w.Write(body.Bytes()) // the caller is gone
+	if part == "fresh" {
+		p.keep(body.Bytes())
+	}
+	p.write(body.Bytes())
 	return nil
 }
 
@@ -222,8 +242,7 @@ func (p *page) show(name, title, section string, live bool, data any) error {
 var notices = map[string]string{
 	"paused": "Paused.", "resumed": "Resumed.", "purged": "Purged {n} waiting messages.", "sent": "Sent.", "cancelled": "Cancelled.", "running": "Due now.",
 	"replayed": "Replayed {n} messages.", "discarded": "Discarded {n} messages.", "revoked": "Revoked. Servers reject the token within seconds.",
-	"kept":    "Replayed {n} messages. The others stay dead letters, because other messages hold their unique keys.",
-	"started": "Sent the message of the schedule.",
+	"started": "Sent the message of the schedule.", "rescheduled": "Rescheduled.", "edited": "Saved.", "resent": "Sent again with the changes, as this message.", "updated": "Changed. The next deliveries follow the new options.",
 }
 
 func (p *page) notice() string {

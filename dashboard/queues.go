@@ -26,6 +26,7 @@ type queueRow struct {
 	Retried, Lost                int64
 	Oldest                       time.Duration
 	SentPerSecond, DonePerSecond float64
+	Spark                        string // points of a small chart; may be empty
 }
 
 func newQueueRow(q posthaste.QueueInfo) queueRow {
@@ -91,17 +92,18 @@ func (d *dashboard) showQueues(p *page) error {
 	if err != nil {
 		return err
 	}
-	rows := p.rows(s)
+	rows, name := p.rows(s), p.text("name")
+	rows = slices.DeleteFunc(rows, func(r queueRow) bool { return !strings.Contains(strings.ToLower(r.Name), strings.ToLower(name)) })
 	by, descending := strings.CutPrefix(p.text("sort"), "-")
 	var columns []column
 	for _, c := range queueColumns {
-		head := column{Title: c.Title, Link: p.with("sort", "-"+c.Name)}
+		head := column{Title: c.Title, Link: p.with("sort", "-"+c.Name, "page", "")}
 		if c.Name == "name" {
-			head.Link = p.with("sort", "")
+			head.Link = p.with("sort", "", "page", "")
 		}
 		if c.Name == by {
 			if head.Sorted = "ascending"; descending {
-				head.Sorted, head.Link = "descending", p.with("sort", c.Name)
+				head.Sorted, head.Link = "descending", p.with("sort", c.Name, "page", "")
 			}
 			slices.SortStableFunc(rows, func(a, b queueRow) int {
 				if descending {
@@ -112,10 +114,52 @@ func (d *dashboard) showQueues(p *page) error {
 		}
 		columns = append(columns, head)
 	}
+	total := len(rows)
+	rows, before, after, err := p.turn(rows)
+	if err != nil {
+		return err
+	}
+	lines, err := p.sparks(s)
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		rows[i].Spark = lines[rows[i].Name]
+	}
 	return p.show("queues", "Queues", "queues", true, struct {
-		Columns []column
-		Rows    []queueRow
-	}{columns, rows})
+		Columns                   []column
+		Rows                      []queueRow
+		Total                     int
+		Filter                    bool
+		Name, Sort, Before, After string
+	}{columns, rows, total, name != "" || total > queuesShown, name, p.text("sort"), before, after})
+}
+
+// queuesShown is how many queues a page shows. It is small enough for a browser that compares all
+// of them with the next state every two seconds.
+const queuesShown = 100
+
+// turn returns the queues of the page that the parameter page numbers from 1, and the addresses of
+// the pages before and after it; empty for no such page.
+func (p *page) turn(rows []queueRow) (shown []queueRow, before, after string, err error) {
+	n := 1
+	if text := p.text("page"); text != "" {
+		if n, err = strconv.Atoi(text); err != nil || n < 1 {
+			return nil, "", "", posthaste.Invalidf("page", "page must be a positive number, got %q", text)
+		}
+	}
+	n = min(n, max(1, (len(rows)+queuesShown-1)/queuesShown))
+	from := (n - 1) * queuesShown
+	to := min(from+queuesShown, len(rows))
+	if n == 2 {
+		before = p.with("page", "")
+	} else if n > 2 {
+		before = p.with("page", strconv.Itoa(n-1))
+	}
+	if to < len(rows) {
+		after = p.with("page", strconv.Itoa(n+1))
+	}
+	return rows[from:to], before, after, nil
 }
 
 // findQueue returns the queue in the path.
@@ -164,13 +208,37 @@ func (d *dashboard) showQueue(p *page) error {
 		}
 	}
 	set, defaults := optionsOf(q.Options)
+	shown, handlers, err := p.history(q.Name)
+	if err != nil {
+		return err
+	}
 	return p.show("queue", "Queue "+q.Name, "queues", true, struct {
 		Queue         *posthaste.QueueInfo
 		Row           queueRow
 		Set, Defaults []option
 		Recent        []posthaste.MessageInfo
-		Keyed         bool
-	}{q, newQueueRow(*q), set, defaults, recent.Items, keyed(q.Options) && d.can.Limits})
+		Keyed, Kinds  bool
+		Charts        *charts
+		Handling      *handling
+		Choices       []choice
+	}{q, newQueueRow(*q), set, defaults, recent.Items, keyed(q.Options) && d.can.Limits, !keyed(q.Options), shown, handlers, p.choices()})
+}
+
+// history returns the charts of a queue, and the counts of its handlers.
+func (p *page) history(queue string) (*charts, *handling, error) {
+	if !p.d.can.Charts {
+		return nil, nil, nil
+	}
+	s, err := p.d.snapshots.look(p.ctx())
+	if err != nil {
+		return nil, nil, err
+	}
+	shown, err := p.flow(queue, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	handlers, err := p.handling(queue)
+	return shown, handlers, err
 }
 
 func (p *page) queueLink(name, done string) string { return p.link("/queues/"+name, "done", done) }
@@ -189,7 +257,7 @@ func (p *page) planQueue(done string, make func(q *posthaste.QueueInfo) (*plan, 
 
 func (d *dashboard) planPause(p *page) (*plan, error) {
 	return p.planQueue("paused", func(q *posthaste.QueueInfo) (*plan, func(context.Context) error) {
-		return &plan{Title: "Pause queue " + q.Name, Button: "Pause", CLI: command("queue", "pause", q.Name), Curl: curl("POST", "/v1/queues/"+q.Name+"/pause", ""),
+		return &plan{Title: "Pause queue " + q.Name, Button: "Pause", CLI: command("queue", "pause", q.Name), Curl: curl("POST", "/v1/queues/"+q.Name+"/pause", ""), SQL: call("pause_queue", q.Name),
 			Effects: []string{"No message of this queue is handed out until the queue is resumed.", "Messages that are handed out continue, and sending continues."},
 		}, func(ctx context.Context) error { return d.engine.Pause(ctx, posthaste.OfQueue(q.Name)) }
 	})
@@ -197,38 +265,9 @@ func (d *dashboard) planPause(p *page) (*plan, error) {
 
 func (d *dashboard) planResume(p *page) (*plan, error) {
 	return p.planQueue("resumed", func(q *posthaste.QueueInfo) (*plan, func(context.Context) error) {
-		return &plan{Title: "Resume queue " + q.Name, Button: "Resume", CLI: command("queue", "resume", q.Name), Curl: curl("POST", "/v1/queues/"+q.Name+"/resume", ""),
+		return &plan{Title: "Resume queue " + q.Name, Button: "Resume", CLI: command("queue", "resume", q.Name), Curl: curl("POST", "/v1/queues/"+q.Name+"/resume", ""), SQL: call("resume_queue", q.Name),
 			Effects: []string{fmt.Sprintf("%d waiting messages of this queue are handed out again, as workers ask for them.", newQueueRow(*q).Waiting)},
 		}, func(ctx context.Context) error { return d.engine.Resume(ctx, posthaste.OfQueue(q.Name)) }
-	})
-}
-
-func (d *dashboard) planPauseKey(p *page) (*plan, error) {
-	return d.planKey(p, "pause", "paused", d.engine.Pause, "No message with this key is handed out until the key is resumed. Other keys continue.")
-}
-
-func (d *dashboard) planResumeKey(p *page) (*plan, error) {
-	return d.planKey(p, "resume", "resumed", d.engine.Resume, "Waiting messages with this key are handed out again.")
-}
-
-func (d *dashboard) planKey(p *page, verb, done string, change func(context.Context, posthaste.Pausable) error, effect string) (*plan, error) {
-	key := p.query.Get("key")
-	if key == "" || len(key) > posthaste.MaxWordBytes {
-		return nil, posthaste.Invalidf("key", "A key of 1 to %d bytes is required.", posthaste.MaxWordBytes)
-	}
-	q, err := p.findQueue()
-	if err != nil {
-		return nil, err
-	}
-	if !d.can.Limits || !keyed(q.Options) {
-		return nil, &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "key", Message: "Queue " + q.Name + " does not look at keys.", Hint: "Pause the whole queue."}
-	}
-	return p.planQueue(done, func(q *posthaste.QueueInfo) (*plan, func(context.Context) error) {
-		body, _ := json.Marshal(map[string]string{"key": key}) // always encodes
-		title := strings.ToUpper(verb[:1]) + verb[1:]
-		return &plan{Title: title + " a key of queue " + q.Name, Button: title, Fields: []field{{"key", key}}, Effects: []string{"Key: " + key, effect},
-			CLI: command("queue", verb+"-key", "--", q.Name, key), Curl: curl("POST", "/v1/queues/"+q.Name+"/keys/"+verb, string(body)),
-		}, func(ctx context.Context) error { return change(ctx, posthaste.OfKey{Queue: q.Name, Key: key}) }
 	})
 }
 
@@ -243,7 +282,7 @@ func (d *dashboard) planPurge(p *page) (*plan, error) {
 			fmt.Sprintf("All waiting messages of this queue are removed for good: about %d, including scheduled messages and retries.", newQueueRow(*q).Waiting),
 			"Messages that are handed out continue. Dead letters stay.",
 		},
-		CLI: command("queue", "purge", q.Name), Curl: curl("POST", "/v1/queues/"+q.Name+"/purge", ""),
+		CLI: command("queue", "purge", q.Name), Curl: curl("POST", "/v1/queues/"+q.Name+"/purge", ""), SQL: call("purge", q.Name),
 		do: func(p *page) (string, error) {
 			purged, err := d.engine.PurgeQueue(p.ctx(), q.Name)
 			var n int64

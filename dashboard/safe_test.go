@@ -31,6 +31,9 @@ func (s *evilStore) evilMessage(m posthaste.MessageInfo) posthaste.MessageInfo {
 	text, _ := json.Marshal("</pre>" + evil)
 	attempt := posthaste.Attempt{Attempt: 1, Outcome: posthaste.OutcomeRetried, Worker: evil, Error: "</pre>" + evil, Receipt: text, Checkpoint: text, Progress: 0.5, ProgressText: evil, Log: "</pre>" + evil}
 	m.Subscriptions = []posthaste.MessageState{{Subscription: evil, State: posthaste.StateRetrying, Attempts: []posthaste.Attempt{attempt}}, {Subscription: "other", State: posthaste.State(evil)}}
+	if m.ID == s.ready { // it can be edited
+		m.Subscriptions = []posthaste.MessageState{{Subscription: evil, State: posthaste.StateScheduled}}
+	}
 	return m
 }
 
@@ -59,7 +62,7 @@ func (s *evilStore) DeadLetters(ctx context.Context, _ posthaste.DeadLetterFilte
 func (s *evilStore) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
 	all, err := s.stocked.Queues(ctx, names...)
 	for i := range all {
-		all[i].PausedKeys, all[i].Options.Owner = []string{evil}, evil
+		all[i].PausedKeys, all[i].PausedKinds, all[i].Options.Owner = []string{evil}, []string{evil}, evil
 		sub := &all[i].Subscriptions[0]
 		sub.Name, sub.Filter = evil, posthaste.Filter{Kinds: []string{evil}, Headers: map[string][]string{evil: {evil}}}
 		sub.SetAside = []posthaste.SetAside{{Kind: evil, Waiting: 1}}
@@ -73,7 +76,24 @@ func (s *evilStore) Doctor(context.Context) ([]posthaste.Finding, error) {
 }
 
 func (s *evilStore) Workers(context.Context) ([]posthaste.WorkerStatus, error) {
-	return []posthaste.WorkerStatus{{ID: 1, Name: evil, Version: evil}}, nil
+	return []posthaste.WorkerStatus{{ID: 1, Name: evil, Version: evil, StartedAt: time.Now(), State: posthaste.WorkerState{
+		Concurrency: 1, Loads: []posthaste.WorkerLoad{{Queue: evil, Subscription: evil, Claimed: 1}},
+		Running: []posthaste.RunningMessage{{Message: 1, Queue: evil, Subscription: evil, Kind: evil}}},
+		Sinks: []posthaste.WorkerSink{{Queue: "orders", Subscription: evil, Destination: evil}, {Queue: evil, Destination: evil}}}}, nil
+}
+
+func (s *evilStore) Failures(context.Context, posthaste.FailureQuery) ([]posthaste.Failure, error) {
+	return []posthaste.Failure{{Queue: "orders", Subscription: evil, Kind: evil, Version: evil, ErrorCount: posthaste.ErrorCount{Fingerprint: evil, Error: "</pre>" + evil, Message: 1, Count: 1}}}, nil
+}
+
+func (s *evilStore) HandlerStats(context.Context, posthaste.StatsQuery) ([]posthaste.HandlerStats, error) {
+	stats := posthaste.HandlerStats{At: time.Now(), Queue: "orders", Kind: evil, Version: evil, Worker: evil, Done: 1}
+	stats.Run.Add(time.Second)
+	return []posthaste.HandlerStats{stats, {At: stats.At, Version: "2", Failed: 1}}, nil
+}
+
+func (s *evilStore) Samples(context.Context, posthaste.SampleQuery) ([]posthaste.Sample, error) {
+	return []posthaste.Sample{{At: time.Now().Add(-10 * time.Minute), Queue: "orders", Subscription: evil, Sent: 60, Depth: math.MaxInt64}}, nil
 }
 
 func (s *evilStore) Actions(context.Context, posthaste.ActionFilter) ([]posthaste.Action, error) {
@@ -96,12 +116,15 @@ func TestDB5TextStaysText(t *testing.T) {
 	s := newSite(t, &evilStore{newStock(t)}, func(c *dashboard.Config) { c.Environment = evil })
 	v := s.viewer(posthaste.ScopeAdmin)
 	q := url.QueryEscape(evil)
-	pages := []string{"/", "/queues?sort=" + q, "/queues/orders", "/queues/orders/send", "/queues/orders/keys/pause?key=" + q, "/messages/1", "/messages/1/cancel", "/messages?kind=" + q + "&key=" + q + "&reference=" + q + "&term=" + q,
-		"/search?q=" + q, "/dead-letters?kind=" + q + "&error=" + q + "&term=" + q, "/dead-letters/replay?error=" + q, "/schedules", "/schedules/nightly/run", "/workers", "/audit?queue=" + q, "/tokens", "/tokens/x/revoke",
+	pages := []string{"/", "/queues?sort=" + q, "/queues/orders", "/queues/orders/send", "/queues/orders/keys/pause?key=" + q, "/messages/1", "/messages/1/cancel", "/messages/3/edit", "/messages/3/reschedule?at=" + q, "/messages/3/reschedule?at=1h", "/queues/emails", "/queues/emails/kinds/pause?kind=" + q, "/queues/orders/options", "/queues/orders/update?timeout=" + q,
+		"/messages/cancel?kind=" + q + "&key=" + q + "&reference=" + q + "&term=" + q, "/messages/run?id=" + q, "/bulk", "/bulk/" + url.PathEscape(evil), "/messages?kind=" + q + "&key=" + q + "&reference=" + q + "&term=" + q,
+		"/search?q=" + q, "/dead-letters?kind=" + q + "&error=" + q + "&term=" + q, "/dead-letters/replay?error=" + q, "/failing?kind=" + q + "&range=" + q, "/schedules", "/schedules/nightly/run", "/workers", "/relays", "/audit?queue=" + q, "/tokens", "/tokens/x/revoke",
 		"/?done=" + q + "&n=" + q, "/?done=purged&n=" + q, "/messages?state=" + q, "/dead-letters?died_from=" + q, "/queues/" + url.PathEscape(evil), "/messages/" + url.PathEscape(evil), "/sign-in?next=" + q, "/nothing/" + url.PathEscape(evil)}
+	bulk := v.send(v.get("/messages/run?kind="+q).want(200).form("/run")).want(200, "<script>alert(1)</script>")
+	pages = append(pages, bulk.at.Path)
 	for _, path := range pages {
 		page := v.get(path)
-		if strings.HasPrefix(path, "/messages/1") || path == "/workers" || path == "/audit?queue="+q {
+		if strings.HasPrefix(path, "/messages/1") || path == "/workers" || path == "/relays" || strings.HasPrefix(path, "/failing") || path == "/queues/orders" || path == "/audit?queue="+q {
 			page.want(200, "<script>alert(1)</script>") // it is shown, as text
 		}
 		checkSafe(t, page)
@@ -132,7 +155,11 @@ func checkSafe(t *testing.T, p *shown) {
 			}
 		}
 		switch node.Data {
-		case "img", "iframe", "object", "embed", "base", "svg":
+		case "iframe":
+			if allowed, ok := has["sandbox"]; !ok || allowed != "" || !strings.HasSuffix(has["src"], "/preview") {
+				t.Errorf("%s: a frame with %v", p.at, node.Attr)
+			}
+		case "img", "object", "embed", "base", "image", "use", "foreignobject", "animate", "set":
 			t.Errorf("%s: element %s", p.at, node.Data)
 		case "script", "style", "link":
 			if has["nonce"] != nonce || nonce == "" || node.Data == "script" && node.FirstChild != nil {
@@ -243,6 +270,7 @@ func TestDB4HeadersOfEveryPage(t *testing.T) {
 	stock.spare(t)
 	s := newSite(t, stock)
 	v := s.viewer(posthaste.ScopeAdmin)
+	stock.bulk = s.endedBulk(stock)
 	for _, route := range s.routes {
 		if route.Method != "GET" || route.Path == "/events" {
 			continue
@@ -250,6 +278,9 @@ func TestDB4HeadersOfEveryPage(t *testing.T) {
 		h := v.get(stock.path(route.Path)).want(200).header
 		policy := h.Get("Content-Security-Policy")
 		cached := h.Get("Cache-Control") != "no-store"
+		if route.Path == "/messages/{id}/preview" {
+			continue // TestEmailPreviewIsSandboxed
+		}
 		if cached != (route.Path == "/assets/{file}") || h.Get("X-Frame-Options") != "DENY" || strings.Contains(policy, "unsafe") || !strings.Contains(policy, "default-src 'none'") || h.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: %v", route.Path, h)
 		}

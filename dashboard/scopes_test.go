@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -36,6 +37,9 @@ func checkRoute(t *testing.T, route dashboard.Route, scope posthaste.Scope) {
 	if reads {
 		v = s.viewer(scope)
 	}
+	if strings.Contains(route.Path, "{bulk}") {
+		stock.bulk = s.endedBulk(stock)
+	}
 	path, before := stock.path(route.Path), stock.state(t)
 	if route.Path == "/events" {
 		return // TestEventsNeedTheScope
@@ -55,7 +59,7 @@ func checkRoute(t *testing.T, route dashboard.Route, scope posthaste.Scope) {
 	case reads && !allowed && got.status != 403:
 		t.Errorf("%q: status %d, want 403", scope, got.status)
 	}
-	if changed := stock.state(t) != before; changed != (allowed && route.Method == "POST") {
+	if changed := stock.state(t) != before; changed != (allowed && route.Method == "POST" && route.Path != "/bulk/{bulk}/stop") {
 		t.Errorf("%q: changed %t", scope, changed)
 	}
 }
@@ -65,12 +69,21 @@ func checkRoute(t *testing.T, route dashboard.Route, scope posthaste.Scope) {
 func (s *site) forged(v *viewer, route dashboard.Route, path string) form {
 	s.t.Helper()
 	admin := s.viewer(posthaste.ScopeAdmin)
-	f := admin.get(path).want(200).form(strings.SplitN(path, "?", 2)[0])
 	csrf := regexp.MustCompile(`name="csrf" value="([^"]*)"`).FindStringSubmatch(v.get("/queues").body)
+	if route.Path == "/bulk/{bulk}/stop" { // the page of one that has ended offers none
+		f := form{Method: "POST", Action: s.url + path, Values: url.Values{}}
+		if csrf != nil {
+			f.Values.Set("csrf", csrf[1])
+		}
+		return f
+	}
+	f := admin.get(path).want(200).form(strings.SplitN(path, "?", 2)[0])
 	if csrf != nil {
 		f.Values.Set("csrf", csrf[1])
 	}
 	switch route.Path {
+	case "/messages/{id}/edit":
+		f.Values.Set("kind", "changed")
 	case "/queues/{queue}/purge":
 		f.Values.Set("typed", "orders")
 	case "/tokens/{token}/revoke":
@@ -118,7 +131,7 @@ func TestDB4OnlyValidActionsAreOffered(t *testing.T) {
 	s := newSite(t, stock)
 	offered := func(scope posthaste.Scope, path string) (all []string) {
 		page := s.viewer(scope).get(path).want(200)
-		for _, verb := range []string{"pause", "resume", "purge", "send", "cancel", "run", "replay", "discard"} {
+		for _, verb := range []string{"pause", "resume", "purge", "send", "options", "edit", "reschedule", "cancel", "run", "replay", "discard"} {
 			if regexp.MustCompile(`(?:href|formaction|action)="[^"]*/` + verb + `["?]`).MatchString(page.body) {
 				all = append(all, verb)
 			}
@@ -132,11 +145,15 @@ func TestDB4OnlyValidActionsAreOffered(t *testing.T) {
 	}{
 		{posthaste.ScopeRead, "/queues/orders", nil},
 		{posthaste.ScopeOperate, "/queues/orders", []string{"pause", "resume", "purge"}},
-		{posthaste.ScopeAdmin, "/queues/orders", []string{"pause", "resume", "purge", "send"}}, // resume: of the paused key,
+		{posthaste.ScopeAdmin, "/queues/orders", []string{"pause", "resume", "purge", "send", "options"}}, // resume: of the paused key,
 		{posthaste.ScopeReadPayload, "/messages/" + stock.ready.String(), nil},
-		{posthaste.ScopeOperate, "/messages/" + stock.ready.String(), []string{"cancel", "run"}},
+		{posthaste.ScopeOperate, "/messages/" + stock.ready.String(), []string{"edit", "reschedule", "cancel", "run"}},
 		{posthaste.ScopeOperate, "/messages/" + stock.done.String(), nil},
-		{posthaste.ScopeOperate, "/messages/" + stock.dead.String(), []string{"replay", "discard"}},
+		{posthaste.ScopeOperate, "/messages/" + stock.dead.String(), []string{"edit", "replay", "discard"}},
+		{posthaste.ScopeRead, "/messages?queue=orders", nil},
+		{posthaste.ScopeOperate, "/messages?queue=orders", []string{"reschedule", "cancel", "run"}},
+		{posthaste.ScopeOperate, "/messages?queue=orders&state=done", nil},
+		{posthaste.ScopeOperate, "/messages?reference=second", nil},
 		{posthaste.ScopeRead, "/dead-letters", nil},
 		{posthaste.ScopeOperate, "/dead-letters", []string{"replay", "discard"}},
 		{posthaste.ScopeRead, "/schedules", nil},
@@ -183,6 +200,15 @@ func TestDB4TokensOfSomeQueues(t *testing.T) {
 	v.get("/search?q=customer-7").want(200, "No message has")
 	v.get("/search?q="+stock.ready.String()).want(200, "No message has")
 	v.get("/messages/" + ids[0].String() + "/cancel").want(200)
+}
+
+// endedBulk runs a bulk action and returns its id.
+func (s *site) endedBulk(stock *stocked) string {
+	s.t.Helper()
+	id := stock.makeDead(s.t, "emails", "declined", 1)[0]
+	v := s.viewer(posthaste.ScopeAdmin)
+	done := v.send(v.get("/dead-letters/replay?id="+id.String()).want(200).form("/replay")).want(200, "Replayed 1 message.")
+	return path.Base(done.at.Path)
 }
 
 // A missing filter never means everything.

@@ -13,14 +13,16 @@ type source struct {
 	engine      posthaste.Store
 	can         posthaste.Capabilities
 	snapshots   *snapshots
+	figures     *figures
 	environment string
+	caughtMail  string
 }
 
 // The allowed ages of what pages show. All viewers share it, so that the store gets fewer than
 // two statements a second, however many people look.
 const (
-	queuesAge = time.Second
-	stateAge  = 5 * time.Second
+	queuesAge = 2 * time.Second
+	stateAge  = 15 * time.Second
 )
 
 // snapshot is what the store said at one time. It is never changed.
@@ -32,6 +34,16 @@ type snapshot struct {
 	Vitals           posthaste.Vitals
 	stateAt          time.Time
 	findErr, workErr error
+	// since is when each finding was seen first.
+	since map[finding]time.Time
+}
+
+// finding identifies a finding of the doctor: its text changes with times and numbers.
+type finding struct{ check, queue, subscription string }
+
+// Since returns when this server saw a finding first.
+func (s *snapshot) Since(f posthaste.Finding) time.Time {
+	return s.since[finding{f.Check, f.Queue, f.Subscription}]
 }
 
 // queue returns the queue with a name, or nil.
@@ -53,6 +65,8 @@ type snapshots struct {
 	mu sync.Mutex
 	// last is the newest snapshot; nil before the first.
 	last *snapshot
+	// since is that of the last snapshot whose findings are known.
+	since map[finding]time.Time
 	// reading is the running read; nil while the store is not read.
 	reading *reading
 }
@@ -67,20 +81,12 @@ func newSnapshots(engine posthaste.Store, timeout time.Duration) *snapshots {
 	return &snapshots{engine: engine, timeout: timeout, now: time.Now}
 }
 
-// look returns a snapshot whose queues are at most a second old.
+// look returns a snapshot whose queues are at most two seconds old.
 func (s *snapshots) look(ctx context.Context) (*snapshot, error) {
-	s.mu.Lock()
-	if s.last != nil && s.now().Sub(s.last.queuesAt) < queuesAge {
-		defer s.mu.Unlock()
-		return s.last, nil
+	last, now := s.begin()
+	if last != nil {
+		return last, nil
 	}
-	now := s.reading
-	if now == nil {
-		now = &reading{done: make(chan struct{})}
-		s.reading = now
-		go s.read(now, s.last)
-	}
-	s.mu.Unlock()
 	select {
 	case <-now.done:
 		return now.got, now.err
@@ -89,19 +95,40 @@ func (s *snapshots) look(ctx context.Context) (*snapshot, error) {
 	}
 }
 
+// begin returns a snapshot whose queues are at most two seconds old, or else a read of the store,
+// which it starts if none is running. A page that reads something else, too, begins before that.
+func (s *snapshots) begin() (*snapshot, *reading) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last != nil && s.now().Sub(s.last.queuesAt) < queuesAge {
+		return s.last, nil
+	}
+	if s.reading == nil {
+		s.reading = &reading{done: make(chan struct{})}
+		go s.read(s.reading, s.last)
+	}
+	return nil, s.reading
+}
+
 // read does not use the context of a viewer, because others wait for it, too.
 func (s *snapshots) read(now *reading, last *snapshot) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
 	next := &snapshot{queuesAt: s.now()}
-	if next.queues, now.err = s.engine.Queues(ctx); now.err == nil {
-		if last != nil && next.queuesAt.Sub(last.stateAt) < stateAge {
-			next.Findings, next.workers, next.Vitals, next.findErr, next.workErr, next.stateAt = last.Findings, last.workers, last.Vitals, last.findErr, last.workErr, last.stateAt
-		} else {
+	var state sync.WaitGroup
+	if last != nil && next.queuesAt.Sub(last.stateAt) < stateAge {
+		next.Findings, next.workers, next.Vitals, next.findErr, next.workErr, next.stateAt = last.Findings, last.workers, last.Vitals, last.findErr, last.workErr, last.stateAt
+		next.since = last.since
+	} else {
+		state.Go(func() {
 			s.readState(ctx, next)
-		}
+			s.note(next)
+		})
+	}
+	if next.queues, now.err = s.engine.Queues(ctx); now.err == nil {
 		now.got = next
 	}
+	state.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.reading == now { // else it was forgotten, and another one runs
@@ -111,6 +138,26 @@ func (s *snapshots) read(now *reading, last *snapshot) {
 		}
 	}
 	close(now.done)
+}
+
+// note adds when each finding was seen first. If the doctor could not look, nothing is known to be
+// over.
+func (s *snapshots) note(next *snapshot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next.since = s.since
+	if next.findErr != nil {
+		return
+	}
+	next.since = map[finding]time.Time{}
+	for _, f := range next.Findings {
+		key := finding{f.Check, f.Queue, f.Subscription}
+		next.since[key] = next.stateAt
+		if at, known := s.since[key]; known {
+			next.since[key] = at
+		}
+	}
+	s.since = next.since
 }
 
 // readState reads what changes slowly. Pages show what could be read.

@@ -264,6 +264,27 @@ func erase(s *suite) {
 	s.wantCode("erasing an empty term", err, posthaste.CodeInvalid)
 }
 
+// eraseUniqueKey: the unique key of a dead letter is erased with it, and so is free.
+func eraseUniqueKey(s *suite) {
+	s.create(quick())
+	key := &posthaste.Unique{Key: "welcome ada", Until: posthaste.UntilResolved}
+	m := posthaste.Message{Queue: s.queue, Payload: 1, Terms: []string{"ada"}, Unique: key}
+	first, err := s.engine.Send(s.ctx, m)
+	s.must(err)
+	s.settle(posthaste.Settlement{Outcome: posthaste.OutcomeDead, Error: "no"}, s.claimed(s.register(time.Minute), 1)...)
+	again, err := s.engine.Send(s.ctx, m)
+	if s.must(err); again[0].ID != first[0].ID || again[0].State != posthaste.StateDead {
+		s.Errorf("before the erasure: %+v, want %d", again[0], first[0].ID)
+	}
+	found, err := s.engine.Erase(s.ctx, "ada", 0)
+	if s.must(err); len(found.Items) != 1 || found.Items[0].Pending {
+		s.Errorf("erased %+v", found.Items)
+	}
+	again, err = s.engine.Send(s.ctx, m)
+	s.must(err)
+	s.wantNew("after the erasure", again[0])
+}
+
 // wantErased checks that three messages, the second a dead letter, show nothing of the erased
 // data, are not found by it, and can be discarded but not replayed.
 func (s *suite) wantErased(ids []posthaste.MessageID) {

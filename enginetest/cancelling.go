@@ -83,7 +83,7 @@ func cancelThenEnd(s *suite) {
 				if got := s.state(id); got.State != posthaste.StateCancelled || !got.DueAt.IsZero() {
 					s.Errorf("%s: the message is %s, due at %s, want cancelled", what, got.State, got.DueAt)
 				}
-				if got, err := s.engine.Cancel(s.ctx, id); err != nil || len(got) != 1 || !got[0].InTime || got[0].Requested {
+				if got, err := s.engine.Cancel(s.ctx, id); err != nil || len(got) != 1 || got[0].InTime || got[0].Requested || !got[0].Cancelled() {
 					s.Errorf("%s: cancelled once more: %+v, %v", what, got, err)
 				}
 			}
@@ -446,7 +446,7 @@ func cancelsThatRace(s *suite) {
 		}
 		state := s.state(id).State
 		switch a := answer[0]; {
-		case a.InTime || a.Requested:
+		case a.Cancelled():
 			if state != posthaste.StateCancelled {
 				s.Errorf("round %d: it answered %+v, and after the delivery became %s the message is %s", round, a, end.Outcome, state)
 			}

@@ -164,6 +164,7 @@ func kindsRefused(s *suite) {
 	for what, kinds := range map[string]map[string]posthaste.KindOptions{
 		"an empty kind": {"": {MaxAttempts: 1}}, "a long kind": {strings.Repeat("k", 256): {MaxAttempts: 1}}, "too many attempts": {"sms": {MaxAttempts: 1001}},
 		"a long timeout": {"sms": {Timeout: 366 * 24 * time.Hour}}, "a backoff": {"sms": {Backoff: posthaste.Backoff{Base: time.Hour, Max: time.Minute}}}, "too many kinds": many,
+		"a base above the maximum of the queue": {"sms": {Backoff: posthaste.Backoff{Base: 2 * time.Hour}}},
 	} {
 		o := posthaste.QueueOptions{Kinds: kinds}
 		for _, err := range []error{s.engine.UpdateQueue(s.ctx, s.queue, posthaste.QueueUpdate{Options: o}), s.engine.CreateQueue(s.ctx, "another", o)} {
@@ -171,6 +172,11 @@ func kindsRefused(s *suite) {
 				s.Errorf("%s: %v, want a fault of kinds", what, err)
 			}
 		}
+	}
+	s.must(s.engine.UpdateQueue(s.ctx, s.queue, posthaste.QueueUpdate{Options: posthaste.QueueOptions{Kinds: map[string]posthaste.KindOptions{"sms": {Backoff: posthaste.Backoff{Base: time.Hour}}, "fax": {Backoff: posthaste.Backoff{Base: 2 * time.Hour, Max: 2 * time.Hour}}}}}))
+	err := s.engine.UpdateQueue(s.ctx, s.queue, posthaste.QueueUpdate{Options: posthaste.QueueOptions{BackoffMax: time.Minute}})
+	if posthaste.CodeOf(err) != posthaste.CodeInvalid || fieldOf(err) != "kinds" {
+		s.Errorf("a maximum of the queue below the base of a kind: %v", err)
 	}
 	if s.engine.Capabilities().AtMostOnce {
 		err := s.engine.CreateQueue(s.ctx, "once", posthaste.QueueOptions{Mode: posthaste.AtMostOnce, Kinds: map[string]posthaste.KindOptions{"sms": {MaxAttempts: 2}}})

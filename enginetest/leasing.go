@@ -14,6 +14,7 @@ import (
 var leasing = []test{
 	{name: "LostWorker", run: lostWorker},
 	{name: "HeartbeatKeepsAlive", run: heartbeatKeepsAlive},
+	{name: "WorkersTellWhatTheyDo", run: workersTellWhatTheyDo},
 	{name: "HeartbeatTellsTheFirstEnd", run: heartbeatTellsTheFirstEnd},
 	{name: "HeartbeatLooks", run: heartbeatLooks, needs: features{SendAcross: true}},
 	{name: "UnregisteredWorker", run: unregistered},
@@ -368,4 +369,39 @@ func rescuersThatRace(s *suite) {
 	if distinct != n || lost < n || lost > n+n/2 || int(total.Load()) > lost {
 		s.Errorf("%d rescued, %d lost by their attempts, and %d distinct came again, want %d", total.Load(), lost, distinct, n)
 	}
+}
+
+// workersTellWhatTheyDo checks that the state of the last heartbeat is listed.
+func workersTellWhatTheyDo(s *suite) {
+	w, err := s.engine.Register(s.ctx, posthaste.WorkerInfo{Name: "host/1", Version: "v1", Lease: time.Minute})
+	s.must(err)
+	find := func() posthaste.WorkerStatus {
+		s.Helper()
+		all, err := s.engine.Workers(s.ctx)
+		s.must(err)
+		i := slices.IndexFunc(all, func(x posthaste.WorkerStatus) bool { return x.ID == w })
+		if i < 0 {
+			s.Fatalf("worker %d is not among %+v", w, all)
+		}
+		return all[i]
+	}
+	if state := find().State; state.Loads != nil || state.Running != nil {
+		s.Errorf("a worker without a heartbeat has the state %+v", state)
+	}
+	state := posthaste.WorkerState{
+		Concurrency: 9,
+		Loads:       []posthaste.WorkerLoad{{Queue: s.queue, Subscription: posthaste.DefaultSubscription, Concurrency: 7, Running: 2, Claimed: 30}},
+		Running:     []posthaste.RunningMessage{{Message: 1 << 60, Queue: s.queue, Subscription: posthaste.DefaultSubscription, Kind: "é\"\n", Attempt: 3, Ran: 90 * time.Second}},
+	}
+	_, err = s.engine.Heartbeat(s.ctx, posthaste.Heartbeat{Worker: w, State: state})
+	s.must(err)
+	if got := find().State; got.Concurrency != 9 || !slices.Equal(got.Loads, state.Loads) || !slices.Equal(got.Running, state.Running) {
+		s.Errorf("the state is %+v, want %+v", got, state)
+	}
+	_, err = s.engine.Heartbeat(s.ctx, posthaste.Heartbeat{Worker: w})
+	s.must(err)
+	if got := find().State; got.Loads != nil || got.Running != nil {
+		s.Errorf("after a heartbeat without a state it is %+v", got)
+	}
+	s.must(s.engine.Unregister(s.ctx, w))
 }

@@ -15,6 +15,7 @@ var noting = []test{
 	{name: "R5_LateCheckpointIsRefused", run: lateCheckpoint},
 	{name: "R5_BadNotes", run: badNotes},
 	{name: "R5_ExtendsNoLease", run: noteExtendsNoLease},
+	{name: "R5_NewestIsShown", run: newestCheckpointIsShown, needs: features{Attempts: true}},
 	{name: "R5_Moved", run: checkpointOfMoved, needs: features{Withdrawal: true}},
 	{name: "R5_NotesAreShown", run: notesAreShown, needs: features{Attempts: true, Search: true}},
 	{name: "R5_LogIsBounded", run: logIsBounded, needs: features{Attempts: true, Search: true}},
@@ -110,6 +111,42 @@ func checkpointSurvives(s *suite) {
 	s.settle(failed, d)
 	s.settle(done, next(`null`))
 	s.none(w)
+}
+
+// newestCheckpointIsShown: of all attempts of a message the newest checkpoint alone is shown, while
+// one runs and after its end.
+func newestCheckpointIsShown(s *suite) {
+	s.create(quick())
+	id := s.send(1)[0]
+	shown := func(what, want string, attempts int) {
+		s.Helper()
+		all := s.state(id).Attempts
+		var got []string
+		for _, a := range all {
+			if a.Checkpoint != nil {
+				got = append(got, string(a.Checkpoint))
+			}
+		}
+		if len(all) != attempts || len(got) != 1 || got[0] != want {
+			s.Errorf("%s: %d attempts show the checkpoints %q, want %s alone", what, len(all), got, want)
+		}
+	}
+	w := s.register(time.Minute)
+	for i, at := range []string{`1`, `2`, `3`} {
+		d := s.claimed(w, 1)[0]
+		if i > 0 {
+			shown("before it stores one", []string{`1`, `2`}[i-1], i+1)
+		}
+		s.checkpoint(d, at)
+		shown("while it runs", at, i+1)
+		if i < 2 {
+			s.settle(failed, d)
+			shown("after it failed", at, i+1)
+		} else {
+			s.settle(done, d)
+			shown("after it is done", at, i+1)
+		}
+	}
 }
 
 // lateCheckpoint checks that a checkpoint is refused once its delivery has ended, and changes

@@ -11,7 +11,7 @@ import (
 // All returns the capabilities of a store that has every feature.
 func All() posthaste.Capabilities {
 	return posthaste.Capabilities{Subscriptions: true, MaxLag: true, Limits: true, Ordered: true, AtMostOnce: true, SendAcross: true,
-		Idempotency: true, Attempts: true, Search: true, Withdrawal: true, Schedules: true, Tokens: true}
+		Idempotency: true, Attempts: true, Search: true, Withdrawal: true, Schedules: true, Tokens: true, SQL: true, Charts: true}
 }
 
 // Run runs the whole suite. can are the capabilities that the store must have and report; tests
@@ -24,7 +24,7 @@ func Run(t *testing.T, can posthaste.Capabilities, open func(t *testing.T) posth
 			t.Errorf("the store reports %+v, want %+v", got, can)
 		}
 	})
-	for _, group := range [][]test{sending, choosing, settling, leasing, administering, waking, withdrawing, cancelling, tokens, scheduling, auditing, limiting, ordering, expiring, attempting, kindOptions, kinds, setAside, pausedKinds, updating, noting, backlog, unique} {
+	for _, group := range [][]test{sending, choosing, settling, leasing, administering, waking, withdrawing, cancelling, tokens, scheduling, auditing, limiting, ordering, expiring, attempting, kindOptions, kinds, setAside, pausedKinds, updating, noting, backlog, unique, charting} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()

@@ -3,6 +3,9 @@ package enginetest
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +17,7 @@ var scheduling = []test{
 	{name: "ScheduleCron", run: scheduleCron, needs: features{Schedules: true}},
 	{name: "ScheduleBadInput", run: scheduleBadInput, needs: features{Schedules: true}},
 	{name: "Ticks", run: ticks, needs: features{Schedules: true}},
+	{name: "ScheduleChangesAreSeen", run: scheduleChangesAreSeen, needs: features{Schedules: true}},
 	{name: "R8_ScheduleIsRunNow", run: scheduleIsRunNow, needs: features{Schedules: true}},
 }
 
@@ -47,6 +51,51 @@ func scheduleIsRunNow(s *suite) {
 	}
 	_, err = s.engine.RunSchedule(s.ctx, "nowhere")
 	s.wantCode("running no schedule", err, posthaste.CodeNotFound)
+}
+
+// scheduleChangesAreSeen: a declaration that is stored changes nothing, and one in which any field
+// of a message is another one changes the schedule.
+func scheduleChangesAreSeen(s *suite) {
+	s.create(posthaste.QueueOptions{})
+	s.must(s.engine.CreateQueue(s.ctx, s.queue+"-o", posthaste.QueueOptions{}))
+	put := s.every("every 2 hours")
+	put.Name = s.queue + "-s"
+	put.Message.Payload = json.RawMessage(`{"a": [9007199254740992, 100, -0.5]}`)
+	put.Message.MaxAttempts, put.Message.Timeout, put.Message.Backoff = 3, time.Minute, posthaste.Backoff{Base: time.Second, Max: time.Hour}
+	_, err := s.engine.PutSchedule(s.ctx, put)
+	s.must(err)
+	others := posthaste.Message{Queue: s.queue + "-o", Payload: json.RawMessage(`{"a": [9007199254740993, 100, -0.5]}`), ContentType: "application/x+json", Key: "k2", Kind: "kind2",
+		Headers: map[string]string{"h": "w"}, Reference: "r2", Terms: []string{"t", "u"}, Priority: 1, MaxAttempts: 4, Timeout: time.Hour, Backoff: posthaste.Backoff{Base: time.Minute, Max: time.Hour}}
+	never := []string{"Codec", "Delay", "SendAt", "DedupeKey", "DedupeWindow", "Unique", "NoWake"} // in a schedule
+	changes := func(declare posthaste.Schedule) string {
+		s.Helper()
+		d := posthaste.Declaration{Owner: s.queue, Schedules: []posthaste.Schedule{declare}}
+		changes, err := d.Changes(s.ctx, s.engine, false)
+		s.must(err)
+		return fmt.Sprint(changes)
+	}
+	same := put
+	same.Message.Payload = json.RawMessage(`{"a":[9007199254740992.0,1e2,-5e-1]}`)
+	for _, declare := range []posthaste.Schedule{put, same} {
+		if got := changes(declare); got != "[]" {
+			s.Errorf("the stored schedule needs the changes %s", got)
+		}
+	}
+	for i, field := range reflect.VisibleFields(reflect.TypeFor[posthaste.Message]()) {
+		if slices.Contains(never, field.Name) {
+			continue
+		}
+		declare, value := put, reflect.ValueOf(others).Field(i)
+		if value.IsZero() {
+			s.Fatalf("the test has no other %s", field.Name)
+		}
+		reflect.ValueOf(&declare.Message).Elem().Field(i).Set(value)
+		got := strings.ReplaceAll(changes(declare), "_", "")
+		begin := "[~ schedule " + strings.ReplaceAll(put.Name, "_", "") + ": " + strings.ToLower(field.Name) + ": "
+		if !strings.HasPrefix(got, begin) || strings.Count(got, " → ") != 1 {
+			s.Errorf("with another %s the changes are %s, want %s… → …]", field.Name, got, begin)
+		}
+	}
 }
 
 func (s *suite) scheduleOf(name string) posthaste.ScheduleInfo {

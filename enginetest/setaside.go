@@ -23,6 +23,8 @@ var setAside = []test{
 	{name: "R1_SetAsideExpires", run: setAsideExpires, needs: features{Attempts: true}},
 	{name: "R1_SetAsideIsCounted", run: setAsideIsCounted},
 	{name: "R1_SetAsideIsListed", run: setAsideIsListed, needs: features{Search: true}},
+	{name: "R1_RunOfSetAside", run: runOfSetAside},
+	{name: "R1_RunOfPausedAside", run: runOfPausedAside},
 }
 
 // setAsideByMany: of concurrent claimers, each message that was set aside goes to one.
@@ -339,6 +341,41 @@ func setAsideIsCounted(s *suite) {
 	s.must(s.engine.DropQueue(posthaste.WithActor(s.ctx, "ada"), s.queue, posthaste.DropOptions{}))
 	s.create(quick())
 	s.wantSetAside()
+}
+
+// runOfSetAside: running a message names that no worker handles its kind, until one does.
+func runOfSetAside(s *suite) {
+	s.create(quick())
+	ids, _ := s.sentAside("sms", "")
+	other := s.sendKinds("mail")[0]
+	wantHeld := func(id posthaste.MessageID, want ...string) {
+		s.Helper()
+		results, err := s.engine.RunMessage(s.ctx, id)
+		s.must(err)
+		if len(results) != 1 || !results[0].Due || !slices.Equal(results[0].HeldBy, want) {
+			s.Errorf("running message %d gave %+v, want it held by %q", id, results, want)
+		}
+	}
+	wantHeld(ids[0], "set_aside")
+	wantHeld(ids[1], "set_aside")
+	wantHeld(other)
+	s.handles("sms")
+	wantHeld(ids[0])
+	wantHeld(ids[1], "set_aside")
+}
+
+// runOfPausedAside: of a message that was set aside because its kind is paused only the pause is
+// named.
+func runOfPausedAside(s *suite) {
+	s.create(quick())
+	s.pauseKind("sms")
+	id := s.sendKinds("sms", "mail")[0]
+	s.settle(done, s.claimed(s.register(time.Minute), 1)...)
+	results, err := s.engine.RunMessage(s.ctx, id)
+	s.must(err)
+	if len(results) != 1 || !slices.Equal(results[0].HeldBy, []string{"kind_paused"}) {
+		s.Errorf("it is held by %+v", results)
+	}
 }
 
 func setAsideIsListed(s *suite) {

@@ -25,6 +25,7 @@ var withdrawing = []test{
 	{name: "MaxLag", run: maxLag, needs: features{Subscriptions: true, MaxLag: true}},
 	{name: "Doctor", run: doctor},
 	{name: "Vitals", run: vitals},
+	{name: "Sinks", run: sinks},
 }
 
 // receiveAll receives all messages of a subscription and returns their ids, ascending.
@@ -342,6 +343,32 @@ func vitals(s *suite) {
 		s.Errorf("with one more worker: %+v, and before %+v", v, before)
 	}
 	s.must(s.engine.Unregister(s.ctx, worker))
+}
+
+// sinks: the registration of a worker says to which external systems it delivers.
+func sinks(s *suite) {
+	want := []posthaste.WorkerSink{{Queue: s.queue, Subscription: posthaste.DefaultSubscription, Destination: `Kafka at "bröker":9092`}, {Queue: s.queue, Subscription: "audit"}}
+	relay, err := s.engine.Register(s.ctx, posthaste.WorkerInfo{Name: "relay", Lease: time.Minute, Sinks: want})
+	s.must(err)
+	plain, err := s.engine.Register(s.ctx, posthaste.WorkerInfo{Name: "plain", Lease: time.Minute})
+	s.must(err)
+	beat := func(id posthaste.WorkerID) {
+		_, err := s.engine.Heartbeat(s.ctx, posthaste.Heartbeat{Worker: id})
+		s.must(err)
+	}
+	beat(relay)
+	beat(plain)
+	workers, err := s.engine.Workers(s.ctx)
+	s.must(err)
+	found := map[posthaste.WorkerID][]posthaste.WorkerSink{}
+	for _, w := range workers {
+		found[w.ID] = w.Sinks
+	}
+	if got, ok := found[plain]; !slices.Equal(found[relay], want) || len(got) > 0 || !ok {
+		s.Errorf("the workers have the sinks %+v and %+v, want %+v and none", found[relay], got, want)
+	}
+	s.must(s.engine.Unregister(s.ctx, relay))
+	s.must(s.engine.Unregister(s.ctx, plain))
 }
 
 func doctor(s *suite) {

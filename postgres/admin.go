@@ -326,16 +326,22 @@ func (e *Engine) Workers(ctx context.Context) ([]posthaste.WorkerStatus, error) 
 	err := e.query(ctx, func(rows pgx.Rows) error {
 		var w posthaste.WorkerStatus
 		var lost *time.Time
-		if err := rows.Scan((*int64)(&w.ID), &w.Name, &w.Version, &w.StartedAt, &w.HeartbeatAt, &lost); err != nil {
+		var load []byte
+		if err := rows.Scan((*int64)(&w.ID), &w.Name, &w.Version, &w.StartedAt, &w.HeartbeatAt, &lost, &load, &w.Sinks); err != nil {
 			return err
 		}
 		w.StartedAt, w.HeartbeatAt = w.StartedAt.UTC(), w.HeartbeatAt.UTC()
 		if lost != nil {
 			w.LostAt = lost.UTC()
 		}
+		if load != nil {
+			if err := json.Unmarshal(load, &w.State); err != nil {
+				return fmt.Errorf("reading the load of worker %d: %w", w.ID, err)
+			}
+		}
 		all = append(all, w)
 		return nil
-	}, "select id, name, version, started_at, heartbeat_at, lost_at from posthaste.workers where ended_at is null order by id")
+	}, "select id, name, version, started_at, heartbeat_at, lost_at, load, sinks from posthaste.workers where ended_at is null order by id")
 	return all, err
 }
 

@@ -154,10 +154,10 @@ func TestReplayedAndReclaimedIsUnknown(t *testing.T) {
 	}
 }
 
-// A list by state that stopped at the newest 5,000 messages returns where it stopped.
+// A list by state that stopped at the newest 3,000 messages returns where it stopped.
 func TestListingThatIsCutSaysSo(t *testing.T) {
 	a := newAdminTest(t, posthaste.QueueOptions{})
-	messages := make([]posthaste.Message, 5_001)
+	messages := make([]posthaste.Message, 3_001)
 	for i := range messages {
 		messages[i].Payload = i
 	}
@@ -168,7 +168,7 @@ func TestListingThatIsCutSaysSo(t *testing.T) {
 	conn, err := pgx.ConnectConfig(a.ctx, config)
 	a.check(err)
 	defer conn.Close(context.Background())
-	for before, cutAt := range map[posthaste.MessageID]posthaste.MessageID{ids[5_000] + 1: ids[1], ids[4_999]: 0} {
+	for before, cutAt := range map[posthaste.MessageID]posthaste.MessageID{ids[3_000] + 1: ids[1], ids[2_999]: 0} {
 		found, err := a.Messages(a.ctx, posthaste.MessageFilter{Queue: "q", State: posthaste.StateDone, Before: before})
 		a.check(err)
 		if len(found.Items) != 0 || found.Next != cutAt {

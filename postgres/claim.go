@@ -103,7 +103,7 @@ type claimReader struct {
 	timeout    time.Duration
 	kinds      map[string]attemptOptions // nil if no kind has options
 	atMostOnce bool
-	trace      string // see readDelivery
+	texts      shared
 }
 
 // read reads a row of claimStatement, which is transaction 0, or of fetchStatement.
@@ -130,7 +130,7 @@ func (r *claimReader) read(transaction int, v [][]byte) error {
 }
 
 func (r *claimReader) deliver(v [][]byte) error {
-	d, err := readDelivery(v, &r.trace)
+	d, err := readDelivery(v, &r.texts)
 	if err != nil {
 		return err
 	}

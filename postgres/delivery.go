@@ -33,16 +33,37 @@ const (
 // deliveryColumns are the columns of a delivery after its id.
 const deliveryColumns = "message_id, attempt, key, kind, headers, payload, content_type, reference, created_at, due_at, story, alone, trace"
 
-// readDelivery reads a delivery from a row. It copies the values. trace is the trace context
-// of the row before: messages that were sent together share its text.
-func readDelivery(v [][]byte, trace *string) (posthaste.RawDelivery, error) {
+// shared are texts that many rows of one answer have, so that each is allocated once.
+type shared struct {
+	trace string            // of the row before: messages that were sent together have the same
+	kinds map[string]string // of all rows before
+}
+
+// kind returns the kind of a row.
+func (s *shared) kind(raw []byte) string {
+	if len(raw) == 0 {
+		return ""
+	}
+	kind, known := s.kinds[string(raw)]
+	if !known {
+		if s.kinds == nil {
+			s.kinds = map[string]string{}
+		}
+		kind = string(raw)
+		s.kinds[kind] = kind
+	}
+	return kind
+}
+
+// readDelivery reads a delivery from a row. It copies the values.
+func readDelivery(v [][]byte, texts *shared) (posthaste.RawDelivery, error) {
 	payload := v[deliveryPayload]
 	d := posthaste.RawDelivery{
 		ID:          posthaste.DeliveryID(readInt8(v[deliveryID])),
 		MessageID:   posthaste.MessageID(readInt8(v[deliveryMessageID])),
 		Attempt:     readInt2(v[deliveryAttempt]),
 		Key:         string(v[deliveryKey]),
-		Kind:        string(v[deliveryKind]),
+		Kind:        texts.kind(v[deliveryKind]),
 		Payload:     append(make([]byte, 0, len(payload)), payload...),
 		ContentType: posthaste.ContentTypeJSON,
 		Reference:   string(v[deliveryReference]),
@@ -63,10 +84,10 @@ func readDelivery(v [][]byte, trace *string) (posthaste.RawDelivery, error) {
 		if d.Headers == nil {
 			d.Headers = make(map[string]string, 1)
 		}
-		if string(parent) != *trace {
-			*trace = string(parent)
+		if string(parent) != texts.trace {
+			texts.trace = string(parent)
 		}
-		d.Headers[posthaste.HeaderTraceParent] = *trace // the handler may change its map
+		d.Headers[posthaste.HeaderTraceParent] = texts.trace // the handler may change its map
 	}
 	if v[deliveryStory] != nil {
 		if d.Story, err = readStory(readJSON(v[deliveryStory])); err != nil {

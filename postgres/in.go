@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,7 +20,8 @@ type Tx struct {
 // transaction has the operations that differ between [In] and [InSQL].
 type transaction interface {
 	send(ctx context.Context, rows []row) ([]posthaste.Sent, error)
-	ack(ctx context.Context, ids []int64) error
+	// ack acknowledges deliveries. options are those of posthaste.ack, as JSON.
+	ack(ctx context.Context, ids []int64, options string) error
 	checkpoint(ctx context.Context, id int64, value string) error
 	// query calls scan for each row of a statement without parameters.
 	query(ctx context.Context, statement string, scan func(scan func(into ...any) error) error) error
@@ -45,7 +47,8 @@ func (t Tx) Send(ctx context.Context, messages ...posthaste.Message) ([]posthast
 // [posthaste.CodeConflict] if the caller does not hold one of the deliveries any more; the
 // transaction must then be rolled back. Ack only works for deliveries that are settled one by
 // one: received ones, and those of handlers that were registered as settling in their own
-// transaction.
+// transaction. Results that the handler has passed to SetResult before are stored with it, if ctx
+// is the handler's context or derived from that.
 func (t Tx) Ack(ctx context.Context, deliveries ...posthaste.DeliveryID) error {
 	if len(deliveries) == 0 {
 		return nil
@@ -54,7 +57,31 @@ func (t Tx) Ack(ctx context.Context, deliveries ...posthaste.DeliveryID) error {
 	for i, d := range deliveries {
 		ids[i] = int64(d)
 	}
-	return readError(t.tx.ack(ctx, ids))
+	options, err := ackOptions(ctx, deliveries)
+	if err != nil {
+		return err
+	}
+	return readError(t.tx.ack(ctx, ids, options))
+}
+
+// ackOptions returns the options of posthaste.ack: strict, and the results of the deliveries if
+// there are any.
+func ackOptions(ctx context.Context, deliveries []posthaste.DeliveryID) (string, error) {
+	results, any := make([]json.RawMessage, len(deliveries)), false
+	for i, d := range deliveries {
+		if results[i] = posthaste.ResultOf(ctx, d); results[i] == nil {
+			continue
+		}
+		any = true
+		if err := jsoncheck.Check("result", results[i]); err != nil {
+			return "", err
+		}
+	}
+	if !any {
+		return `{"strict": true}`, nil
+	}
+	body, err := json.Marshal(results) // null for those without one
+	return `{"strict": true, "receipts": ` + string(body) + `}`, err
 }
 
 // Checkpoint stores a delivery's checkpoint in the transaction, as
@@ -117,8 +144,8 @@ func (t pgxTx) send(ctx context.Context, rows []row) ([]posthaste.Sent, error) {
 	return session{conn: conn, pooled: pooled}.send(ctx, rows)
 }
 
-func (t pgxTx) ack(ctx context.Context, ids []int64) error {
-	_, err := t.Exec(ctx, `select posthaste.ack($1::bigint[], '{"strict": true}')`, ids)
+func (t pgxTx) ack(ctx context.Context, ids []int64, options string) error {
+	_, err := t.Exec(ctx, `select posthaste.ack($1::bigint[], $2::text)`, ids, options)
 	return err
 }
 

@@ -143,7 +143,7 @@ func sendSQL(told bool) (query string, columns int) {
 	return "select unnest(posthaste.send_rows(" + first + ")), false, false, ''", sendUnique
 }
 
-func (t sqlTx) ack(ctx context.Context, ids []int64) error {
+func (t sqlTx) ack(ctx context.Context, ids []int64, options string) error {
 	if err := t.check(ctx); err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (t sqlTx) ack(ctx context.Context, ids []int64) error {
 	for _, id := range ids {
 		list.add(fmt.Sprint(id))
 	}
-	_, err := t.ExecContext(ctx, `select posthaste.ack($1::text::bigint[], '{"strict": true}')`, list.text())
+	_, err := t.ExecContext(ctx, `select posthaste.ack($1::text::bigint[], $2::text)`, list.text(), options)
 	return err
 }
 

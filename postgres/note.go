@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -33,7 +34,7 @@ func (e *Engine) note(ctx context.Context, req posthaste.ExtendRequest) ([]posth
 		ids = append(ids, int8Param(int64(req.Deliveries[i])))
 		var checkpoint, done, text, log []byte
 		if n.Checkpoint != nil {
-			checkpoint = append([]byte{1}, n.Checkpoint...) // jsonb's version
+			checkpoint = jsonParam(n.Checkpoint)
 		}
 		if n.Progress != nil {
 			done, text = float4(float32(*n.Progress)), textParam(n.ProgressText)
@@ -52,6 +53,10 @@ func (e *Engine) note(ctx context.Context, req posthaste.ExtendRequest) ([]posth
 	}
 	err := e.call(ctx, func(_ int, v [][]byte) error {
 		r := &results[of[readInt4(v[0])-1]]
+		if v[1] == nil {
+			r.Err = &posthaste.Error{Code: posthaste.CodeUnavailable, Message: fmt.Sprintf("delivery %d cannot be noted while an open transaction notes or settles it", r.Delivery),
+				Hint: "end that transaction, then try again; inside it use its own checkpoint"}
+		}
 		r.Settled, r.Cancelled = readBool(v[1]), readBool(v[2])
 		return nil
 	}, bound{statement: &noteStatement, params: [][]byte{arrayParam(pgtype.Int8OID, ids), arrayParam(pgtype.JSONBOID, checkpoints), arrayParam(pgtype.Float4OID, progress),

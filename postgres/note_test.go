@@ -1,12 +1,17 @@
 package postgres_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 	"github.com/posthaste-mq/posthaste/postgres"
+	"github.com/posthaste-mq/posthaste/worker"
 )
 
 // withQueue opens an engine with the queue q, which retries at once.
@@ -101,4 +106,103 @@ func TestR5_CheckpointInATransactionNeedsASingle(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 	_ = tx.commit()
+}
+
+// A result that a handler sets before it acknowledges in its own transaction is stored with the
+// acknowledgment, and not without it.
+func TestR5_ResultInATransaction(t *testing.T) {
+	t.Parallel()
+	ctx, url := t.Context(), testpg.New(t)
+	e := withQueue(t, url)
+	ways := waysIntoATransaction(ctx, t, url)
+	for name := range ways {
+		if _, err := e.Send(ctx, posthaste.Message{Queue: "q", Payload: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended := make(chan posthaste.MessageID, 10)
+	w := worker.New(e, worker.Config{Logger: slog.New(slog.DiscardHandler)})
+	worker.Handle(w, "q", func(ctx context.Context, d posthaste.Delivery[string]) error {
+		tx := ways[d.Payload]()
+		if err := d.SetResult(map[string]string{"way": d.Payload}); err != nil {
+			return err
+		}
+		child, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		if d.Attempt == 1 {
+			return errors.Join(tx.begin(), tx.Ack(child, d.ID), tx.rollback(), tx.commit(), errors.New("rolled back"))
+		}
+		if err := tx.Ack(child, d.ID); err != nil {
+			return err
+		}
+		defer func() { ended <- d.MessageID }()
+		return tx.commit()
+	}, worker.WithOwnTransaction())
+	running, stop := context.WithCancel(ctx)
+	over := make(chan error, 1)
+	go func() { over <- w.Run(running) }()
+	for range ways {
+		id := <-ended
+		message, err := e.Message(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var way string
+		if err := json.Unmarshal(message.Payload, &way); err != nil {
+			t.Fatal(err)
+		}
+		attempts := message.Subscriptions[0].Attempts
+		if got := string(attempts[len(attempts)-1].Receipt); len(attempts) != 2 || got != `{"way": "`+way+`"}` || attempts[0].Receipt != nil {
+			t.Errorf("%s: the result is %s, of %d attempts", way, got, len(attempts))
+		}
+	}
+	stop()
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+}
+
+// A delivery with a checkpoint in an open transaction cannot be noted until that ends. The call does
+// not wait for it, and records the notes of other deliveries.
+func TestNotesDoNotWaitForATransaction(t *testing.T) {
+	t.Parallel()
+	ctx, url := t.Context(), testpg.New(t)
+	e := withQueue(t, url)
+	_, err := e.Send(ctx, posthaste.Message{Queue: "q", Payload: 1}, posthaste.Message{Queue: "q", Payload: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "q"}, Max: 2, Lease: time.Minute})
+	if err != nil || len(reply.Deliveries) != 2 {
+		t.Fatalf("%+v, %v", reply, err)
+	}
+	held, free := reply.Deliveries[0].ID, reply.Deliveries[1].ID
+	note := func() []posthaste.SettleResult {
+		t.Helper()
+		results, err := e.Extend(ctx, posthaste.ExtendRequest{Deliveries: []posthaste.DeliveryID{held, free, held},
+			Notes: []posthaste.Note{{Log: "one\n"}, {Log: "two\n"}, {Log: "three\n"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return results
+	}
+	for name, begin := range waysIntoATransaction(ctx, t, url) {
+		tx := begin()
+		if err := tx.Checkpoint(ctx, held, 7); err != nil {
+			t.Fatal(err)
+		}
+		if r := note(); posthaste.CodeOf(r[0].Err) != posthaste.CodeUnavailable || posthaste.CodeOf(r[2].Err) != posthaste.CodeUnavailable || r[0].Settled {
+			t.Errorf("%s: of the delivery that is held: %+v", name, r)
+		} else if !r[1].Settled || r[1].Err != nil {
+			t.Errorf("%s: of the other: %+v", name, r[1])
+		}
+		if err := tx.commit(); err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range note() {
+			if !r.Settled || r.Err != nil {
+				t.Errorf("%s: note %d after the end: %+v", name, i, r)
+			}
+		}
+	}
 }

@@ -29,13 +29,13 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (pos
 	subscription := req.Normal().Subscription
 	reply := posthaste.ReceiveReply{NextDue: -1}
 	e.pacer.Served(req.QueueRef)
-	var trace string
+	var texts shared
 	err := e.call(ctx, func(_ int, v [][]byte) error {
 		if v[deliveryID] == nil {
 			reply.NextDue, reply.AtLimit = readDue(v[receiveNextDue]), readBool(v[receiveAtLimit])
 			return nil
 		}
-		d, err := readDelivery(v, &trace)
+		d, err := readDelivery(v, &texts)
 		d.Queue, d.Subscription = req.Queue, subscription
 		d.Timeout = req.Lease
 		reply.Deliveries = append(reply.Deliveries, d)

@@ -153,11 +153,15 @@ func closePipeline(p *pgconn.Pipeline, err error) error {
 
 // Parameters in binary form.
 
-func int8Param(v int64) []byte  { return binary.BigEndian.AppendUint64(nil, uint64(v)) }
-func int2Param(v int16) []byte  { return binary.BigEndian.AppendUint16(nil, uint16(v)) }
-func int4Param(v int32) []byte  { return binary.BigEndian.AppendUint32(nil, uint32(v)) }
-func float8(v float64) []byte   { return binary.BigEndian.AppendUint64(nil, math.Float64bits(v)) }
-func float4(v float32) []byte   { return binary.BigEndian.AppendUint32(nil, math.Float32bits(v)) }
+func int8Param(v int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(v)) }
+func int2Param(v int16) []byte { return binary.BigEndian.AppendUint16(nil, uint16(v)) }
+func int4Param(v int32) []byte { return binary.BigEndian.AppendUint32(nil, uint32(v)) }
+func float8(v float64) []byte  { return binary.BigEndian.AppendUint64(nil, math.Float64bits(v)) }
+func float4(v float32) []byte  { return binary.BigEndian.AppendUint32(nil, math.Float32bits(v)) }
+
+// jsonParam passes JSON as jsonb, whose binary form begins with its version.
+func jsonParam(text []byte) []byte { return append([]byte{jsonbVersion}, text...) }
+
 func textParam(s string) []byte { return append([]byte{}, s...) }
 
 func boolParam(v bool) []byte {

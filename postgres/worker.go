@@ -15,8 +15,8 @@ import (
 var (
 	heartbeatStatement = statement{
 		name: "posthaste_heartbeat",
-		sql:  "select posthaste.worker_heartbeat($1)",
-		oids: []uint32{pgtype.Int8OID},
+		sql:  "select posthaste.worker_heartbeat($1, $2)",
+		oids: []uint32{pgtype.Int8OID, pgtype.JSONBOID},
 	}
 	lookStatement = statement{
 		name: "posthaste_look",
@@ -36,8 +36,8 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 	defer cancel()
 	e.warmUp(ctx)
 	var id posthaste.WorkerID
-	err := e.pool.QueryRow(ctx, "select posthaste.worker_register($1, $2, make_interval(secs => $3::float8), nullif($4, ''), nullif($5, '')::jsonb)",
-		info.Name, info.Version, info.Lease.Seconds(), e.environment, kindsOf(info)).Scan((*int64)(&id))
+	err := e.pool.QueryRow(ctx, "select posthaste.worker_register($1, $2, make_interval(secs => $3::float8), nullif($4, ''), nullif($5, '')::jsonb, nullif($6, '')::jsonb)",
+		info.Name, info.Version, info.Lease.Seconds(), e.environment, kindsOf(info), sinksOf(info)).Scan((*int64)(&id))
 	// If the response was lost, the registration is a worker without claims.
 	return id, readError(err)
 }
@@ -57,6 +57,15 @@ func kindsOf(info posthaste.WorkerInfo) string {
 		kinds[ref.Queue][ref.Subscription] = append([]string{}, names...)
 	}
 	text, _ := json.Marshal(kinds) // strings always encode
+	return string(text)
+}
+
+// sinksOf returns the sinks of a worker as posthaste.worker_register takes them, or "" without any.
+func sinksOf(info posthaste.WorkerInfo) string {
+	if len(info.Sinks) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(info.Sinks) // strings always encode
 	return string(text)
 }
 
@@ -124,9 +133,13 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 	for i, q := range beat.Queues {
 		queues[i], subscriptions[i] = textParam(q.Queue), textParam(q.Subscription)
 	}
+	load, err := json.Marshal(beat.State)
+	if err != nil {
+		return posthaste.HeartbeatReply{}, err
+	}
 	var reply posthaste.HeartbeatReply
 	beaten := false
-	err := e.call(ctx, func(i int, v [][]byte) error {
+	err = e.call(ctx, func(i int, v [][]byte) error {
 		if i == 0 {
 			beaten = true
 			for _, d := range readInt8Array(v[0]) {
@@ -142,7 +155,7 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 		reply.Looks = append(reply.Looks, look)
 		return nil
 	},
-		bound{statement: &heartbeatStatement, params: [][]byte{int8Param(int64(beat.Worker))}},
+		bound{statement: &heartbeatStatement, params: [][]byte{int8Param(int64(beat.Worker)), jsonParam(load)}},
 		bound{statement: &lookStatement, params: [][]byte{int8Param(int64(beat.Worker)), arrayParam(pgtype.TextOID, queues), arrayParam(pgtype.TextOID, subscriptions)}})
 	if err != nil && beaten {
 		// The heartbeat is committed, and the next one looks again. A cancelled context is

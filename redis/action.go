@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -21,7 +22,8 @@ type record struct {
 
 // record records actions of the context's actor after they were done. In a cluster, the queue
 // and the list are in different slots. A process that is killed in between has changed the
-// queue without a record.
+// queue without a record. An error says that the actions were done, so that the caller does not
+// repeat them.
 func (e *Engine) record(ctx context.Context, actions ...record) error {
 	if len(actions) == 0 {
 		return nil
@@ -36,7 +38,17 @@ func (e *Engine) record(ctx context.Context, actions ...record) error {
 		args = append(args, arg{is: text})
 	}
 	_, err := recordActionsScript.run(ctx, e.client, []string{e.keys.actions()}, args)
-	return err
+	if err == nil {
+		return nil
+	}
+	what := strings.ReplaceAll(actions[0].Action, "_", " ")
+	if actions[0].Message != 0 {
+		what += " of message " + actions[0].Message.String()
+	}
+	if len(actions) > 1 {
+		what += fmt.Sprintf(" and %d more", len(actions)-1)
+	}
+	return &posthaste.Error{Code: posthaste.CodeOutcomeUnknown, Message: what + " was done, but may be missing among the actions: " + err.Error(), Hint: "do not repeat it", Cause: err}
 }
 
 // Actions implements [posthaste.Observer]. Redis keeps the last 10,000 actions.

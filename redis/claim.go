@@ -48,7 +48,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (reply p
 	worker := strconv.FormatInt(int64(req.Worker), 10)
 	kinds, known := e.leases.kindsOf(req.Worker, req.Normal())
 	if !known { // another process registered it
-		if _, err := e.stands(ctx, "look", req.Worker); err != nil {
+		if _, err := e.stands(ctx, "look", req.Worker, ""); err != nil {
 			return reply, err
 		}
 		kinds, _ = e.leases.kindsOf(req.Worker, req.Normal())
@@ -203,7 +203,7 @@ func (q *queue) delivery(delivery, message, text, packedState, due string) (d po
 
 // Unsettled implements [posthaste.Engine].
 func (e *Engine) Unsettled(ctx context.Context, worker posthaste.WorkerID, upTo int64) ([]posthaste.DeliveryID, error) {
-	if _, err := e.stands(ctx, "look", worker); err != nil {
+	if _, err := e.stands(ctx, "look", worker, ""); err != nil {
 		return nil, err
 	}
 	all, err := e.registry.reachable(ctx)

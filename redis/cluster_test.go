@@ -103,7 +103,7 @@ func TestEngineInCluster(t *testing.T) {
 	t.Cleanup(func() { client.Close() })
 	url := "redis://" + addresses[0] + "?cluster=true&addr=" + addresses[1]
 	can := enginetest.All()
-	can.SendAcross, can.MaxLag = false, false
+	can.SendAcross, can.MaxLag, can.SQL = false, false, false
 	enginetest.Run(t, can, func(t *testing.T) posthaste.Store {
 		e, err := Open(t.Context(), url, WithPrefix(fmt.Sprintf("cluster%d", prefixes.Add(1))))
 		if err != nil {

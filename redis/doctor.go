@@ -172,12 +172,16 @@ func (e *Engine) doctorBehind(ctx context.Context, all map[string]*queue) (found
 			return nil, err
 		}
 		for _, s := range q.Subscriptions {
-			found = append(found, doctorKinds(q.Name, s)...)
+			unhandled := doctorKinds(q.Name, s)
+			found = append(found, unhandled...)
 			if s.OldestAge <= patience {
 				continue
 			}
 			f := posthaste.Finding{Check: "behind", Queue: q.Name, Subscription: s.Name, Hint: "run a worker for it, or more of them; check whether its handlers fail or take long",
 				Message: fmt.Sprintf("the oldest message that is ready for subscription %q of queue %q has waited for %s", s.Name, q.Name, s.OldestAge.Round(time.Second))}
+			if len(unhandled) > 0 {
+				f.Hint = "messages of kinds that no running worker handles wait there: see the finding kinds"
+			}
 			if !q.PausedAt.IsZero() {
 				f.Message, f.Hint = f.Message+": the queue is paused", "posthaste queue resume "+q.Name
 			}
@@ -193,9 +197,13 @@ func doctorKinds(queue string, s posthaste.SubscriptionInfo) (found []posthaste.
 		if a.Known || a.Paused || a.OldestAge <= patience {
 			continue
 		}
+		of, them := fmt.Sprintf("of kind %q", a.Kind), "this kind"
+		if a.Kind == "" {
+			of, them = "without a kind", "these"
+		}
 		found = append(found, posthaste.Finding{Check: "kinds", Queue: queue, Subscription: s.Name,
-			Message: fmt.Sprintf("messages of kind %q in subscription %q of queue %q wait for a worker that handles this kind (%d of them, the oldest for %s), and no running worker does",
-				a.Kind, s.Name, queue, a.Waiting, a.OldestAge.Round(time.Second)),
+			Message: fmt.Sprintf("messages %s in subscription %q of queue %q wait for a worker that handles %s (%d of them, the oldest for %s), and no running worker does",
+				of, s.Name, queue, them, a.Waiting, a.OldestAge.Round(time.Second)),
 			Hint: "start the version of your program that has a handler for it, or a handler for all kinds; or cancel these messages"})
 	}
 	return found
@@ -257,5 +265,5 @@ func (e *Engine) doctorSchedules(ctx context.Context) (found []posthaste.Finding
 // Capabilities implements [posthaste.Observer].
 func (e *Engine) Capabilities() posthaste.Capabilities {
 	return posthaste.Capabilities{Subscriptions: true, Limits: true, Ordered: true, AtMostOnce: true, SendAcross: !e.cluster, Idempotency: true,
-		Attempts: true, Search: true, Withdrawal: true, Schedules: true, Tokens: true}
+		Attempts: true, Search: true, Withdrawal: true, Schedules: true, Tokens: true, Charts: true}
 }

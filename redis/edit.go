@@ -1,11 +1,12 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"time"
+	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -108,22 +109,18 @@ func (e *Engine) editDead(ctx context.Context, q *queue, was *posthaste.MessageI
 			Message: "a dead letter of a queue that looks at keys cannot be edited: its place among those of its key belongs to its id"}
 	}
 	of, dead := &editedCopy{}, place(int64(was.ID))
+	gone := map[dying]bool{} // one that dies only now has no copy, and stays
 	for _, s := range q.all() {
 		gets := slices.ContainsFunc(was.Subscriptions, func(m posthaste.MessageState) bool {
 			return m.Subscription == s.subscription && m.State == posthaste.StateDead
 		})
-		if letter := s.letter; !gets {
-			if letter == "" {
-				letter = "@"
-			}
-			of.letters += letter
+		if gone[dying{q.name, s.subscription, dead}] = gets; !gets {
+			of.letters += cmp.Or(s.letter, "@")
 		}
 	}
 	if of.unique, err = e.uniqueOf(ctx, q.name, dead); err != nil {
 		return u, err
 	}
-	// Of several calls that edit it, one sends a copy.
-	now.DedupeKey, now.DedupeWindow = "posthaste edit of "+was.ID.String(), time.Hour
 	now.Headers = posthaste.ReplayHeaders(now.Headers, was.ID)
 	sent, err := e.sendAll(ctx, sendHead{copies: of, Dead: dead, Without: of.letters}, "", []posthaste.Message{now})
 	if err != nil {
@@ -133,7 +130,12 @@ func (e *Engine) editDead(ctx context.Context, q *queue, was *posthaste.MessageI
 		return u, &posthaste.Error{Code: posthaste.CodeUniqueConflict, Field: "unique", Hint: "wait until that one has ended, or discard this one",
 			Message: fmt.Sprintf("message %d cannot be sent again, because message %d holds its unique key", was.ID, sent[0].ID)}
 	}
-	if _, _, err := e.bury(ctx, "discard", []posthaste.MessageID{was.ID}, nil); err != nil {
+	if of.before != "" {
+		for _, s := range q.all() {
+			gone[dying{q.name, s.subscription, dead}] = strings.Contains(of.before, cmp.Or(s.letter, "@"))
+		}
+	}
+	if _, _, err := e.bury(ctx, "discard", []posthaste.MessageID{was.ID}, gone); err != nil {
 		return u, err
 	}
 	if sent[0].Duplicate {
@@ -189,7 +191,7 @@ func (e *Engine) RunMessage(ctx context.Context, id posthaste.MessageID) (all []
 		if s.State == posthaste.StateReady || s.State == posthaste.StateScheduled || s.State == posthaste.StateRetrying {
 			r.Due = true
 			for _, info := range infos {
-				r.HeldBy = posthaste.HeldBy(&info, &m)
+				r.HeldBy = posthaste.HeldBy(&info, &m, s.Subscription)
 			}
 		}
 		all = append(all, r)

@@ -3,6 +3,7 @@ package redis
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -40,7 +41,7 @@ func TestEditedOrReplayed(t *testing.T) {
 		rule(t, func(t *testing.T, e *Engine) string {
 			m, q := deadLetter(t, e)
 			// As editDead does, whose process dies before it discards the dead letter.
-			now := posthaste.Message{Queue: jobs, Payload: 2, DedupeKey: "posthaste edit of " + m.ID.String()}
+			now := posthaste.Message{Queue: jobs, Payload: 2}
 			if _, err := e.sendAll(t.Context(), sendHead{copies: &editedCopy{}, Dead: place(int64(m.ID))}, "", []posthaste.Message{now}); err != nil {
 				t.Fatal(err)
 			}
@@ -55,8 +56,67 @@ func TestEditedOrReplayed(t *testing.T) {
 				return fmt.Sprintf("%d dead letters are left: %v", len(dead.Items), err)
 			}
 			return waits(t, e)
-		}, patch{&buryScript, " or st.c", ""}, patch{&sendScript, "st.c = true", ""})
+		}, patch{&buryScript, " or st.c", ""}, patch{&sendScript, "st.c = ids[1]", ""}, patch{&sendScript, "if copy then", "if false then"})
 	})
+}
+
+// A copy that was sent for one subscription does not discard the dead letter of another that came
+// later.
+func TestEditedForOneSubscription(t *testing.T) {
+	t.Parallel()
+	e, ctx := open(t, server.URL()), t.Context()
+	create(t, e, posthaste.QueueOptions{})
+	if err := e.Subscribe(ctx, jobs, "audit", posthaste.SubscriptionOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	id := send(t, e, 1)[0]
+	die := func(subscription string) {
+		t.Helper()
+		reply, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: jobs, Subscription: subscription}, Max: 1, Lease: time.Minute})
+		if err != nil || len(reply.Deliveries) != 1 {
+			t.Fatalf("%+v, %v", reply, err)
+		}
+		if _, err := e.Settle(ctx, []posthaste.Settlement{{Delivery: reply.Deliveries[0].ID, Outcome: posthaste.OutcomeDead, Error: "x"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	die(posthaste.DefaultSubscription)
+	q, err := e.registry.queue(ctx, jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	letter := q.subs[0].letter
+	// As editDead does, whose process dies before it discards the dead letter.
+	if _, err := e.sendAll(ctx, sendHead{copies: &editedCopy{letters: letter}, Dead: place(int64(id)), Without: letter}, "", []posthaste.Message{{Queue: jobs, Payload: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	die("audit")
+	edit := func() error {
+		_, err := e.UpdateMessage(ctx, id, posthaste.MessageUpdate{Payload: 3})
+		return err
+	}
+	left := func(want string) {
+		t.Helper()
+		dead, err := e.DeadLetters(ctx, posthaste.DeadLetterFilter{Queue: jobs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, d := range dead.Items {
+			got += d.Subscription
+		}
+		if got != want {
+			t.Errorf("it is dead in %q, want %q", got, want)
+		}
+	}
+	if err := edit(); posthaste.CodeOf(err) != posthaste.CodeConflict {
+		t.Errorf("editing it again ended with %v", err)
+	}
+	left("audit")
+	if err := edit(); err != nil {
+		t.Errorf("editing it for the other ended with %v", err)
+	}
+	left("")
 }
 
 // deadLetter makes a queue with a dead letter.

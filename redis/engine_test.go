@@ -45,7 +45,7 @@ func open(t *testing.T, url string, options ...Option) *Engine {
 // Whatever a test of the suite does, nothing of it is left stranded.
 func TestEngine(t *testing.T) {
 	can := enginetest.All()
-	can.MaxLag = false
+	can.MaxLag, can.SQL = false, false
 	enginetest.Run(t, can, func(t *testing.T) posthaste.Store {
 		e := open(t, server.URL())
 		t.Cleanup(func() {

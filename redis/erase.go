@@ -72,13 +72,18 @@ func (e *Engine) Erase(ctx context.Context, term string, before posthaste.Messag
 	return page, nil
 }
 
-// eraseIn erases messages of one queue, and returns an answer for each.
+// eraseIn erases messages of one queue, and returns an answer for each. Their errors in charts go
+// first: the messages are not found again after they were erased.
 func (e *Engine) eraseIn(ctx context.Context, name string, ids []posthaste.MessageID) ([]any, error) {
+	if err := e.eraseErrors(ctx, name, ids); err != nil {
+		return nil, err
+	}
 	reply, _, err := e.tryQueue(ctx, name, func(q *queue) (any, error) {
 		names := slices.Clone(q.keys)
 		for _, s := range q.subs {
 			names = append(names, e.keys.own(name, s.subscription, "st"), e.keys.own(name, s.subscription, "words"))
 		}
+		names = append(names, e.keys.unique(name))
 		args := arguments{{"number", q.numberArg}, {"rules", q.rules}, {"letters", q.letters()}}
 		for _, id := range ids {
 			args = append(args, arg{is: place(int64(id))})

@@ -48,7 +48,10 @@ func TestExpiredIsNotHandedOut(t *testing.T) {
 	}
 }
 
-const shortAge = 250 * time.Millisecond
+const (
+	shortAge = 250 * time.Millisecond
+	lateBy   = shortAge + 50*time.Millisecond
+)
 
 // bringing is a way in which a message is sent whose age counts from a later time. It returns
 // a time that is not after that one, and the subscription that gets the message.
@@ -56,9 +59,8 @@ type bringing func(t *testing.T, e *Engine) (since time.Time, subscription strin
 
 func bringScheduled(t *testing.T, e *Engine) (since time.Time, subscription string) {
 	t.Helper()
-	const delay = shortAge + 50*time.Millisecond
-	since = time.Now().Add(delay)
-	if _, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Payload: 1, Delay: delay}); err != nil {
+	since = time.Now().Add(lateBy)
+	if _, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Payload: 1, Delay: lateBy}); err != nil {
 		t.Fatal(err)
 	}
 	return since, ""
@@ -106,6 +108,81 @@ func bringReplayed(t *testing.T, e *Engine) (since time.Time, subscription strin
 	return since, ""
 }
 
+// bringPaused has the message set aside, because its kind is paused when it is due.
+func bringPaused(t *testing.T, e *Engine) (since time.Time, subscription string) {
+	t.Helper()
+	kind := posthaste.OfKind{Queue: jobs, Kind: "sms"}
+	update(t, e, posthaste.QueueOptions{}, "max_age")
+	if err := e.Pause(t.Context(), kind); err != nil {
+		t.Fatal(err)
+	}
+	since = time.Now().Add(lateBy)
+	if _, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Kind: "sms", Payload: 1, Delay: lateBy}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the message is set aside", func() bool {
+		if got := receive(t, e, "", 1); len(got) > 0 {
+			t.Fatalf("%+v was handed out", got)
+		}
+		return len(infoOf(t, e, posthaste.DefaultSubscription).SetAside) == 1
+	})
+	update(t, e, posthaste.QueueOptions{MaxAge: shortAge})
+	if err := e.Resume(t.Context(), kind); err != nil {
+		t.Fatal(err)
+	}
+	return since, ""
+}
+
+// bringEarlier sends the message before the queue has a maximum age.
+func bringEarlier(t *testing.T, e *Engine) (since time.Time, subscription string) {
+	t.Helper()
+	update(t, e, posthaste.QueueOptions{}, "max_age")
+	since, _ = bringScheduled(t, e)
+	update(t, e, posthaste.QueueOptions{MaxAge: shortAge})
+	return since, ""
+}
+
+// bringTried also has the message handed out to a worker, and released, before that.
+func bringTried(t *testing.T, e *Engine) (since time.Time, subscription string) {
+	t.Helper()
+	update(t, e, posthaste.QueueOptions{}, "max_age")
+	since, _ = bringScheduled(t, e)
+	release(t, e, 0)
+	update(t, e, posthaste.QueueOptions{MaxAge: shortAge})
+	return since, ""
+}
+
+// bringTriedAndMoved also moves its next attempt before that.
+func bringTriedAndMoved(t *testing.T, e *Engine) (since time.Time, subscription string) {
+	t.Helper()
+	update(t, e, posthaste.QueueOptions{}, "max_age")
+	send(t, e, 1)
+	id := release(t, e, time.Hour)
+	grow(t, shortAge)
+	since = time.Now()
+	if told, err := e.Reschedule(posthaste.WithActor(t.Context(), "ada"), id, since); err != nil || !told[0].InTime {
+		t.Fatalf("moving it: %+v, %v", told, err)
+	}
+	update(t, e, posthaste.QueueOptions{MaxAge: shortAge})
+	return since, ""
+}
+
+// release has a message handed out to a worker, which releases it.
+func release(t *testing.T, e *Engine, wait time.Duration) posthaste.MessageID {
+	t.Helper()
+	var got []posthaste.RawDelivery
+	w, number := register(t, e), int64(0)
+	until(t, "it is handed out", func() bool {
+		number++
+		got = claim(t, e, w, number, 1)
+		return len(got) == 1
+	})
+	if _, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: got[0].ID, Outcome: posthaste.OutcomeReleased, RetryAfter: wait}}); err != nil {
+		t.Fatal(err)
+	}
+	return got[0].MessageID
+}
+
 // grow waits until the messages that were sent before have an age.
 func grow(t *testing.T, age time.Duration) {
 	t.Helper()
@@ -124,26 +201,43 @@ func TestAgeCountsFromItsTime(t *testing.T) {
 		"given later": {bringLater, []patch{{&fillScript, "if since then", "if false then"}, {&claimScript, "tonumber(due or id)", "tonumber(id)"}}},
 		"moved":       {bringMoved, []patch{{&withdrawScript, "st.g = due", "st.g = nil"}}},
 		"replayed":    {bringReplayed, []patch{{&buryScript, "st.g = now", "st.g = nil"}}},
+		"paused":      {bringPaused, []patch{{&claimScript, ", g = tonumber(due or nil)}", "}"}}},
+		// The queue gets its max_age later.
+		"scheduled earlier":       {bringEarlier, []patch{{&claimScript, "tonumber(due or id)", "tonumber(id)"}}},
+		"tried earlier":           {bringTried, []patch{{&settleScript, "if not before and h.dues then", "if false then"}}},
+		"tried and moved earlier": {bringTriedAndMoved, []patch{{&withdrawScript, "if rules.a or before then st.g", "if rules.a then st.g"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rule(t, func(t *testing.T, e *Engine) string {
-				create(t, e, posthaste.QueueOptions{MaxAge: shortAge})
-				for {
-					since, subscription := c.bring(t, e)
-					got := 0
-					until(t, "the message is handed out or expires", func() bool {
-						got = len(receive(t, e, subscription, 10))
-						return got > 0 || infoOf(t, e, cmp.Or(subscription, posthaste.DefaultSubscription)).Depth == 0
-					})
-					switch {
-					case got > 0:
-						return ""
-					case time.Since(since) < shortAge: // or this process was slow
-						return "it expired before its time"
-					}
-				}
-			}, c.broken...)
+			rule(t, agesFrom(c.bring, posthaste.QueueOptions{MaxAge: shortAge}), c.broken...)
 		})
+	}
+}
+
+// The same in a queue by keys, of which claims look at no due times.
+func TestAgeOfKeysCountsFromItsTime(t *testing.T) {
+	rule(t, agesFrom(bringEarlier, posthaste.QueueOptions{MaxAge: shortAge, Fair: true}),
+		patch{&claimKeyedScript, "if rules.a then -- those that were scheduled before", "if false then --"})
+}
+
+// agesFrom is the rule that a message that was brought expires shortAge after its time, and not earlier.
+func agesFrom(bring bringing, o posthaste.QueueOptions) func(t *testing.T, e *Engine) string {
+	return func(t *testing.T, e *Engine) string {
+		t.Helper()
+		create(t, e, o)
+		for {
+			since, subscription := bring(t, e)
+			got := 0
+			until(t, "the message is handed out or expires", func() bool {
+				got = len(receive(t, e, subscription, 10))
+				return got > 0 || infoOf(t, e, cmp.Or(subscription, posthaste.DefaultSubscription)).Depth == 0
+			})
+			switch {
+			case got > 0:
+				return ""
+			case time.Since(since) < shortAge: // or this process was slow
+				return "it expired before its time"
+			}
+		}
 	}
 }
 

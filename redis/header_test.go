@@ -143,6 +143,9 @@ func (k *keysSeen) compare(script string, place int, name, key string) {
 	if further, ok := strings.CutPrefix(what, "of:"); ok {
 		_, what, _ = strings.Cut(further, ":")
 	}
+	if chart, number, ok := strings.Cut(what, ":"); ok && strings.Trim(number, "0123456789") == "" {
+		what = chart
+	}
 	if name == "TALLY" && what == "meta" {
 		return // of the subscription that the queue is born with
 	}

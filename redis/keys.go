@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/posthaste-mq/posthaste"
@@ -51,6 +52,25 @@ func (k keys) unique(queue string) string { return k.of(queue, "unique") }
 // uniqueLine is a list: the messages in unique, those first of which it is checked next whether
 // they still need their key.
 func (k keys) uniqueLine(queue string) string { return k.of(queue, "unique.line") }
+
+// chart is a hash in the slot of a queue, with the figures of one minute or hour for charts. Redis
+// removes it after [chartTTL]. The name ends with the number of the minute or hour since 1970.
+func (k keys) chart(queue, what string, unit int64) string {
+	return k.of(queue, what+":"+strconv.FormatInt(unit, 10))
+}
+
+// The figures of a minute and of an hour.
+const (
+	statsOfMinute   = "stats.minute"   // counts of workers: subscription, kind, version and worker, packed, to counts (charts.go)
+	statsOfHour     = "stats.hour"     // the same
+	errorsOfMinute  = "errors.minute"  // subscription, kind and version, packed, to errors (charts.go)
+	errorsOfHour    = "errors.hour"    // the same
+	samplesOfMinute = "samples.minute" // subscription to its sample (sample.lua)
+	samplesOfHour   = "samples.hour"   // the same
+)
+
+// sampled is a hash in the slot of a queue: subscription to its last sample (sample.lua).
+func (k keys) sampled(queue string) string { return k.of(queue, "sampled") }
 
 func (k keys) global(what string) string { return "{" + k.prefix + "}:" + what }
 

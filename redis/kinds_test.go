@@ -84,8 +84,8 @@ func (k *kindred) sentAside(kinds ...string) []posthaste.MessageID {
 	return ids
 }
 
-// loneAside sends a message that is lost twice, so that it must run alone, and then set aside.
-func (k *kindred) loneAside() posthaste.MessageID {
+// lone sends a message that is lost twice, so that it must run alone.
+func (k *kindred) lone() posthaste.MessageID {
 	k.t.Helper()
 	id := k.send("sms")[0]
 	for range 2 {
@@ -103,13 +103,35 @@ func (k *kindred) loneAside() posthaste.MessageID {
 		})
 		k.old = k.handles("another kind")
 	}
-	k.number++
-	reply, err := k.e.Claim(k.t.Context(), posthaste.ClaimRequest{Worker: k.old, Number: k.number, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1, AllowAlone: true})
-	if k.must(err); len(reply.Deliveries) != 1 {
-		k.t.Fatalf("an idle worker got %d", len(reply.Deliveries))
-	}
-	k.aside(reply.Deliveries...)
 	return id
+}
+
+// loneAside is lone with a message that is then set aside.
+func (k *kindred) loneAside() posthaste.MessageID {
+	k.t.Helper()
+	id := k.lone()
+	got := k.claimIdle(k.old)
+	if len(got) != 1 {
+		k.t.Fatalf("an idle worker got %d", len(got))
+	}
+	k.aside(got...)
+	return id
+}
+
+// claimIdle is a claim of a worker that runs nothing else.
+func (k *kindred) claimIdle(w posthaste.WorkerID) []posthaste.RawDelivery {
+	k.t.Helper()
+	k.number++
+	reply, err := k.e.Claim(k.t.Context(), posthaste.ClaimRequest{Worker: w, Number: k.number, QueueRef: posthaste.QueueRef{Queue: jobs}, Max: 1, AllowAlone: true})
+	k.must(err)
+	return reply.Deliveries
+}
+
+// age makes a message that has a state too old for every max_age.
+func (k *kindred) age(id posthaste.MessageID) {
+	k.t.Helper()
+	k.must(k.e.client.Eval(k.t.Context(), "local st = cmsgpack.unpack(redis.call('HGET', KEYS[1], ARGV[1])) st.g = 1 return redis.call('HSET', KEYS[1], ARGV[1], cmsgpack.pack(st))",
+		[]string{k.e.keys.of(jobs, "st")}, place(int64(id))).Err())
 }
 
 // came returns the kinds of deliveries, in order.
@@ -174,8 +196,7 @@ var asideRules = map[string]struct {
 	"it runs alone after one that is too old": {posthaste.QueueOptions{MaxAge: time.Hour}, func(k *kindred) string {
 		old := k.loneAside()
 		k.loneAside()
-		k.must(k.e.client.Eval(k.t.Context(), "local st = cmsgpack.unpack(redis.call('HGET', KEYS[1], ARGV[1])) st.g = 1 return redis.call('HSET', KEYS[1], ARGV[1], cmsgpack.pack(st))",
-			[]string{k.e.keys.of(jobs, "st")}, place(int64(old))).Err())
+		k.age(old)
 		return unlessNone(k.claim(k.handles("sms"), 1))
 	}, patch{&claimScript, "if idle == '1' then separate({b}, 1) else wants = '1' end", "separate({b}, 1)"}},
 	"a cancelled message does not come": {posthaste.QueueOptions{Retention: time.Hour, RetainPayload: true}, func(k *kindred) string {

@@ -155,6 +155,13 @@ func TestJB6_OtherProcessesFollow(t *testing.T) {
 			}
 			return ""
 		}, []patch{{&sendScript, " or (meta[5] or '') ~= (all.w and all.w[q] or '')", ""}}},
+		"a send with a unique key does, too": {func(t *testing.T, e *Engine, held posthaste.RawDelivery) string {
+			_, err := e.Send(t.Context(), posthaste.Message{Queue: jobs, Payload: "more than ten bytes", Unique: &posthaste.Unique{Key: "k"}})
+			if posthaste.CodeOf(err) != posthaste.CodeTooLarge {
+				return fmt.Sprintf("it ended with %v", err)
+			}
+			return ""
+		}, []patch{{&sendUniqueScript, " or (meta[5] or '') ~= (all.w and all.w[q] or '')", ""}}},
 		"an operator is told the new options": {func(t *testing.T, e *Engine, held posthaste.RawDelivery) string {
 			info, err := e.count(t.Context(), jobs)
 			if err != nil {

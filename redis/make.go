@@ -47,6 +47,10 @@ func (e *Engine) make(ctx context.Context, q *queue) error {
 // clear removes the keys of a queue that is being dropped and of its further subscriptions.
 // It returns the fields of those subscriptions in the registry.
 func (e *Engine) clear(ctx context.Context, name string, created any) (fields arguments, err error) {
+	now, err := e.client.Time(ctx).Result()
+	if err != nil {
+		return nil, err
+	}
 	for range 5 {
 		version, err := e.client.HGet(ctx, e.keys.of(name, "meta"), "readers").Result()
 		if err != nil && !errors.Is(err, goredis.Nil) {
@@ -58,6 +62,7 @@ func (e *Engine) clear(ctx context.Context, name string, created any) (fields ar
 		}
 		fields = nil
 		names := append(e.keys.queue(name, true), e.keys.ticked(name), e.keys.unique(name), e.keys.uniqueLine(name))
+		names = append(names, e.chartKeys(name, now)...)
 		for _, field := range all {
 			if of, subscription, further := strings.Cut(field, ":"); further && of == name {
 				fields = append(fields, arg{is: field})

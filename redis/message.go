@@ -110,7 +110,7 @@ func (q *queue) told(place, text, packedState, due, running string) (*told, erro
 		standing.State = posthaste.StateRunning
 		one := posthaste.Attempt{Attempt: t.state.Attempt, Worker: r.Worker, ClaimedAt: at(r.At)}
 		t.state.Notes.addTo(&one)
-		standing.Attempts = append(standing.Attempts, one)
+		standing.Attempts = posthaste.NewestCheckpoint(append(standing.Attempts, one))
 	case standing.State != "" && standing.State != "waits":
 	case t.state.replayed():
 		standing.State, standing.DueAt = posthaste.StateReady, time.Time{}

@@ -204,6 +204,7 @@ func startIdle(t *testing.T, e *Engine, queues int) (h *handledBy) {
 	ids := send(t, e, 10)
 	until(t, "it works", func() bool { return h.all(ids) })
 	until(t, "all are settled", settledAll(t, e))
+	until(t, "the first samples are taken", func() bool { return e.charted.sampled.Load() != 0 })
 	return h
 }
 

@@ -29,6 +29,7 @@ type Engine struct {
 	registry registry
 	leases   leases
 	ticker   ticker
+	charted  charted
 	pacer    *pacedbell.Pacer
 }
 

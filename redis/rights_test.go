@@ -246,6 +246,8 @@ func (l *shortLife) end() {
 	l.t.Helper()
 	e, ctx, must := l.e, l.ctx, l.must
 	l.settled(l.claimed(jobs, "audit"), posthaste.OutcomeDone)
+	failures := []posthaste.ErrorCount{{Fingerprint: "x", Error: "x", Count: 1}}
+	must(e.Report(ctx, l.w, []posthaste.HandlerStats{{Queue: jobs, Kind: "k", Done: 1, Errors: failures}, {Queue: jobs, Subscription: "audit", Done: 1}, {Queue: "limited", Done: 1}}))
 	_, err := e.Maintain(ctx, posthaste.UpkeepSpace)
 	must(err)
 	_, err = e.Erase(posthaste.WithActor(ctx, "ada"), "term", 0)

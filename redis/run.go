@@ -106,6 +106,11 @@ const severalMost = 50
 // process sends hardly more commands for many queues than for one. In a cluster each queue
 // needs its own call, because queues are in different slots.
 func (e *Engine) runEach(ctx context.Context, s script, queues []*queue, args func(*queue) arguments) (replies []any, err error) {
+	return e.runEachWith(ctx, s, queues, func(q *queue) []string { return q.keys }, args)
+}
+
+// runEachWith is runEach for a script with other keys than those of the subscription.
+func (e *Engine) runEachWith(ctx context.Context, s script, queues []*queue, keys func(*queue) []string, args func(*queue) arguments) (replies []any, err error) {
 	replies = make([]any, len(queues))
 	if e.cluster || len(queues) == 1 {
 		errs := make([]error, len(queues))
@@ -114,7 +119,7 @@ func (e *Engine) runEach(ctx context.Context, s script, queues []*queue, args fu
 			var some sync.WaitGroup
 			for i := from; i < min(from+severalMost, len(queues)); i++ {
 				q := queues[i]
-				some.Go(func() { replies[i], errs[i] = s.run(ctx, e.client, q.keys, args(q)) })
+				some.Go(func() { replies[i], errs[i] = s.run(ctx, e.client, keys(q), args(q)) })
 			}
 			some.Wait()
 		}
@@ -126,10 +131,10 @@ func (e *Engine) runEach(ctx context.Context, s script, queues []*queue, args fu
 		var names []string
 		var all arguments
 		for _, q := range some {
-			its := args(q)
+			its, of := args(q), keys(q)
 			s.read().check(its)
-			names = append(names, q.keys...)
-			all = append(all, arg{is: len(q.keys)}, arg{is: len(its)})
+			names = append(names, of...)
+			all = append(all, arg{is: len(of)}, arg{is: len(its)})
 			for _, a := range its {
 				all = append(all, arg{is: a.is})
 			}

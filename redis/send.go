@@ -47,6 +47,7 @@ type sendUnique struct {
 type editedCopy struct {
 	letters string      // of the subscriptions that do not get the copy
 	unique  *sendUnique // the unique key of the dead letter, nil if it has none
+	before  string      // letters of the subscriptions that got a copy before; then no other is sent
 }
 
 // words returns the words of a message in the form of words.lua.
@@ -327,6 +328,10 @@ func (s *sendCall) answer(reply any) (sent []posthaste.Sent, missing *queue, err
 		if all, err = list("send", all[1], 1); err != nil {
 			return nil, nil, err
 		}
+	}
+	if len(all) == 3 && all[0] == "copied" {
+		s.head.copies.before = str(all[2])
+		all = []any{"=" + str(all[1])}
 	}
 	if gone(reply) {
 		if n, ok := all[1].(int64); ok && int(n) <= len(s.queues) {

@@ -194,8 +194,15 @@ func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]pos
 	}
 	for q, of := range byQueue {
 		if req.Notes != nil {
-			if err := e.note(ctx, q, req, results, of); err != nil {
+			// The notes of other queues may be on record, and must not be recorded again.
+			if err := e.note(ctx, q, req, results, of); err != nil && len(byQueue) == 1 {
 				return nil, err
+			} else if err != nil {
+				for _, i := range of {
+					if results[i].Err == nil {
+						results[i].Err = err
+					}
+				}
 			}
 			continue
 		}

@@ -18,7 +18,8 @@ type registered struct {
 	Started int64  `codec:"s"`
 	// Kinds has the kinds that the worker handles in each subscription (enrolled) in which it
 	// does not handle all.
-	Kinds map[string][]string `codec:"k,omitempty"`
+	Kinds map[string][]string    `codec:"k,omitempty"`
+	Sinks []posthaste.WorkerSink `codec:"d,omitempty"`
 }
 
 func workerLost() error {
@@ -65,19 +66,19 @@ func (e *Engine) beatRegistry(ctx context.Context, what string, worker posthaste
 
 // beatArgs are the arguments of beat.lua for a worker.
 func beatArgs(q *queue, worker posthaste.WorkerID, lease int64, name, begin, kinds string) arguments {
-	return arguments{{"number", q.numberArg}, {"worker", worker.String()}, {"lease", lease}, {"name", name}, {"begin", begin}, {"kinds", kinds}, {"paused", q.paused}}
+	return arguments{{"number", q.numberArg}, {"worker", worker.String()}, {"lease", lease}, {"name", name}, {"begin", begin}, {"kinds", kinds}, {"paused", q.paused}, {"revision", q.revision()}}
 }
 
 // looking are the arguments of beat.lua to look only.
 func looking(q *queue, kinds string) arguments {
-	return arguments{{"number", q.numberArg}, {"worker", ""}, {"lease", ""}, {"name", ""}, {"begin", ""}, {"kinds", kinds}, {"paused", q.paused}}
+	return arguments{{"number", q.numberArg}, {"worker", ""}, {"lease", ""}, {"name", ""}, {"begin", ""}, {"kinds", kinds}, {"paused", q.paused}, {"revision", q.revision()}}
 }
 
 // join begins a worker's lease of a subscription, which ends no later than the worker's own.
 // Each subscription has the leases of its workers among its keys, because its scripts access
 // no others.
 func (e *Engine) join(ctx context.Context, worker posthaste.WorkerID, ref posthaste.QueueRef) error {
-	s, err := e.stands(ctx, "look", worker)
+	s, err := e.stands(ctx, "look", worker, "")
 	if err != nil {
 		return err
 	}
@@ -90,8 +91,8 @@ func (e *Engine) join(ctx context.Context, worker posthaste.WorkerID, ref postha
 
 // stands reads or extends the registration of a worker. If it has expired, but the worker kept
 // all its leases of subscriptions, no delivery was lost and the worker is registered again.
-func (e *Engine) stands(ctx context.Context, what string, worker posthaste.WorkerID) (standing, error) {
-	s, err := e.beatRegistry(ctx, what, worker, "")
+func (e *Engine) stands(ctx context.Context, what string, worker posthaste.WorkerID, state string) (standing, error) {
+	s, err := e.beatRegistry(ctx, what, worker, state)
 	if posthaste.CodeOf(err) != posthaste.CodeWorkerLost {
 		return s, err
 	}

@@ -83,7 +83,7 @@ func TestShutWhileItEnds(t *testing.T) {
 					return fmt.Sprintf("rescued: %d, %v", lost.Rescued, err)
 				}
 			case "beat":
-				reply, err := beatScript.run(t.Context(), o.client, q.keys, arguments{{"number", q.numberArg}, {"worker", w.String()}, {"lease", 1000000}, {"name", ""}, {"begin", ""}, {"kinds", ""}, {"paused", ""}})
+				reply, err := beatScript.run(t.Context(), o.client, q.keys, arguments{{"number", q.numberArg}, {"worker", w.String()}, {"lease", 1000000}, {"name", ""}, {"begin", ""}, {"kinds", ""}, {"paused", ""}, {"revision", ""}})
 				if err != nil || reply != "gone" {
 					return fmt.Sprintf("kept a lease: %v, %v", reply, err)
 				}

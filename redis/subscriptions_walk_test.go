@@ -24,7 +24,7 @@ type crowd struct {
 	workers []posthaste.WorkerID
 	number  int64
 	sent    []posthaste.MessageID
-	// By subscription, what its messages are: "" (waits), "held", "dead", "cancelled" or "ended".
+	// By subscription, what its messages are: "" (waits), "held", "dead", "cancelled", "stopped" (cancelled while it ran) or "ended".
 	state map[string]map[posthaste.MessageID]string
 	holds map[posthaste.DeliveryID]holding
 	// apart has those that were set aside. The first worker handles only the kind x.
@@ -136,7 +136,7 @@ func (c *crowd) settle(finish bool) string {
 		if !r.Settled {
 			return fmt.Sprintf("delivery %d of message %d for %s was not settled", r.Delivery, h.message, h.subscription)
 		}
-		if is := c.ended(h, after[i]); (is == "cancelled") != (r.Outcome == posthaste.OutcomeCancelled) {
+		if is := c.ended(h, after[i]); (is == "stopped") != (r.Outcome == posthaste.OutcomeCancelled) {
 			return fmt.Sprintf("message %d for %s is %q, and its delivery became %s", h.message, h.subscription, is, r.Outcome)
 		} else if all[i].Outcome == posthaste.OutcomeSetAside && is == "" {
 			c.apart[holding{subscription: h.subscription, message: h.message}] = true
@@ -151,7 +151,7 @@ func (c *crowd) settle(finish bool) string {
 func (c *crowd) ended(h holding, is string) string {
 	h.by = 0
 	if c.asked[h] && is != "ended" {
-		is = "cancelled"
+		is = "stopped"
 	}
 	delete(c.asked, h)
 	c.state[h.subscription][h.message] = is
@@ -212,8 +212,8 @@ func (c *crowd) late() string {
 		open, cancelled := c.options.RetainPayload, false
 		for _, of := range c.state {
 			is, wanted := of[id]
-			open = open || wanted && is != "ended" && is != "cancelled"
-			cancelled = cancelled || is == "cancelled"
+			open = open || wanted && is != "ended" && is != "cancelled" && is != "stopped"
+			cancelled = cancelled || is == "cancelled" || is == "stopped"
 		}
 		if open && !cancelled {
 			states[id] = ""
@@ -301,7 +301,7 @@ func (c *crowd) told(id posthaste.MessageID) string {
 	for _, s := range m.Subscriptions {
 		is, ok := c.state[s.Subscription][id]
 		states := map[string][]posthaste.State{"": {posthaste.StateReady, posthaste.StateRetrying, posthaste.StateScheduled}, "held": {posthaste.StateRunning}, "dead": {posthaste.StateDead},
-			"cancelled": {posthaste.StateCancelled}, "ended": {posthaste.StateDone, posthaste.StateDiscarded}}[is]
+			"cancelled": {posthaste.StateCancelled}, "stopped": {posthaste.StateCancelled}, "ended": {posthaste.StateDone, posthaste.StateDiscarded}}[is]
 		if !ok || !slices.Contains(states, s.State) {
 			return fmt.Sprintf("message %d, which is %q for %s (%v), is told as %s", id, is, s.Subscription, ok, s.State)
 		}
@@ -351,7 +351,7 @@ func (c *crowd) step() string {
 func (c *crowd) left() (n int) {
 	for _, states := range c.state {
 		for _, is := range states {
-			if is != "ended" && is != "cancelled" {
+			if is != "ended" && is != "cancelled" && is != "stopped" {
 				n++
 			}
 		}

@@ -74,7 +74,10 @@ func (e *Engine) CreateToken(ctx context.Context, t posthaste.Token) (string, er
 	}
 	if err := e.recordToken(ctx, "token_add", t.Name); err != nil {
 		_, undo := e.dropToken(ctx, t.Name) // its secret would be lost
-		return "", writeError(errors.Join(err, undo))
+		if undo != nil {
+			return "", errors.Join(err, undo)
+		}
+		return "", readError(errors.Unwrap(err))
 	}
 	return secret, nil
 }

@@ -88,6 +88,17 @@ func (e *Engine) uniqueAgain(ctx context.Context, action, name string, places []
 	return slices.DeleteFunc(slices.Clone(places), func(p string) bool { return slices.Contains(conflicts, any(p)) }), held, nil
 }
 
+// forgetUniqueMost bounds the messages whose unique keys one call looks at.
+const forgetUniqueMost = 100
+
+// forgetUnique forgets unique keys of a queue that no message needs any more.
+func (e *Engine) forgetUnique(ctx context.Context, name string) error {
+	_, _, err := e.togetherWith(ctx, forgetUniqueScript, name, []string{e.keys.unique(name), e.keys.uniqueLine(name)}, func(q *queue) arguments {
+		return arguments{{"letters", q.allLetters()}, {"most", forgetUniqueMost}}
+	})
+	return readError(err)
+}
+
 // allLetters returns the letters of all subscriptions, in the order of all.
 func (q *queue) allLetters() string {
 	if q.first != "" {

@@ -26,8 +26,9 @@ func (e *Engine) Maintain(ctx context.Context, kinds posthaste.Upkeep) (reply po
 }
 
 // reclaim rescues lost deliveries, forgets messages whose retention has ended, continues
-// interrupted drops of queues and ends of subscriptions, and repairs a part of one
-// subscription, chosen at random. Settling does the rest of the upkeep.
+// interrupted drops of queues and ends of subscriptions, takes samples for charts, and, of one
+// subscription and its queue, chosen at random, repairs a part and forgets unique keys. Settling
+// does the rest of the upkeep.
 func (e *Engine) reclaim(ctx context.Context, reply *posthaste.MaintainReply) error {
 	all, lost, back, err := e.rescue(ctx, "1")
 	reply.Rescued, reply.More, reply.ClockSetBack = reply.Rescued+lost, lost > 0, back
@@ -40,9 +41,10 @@ func (e *Engine) reclaim(ctx context.Context, reply *posthaste.MaintainReply) er
 	}
 	more, fault := e.expire(ctx, all)
 	if queues := allOf(all); len(queues) > 0 {
-		fault = errors.Join(fault, e.repair(ctx, queues[rand.N(len(queues))]))
+		q := queues[rand.N(len(queues))]
+		fault = errors.Join(fault, e.repair(ctx, q), ignore(e.forgetUnique(ctx, q.name), posthaste.CodeNotFound))
 	}
-	if fault = errors.Join(fault, e.dropAll(ctx)); fault != nil {
+	if fault = errors.Join(fault, e.sample(ctx, all), e.dropAll(ctx)); fault != nil {
 		err = errors.Join(err, fault)
 	}
 	reply.More = reply.More || more

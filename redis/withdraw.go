@@ -66,21 +66,29 @@ func (e *Engine) withdraw(ctx context.Context, action string, id posthaste.Messa
 	var all []posthaste.Withdrawal
 	for _, s := range before.Subscriptions {
 		w := posthaste.Withdrawal{Subscription: s.Subscription, InTime: inTime[s.Subscription], State: s.State}
+		ended := false
 		for _, now := range after.Subscriptions {
 			if now.Subscription == s.Subscription {
 				w.State = now.State
+				ended = cancelledWhileRunning(now)
 			}
 		}
 		if action == "cancel" {
 			if w.InTime {
 				w.State = posthaste.StateCancelled
 			}
-			w.InTime = w.State == posthaste.StateCancelled
+			w.InTime = w.InTime || w.State == posthaste.StateCancelled && !ended
 			w.Requested = requested[s.Subscription] && w.State == posthaste.StateRunning
 		}
 		all = append(all, w)
 	}
 	return all, nil
+}
+
+// cancelledWhileRunning reports whether the end of a delivery made a message cancelled.
+func cancelledWhileRunning(s posthaste.MessageState) bool {
+	n := len(s.Attempts)
+	return n > 0 && s.Attempts[n-1].Outcome == posthaste.OutcomeCancelled
 }
 
 // PurgeQueue implements [posthaste.QueueAdmin]. It moves all waiting messages aside in one

@@ -3,7 +3,9 @@ package redis
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -18,7 +20,7 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 	}
 	kinds := kindsOf(info)
 	reply, err := workerScript.run(ctx, e.client, e.workerKeys(), arguments{{"what", "register"}, {"worker", ""}, {"lease", max(1, info.Lease.Microseconds())},
-		{"entry", packed(registered{Name: info.Name, Version: info.Version, Kinds: kinds})}, {"clock", ""}})
+		{"entry", packed(registered{Name: info.Name, Version: info.Version, Kinds: kinds, Sinks: info.Sinks})}, {"clock", ""}})
 	if err != nil {
 		return 0, writeError(err)
 	}
@@ -50,7 +52,11 @@ func kindsOf(info posthaste.WorkerInfo) (kinds map[string][]string) {
 // of subscriptions before it returns the error. Otherwise the worker's deliveries would be
 // rescued while it handles them.
 func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (reply posthaste.HeartbeatReply, err error) {
-	s, err := e.beatSoon(ctx, beat.Worker)
+	state, err := json.Marshal(beat.State)
+	if err != nil {
+		return reply, err
+	}
+	s, err := e.beatSoon(ctx, beat.Worker, string(state))
 	if posthaste.CodeOf(err) == posthaste.CodeUnavailable {
 		_, _, missed := e.keepLeases(ctx, beat.Worker)
 		return reply, errors.Join(err, missed)
@@ -76,10 +82,10 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (reply
 
 // beatSoon waits for the registry until half of the time is over. The other half is left for
 // queues whose masters answer.
-func (e *Engine) beatSoon(ctx context.Context, worker posthaste.WorkerID) (standing, error) {
+func (e *Engine) beatSoon(ctx context.Context, worker posthaste.WorkerID, state string) (standing, error) {
 	deadline, bounded := ctx.Deadline()
 	if !bounded {
-		return e.stands(ctx, "beat", worker)
+		return e.stands(ctx, "beat", worker, state)
 	}
 	type answer struct {
 		standing
@@ -87,7 +93,7 @@ func (e *Engine) beatSoon(ctx context.Context, worker posthaste.WorkerID) (stand
 	}
 	answered := make(chan answer, 1)
 	go func() { // the client may ignore the context while it waits
-		s, err := e.stands(ctx, "beat", worker)
+		s, err := e.stands(ctx, "beat", worker, state)
 		answered <- answer{s, err}
 	}()
 	timer := time.NewTimer(time.Until(deadline) / 2)
@@ -199,7 +205,12 @@ func (e *Engine) registered(ctx context.Context) (all []registeredWorker, err er
 			return nil, err
 		}
 		w := registeredWorker{lease: fromMicros(is.Lease), kinds: is.Kinds, WorkerStatus: posthaste.WorkerStatus{ID: posthaste.WorkerID(n), Name: is.Name, Version: is.Version,
-			StartedAt: at(is.Started), HeartbeatAt: at(int64(z.Score) - is.Lease)}}
+			StartedAt: at(is.Started), HeartbeatAt: at(int64(z.Score) - is.Lease), Sinks: is.Sinks}}
+		if state := values[place+"="]; state != "" {
+			if err := json.Unmarshal([]byte(state), &w.State); err != nil {
+				return nil, fmt.Errorf("reading the state of worker %s: %w", place, err)
+			}
+		}
 		if end := at(int64(z.Score)); end.Before(now) {
 			w.LostAt = end
 		}

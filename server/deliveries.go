@@ -280,6 +280,7 @@ func (s *Server) extend(r *http.Request, groups []posthaste.ExtendRequest) (resu
 	if err != nil {
 		return nil, err
 	}
+	done, failed := false, error(nil)
 	for _, group := range groups {
 		known := posthaste.ExtendRequest{Lease: group.Lease}
 		for i, id := range group.Deliveries {
@@ -292,11 +293,21 @@ func (s *Server) extend(r *http.Request, groups []posthaste.ExtendRequest) (resu
 		}
 		var extended []posthaste.SettleResult
 		if len(known.Deliveries) > 0 {
+			// Tell the notes that are recorded for other groups, or the caller sends them again.
 			if extended, err = s.engine.Extend(ctx, known); err != nil {
-				return nil, err
+				extended = make([]posthaste.SettleResult, len(known.Deliveries))
+				for i, id := range known.Deliveries {
+					extended[i] = posthaste.SettleResult{Delivery: id, Err: err}
+				}
+				failed = err
+			} else {
+				done = true
 			}
 		}
 		results = append(results, withUnknown(group.Deliveries, unknown, extended)...)
+	}
+	if !done {
+		return results, failed
 	}
 	return results, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
@@ -83,5 +84,54 @@ func TestSettlementsAsAsked(t *testing.T) {
 	p := a.call("POST", "/v1/deliveries/fail", `{"deliveries":[{"id":"7","error":"refuse"},{"id":"8","error":"x"}]}`).wantProblem(t, 400, posthaste.CodeInvalid, "receipt")
 	if !slices.Equal(p.IDs, []string{"7"}) || p.Deliveries[0].Error == "" || !p.Deliveries[1].Settled {
 		t.Errorf("%+v", p)
+	}
+}
+
+// A call extends deliveries with the same lease together. The answer tells which notes are recorded
+// although others fail, so that the caller does not send their log lines again.
+func TestExtendingFailsForSomeOnly(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, func(_ *Config, h *hooked) {
+		h.extend = func(ctx context.Context, req posthaste.ExtendRequest) ([]posthaste.SettleResult, error) {
+			if req.Lease >= time.Hour {
+				return nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "away"}
+			}
+			return h.Store.Extend(ctx, req)
+		}
+	})
+	a.queue("orders")
+	a.sendSome(2)
+	var got []wire.Delivery
+	a.call("POST", "/v1/queues/orders/receive", `{"max":2}`).want(t, 200).items(t, &got)
+	first, second := got[0].ID.String(), got[1].ID.String()
+	p := a.call("POST", "/v1/deliveries/extend", `{"deliveries":[{"id":"`+first+`","log":"line","lease":"1m"},{"id":"`+second+`","lease":"1h"}]}`).
+		wantProblem(t, 503, posthaste.CodeUnavailable, "")
+	if !slices.Equal(p.IDs, []string{second}) || len(p.Deliveries) != 2 || !p.Deliveries[0].Settled || p.Deliveries[1].Settled {
+		t.Errorf("%+v", p)
+	}
+	p = a.call("POST", "/v1/deliveries/extend", `{"deliveries":[{"id":"`+first+`","log":"line","lease":"1h"},{"id":"`+second+`","lease":"2h"}]}`).
+		wantProblem(t, 503, posthaste.CodeUnavailable, "")
+	if len(p.Deliveries) != 0 {
+		t.Errorf("after nothing was done: %+v", p)
+	}
+}
+
+// A delivery tells after how many attempts of its kind the message is dead.
+func TestReceivedAttemptsOfAKind(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.call("PUT", "/v1/queues/orders", `{"max_attempts":5,"kinds":{"sms":{"max_attempts":3}}}`).want(t, 201)
+	for _, m := range []string{`{"payload":1,"kind":"sms"}`, `{"payload":2}`} {
+		a.call("POST", "/v1/queues/orders/messages", m).want(t, 201)
+	}
+	var got []wire.Delivery
+	a.call("POST", "/v1/queues/orders/receive", `{"max":2}`).want(t, 200).items(t, &got)
+	for _, d := range got {
+		if want := map[string]int{"sms": 3, "": 5}[d.Kind]; d.MaxAttempts != want {
+			t.Errorf("a message of kind %q has %d attempts, want %d", d.Kind, d.MaxAttempts, want)
+		}
+	}
+	if len(got) != 2 {
+		t.Errorf("received %+v", got)
 	}
 }

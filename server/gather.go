@@ -213,7 +213,7 @@ func (g *gatherer) endExpired(gathered *gathering) {
 // run claims for the waiters of one subscription until there are none.
 func (g *gatherer) run(gathered *gathering) {
 	defer g.running.Done()
-	// A claim is not canceled when a receiver leaves, because the claimed messages would be
+	// A claim is not cancelled when a receiver leaves, because the claimed messages would be
 	// lost until their leases end. Claims only have a time limit.
 	ctx := context.Background()
 	for {

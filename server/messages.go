@@ -234,7 +234,7 @@ func statesOfQuery(q *query, name string) []posthaste.State {
 }
 
 func (s *Server) cancelMessage(w http.ResponseWriter, r *http.Request) error {
-	return s.withdraw(w, r, s.engine.Cancel)
+	return s.withdraw(w, r, posthaste.Withdrawal.Cancelled, s.engine.Cancel)
 }
 
 func (s *Server) rescheduleMessage(w http.ResponseWriter, r *http.Request) error {
@@ -256,7 +256,7 @@ func (s *Server) rescheduleMessage(w http.ResponseWriter, r *http.Request) error
 	if at.IsZero() {
 		at = time.Now().Add(delay)
 	}
-	return s.withdraw(w, r, func(ctx context.Context, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
+	return s.withdraw(w, r, posthaste.Withdrawal.Accepted, func(ctx context.Context, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
 		return s.engine.Reschedule(ctx, id, at.In(time.UTC))
 	})
 }
@@ -355,8 +355,8 @@ func (s *Server) runMessage(w http.ResponseWriter, r *http.Request) error {
 }
 
 // withdraw cancels or reschedules the message in the path and answers with its state in
-// each subscription.
-func (s *Server) withdraw(w http.ResponseWriter, r *http.Request, do func(context.Context, posthaste.MessageID) ([]posthaste.Withdrawal, error)) error {
+// each subscription. If changed is true for none, the answer is 409.
+func (s *Server) withdraw(w http.ResponseWriter, r *http.Request, changed func(posthaste.Withdrawal) bool, do func(context.Context, posthaste.MessageID) ([]posthaste.Withdrawal, error)) error {
 	id, err := pathMessageID(r)
 	if err != nil {
 		return err
@@ -367,7 +367,7 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request, do func(contex
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(all, posthaste.Withdrawal.Accepted) {
+	if !slices.ContainsFunc(all, changed) {
 		return notWaiting(id, all)
 	}
 	return s.writeJSON(w, http.StatusOK, wire.Withdrawn{Subscriptions: wire.NewWithdrawals(all)})
@@ -375,19 +375,7 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request, do func(contex
 
 // notWaiting is the error for a message that could be changed in no subscription.
 func notWaiting(id posthaste.MessageID, all []posthaste.Withdrawal) error {
-	return &httpError{withdrawals: wire.NewWithdrawals(all), err: &posthaste.Error{
-		Code: posthaste.CodeConflict, Field: "id", Message: fmt.Sprintf("message %s was not changed, because it is no longer waiting: it is %s", id, statesOf(all)),
-		Hint: "GET /v1/messages/" + id.String() + " shows it",
-	}}
-}
-
-// statesOf lists the states of a message in its subscriptions.
-func statesOf(all []posthaste.Withdrawal) string {
-	var states []string
-	for _, w := range all {
-		states = append(states, string(w.State)+" in "+w.Subscription)
-	}
-	return strings.Join(states, ", ")
+	return &httpError{withdrawals: wire.NewWithdrawals(all), err: wire.NotWaiting(id, all)}
 }
 
 func words[T ~string](all []T) string {

@@ -68,6 +68,34 @@ func TestOpenAPIHasEveryRoute(t *testing.T) {
 	}
 }
 
+// askCharts asks for figures about the past, after a report of a worker.
+func askCharts(a *api, worker posthaste.WorkerID, ask func(status int, method, path, body string) reply) {
+	a.t.Helper()
+	report := posthaste.HandlerStats{Queue: "orders", Subscription: "default", Kind: "k", Done: 3, Failed: 1,
+		Errors: []posthaste.ErrorCount{{Fingerprint: "order … failed", Error: "order 7 failed", Message: 7, Count: 1}}}
+	report.Run.Add(3 * time.Second)
+	if err := a.engine.Report(a.t.Context(), worker, []posthaste.HandlerStats{report}); err != nil {
+		a.t.Fatal(err)
+	}
+	var failures []wire.Failure
+	ask(200, "GET", "/v1/failures?queue=orders&subscription=default&kind=k&from=2001-01-01T00:00:00Z&limit=5", "").items(a.t, &failures)
+	if len(failures) != 1 || failures[0].Fingerprint != "order … failed" || failures[0].Version != "v" || failures[0].Message != 7 || failures[0].Count != 1 {
+		a.t.Errorf("failures: %+v", failures)
+	}
+	var stats []wire.Stats
+	ask(200, "GET", "/v1/stats?queue=orders&kind=k&by=kind,version,worker,queue", "").items(a.t, &stats)
+	if len(stats) != 1 || stats[0].Done != 3 || stats[0].Worker != "here/1" || stats[0].Version != "v" || stats[0].Run.P50 == "0s" || len(stats[0].Run.Buckets) != 13 {
+		a.t.Errorf("stats: %+v", stats)
+	}
+	ask(200, "GET", "/v1/queues/orders/failures", "")
+	ask(200, "GET", "/v1/queues/orders/stats?step=5m&to=2999-01-01T00:00:00Z", "")
+	ask(200, "GET", "/v1/samples?total=true&from=2026-01-01T00:00:00Z&to=2026-01-01T01:00:00Z&step=1m", "")
+	ask(200, "GET", "/v1/queues/orders/samples", "")
+	for _, wrong := range []string{"/v1/stats?by=day", "/v1/stats?step=90s", "/v1/samples?total=yes", "/v1/samples?step=soon", "/v1/stats?from=2001-01-01T00:00:00Z&step=1m", "/v1/failures?limit=0"} {
+		ask(400, "GET", wrong, "")
+	}
+}
+
 // Every operation is asked once for real; the harness holds both sides of each
 // exchange against the description. The end looks that none was forgotten.
 func TestOpenAPIMatchesEveryOperation(t *testing.T) {
@@ -131,10 +159,12 @@ func TestOpenAPIMatchesEveryOperation(t *testing.T) {
 	ask(200, "POST", "/v1/dead-letters/discard", `{"all":true,"limit":1,"cursor":"`+wire.NewCursor(wire.ListDeadLetters, "99")+`"}`)
 	ask(200, "POST", "/v1/erase", `{"term":"t","cursor":"`+wire.NewCursor("erase", "9999")+`"}`)
 	ask(200, "GET", "/v1/actions?queue=orders&message="+dead[0].ID.String()+"&limit=1&cursor="+wire.NewCursor("actions", "99"), "")
-	if _, err := a.engine.Register(t.Context(), posthaste.WorkerInfo{Name: "here/1", Lease: time.Minute, Version: "v"}); err != nil {
+	worker, err := a.engine.Register(t.Context(), posthaste.WorkerInfo{Name: "here/1", Lease: time.Minute, Version: "v"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	ask(200, "GET", "/v1/workers", "")
+	askCharts(a, worker, ask)
 	ask(200, "PATCH", "/v1/queues/orders", `{"timeout":"1m","max_age":null,"backoff":{"base":"2s"}}`)
 	ask(400, "PATCH", "/v1/queues/orders", `{"max_attempts":0}`)
 	ask(200, "PATCH", "/v1/queues/orders", `{"kinds":{"sms":{"max_attempts":3,"timeout":"10s","backoff":{"base":"1s","max":"1m"}},"fax":null}}`)

@@ -128,6 +128,9 @@ func TestR10_CancelOverHTTP(t *testing.T) {
 	if body := string(a.call("POST", "/v1/deliveries/"+mine+"/fail", `{"error":"stopped"}`).want(t, 200).body); !strings.Contains(body, `"outcome":"cancelled"`) {
 		t.Errorf("failing answered %s", body)
 	}
+	if body := string(a.call("DELETE", message, ``).want(t, 200).body); !strings.Contains(body, `{"subscription":"default","in_time":false,"state":"cancelled"}`) {
+		t.Errorf("cancelling it again after its end answered %s", body)
+	}
 	a.call("POST", "/v1/deliveries/"+other+"/ack", ``).want(t, 200)
 	a.call("DELETE", "/v1/messages/"+got[1].MessageID.String(), ``).wantProblem(t, 409, posthaste.CodeConflict, "id")
 }

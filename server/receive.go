@@ -85,7 +85,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
 	err = s.writeJSON(w, http.StatusOK, wire.Received{Deliveries: shown(deliveries, func(d posthaste.RawDelivery) wire.Delivery {
 		view := wire.NewDelivery(d)
 		if options.Mode != posthaste.AtMostOnce {
-			view.MaxAttempts, view.LeaseUntil = options.MaxAttempts, until.UTC()
+			view.MaxAttempts, view.LeaseUntil = options.Attempts(d.Kind, posthaste.KindOptions{}).MaxAttempts, until.UTC()
 		}
 		return view
 	})})

@@ -70,6 +70,9 @@ func (s *Server) queueRoutes() []*route {
 		{method: "POST", path: "/v1/queues/{queue}/keys/pause", scope: ScopeOperate, answer: bare(s.pauseKey(s.engine.Pause))},
 		{method: "POST", path: "/v1/queues/{queue}/keys/resume", scope: ScopeOperate, answer: bare(s.pauseKey(s.engine.Resume))},
 		{method: "POST", path: "/v1/queues/{queue}/purge", scope: ScopeOperate, answer: plain(s.purgeQueue)},
+		{method: "GET", path: "/v1/queues/{queue}/failures", scope: ScopeRead, answer: s.listFailures},
+		{method: "GET", path: "/v1/queues/{queue}/samples", scope: ScopeRead, answer: s.showSamples},
+		{method: "GET", path: "/v1/queues/{queue}/stats", scope: ScopeRead, answer: s.showStats},
 
 		{method: "GET", path: "/v1/queues/{queue}/subscriptions", scope: ScopeRead, answer: s.subscriptionList().answer(s)},
 		{method: "GET", path: "/v1/queues/{queue}/subscriptions/{subscription}", scope: ScopeRead, answer: bare(s.showSubscription)},
@@ -91,6 +94,9 @@ func (s *Server) operationRoutes() []*route {
 	return []*route{
 		{method: "POST", path: "/v1/erase", scope: ScopeAdmin, answer: bare(s.erase)},
 		{method: "GET", path: "/v1/actions", scope: ScopeRead, answer: s.listActions},
+		{method: "GET", path: "/v1/failures", scope: ScopeRead, answer: s.listFailures},
+		{method: "GET", path: "/v1/samples", scope: ScopeRead, answer: s.showSamples},
+		{method: "GET", path: "/v1/stats", scope: ScopeRead, answer: s.showStats},
 		{method: "GET", path: "/v1/workers", scope: ScopeRead, answer: s.workerList().answer(s)},
 		{method: "GET", path: "/v1/tokens", scope: ScopeAdmin, answer: s.tokenList().answer(s)},
 		{method: "GET", path: "/v1/doctor", scope: ScopeRead, answer: s.findingList().answer(s)},

@@ -424,6 +424,9 @@ func TestJB2_UnknownKinds(t *testing.T) {
 	s.well(t, "kinds")
 	s.exec(`set posthaste.patience = '1 millisecond'`)
 	s.ails(t, "kinds", "warning", "messages of kind 'sms' in subscription 'default' of queue 'q' wait for a worker that handles this kind (1 of them")
+	if hints := list[string](s, `select hint from posthaste.doctor() where "check" = 'behind'`); len(hints) != 1 || !strings.Contains(hints[0], "see the finding kinds") {
+		t.Errorf("for the subscription that falls behind it hints %q", hints)
+	}
 	new := s.knows("sms")
 	s.well(t, "kinds")
 	new.takes(10)

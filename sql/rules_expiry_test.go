@@ -140,7 +140,7 @@ func TestRuleExpiredMessagesAreInTheHistory(t *testing.T) {
 }
 
 // A claim that finds old messages in very many lanes ends soon, with a part of them, instead of
-// holding all lanes until it is canceled.
+// holding all lanes until it is cancelled.
 func TestRuleAClaimOfOldMessagesEndsSoon(t *testing.T) {
 	for _, options := range []string{`{"max_age": "1 hour", "lanes": 64}`, `{"max_age": "1 hour", "lanes": 64, "concurrency": 100}`} {
 		file := "claim.sql"

@@ -73,7 +73,7 @@ func TestUnusualNumbers(t *testing.T) {
 		`select from posthaste.ack(array[$1::bigint])`, `select from posthaste.fail($1, 'e')`, `select from posthaste.release(array[$1::bigint])`,
 		`select from posthaste.extend(array[$1::bigint], '1 hour')`, `select from posthaste.delivery_queues(array[$1::bigint])`,
 		`select from posthaste.worker_heartbeat($1)`, `select from posthaste.worker_look($1, '{q}', '{default}')`, `select from posthaste.worker_unregister($1)`,
-		`select from posthaste.worker_unsettled($1, 1)`, `select from posthaste.worker_unsettled(1, $1)`, `select from posthaste.rescue_in($1)`,
+		`select posthaste.report_stats($1, '[]')`, `select from posthaste.list_failures(max => $1)`, `select from posthaste.worker_unsettled($1, 1)`, `select from posthaste.worker_unsettled(1, $1)`, `select from posthaste.rescue_in($1)`,
 		`select from posthaste.claim($1, 1, 'plain', 'default', 1)`, `select from posthaste.fetch($1, 1)`, `select from posthaste.fetch(1, $1)`,
 		`select from posthaste.settle(array[$1::bigint], array[B'1'])`,
 		`select from posthaste.settle('{}', '{}', array[$1::bigint], array['done'], array[null::text], array[null::float8], array[null::text], array[null::real])`,

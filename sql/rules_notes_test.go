@@ -76,7 +76,7 @@ func TestJB5_LateCheckpointIsRefused(t *testing.T) {
 				} else {
 					ender.exec(`select from posthaste.settle('{}', '{}', array[$1::bigint], '{retried}', '{no}', '{0}', '{null}', '{1}')`, d)
 				}
-				late := handler.start(`select (recorded)::int::bigint from posthaste.note(array[$1::bigint], '{7}', '{null}', '{null}', '{null}')`, d)
+				late := handler.start(`select coalesce(recorded, false)::int::bigint from posthaste.note(array[$1::bigint], '{7}', '{null}', '{null}', '{null}')`, d)
 				if end == "retried" {
 					handler.waitsOrEnds(s, late)
 					ender.exec(`commit`)

@@ -243,8 +243,10 @@ func (a *acknowledger) answered(ctx context.Context, batch []outcome, results []
 			// An earlier try took effect, and its answer was lost.
 			o.traced(began, o.Outcome, nil)
 			a.tally.settled(o, o.Outcome)
-		case o.returned() && o.cause == nil, o.Outcome == posthaste.OutcomeDone && o.seg.route.single:
-			// It did not start here, or the handler settled it itself.
+		case o.returned() && o.cause == nil:
+			// It did not start here.
+		case o.Outcome == posthaste.OutcomeDone && o.seg.route.single: // the handler settled it itself
+			a.tally.stats.settled(o, posthaste.OutcomeDone)
 		default:
 			o.traced(began, "", nil)
 			a.duplicate(o)

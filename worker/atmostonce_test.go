@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,7 +128,7 @@ func TestAtMostOnceRefusesHandlersThatSettle(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{Mode: posthaste.AtMostOnce}, func(f *fixture) {
 		w := worker.New(f.memory, worker.Config{})
 		worker.HandleRaw(w, queue, f.seen.handle, worker.WithOwnTransaction())
-		if err := w.Run(f.ctx); posthaste.CodeOf(err) != posthaste.CodeInvalid {
+		if err := w.Run(f.ctx); posthaste.CodeOf(err) != posthaste.CodeInvalid || !strings.Contains(err.Error(), "with the option WithOwnTransaction") {
 			f.Errorf("it ran, and ended with %v", err)
 		}
 	})

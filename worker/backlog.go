@@ -3,6 +3,7 @@ package worker
 import (
 	"math"
 	"sync/atomic"
+	"time"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -21,12 +22,25 @@ type segment struct {
 	// mark is the index of the item whose taking tells the fetcher that more is wanted.
 	mark atomic.Int64
 	open int // unsettled items, guarded by holdings.mu
+	// claimed is when the segment was made, by the clock of this machine, and by now.
+	claimed     time.Time
+	claimedThen time.Duration
 }
 
 func newSegment(route *route, worker posthaste.WorkerID, items []posthaste.RawDelivery) *segment {
-	s := &segment{route: route, worker: worker, items: items, open: len(items)}
+	s := &segment{route: route, worker: worker, items: items, open: len(items), claimed: time.Now()}
+	s.claimedThen = s.claimed.Sub(epoch)
 	s.mark.Store(math.MaxInt64)
 	return s
+}
+
+// waited returns the time from when a message was due to began, which is a result of now.
+func (s *segment) waited(d *posthaste.RawDelivery, began time.Duration) time.Duration {
+	due := d.DueAt
+	if due.IsZero() {
+		due = d.CreatedAt
+	}
+	return s.claimed.Sub(due) + began - s.claimedThen
 }
 
 // left counts the items that are not taken.

@@ -26,6 +26,11 @@ type stubEngine struct {
 	results []posthaste.SettleResult
 }
 
+// Report implements [posthaste.Engine].
+func (*stubEngine) Report(context.Context, posthaste.WorkerID, []posthaste.HandlerStats) error {
+	return nil
+}
+
 func newStubEngine(n int) *stubEngine {
 	e := &stubEngine{want: int64(n), done: make(chan struct{})}
 	e.left.Store(int64(n))

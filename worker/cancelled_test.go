@@ -245,3 +245,37 @@ func TestR10_LostAnswer(t *testing.T) {
 		}
 	})
 }
+
+// The attempt of a handler that returns the error of its context tells that the message was
+// cancelled.
+func TestCancelIsTheError(t *testing.T) {
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		for what, wrap := range map[string]func(error) error{
+			"the message was cancelled while it ran":                         func(err error) error { return err },
+			"the message was cancelled while it ran: copy: context canceled": func(err error) error { return fmt.Errorf("copy: %w", err) },
+		} {
+			id := f.send(queue, 1)[0]
+			begun := make(chan struct{})
+			l := f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
+				worker.HandleRaw(w, queue, func(ctx context.Context, _ posthaste.RawDelivery) error {
+					close(begun)
+					<-ctx.Done()
+					return wrap(ctx.Err())
+				})
+			})
+			<-begun
+			f.cancel(id)
+			var last posthaste.Attempt
+			f.until("it is cancelled", func() bool {
+				m, err := f.memory.Message(f.ctx, id)
+				f.must(err)
+				last = m.Subscriptions[0].Attempts[0]
+				return m.Subscriptions[0].State == posthaste.StateCancelled
+			})
+			if last.Error != what {
+				f.Errorf("the attempt has the error %q, want %q", last.Error, what)
+			}
+			l.stop()
+		}
+	})
+}

@@ -37,7 +37,7 @@ type Config struct {
 	// handled. Default 20 s; negative means none.
 	Grace time.Duration
 	// Overrun is how long a handler may continue after its context ended at the
-	// queue's timeout. Then its attempt counts as failed, its place in the
+	// timeout of the message, its kind or its queue. Then its attempt counts as failed, its place in the
 	// pool is freed, and its result is ignored.
 	// Default 5 s; at least 1 ms.
 	Overrun time.Duration
@@ -124,6 +124,11 @@ func WithBatchSize(n int) Option {
 	return func(r *route) { r.batch, r.sized = int64(n), true }
 }
 
+// WithDestination names the system to which a sink delivers, without secrets, such as "Kafka at
+// broker:9092". Operators see it among the relays ([posthaste.WorkerSink]). It is not allowed for
+// handlers.
+func WithDestination(name string) Option { return func(r *route) { r.destination = name } }
+
 // WithMiddleware wraps this handler only, inside Config.Middleware, the first one outermost. It
 // is not allowed for sinks.
 func WithMiddleware(around ...func(posthaste.Handler) posthaste.Handler) Option {
@@ -133,7 +138,8 @@ func WithMiddleware(around ...func(posthaste.Handler) posthaste.Handler) Option 
 // WithOwnTransaction says that the handler settles each delivery inside a transaction of its own,
 // so that its effects and the settlement commit together. If the handler returns nil without
 // having settled the delivery, the worker acknowledges it as usual; an error fails the
-// attempt as usual.
+// attempt as usual. Of the lines that it logs with [posthaste.RawDelivery.Logger], those are kept
+// that were stored before it settles: every quarter of a second, and with each checkpoint and progress.
 func WithOwnTransaction() Option { return func(r *route) { r.single = true } }
 
 // WithRetryPolicy sets the policy of this handler's messages in place of Config.RetryPolicy.

@@ -18,6 +18,7 @@ type heartbeat struct {
 	config *Config
 	refs   []posthaste.QueueRef
 	kinds  map[posthaste.QueueRef][]string // see posthaste.WorkerInfo
+	sinks  []posthaste.WorkerSink
 	bell   posthaste.Doorbell
 	held   *holdings
 	lease  *lease
@@ -82,7 +83,7 @@ func (h *heartbeat) try(ctx context.Context) bool {
 	sent := h.lease.now()
 	var reply posthaste.HeartbeatReply
 	err = bounded(ctx, h.config.Heartbeat, func(ctx context.Context) (err error) {
-		reply, err = h.engine.Heartbeat(ctx, posthaste.Heartbeat{Worker: worker, Queues: h.refs})
+		reply, err = h.engine.Heartbeat(ctx, posthaste.Heartbeat{Worker: worker, Queues: h.refs, State: h.pool.state()})
 		return err
 	})
 	answered := time.Now()
@@ -149,7 +150,7 @@ func (h *heartbeat) renew(ctx context.Context, worker posthaste.WorkerID) {
 func (h *heartbeat) register(ctx context.Context) error {
 	return bounded(ctx, callTimeout, func(ctx context.Context) error {
 		sent := h.lease.now()
-		id, err := h.engine.Register(ctx, posthaste.WorkerInfo{Name: h.config.Name, Lease: h.config.Lease, Version: h.config.Version, Kinds: h.kinds})
+		id, err := h.engine.Register(ctx, posthaste.WorkerInfo{Name: h.config.Name, Lease: h.config.Lease, Version: h.config.Version, Kinds: h.kinds, Sinks: h.sinks})
 		if err != nil {
 			return err
 		}

@@ -159,7 +159,8 @@ func handledKinds(routes []*route) map[posthaste.QueueRef][]string {
 	return all
 }
 
-// retryDelay returns the wait that the route's policy sets, or 0. A policy that panics sets none.
+// retryDelay returns the wait that the route's policy sets, or 0. A policy that panics, or ends its
+// goroutine, sets none.
 func (r *route) retryDelay(d *posthaste.RawDelivery, err error) (wait time.Duration) {
 	policy := r.retry
 	if r.kinds != nil {
@@ -170,9 +171,14 @@ func (r *route) retryDelay(d *posthaste.RawDelivery, err error) (wait time.Durat
 	if policy == nil {
 		return 0
 	}
-	_ = protect(func() error {
-		wait = policy.NextRetry(*d, err)
-		return nil
-	}, func(error) {})
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		_ = protect(func() error {
+			wait = policy.NextRetry(*d, err)
+			return nil
+		}, func(error) {})
+	}()
+	<-answered
 	return max(wait, 0)
 }

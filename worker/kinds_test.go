@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -104,6 +106,41 @@ func (f *fixture) aside(kind string, n int64) (found posthaste.SetAside) {
 	return found
 }
 
+// The worker logs once for each kind that it sets its messages aside, and names the kind of a
+// message that failed.
+func TestKindsAreLogged(t *testing.T) {
+	inBubble(t, posthaste.QueueOptions{MaxAttempts: 1}, func(f *fixture) {
+		f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
+			worker.Register(w, queue, func(context.Context, posthaste.Delivery[mail]) error { return errors.New("no") })
+		})
+		for n := int64(1); n <= 2; n++ {
+			f.put(posthaste.Message{Payload: sms{"1"}}, posthaste.Message{Payload: 1, Kind: "fax"})
+			f.aside("sms", n)
+			f.aside("fax", n)
+		}
+		f.put(posthaste.Message{Payload: mail{"a"}})
+		var lines []string
+		f.until("the failure is logged", func() bool {
+			f.seen.mu.Lock()
+			defer f.seen.mu.Unlock()
+			lines = nil
+			for _, record := range f.seen.logs {
+				record.Attrs(func(a slog.Attr) bool {
+					if a.Key == "kind" {
+						lines = append(lines, a.Value.String()+": "+record.Message[:len("messages of this kind")])
+					}
+					return true
+				})
+			}
+			slices.Sort(lines)
+			return len(lines) > 0 && strings.HasPrefix(lines[len(lines)-1], "sms") && strings.HasPrefix(lines[min(1, len(lines)-1)], "mail")
+		})
+		if want := []string{"fax: messages of this kind", "mail: a message failed and ", "sms: messages of this kind"}; !slices.Equal(lines, want) {
+			f.Errorf("logged was %q, want %q", lines, want)
+		}
+	})
+}
+
 // Batches are handed to the handler of their kind, and a panic of one fails no other.
 func TestBatchesByKind(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{MaxAttempts: 1}, func(f *fixture) {
@@ -198,5 +235,42 @@ func TestRetryPolicy(t *testing.T) {
 			})))
 		})
 		f.hears(&h, "attempt 1 after 0s", "attempt 2 after 10s", "attempt 3 after 30s")
+	})
+}
+
+// A policy that blocks, or that ends its goroutine, holds up its own message and no other.
+func TestRetryPolicyThatDoesNotAnswer(t *testing.T) {
+	inBubble(t, posthaste.QueueOptions{Timeout: time.Second, MaxAttempts: 2, BackoffBase: time.Millisecond, BackoffMax: time.Millisecond}, func(f *fixture) {
+		const fails, exits, overruns, overrunsToo, works = 0, 1, 2, 3, 4
+		ids := f.send(queue, 5)
+		asked, goOn := make(chan int, 10), make(chan struct{})
+		policy := func(d posthaste.RawDelivery, _ error) time.Duration {
+			payload := int(d.Payload[0] - '0')
+			if payload == exits {
+				runtime.Goexit()
+			}
+			asked <- payload
+			<-goOn
+			return 0
+		}
+		f.run(f.memory, worker.Config{Concurrency: 5, Overrun: time.Millisecond, RetryPolicy: worker.RetryPolicyFunc(policy)}, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
+				switch d.Payload[0] - '0' {
+				case works:
+					<-time.After(500 * time.Millisecond)
+					return nil
+				case overruns, overrunsToo:
+					<-goOn
+					return nil
+				}
+				return errors.New("no")
+			})
+		})
+		f.untilState(posthaste.StateDone, ids[works])
+		f.untilState(posthaste.StateDead, ids[exits])
+		f.until("all are asked about", func() bool { return len(asked) == 3 })
+		close(goOn)
+		f.untilState(posthaste.StateDead, ids[fails])
+		f.untilState(posthaste.StateDone, ids[overruns], ids[overrunsToo])
 	})
 }

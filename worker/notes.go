@@ -24,10 +24,12 @@ const (
 	noteBytes   = 1 << 20
 )
 
-// noter records what handlers note. It calls the engine at once while no call is in flight,
+// noter records what the handlers of a route note: the notes of one route never wait for those of
+// another, which a handler's open transaction or a lost master of a cluster may hold up. It calls the engine at once while no call is in flight,
 // and otherwise gathers in one call what comes meanwhile.
 type noter struct {
 	engine posthaste.Engine
+	report *reporter
 
 	mu      sync.Mutex
 	waiting []*entry
@@ -156,12 +158,18 @@ func (r *run) Note(ctx context.Context, delivery posthaste.DeliveryID, note post
 
 // record records a note, or ends the handler's context.
 func (r *run) record(ctx context.Context, delivery posthaste.DeliveryID, note posthaste.Note) error {
-	result, err := r.noter.record(ctx, delivery, note)
+	result, err := r.seg.route.noter.record(ctx, delivery, note)
 	switch {
 	case err != nil:
 		r.keepLines(delivery, note.Log, "")
 	case result.Cancelled:
 		r.markCancelled(deliverySet{delivery: {}})
+	case !result.Settled && r.seg.route.single:
+		err = &posthaste.Error{Code: posthaste.CodeConflict, Message: fmt.Sprintf("delivery %d was settled by the handler itself, or no longer belongs to this worker", delivery),
+			Hint: "nothing can be noted after the handler's own transaction has settled it; if it has not, the delivery was declared lost and is handled elsewhere: stop working on it"}
+		if note.Checkpoint != nil || note.Progress != nil {
+			r.refuse(err)
+		} // but a handler that only logs may work on after it has settled its delivery
 	case !result.Settled:
 		err = &posthaste.Error{Code: posthaste.CodeConflict, Message: fmt.Sprintf("delivery %d no longer belongs to this worker", delivery),
 			Hint: "it was declared lost and is handled elsewhere; stop working on it"}
@@ -203,6 +211,9 @@ func (r *run) keepLines(delivery posthaste.DeliveryID, before, after string) {
 		return
 	}
 	r.withDesk(func(d *desk) {
+		if r.state.Load() != runActive {
+			after = "" // closeDesk has taken the last ones, or is about to and finds those from before
+		}
 		d.lines[delivery] = posthaste.LogTail(before+d.lines[delivery]+after, posthaste.MaxLogBytes)
 		if d.timer == nil && r.state.Load() == runActive {
 			d.timer = time.AfterFunc(logDelay, r.recordLines)
@@ -229,7 +240,7 @@ func (r *run) recordLines() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.parent), callTimeout)
 	defer cancel()
 	for _, id := range deliveries {
-		_ = r.noteLines(ctx, id) // after an error it is tried again
+		r.noteLines(ctx, id, false)
 	}
 }
 
@@ -246,18 +257,22 @@ func (r *run) waitingLines() (deliveries []posthaste.DeliveryID) {
 	return deliveries
 }
 
-// noteLines records the log lines of a delivery, if there are any.
-func (r *run) noteLines(ctx context.Context, delivery posthaste.DeliveryID) error {
+// noteLines records the log lines of a delivery, if there are any. After an error they wait again,
+// unless the delivery has ended; last says that nothing tries again.
+func (r *run) noteLines(ctx context.Context, delivery posthaste.DeliveryID, last bool) {
 	lines := r.takeLines(delivery)
 	if lines == "" {
-		return nil
+		return
 	}
-	return r.record(ctx, delivery, posthaste.Note{Log: lines})
+	err := r.record(ctx, delivery, posthaste.Note{Log: lines})
+	if err != nil && (last || posthaste.CodeOf(err) == posthaste.CodeConflict) {
+		r.seg.route.noter.report.log.Warn("could not store log lines of a handler", slog.Any("delivery", delivery), slog.Any("error", err))
+	}
 }
 
 // closeDesk records the last log lines of a run whose handler has returned. They must be on
 // record before the delivery ends.
-func (r *run) closeDesk(report *reporter) {
+func (r *run) closeDesk() {
 	d := r.desk.Load()
 	if d == nil {
 		return
@@ -270,9 +285,7 @@ func (r *run) closeDesk(report *reporter) {
 	case <-ctx.Done(): // lines that are being recorded may be lost, as the others below
 	}
 	for _, id := range r.waitingLines() {
-		if err := r.noteLines(ctx, id); err != nil {
-			report.log.Warn("could not store the last log lines of a handler", slog.Any("delivery", id), slog.Any("error", err))
-		}
+		r.noteLines(ctx, id, true)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -214,5 +215,156 @@ func TestNotesOutsideOfAHandler(t *testing.T) {
 		if err := (posthaste.RawDelivery{ID: 7}).Checkpoint(f.ctx, 1); posthaste.CodeOf(err) != posthaste.CodeUnsupported {
 			f.Errorf("of a delivery that no worker handles: %v", err)
 		}
+	})
+}
+
+// A handler that returned in time succeeded, however long storing its last log lines takes.
+func TestSlowLogDoesNotFailAHandler(t *testing.T) {
+	inBubble(t, posthaste.QueueOptions{Timeout: 2 * time.Second, MaxAttempts: 3, BackoffBase: time.Millisecond}, func(f *fixture) {
+		f.faults.set(func(call string) error {
+			if call == "extend" {
+				<-time.After(5 * time.Second)
+				return errAway
+			}
+			return nil
+		}, nil)
+		id := f.send(queue, 1)[0]
+		calls := 0
+		l := f.run(f.faults, worker.Config{Overrun: 500 * time.Millisecond}, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, func(_ context.Context, d posthaste.RawDelivery) error {
+				calls++
+				<-time.After(1900 * time.Millisecond)
+				d.Logger().Info("done")
+				return nil
+			})
+		})
+		f.untilState(posthaste.StateDone, id)
+		l.stop()
+		f.after(5 * time.Second) // the last call ends
+		if s := f.state(id); calls != 1 || len(s.Attempts) != 1 || s.Attempts[0].Error != "" {
+			f.Errorf("the handler ran %d times, with attempts %+v", calls, s.Attempts)
+		}
+	})
+}
+
+// A handler that has settled its delivery itself goes on undisturbed. Of its log, the lines that were
+// stored before are kept, and the worker tells of the others.
+func TestLogOfAHandlerThatSettlesItself(t *testing.T) {
+	inBubble(t, quick(), func(f *fixture) {
+		id := f.send(queue, 1)[0]
+		var over, progress error
+		returned := make(chan struct{})
+		l := f.run(f.memory, worker.Config{}, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
+				d.Logger().Info("before")
+				<-time.After(time.Second)
+				d.Logger().Info("after")
+				_, err := f.memory.Settle(ctx, []posthaste.Settlement{{Delivery: d.ID, Outcome: posthaste.OutcomeDone}})
+				f.must(err)
+				select {
+				case <-ctx.Done():
+					over = context.Cause(ctx)
+				case <-time.After(5 * time.Second):
+				}
+				progress = d.Progress(ctx, 1, "")
+				close(returned)
+				return nil
+			}, worker.WithOwnTransaction())
+		})
+		<-returned
+		l.stop()
+		if over != nil {
+			f.Errorf("its context ended with %v", over)
+		}
+		if posthaste.CodeOf(progress) != posthaste.CodeConflict || !strings.Contains(progress.Error(), "by the handler itself") {
+			f.Errorf("a progress after that ended with %v", progress)
+		}
+		if a := f.state(id).Attempts; len(a) != 1 || strings.Count(a[0].Log, "\n") != 1 || !strings.Contains(a[0].Log, "before") {
+			f.Errorf("attempts %+v", a)
+		}
+		if told := f.seen.logged("error"); !strings.Contains(told, "by the handler itself") {
+			f.Errorf("the worker told %q", told)
+		}
+	})
+}
+
+// held delays the notes of one delivery.
+type held struct {
+	posthaste.Store
+	delivery posthaste.DeliveryID // which waits
+	wait     chan struct{}
+}
+
+func (h *held) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]posthaste.SettleResult, error) {
+	if slices.Contains(req.Deliveries, h.delivery) {
+		<-h.wait
+	}
+	return h.Store.Extend(ctx, req)
+}
+
+// Notes of one queue that wait do not hold up those of others.
+func TestNotesOfQueuesDoNotWaitForEachOther(t *testing.T) {
+	inBubble(t, quick(), func(f *fixture) {
+		f.create("other", quick())
+		id := f.send(queue, 1)[0]
+		engine := &held{Store: f.memory, wait: make(chan struct{})}
+		logged := make(chan struct{})
+		var took time.Duration
+		l := f.run(engine, worker.Config{}, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, func(_ context.Context, d posthaste.RawDelivery) error {
+				engine.delivery = d.ID
+				d.Logger().Info("waits")
+				<-time.After(time.Second) // it is being stored
+				close(logged)
+				<-engine.wait
+				return nil
+			})
+			worker.HandleRaw(w, "other", func(ctx context.Context, d posthaste.RawDelivery) error {
+				<-logged
+				began := time.Now()
+				defer func() { took = time.Since(began) }()
+				ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+				defer cancel()
+				return d.Checkpoint(ctx, 1)
+			})
+		})
+		other := f.send("other", 1)[0]
+		f.untilState(posthaste.StateDone, other)
+		close(engine.wait)
+		f.untilState(posthaste.StateDone, id)
+		l.stop()
+		if took > 0 {
+			f.Errorf("a checkpoint in the other queue took %s", took)
+		}
+	})
+}
+
+// A handler that returns when its worker stops gets its outcome recorded, also if storing its last log
+// lines takes long.
+func TestSlowLogWhileStopping(t *testing.T) {
+	inBubble(t, quick(), func(f *fixture) {
+		f.faults.set(func(call string) error {
+			if call == "extend" {
+				<-time.After(5 * time.Second)
+				return errAway
+			}
+			return nil
+		}, nil)
+		id := f.send(queue, 1)[0]
+		running := make(chan struct{})
+		l := f.run(f.faults, worker.Config{Grace: time.Second}, func(w *worker.Worker) {
+			worker.HandleRaw(w, queue, func(ctx context.Context, d posthaste.RawDelivery) error {
+				close(running)
+				<-ctx.Done()
+				d.Logger().Info("stopped")
+				return nil
+			})
+		})
+		<-running
+		l.stop()
+		if s := f.state(id); s.State != posthaste.StateDone {
+			f.Errorf("the message is %+v", s)
+		}
+		f.after(10 * time.Second) // the last calls end
 	})
 }

@@ -21,6 +21,8 @@ type outcome struct {
 	seg     *segment
 	message posthaste.MessageID
 	attempt int
+	kind    string
+	wait    time.Duration // from when the message was due to the start of its handler
 	cause   error
 	once    bool   // at-most-once: the claim has settled it
 	key     string // of an ordered queue, whose outcomes are recorded in sequence
@@ -82,7 +84,7 @@ var errNotStarted = errors.New("the message was not started because the worker's
 
 // judge returns the outcome of a delivery whose handler returned err.
 func judge(d *posthaste.RawDelivery, seg *segment, err error, took time.Duration) outcome {
-	o := outcome{seg: seg, message: d.MessageID, attempt: d.Attempt, once: d.AtMostOnce}
+	o := outcome{seg: seg, message: d.MessageID, attempt: d.Attempt, kind: d.Kind, once: d.AtMostOnce}
 	o.Delivery, o.Duration = d.ID, took
 	if err == nil {
 		o.Outcome = posthaste.OutcomeDone
@@ -128,6 +130,15 @@ func releasedInOrder(seg *segment) outcome {
 	o := released(seg, &seg.items[0])
 	o.key, o.closes = seg.items[0].Key, true
 	return o
+}
+
+// cancelledText returns the text of an error of a handler whose context ended because its message
+// was cancelled.
+func cancelledText(err error) string {
+	if err == context.Canceled { //nolint:errorlint // with no text of its own
+		return posthaste.ErrCancelled.Error()
+	}
+	return posthaste.ErrorText(posthaste.ErrCancelled.Error() + ": " + err.Error())
 }
 
 // errorText returns err's text as the store can keep it. It is never empty.

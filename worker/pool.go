@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,7 +23,6 @@ type pool struct {
 	held    *holdings
 	lease   *lease
 	outbox  *outbox
-	noter   *noter
 	teams   []*team
 
 	// handlers is the parent of every handler's context. It is a field because goroutines of
@@ -51,8 +51,8 @@ type team struct {
 }
 
 // newPool returns a pool whose handlers get contexts derived from ctx.
-func newPool(ctx context.Context, config *Config, routes []*route, held *holdings, lease *lease, outbox *outbox, noter *noter, report *reporter) *pool {
-	p := &pool{noter: noter, limit: config.Concurrency, report: report, tracing: config.Tracing, held: held, lease: lease, outbox: outbox, quiet: make(chan struct{})}
+func newPool(ctx context.Context, config *Config, routes []*route, held *holdings, lease *lease, outbox *outbox, report *reporter) *pool {
+	p := &pool{limit: config.Concurrency, report: report, tracing: config.Tracing, held: held, lease: lease, outbox: outbox, quiet: make(chan struct{})}
 	p.handlers, p.interrupt = context.WithCancelCause(ctx)
 	for _, r := range routes {
 		p.teams = append(p.teams, &team{route: r, backlog: held.backlog(r)})
@@ -264,6 +264,16 @@ func (p *pool) wait(ctx context.Context) bool {
 	}
 }
 
+// closing reports whether log lines of a handler that has returned are being stored.
+func (p *pool) closing() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.slots, func(s *slot) bool {
+		r := s.current.Load()
+		return r != nil && r.state.Load() == runClosing
+	})
+}
+
 // returned gives back the slot of a goroutine that had been abandoned.
 func (p *pool) returned(s *slot) {
 	p.mu.Lock()
@@ -289,7 +299,7 @@ func (p *pool) sweep(ctx context.Context, overrun time.Duration) {
 		for _, s := range slots {
 			r := s.current.Load()
 			if r != nil && r.deadline != 0 && now() > r.deadline+overrun && r.end(runAbandoned) {
-				p.abandon(r)
+				go p.abandon(r) // the retry policy of one must not hold up the others
 			}
 		}
 	}

@@ -73,8 +73,8 @@ func (rt *runtime) learnOptions(info posthaste.QueueInfo) error {
 		once := info.Options.Mode == posthaste.AtMostOnce
 		if once && r.single {
 			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "mode",
-				Message: fmt.Sprintf("queue %q is at-most-once and cannot have a handler with the option Transactional", info.Name),
-				Hint:    "register the handler without Transactional: a claim already settles messages of an at-most-once queue"}
+				Message: fmt.Sprintf("queue %q is at-most-once and cannot have a handler with the option WithOwnTransaction", info.Name),
+				Hint:    "register the handler without that option: a claim already settles messages of an at-most-once queue"}
 		}
 		if once && r.kinds != nil && r.kinds.rest == nil {
 			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "mode",

@@ -25,6 +25,8 @@ type route struct {
 	batch       int64 // maximum of messages in one call
 	sized       bool  // batch was set by WithBatchSize
 	single      bool  // the handler settles in transactions of its own
+	destination string
+	noter       *noter
 
 	lanes   int         // of the queue; set before the fetcher runs
 	once    atomic.Bool // at-most-once: the claim settles the messages

@@ -3,6 +3,7 @@ package worker
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,7 +31,6 @@ type run struct {
 	idle     bool  // no handler was called
 	// traces follow the deliveries, in order; nil if none is traced.
 	traces []posthaste.Trace
-	noter  *noter
 	mu     sync.Mutex
 	inner  context.Context
 	cancel context.CancelFunc
@@ -83,7 +83,8 @@ func (r *run) answer(i int, result func(i int) posthaste.SinkResult) posthaste.S
 }
 
 const (
-	runActive int32 = iota
+	runActive  int32 = iota
+	runClosing       // its handler returned, and its last log lines are being recorded
 	runReturned
 	runAbandoned // it overran its timeout and was counted as failed
 )
@@ -94,13 +95,32 @@ func (r *run) end(as int32) bool {
 	if !r.state.CompareAndSwap(runActive, as) {
 		return false
 	}
+	r.endContext()
+	return true
+}
+
+// finish ends a run whose handler has returned, after it recorded the handler's last log lines. It
+// returns false if the run was abandoned; from now on it cannot be.
+func (r *run) finish() bool {
+	if !r.state.CompareAndSwap(runActive, runClosing) {
+		return false
+	}
+	r.closeDesk()
+	r.state.Store(runReturned)
+	r.endContext()
+	return true
+}
+
+// ended reports whether the run's context is over because of the run's end.
+func (r *run) ended() bool { return r.state.Load() > runClosing }
+
+func (r *run) endContext() {
 	r.mu.Lock()
 	cancel := r.cancel
 	r.mu.Unlock()
 	if cancel != nil {
 		cancel()
 	}
-	return true
 }
 
 // Deadline implements [context.Context].
@@ -121,7 +141,7 @@ func (r *run) Done() <-chan struct{} {
 		} else {
 			r.inner, r.cancel = context.WithDeadline(r.parent, epoch.Add(r.deadline))
 		}
-		if r.state.Load() != runActive {
+		if r.ended() {
 			r.cancel()
 		}
 	}
@@ -144,7 +164,7 @@ func (r *run) Err() error {
 		return r.parent.Err()
 	case r.deadline != 0 && now() >= r.deadline:
 		return context.DeadlineExceeded
-	case r.state.Load() != runActive:
+	case r.ended():
 		return context.Canceled
 	}
 	return nil
@@ -153,6 +173,9 @@ func (r *run) Err() error {
 // Value implements [context.Context]. An inner context answers if there is one, so that
 // package context attaches children to it without a goroutine of their own.
 func (r *run) Value(key any) any {
+	if key == (posthaste.ResultsKey{}) {
+		return func(delivery posthaste.DeliveryID) json.RawMessage { return r.result(delivery) }
+	}
 	r.mu.Lock()
 	value := cmp.Or(r.inner, r.parent).Value
 	if d := r.desk.Load(); d != nil && d.refused != nil {

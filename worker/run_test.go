@@ -225,3 +225,20 @@ func TestQuietQueueIsNotCrowdedOut(t *testing.T) {
 		}
 	})
 }
+
+// A line that a goroutine of a handler logs while the handler's last lines are stored is dropped, as
+// later ones are: it does not wait for a call that never comes.
+func TestLinesAfterTheHandlerReturned(t *testing.T) {
+	t.Parallel()
+	r := newRun(context.Background(), time.Hour)
+	r.seg = &segment{route: &route{}}
+	r.state.Store(runClosing)
+	r.keepLines(1, "", "late\n")
+	if lines := r.takeLines(1); lines != "" {
+		t.Errorf("it waits: %q", lines)
+	}
+	r.keepLines(1, "failed\n", "")
+	if lines := r.takeLines(1); lines != "failed\n" {
+		t.Errorf("lines that could not be stored are lost: %q", lines)
+	}
+}

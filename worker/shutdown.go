@@ -27,8 +27,13 @@ func (rt *runtime) shutdown(ctx context.Context) {
 		rt.pool.stop()
 		rt.pool.interrupt(errStopped)
 		last, cancel := context.WithTimeout(ctx, time.Second)
-		rt.pool.wait(last) // handlers that return now still get their outcome recorded
+		stopped := rt.pool.wait(last) // handlers that return now still get their outcome recorded
 		cancel()
+		if !stopped && rt.pool.closing() {
+			last, cancel := context.WithTimeout(ctx, lastNotes) // and those whose log is being stored
+			rt.pool.wait(last)
+			cancel()
+		}
 	}
 	rt.reportUnstarted()
 	// Messages that were handled and are not settled would be redelivered. While the store is
@@ -46,6 +51,7 @@ func (rt *runtime) shutdown(ctx context.Context) {
 		s.stop()
 	}
 	rt.acking.stop()
+	rt.stats.send(last)
 	rt.leave(ctx)
 	rt.bell.Close()
 }

@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -12,7 +14,8 @@ type slot struct {
 	team    *team
 	current atomic.Pointer[run]
 	tray    *tray
-	runs    []run // a supply, so that not every message allocates one
+	runs    []run     // a supply, so that not every message allocates one
+	judged  []outcome // of the present run, on their way to the tray
 	// keyed has outcomes of ordered keys in the order in which they came about. They do not
 	// go through the tray, because trays are collected one after the other.
 	keyed []outcome
@@ -39,7 +42,7 @@ func (p *pool) handle(s *slot, first part) (took time.Duration, ok bool) {
 		r.call = &call{}
 		items, r.call.more = s.gather(items, route.batch-int64(len(items)))
 	}
-	r.parent, r.part, r.began, r.noter = p.handlers, first, now(), p.noter
+	r.parent, r.part, r.began = p.handlers, first, now()
 	for i := range items {
 		if t := items[i].Timeout; t > 0 && (r.deadline == 0 || r.began+t < r.deadline) {
 			r.deadline = r.began + t
@@ -63,9 +66,8 @@ func (p *pool) handle(s *slot, first part) (took time.Duration, ok bool) {
 		return 0, ok
 	}
 	exited := func(err error) {
-		r.closeDesk(p.report)
-		if r.end(runReturned) {
-			p.record(s, r, err, now()-r.began)
+		if took := now() - r.began; r.finish() {
+			p.record(s, r, err, took)
 			go p.work(s) // in place of this goroutine, which the handler ends
 		} else {
 			p.returned(s)
@@ -74,16 +76,14 @@ func (p *pool) handle(s *slot, first part) (took time.Duration, ok bool) {
 	if route.many != nil {
 		results := deliver(r, route.many, r.call.answer, items, exited)
 		took = now() - r.began
-		r.closeDesk(p.report)
-		if ok = r.end(runReturned); ok {
+		if ok = r.finish(); ok {
 			p.put(s, r, took, func(i int) posthaste.SinkResult { return results[i] })
 		}
 		return took, ok
 	}
 	err := protect(func() error { return route.handler(r, items[0]) }, exited)
 	took = now() - r.began
-	r.closeDesk(p.report)
-	if ok = r.end(runReturned); ok {
+	if ok = r.finish(); ok {
 		p.record(s, r, err, took)
 	}
 	return took, ok
@@ -146,7 +146,8 @@ func (p *pool) put(s *slot, r *run, took time.Duration, result func(i int) posth
 		route := r.seg.route
 		told = &batch{route: route, claim: time.Duration(route.claimTook.Load()), took: took, ended: now()}
 	}
-	s.tray.mu.Lock()
+	// Not under the tray's lock: a retry policy or an error of the program may block, or end the
+	// goroutine.
 	n := p.putPart(s, r, r.part, 0, took, result, told)
 	if r.call != nil {
 		for _, more := range r.call.more {
@@ -156,21 +157,26 @@ func (p *pool) put(s *slot, r *run, took time.Duration, result func(i int) posth
 	if told != nil {
 		told.count = n
 	}
+	s.tray.mu.Lock()
+	s.tray.out = append(s.tray.out, s.judged...)
 	s.tray.mu.Unlock()
+	clear(s.judged)
+	s.judged = s.judged[:0]
 	if len(s.keyed) > 0 {
 		p.advance(s)
 	}
 	p.outbox.ring()
 }
 
-// putPart puts the outcomes of a part that begins with the run's n-th message. It returns
-// the number of the message after the part. The caller holds the tray's lock.
+// putPart judges the messages of a part that begins with the run's n-th message. It returns
+// the number of the message after the part.
 func (p *pool) putPart(s *slot, r *run, from part, n int, took time.Duration, result func(i int) posthaste.SinkResult, told *batch) int {
 	stopped := p.handlers.Err() != nil
 	for i := from.low; i < from.high; i++ {
 		d := &from.seg.items[i]
 		answer := r.answer(n, result)
 		o := judge(d, from.seg, answer.Err, took)
+		o.wait = from.seg.waited(d, r.began)
 		if r.traces != nil {
 			o.trace = r.traces[n]
 		}
@@ -178,6 +184,9 @@ func (p *pool) putPart(s *slot, r *run, from part, n int, took time.Duration, re
 		if o.cause != nil && stopped && o.Outcome != posthaste.OutcomeReleased && !o.once {
 			// Interrupted, not failed: another worker gets it, as the same attempt.
 			o.Outcome, o.Error, o.RetryAfter = posthaste.OutcomeReleased, "", 0
+		}
+		if o.Outcome == posthaste.OutcomeRetried && errors.Is(answer.Err, context.Canceled) && r.Cancelled(d.ID) {
+			o.Error = cancelledText(answer.Err)
 		}
 		o.Receipt, o.Terms = answer.Receipt, answer.Terms
 		if o.Receipt == nil && o.Outcome == posthaste.OutcomeDone {
@@ -189,7 +198,7 @@ func (p *pool) putPart(s *slot, r *run, from part, n int, took time.Duration, re
 		if d.Key != "" && from.seg.route.inOrder.Load() {
 			p.putInOrder(s, &o, d.Key)
 		} else {
-			s.tray.out = append(s.tray.out, o)
+			s.judged = append(s.judged, o)
 		}
 		// The segment stays in memory until its last message is settled; the large fields of
 		// this message need not. A sink that was abandoned may still read them.

@@ -109,6 +109,8 @@ func (w *Worker) check() error {
 		fault(r.sized && r.handler != nil, "BatchSize", "BatchSize is not allowed for queue %q, whose handler gets single messages; use HandleBatch", q)
 		_, sink := r.many.(sinkCalls)
 		fault(sink && len(r.middleware) > 0, "Middleware", "Middleware is not allowed for queue %q, which has a sink", q)
+		fault(!sink && r.destination != "", "Destination", "Destination is not allowed for queue %q, which has no sink", q)
+		fault(len(r.destination) > posthaste.MaxWordBytes, "Destination", "Destination of queue %q has %d bytes, at most %d are allowed", q, len(r.destination), posthaste.MaxWordBytes)
 		for i, m := range r.middleware {
 			fault(m == nil, "Middleware", "Middleware %d of queue %q is nil", i+1, q)
 		}

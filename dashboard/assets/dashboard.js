@@ -15,6 +15,7 @@ function localTimes() {
   }
 }
 localTimes();
+document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 
 const live = document.getElementById("live");
 const button = document.getElementById("pause");

@@ -50,7 +50,7 @@ func (i importer) handle(ctx context.Context, d posthaste.Delivery[file]) error 
 		}
 		// The rows and the checkpoint commit together, so that no row is stored twice.
 		err := pgx.BeginFunc(ctx, i.pool, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, "insert into imported (file, row) select $1, generate_series($2::int, $3::int)", d.Payload.Name, at.Row+1, at.Row+part)
+			_, err := tx.Exec(ctx, "insert into imported (message, row) select $1, generate_series($2::int, $3::int)", d.MessageID, at.Row+1, at.Row+part)
 			if err != nil {
 				return err
 			}
@@ -73,7 +73,7 @@ func main() {
 	defer stop()
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
 	check(err)
-	_, err = pool.Exec(ctx, "create table imported (file text, row int)")
+	_, err = pool.Exec(ctx, "create table if not exists imported (message bigint, row int)")
 	check(err)
 	engine := postgres.New(pool)
 	check(engine.CreateQueue(ctx, "imports", posthaste.QueueOptions{Timeout: time.Hour, Retention: 24 * time.Hour}))
@@ -85,7 +85,7 @@ func main() {
 	check(w.Run(ctx))
 
 	var stored, distinct int
-	check(pool.QueryRow(context.Background(), "select count(*), count(distinct row) from imported").Scan(&stored, &distinct))
+	check(pool.QueryRow(context.Background(), "select count(*), count(distinct row) from imported where message = $1", sent[0].ID).Scan(&stored, &distinct))
 	fmt.Println(stored, "rows stored, of which", distinct, "differ")
 	message, err := engine.Message(context.Background(), sent[0].ID)
 	check(err)

@@ -12,12 +12,16 @@ import (
 // The example runs, and shows what docs/checkpoints.md says.
 func TestJB5_ImportGoesOn(t *testing.T) {
 	t.Parallel()
-	cmd := exec.Command("go", "run", ".")
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+testpg.New(t))
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
+	environment := append(os.Environ(), "DATABASE_URL="+testpg.New(t))
+	var out []byte
+	for range 2 { // it can run again in the same database
+		cmd := exec.Command("go", "run", ".")
+		cmd.Env = environment
+		cmd.Stderr = os.Stderr
+		var err error
+		if out, err = cmd.Output(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	page, err := os.ReadFile("../../docs/checkpoints.md")
 	if err != nil {

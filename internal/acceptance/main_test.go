@@ -67,15 +67,16 @@ type task struct {
 
 // roles are the possible roles of a child. They call ready when they work, and end with ctx.
 var roles = map[string]func(ctx context.Context, t task, ready func()) error{
-	"sender":  senderRole,
-	"worker":  workerRole,
-	"suicide": suicideRole,
-	"counter": counterRole,
-	"migrate": migrateRole,
-	"off":     offRole,
-	"pester":  pesterRole,
-	"relay":   relayRole,
-	"steps":   stepsRole,
+	"sender":    senderRole,
+	"worker":    workerRole,
+	"suicide":   suicideRole,
+	"counter":   counterRole,
+	"migrate":   migrateRole,
+	"off":       offRole,
+	"pester":    pesterRole,
+	"relay":     relayRole,
+	"steps":     stepsRole,
+	"dashboard": dashboardRole,
 }
 
 func childMain() int {

@@ -12,7 +12,7 @@ const overhead = 24 * time.Second
 // runs holds the function of each scenario.
 var runs = map[string]func(context.Context, *run) error{
 	"flow": flow, "single": single, "latency": latency, "transactional": transactional, "senders": senders, "pinned": pinned, "backlog": backlog,
-	"ordered": ordered, "relay": relayed, "pipeline": pipeline, "telemetry": telemetryCost, "redis": redisFlow, "idle": idle,
+	"ordered": ordered, "kinds": kinds, "relay": relayed, "pipeline": pipeline, "telemetry": telemetryCost, "redis": redisFlow, "idle": idle,
 }
 
 // Run runs one scenario and returns its result. If a measurement must not be trusted,

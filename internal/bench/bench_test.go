@@ -29,7 +29,7 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 		{"redis", Options{DatabaseURL: "postgres://x/y"}, posthaste.CodeInvalid, []string{"measures on Redis"}},
 		{"flow", Options{RedisURL: "redis://x"}, posthaste.CodeInvalid, []string{"measures on PostgreSQL"}},
 		{"flow", Options{Engine: "mysql"}, posthaste.CodeInvalid, []string{"postgres or redis"}},
-		{"pinned", Options{Engine: "redis"}, posthaste.CodeInvalid, []string{"bench pinned runs on PostgreSQL only", "flow, single, latency, senders, ordered, redis, idle"}},
+		{"pinned", Options{Engine: "redis"}, posthaste.CodeInvalid, []string{"bench pinned runs on PostgreSQL only", "flow, single, latency, senders, ordered, kinds, redis, idle"}},
 		{"redis", Options{Engine: "postgres"}, posthaste.CodeInvalid, []string{"bench redis runs on Redis only"}},
 		{"pinned", Options{Steady: true}, posthaste.CodeInvalid, []string{"only bench flow has a steady form, not pinned"}},
 		{"flow", Options{Steady: true, Engine: "redis"}, posthaste.CodeInvalid, []string{"only PostgreSQL has slots", "excludes engine redis"}},
@@ -250,14 +250,14 @@ func TestTable(t *testing.T) {
 func TestJSONHasItsFixedNames(t *testing.T) {
 	t.Parallel()
 	r := Result{FlowResult: &FlowResult{}, SingleResult: &SingleResult{}, LatencyResult: &LatencyResult{}, SendingResult: &SendingResult{}, SteadyResult: &SteadyResult{},
-		PinnedResult: &PinnedResult{}, BacklogResult: &BacklogResult{}, OrderedResult: &OrderedResult{}, IdleResult: &IdleResult{}, TelemetryResult: &TelemetryResult{}, RelayResult: &RelayResult{}, PipelineResult: &PipelineResult{}, RedisResult: &RedisResult{}}
+		PinnedResult: &PinnedResult{}, BacklogResult: &BacklogResult{}, OrderedResult: &OrderedResult{}, KindsResult: &KindsResult{}, FlowComparison: &FlowComparison{}, IdleResult: &IdleResult{}, TelemetryResult: &TelemetryResult{}, RelayResult: &RelayResult{}, PipelineResult: &PipelineResult{}, RedisResult: &RedisResult{}}
 	r.Machine.PostgresVersion = "18"
 	has := encode(t, &r)
 	// If two embedded structs had the same name, JSON would silently omit both.
 	for _, name := range strings.Fields(`scenario valid per_second ratio machine server_cpu_us_per_message client_cpu_us_per_message
 		floor_per_second plain_per_second handled_per_second p50_ms p95_ms p99_ms max_ms first_per_second last_per_second waiting
 		connections queues_sent_to asked_per_second worker_processes most_notifications_per_second most_lock_wait_share ways truncations claims claims_after_truncation claims_after_other_upkeep subscriptions grown
-		keys flow_per_second ordered_rounds flow_rounds statements_per_second cpu_percent rss_mb variants
+		keys kinds flow_per_second own_rounds flow_rounds flow_cpu_ratio statements_per_second cpu_percent rss_mb variants
 		broker_ceiling_per_second confirm_p50_ms per_minute sixths_cpu_ratio
 		blmove_per_second brpop_per_second at_least_once_ratio at_most_once_ratio`) {
 		if _, ok := has[name]; !ok {

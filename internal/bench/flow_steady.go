@@ -153,7 +153,8 @@ type span struct{ begun, ended time.Duration }
 // timedClaims is an engine that times its claims and its rounds of upkeep.
 type timedClaims struct {
 	posthaste.Store
-	conn *pgx.Conn // only for Maintain, to detect truncations
+	conn    *pgx.Conn  // only for Maintain, to detect truncations
+	reading sync.Mutex // of conn
 
 	mu          sync.Mutex
 	files       string // of the ring's tables, after the last round
@@ -184,9 +185,11 @@ func (c *timedClaims) Maintain(ctx context.Context, what posthaste.Upkeep) (post
 	reply, err := c.Store.Maintain(ctx, what)
 	round := span{begun, time.Since(epoch)}
 	var files string
+	c.reading.Lock() // a worker can do upkeep from more than one goroutine
 	fault := c.conn.QueryRow(ctx, `
 		select pg_catalog.string_agg(c.relfilenode::text, ' ' order by c.oid)
 		  from pg_catalog.pg_class c join pg_catalog.pg_inherits i on i.inhrelid = c.oid where i.inhparent = 'posthaste.entries_plain'::regclass`).Scan(&files)
+	c.reading.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

@@ -56,12 +56,12 @@ type Options struct {
 	// Rate is the number of messages to send per second (latency, transactional, senders).
 	// Above 0, at most 10,000. Default 50 for latency; the others send as fast as they can.
 	Rate float64
-	// Batch is the number of messages in one Send (flow, pinned, backlog, ordered), or in
-	// an array that is sent over HTTP (senders). Default 1,000, with Keyed and for senders
+	// Batch is the number of messages in one Send (flow, pinned, backlog, ordered, kinds), or
+	// in an array that is sent over HTTP (senders). Default 1,000, with Keyed and for senders
 	// 100; 1 to 10,000.
 	Batch int
 	// Senders is the number of goroutines that send batches (flow, pinned, backlog,
-	// ordered). Each sends its next batch once the last one is committed. Default 8; 1 to
+	// ordered, kinds). Each sends its next batch once the last one is committed. Default 8; 1 to
 	// 64.
 	Senders int
 	// Broker is the URL of the broker to measure on; its scheme selects the kind: RabbitMQ,

@@ -33,6 +33,8 @@ type Result struct {
 	*PinnedResult
 	*BacklogResult
 	*OrderedResult
+	*KindsResult
+	*FlowComparison
 	*IdleResult
 	*RelayResult
 	*TelemetryResult
@@ -199,13 +201,28 @@ type PinnedResult struct {
 type OrderedResult struct {
 	// Keys is the number of keys of the messages.
 	Keys int `json:"keys"`
-	// FlowPerSecond is the flow through a plain queue in the same run, without keys.
+}
+
+// KindsResult holds the figures of scenario kinds.
+type KindsResult struct {
+	// Kinds is the number of kinds of the messages. The worker has a handler for each.
+	Kinds int `json:"kinds"`
+}
+
+// FlowComparison compares a flow with that through a plain queue in the same run (ordered, kinds).
+type FlowComparison struct {
+	// FlowPerSecond is the flow through the plain queue.
 	FlowPerSecond float64 `json:"flow_per_second"`
-	// OrderedRounds and FlowRounds are the figures of each round.
-	OrderedRounds []float64 `json:"ordered_rounds"`
-	FlowRounds    []float64 `json:"flow_rounds"`
-	// FlowServerCPU is the plain queue's server CPU time per message, in microseconds.
+	// OwnRounds and FlowRounds are the figures of each round.
+	OwnRounds  []float64 `json:"own_rounds"`
+	FlowRounds []float64 `json:"flow_rounds"`
+	// FlowServerCPU and FlowClientCPU are the plain queue's CPU time per message, in
+	// microseconds.
 	FlowServerCPU *float64 `json:"flow_server_cpu_us_per_message"`
+	FlowClientCPU *float64 `json:"flow_client_cpu_us_per_message"`
+	// CPURatio compares the CPU time per message, of server and client together, to that of
+	// the plain queue. Null if it is unknown.
+	CPURatio *float64 `json:"flow_cpu_ratio"`
 }
 
 // BacklogResult holds the figures of scenario backlog.

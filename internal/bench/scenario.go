@@ -28,6 +28,7 @@ var scenarios = []scenario{
 	{"pinned", "flow under an open snapshot: the last sixth of the run against the first", onlyPostgres, true},
 	{"backlog", "flow with many messages waiting; against the empty queue", onlyPostgres, false},
 	{"ordered", "flow through an ordered queue with 10,000 keys; against a plain queue", either, false},
+	{"kinds", "flow of messages of four kinds, with a handler for each; against a queue without kinds", either, false},
 	{"relay", "from the ledger into a broker, with confirms; against what the broker's client publishes alone", onlyPostgres, false},
 	{"pipeline", "notifications that fall due, in chunks through RabbitMQ, handled one by one behind an inbox and kept in a log", onlyPostgres, false},
 	{"telemetry", "flow and single with metrics and traces; against the same without", onlyPostgres, true},

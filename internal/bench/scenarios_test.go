@@ -152,8 +152,19 @@ func TestBenchOrdered(t *testing.T) {
 	trafficFigures(t, r)
 	aboveKnown(t, "ratio", r.Ratio)
 	above(t, "flow_per_second", r.FlowPerSecond)
-	if r.Keys != orderedKeys || len(r.OrderedRounds) == 0 || len(r.OrderedRounds) != len(r.FlowRounds) {
-		t.Errorf("%+v", r.OrderedResult)
+	if r.Keys != orderedKeys || len(r.OwnRounds) == 0 || len(r.OwnRounds) != len(r.FlowRounds) {
+		t.Errorf("%+v %+v", r.OrderedResult, r.FlowComparison)
+	}
+}
+
+func TestBenchKinds(t *testing.T) {
+	t.Parallel()
+	r := smoke(t, "kinds", Options{Batch: 100})
+	trafficFigures(t, r)
+	aboveKnown(t, "ratio", r.Ratio)
+	aboveKnown(t, "flow_cpu_ratio", r.FlowComparison.CPURatio)
+	if r.Kinds != benchKinds || len(r.OwnRounds) == 0 || len(r.OwnRounds) != len(r.FlowRounds) {
+		t.Errorf("%+v %+v", r.KindsResult, r.FlowComparison)
 	}
 }
 

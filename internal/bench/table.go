@@ -193,10 +193,7 @@ func (r *Result) lines() (lines [][2]string) {
 		line("with an empty queue", "%s/s", grouped(b.EmptyPerSecond))
 		line("waiting", "%s", grouped(float64(b.Waiting)))
 	}
-	if o := r.OrderedResult; o != nil {
-		line("keys", "%s", grouped(float64(o.Keys)))
-		line("through a plain queue", "%s/s", grouped(o.FlowPerSecond))
-	}
+	r.besideLines(line)
 	r.telemetryLines(line)
 	if i := r.IdleResult; i != nil {
 		line(r.on("statements", "commands"), "%g/s for %d queues", i.StatementsPerSecond, i.Queues)
@@ -311,4 +308,20 @@ func maybe(v *float64) string {
 		return "–"
 	}
 	return fmt.Sprintf("%g", *v)
+}
+
+// besideLines describes ordered and kinds.
+func (r *Result) besideLines(line func(name, format string, args ...any)) {
+	if o := r.OrderedResult; o != nil {
+		line("keys", "%s", grouped(float64(o.Keys)))
+	}
+	if k := r.KindsResult; k != nil {
+		line("kinds", "%d", k.Kinds)
+	}
+	if c := r.FlowComparison; c != nil {
+		line("through a plain queue", "%s/s", grouped(c.FlowPerSecond))
+		if c.CPURatio != nil {
+			line("CPU ratio", "%.2f", *c.CPURatio)
+		}
+	}
 }

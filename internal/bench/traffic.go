@@ -26,6 +26,7 @@ type traffic struct {
 	run     *run
 	queue   string
 	keys    []string // of its messages, in turn; may be empty
+	kinds   []string // of its messages, in turn; may be empty. The worker has a handler for each
 	engine  posthaste.Store
 	client  sends
 	settled *settled
@@ -79,10 +80,17 @@ func startTraffic(ctx context.Context, r *run, at home, queue string, o posthast
 func (t *traffic) work(ctx context.Context) error {
 	w := worker.New(t.settled, worker.Config{Logger: quiet(t.run.o.Log), Telemetry: t.telemetry, Tracing: t.tracing})
 	for _, ref := range append([]posthaste.QueueRef{{Queue: t.queue, Subscription: posthaste.DefaultSubscription}}, t.also...) {
-		worker.Handle(w, ref.Queue, func(context.Context, posthaste.Delivery[json.RawMessage]) error {
+		handle := func(context.Context, posthaste.Delivery[json.RawMessage]) error {
 			t.handled.Add(1)
 			return nil
-		}, worker.WithSubscription(ref.Subscription))
+		}
+		subscription := worker.WithSubscription(ref.Subscription)
+		if len(t.kinds) == 0 {
+			worker.Handle(w, ref.Queue, handle, subscription)
+		}
+		for _, kind := range t.kinds {
+			worker.Handle(w, ref.Queue, handle, subscription, worker.WithKind(kind))
+		}
 	}
 	ctx, t.cancel = context.WithCancel(ctx)
 	go func() { t.ended <- w.Run(ctx) }()
@@ -154,6 +162,9 @@ func (t *traffic) batches(ctx context.Context, during time.Duration, batch, outs
 	messages := make([]posthaste.Message, batch)
 	for i := range messages {
 		messages[i] = posthaste.Message{Queue: t.queue, Payload: payload}
+		if n := len(t.kinds); n > 0 {
+			messages[i].Kind = t.kinds[i%n]
+		}
 	}
 	var next atomic.Int64
 	return t.send(ctx, t.run.o.Senders, during, drain, func(ctx context.Context) (int64, error) {

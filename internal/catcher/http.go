@@ -1,7 +1,7 @@
 package catcher
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
@@ -9,7 +9,6 @@ import (
 	"html/template"
 	"mime"
 	"net/http"
-	"net/mail"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,55 +17,91 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
+
+	"github.com/posthaste-mq/posthaste"
 )
 
 //go:embed pages
 var pages embed.FS
 
 // templates are read when they are first used, as most commands of the program never do.
-var templates = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("").Funcs(template.FuncMap{
+var templates = sync.OnceValue(func() map[string]*template.Template {
+	layout := template.Must(template.New("").Funcs(template.FuncMap{
 		"join": func(s []string) string { return strings.Join(s, ", ") },
 		"size": size,
-		"time": func(t time.Time) string { return t.Format("2006-01-02 15:04:05 MST") },
-	}).ParseFS(pages, "pages/*.html"))
+		"time": timestamp,
+	}).ParseFS(pages, "pages/layout.html"))
+	all := map[string]*template.Template{}
+	for _, name := range []string{"list", "mail", "delete"} {
+		all[name] = template.Must(template.Must(layout.Clone()).ParseFS(pages, "pages/"+name+".html"))
+	}
+	return all
 })
 
-// Content Security Policies. The pages load only their own style and script. The HTML of a
-// mail is sandboxed, without scripts and requests.
+// policyMail is the Content-Security-Policy of the HTML of a mail, which is sandboxed, without
+// scripts and requests. policyFile is that of downloads.
 const (
-	policyPage = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 	policyMail = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+	policyFile = "sandbox; default-src 'none'; frame-ancestors 'none'"
 )
 
-// Place is where the pages are, as their browser sees them.
+// policyPage is the Content-Security-Policy of a page: it loads only its own style and scripts,
+// which have the nonce, and shows mails in a frame.
+func policyPage(nonce string) string {
+	return "default-src 'none'; script-src 'nonce-" + nonce + "'; style-src 'nonce-" + nonce + "'; connect-src 'self'; frame-src 'self'; " +
+		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+}
+
+// Place tells a page where it is, as its browser sees it, and what its viewer may do.
 type Place struct {
 	// Base is the path before that of each link, without a slash at its end.
 	Base string
+	// Home is the address of the dashboard; "" for none.
+	Home string
 	// CSRF is the value of the field csrf of each form; the caller of the handler checks it.
 	CSRF string
+	// Nonce marks the style and the scripts of the page.
+	Nonce string
+	// Viewer is the name of the viewer; "" if the server requires no token. SignedIn reports that
+	// a form that posts to Base + "/sign-out" ends a session.
+	Viewer   string
+	SignedIn bool
+	// Deletes reports that the viewer may delete mails.
+	Deletes bool
+	// Stopping is closed when the server stops.
+	Stopping <-chan struct{}
+	// Fail answers with an error; the default is a line of text.
+	Fail func(w http.ResponseWriter, r *http.Request, err error)
 }
 
 // Handler serves the caught mails: at / a list, newest first, a page for each mail, its raw
 // bytes, and its attachments as downloads. With "Accept: application/json" the list and the
 // mails are JSON. The parameter q of the list selects mails that contain a text. DELETE deletes
-// all mails or one. The caller must reject requests from pages of other sites. placeOf returns
-// the place of the page of a request.
-func (c *Catcher) Handler(placeOf func(*http.Request) Place) http.Handler {
+// all mails or one. The caller must reject requests from pages of other sites, and callers who
+// may not read mails. placeOf returns the place of the page of a request. assets serves the style
+// and the scripts of the dashboard by name; without it, pages are plain.
+func (c *Catcher) Handler(placeOf func(*http.Request) Place, assets http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", c.serveList)
-	mux.HandleFunc("GET /style.css", serveFile("style.css", "text/css; charset=utf-8"))
-	mux.HandleFunc("GET /refresh.js", serveFile("refresh.js", "text/javascript; charset=utf-8"))
+	mux.HandleFunc("GET /events", c.serveEvents)
 	// HTML forms cannot send DELETE.
 	mux.HandleFunc("DELETE /{$}", c.serveDelete)
+	mux.HandleFunc("GET /delete", c.confirmAll)
 	mux.HandleFunc("POST /delete", c.serveDelete)
 	mux.HandleFunc("DELETE /{id}", c.withMail(c.serveDeleteOne))
+	mux.HandleFunc("GET /{id}/delete", c.withMail(c.confirmOne))
 	mux.HandleFunc("POST /{id}/delete", c.withMail(c.serveDeleteOne))
 	mux.HandleFunc("GET /{id}", c.withMail(serveMail))
 	mux.HandleFunc("GET /{id}/html", c.withMail(serveHTML))
 	mux.HandleFunc("GET /{id}/raw", c.withMail(serveRaw))
 	mux.HandleFunc("GET /{id}/attachments/{n}", c.withMail(serveAttachment))
+	files := http.StripPrefix("/assets", assets)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// As a pattern of mux, this path would conflict with those of mails.
+		if strings.HasPrefix(r.URL.Path, "/assets/") && assets != nil {
+			files.ServeHTTP(w, r)
+			return
+		}
 		mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), placeKey{}, placeOf(r))))
 	})
 }
@@ -74,6 +109,17 @@ func (c *Catcher) Handler(placeOf func(*http.Request) Place) http.Handler {
 type placeKey struct{}
 
 func placeOf(r *http.Request) Place { return r.Context().Value(placeKey{}).(Place) }
+
+// fail answers with an error.
+func fail(w http.ResponseWriter, r *http.Request, code posthaste.Code, field, message string) {
+	err := &posthaste.Error{Code: code, Field: field, Message: message}
+	if place := placeOf(r); place.Fail != nil {
+		place.Fail(w, r, err)
+		return
+	}
+	status := map[posthaste.Code]int{posthaste.CodeNotFound: http.StatusNotFound, posthaste.CodeDenied: http.StatusForbidden}[code]
+	http.Error(w, message, cmp.Or(status, http.StatusBadRequest))
+}
 
 // mailJSON is the JSON form of a caught mail.
 type mailJSON struct {
@@ -143,7 +189,7 @@ func (c *Catcher) serveList(w http.ResponseWriter, r *http.Request) {
 	if s := r.URL.Query().Get("limit"); s != "" {
 		var err error
 		if limit, err = strconv.Atoi(s); err != nil || limit < 1 {
-			http.Error(w, "limit must be a number above 0", http.StatusBadRequest)
+			fail(w, r, posthaste.CodeInvalid, "limit", fmt.Sprintf("limit must be a number above 0, got %q", s))
 			return
 		}
 	}
@@ -155,15 +201,10 @@ func (c *Catcher) serveList(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if !wantsJSON(r) {
-		render(w, "list.html", struct {
-			Place
-			Mails  []summary
-			Kept   int
-			Search string
-		}{placeOf(r), summaries(mails), len(kept), q})
+		render(w, r, "list", view{Title: "Caught mail", Live: true, Search: q, Data: listed{summaries(mails), len(kept)}})
 		return
 	}
-	setHeaders(w, "application/json")
+	setHeaders(w, "application/json", policyFile)
 	// Write one mail at a time, because all of them together may be large.
 	_, _ = w.Write([]byte("["))
 	for i, m := range mails {
@@ -212,29 +253,6 @@ func contains(s string, text []rune) bool {
 	return false
 }
 
-func (c *Catcher) serveDelete(w http.ResponseWriter, r *http.Request) {
-	if r.URL.RawQuery != "" {
-		http.Error(w, "all caught mails are deleted at once: leave out "+strconv.Quote(r.URL.RawQuery)+", or delete single ones by "+placeOf(r).Base+"/ID", http.StatusBadRequest)
-		return
-	}
-	c.Delete()
-	deleted(w, r)
-}
-
-func (c *Catcher) serveDeleteOne(w http.ResponseWriter, r *http.Request, m Mail) {
-	c.Delete(m.ID)
-	deleted(w, r)
-}
-
-// deleted answers a deletion. A form is redirected to the list.
-func deleted(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodPost {
-		http.Redirect(w, r, placeOf(r).Base+"/", http.StatusSeeOther)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
-}
-
 // summary is a mail of the list.
 type summary struct {
 	ID          string
@@ -259,40 +277,15 @@ func summaries(mails []*Mail) []summary {
 
 func serveMail(w http.ResponseWriter, r *http.Request, m Mail) {
 	if wantsJSON(r) {
-		setHeaders(w, "application/json")
+		setHeaders(w, "application/json", policyFile)
 		_ = json.NewEncoder(w).Encode(m.json())
 		return
 	}
-	render(w, "mail.html", struct {
-		Place
-		Mail
-		Readable mailJSON
-		Fields   []field
-		RawText  string
-	}{placeOf(r), m, m.json(), fields(m.Raw), strings.ToValidUTF8(string(m.Raw), "\uFFFD")})
-}
-
-// field is a decoded header of a mail.
-type field struct{ Name, Value string }
-
-// fields returns the headers of a mail that are shown.
-func fields(raw []byte) []field {
-	msg, err := mail.ReadMessage(bytes.NewReader(raw))
-	if err != nil {
-		return nil
-	}
-	var list []field
-	for _, name := range []string{"From", "To", "Cc", "Reply-To", "Date", "Message-Id"} {
-		if v := msg.Header.Get(name); v != "" {
-			list = append(list, field{name, decodeHeader(v)})
-		}
-	}
-	return list
+	render(w, r, "mail", view{Title: titleOf(m), Data: shownMail{m, m.json(), headersOf(m.Raw), strings.ToValidUTF8(string(m.Raw), "\uFFFD")}})
 }
 
 func serveHTML(w http.ResponseWriter, _ *http.Request, m Mail) {
-	setHeaders(w, "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", policyMail)
+	setHeaders(w, "text/html; charset=utf-8", policyMail)
 	w.Header().Set("X-Frame-Options", "SAMEORIGIN") // the page of the mail shows it
 	_, _ = w.Write([]byte(m.HTML))
 }
@@ -304,7 +297,7 @@ func serveRaw(w http.ResponseWriter, _ *http.Request, m Mail) {
 func serveAttachment(w http.ResponseWriter, r *http.Request, m Mail) {
 	n, err := strconv.Atoi(r.PathValue("n"))
 	if err != nil || n < 0 || n >= len(m.Attachments) {
-		http.NotFound(w, r)
+		fail(w, r, posthaste.CodeNotFound, "", "The mail has no such attachment.")
 		return
 	}
 	a := m.Attachments[n]
@@ -313,7 +306,7 @@ func serveAttachment(w http.ResponseWriter, r *http.Request, m Mail) {
 }
 
 func download(w http.ResponseWriter, kind, filename string, content []byte) {
-	setHeaders(w, kind)
+	setHeaders(w, kind, policyFile)
 	disposition := mime.FormatMediaType("attachment", map[string]string{"filename": filename})
 	if disposition == "" {
 		disposition = "attachment"
@@ -323,49 +316,16 @@ func download(w http.ResponseWriter, kind, filename string, content []byte) {
 	_, _ = w.Write(content)
 }
 
-func serveFile(name, kind string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		content, err := pages.ReadFile("pages/" + name)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		setHeaders(w, kind)
-		_, _ = w.Write(content)
-	}
-}
-
 // withMail finds the mail of the path.
 func (c *Catcher) withMail(serve func(http.ResponseWriter, *http.Request, Mail)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		m, ok := c.Mail(r.PathValue("id"))
 		if !ok {
-			http.Error(w, "mail not found, or no longer kept", http.StatusNotFound)
+			fail(w, r, posthaste.CodeNotFound, "id", "The mail was not found, or is no longer kept.")
 			return
 		}
 		serve(w, r, m)
 	}
-}
-
-// render writes a page. The page is rendered completely first, so that an error does not leave
-// half a page.
-func render(w http.ResponseWriter, page string, data any) {
-	var b bytes.Buffer
-	if err := templates().ExecuteTemplate(&b, page, data); err != nil {
-		http.Error(w, "the page cannot be shown: "+err.Error(), http.StatusInternalServerError)
-		return
-	}
-	setHeaders(w, "text/html; charset=utf-8")
-	_, _ = w.Write(b.Bytes())
-}
-
-func setHeaders(w http.ResponseWriter, kind string) {
-	h := w.Header()
-	h.Set("Content-Type", kind)
-	h.Set("Content-Security-Policy", policyPage)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "same-origin") // without it, a browser sends forms without an origin, and they are rejected
-	h.Set("Cache-Control", "no-store")
 }
 
 // wantsJSON reports whether the request prefers JSON to HTML.
@@ -379,15 +339,4 @@ func wantsJSON(r *http.Request) bool {
 		}
 	}
 	return false
-}
-
-// size formats a number of bytes.
-func size(n int) string {
-	switch {
-	case n < 1<<10:
-		return fmt.Sprintf("%d bytes", n)
-	case n < 1<<20:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }

@@ -53,7 +53,7 @@ func listActions(ctx context.Context, a *app, e posthaste.Store, f posthaste.Act
 		shown[i] = wire.NewAction(x)
 	}
 	next := posthaste.NewPage(actions, f.Limit, 0, func(x *posthaste.Action) posthaste.MessageID { return posthaste.MessageID(x.ID) }).Next
-	return page{"actions", shown, "no actions found", next}.print(a, len(actions), func(w *screen) {
+	return page{shown, "no actions found", next}.print(a, len(actions), func(w *screen) {
 		table(w, "ID AT BY ACTION QUEUE MESSAGE DETAILS", func(row func(...any)) {
 			for _, x := range actions {
 				message := ""

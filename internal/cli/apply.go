@@ -24,6 +24,21 @@ Queues get the owner of the file; a queue of another owner is refused. Subscript
 schedules belong to the owner of their queue. --prune also removes objects of the
 owner that the file does not name, if they are empty. Changes that lose something ask first.
 
+The file has owner: and, by name, queues: with options and subscriptions, and schedules:
+
+  owner: shop
+  queues:
+    orders:
+      max_attempts: 30
+      backoff: {base: 2s, max: 1h}
+      kinds: {sms: {max_attempts: 3}}
+      subscriptions:
+        audit: {from: oldest, filter: {kind: [paid]}}
+  schedules:
+    nightly: {queue: orders, spec: "30 2 * * *", time_zone: Europe/Berlin, payload: {report: daily}}
+
+--diff finds the same faults in the file as applying it, and then ends with exit code 2.
+
 On PostgreSQL all changes are one transaction. On Redis they are made one after the other:
 if the command is interrupted, run it again.`,
 		Example: `  posthaste queue apply queues.yaml --diff

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"gopkg.in/yaml.v3"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/cron"
 	"github.com/posthaste-mq/posthaste/internal/wire"
 )
 
@@ -68,9 +70,29 @@ func readDeclaration(name string) (*posthaste.Declaration, error) {
 			return err
 		}
 		s, err := wire.ParseSchedule(name, data)
+		if err == nil {
+			err = checkTicks(s)
+		}
 		d.Schedules = append(d.Schedules, s)
 		return f.at(err, value)
 	})
+}
+
+// checkTicks checks what the store would check when it gets the schedule: the spec and the time
+// zone.
+func checkTicks(s posthaste.Schedule) error {
+	line, err := cron.Parse(s.Spec)
+	if err != nil {
+		return err
+	}
+	zone, err := cron.Zone(s.TimeZone)
+	if err != nil {
+		return err
+	}
+	if _, ticks := line.Next(zone, time.Now().Truncate(time.Second)); !ticks {
+		return posthaste.Invalidf("spec", "the cron line '%s' never fires: none of its months has such a day", s.Spec)
+	}
+	return nil
 }
 
 func orNode(node, or *yaml.Node) *yaml.Node {

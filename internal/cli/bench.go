@@ -74,7 +74,7 @@ func benchFlags(flags *pflag.FlagSet, o *bench.Options, databaseURL, redisURL, e
 	flags.SortFlags = false
 	flags.StringVar(databaseURL, "database-url", "", "PostgreSQL to measure, postgres://user:password@host:5432/database (or DATABASE_URL; default: an embedded one)")
 	flags.StringVar(redisURL, "redis-url", "", "Redis to measure, redis://user:password@host:6379/0 (or REDIS_URL; default: the installed redis-server, started for the run)")
-	flags.StringVar(engine, "engine", "", "flow, single, latency, senders, ordered, idle: postgres or redis (default: the engine of the URL flag, or postgres)")
+	flags.StringVar(engine, "engine", "", "flow, single, latency, senders, ordered, kinds, idle: postgres or redis (default: the engine of the URL flag, or postgres)")
 	flags.Var(duration{&o.Duration}, "duration", "total duration of all phases, 1s to 1h (default "+bench.DefaultDuration.String()+", with --steady "+bench.SteadyDuration.String()+")")
 	flags.Float64Var(&o.Rate, "rate", 0, "latency: messages per second (default 50); transactional, senders: messages per second of all senders (default 0: unlimited)")
 	flags.IntVar(&o.Queues, "queues", 0, "transactional, senders: number of queues, 1 to 1000 (default 1)")
@@ -83,8 +83,8 @@ func benchFlags(flags *pflag.FlagSet, o *bench.Options, databaseURL, redisURL, e
 	flags.StringVar(&o.Keyed, "keyed", "", "pinned: use a queue with keys, limits and three subscriptions: limits (also per key; the default of --keyed) or ordered")
 	flags.Lookup("keyed").NoOptDefVal = "limits"
 	flags.BoolVar(&o.OpenSender, "open-sender", false, "latency: keep the transaction of another sender open")
-	flags.IntVar(&o.Batch, "batch", 0, "flow, pinned, backlog, ordered: messages per send (default 1000, with --keyed 100); senders: messages per HTTP request (default 100)")
-	flags.IntVar(&o.Senders, "senders", 0, "flow, pinned, backlog, ordered: number of sending goroutines (default 8)")
+	flags.IntVar(&o.Batch, "batch", 0, "flow, pinned, backlog, ordered, kinds: messages per send (default 1000, with --keyed 100); senders: messages per HTTP request (default 100)")
+	flags.IntVar(&o.Senders, "senders", 0, "flow, pinned, backlog, ordered, kinds: number of sending goroutines (default 8)")
 	flags.IntVar(&o.Waiting, "waiting", 0, "backlog: number of waiting messages (default 1000000)")
 	flags.StringVar(&o.PostgresBin, "postgres-bin", "", "directory with initdb and postgres, to use instead of a download")
 	flags.StringVar(&o.PostgresVersion, "postgres-version", "", "version of the embedded PostgreSQL, 14 or 18 (default 18)")

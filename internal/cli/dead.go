@@ -67,10 +67,10 @@ func listDeadLetters(ctx context.Context, a *app, e posthaste.Store, f posthaste
 	for i, d := range dead.Items {
 		shown[i] = wire.NewDeadLetter(d)
 	}
-	return page{"dead_letters", shown, "no dead letters", dead.Next}.print(a, len(dead.Items), func(w *screen) {
-		table(w, "ID QUEUE DIED ATTEMPTS REFERENCE ERROR", func(row func(...any)) {
+	return page{shown, "no dead letters", dead.Next}.print(a, len(dead.Items), func(w *screen) {
+		table(w, "ID QUEUE KIND DIED ATTEMPTS REFERENCE ERROR", func(row func(...any)) {
 			for _, d := range dead.Items {
-				row(d.ID, d.Queue, d.DiedAt, len(d.Attempts), d.Reference, d.Error)
+				row(d.ID, d.Queue, d.Kind, d.DiedAt, len(d.Attempts), d.Reference, d.Error)
 			}
 		})
 	})

@@ -44,7 +44,7 @@ func runDoctor(ctx context.Context, a *app, e posthaste.Store) error {
 	}
 	shown := wire.NewFindings(found, wire.CLI)
 	groups := alikeFindings(shown)
-	if err := a.print(shown, func(w *screen) {
+	if err := a.print(listed{data: shown}, func(w *screen) {
 		if len(groups) == 0 {
 			fmt.Fprintln(w, "no problems found")
 		}

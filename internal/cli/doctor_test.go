@@ -47,8 +47,8 @@ func TestDoctorFailsForFaults(t *testing.T) {
 				}
 				continue
 			}
-			var told []map[string]any
-			if err := json.Unmarshal(stdout.Bytes(), &told); err != nil || len(told) != len(c.found) || strings.Count(stdout.String(), "\n") != 1 {
+			var told struct{ Data []map[string]any }
+			if err := json.Unmarshal(stdout.Bytes(), &told); err != nil || len(told.Data) != len(c.found) || strings.Count(stdout.String(), "\n") != 1 {
 				t.Errorf("%+v is printed as %q, %v", c.found, &stdout, err)
 			}
 		}

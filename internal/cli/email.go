@@ -179,7 +179,7 @@ func listEmails(ctx context.Context, a *app, e posthaste.Store, f posthaste.Mess
 	for i, m := range messages.Items {
 		shown[i] = wire.NewEmail(m)
 	}
-	return page{"emails", shown, "no e-mails found", messages.Next}.print(a, len(shown), func(w *screen) {
+	return page{shown, "no e-mails found", messages.Next}.print(a, len(shown), func(w *screen) {
 		table(w, "ID STATUS ATTEMPTS CREATED REFERENCE RECIPIENTS", func(row func(...any)) {
 			for _, x := range shown {
 				row(x.ID, emailStatus(x.Status), len(x.Attempts), x.CreatedAt, x.Reference, strings.Join(x.Recipients, ", "))

@@ -119,6 +119,6 @@ func TestWorkerLs(t *testing.T) {
 	if _, err := s.store.Register(t.Context(), posthaste.WorkerInfo{Name: "host/7", Lease: time.Minute, Version: "1.2"}); err != nil {
 		t.Fatal(err)
 	}
-	s.does("worker ls", "^ID +NAME +VERSION +STARTED +HEARTBEAT +STATE$", `host/7 +1.2 +0s ago +0s ago +alive$`)
+	s.does("worker ls", "^ID +NAME +VERSION +STARTED +HEARTBEAT +STATE +RUNNING +LONGEST$", `host/7 +1.2 +0s ago +0s ago +alive$`)
 	s.does("worker list --json", `"name":"host/7"`)
 }

@@ -40,7 +40,7 @@ func encode(w io.Writer, f format, value any) error {
 	return encodeJSON(w, value)
 }
 
-// listing is a list with further members.
+// listing is a list that has further members as JSON.
 type listing interface{ list() any }
 
 // items returns the items of a list, or else the value itself.

@@ -149,13 +149,13 @@ func waitfor(ts *testscript.TestScript, neg bool, args []string) {
 	var list []json.RawMessage
 	if !testrun.Happens(patience, func() bool {
 		ts.Check(ts.Exec(args[1], append(args[2:], "--json")...))
-		var page map[string]json.RawMessage
-		list = nil
 		answer := []byte(ts.ReadFile("stdout"))
-		if json.Unmarshal(answer, &page) == nil {
-			answer = page[args[2]+"_letters"] // of dead ls
+		var page struct{ Data []json.RawMessage } // of dead ls
+		if list = nil; json.Unmarshal(answer, &page) == nil {
+			list = page.Data
+		} else {
+			ts.Check(json.Unmarshal(answer, &list))
 		}
-		ts.Check(json.Unmarshal(answer, &list))
 		return len(list) == want
 	}) {
 		ts.Fatalf("%d things after %s, want %d", len(list), patience, want)

@@ -72,7 +72,7 @@ func listMessages(ctx context.Context, a *app, e posthaste.Store, f posthaste.Me
 	for i, m := range messages.Items {
 		shown[i] = wire.NewMessage(m, false)
 	}
-	return page{"messages", shown, "no messages found", messages.Next}.print(a, len(messages.Items), func(w *screen) {
+	return page{shown, "no messages found", messages.Next}.print(a, len(messages.Items), func(w *screen) {
 		table(w, "ID QUEUE STATE ATTEMPTS CREATED REFERENCE KIND KEY", func(row func(...any)) {
 			for _, m := range messages.Items {
 				for _, s := range m.Subscriptions {
@@ -124,16 +124,44 @@ func showMessage(ctx context.Context, a *app, e posthaste.Store, id posthaste.Me
 	if err != nil {
 		return err
 	}
-	return a.print(wire.NewMessage(m, true), func(w *screen) { writeMessage(w, m) })
+	queue, err := queueOfWaiting(ctx, e, m)
+	if err != nil {
+		return err
+	}
+	return a.print(wire.NewMessage(m, true), func(w *screen) { writeMessage(w, m, queue) })
 }
 
-// writeMessage writes all of a message.
-func writeMessage(w *screen, m posthaste.MessageInfo) {
+// queueOfWaiting returns the queue of a message that waits for a subscription, which may hold it,
+// or nil. It is also nil if the caller may not see queues.
+func queueOfWaiting(ctx context.Context, e posthaste.Store, m posthaste.MessageInfo) (*posthaste.QueueInfo, error) {
+	if !slices.ContainsFunc(m.Subscriptions, waits) {
+		return nil, nil
+	}
+	queues, err := e.Queues(ctx, m.Queue)
+	switch code := posthaste.CodeOf(err); {
+	case code == posthaste.CodeDenied || code == posthaste.CodeNotFound || err == nil && len(queues) == 0:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return &queues[0], nil
+}
+
+func waits(s posthaste.MessageState) bool {
+	return s.State == posthaste.StateReady || s.State == posthaste.StateScheduled || s.State == posthaste.StateRetrying
+}
+
+// writeMessage writes all of a message, and what may hold it if its queue is given.
+func writeMessage(w *screen, m posthaste.MessageInfo, queue *posthaste.QueueInfo) {
 	fields(w, "message", m.ID, "queue", m.Queue, "key", m.Key, "kind", m.Kind, "reference", m.Reference,
 		"terms", strings.Join(m.Terms, " "), "headers", headerText(m.Headers), "type", m.ContentType, "created", m.CreatedAt, "erased", m.ErasedAt)
 	for _, s := range m.Subscriptions {
 		fmt.Fprintln(w)
-		fields(w, "state", stateText(s), "due", s.DueAt)
+		var held string
+		if queue != nil && waits(s) {
+			held = strings.Join(posthaste.HeldBy(queue, &m, s.Subscription), ", ")
+		}
+		fields(w, "state", stateText(s), "due", s.DueAt, "held by", held)
 		showAttempts(w, s.Attempts)
 	}
 	writePayload(w, m.Payload, m.PayloadHidden)
@@ -146,10 +174,11 @@ func newMessageCancel(a *app) *cobra.Command {
 		Long: `Cancel a message in each subscription. Where it waits, it is never delivered. Where
 it runs, its worker is told by the next heartbeat, and a receiver when it extends
 its lease; it is not retried, and becomes cancelled unless it finishes. The exit
-code is 1 if it neither waits nor runs in any subscription.`,
+code is 1 if it neither waits nor runs in any subscription, unless it is cancelled
+already.`,
 		Args: exactly(1, "a message id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withdraw(a, cmd, &db, args, func(ctx context.Context, e posthaste.Store, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
+			return withdraw(a, cmd, &db, args, posthaste.Withdrawal.Cancelled, func(ctx context.Context, e posthaste.Store, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
 				return e.Cancel(ctx, id)
 			})
 		},
@@ -176,7 +205,7 @@ The exit code is 1 if all subscriptions have claimed the message.`,
 				}
 				at = time.Now().Add(delay)
 			}
-			return withdraw(a, cmd, &db, args[:1], func(ctx context.Context, e posthaste.Store, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
+			return withdraw(a, cmd, &db, args[:1], posthaste.Withdrawal.Accepted, func(ctx context.Context, e posthaste.Store, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
 				return e.Reschedule(ctx, id, at)
 			})
 		},
@@ -194,9 +223,9 @@ func withdrawnState(w posthaste.Withdrawal) string {
 	return string(w.State)
 }
 
-// withdraw cancels or reschedules a message with do. The exit code is 1 if every
-// subscription has claimed the message already, and none was asked to stop.
-func withdraw(a *app, cmd *cobra.Command, db *database, args []string, do func(context.Context, posthaste.Store, posthaste.MessageID) ([]posthaste.Withdrawal, error)) error {
+// withdraw cancels or reschedules a message with do. The exit code is 1 if changed is true for no
+// subscription.
+func withdraw(a *app, cmd *cobra.Command, db *database, args []string, changed func(posthaste.Withdrawal) bool, do func(context.Context, posthaste.Store, posthaste.MessageID) ([]posthaste.Withdrawal, error)) error {
 	ids, err := messageIDs(args)
 	if err != nil {
 		return err
@@ -216,8 +245,8 @@ func withdraw(a *app, cmd *cobra.Command, db *database, args []string, do func(c
 				fmt.Fprintln(w, "\nThe message is running. Its worker is told by the next heartbeat, a receiver when it\nextends its lease. It is not retried, and becomes cancelled unless it finishes.")
 			}
 		})
-		if err == nil && !slices.ContainsFunc(all, posthaste.Withdrawal.Accepted) {
-			return &exitError{code: exitFailed} // the table shows why
+		if err == nil && !slices.ContainsFunc(all, changed) {
+			return &exitError{exitFailed, wire.NotWaiting(ids[0], all)}
 		}
 		return err
 	})

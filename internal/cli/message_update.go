@@ -80,7 +80,11 @@ func runMessage(ctx context.Context, a *app, e posthaste.Store, name string) err
 		})
 	})
 	if err == nil && !slices.ContainsFunc(all, func(each posthaste.RunResult) bool { return each.Due }) {
-		return &exitError{code: exitFailed} // the table shows why
+		var not []posthaste.Withdrawal
+		for _, each := range all {
+			not = append(not, posthaste.Withdrawal{Subscription: each.Subscription, State: each.State})
+		}
+		return &exitError{exitFailed, wire.NotWaiting(ids[0], not)}
 	}
 	return err
 }

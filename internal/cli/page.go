@@ -21,35 +21,44 @@ func paging(limit int, text string, before *posthaste.MessageID) error {
 	return nil
 }
 
-// page is one page of a listing.
-type page struct {
-	// name is the JSON key of shown, a slice.
-	name  string
-	shown any
-	// none is printed if the listing is empty.
-	none string
-	// next is where the next page starts, or 0 on the last page.
+// listed is a list, or a page of one, that the HTTP API has too. Its JSON is the same, except that
+// next is an id, for --before.
+type listed struct {
+	data any // a slice
 	next posthaste.MessageID
 }
 
 // list implements [listing].
-func (p page) list() any { return p.shown }
+func (l listed) list() any { return l.data }
 
 // MarshalJSON implements [json.Marshaler].
-func (p page) MarshalJSON() ([]byte, error) {
-	value := map[string]any{p.name: p.shown}
-	if p.next != 0 {
-		value["next"] = p.next
+func (l listed) MarshalJSON() ([]byte, error) {
+	value := struct {
+		Data    any    `json:"data"`
+		Next    string `json:"next,omitempty"`
+		HasMore bool   `json:"has_more"`
+	}{l.data, "", l.next != 0}
+	if l.next != 0 {
+		value.Next = l.next.String()
 	}
 	var text bytes.Buffer
 	err := encodeJSON(&text, value)
 	return text.Bytes(), err
 }
 
+// page is one page of a listing.
+type page struct {
+	shown any // a slice
+	// none is printed if the listing is empty.
+	none string
+	// next is where the next page starts, or 0 on the last page.
+	next posthaste.MessageID
+}
+
 // print prints the page, and how to get the next one. A page that is not the last can be
 // empty, because a search stops after a number of rows.
 func (p page) print(a *app, rows int, text func(w *screen)) error {
-	err := a.print(p, func(w *screen) {
+	err := a.print(listed{p.shown, p.next}, func(w *screen) {
 		switch {
 		case rows > 0:
 			text(w)

@@ -79,12 +79,12 @@ func peek(ctx context.Context, a *app, e posthaste.Store, f posthaste.MessageFil
 	for i, m := range found {
 		shown[i] = wire.NewMessage(m, true)
 	}
-	return page{"messages", shown, "no messages are " + string(f.State), matching.Next}.print(a, len(found), func(w *screen) {
+	return page{shown, "no messages are " + string(f.State), matching.Next}.print(a, len(found), func(w *screen) {
 		for i, m := range found {
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
-			writeMessage(w, m)
+			writeMessage(w, m, nil)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 
 func newQueue(a *app) *cobra.Command {
 	return newGroup("queue", "Create, inspect, change and drop queues",
-		newQueueLs(a), newShown(a, "show QUEUE", "Show the options of a queue and the counters of its subscriptions", "a queue", showQueue), newQueuePeek(a), newQueueCreate(a), newQueueDrop(a), newQueueSubscribe(a), newQueueUnsubscribe(a), newQueuePurge(a), newQueueUpdate(a), newQueueApply(a),
+		newQueueLs(a), newShown(a, "show QUEUE", "Show the options of a queue and the counters of its subscriptions", "a queue", showQueue), newQueuePeek(a), newQueueCreate(a), newQueueDrop(a), newQueueSubscribe(a), newQueueUnsubscribe(a), newQueueStats(a), newQueuePurge(a), newQueueUpdate(a), newQueueApply(a),
 		newQueuePause(a, "pause", "Pause delivery of a queue", "paused", posthaste.Store.Pause),
 		newQueuePause(a, "resume", "Resume delivery of a paused queue", "resumed", posthaste.Store.Resume),
 		newWordPause(a, keyWord, "pause", "Pause delivery for one key", "paused", posthaste.Store.Pause),
@@ -54,7 +54,7 @@ func listQueues(ctx context.Context, a *app, e posthaste.Store, names []string) 
 			return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q not found", name)}
 		}
 	}
-	return a.print(shown, func(w *screen) {
+	return a.print(listed{data: shown}, func(w *screen) {
 		if len(queues) == 0 {
 			fmt.Fprintln(w, "no queues; create one with: posthaste queue create NAME")
 			return

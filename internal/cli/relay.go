@@ -147,7 +147,7 @@ func (r *openRelay) handle(run *worker.Worker, parts workerParts) {
 	if chunks, _ := r.chunks(); chunks != nil { // readRelay has checked it
 		sink = chunks.Sink(r.sink)
 	}
-	options := []worker.Option{worker.WithBatchSize(r.Batch), worker.WithConcurrency(r.Concurrency)}
+	options := []worker.Option{worker.WithBatchSize(r.Batch), worker.WithConcurrency(r.Concurrency), worker.WithDestination(r.kind.Name + " at " + r.sink.Broker())}
 	if r.Subscription != "" {
 		options = append(options, worker.WithSubscription(r.Subscription))
 	}

@@ -5,6 +5,7 @@ package cli_test
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -50,6 +51,16 @@ func TestOR2_RelayOnRedis(t *testing.T) {
 	}
 	t.Cleanup(engine.Close)
 	relays(t, "--redis-url", server.URL(), engine)
+}
+
+// address returns the host and port of a URL.
+func address(t *testing.T, text string) string {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Host
 }
 
 // relays tests relays and sources of a store, which the flag names.
@@ -137,6 +148,7 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 		p := start(t, dir, nil, "relay", storeFlag, store, "--queue", "orders", "--broker", broker.URL(), "--set", "declare=quorum",
 			"--set", "routing_key=relayed", "--set", "headers.tenant={{.Kind}}", "--metrics-listen", "127.0.0.1:0")
 		eventually(t, "all is at the broker", waiting("relayed"))
+		wantSink(t, engine, posthaste.WorkerSink{Queue: "orders", Subscription: posthaste.DefaultSubscription, Destination: "RabbitMQ at " + address(t, broker.URL())})
 		line := regexp.MustCompile(`level=INFO msg=batch queue=orders subscription=default count=\d+ failed=0 claim=\S+s publish=\S+s settle=\S+s total=\S+s`)
 		eventually(t, "batches are logged", func() error {
 			if !line.MatchString(p.said()) {
@@ -144,12 +156,12 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 			}
 			return nil
 		})
-		address := regexp.MustCompile(`address=(http://\S+/metrics)`).FindStringSubmatch(p.said())
-		if address == nil {
+		metrics := regexp.MustCompile(`address=(http://\S+/metrics)`).FindStringSubmatch(p.said())
+		if metrics == nil {
 			t.Fatal("no address of the metrics")
 		}
 		eventually(t, "batches are measured", func() error {
-			body, err := scrape(address[1])
+			body, err := scrape(metrics[1])
 			if err != nil {
 				return err
 			}
@@ -202,11 +214,11 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 			}
 			return nil
 		})
-		address := regexp.MustCompile(`address=(http://\S+/metrics)`).FindStringSubmatch(p.said())
-		if address == nil {
+		metrics := regexp.MustCompile(`address=(http://\S+/metrics)`).FindStringSubmatch(p.said())
+		if metrics == nil {
 			t.Fatal("no address of the metrics")
 		}
-		body, err := scrape(address[1])
+		body, err := scrape(metrics[1])
 		if want := `posthaste_source_messages_total{broker="` + broker.Address() + `",queue="taken",result="sent"} ` + fmt.Sprint(count); err != nil || !strings.Contains(body, want) {
 			t.Errorf("%v: no %s in %s", err, want, body)
 		}

@@ -26,7 +26,7 @@ func run(t *testing.T, show func(a *app) error, args ...string) (stdout, stderr 
 	return p.run(t.Context(), append([]string{"version"}, args...)...)
 }
 
-var shownPage = page{name: "things", shown: []map[string]any{{"id": "1", "text": "<b>"}, {"id": "2", "at": []int{1, 2}}}, none: "none", next: 4711}
+var shownPage = page{shown: []map[string]any{{"id": "1", "text": "<b>"}, {"id": "2", "at": []int{1, 2}}}, none: "none", next: 4711}
 
 // A result appears in the format that is asked for. Flags override variables.
 func TestFormats(t *testing.T) {
@@ -35,9 +35,9 @@ func TestFormats(t *testing.T) {
 	}
 	const (
 		inTable = "ID\n1\n2\n"
-		inJSON  = `{"next":"4711","things":[{"id":"1","text":"<b>"},{"at":[1,2],"id":"2"}]}` + "\n"
+		inJSON  = `{"data":[{"id":"1","text":"<b>"},{"at":[1,2],"id":"2"}],"next":"4711","has_more":true}` + "\n"
 		inJSONL = `{"id":"1","text":"<b>"}` + "\n" + `{"at":[1,2],"id":"2"}` + "\n"
-		inYAML  = "next: \"4711\"\nthings:\n  - id: \"1\"\n    text: <b>\n  - at:\n      - 1\n      - 2\n    id: \"2\"\n"
+		inYAML  = "data:\n  - id: \"1\"\n    text: <b>\n  - at:\n      - 1\n      - 2\n    id: \"2\"\nnext: \"4711\"\nhas_more: true\n"
 	)
 	for _, c := range []struct{ args, output, json, want string }{
 		{"", "", "", inTable},

@@ -47,7 +47,7 @@ func listSchedules(ctx context.Context, a *app, e posthaste.Store, names []strin
 			return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: fmt.Sprintf("schedule %q not found", name)}
 		}
 	}
-	return a.print(shown, func(w *screen) {
+	return a.print(listed{data: shown}, func(w *screen) {
 		if len(shown) == 0 {
 			fmt.Fprintln(w, "no schedules; create one with: posthaste schedule put NAME QUEUE SPEC")
 			return

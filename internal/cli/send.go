@@ -87,10 +87,10 @@ func (s *sendFlags) flags(flags *pflag.FlagSet) {
 	flags.StringVar((*string)(&s.only.Exists), "unique-exists", "", "what becomes of the earlier message: keep (default) or replace")
 	flags.Var(duration{&s.only.MaxDelay}, "max-delay", "with --unique-exists replace: how long after it was first sent a message is due at the latest")
 	onceFlag(flags, &s.once)
-	flags.IntVar(&m.MaxAttempts, "max-attempts", 0, "maximum number of attempts of this message (default: the queue's)")
-	flags.Var(duration{&m.Timeout}, "timeout", "timeout of one attempt of this message (default: the queue's)")
-	flags.Var(duration{&m.Backoff.Base}, "backoff-base", "upper bound of the delay before the first retry of this message (default: the queue's)")
-	flags.Var(duration{&m.Backoff.Max}, "backoff-max", "maximum delay between attempts of this message (default: the queue's)")
+	flags.IntVar(&m.MaxAttempts, "max-attempts", 0, "maximum number of attempts of this message (default: that of its kind or queue)")
+	flags.Var(duration{&m.Timeout}, "timeout", "timeout of one attempt of this message (default: that of its kind or queue)")
+	flags.Var(duration{&m.Backoff.Base}, "backoff-base", "upper bound of the delay before the first retry of this message (default: that of its kind or queue)")
+	flags.Var(duration{&m.Backoff.Max}, "backoff-max", "maximum delay between attempts of this message (default: that of its kind or queue)")
 }
 
 // read builds the messages from arguments, flags and input.
@@ -198,6 +198,11 @@ func sendMessages(ctx context.Context, a *app, e posthaste.Store, key string, me
 	var shown any = wire.NewSentMany(sent)
 	if single {
 		shown = wire.NewSent(sent[0])
+	}
+	for _, s := range sent {
+		if s.Duplicate {
+			fmt.Fprintf(a.stderr, "posthaste: not sent: message %s has the same key, and was sent before\n", s.ID)
+		}
 	}
 	return a.print(shown, func(w *screen) {
 		for _, s := range sent {

@@ -168,7 +168,7 @@ func serveAPI(ctx context.Context, a *app, db database, serve serverFlags, work 
 		}})
 }
 
-// setUpAndSignal calls setUp, closes ready, and waits until ctx is canceled.
+// setUpAndSignal calls setUp, closes ready, and waits until ctx is cancelled.
 func setUpAndSignal(ctx context.Context, setUp func(context.Context) error, ready chan<- struct{}) error {
 	if err := setUp(ctx); err != nil {
 		return err

@@ -16,6 +16,9 @@ import (
 // dashboardPath is where the dashboard is mounted.
 const dashboardPath = "/dashboard"
 
+// caughtPath is where up mounts the pages of caught mails.
+const caughtPath = "/caught"
+
 // pageFlags holds the flags of the pages for browsers.
 type pageFlags struct {
 	dashboard *bool // nil unless the flag is given
@@ -55,7 +58,11 @@ func (p *pageFlags) shows(exposed error) bool {
 
 // mount adds the dashboard to the mounted pages.
 func (p *pageFlags) mount(engine posthaste.Store, mounts map[string]server.Mount) map[string]server.Mount {
-	all := map[string]server.Mount{dashboardPath: dashboard.Mount(engine, dashboard.Config{Environment: p.environment})}
+	config := dashboard.Config{Environment: p.environment}
+	if _, ok := mounts[caughtPath]; ok {
+		config.CaughtMail = ".." + caughtPath + "/"
+	}
+	all := map[string]server.Mount{dashboardPath: dashboard.Mount(engine, config)}
 	maps.Copy(all, mounts)
 	return all
 }

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/memory"
 )
 
@@ -57,9 +60,22 @@ func TestR10_CancelByCommand(t *testing.T) {
 	s.does("message extend --lease 1h "+id, `^`+id+` +true`, `delivery `+id+` was cancelled.*posthaste message release `+id)
 	s.does("message extend --lease 1h --json "+id, `"settled":true,"cancelled":true`)
 	s.does("message release "+id, `^`+id+` +true +cancelled`)
-	s.does("message cancel "+message, `^default +true +cancelled`)
+	s.does("message cancel "+message, `^default +false +cancelled`) // it had been handed out
 	s.does("receive orders")
 	s.does("message show "+message, `^state +cancelled$`)
+}
+
+// A message that cannot be cancelled, rescheduled or run is named on stderr, with the reason.
+func TestNotWaitingByCommand(t *testing.T) {
+	t.Parallel()
+	s := &session{T: t, store: memory.Open()}
+	s.does("queue create orders")
+	s.does("send orders 1 --json")
+	message := s.found(`"id":"(\d+)"`)
+	s.does("receive orders --ack")
+	for _, command := range []string{"message cancel " + message, "message run " + message, "message reschedule " + message + " 1h"} {
+		s.ends(exitFailed, strings.Fields(command), `^default +false +done`, `^posthaste: message `+message+` was not changed, because it is no longer waiting: it is done in default$`)
+	}
 }
 
 // A look counts no attempt.
@@ -79,4 +95,32 @@ func TestPeek(t *testing.T) {
 	s.ends(exitFailed, []string{"queue", "peek", "orders", "--subscription", "audit"}, `has no subscription "audit"`)
 	s.ends(exitFailed, []string{"queue", "peek", "nowhere"}, "queue 'nowhere' does not exist")
 	s.refuses("queue peek orders --state done", "must be ready or retrying or scheduled")
+}
+
+// A message whose kind no worker handles is shown as set aside, also when it is run now.
+func TestSetAsideIsShown(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	engine := memory.Open()
+	s := &session{T: t, store: engine}
+	s.does("queue create orders")
+	s.does("send orders 1 --kind sms --json")
+	message := s.found(`"id":"(\d+)"`)
+	s.does("message show " + message)
+	if strings.Contains(s.out, "held by") {
+		t.Errorf("before it was set aside it is shown as\n%s", s.out)
+	}
+	w, err := engine.Register(ctx, posthaste.WorkerInfo{Name: "w", Lease: time.Minute, Kinds: map[posthaste.QueueRef][]string{{Queue: "orders", Subscription: "default"}: {"mail"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := engine.Claim(ctx, posthaste.ClaimRequest{Worker: w, Number: 1, QueueRef: posthaste.QueueRef{Queue: "orders", Subscription: "default"}, Max: 1})
+	if err != nil || len(reply.Deliveries) != 1 {
+		t.Fatalf("%+v, %v", reply, err)
+	}
+	if _, err := engine.Settle(ctx, []posthaste.Settlement{{Delivery: reply.Deliveries[0].ID, Outcome: posthaste.OutcomeSetAside}}); err != nil {
+		t.Fatal(err)
+	}
+	s.does("message show "+message, `^state +ready$`, `^held by +set_aside$`)
+	s.does("message run "+message, `^default +true +ready +set_aside$`)
 }

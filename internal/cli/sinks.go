@@ -112,8 +112,12 @@ func (w *sinkFlags) workerConfig(parts workerParts) worker.Config {
 func (w *sinkFlags) worker(parts workerParts, made map[string]posthaste.Sink) *worker.Worker {
 	run := worker.New(parts.engine, w.workerConfig(parts))
 	for queue, sink := range made {
+		destination := ""
+		if s, ok := sink.(interface{ Server() string }); ok {
+			destination = "mail server " + s.Server()
+		}
 		// With one message per call, a slow message does not delay others.
-		worker.HandleSink(run, queue, sink, worker.WithBatchSize(1), worker.WithConcurrency(w.concurrency))
+		worker.HandleSink(run, queue, sink, worker.WithBatchSize(1), worker.WithConcurrency(w.concurrency), worker.WithDestination(destination))
 	}
 	parts.expect(run)
 	return run

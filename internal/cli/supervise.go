@@ -7,7 +7,7 @@ import (
 	"log/slog"
 )
 
-// service is a part of the program that runs until its context is canceled.
+// service is a part of the program that runs until its context is cancelled.
 type service struct {
 	name string
 	run  func(ctx context.Context) error
@@ -21,7 +21,7 @@ type runningService struct {
 	err    error // set before done is closed
 }
 
-// supervise runs services until ctx is canceled or one of them ends. Then it stops them in
+// supervise runs services until ctx is cancelled or one of them ends. Then it stops them in
 // the order of the arguments, one after the other, so that a service can use later ones
 // until its end. It returns the errors of all failed services.
 func supervise(ctx context.Context, log *slog.Logger, services ...service) error {

@@ -108,7 +108,7 @@ func listTokens(ctx context.Context, a *app, e posthaste.Store) error {
 	for i, t := range tokens {
 		shown[i] = wire.NewToken(t)
 	}
-	return a.print(shown, func(w *screen) {
+	return a.print(listed{data: shown}, func(w *screen) {
 		if len(tokens) == 0 {
 			fmt.Fprintln(w, "no tokens; create one with: posthaste token add NAME --scope SCOPE")
 			return

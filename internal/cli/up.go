@@ -9,10 +9,12 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/dashboard"
 	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/internal/catcher"
 	"github.com/posthaste-mq/posthaste/internal/devpg"
@@ -105,7 +107,7 @@ func runUp(ctx context.Context, a *app, u upFlags) error {
 		}
 		return err
 	}
-	api, telemetry, err := newAPI(a, r.engine, u.serverFlags, given, map[string]server.Mount{"/caught": {Handler: r.mails.Handler(placeOf)}}, follows)
+	api, telemetry, err := newAPI(a, r.engine, u.serverFlags, given, map[string]server.Mount{caughtPath: caughtMail(&u, r.mails)}, follows)
 	if err != nil {
 		return err
 	}
@@ -117,10 +119,21 @@ func runUp(ctx context.Context, a *app, u upFlags) error {
 	return runAll(ctx, a, u, home, r, api, work)
 }
 
-// placeOf tells the pages of caught mails where they are.
-func placeOf(r *http.Request) catcher.Place {
-	visit := server.VisitOf(r.Context())
-	return catcher.Place{Base: visit.Base, CSRF: visit.CSRF}
+// caughtMail returns the pages of caught mails.
+func caughtMail(u *upFlags, mails *catcher.Catcher) server.Mount {
+	exposed, _ := u.exposed(nil) // it was checked before
+	shows := u.shows(exposed)
+	return server.Mount{Scope: posthaste.ScopeReadPayload, Handler: mails.Handler(func(r *http.Request) catcher.Place {
+		visit := server.VisitOf(r.Context())
+		place := catcher.Place{Base: visit.Base, CSRF: visit.CSRF, Nonce: visit.Nonce, SignedIn: visit.SignedIn, Deletes: visit.Allows(posthaste.ScopeOperate), Stopping: visit.Stopping, Fail: visit.Fail}
+		if visit.Token != nil {
+			place.Viewer = visit.Actor
+		}
+		if shows {
+			place.Home = strings.TrimSuffix(visit.Base, caughtPath) + dashboardPath + "/"
+		}
+		return place
+	}, dashboard.Assets())}
 }
 
 // runAll runs the services and stops them in order.

@@ -26,7 +26,7 @@ type addresses struct {
 func announce(a *app, u upFlags, home *home, r *running) {
 	base := "http://" + reachable(r.listener.Addr().String())
 	shown := addresses{
-		HTTP: base, Caught: base + "/caught", SMTP: r.mails.Addr(),
+		HTTP: base, Caught: base + caughtPath, SMTP: r.mails.Addr(),
 		Data: home.dir, Cluster: r.database.DataDir(), Next: curl(base, u.token != ""),
 	}
 	if exposed, _ := u.exposed(nil); u.shows(exposed) { // it was checked before

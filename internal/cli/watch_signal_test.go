@@ -25,7 +25,7 @@ func TestWatchEndsOnAnInterrupt(t *testing.T) {
 	}
 	lines := bufio.NewScanner(out)
 	for range 2 {
-		if !lines.Scan() || lines.Text() != "[]" {
+		if !lines.Scan() || lines.Text() != `{"data":[],"has_more":false}` {
 			t.Fatalf("it prints %q", lines.Text())
 		}
 	}

@@ -34,7 +34,7 @@ func watchedBy(t *testing.T, a *app, n int, show func(i int) error) (stdout, std
 // numbers is a list whose content is the number of the round.
 func numbers(a *app) func(int) error {
 	return func(i int) error {
-		return page{name: "rounds", shown: []int{i}, next: 7}.print(a, 1, func(w *screen) { fmt.Fprintf(w, "round %d\n", i) })
+		return page{shown: []int{i}, next: 7}.print(a, 1, func(w *screen) { fmt.Fprintf(w, "round %d\n", i) })
 	}
 }
 
@@ -43,9 +43,9 @@ func TestWatchedDocuments(t *testing.T) {
 	t.Parallel()
 	for f, want := range map[format]string{
 		asTable: "round 1\n\nround 2\n",
-		asJSON:  `{"next":"7","rounds":[1]}` + "\n" + `{"next":"7","rounds":[2]}` + "\n",
+		asJSON:  `{"data":[1],"next":"7","has_more":true}` + "\n" + `{"data":[2],"next":"7","has_more":true}` + "\n",
 		asJSONL: "1\n2\n",
-		asYAML:  "next: \"7\"\nrounds:\n  - 1\n---\nnext: \"7\"\nrounds:\n  - 2\n",
+		asYAML:  "data:\n  - 1\nnext: \"7\"\nhas_more: true\n---\ndata:\n  - 2\nnext: \"7\"\nhas_more: true\n",
 	} {
 		a := &app{output: f}
 		stdout, stderr, err := watchedBy(t, a, 2, numbers(a))
@@ -58,7 +58,7 @@ func TestWatchedDocuments(t *testing.T) {
 // A terminal is redrawn, with the hint for the next page, and cleared only once.
 func TestWatchedOnATerminal(t *testing.T) {
 	t.Parallel()
-	for f, want := range map[format]string{asTable: "round 2\x1b[K\n… more: --before 7\x1b[K\n\x1b[J", asYAML: "rounds:\x1b[K\n  - 2\x1b[K\n… more: --before 7\x1b[K\n\x1b[J"} {
+	for f, want := range map[format]string{asTable: "round 2\x1b[K\n… more: --before 7\x1b[K\n\x1b[J", asYAML: "data:\x1b[K\n  - 2\x1b[K\nnext: \"7\"\x1b[K\nhas_more: true\x1b[K\n… more: --before 7\x1b[K\n\x1b[J"} {
 		a := &app{output: f, terminal: func() bool { return true }}
 		stdout, stderr, err := watchedBy(t, a, 2, numbers(a))
 		if strings.Count(stdout, clearScreen) != 1 || strings.Count(stdout, toTop) != 2 || strings.Count(stdout, wrapOff) != strings.Count(stdout, wrapOn) ||

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -98,6 +99,19 @@ func TestHA3_WorkerWithLongJobs(t *testing.T) {
 	defer c.Close()
 	start(t, "", []string{"DATABASE_URL=" + database, "SMTP_URL=smtp://" + c.Addr() + "?tls=none"}, "worker", "--queue", email.Queue)
 	eventually(t, "another worker delivers them", haveState(engine, ids, posthaste.StateDone))
+	wantSink(t, engine, posthaste.WorkerSink{Queue: email.Queue, Subscription: posthaste.DefaultSubscription, Destination: "mail server " + c.Addr()})
+}
+
+// wantSink fails unless a worker is registered with a sink.
+func wantSink(t *testing.T, engine posthaste.Store, want posthaste.WorkerSink) {
+	t.Helper()
+	workers, err := engine.Workers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(workers, func(w posthaste.WorkerStatus) bool { return slices.Contains(w.Sinks, want) }) {
+		t.Errorf("none of the workers %+v has the sink %+v", workers, want)
+	}
 }
 
 // sendLongMails creates the queue of e-mails with a long timeout, so that only the grace

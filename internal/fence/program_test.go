@@ -11,6 +11,7 @@ import (
 // that only tests use.
 var notShipped = []string{
 	"github.com/nats-io/nats-server/",
+	"github.com/chromedp/",
 	"github.com/getkin/kin-openapi/",
 	"github.com/lib/pq",
 	"github.com/rogpeppe/go-internal/",

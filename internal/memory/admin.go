@@ -53,6 +53,7 @@ func (e *Engine) DropQueue(ctx context.Context, name string, o posthaste.DropOpt
 		return err
 	}
 	delete(e.queues, name)
+	e.figures.forget(q)
 	maps.DeleteFunc(e.schedules, func(_ string, s *schedule) bool { return s.Message.Queue == name })
 	maps.DeleteFunc(e.messages, func(_ posthaste.MessageID, m *message) bool { return m.Queue == name })
 	e.record(ctx, posthaste.Action{Action: "drop", Queue: name})
@@ -147,7 +148,7 @@ func (e *Engine) info(m *message) posthaste.MessageInfo {
 	return posthaste.MessageInfo{ID: m.id, Queue: m.Queue, Key: m.Key, Kind: m.Kind, Headers: m.Headers,
 		Reference: m.Reference, Terms: m.Terms, ContentType: m.contentType, CreatedAt: m.createdAt, ErasedAt: m.erasedAt,
 		Subscriptions: []posthaste.MessageState{{Subscription: posthaste.DefaultSubscription, State: state,
-			DueAt: m.dueAt, Attempts: slices.Clone(m.attempts)}}}
+			DueAt: m.dueAt, Attempts: posthaste.NewestCheckpoint(slices.Clone(m.attempts))}}}
 }
 
 // Message implements [posthaste.MessageAdmin].
@@ -220,7 +221,7 @@ func (e *Engine) Vitals(ctx context.Context) (posthaste.Vitals, error) {
 // Capabilities implements [posthaste.Observer].
 func (e *Engine) Capabilities() posthaste.Capabilities {
 	return posthaste.Capabilities{AtMostOnce: true, SendAcross: true, Idempotency: true, Attempts: true, Search: true, Withdrawal: true,
-		Schedules: true, Tokens: true}
+		Schedules: true, Tokens: true, Charts: true}
 }
 
 // Doctor implements [posthaste.Observer].

@@ -33,7 +33,7 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 	now := e.now()
 	id := posthaste.WorkerID(len(e.workers) + 1)
 	e.workers[id] = &worker{beatAt: time.Now(), lease: info.Lease, claims: map[int64][]*delivery{}, open: map[int64]int{}, kinds: normal(info.Kinds), WorkerStatus: posthaste.WorkerStatus{
-		ID: id, Name: info.Name, Version: info.Version, StartedAt: now, HeartbeatAt: now}}
+		ID: id, Name: info.Name, Version: info.Version, StartedAt: now, HeartbeatAt: now, Sinks: slices.Clone(info.Sinks)}}
 	return id, ctx.Err()
 }
 
@@ -57,7 +57,7 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (posth
 	if err != nil {
 		return reply, err
 	}
-	w.HeartbeatAt, w.beatAt = now, time.Now()
+	w.HeartbeatAt, w.beatAt, w.State = now, time.Now(), beat.State
 	w.cancelled = slices.DeleteFunc(w.cancelled, func(id posthaste.DeliveryID) bool { return e.delivery(id).settled })
 	reply.Cancelled = slices.Clone(w.cancelled)
 	for _, ref := range beat.Queues {

@@ -143,6 +143,11 @@ func (e *Engine) Erase(ctx context.Context, term string, before posthaste.Messag
 		page.Items = append(page.Items, posthaste.Erasure{MessageID: m.id, Queue: m.Queue, Pending: pending})
 		if !pending {
 			m.erase(e.now())
+			if q := e.queues[m.Queue]; q != nil && q.unique[m.uniqueKey] == m {
+				delete(q.unique, m.uniqueKey)
+			}
+			m.uniqueKey = ""
+			e.figures.erase(m.id)
 			e.record(ctx, posthaste.Action{Action: "erase", Queue: m.Queue, MessageID: m.id, Details: json.RawMessage(fmt.Sprintf(`{"term_sha256":"%x"}`, sha256.Sum256([]byte(term))))})
 		}
 	}

@@ -35,13 +35,14 @@ type Engine struct {
 	flowed     bool
 	tokens     []*posthaste.Token
 	tokenMade  bool
+	figures    figures
 	now        func() time.Time
 	moved      bool // now moves by jumps, and [Engine.Moved] says when
 }
 
 // Open returns an empty engine.
 func Open() *Engine {
-	return &Engine{now: time.Now,
+	return &Engine{now: time.Now, figures: figures{last: map[*queue]posthaste.SubscriptionInfo{}},
 		queues: map[string]*queue{}, messages: map[posthaste.MessageID]*message{},
 		workers: map[posthaste.WorkerID]*worker{}, bells: map[*bell]struct{}{}, requests: map[[2]string]request{}, schedules: map[string]*schedule{},
 	}
@@ -335,6 +336,7 @@ func (e *Engine) Maintain(ctx context.Context, kinds posthaste.Upkeep) (reply po
 	}
 	if kinds&posthaste.UpkeepSpace != 0 {
 		e.flowed = false
+		e.sample(e.now())
 	}
 	return reply, ctx.Err()
 }

@@ -162,7 +162,8 @@ func (e *Engine) RunMessage(ctx context.Context, id posthaste.MessageID) ([]post
 	r := posthaste.RunResult{Subscription: posthaste.DefaultSubscription, State: info.Subscriptions[0].State}
 	switch m.state {
 	case posthaste.StateScheduled, posthaste.StateReady, posthaste.StateRetrying:
-		r.Due, r.HeldBy = true, posthaste.HeldBy(&of, &info)
+		of.Subscriptions = []posthaste.SubscriptionInfo{{Name: r.Subscription, SetAside: e.setAside(q, e.now())}}
+		r.Due, r.HeldBy = true, posthaste.HeldBy(&of, &info, r.Subscription)
 	}
 	return []posthaste.RunResult{r}, ctx.Err()
 }

@@ -100,9 +100,16 @@ func (e *Engine) change(ctx context.Context, action string, id posthaste.Message
 	if news {
 		e.record(ctx, posthaste.Action{Action: action, Queue: m.Queue, MessageID: id})
 	}
-	w.State = e.info(m).Subscriptions[0].State
-	w.InTime = w.InTime || action == "cancel" && w.State == posthaste.StateCancelled
+	now := e.info(m).Subscriptions[0]
+	w.State = now.State
+	w.InTime = w.InTime || action == "cancel" && w.State == posthaste.StateCancelled && !cancelledWhileRunning(now)
 	return []posthaste.Withdrawal{w}, ctx.Err()
+}
+
+// cancelledWhileRunning reports whether the end of a delivery made a message cancelled.
+func cancelledWhileRunning(s posthaste.MessageState) bool {
+	n := len(s.Attempts)
+	return n > 0 && s.Attempts[n-1].Outcome == posthaste.OutcomeCancelled
 }
 
 // cancelRunning cancels a message that is handed out, and reports whether it is and whether it

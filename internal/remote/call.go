@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/http/httptrace"
@@ -317,4 +318,34 @@ func timeText(t time.Time) string {
 		return ""
 	}
 	return t.Format(time.RFC3339Nano)
+}
+
+// steps sets the parameters of a query about the past.
+func steps(query url.Values, from, to time.Time, step time.Duration) url.Values {
+	for name, t := range map[string]time.Time{"from": from, "to": to} {
+		if !t.IsZero() {
+			query.Set(name, t.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	if step != 0 {
+		query.Set("step", step.String())
+	}
+	return query
+}
+
+// charted reads figures about the past.
+func charted[Shown, T any](ctx context.Context, s *Store, path string, query url.Values, stored func(Shown) (T, error)) ([]T, error) {
+	maps.DeleteFunc(query, func(_ string, values []string) bool { return values[0] == "" })
+	var shown wire.Charted[Shown]
+	if err := s.get(ctx, path, query, &shown); err != nil {
+		return nil, err
+	}
+	all := make([]T, len(shown.Data))
+	for i, x := range shown.Data {
+		var err error
+		if all[i], err = stored(x); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }

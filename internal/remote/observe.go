@@ -3,6 +3,9 @@ package remote
 import (
 	"context"
 	"net/url"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/wire"
@@ -10,7 +13,7 @@ import (
 
 // Workers implements [posthaste.Observer].
 func (s *Store) Workers(ctx context.Context) ([]posthaste.WorkerStatus, error) {
-	return list(ctx, s, "/v1/workers", func(w wire.Worker) (posthaste.WorkerStatus, error) { return posthaste.WorkerStatus(w), nil })
+	return list(ctx, s, "/v1/workers", wire.Worker.Stored)
 }
 
 // Actions implements [posthaste.Observer].
@@ -21,6 +24,43 @@ func (s *Store) Actions(ctx context.Context, f posthaste.ActionFilter) ([]postha
 	}
 	found, err := page(ctx, s, "/v1/actions", wire.ListActions, query, posthaste.MessageID(f.Before), f.Limit, wire.Action.Stored)
 	return found.Items, err
+}
+
+// HandlerStats implements [posthaste.Charts].
+func (s *Store) HandlerStats(ctx context.Context, q posthaste.StatsQuery) ([]posthaste.HandlerStats, error) {
+	query := url.Values{"queue": {q.Queue}, "subscription": {q.Subscription}, "kind": {q.Kind}}
+	var by []string
+	for _, known := range wire.StatsBy {
+		if q.By&known.By != 0 {
+			by = append(by, known.Name)
+		}
+	}
+	query.Set("by", strings.Join(by, ","))
+	return charted(ctx, s, "/v1/stats", steps(query, q.From, q.To, q.Step), wire.Stats.Stored)
+}
+
+// Failures implements [posthaste.Charts].
+func (s *Store) Failures(ctx context.Context, q posthaste.FailureQuery) ([]posthaste.Failure, error) {
+	query := steps(url.Values{"queue": {q.Queue}, "subscription": {q.Subscription}, "kind": {q.Kind}}, q.From, time.Time{}, 0)
+	if q.Limit != 0 {
+		query.Set("limit", strconv.Itoa(q.Limit))
+	}
+	return charted(ctx, s, "/v1/failures", query, wire.Failure.Stored)
+}
+
+// Samples implements [posthaste.Charts]. It can select one queue or all.
+func (s *Store) Samples(ctx context.Context, q posthaste.SampleQuery) ([]posthaste.Sample, error) {
+	query := url.Values{}
+	if len(q.Queues) > 1 {
+		return nil, posthaste.Invalidf("queues", "over HTTP one queue or all can be selected, got %d", len(q.Queues))
+	}
+	if len(q.Queues) == 1 {
+		query.Set("queue", q.Queues[0])
+	}
+	if q.Total {
+		query.Set("total", "true")
+	}
+	return charted(ctx, s, "/v1/samples", steps(query, q.From, q.To, q.Step), wire.Sample.Stored)
 }
 
 // Doctor implements [posthaste.Observer].

@@ -37,6 +37,8 @@ type Config struct {
 // be reached the code is [posthaste.CodeUnavailable]. If a response was lost it is
 // [posthaste.CodeOutcomeUnknown], unless the call only reads.
 type Store struct {
+	posthaste.NoCharts
+
 	base    *url.URL
 	token   string
 	program string
@@ -108,6 +110,6 @@ func (s *Store) Ready(ctx context.Context) error { return s.get(ctx, "/readyz", 
 
 // Capabilities implements [posthaste.Observer]. The server's store may lack some of them.
 func (s *Store) Capabilities() posthaste.Capabilities {
-	return posthaste.Capabilities{Subscriptions: true, MaxLag: true, Limits: true, Ordered: true, AtMostOnce: true, Idempotency: true, Attempts: true,
+	return posthaste.Capabilities{Subscriptions: true, MaxLag: true, Limits: true, Ordered: true, AtMostOnce: true, Idempotency: true, Attempts: true, Charts: true,
 		Search: true, Withdrawal: true, Schedules: true}
 }

@@ -37,6 +37,11 @@ func (s *Store) Unsettled(context.Context, posthaste.WorkerID, int64) ([]posthas
 	return nil, unsupported("list the deliveries of workers")
 }
 
+// Report implements [posthaste.Engine].
+func (s *Store) Report(context.Context, posthaste.WorkerID, []posthaste.HandlerStats) error {
+	return unsupported("take reports of workers")
+}
+
 // Doorbell implements [posthaste.Engine]. [Store.ReceiveWithin] waits for messages.
 func (s *Store) Doorbell(context.Context) (posthaste.Doorbell, error) {
 	return nil, unsupported("wake workers")

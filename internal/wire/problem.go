@@ -23,7 +23,7 @@ type Problem struct {
 	// Deliveries has the result of each delivery if some were settled and others were not.
 	Deliveries []Settled `json:"deliveries,omitempty"`
 	// Subscriptions has the state in each subscription of a message that could not be
-	// canceled, rescheduled or run.
+	// cancelled, rescheduled or run.
 	Subscriptions []Withdrawal `json:"subscriptions,omitempty"`
 	// Faults lists the faults if there are several.
 	Faults []Fault `json:"faults,omitempty"`

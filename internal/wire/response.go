@@ -12,7 +12,7 @@ type SettledAll struct {
 	Deliveries []Settled `json:"deliveries"`
 }
 
-// Withdrawn has the result of canceling or rescheduling a message in each subscription.
+// Withdrawn has the result of cancelling or rescheduling a message in each subscription.
 type Withdrawn struct {
 	Subscriptions []Withdrawal `json:"subscriptions"`
 }

@@ -106,7 +106,7 @@ func (s SubscriptionCount) stored() (posthaste.SubscriptionInfo, error) {
 		info.Filter = posthaste.Filter{Kinds: s.Filter.Kind, Headers: s.Filter.Headers}
 	}
 	for _, a := range s.SetAside {
-		info.SetAside = append(info.SetAside, posthaste.SetAside{Kind: a.Kind, Waiting: a.Waiting, OldestAge: d.read(a.OldestAge), Known: a.Known})
+		info.SetAside = append(info.SetAside, posthaste.SetAside{Kind: a.Kind, Waiting: a.Waiting, OldestAge: d.read(a.OldestAge), Known: a.Known, Paused: a.Paused})
 	}
 	return info, d.err
 }

@@ -2,6 +2,8 @@ package wire
 
 import (
 	"bytes"
+	"fmt"
+	"strings"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -65,6 +67,19 @@ type Withdrawal struct {
 // NewWithdrawals converts the results of cancelling or rescheduling a message.
 func NewWithdrawals(all []posthaste.Withdrawal) []Withdrawal {
 	return each(all, func(w posthaste.Withdrawal) Withdrawal { return Withdrawal(w) })
+}
+
+// NotWaiting is the error for a message that could be cancelled, rescheduled or run in no
+// subscription.
+func NotWaiting(id posthaste.MessageID, all []posthaste.Withdrawal) error {
+	states := make([]string, len(all))
+	for i, w := range all {
+		states[i] = string(w.State) + " in " + w.Subscription
+	}
+	return &posthaste.Error{
+		Code: posthaste.CodeConflict, Field: "id", Message: fmt.Sprintf("message %s was not changed, because it is no longer waiting: it is %s", id, strings.Join(states, ", ")),
+		Hint: "GET /v1/messages/" + id.String() + " shows it",
+	}
 }
 
 // RunResult is the result of running a message now in one subscription.

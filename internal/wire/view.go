@@ -328,11 +328,42 @@ type Worker struct {
 	HeartbeatAt time.Time          `json:"heartbeat_at"`
 	// LostAt is absent unless the worker was declared lost.
 	LostAt time.Time `json:"lost_at,omitzero"`
+	// Sinks are the subscriptions that the worker delivers to external systems.
+	Sinks []posthaste.WorkerSink `json:"sinks,omitempty"`
+	// Concurrency, Subscriptions and Running are as of HeartbeatAt.
+	Concurrency   int                    `json:"concurrency,omitempty"`
+	Subscriptions []posthaste.WorkerLoad `json:"subscriptions,omitempty"`
+	Running       []RunningMessage       `json:"running,omitempty"`
+}
+
+// RunningMessage is a message whose handler runs.
+type RunningMessage struct {
+	ID           posthaste.MessageID `json:"message_id"`
+	Queue        string              `json:"queue"`
+	Subscription string              `json:"subscription"`
+	Kind         string              `json:"kind,omitempty"`
+	Attempt      int                 `json:"attempt"`
+	StartedAt    time.Time           `json:"started_at"`
 }
 
 // NewWorker converts a worker.
 func NewWorker(w posthaste.WorkerStatus) Worker {
-	return Worker(w)
+	shown := Worker{ID: w.ID, Name: w.Name, Version: w.Version, StartedAt: w.StartedAt, HeartbeatAt: w.HeartbeatAt, LostAt: w.LostAt, Sinks: w.Sinks, Concurrency: w.State.Concurrency, Subscriptions: w.State.Loads}
+	for _, r := range w.State.Running {
+		shown.Running = append(shown.Running, RunningMessage{r.Message, r.Queue, r.Subscription, r.Kind, r.Attempt, w.HeartbeatAt.Add(-r.Ran)})
+	}
+	return shown
+}
+
+// Stored is the inverse of [NewWorker].
+func (w Worker) Stored() (posthaste.WorkerStatus, error) {
+	status := posthaste.WorkerStatus{ID: w.ID, Name: w.Name, Version: w.Version, StartedAt: w.StartedAt, HeartbeatAt: w.HeartbeatAt, LostAt: w.LostAt, Sinks: w.Sinks}
+	status.State.Concurrency, status.State.Loads = w.Concurrency, w.Subscriptions
+	for _, r := range w.Running {
+		status.State.Running = append(status.State.Running, posthaste.RunningMessage{Message: r.ID, Queue: r.Queue, Subscription: r.Subscription,
+			Kind: r.Kind, Attempt: r.Attempt, Ran: w.HeartbeatAt.Sub(r.StartedAt)})
+	}
+	return status, nil
 }
 
 func orEmpty(attempts []posthaste.Attempt) []posthaste.Attempt {

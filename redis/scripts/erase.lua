@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
 -- Erases the contents of settled messages. Kinds, states and times stay.
--- keys: of the queue; then, of each further subscription, ST and WORDS
+-- keys: of the queue; then, of each further subscription, ST and WORDS; UNIQUE (unique.lua)
 -- args: number of the queue; rules; letters of the further subscriptions (holders.lua); then
 --       the messages
 -- returns: "gone", or for each message "erased", "pending" (it must still be delivered and
 --       was left unchanged) or "" (it is not there, or is erased already)
--- cost: some nine commands per message, and some six per further subscription
+-- cost: some ten commands per message, and some six per further subscription
 local number, rules, letters = unpack(ARGV, 1, 3)
 -- includes: keys, rules, current, words, holders
-local base = #KEYS - 2 * #letters
+local base, UNIQUE = #KEYS - 1 - 2 * #letters, KEYS[#KEYS]
 local all = {{'@', ST, WORDS}} -- the subscriptions
 for i = 1, #letters do all[i + 1] = {string.sub(letters, i, i), KEYS[base + 2 * i - 1], KEYS[base + 2 * i]} end
 local became = {}
@@ -47,6 +47,13 @@ for i = 4, #ARGV do
       end
       st.t, st.e = nil, now
       call('HSET', k[2], id, pack(st))
+    end
+    local its = call('HGET', UNIQUE, '@' .. id) -- it cannot be replayed, and so needs no key
+    if its then
+      local key = unpacked(its).k
+      local row = call('HGET', UNIQUE, key)
+      call('HDEL', UNIQUE, '@' .. id)
+      if row and unpacked(row).i == id then call('HDEL', UNIQUE, key) end
     end
     became[#became + 1] = 'erased'
   end

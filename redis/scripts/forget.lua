@@ -9,6 +9,8 @@ local number, rules, most = unpack(ARGV)
 -- includes: keys, rules, keyed, words, holders, apart, notes, ended
 local own = call('HMGET', TALLY, 'no', 'first')
 if own[1] ~= number or own[2] or (call('HGET', META, 'rev') or nil) ~= rules.w then return 'gone' end
-local first = rules.r > 0 and call('LINDEX', PAST, 0)
-if first == false or first and settledAt(first) > now - rules.r then return 0 end
+if rules.r > 0 then
+  local first = call('LINDEX', PAST, 0)
+  if not first or settledAt(first) > now - rules.r then return 0 end
+end
 return forget(0, tonumber(most))

@@ -6,8 +6,7 @@
 -- args: number of the queue; rules; limits (limits.lua), or ""
 -- returns: "gone" or "ok"
 -- cost: five commands, and five per subscription; if the queue looks at keys, as many more as
---       keys wait for a rate or are in flight; after a change of the retention some 1,000
---       records more
+--       keys wait for a rate or are in flight; when a retention ends some 1,000 records more
 local number, rules, limits = unpack(ARGV)
 -- The places of keys among those of one subscription (keys.lua, keyed.lua).
 local AT_PAST, AT_TALLY, AT_BELL, AT_LATER, AT_AGAIN, AT_HELD, AT_SPENT, AT_ASIDE_WAIT = 19, 29, 33, 37, 38, 39, 40, 43
@@ -20,7 +19,9 @@ if limits == '' then call('HDEL', META, 'limits') else call('HSET', META, 'limit
 local rated = limits ~= '' and unpacked(limits).s
 for at = 0, #KEYS - 1, rules.y and AT_ASIDE_WAIT or AT_BELL do
   call('HDEL', KEYS[at + AT_TALLY], 'mute', limits == '' and 'full' or 'mute')
-  if rules.r == 0 then -- a queue without retention counts the messages that it keeps; batches are among the oldest
+  if rules.r > 0 then
+    call('HDEL', KEYS[at + AT_TALLY], 'kept')
+  elseif call('HEXISTS', KEYS[at + AT_TALLY], 'kept') == 0 then -- a queue without retention counts the messages that it keeps; batches are among the oldest
     local kept = call('LLEN', KEYS[at + AT_PAST])
     for _, e in ipairs(call('LRANGE', KEYS[at + AT_PAST], 0, rules.k)) do
       if string.sub(e, 1, 1) == 'B' then kept = kept + #unpacked(string.sub(e, 2)).i - 1 end

@@ -31,7 +31,7 @@
 --       taken.lua; or "again" and these of the earlier request with the key; "other", a place,
 --       an id and a field: that message cannot replace the one with the id, because of the field; or "gone" and the place of a queue
 --       that does not exist any more or has
---       other subscriptions or options; "alive" (f is no dead letter any more, or was erased); "reused" (another request used the key); "ticked" (another
+--       other subscriptions or options; "alive" (f is no dead letter any more, or was erased); "copied", the id of an edited copy of f that was sent before, and letters of the subscriptions that got it; "reused" (another request used the key); "ticked" (another
 --       process sent a tick of the schedule)
 -- cost: per message one field written and one id pushed (or added to DUE and KNOWN, and with a
 --       max_age one state written), one member per word, one command each for a whole call; if
@@ -75,20 +75,21 @@ for q = 1, tonumber(count) do
 end
 local first = at
 if all.e and (call('HGET', KEYS[first + 1], all.e) or '') ~= (all.b or '') then return 'ticked' end
--- A dead letter is replayed, or an edited copy of it is sent, and not both: the copy marks it for
--- bury.lua.
-local copied = {}
+-- A dead letter is replayed, or an edited copy of it is sent, and not both: the copy's id marks it for
+-- bury.lua, and for another call if the process dies before it discards the dead letter.
+local copied, copy, has = {}, nil, ''
 if all.f then
   for j, r in ipairs(queues[1].readers) do
     if (j > 1 or queues[1].first) and not string.find(all.x or '', r.letter or '@', 1, true) then
       local st = call('HGET', KEYS[r.at + AT_ST], all.f)
       st = st and unpacked(st)
       if not st or st.z ~= 'dead' or st.e then return 'alive' end
-      st.c = true
-      copied[KEYS[r.at + AT_ST]] = pack(st)
+      if st.c then copy, has = st.c, has .. (r.letter or '@') end
+      copied[KEYS[r.at + AT_ST]] = st
     end
   end
 end
+if copy then return {'copied', copy, has} end
 local ids = {}
 local plain = {}
 local unique, took, hinders -- of taken.lua, which only the script for unique keys has
@@ -251,7 +252,10 @@ if all.e and call('HSET', KEYS[first + 1], all.e, all.j .. ' ' .. ids[#ids]) == 
   many('HDEL', KEYS[first + 1], old)
 end
 if queues[1].given then
-  for key, st in pairs(copied) do call('HSET', key, all.f, st) end
+  for key, st in pairs(copied) do
+    st.c = ids[1]
+    call('HSET', key, all.f, pack(st))
+  end
 end
 if request then call('SET', request, pack({g = all.g, i = ids}), 'PX', all.r) end
 for _, q in ipairs(queues) do

@@ -43,7 +43,8 @@ local function lateDone(id)
   counts.done = counts.done + 1
 end
 
--- giveBack gives back the tokens that claims took for messages that were set aside.
+-- giveBack gives back the tokens that claims took for messages that were set aside. Other messages
+-- of their keys need not wait for the next tokens then.
 local function giveBack(limits)
   if limits.r then
     call('HSET', TALLY, 'full', exactly(taken(limits.r, tonumber(call('HGET', TALLY, 'full') or 0), -#aside)))
@@ -53,6 +54,7 @@ local function giveBack(limits)
   for _, key in ipairs(aside) do
     local full = tonumber(call('ZSCORE', SPENT, key) or nil)
     if full then call('ZADD', SPENT, exactly(taken(limits.s, full, -1)), key) end
+    if full and goOn(key) then wake = true end
   end
 end
 

@@ -59,20 +59,8 @@ took = function(q, o, id, due)
   if o.u.o then call('HDEL', KEYS[first + o.u.h], '@' .. o.u.o) end
   now_taken[o.u.h .. o.u.k] = id .. ':' .. (due > now and 'scheduled' or 'ready')
   local line = KEYS[first + o.u.h + 1]
-  for _ = 1, 2 do
-    local old = call('LPOP', line)
-    if not old then break end
-    local its = call('HGET', KEYS[first + o.u.h], '@' .. old)
-    local subs, made = subsOf(q)
-    if its and (new[old] or holds(subs, made, {i = old, u = 'resolved', a = 1})) then
-      call('RPUSH', line, old)
-    elseif its then
-      its = unpacked(its)
-      call('HDEL', KEYS[first + o.u.h], '@' .. old)
-      local now_row = call('HGET', KEYS[first + o.u.h], its.k)
-      if now_row and unpacked(now_row).i == old then call('HDEL', KEYS[first + o.u.h], its.k) end
-    end
-  end
+  local subs, made = subsOf(q)
+  forgetKeys(KEYS[first + o.u.h], line, 2, subs, made, new)
   call('RPUSH', line, id)
 end
 

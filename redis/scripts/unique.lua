@@ -148,3 +148,21 @@ local function madeOf(at)
   for _, s in ipairs(unpacked(call('HGET', KEYS[at + AT_META], 'subs') or pack({}))) do made[s.h] = s.c end
   return made
 end
+
+-- forgetKeys removes the keys of up to most messages of the line that do not need them any more. It
+-- keeps those of new ones, which are not stored yet.
+local function forgetKeys(unique, line, most, subs, made, new)
+  for _ = 1, most do
+    local old = call('LPOP', line)
+    if not old then return end
+    local its = call('HGET', unique, '@' .. old)
+    if its and (new[old] or holds(subs, made, {i = old, u = 'resolved', a = 1})) then
+      call('RPUSH', line, old)
+    elseif its then
+      its = unpacked(its)
+      call('HDEL', unique, '@' .. old)
+      local row = call('HGET', unique, its.k)
+      if row and unpacked(row).i == old then call('HDEL', unique, its.k) end
+    end
+  end
+end

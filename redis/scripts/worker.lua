@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
 -- Keeps the registry of workers.
--- keys: BEATS, workers by the end of their leases; WORKERS, their entries; TICKS, the next
---       ticks of the schedules
+-- keys: BEATS, workers by the end of their leases; WORKERS, their entries, and their states in
+--       fields of the worker and "="; TICKS, the next ticks of the schedules
 -- args: what to do, and what it needs ("" otherwise):
 --       "register": adds a worker with its lease in µs and its entry, a packed map of n name
 --       and v version
---       "beat": extends the lease of a worker
+--       "beat": extends the lease of a worker; entry: its state, as JSON
 --       "look": only reads a worker
 --       "return": adds a worker that expired but kept its leases of subscriptions, with its
 --       entry as it was
@@ -16,7 +16,7 @@
 --       lease of a worker has ended; µs until a schedule ticks or ""; µs until the first lease
 --       of another worker ends or ""; expire: how many workers expired, and "1" if the clock
 --       was set back since the last check; remove: 1 or 0
--- cost: at most seven commands, and two per worker that expires
+-- cost: at most eight commands, and two per worker that expires
 local BEATS, WORKERS, TICKS = unpack(KEYS)
 local what, worker, lease, entry, clock = unpack(ARGV)
 local call = redis.call
@@ -34,7 +34,7 @@ elseif what == 'expire' then
   local overdue = call('ZRANGEBYSCORE', BEATS, '-inf', '(' .. text(now), 'LIMIT', 0, 100)
   for _, id in ipairs(overdue) do
     call('ZREM', BEATS, id)
-    call('HDEL', WORKERS, id)
+    call('HDEL', WORKERS, id, id .. '=')
   end
   local back = ''
   if clock == '1' then
@@ -43,12 +43,12 @@ elseif what == 'expire' then
   end
   return {#overdue, back}
 elseif what == 'remove' then
-  call('HDEL', WORKERS, worker)
+  call('HDEL', WORKERS, worker, worker .. '=')
   return call('ZREM', BEATS, worker)
 elseif what == 'return' then
   call('HSET', WORKERS, worker, entry)
   call('ZADD', BEATS, text(now), worker)
-  what = 'beat'
+  what, entry = 'beat', ''
 end
 local ends = call('ZSCORE', BEATS, worker)
 local is = ends and call('HGET', WORKERS, worker)
@@ -56,6 +56,7 @@ if not is then return 'lost' end
 if what == 'beat' then
   ends = now + cmsgpack.unpack(is).l
   call('ZADD', BEATS, text(ends), worker)
+  if entry ~= '' then call('HSET', WORKERS, worker .. '=', entry) end
 end
 local two = call('ZRANGE', BEATS, 0, 1, 'WITHSCORES')
 local first = tonumber(two[2])

@@ -90,6 +90,21 @@ table carried
   pos bigint not null
   constraint carried_pkey PRIMARY KEY (slot, queue_id, lane)
   index UNIQUE INDEX carried_pkey ON posthaste.carried USING btree (slot, queue_id, lane)
+type chart_bounds
+  begins timestamp with time zone
+  ends timestamp with time zone
+  step interval
+  hours boolean
+  details_from timestamp with time zone
+table charted with (fillfactor=50)
+  only_row boolean not null default true
+  sampled_at timestamp with time zone not null default '-infinity'::timestamp with time zone
+  summed_to timestamp with time zone not null default date_trunc('hour'::text, clock_timestamp(), 'UTC'::text)
+  details_block integer not null default 0
+  hours_block integer not null default 0
+  constraint charted_only_row_check CHECK (only_row)
+  constraint charted_pkey PRIMARY KEY (only_row)
+  index UNIQUE INDEX charted_pkey ON posthaste.charted USING btree (only_row)
 partitioned table claims partition by LIST (slot)
   slot bigint not null
   places smallint not null
@@ -187,6 +202,7 @@ table counters with (fillfactor=50)
   before_done bigint not null default 0
   before_at timestamp with time zone
   counted_at timestamp with time zone not null default clock_timestamp()
+  sampled bigint[] not null default '{0,0,0,0,0,0,0,0}'::bigint[]
   constraint counters_pkey PRIMARY KEY (queue_id, subscription)
   index UNIQUE INDEX counters_pkey ON posthaste.counters USING btree (queue_id, subscription)
 type cron
@@ -381,6 +397,17 @@ table erased
   constraint erased_pkey PRIMARY KEY (message_id)
   index INDEX erased_pos ON posthaste.erased USING btree (pos)
   index UNIQUE INDEX erased_pkey ON posthaste.erased USING btree (message_id)
+type failure_listed
+  queue text
+  subscription text
+  kind text
+  version text
+  fingerprint text
+  error text
+  message_id bigint
+  count bigint
+  first_at timestamp with time zone
+  last_at timestamp with time zone
 type head
   message_id bigint
   pos bigint
@@ -857,9 +884,54 @@ table registrations with (fillfactor=50)
   oldest_open bigint not null default 0
   looked integer not null default 0
   kinds jsonb
+  sinks jsonb
+  load jsonb
   constraint registrations_pkey PRIMARY KEY (id)
   index UNIQUE INDEX registrations_pkey ON posthaste.registrations USING btree (id)
 sequence registrations_id_seq bigint start 1 increment 1 cache 1
+type sample_listed
+  at timestamp with time zone
+  queue text
+  subscription text
+  sent bigint
+  done bigint
+  retried bigint
+  lost bigint
+  expired bigint
+  depth bigint
+  in_flight bigint
+  dead bigint
+  oldest_age interval
+partitioned table samples partition by LIST (part)
+  part smallint not null
+  at timestamp with time zone not null
+  queue_id integer not null
+  subscription smallint not null
+  sent bigint not null
+  done bigint not null
+  retried bigint not null
+  lost bigint not null
+  expired bigint not null
+  depth bigint not null
+  in_flight bigint not null
+  dead bigint not null
+  oldest_age double precision not null
+  index INDEX samples_at ON ONLY posthaste.samples USING btree (at)
+leaf samples_N -- 6
+  part smallint not null -- 6
+  at timestamp with time zone not null -- 6
+  queue_id integer not null -- 6
+  subscription smallint not null -- 6
+  sent bigint not null -- 6
+  done bigint not null -- 6
+  retried bigint not null -- 6
+  lost bigint not null -- 6
+  expired bigint not null -- 6
+  depth bigint not null -- 6
+  in_flight bigint not null -- 6
+  dead bigint not null -- 6
+  oldest_age double precision not null -- 6
+  index INDEX samples_N_at_idx ON posthaste.samples_N USING btree (at) -- 6
 table schedule_settings with (fillfactor=50)
   name text not null
   queue_id integer not null
@@ -974,6 +1046,50 @@ table slots with (fillfactor=50)
   constraint slots_pkey PRIMARY KEY (slot)
   constraint slots_slot_check CHECK (((slot >= 0) AND (slot <= 15)))
   index UNIQUE INDEX slots_pkey ON posthaste.slots USING btree (slot)
+partitioned table stats partition by LIST (part)
+  part smallint not null
+  at timestamp with time zone not null
+  queue_id integer not null
+  subscription smallint not null
+  kind text not null
+  version text not null
+  worker text not null
+  done bigint not null
+  retried bigint not null
+  failed bigint not null
+  wait bigint[] not null
+  run bigint[] not null
+  errors jsonb
+  index INDEX stats_at ON ONLY posthaste.stats USING btree (at)
+  index INDEX stats_errors ON ONLY posthaste.stats USING btree (at) WHERE (errors IS NOT NULL)
+leaf stats_N -- 6
+  part smallint not null -- 6
+  at timestamp with time zone not null -- 6
+  queue_id integer not null -- 6
+  subscription smallint not null -- 6
+  kind text not null -- 6
+  version text not null -- 6
+  worker text not null -- 6
+  done bigint not null -- 6
+  retried bigint not null -- 6
+  failed bigint not null -- 6
+  wait bigint[] not null -- 6
+  run bigint[] not null -- 6
+  errors jsonb -- 6
+  index INDEX stats_N_at_idx ON posthaste.stats_N USING btree (at) -- 6
+  index INDEX stats_N_at_idx1 ON posthaste.stats_N USING btree (at) WHERE (errors IS NOT NULL) -- 6
+type stats_listed
+  at timestamp with time zone
+  queue text
+  subscription text
+  kind text
+  version text
+  worker text
+  done bigint
+  retried bigint
+  failed bigint
+  wait bigint[]
+  run bigint[]
 table stragglers
   worker bigint not null
   claim bigint not null
@@ -1058,6 +1174,8 @@ view workers
   heartbeat_at timestamp with time zone
   lost_at timestamp with time zone
   ended_at timestamp with time zone
+  load jsonb
+  sinks jsonb
 function ack(delivery_ids bigint, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function ack(delivery_ids bigint[], options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function ack(delivery_ids text, options anycompatible DEFAULT NULL::text) returns TABLE(delivery_id bigint, settled boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
@@ -1077,6 +1195,10 @@ function block_keys(p_subscriber bigint, p_lane integer, p_keys text[], p_ords x
 function brief_story(p_story jsonb) returns jsonb language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function cancel(message_id bigint, by text DEFAULT SESSION_USER) returns TABLE(subscription text, cancelled boolean, state text, requested boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function carry_slot(p_slot integer) returns integer language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
+function chart_block(p_at timestamp with time zone, p_hours boolean) returns integer language sql stable parallel safe cost 100 set search_path=pg_catalog, pg_temp
+function chart_names(p_queues text[], p_subscription text) returns TABLE(queue_id integer, number smallint, queue text, subscription text, since timestamp with time zone) language sql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp
+function chart_span(p_from timestamp with time zone, p_before timestamp with time zone, p_step interval) returns chart_bounds language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function chart_time() returns timestamp with time zone language sql volatile cost 100 set search_path=pg_catalog, pg_temp
 function check_array(p_array anyarray, p_name text) returns void language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function check_identity(p_environment text DEFAULT NULL::text, p_worker bigint DEFAULT NULL::bigint) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function check_ids(p_ids bigint[]) returns bigint[] language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
@@ -1151,6 +1273,7 @@ function first_snapshot() returns pg_snapshot language sql volatile cost 100 set
 function fixed_options(a queue_settings, b queue_settings) returns TABLE(name text, why text) language sql immutable cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function forget_buckets() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function forget_cancelled() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
+function forget_charts() returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function forget_history() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
 function forget_rows() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 function forget_unique() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
@@ -1192,6 +1315,7 @@ function lane_events(p_queue integer, p_subscription integer, p_lane integer, IN
 function lane_of_round(p_round integer, p_width integer, p_first integer, p_start bigint) returns integer language sql immutable parallel safe cost 100
 function lane_open(p_claims bigint[], p_holder bigint, p_seen pg_snapshot, OUT open bigint[], OUT other bigint, OUT unsettled bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function lanes_for(p_width integer, p_prioritized boolean, p_kind_lanes text[], p_aside text[], p_paused text[], p_kinds jsonb, p_start bigint) returns integer[] language sql volatile cost 100
+function last_position(p_queue integer, p_slot bigint, p_before bigint) returns bigint language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_incremental_sort=off, jit=off, max_parallel_workers_per_gather=0
 function last_time() returns timestamp with time zone language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function late_done(c claims, p_late bit varying) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=900ms, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function later_heads(p_ids bigint[]) returns SETOF head language plpgsql stable cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_material=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
@@ -1203,7 +1327,10 @@ function line_of(p_subscriber bigint, p_lane integer, INOUT turns bigint[], p_ma
 function line_up(p_subscriber bigint, p_keys text[], p_counts bigint[], INOUT turn bigint) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off
 function list_actions(queue text DEFAULT NULL::text, message_id bigint DEFAULT NULL::bigint, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 100) returns SETOF action_listed language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function list_dead_letters(filter anycompatible DEFAULT NULL::text, message_ids bigint[] DEFAULT NULL::bigint[], before bigint DEFAULT NULL::bigint, max bigint DEFAULT 100) returns TABLE(message_id bigint, queue text, subscription text, key text, kind text, headers jsonb, reference text, terms text[], content_type text, payload bytea, created_at timestamp with time zone, died_at timestamp with time zone, error text, attempts jsonb, erased_at timestamp with time zone) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
+function list_failures(queue text DEFAULT NULL::text, subscription text DEFAULT NULL::text, kind text DEFAULT NULL::text, time_from timestamp with time zone DEFAULT NULL::timestamp with time zone, max bigint DEFAULT 100) returns SETOF failure_listed language plpgsql volatile security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, jit=off
 function list_messages(queue text DEFAULT NULL::text, reference text DEFAULT NULL::text, term text DEFAULT NULL::text, state text DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 100, key text DEFAULT NULL::text, kind text DEFAULT NULL::text, created_from timestamp with time zone DEFAULT NULL::timestamp with time zone) returns SETOF message_listed language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
+function list_samples(queues text[] DEFAULT NULL::text[], total boolean DEFAULT false, time_from timestamp with time zone DEFAULT NULL::timestamp with time zone, time_before timestamp with time zone DEFAULT NULL::timestamp with time zone, step interval DEFAULT NULL::interval) returns SETOF sample_listed language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, jit=off
+function list_stats(queue text DEFAULT NULL::text, subscription text DEFAULT NULL::text, kind text DEFAULT NULL::text, time_from timestamp with time zone DEFAULT NULL::timestamp with time zone, time_before timestamp with time zone DEFAULT NULL::timestamp with time zone, step interval DEFAULT NULL::interval, group_by text[] DEFAULT NULL::text[]) returns SETOF stats_listed language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function live_slots() returns live language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function lock_key(family integer, id bigint) returns bigint language sql immutable parallel safe cost 100
 function lock_lanes(p_queue integer, p_subscription integer DEFAULT NULL::integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1297,6 +1424,7 @@ function replace_message(p_id bigint, p_content entries_other, p_unique jsonb) r
 function replay(message_ids bigint, by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function replay(message_ids bigint[], by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function replay(message_ids text DEFAULT NULL::text, by text DEFAULT SESSION_USER, filter anycompatible DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function report_stats(p_worker bigint, p_stats jsonb) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function request_cancel(h head, p_subscription integer) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=900ms, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function reschedule(message_id bigint, send_at timestamp with time zone, by text DEFAULT SESSION_USER) returns TABLE(subscription text, rescheduled boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function rescue() returns integer language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
@@ -1311,6 +1439,7 @@ function resume_queue(queue text, by text DEFAULT SESSION_USER) returns boolean 
 function rewrite(p_id bigint, p_content entries_other, p_due timestamp with time zone, p_most double precision, OUT subscription text, OUT state text) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function ring(queue_id integer) returns void language sql volatile cost 100
 function ring_seen(OUT last bigint, OUT readers bigint[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function roll_up() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, jit=off
 function rotate() returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function run_message(message_id bigint, by text DEFAULT SESSION_USER) returns TABLE(subscription text, due boolean, state text, held_by text[]) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function schedule_drop(name text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
@@ -1357,11 +1486,13 @@ function slot_start(p_last bigint, p_slot integer) returns bigint language sql i
 function slot_unread(p_slot integer) returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function snapshot_now() returns pg_snapshot language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function split_payload(p_payload bytea, p_content_type text, OUT payload_json jsonb, OUT payload bytea) returns record language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
+function stats_sums(p_span chart_bounds, p_queue text, p_subscription text, p_kind text, p_by text[]) returns TABLE(queue_id integer, number smallint, at timestamp with time zone, queue text, subscription text, kind text, version text, worker text, done bigint, retried bigint, failed bigint, wait bigint[], run bigint[]) language plpgsql volatile cost 100 rows 1000 set search_path=pg_catalog, pg_temp, jit=off
 function story_add(p_story jsonb, p_attempt jsonb) returns jsonb language sql immutable cost 100 set search_path=pg_catalog, pg_temp
 function story_noted(p_story jsonb, p_attempt jsonb) returns jsonb language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function subscribe(queue text, subscription text, options anycompatible DEFAULT NULL::text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function subscription_filter(p_filter jsonb) returns jsonb language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function summarize() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, lock_timeout=50ms
+function take_samples() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function take_unique(p_keys text[], p_options jsonb[], p_contents entries_other[], INOUT ids bigint[], INOUT fresh integer[], OUT told text[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function taken(c claims, p_xid xid8, p_pos bigint, p_due timestamp with time zone) returns boolean language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function taken_back(p_queues integer[], p_ids bigint[]) returns SETOF bigint language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=on, jit=off
@@ -1394,10 +1525,10 @@ function window_ranges(s0 pg_snapshot, s1 pg_snapshot, OUT lo bigint[], OUT hi b
 function withdraw(h head, p_subscription integer, p_outcome text) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function without_places(c claims) returns claims language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
 function words_of(p_reference text, p_terms text[]) returns text[] language plpgsql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
-function worker_heartbeat(p_worker bigint) returns bigint[] language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function worker_heartbeat(p_worker bigint, p_load jsonb DEFAULT NULL::jsonb) returns bigint[] language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function worker_look(p_worker bigint, p_queues text[], p_subscriptions text[]) returns TABLE(ready boolean, next_due double precision, maintain boolean, rescue boolean) language plpgsql volatile security definer cost 100 rows 1000 set max_parallel_workers_per_gather=0, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, enable_memoize=off, jit=off
 function worker_overdue(w registrations) returns boolean language sql volatile cost 100 set search_path=pg_catalog, pg_temp
-function worker_register(p_name text, p_version text, p_lease interval, p_environment text DEFAULT NULL::text, p_kinds jsonb DEFAULT NULL::jsonb) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function worker_register(p_name text, p_version text, p_lease interval, p_environment text DEFAULT NULL::text, p_kinds jsonb DEFAULT NULL::jsonb, p_sinks jsonb DEFAULT NULL::jsonb) returns bigint language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function worker_unregister(p_worker bigint) returns void language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function worker_unsettled(p_worker bigint, p_upto bigint) returns SETOF bigint language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0
 function zone_change(p_zone text, p_low timestamp with time zone, p_high timestamp with time zone) returns timestamp with time zone language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
@@ -1453,7 +1584,10 @@ grant EXECUTE on function is_for(subscriptions,integer,xid8,timestamp with time 
 grant EXECUTE on function kinds_option(jsonb) to posthaste_admin
 grant EXECUTE on function list_actions(text,bigint,bigint,bigint) to posthaste_admin
 grant EXECUTE on function list_dead_letters(anycompatible,bigint[],bigint,bigint) to posthaste_admin
+grant EXECUTE on function list_failures(text,text,text,timestamp with time zone,bigint) to posthaste_admin
 grant EXECUTE on function list_messages(text,text,text,text,bigint,bigint,text,text,timestamp with time zone) to posthaste_admin
+grant EXECUTE on function list_samples(text[],boolean,timestamp with time zone,timestamp with time zone,interval) to posthaste_admin
+grant EXECUTE on function list_stats(text,text,text,timestamp with time zone,timestamp with time zone,interval,text[]) to posthaste_admin
 grant EXECUTE on function lock_key(integer,bigint) to posthaste_admin
 grant EXECUTE on function lock_key(integer,bigint) to posthaste_receiver
 grant EXECUTE on function maintain() to posthaste_admin
@@ -1490,6 +1624,8 @@ grant EXECUTE on function release(text,anycompatible) to posthaste_receiver
 grant EXECUTE on function replay(bigint,text,anycompatible,bigint,bigint) to posthaste_admin
 grant EXECUTE on function replay(bigint[],text,anycompatible,bigint,bigint) to posthaste_admin
 grant EXECUTE on function replay(text,text,anycompatible,bigint,bigint) to posthaste_admin
+grant EXECUTE on function report_stats(bigint,jsonb) to posthaste_admin
+grant EXECUTE on function report_stats(bigint,jsonb) to posthaste_receiver
 grant EXECUTE on function reschedule(bigint,timestamp with time zone,text) to posthaste_admin
 grant EXECUTE on function rescue() to posthaste_admin
 grant EXECUTE on function rescue() to posthaste_receiver
@@ -1553,13 +1689,13 @@ grant EXECUTE on function vitals() to posthaste_admin
 grant EXECUTE on function wall_time(text,timestamp without time zone) to posthaste_admin
 grant EXECUTE on function warm_up() to posthaste_admin
 grant EXECUTE on function warm_up() to posthaste_receiver
-grant EXECUTE on function worker_heartbeat(bigint) to posthaste_admin
-grant EXECUTE on function worker_heartbeat(bigint) to posthaste_receiver
+grant EXECUTE on function worker_heartbeat(bigint,jsonb) to posthaste_admin
+grant EXECUTE on function worker_heartbeat(bigint,jsonb) to posthaste_receiver
 grant EXECUTE on function worker_look(bigint,text[],text[]) to posthaste_admin
 grant EXECUTE on function worker_look(bigint,text[],text[]) to posthaste_receiver
 grant EXECUTE on function worker_overdue(registrations) to posthaste_admin
-grant EXECUTE on function worker_register(text,text,interval,text,jsonb) to posthaste_admin
-grant EXECUTE on function worker_register(text,text,interval,text,jsonb) to posthaste_receiver
+grant EXECUTE on function worker_register(text,text,interval,text,jsonb,jsonb) to posthaste_admin
+grant EXECUTE on function worker_register(text,text,interval,text,jsonb,jsonb) to posthaste_receiver
 grant EXECUTE on function worker_unregister(bigint) to posthaste_admin
 grant EXECUTE on function worker_unregister(bigint) to posthaste_receiver
 grant EXECUTE on function worker_unsettled(bigint,bigint) to posthaste_admin
@@ -1576,6 +1712,7 @@ grant SELECT on table applied to posthaste_admin
 grant SELECT on table cancel_requests to posthaste_admin
 grant SELECT on table cancelled to posthaste_admin
 grant SELECT on table carried to posthaste_admin
+grant SELECT on table charted to posthaste_admin
 grant SELECT on table claims to posthaste_admin
 grant SELECT on table claims_N to posthaste_admin -- 16
 grant SELECT on table counted to posthaste_admin
@@ -1618,6 +1755,8 @@ grant SELECT on table parked to posthaste_admin
 grant SELECT on table queue_settings to posthaste_admin
 grant SELECT on table queues to posthaste_admin
 grant SELECT on table registrations to posthaste_admin
+grant SELECT on table samples to posthaste_admin
+grant SELECT on table samples_N to posthaste_admin -- 6
 grant SELECT on table schedule_settings to posthaste_admin
 grant SELECT on table schedules to posthaste_admin
 grant SELECT on table settings to posthaste_admin
@@ -1626,6 +1765,8 @@ grant SELECT on table settlements_N to posthaste_admin -- 16
 grant SELECT on table since_crash to posthaste_admin
 grant SELECT on table skipped to posthaste_admin
 grant SELECT on table slots to posthaste_admin
+grant SELECT on table stats to posthaste_admin
+grant SELECT on table stats_N to posthaste_admin -- 6
 grant SELECT on table stragglers to posthaste_admin
 grant SELECT on table subscriptions to posthaste_admin
 grant SELECT on table tokens to posthaste_admin

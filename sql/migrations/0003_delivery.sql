@@ -11,6 +11,7 @@
 --   cleared      the worker is gone, and none of its claims is open
 --   kinds        the kinds that it handles, by queue and subscription, of those in which it
 --                does not handle all
+--   sinks        the subscriptions that it delivers to external systems, with their destinations
 --   looked       the place in the worker's list of queues where its next look begins
 create table posthaste.registrations (
   id           bigint primary key generated always as identity,
@@ -25,7 +26,9 @@ create table posthaste.registrations (
   cleared      boolean     not null default false,
   oldest_open  bigint      not null default 0,
   looked       int         not null default 0,
-  kinds        jsonb
+  kinds        jsonb,
+  sinks        jsonb,
+  load         jsonb
 ) with (fillfactor = 50);
 
 -- Claims that stayed open while very many later claims of the same worker were

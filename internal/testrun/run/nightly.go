@@ -87,6 +87,8 @@ var sized = []struct {
 }{
 	{"./internal/acceptance", 12, nil, []string{"TestLP6_TransactionStaysOpen", "TestOR4_BrokerTrouble"}},
 	{"./internal/acceptance", 4, nil, []string{"TestLP9_RingTurnsOver", "TestDS4_ExactlyOnceEffects", "TestEM5_StoryIsFoundAmongMany", "TestOR3_RelaysShare", "TestLA3_SentAroundFallingAsleep"}},
+	{"./internal/acceptance", 15, nil, []string{"TestDB3_PagesAreFast"}},
+	{"./internal/acceptance", 5, nil, []string{"TestDB9_ViewersCostLittle"}},
 	{"./internal/acceptance", 2, nil, []string{"TestRE1/LP8", "TestLA4_WakeUpsAndPolling", "TestNP5_BrokerRestarted", "TestOR5_RelayKilled", "TestOR6_OrderAtTheBroker", "TestLowRatesHold", "TestKeyRatesHold"}},
 	{"./internal/acceptance", 1, nil, []string{
 		"TestLP8_LongBacklog", "TestDS6_AtMostOnce", "TestDS8_EachSubscriptionGetsEachMessageOnce",
@@ -100,6 +102,7 @@ var sized = []struct {
 	{"./postgres", 3, nil, []string{"TestLA3SentWhileFallingAsleep", "TestOpenSenderDelaysNobody", "TestNoWakeUpLostAmongProcesses",
 		"TestDozeProbeLeaksNothingUnderCancels", "TestLostConnectionIsReplaced", "TestInterruptedWaitsKeepTheConnection"}},
 	{"./server", 1, nil, []string{"TestHA5Readiness"}},
+	{"./dashboard", 1, nil, []string{"TestDB2_ReplayOnPostgreSQL"}},
 	{"./internal/cli", 1, nil, []string{"TestHA5ServeWaitsForItsDatabase"}},
 	{"./sql", 3, nil, []string{"TestInterleavingKeyed", "TestClaimBesideManyParked", "TestClaimBesideManyKeysInLine", "TestRuleFairNewcomerBehindManyKeys"}},
 	{"./sql", 25, nil, []string{"TestInterleavingFindsBrokenTwins", "TestInterleavingKeyedFindsBrokenTwins"}},
@@ -112,6 +115,7 @@ var sized = []struct {
 // sizedOnRedis are the sized tests of the Redis engine, which need no PostgreSQL.
 var sizedOnRedis = map[string][]string{
 	"./internal/acceptance": {"TestOnRedis", "TestRE1"},
+	"./dashboard":           {"TestDB2_ReplayOnRedis"},
 	"./inbox":               {"TestNP2_OnceOnRedis"},
 	"./redis":               {"TestRE2_KilledProcess", "TestIdle", "TestIdleInCluster", "TestRE_CostOfKeys", "TestTickStartsWithinASecond"},
 	"./internal/cron":       {"TestTicksAreThoseOfTheClockOnTheWall"},

@@ -45,6 +45,7 @@ var benches = []struct {
 	{"latency --duration 8s", 1, []bound{{field: "p50_ms", most: 3}, {field: "p99_ms", most: 15}}},
 	{"latency --open-sender --duration 8s", 1, []bound{{field: "p50_ms", most: 3}, {field: "p99_ms", most: 15}}},
 	{"ordered", 1, []bound{{field: "ratio", least: 0.5}}},
+	{"kinds --duration 60s", 2, []bound{{field: "flow_cpu_ratio", most: 1.05}}},
 	{"idle", 1, []bound{{field: "statements_per_second", most: 2}, {field: "cpu_percent", most: 1}}},
 	// Variant 0 is without telemetry, 1 with metrics, 2 also with one trace in a hundred.
 	{"telemetry --duration 60s", 2, []bound{{field: "variants.1.flow.ratio", least: 0.95}, {field: "variants.1.single.ratio", least: 0.95},

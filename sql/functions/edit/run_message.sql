@@ -2,8 +2,9 @@
 -- that has not handed it out. The queue's pause, its limits and its order still hold.
 -- Arguments: its id; by: the actor to record.
 -- Returns: per subscription whether it waits and is due now; its state; and what may still hold
--- it: paused, key_paused, kind_paused, order (an earlier message of its key), concurrency, rate_limit,
--- key_concurrency, key_rate_limit.
+-- it: paused, key_paused, kind_paused, set_aside (messages of its kind wait because no running
+-- worker has said that it handles the kind), order (an earlier message of its key), concurrency,
+-- rate_limit, key_concurrency, key_rate_limit.
 -- Errors: as posthaste.reschedule. Locks, inserts: as posthaste.put_again; action_records.
 create or replace function posthaste.run_message(message_id bigint, by text default session_user)
 returns table (subscription text, due boolean, state text, held_by text[])
@@ -30,6 +31,8 @@ begin
         case when q.paused_at is not null then 'paused' end,
         case when q.keyed and exists (select from posthaste.keys k where k.subscriber = q.id::bigint << 10 | v.subscription and k.key = coalesce((v.h).key, '') and k.paused_at is not null) then 'key_paused' end,
         case when (v.h).kind = any (q.kinds_paused) then 'kind_paused' end,
+        case when exists (select from posthaste.set_aside() a where a.queue_id = q.id and a.subscription = v.subscription and a.kind = coalesce((v.h).kind, '')
+                             and not a.known and not a.paused) then 'set_aside' end,
         case when q.ordered then 'order' end,
         case when q.concurrency is not null then 'concurrency' end,
         case when q.rate is not null then 'rate_limit' end,

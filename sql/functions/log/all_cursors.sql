@@ -21,6 +21,6 @@ begin
           from posthaste.claims c
          where c.reader = posthaste.reader_key(q.id, u.number, n, p_track) and posthaste.in_slots(c.slot, l.a, l.b, l.c, l.d, l.e, l.f)
          order by c.reader, c.seq desc limit 1) c on true
-      left join lateral (select w.s0, w.s1 from posthaste.claims w where w.slot = c.slot and w.id = c.window_claim) w on true
+      left join lateral (select w.s0, w.s1 from posthaste.claims w where w.slot = c.slot and w.id = c.window_claim order by w.slot, w.id limit 1) w on true
      where q.dropped_at is null;
 end $$;

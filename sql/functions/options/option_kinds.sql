@@ -11,6 +11,7 @@ declare
   v_is jsonb := coalesce(p_has, '{}');
   v_kind text;
   v_given jsonb;
+  v_hint text;
 begin
   if jsonb_typeof(coalesce(p_option, 'null')) = 'null' then
     return null;
@@ -34,7 +35,9 @@ begin
           else 'backoff must not be negative, and its max must be at least its base and at most 365 days' end;
       end if;
     exception when sqlstate 'PH400' then
-      raise exception using errcode = 'PH400', column = 'kinds', message = format('option ''kinds'', kind %L: %s', v_kind, sqlerrm);
+      get stacked diagnostics v_hint = pg_exception_hint;
+      raise exception using errcode = 'PH400', column = 'kinds', message = format('option ''kinds'', kind %L: %s', v_kind, sqlerrm),
+        hint = coalesce(nullif(v_hint, ''), 'a kind has max_attempts, timeout and backoff');
     end;
     v_is := case when v_given = '{}' then v_is - v_kind else v_is || jsonb_build_object(v_kind, v_given) end;
   end loop;

@@ -17,6 +17,8 @@ create or replace function posthaste.queue_options(o jsonb, q posthaste.queue_se
 returns posthaste.queue_settings language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
   b jsonb;
+  v_kind text;
+  v_given jsonb;
 begin
   perform posthaste.check_options(o, array['max_attempts', 'backoff', 'timeout', 'max_age', 'max_payload', 'lanes', 'mode', 'retention', 'retain_payload',
       'ordered', 'on_dead', 'fair', 'concurrency', 'rate_limit', 'key_concurrency', 'key_rate_limit', 'kinds', 'owner'], '{}');
@@ -64,6 +66,15 @@ begin
   q.width := case when o ? 'lanes' or q.width is null then coalesce(posthaste.option_int(o, 'lanes', 1, 64), case when q.ordered then 8 else 1 end) else q.width end;
   if o ? 'kinds' then
     q.kind_options := posthaste.option_kinds(o -> 'kinds', q.kind_options, q.mode = 'at_most_once');
+  end if;
+  if o ? 'kinds' or b ? 'max' then
+    select k.key, k.value into v_kind, v_given from jsonb_each(q.kind_options) k
+     where not k.value ? 'max' and make_interval(secs => (k.value ->> 'base')::float8) > q.backoff_max order by k.key limit 1;
+    if found then
+      raise exception using errcode = 'PH400', column = 'kinds', hint = 'also set the backoff.max of the kind',
+        message = format('option ''kinds'', kind %L: its backoff.base (%s s) is above the backoff.max of the queue (%s s), which would bound it',
+          v_kind, v_given ->> 'base', trim_scale(extract(epoch from q.backoff_max)));
+    end if;
   end if;
   if o ? 'owner' then
     q.owner := posthaste.option_text(o, 'owner');

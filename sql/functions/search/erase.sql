@@ -1,6 +1,6 @@
 -- posthaste.erase: erases the content of messages that have a term, such as a person's address.
 -- Queue, kind, states, workers and times stay; payload, headers, key, reference, terms, error
--- texts and receipts are removed.
+-- texts, receipts and unique keys are removed.
 -- Dead letters and the history are blanked at once. Rows of the ring are never changed: the
 -- content of settled messages there is not shown any more, is not copied to the history, and
 -- disappears with its slot. A message that is still to be delivered, to any subscription, stays
@@ -10,7 +10,8 @@
 -- posthaste.list_before has the id to continue with, empty at the end.
 -- Returns: one row per message: its id, queue, and outcome: erased or pending.
 -- Errors: PH400, also unless READ COMMITTED, PH413. Locks: the maintenance key.
--- Updates: dead_letter_entries, history. Inserts: erased, action_records.
+-- Updates: dead_letter_entries, history. Inserts: erased, action_records. Deletes: unique_keys,
+-- unique_past.
 create or replace function posthaste.erase(term text, by text default session_user, before bigint default null, max bigint default 1000)
 returns table (message_id bigint, queue text, outcome text)
 language plpgsql volatile security definer
@@ -71,6 +72,11 @@ begin
                            attempts = posthaste.bare_story(h.attempts), erased_at = $2 where h.message_id = any ($1) and h.erased_at is null', v_part)
       using v_gone, v_now;
   end loop;
+  -- An erased dead letter is never replayed, and so needs no key. A key that a sender is using becomes
+  -- that of another message.
+  delete from posthaste.unique_keys k
+   where k.ctid = any (array(select u.ctid from unnest(v_gone) i join posthaste.unique_keys u on u.message_id = i for update of u skip locked));
+  delete from posthaste.unique_past z where z.message_id = any (v_gone);
   insert into posthaste.erased (message_id, pos, at)
   select x, (select last_value from posthaste.positions), v_now from unnest(v_gone) x
   on conflict do nothing;

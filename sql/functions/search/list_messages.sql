@@ -8,7 +8,7 @@
 -- Erased messages are found only by their queue, id and state.
 -- By reference and term it uses their indexes. By state dead it reads the dead letters, by state
 -- retrying the messages with earlier attempts. By key it also reads the history.
--- By any other state, by kind and by created_from it looks at the newest messages that match the rest, up to 5,000
+-- By any other state, by kind and by created_from it looks at the newest messages that match the rest, up to 3,000
 -- deliveries; by key, at up to 500,000 positions of the ring and 10,000 parked messages. If it
 -- stops there it says so in a notice: continue with before.
 -- For clients that see no notices the setting posthaste.list_before has the id to continue with
@@ -64,7 +64,7 @@ begin
   end if;
   v_copies := coalesce((select max(x.n) from (select count(*) as n from posthaste.subscriptions s
                                                where s.queue_id = any (v_queues) and s.dropped_at is null group by s.queue_id) x), 1);
-  while v_left > 0 and v_looked < 5000 and not v_cut loop
+  while v_left > 0 and v_looked < 3000 and not v_cut loop
     v_page := case when v_state is null and v_kind is null and v_from is null and (v_key is null or v_reference is null and v_term is null) then v_left else 1000 end;
     -- v_bottom is the id down to which everything was seen; null is to the end.
     v_bottom := null;

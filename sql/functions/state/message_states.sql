@@ -21,6 +21,7 @@ declare
   v_fate text;
   v_reader bigint;
   v_near posthaste.claims; -- of the fresh message before
+  v_newest posthaste.claims; -- of the reader
   v_heads posthaste.head[] := '{}';
   v_numbers smallint[] := '{}';
   v_names text[] := '{}';
@@ -32,7 +33,22 @@ declare
   v_head posthaste.head;
 begin
   for v in
-    select distinct on (x.message_id, s.number) x as head, x.*, s.number as subscriber, s.name,
+    -- The newest claims of all readers, at once: most messages that wait are behind them, and a
+    -- statement for each message costs more than all else.
+    with newest as materialized (
+      select r.reader, c.claim, w.s0, w.s1
+        from (select distinct posthaste.reader_key(x.queue_id, s.number, x.lane, (x.due_at is not null)::int) as reader
+                from unnest(p_heads) x
+                join posthaste.subscriptions s on s.queue_id = x.queue_id and s.dropped_at is null) r
+       cross join lateral (
+         select k as claim from posthaste.claims k
+          where k.reader = r.reader and posthaste.in_slots(k.slot, l.a, l.b, l.c, l.d, l.e, l.f)
+          order by k.reader, k.seq desc limit 1) c
+        left join lateral (
+          select k.s0, k.s1 from posthaste.claims k where k.slot = (c.claim).slot and k.id = (c.claim).window_claim
+           order by k.slot, k.id limit 1) w on true
+    )
+    select distinct on (x.message_id, s.number) x as head, x.*, s.number as subscriber, s.name, n.claim as newest, n.s0, n.s1,
            d.message_id is not null as dead, d.story as dead_story, k.outcome as withdrawn,
            p.message_id is not null as parked, p.story as parked_story, p.failures + p.losses > 0 as again, p.not_before
       from unnest(p_heads) x
@@ -41,6 +57,7 @@ begin
       left join posthaste.dead_letter_entries d on d.message_id = x.message_id and d.subscription = s.number
       left join posthaste.parked p on p.message_id = x.message_id and p.subscriber = x.queue_id::bigint << 10 | s.number
       left join posthaste.cancelled k on k.pos = x.pos and k.subscriber = x.queue_id::bigint << 10 | s.number
+      left join newest n on n.reader = posthaste.reader_key(x.queue_id, s.number, x.lane, (x.due_at is not null)::int)
      -- Messages sent before the subscription began, or excluded by its filter, are not its own.
      where d.message_id is not null or posthaste.is_for(s, x.for_subscription, x.xid, x.due_at, x.kind, x.headers)
      order by x.message_id desc, s.number, x.pos desc, x.for_subscription -- a dead letter's head, which has the terms that were found, before that of the first entry
@@ -57,7 +74,12 @@ begin
       v_state := case when v.withdrawn in ('cancelled', 'done') then v.withdrawn end;
     else
       v_reader := posthaste.reader_key(v.queue_id, v.subscriber, v.lane, (v.due_at is not null)::int);
-      if v_near.reader = v_reader and (v.xid, v.pos) >= (v_near.first_xid, v_near.first_pos) and (v.xid, v.pos) <= (v_near.last_xid, v_near.last_pos)
+      v_newest := v.newest;
+      v_newest.s0 := coalesce(v_newest.s0, v.s0);
+      v_newest.s1 := coalesce(v_newest.s1, v.s1);
+      if v_newest.id is null or v_newest.part < 4 and v.lane < 256 and v_newest.s1 is not null and not posthaste.taken(v_newest, v.xid, v.pos, v.due_at) then
+        v_fate := 'waiting';
+      elsif v_near.reader = v_reader and (v.xid, v.pos) >= (v_near.first_xid, v_near.first_pos) and (v.xid, v.pos) <= (v_near.last_xid, v_near.last_pos)
          and pg_visible_in_snapshot(v.xid, v_near.s1) and not pg_visible_in_snapshot(v.xid, v_near.s0) then
         -- In the same slice: the windows of a reader do not overlap.
         v_fate := 'handed_out';
@@ -118,7 +140,8 @@ begin
            w.number, w.name, case when w.action = 'discard' then 'discarded' else w.now end,
            case when w.now in ('scheduled', 'retrying') and w.due_at > v_now then w.due_at end,
            case when not p_told then null when w.claim is null then w.story
-                else w.story || (jsonb_strip_nulls(jsonb_build_object('attempt', w.attempt,
+                -- Only the newest checkpoint is kept, as posthaste.story_add does.
+                else case when w.notes ? 'checkpoint' then w.story #- '{-1,checkpoint}' else w.story end || (jsonb_strip_nulls(jsonb_build_object('attempt', w.attempt,
                   'outcome', case when w.now <> 'running' then w.now end,
                   'worker', case when w.holder is not null then coalesce(r.name, 'worker ' || w.holder) end,
                   'claimed_at', w.claimed_at, 'ended_at', coalesce(w.ended_at, w.settled_at),

@@ -53,6 +53,12 @@ begin
   if posthaste.count_up() then
     return query select 'counted', null::bigint, null::text;
   end if;
+  perform posthaste.take_samples();
+  perform posthaste.roll_up();
+  if posthaste.forget_charts() then
+    return query select 'forgotten', null::bigint, 'old figures for charts'::text;
+    return;
+  end if;
   perform posthaste.summarize();
   perform posthaste.forget_rows();
   perform posthaste.check_kinds();

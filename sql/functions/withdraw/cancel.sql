@@ -3,9 +3,9 @@
 -- reported as cancelled is never handed out, and one for which requested is true is not handed out
 -- again.
 -- Arguments: its id; by: the actor to record.
--- Returns: for each subscription whether it is cancelled; the state: cancelled, or the state of
--- the message; requested: it runs, its holder is told, and if that does not finish it, it becomes
--- cancelled. Idempotent.
+-- Returns: for each subscription whether it was cancelled before it was handed out; the state:
+-- cancelled, or the state of the message; requested: it runs, its holder is told, and if that does
+-- not finish it, it becomes cancelled. Idempotent.
 -- Until the transaction ends no other session claims from the message's lane, and a failure of a
 -- running delivery of it waits.
 -- Errors: PH404, PH400, PH503. Locks: the readers of its queue and lane.
@@ -19,6 +19,7 @@ declare
   v_queue int;
   v_names text[];
   v_states text[];
+  v_withdrawn boolean[];
   v_requests boolean[];
   v_requested boolean;
   v_from text[] := '{}';
@@ -27,6 +28,7 @@ begin
   loop
     v_names := '{}';
     v_states := '{}';
+    v_withdrawn := '{}';
     v_requests := '{}';
     for v in select * from posthaste.hold_message(cancel.message_id) loop
       v_queue := (v.h).queue_id;
@@ -43,12 +45,15 @@ begin
       end if;
       v_names := v_names || v.name::text;
       v_states := v_states || v.state::text;
+      -- The end of a running delivery made it cancelled if its last attempt ended so.
+      v_withdrawn := v_withdrawn || (v.waits or v.state = 'cancelled' and (
+        select m.attempts -> -1 ->> 'outcome' from posthaste.message_states(array[v.h]) m where m.subscription = v.subscription) is distinct from 'cancelled');
       v_requests := v_requests || v_requested;
     end loop;
     -- A delivery that has ended meanwhile may have left a retry, which can be withdrawn.
     exit when array_position(v_requests, null) is null;
   end loop;
-  return query select u.name, u.state = 'cancelled', u.state, u.state = 'running' from unnest(v_names, v_states) with ordinality u (name, state, n) order by u.n;
+  return query select u.name, u.withdrawn, u.state, u.state = 'running' from unnest(v_names, v_withdrawn, v_states) with ordinality u (name, withdrawn, state, n) order by u.n;
   if v_from || v_running <> '{}' then
     insert into posthaste.action_records (by, action, message_id, queue_id, details)
     values (coalesce(cancel.by, session_user), 'cancel', cancel.message_id, v_queue,

@@ -11,16 +11,19 @@ begin
     select 'behind', 'warning', format('the oldest message that is ready for subscription %L of queue %L has waited for %s%s', o.subscription, o.queue,
                              date_trunc('second', o.age), case when o.paused_at is not null then ': the queue is paused' else '' end),
            case when o.paused_at is not null then format('posthaste queue resume %s', o.queue)
+                when o.unhandled then 'messages of kinds that no running worker handles wait there: see the finding kinds'
                 else 'run a worker for it, or more of them; check whether its handlers fail or take long' end, o.queue, o.subscription
-      from (select q.name as queue, s.name as subscription, q.paused_at, clock_timestamp() - w.since as age
+      from (select q.name as queue, s.name as subscription, q.paused_at, clock_timestamp() - w.since as age,
+                   exists (select from posthaste.set_aside() a where a.queue_id = q.id and a.subscription = s.number
+                              and not a.known and not a.paused and clock_timestamp() - a.since > posthaste.patience()) as unhandled
               from posthaste.oldest_waiting() w
               join posthaste.queue_settings q on q.id = w.queue_id
               join posthaste.subscriptions s on s.queue_id = w.queue_id and s.number = w.subscription) o
      where o.age > posthaste.patience()
      order by o.age desc limit 100;
   return query
-    select 'kinds', 'warning', format('messages of kind %L in subscription %L of queue %L wait for a worker that handles this kind (%s of them, the oldest for %s), and no running worker does',
-             a.kind, u.name, q.name, case when a.waiting >= 4096 then '4,096 or more' else a.waiting::text end, date_trunc('second', clock_timestamp() - a.since)),
+    select 'kinds', 'warning', format('messages %s in subscription %L of queue %L wait for a worker that handles %s (%s of them, the oldest for %s), and no running worker does',
+             case when a.kind = '' then 'without a kind' else format('of kind %L', a.kind) end, u.name, q.name, case when a.kind = '' then 'these' else 'this kind' end, case when a.waiting >= 4096 then '4,096 or more' else a.waiting::text end, date_trunc('second', clock_timestamp() - a.since)),
            'start the version of your program that has a handler for it, or a handler for all kinds; or cancel these messages', q.name, u.name
       from posthaste.set_aside() a
       join posthaste.queue_settings q on q.id = a.queue_id

@@ -16,8 +16,8 @@ begin
     if exists (select from posthaste.claims c where c.slot = (v_delivery >> 22) & 15 and c.id = v_delivery and not c.single) then
       perform posthaste.refuse_at_most_once((c.reader >> 20)::int) from posthaste.claims c where c.slot = (v_delivery >> 22) & 15 and c.id = v_delivery;
       raise exception using errcode = 'PH400', column = 'delivery_ids',
-        message = format('claim %s is settled in batches by its worker alone', v_delivery),
-        hint = 'register the handler as one that settles in its own transaction';
+        message = format('delivery %s is settled by the worker that claimed it, together with others', (select min(x) from unnest(p_deliveries) x where x >> 12 = v_delivery)),
+        hint = 'register the handler as one that settles in its own transaction (worker.WithOwnTransaction in Go)';
     end if;
   end loop;
 end $$;

@@ -2,8 +2,9 @@
 -- one queue or (null) of all.
 -- It walks the slots from the newest down, and each slot's positions from the top, so its work
 -- does not grow with the log: a slot without messages of the queue costs a probe, one with few
--- of them is read by the queue's indexes, and only one with many is walked. Between two slots
--- come messages of which only later entries (retries) are left.
+-- of them is read by the queue's indexes, and only one with many is walked. There it skips the
+-- entries of other queues by the queue's indexes. Between two slots come messages of which only
+-- later entries (retries) are left.
 -- Reads: slots, positions, entries.
 create or replace function posthaste.newest_heads(p_queue int, p_before bigint, p_max int)
 returns setof posthaste.head language plpgsql stable rows 100
@@ -54,8 +55,13 @@ begin
     v_step := 8192;
     while v_high > v_bottom and v_left > 0 loop
       v_low := greatest(v_bottom, v_high - v_step);
-      -- Wide steps only check whether there is anything.
-      if v_step > 8192 then
+      -- Wide steps only check whether there is anything. Instead of the widest ones, which would
+      -- read each entry of other queues, it looks where the queue's entries end.
+      if v_step > 32768 and p_queue is not null then
+        v_high := coalesce(posthaste.last_position(p_queue, v_epoch & 15, v_high) + 1, v_bottom);
+        v_step := 8192;
+        continue;
+      elsif v_step > 8192 then
         if exists (select from posthaste.entries e
                     where posthaste.slot_of(e.pos) = v_epoch & 15 and e.pos >= v_low and e.pos < v_high and e.message_id is null
                       and (p_queue is null or e.queue_id = p_queue)) then
