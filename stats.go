@@ -3,6 +3,7 @@ package posthaste
 import (
 	"context"
 	"math/bits"
+	"slices"
 	"time"
 )
 
@@ -93,6 +94,28 @@ const (
 	ByWorker
 )
 
+// statsNames are the names of the bits of StatsBy, in order.
+var statsNames = [...]string{"queue", "kind", "version", "worker"}
+
+// Names returns the names of what counts are grouped by, as all interfaces spell them.
+func (b StatsBy) Names() []string {
+	names := []string{}
+	for i, name := range statsNames {
+		if b&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// StatsByName is the inverse of [StatsBy.Names] for one name. known is false for any other text.
+func StatsByName(name string) (by StatsBy, known bool) {
+	if i := slices.Index(statsNames[:], name); i >= 0 {
+		return 1 << i, true
+	}
+	return 0, false
+}
+
 // StatsQuery selects and groups counts of handled messages.
 type StatsQuery struct {
 	// Queue, Subscription and Kind select; empty selects all.
@@ -181,6 +204,15 @@ func (h *Histogram) Count() (n int64) {
 		n += of
 	}
 	return n
+}
+
+// Counts returns the counts without the zeros at the end. It does not copy them.
+func (h *Histogram) Counts() []int64 {
+	n := len(h)
+	for n > 0 && h[n-1] == 0 {
+		n--
+	}
+	return h[:n]
 }
 
 // Quantile returns an estimate of the q-quantile (0 to 1), interpolated within its bucket, so that

@@ -74,3 +74,22 @@ func TestStatsQueriesAreChecked(t *testing.T) {
 		t.Error("1001 failures are accepted")
 	}
 }
+
+func TestStatsByNames(t *testing.T) {
+	t.Parallel()
+	all := posthaste.ByQueue | posthaste.ByKind | posthaste.ByVersion | posthaste.ByWorker
+	var again posthaste.StatsBy
+	for _, name := range all.Names() {
+		by, known := posthaste.StatsByName(name)
+		if !known || again&by != 0 {
+			t.Errorf("%q is %d (%v), after %d", name, by, known, again)
+		}
+		again |= by
+	}
+	if again != all {
+		t.Errorf("the names %q mean %d, want %d", all.Names(), again, all)
+	}
+	if _, known := posthaste.StatsByName("day"); known || len(posthaste.StatsBy(0).Names()) != 0 {
+		t.Error("a name is known that should not be")
+	}
+}

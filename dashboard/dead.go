@@ -164,11 +164,24 @@ func (d *dashboard) showDeadLetters(p *page) error {
 }
 
 // deadParams returns the parameters of the filter that have a value.
-func (p *page) deadParams() (params []string) {
-	for _, name := range deadFields {
+func (p *page) deadParams() []string {
+	return p.given(deadFields)
+}
+
+// given returns those parameters that have a value, with it.
+func (p *page) given(names []string) (params []string) {
+	for _, name := range names {
 		if value := p.query.Get(name); strings.TrimSpace(value) != "" {
 			params = append(params, name, value)
 		}
 	}
 	return params
+}
+
+// asFields returns parameters as fields of a form.
+func asFields(params []string) (fields []field) {
+	for pair := range slices.Chunk(params, 2) {
+		fields = append(fields, field{pair[0], pair[1]})
+	}
+	return fields
 }

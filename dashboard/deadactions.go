@@ -97,9 +97,7 @@ func (d *dashboard) choose(p *page) (c chosen, fields []field, err error) {
 		return c, nil, err
 	}
 	params := p.deadParams()
-	for i := 0; i < len(params); i += 2 {
-		fields = append(fields, field{params[i], params[i+1]})
-	}
+	fields = asFields(params)
 	switch all := p.query.Get("all") == "1"; {
 	case !all && len(params) == 0:
 		return c, nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "filter", Message: "No dead letters are selected.", Hint: "Select some, give a filter, or select all of them."}

@@ -149,13 +149,8 @@ func (d *dashboard) planChange(p *page, is change) (*plan, error) {
 }
 
 // messageParams returns the parameters of the filter that have a value.
-func (p *page) messageParams() (params []string) {
-	for _, name := range messageFields {
-		if value := p.query.Get(name); strings.TrimSpace(value) != "" {
-			params = append(params, name, value)
-		}
-	}
-	return params
+func (p *page) messageParams() []string {
+	return p.given(messageFields)
 }
 
 // pick reads and counts the messages that the parameters select and that are in one of the states.
@@ -203,10 +198,7 @@ func (d *dashboard) pick(p *page, states []posthaste.State) (c picked, fields []
 	if highest > 0 { // as it was confirmed: the message itself may have been taken
 		c.highest = highest
 	}
-	for i := 0; i < len(params); i += 2 {
-		fields = append(fields, field{params[i], params[i+1]})
-	}
-	return c, fields, nil
+	return c, asFields(params), nil
 }
 
 func (d *dashboard) pickIDs(p *page, c picked, ids []posthaste.MessageID) (picked, []field, error) {

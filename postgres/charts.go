@@ -31,12 +31,12 @@ type reportedError struct {
 	Count       int64  `json:"count"`
 }
 
-// Report implements [posthaste.Charts].
+// Report implements [posthaste.Engine].
 func (e *Engine) Report(ctx context.Context, worker posthaste.WorkerID, stats []posthaste.HandlerStats) error {
 	all := make([]reported, 0, len(stats))
 	for _, s := range stats {
 		row := reported{Queue: storable(s.Queue), Subscription: storable(s.Subscription), Kind: storable(s.Kind), Done: s.Done, Retried: s.Retried, Failed: s.Failed,
-			Wait: buckets(s.Wait), Run: buckets(s.Run)}
+			Wait: s.Wait.Counts(), Run: s.Run.Counts()}
 		for _, x := range s.Errors {
 			row.Errors = append(row.Errors, reportedError{Fingerprint: storable(x.Fingerprint), Error: storable(x.Error), Message: int64(x.Message), Count: x.Count})
 		}
@@ -52,29 +52,14 @@ func (e *Engine) Report(ctx context.Context, worker posthaste.WorkerID, stats []
 // storable returns a text without the one character that PostgreSQL does not store.
 func storable(text string) string { return strings.ReplaceAll(text, "\x00", "") }
 
-// buckets returns the counts of a histogram without the zeros at its end.
-func buckets(h posthaste.Histogram) []int64 {
-	n := len(h)
-	for n > 0 && h[n-1] == 0 {
-		n--
-	}
-	return h[:n]
-}
-
 // HandlerStats implements [posthaste.Charts].
 func (e *Engine) HandlerStats(ctx context.Context, q posthaste.StatsQuery) ([]posthaste.HandlerStats, error) {
 	if err := q.Check(); err != nil {
 		return nil, err
 	}
-	by := []string{}
-	for i, name := range []string{"queue", "kind", "version", "worker"} {
-		if q.By&(1<<i) != 0 {
-			by = append(by, name)
-		}
-	}
 	return chart(ctx, e, scanHandlerStats, `select at, queue, subscription, kind, version, worker, done, retried, failed, wait, run
 		from posthaste.list_stats($1, $2, $3, $4, $5, make_interval(secs => $6), $7)`,
-		q.Queue, q.Subscription, q.Kind, nullTime(q.From), nullTime(q.To), q.Step.Seconds(), by)
+		q.Queue, q.Subscription, q.Kind, nullTime(q.From), nullTime(q.To), q.Step.Seconds(), q.By.Names())
 }
 
 func scanHandlerStats(row pgx.CollectableRow) (s posthaste.HandlerStats, err error) {

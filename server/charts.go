@@ -62,15 +62,12 @@ func statsBy(q *query) (by posthaste.StatsBy) {
 	if text == "" {
 		return 0
 	}
-names:
 	for name := range strings.SplitSeq(text, ",") {
-		for _, known := range wire.StatsBy {
-			if known.Name == name {
-				by |= known.By
-				continue names
-			}
+		of, known := posthaste.StatsByName(name)
+		if !known {
+			q.fail("by", `must be one or more of queue, kind, version and worker, with a comma between them`)
 		}
-		q.fail("by", `must be one or more of queue, kind, version and worker, with a comma between them`)
+		by |= of
 	}
 	return by
 }

@@ -30,7 +30,7 @@ messages waited and how long handlers ran. Worker processes report these counts 
 			}
 			query.Queue, query.From = args[0], time.Now().Add(-since)
 			for _, name := range by {
-				of, known := statsBy(name)
+				of, known := posthaste.StatsByName(name)
 				if !known {
 					return posthaste.Invalidf("by", "--by must be one or more of queue, kind, version and worker, got %q", name)
 				}
@@ -52,16 +52,6 @@ messages waited and how long handlers ran. Worker processes report these counts 
 	flags.Var(duration{&since}, "since", "only messages of this time until now, at most 30 days (720h)")
 	flags.Var(duration{&query.Step}, "step", "one result for each step: whole minutes below an hour, or whole hours (default: one for the whole time)")
 	return cmd
-}
-
-// statsBy returns what a name groups counts by.
-func statsBy(name string) (by posthaste.StatsBy, known bool) {
-	for _, of := range wire.StatsBy {
-		if of.Name == name {
-			return of.By, true
-		}
-	}
-	return 0, false
 }
 
 func showStats(ctx context.Context, a *app, e posthaste.Store, query posthaste.StatsQuery) error {

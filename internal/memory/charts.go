@@ -18,7 +18,7 @@ type figures struct {
 	last                     map[*queue]posthaste.SubscriptionInfo // at the last sample
 }
 
-// Report implements [posthaste.Charts].
+// Report implements [posthaste.Engine].
 func (e *Engine) Report(ctx context.Context, id posthaste.WorkerID, stats []posthaste.HandlerStats) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

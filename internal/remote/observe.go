@@ -29,13 +29,7 @@ func (s *Store) Actions(ctx context.Context, f posthaste.ActionFilter) ([]postha
 // HandlerStats implements [posthaste.Charts].
 func (s *Store) HandlerStats(ctx context.Context, q posthaste.StatsQuery) ([]posthaste.HandlerStats, error) {
 	query := url.Values{"queue": {q.Queue}, "subscription": {q.Subscription}, "kind": {q.Kind}}
-	var by []string
-	for _, known := range wire.StatsBy {
-		if q.By&known.By != 0 {
-			by = append(by, known.Name)
-		}
-	}
-	query.Set("by", strings.Join(by, ","))
+	query.Set("by", strings.Join(q.By.Names(), ","))
 	return charted(ctx, s, "/v1/stats", steps(query, q.From, q.To, q.Step), wire.Stats.Stored)
 }
 

@@ -44,12 +44,8 @@ func (s Stats) Stored() (posthaste.HandlerStats, error) {
 }
 
 func newTimes(h *posthaste.Histogram) Times {
-	last := len(h)
-	for last > 0 && h[last-1] == 0 {
-		last--
-	}
 	of := func(q float64) string { return h.Quantile(q).Round(time.Microsecond).String() }
-	return Times{of(0.5), of(0.95), of(0.99), append([]int64{}, h[:last]...)}
+	return Times{of(0.5), of(0.95), of(0.99), append([]int64{}, h.Counts()...)}
 }
 
 func (t Times) histogram() (h posthaste.Histogram) {
@@ -128,9 +124,3 @@ func (s Sample) Stored() (posthaste.Sample, error) {
 type Charted[T any] struct {
 	Data []T `json:"data"`
 }
-
-// StatsBy are the names of what counts are grouped by.
-var StatsBy = []struct {
-	Name string
-	By   posthaste.StatsBy
-}{{"queue", posthaste.ByQueue}, {"kind", posthaste.ByKind}, {"version", posthaste.ByVersion}, {"worker", posthaste.ByWorker}}
