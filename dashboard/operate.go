@@ -238,7 +238,7 @@ func (d *dashboard) planPauseSchedule(p *page) (*plan, error) {
 		return &plan{Title: "Pause", Button: "Pause", Effects: []string{"No message is sent at its ticks until it is resumed. These ticks do not count as missed."},
 			CLI: command("schedule", "pause", s.Name), Curl: curl("POST", "/v1/schedules/"+s.Name+"/pause", ""), SQL: call("schedule_pause", s.Name)}, nil
 	}, func(p *page, s posthaste.ScheduleInfo) error {
-		return d.engine.Pause(p.ctx(), posthaste.OfSchedule(s.Name))
+		return d.engine.Pause(p.ctx(), posthaste.OfSchedule(s.Name), posthaste.PauseOptions{})
 	})
 }
 

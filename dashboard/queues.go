@@ -259,7 +259,9 @@ func (d *dashboard) planPause(p *page) (*plan, error) {
 	return p.planQueue("paused", func(q *posthaste.QueueInfo) (*plan, func(context.Context) error) {
 		return &plan{Title: "Pause queue " + q.Name, Button: "Pause", CLI: command("queue", "pause", q.Name), Curl: curl("POST", "/v1/queues/"+q.Name+"/pause", ""), SQL: call("pause_queue", q.Name),
 			Effects: []string{"No message of this queue is handed out until the queue is resumed.", "Messages that are handed out continue, and sending continues."},
-		}, func(ctx context.Context) error { return d.engine.Pause(ctx, posthaste.OfQueue(q.Name)) }
+		}, func(ctx context.Context) error {
+			return d.engine.Pause(ctx, posthaste.OfQueue(q.Name), posthaste.PauseOptions{})
+		}
 	})
 }
 

@@ -80,7 +80,7 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	finds("behind", false, `"default" of queue "jobs"`)
-	if err := e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs)); err != nil {
+	if err := e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs), posthaste.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	finds("behind", false, "is paused")

@@ -212,7 +212,7 @@ func TestJB6_InterruptedChange(t *testing.T) {
 	}
 	is := q.options
 	is.QueueOptions = next
-	if reply, err := o.revise(t.Context(), q, is, posthaste.Action{Action: "update", Details: posthaste.ChangeDetails(changes)}); err != nil || reply != "ok" {
+	if reply, err := o.revise(t.Context(), q, is, posthaste.Action{Action: "update", Details: posthaste.ChangeDetails(changes, 0)}); err != nil || reply != "ok" {
 		t.Fatalf("%v, %v", reply, err)
 	}
 	if n := e.client.HExists(t.Context(), e.keys.of(jobs, "meta"), "rev").Val(); n {
