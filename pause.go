@@ -69,6 +69,19 @@ type Pause struct {
 	PauseOptions
 }
 
+// Note returns since when, by whom, until when and why it is paused, as the end of a sentence.
+func (p Pause) Note() string {
+	const layout = "2006-01-02 15:04:05Z"
+	until, reason := "it is resumed", ""
+	if !p.Until.IsZero() {
+		until = p.Until.UTC().Format(layout)
+	}
+	if p.Reason != "" {
+		reason = " (" + p.Reason + ")"
+	}
+	return fmt.Sprintf(" since %s by %s, until %s%s", p.Since.UTC().Format(layout), p.By, until, reason)
+}
+
 // PauseFilter selects pauses. Empty fields select all.
 type PauseFilter struct {
 	// Queue selects the pauses of a queue, of its keys and of its kinds.

@@ -20,7 +20,7 @@ func TestPauseWithReasonAndEnd(t *testing.T) {
 	form.Values.Set("for", "1h")
 	form.Values.Del("until")
 	ask := v.send(form).want(200, "Pause a kind of queue emails", `Reason: provider <b>down</b> 'n' "out"`, "The pause ends by itself at "+time.Now().UTC().Format("2006-01"),
-		"--until=20", "until => '20", `"until":"20`, `'--reason=provider <b>down</b> '\''n'\'' "out"'`)
+		"--until=20", `"until":"20`, `'--reason=provider <b>down</b> '\''n'\'' "out"'`)
 	if strings.Contains(ask.body, "<b>down") {
 		t.Error("the reason is not escaped")
 	}

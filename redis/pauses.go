@@ -550,7 +550,7 @@ func (e *Engine) Pauses(ctx context.Context, f posthaste.PauseFilter) (pauses []
 		}
 		for _, l := range all {
 			if p := found[l.member]; p != nil {
-				pauses = append(pauses, posthaste.Pause{ID: l.id, What: l.what, Since: p.Since, By: p.By, PauseOptions: posthaste.PauseOptions{Reason: p.Reason, Until: p.Until}})
+				pauses = append(pauses, p.public(l.what))
 			} else if l.stale(at(n)) {
 				_, _ = e.pauseIndex(ctx, "remove", l.member, "", 0, "") // else the next list does
 			}
@@ -562,4 +562,19 @@ func (e *Engine) Pauses(ctx context.Context, f posthaste.PauseFilter) (pauses []
 			return pauses, nil
 		}
 	}
+}
+
+// pauseNote returns since when, by whom, until when and why a queue is paused, as the end of a
+// sentence; "" if that is unknown.
+func (e *Engine) pauseNote(ctx context.Context, queue string) string {
+	text, err := e.client.HGet(ctx, e.keys.pauses(queue), "").Result()
+	if p := readPause(text); err == nil && p != nil {
+		return p.public(posthaste.OfQueue(queue)).Note()
+	}
+	return ""
+}
+
+// public returns the pause of what.
+func (p *pauseNote) public(what posthaste.Pausable) posthaste.Pause {
+	return posthaste.Pause{ID: p.ID, What: what, Since: p.Since, By: p.By, PauseOptions: posthaste.PauseOptions{Reason: p.Reason, Until: p.Until}}
 }
