@@ -49,13 +49,13 @@ type QueueAdmin interface {
 	// of a paused schedule do not count as missed. Idempotent. A key can be paused only in
 	// a queue that is ordered, fair or limited per key, and a kind in any other queue;
 	// otherwise the error is [CodeUnsupported]. At most [MaxKinds] kinds can be paused.
-	// What is already paused gets the reason and the end of the options; only if they differ is
+	// If it is already paused, it gets the reason and the end of the options; only if they differ is
 	// that recorded.
 	Pause(ctx context.Context, what Pausable, options PauseOptions) error
 	// Resume ends a pause and wakes workers. A schedule continues with its first tick from
 	// now on. Idempotent. A pause with an end resumes in the same way, by [EndOfPause].
 	Resume(ctx context.Context, what Pausable) error
-	// Pauses lists what is paused, the last one first.
+	// Pauses lists the pauses, the last one first.
 	Pauses(ctx context.Context, filter PauseFilter) ([]Pause, error)
 	// Subscribe adds a subscription to a queue. Each message is delivered to every
 	// subscription, and settled by each independently. If the subscription exists with the

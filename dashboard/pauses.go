@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -84,20 +83,17 @@ func (d *dashboard) planWord(p *page, w word, pause bool, effect string) (*plan,
 		made := &plan{Title: title + " a " + w.name + " of queue " + q.Name, Button: title, Fields: []field{{w.name, w.value}},
 			Effects: []string{strings.ToUpper(w.name[:1]) + w.name[1:] + ": " + w.value, effect},
 			CLI:     command(slices.Concat([]string{"queue", verb + "-" + w.name}, asked.flags(), []string{"--", q.Name, w.value})...),
-			Curl:    curl("POST", "/v1/queues/"+q.Name+"/"+w.name+"s/"+verb, asked.body(w.name, w.value)), SQL: asked.call(verb+"_"+w.name, q.Name, w.value),
+			Curl:    curl("POST", "/v1/queues/"+q.Name+"/"+w.name+"s/"+verb, asked.body(w.name, w.value)), SQL: pauseCall(asked, verb+"_"+w.name, q.Name, w.value),
 		}
 		if !pause {
 			return made, func(ctx context.Context) error { return d.engine.Resume(ctx, w.what(q.Name, w.value)) }
 		}
-		asked.add(made)
+		made.ask(asked)
 		return made, func(ctx context.Context) error {
 			return d.engine.Pause(ctx, w.what(q.Name, w.value), asked.PauseOptions)
 		}
 	})
 }
-
-// pausing are the reason and the end of a pause that an operator asks for.
-type pausing struct{ posthaste.PauseOptions }
 
 // pausing reads the reason, and the end: a time until, or a duration for, which counts from now. The
 // confirmation sends the time, so that it is the same.
@@ -119,16 +115,8 @@ func (p *page) pausing() (a pausing, err error) {
 	return a, a.Complete(time.Now())
 }
 
-// until returns the end in the form that the confirmation sends; "" without one.
-func (a pausing) until() string {
-	if a.Until.IsZero() {
-		return ""
-	}
-	return a.Until.Format(time.RFC3339)
-}
-
-// add adds the reason and the end to a confirmation.
-func (a pausing) add(made *plan) {
+// ask adds the reason and the end to the confirmation of a pause.
+func (made *plan) ask(a pausing) {
 	made.Pausing = &a
 	made.Fields = append(made.Fields, field{"reason", a.Reason}, field{"until", a.until()})
 	if a.Reason != "" {
@@ -144,38 +132,8 @@ func (a pausing) add(made *plan) {
 	}
 }
 
-// flags returns the reason and the end as flags of the command line.
-func (a pausing) flags() (all []string) {
-	if a.Reason != "" {
-		all = append(all, "--reason="+a.Reason)
-	}
-	if !a.Until.IsZero() {
-		all = append(all, "--until="+a.until())
-	}
-	return all
-}
-
-// body returns the body of a request with these fields and the reason and the end; "" without any.
-func (a pausing) body(fields ...string) string {
-	body := map[string]string{}
-	for i := 0; i < len(fields); i += 2 {
-		body[fields[i]] = fields[i+1]
-	}
-	if a.Reason != "" {
-		body["reason"] = a.Reason
-	}
-	if !a.Until.IsZero() {
-		body["until"] = a.until()
-	}
-	if len(body) == 0 {
-		return ""
-	}
-	text, _ := json.Marshal(body) // always encodes
-	return string(text)
-}
-
-// call returns a call of an SQL function with texts as arguments, and the reason and the end.
-func (a pausing) call(function string, args ...string) string {
+// pauseCall is [call] with the reason and the end.
+func pauseCall(a pausing, function string, args ...string) string {
 	text := strings.TrimSuffix(call(function, args...), ")")
 	if a.Reason != "" {
 		text += ", reason => " + sqlQuote(a.Reason)
@@ -186,7 +144,7 @@ func (a pausing) call(function string, args ...string) string {
 	return text + ")"
 }
 
-// paused are pauses, by what is paused.
+// paused are pauses, by their things.
 type paused map[posthaste.Pausable]posthaste.Pause
 
 // maxPauses is how many pauses are read for a page.

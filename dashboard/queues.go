@@ -267,10 +267,10 @@ func (d *dashboard) planPause(p *page) (*plan, error) {
 	}
 	return p.planQueue("paused", func(q *posthaste.QueueInfo) (*plan, func(context.Context) error) {
 		made := &plan{Title: "Pause queue " + q.Name, Button: "Pause", CLI: command(slices.Concat([]string{"queue", "pause"}, asked.flags(), []string{q.Name})...),
-			Curl: curl("POST", "/v1/queues/"+q.Name+"/pause", asked.body()), SQL: asked.call("pause_queue", q.Name),
+			Curl: curl("POST", "/v1/queues/"+q.Name+"/pause", asked.body()), SQL: pauseCall(asked, "pause_queue", q.Name),
 			Effects: []string{"No message of this queue is handed out until the queue is resumed.", "Messages that are handed out continue, and sending continues."},
 		}
-		asked.add(made)
+		made.ask(asked)
 		return made, func(ctx context.Context) error {
 			return d.engine.Pause(ctx, posthaste.OfQueue(q.Name), asked.PauseOptions)
 		}

@@ -25,7 +25,7 @@ var pausing = []test{
 	{name: "R1_PauseEndsOnce", run: pauseEndsOnce},
 }
 
-// pauses returns what is paused in the suite's queue, or in all.
+// pauses returns the pauses of a queue, or all.
 func (s *suite) pauses(queue string) []posthaste.Pause {
 	s.Helper()
 	all, err := s.engine.Pauses(s.ctx, posthaste.PauseFilter{Queue: queue, Limit: 1000})
@@ -65,7 +65,7 @@ func (s *suite) pausables() []posthaste.Pausable {
 	return []posthaste.Pausable{posthaste.OfQueue(s.queue), posthaste.OfKind{Queue: s.queue, Kind: "sms"}}
 }
 
-// pauseTellsReason: what is paused is listed with its reason, its actor and its end.
+// pauseTellsReason: a pause is listed with its reason, its actor and its end.
 func pauseTellsReason(s *suite) {
 	s.create(quick())
 	until := time.Now().Add(time.Hour).Truncate(time.Microsecond).UTC()

@@ -144,7 +144,7 @@ func TestLatePause(t *testing.T) {
 	}, patch{&pauseScript, "if now > tonumber(before) then", "if false then"})
 }
 
-// What is resumed or dropped leaves nothing.
+// Pauses that are resumed or dropped leave nothing.
 func TestResumedPausesLeaveNothing(t *testing.T) {
 	e := open(t, server.URL())
 	things := pausesHere(t, e)

@@ -20,7 +20,9 @@ type change struct {
 func (s *Server) pauses() change { return change{s.engine.Pause, true} }
 
 func (s *Server) resumes() change {
-	return change{func(ctx context.Context, what posthaste.Pausable, _ posthaste.PauseOptions) error { return s.engine.Resume(ctx, what) }, false}
+	return change{func(ctx context.Context, what posthaste.Pausable, _ posthaste.PauseOptions) error {
+		return s.engine.Resume(ctx, what)
+	}, false}
 }
 
 // pauseKey pauses or resumes a key of a queue.
@@ -45,7 +47,7 @@ func (s *Server) pauseWord(c change, name string, what func(queue, word string) 
 	}
 }
 
-// body reads the body of a request, in which the field name is required; "" if there is none.
+// body reads the body of a request, in which the field name is required; "" for no field.
 func (c change) body(w http.ResponseWriter, r *http.Request, name string) (word string, options posthaste.PauseOptions, err error) {
 	body, err := readJSON(w, r, name == "")
 	if err != nil || len(body) == 0 {
@@ -114,7 +116,7 @@ func (s *Server) resumeSchedule(w http.ResponseWriter, r *http.Request) error {
 	return s.showSchedule(w, r)
 }
 
-// listPauses lists what is paused, of one queue or of all, the last one first.
+// listPauses lists pauses, of one queue or of all, the last one first.
 func (s *Server) listPauses(w http.ResponseWriter, r *http.Request) error {
 	q := readQuery(r, "limit", "cursor")
 	filter := posthaste.PauseFilter{Queue: r.PathValue("queue"), Before: int64(idCursorOf(q, wire.ListPauses)), Limit: q.int("limit", defaultListed, 1, maxListed)}

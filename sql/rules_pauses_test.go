@@ -43,7 +43,7 @@ func TestRuleEndOfPauseEndsNoNewerOne(t *testing.T) {
 		if got := s.paused("first"); got != "false -" {
 			return "after the next round the first one is: " + got
 		}
-		// An operator pauses anew at the same moment.
+		// An operator pauses it again at the same moment.
 		s.exec(`update posthaste.pauses set until = clock_timestamp() - interval '1 second'`)
 		other.exec(`begin`)
 		other.exec(`select posthaste.pause_queue('q', reason => 'newer')`)

@@ -140,7 +140,7 @@ func resumeSchedule(ctx context.Context, a *app, e posthaste.Store, name string)
 	return showSchedule(ctx, a, e, name)
 }
 
-// newQueuePauses returns the command that lists what is paused.
+// newQueuePauses returns the command that lists pauses.
 func newQueuePauses(a *app) *cobra.Command {
 	var db database
 	var f posthaste.PauseFilter

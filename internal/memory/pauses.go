@@ -98,7 +98,7 @@ func (e *Engine) switchPause(what posthaste.Pausable, pause bool) (changed bool,
 	return true, nil
 }
 
-// endPauses resumes what is paused until now or earlier, and returns how many. e.mu is held.
+// endPauses resumes all things whose pause lasts until now or earlier, and returns how many. e.mu is held.
 func (e *Engine) endPauses(ctx context.Context) (ended int) {
 	now := e.now()
 	for what, p := range maps.Clone(e.pauses) {

@@ -10,7 +10,7 @@ import (
 // Pause is something that is paused.
 type Pause struct {
 	ID string `json:"id"`
-	// What is queue, key, kind or schedule.
+	// What: queue, key, kind or schedule.
 	What     string    `json:"what"`
 	Queue    string    `json:"queue,omitempty"`
 	Key      string    `json:"key,omitempty"`

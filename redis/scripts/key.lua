@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Pauses or resumes a key for every subscription in one step.
--- keys: those of each subscription of the queue in turn; PAUSES, what is paused of it (pauses.lua)
+-- keys: those of each subscription of the queue in turn; PAUSES, its pauses (pauses.lua)
 -- args: number of the queue; rules; key; is, before and ended as of pauses.lua
 -- returns: "gone", or as pauses.lua
 -- cost: six commands, and three per subscription

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Pauses or resumes a queue.
--- keys: of the queue; PAUSES, what is paused of it (pauses.lua)
+-- keys: of the queue; PAUSES, its pauses (pauses.lua)
 -- args: number of the queue; is, before and ended as of pauses.lua
 -- returns: "gone", or as pauses.lua
 -- cost: at most six commands

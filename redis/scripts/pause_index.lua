@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Keeps the list of what may be paused, and when to look whether its pause has ended. What is paused
--- is stored with the queue, in the registry, or with the schedule; the list may have more, never less,
+-- Keeps the list of things that may be paused, and when to look whether their pauses have ended. The
+-- pauses are stored with the queue, in the registry, or with the schedule; the list may have more, never less,
 -- because a process adds to it before it pauses.
 -- keys: INDEX, a sorted set of one score: an id of 16 digits, a blank, and what; TICKS, when to look
 --       at it, as "#" and the same
--- args: what to do, and what it needs ("" otherwise):
+-- args: the action, and its arguments ("" otherwise):
 --       "add": adds what, to be looked at at ends or a check, whichever is first; check is a
 --       duration in µs
 --       "keep": the pause member was stored; ends, or "" if it does not end

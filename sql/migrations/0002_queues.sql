@@ -167,7 +167,7 @@ create table posthaste.schedule_settings (
 create index schedule_settings_next on posthaste.schedule_settings (next_at) where paused_at is null;
 create index schedule_settings_queue on posthaste.schedule_settings (queue_id);
 
--- What is paused, why and until when. Claims and ticks do not read it: they follow paused_at and
+-- Pauses: of which thing, why and until when. Claims and ticks do not read it: they follow paused_at and
 -- kinds_paused of queue_settings, and paused_at of keys and of schedule_settings. A row is written
 -- in the transaction that changes those, under the same lock. A pause whose reason or end changes
 -- gets a new id.

@@ -1,4 +1,4 @@
--- posthaste.list_pauses: what is paused, since when, by whom, why and until when. The last one first.
+-- posthaste.list_pauses: lists all pauses, since when, by whom, why and until when. The last one first.
 -- Arguments, null for any: queue: only the pauses of it, its keys and its kinds; before: only those
 -- with ids below it, for paging; max: 1 to 1000.
 -- Returns: id, which changes with the reason and the end; what: queue, key, kind or schedule; queue;

@@ -1,5 +1,5 @@
 -- posthaste.set_pause: notes that something is paused, why and until when, and records that. The
--- caller holds the lock of what it pauses.
+-- caller holds the lock of the paused thing.
 -- Arguments: queue, key, kind or schedule; the queue, 0 of a schedule; the key, kind or schedule, ''
 --   of a queue; the actor to record; reason: one line of at most 500 characters, or null; until: when
 --   the pause ends by itself (posthaste.tick), in the future and at most 36500 days ahead, or null.

@@ -14,7 +14,7 @@ begin
   loop
     begin
       continue when not posthaste.lock_pause(p.what, p.queue_id, p.name);
-      -- Again, under the lock: it may have been resumed, and even paused anew.
+      -- Again, under the lock: it may have been resumed, and even paused again.
       continue when not exists (select from posthaste.pauses x where x.id = p.id and x.until <= v_now);
       case p.what
         when 'queue' then perform posthaste.resume_queue(p.queue, 'end of pause');

@@ -1,5 +1,5 @@
--- posthaste.lock_pause: takes the locks under which something is paused and resumed, for the rest of
--- the transaction, without waiting.
+-- posthaste.lock_pause: takes the locks of pausing and resuming something, until the end of
+-- the transaction, without waiting for them.
 -- Arguments: as of set_pause. Returns: whether it has them all; if not, it may have some.
 create or replace function posthaste.lock_pause(p_what text, p_queue int, p_name text)
 returns boolean language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
