@@ -10,9 +10,6 @@ import (
 	"github.com/posthaste-mq/posthaste/server"
 )
 
-// pausesShown is how many pauses the overview shows.
-const pausesShown = 20
-
 // fallingBehind is how many queues the overview shows.
 const fallingBehind = 10
 
@@ -56,7 +53,7 @@ func (d *dashboard) showOverview(p *page) error {
 		Failures     []posthaste.Failure
 		Paused       []pauseRow
 		MorePaused   bool
-	}{s, total, len(rows), behind[:min(len(behind), fallingBehind)], busy, max(len(behind)-fallingBehind, 0), s.findErr, shown, p.choices(), failures, p.pauseRows(s.pauses[:min(len(s.pauses), pausesShown)]), len(s.pauses) > pausesShown})
+	}{s, total, len(rows), behind[:min(len(behind), fallingBehind)], busy, max(len(behind)-fallingBehind, 0), s.findErr, shown, p.choices(), failures, pauseRows(p, s.pauses[:min(len(s.pauses), pausesShown)]), len(s.pauses) > pausesShown})
 }
 
 // past returns the charts of all queues, and the most frequent failures. Without them the page
@@ -252,7 +249,7 @@ func (d *dashboard) planPauseSchedule(p *page) (*plan, error) {
 		made := &plan{Title: "Pause", Button: "Pause", Effects: []string{"No message is sent at its ticks until it is resumed. These ticks do not count as missed."},
 			CLI:  command(slices.Concat([]string{"schedule", "pause"}, asked.flags(), []string{s.Name})...),
 			Curl: curl("POST", "/v1/schedules/"+s.Name+"/pause", asked.body()), SQL: pauseCall(asked, "schedule_pause", s.Name)}
-		made.ask(asked)
+		askPause(made, asked)
 		return made, nil
 	}, func(p *page, s posthaste.ScheduleInfo) error {
 		return d.engine.Pause(p.ctx(), posthaste.OfSchedule(s.Name), asked.PauseOptions)

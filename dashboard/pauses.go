@@ -88,7 +88,7 @@ func (d *dashboard) planWord(p *page, w word, pause bool, effect string) (*plan,
 		if !pause {
 			return made, func(ctx context.Context) error { return d.engine.Resume(ctx, w.what(q.Name, w.value)) }
 		}
-		made.ask(asked)
+		askPause(made, asked)
 		return made, func(ctx context.Context) error {
 			return d.engine.Pause(ctx, w.what(q.Name, w.value), asked.PauseOptions)
 		}
@@ -115,8 +115,8 @@ func (p *page) pausing() (a pausing, err error) {
 	return a, a.Complete(time.Now())
 }
 
-// ask adds the reason and the end to the confirmation of a pause.
-func (made *plan) ask(a pausing) {
+// askPause adds the reason and the end to the confirmation of a pause.
+func askPause(made *plan, a pausing) {
 	made.Pausing = &a
 	made.Fields = append(made.Fields, field{"reason", a.Reason}, field{"until", a.until()})
 	if a.Reason != "" {
@@ -174,7 +174,7 @@ type pauseRow struct {
 	Page, Resume    string
 }
 
-func (p *page) pauseRows(all []posthaste.Pause) (rows []pauseRow) {
+func pauseRows(p *page, all []posthaste.Pause) (rows []pauseRow) {
 	for _, one := range all {
 		row := pauseRow{Pause: one}
 		row.Of, row.Queue, row.Name = posthaste.PausableNames(one.What)

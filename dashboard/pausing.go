@@ -7,6 +7,9 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
+// pausesShown is how many pauses the overview shows.
+const pausesShown = 20
+
 // pausing are the reason and the end of a pause that an operator asks for.
 type pausing struct{ posthaste.PauseOptions }
 
