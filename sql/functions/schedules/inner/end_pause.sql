@@ -1,6 +1,6 @@
 -- posthaste.end_pause: ends one pause whose end is reached, as the function that resumes it does. It
 -- leaves out those whose locks others hold. If one cannot be ended, the server's log tells why.
--- Returns: whether it ended one. Locks: as the function that resumes, without waiting.
+-- Returns: whether it ended one. Deletes: pauses. Locks: as the function that resumes, without waiting.
 create or replace function posthaste.end_pause()
 returns boolean language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -22,6 +22,8 @@ begin
         when 'kind' then perform posthaste.resume_kind(p.queue, p.name, 'end of pause');
         else perform posthaste.schedule_resume(p.name, 'end of pause');
       end case;
+      -- Otherwise a row of something that was not paused would be ended again and again.
+      delete from posthaste.pauses x where x.id = p.id;
       return true;
     exception when others then
       -- The others, and the schedules, must not wait for this one.
