@@ -44,7 +44,7 @@ func TestPauseWithReasonAndEnd(t *testing.T) {
 	v.get("/queues/orders/pause?reason=x&for=soon").want(400, "a duration such as 30m")
 	v.get("/queues/orders/pause?for=1h&until=2040-01-01").want(400, "not both")
 	v.get("/queues/orders/pause?until=2020-01-01").want(400, "has passed")
-	v.get("/queues/orders/pause?reason="+strings.Repeat("x", 501)).want(400, "at most 500")
+	v.get("/queues/orders/pause?reason="+strings.Repeat("x", 501)).want(413, "at most 500")
 }
 
 // A schedule that is paused tells why and until when.

@@ -47,8 +47,9 @@ func (p Pause) Stored() (posthaste.Pause, error) {
 
 // PauseOptions takes the fields reason, and until or for, of which the latter counts from now.
 func (o *Object) PauseOptions(now time.Time) (p posthaste.PauseOptions) {
+	both := o.Has("until") && o.Has("for")
 	p.Reason, p.Until = o.Text("reason"), o.Time("until")
-	if o.Has("until") && o.Has("for") {
+	if both {
 		o.Fail("for", "cannot be combined with until")
 	}
 	if d := o.positiveDuration("for"); d > 0 {
