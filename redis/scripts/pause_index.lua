@@ -2,7 +2,7 @@
 -- Keeps the list of things that may be paused, and when to look whether their pauses have ended. The
 -- pauses are stored with the queue, in the registry, or with the schedule; the list may have more, never less,
 -- because a process adds to it before it pauses.
--- keys: INDEX, a sorted set of one score: an id of 16 digits, a blank, and what; TICKS, when to look
+-- keys: PAUSES, a sorted set of one score: an id of 16 digits, a blank, and what; TICKS, when to look
 --       at it, as "#" and the same
 -- args: the action, and its arguments ("" otherwise):
 --       "add": adds what, to be looked at at ends or a check, whichever is first; check is a
@@ -14,7 +14,7 @@
 -- returns: add: "past" if ends has passed, or a list: the new id; list: the time in µs and the
 --       members; the others: 1
 -- cost: three commands
-local INDEX, TICKS = unpack(KEYS)
+local PAUSES, TICKS = unpack(KEYS)
 local what, member, ends, check, most = unpack(ARGV)
 local call = redis.call
 local clock = call('TIME')
@@ -22,13 +22,13 @@ local now = (clock[1] - 1735689600) * 1000000 + clock[2]
 local function text(n) return string.format('%.0f', n) end
 if what == 'add' then
   if ends ~= '' and tonumber(ends) <= now then return 'past' end
-  local last = call('ZRANGE', INDEX, '+', '-', 'BYLEX', 'REV', 'LIMIT', 0, 1)[1]
+  local last = call('ZRANGE', PAUSES, '+', '-', 'BYLEX', 'REV', 'LIMIT', 0, 1)[1]
   local id = string.format('%016.0f', math.max(now, last and tonumber(string.sub(last, 1, 16)) + 1 or 0))
-  call('ZADD', INDEX, 0, id .. ' ' .. member)
+  call('ZADD', PAUSES, 0, id .. ' ' .. member)
   call('ZADD', TICKS, text(math.min(tonumber(ends) or math.huge, now + check)), '#' .. id .. ' ' .. member)
   return {id}
 elseif what == 'keep' then
-  call('ZADD', INDEX, 0, member)
+  call('ZADD', PAUSES, 0, member)
   if ends == '' then
     call('ZREM', TICKS, '#' .. member)
   else
@@ -37,10 +37,10 @@ elseif what == 'keep' then
 elseif what == 'look' then
   call('ZADD', TICKS, 'XX', ends, '#' .. member)
 elseif what == 'remove' then
-  call('ZREM', INDEX, member)
+  call('ZREM', PAUSES, member)
   call('ZREM', TICKS, '#' .. member)
 elseif what == 'list' then
-  local all = call('ZRANGE', INDEX, member == '' and '+' or '(' .. member, '-', 'BYLEX', 'REV', 'LIMIT', 0, most)
+  local all = call('ZRANGE', PAUSES, member == '' and '+' or '(' .. member, '-', 'BYLEX', 'REV', 'LIMIT', 0, most)
   table.insert(all, 1, text(now))
   return all
 end
