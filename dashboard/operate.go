@@ -51,7 +51,9 @@ func (d *dashboard) showOverview(p *page) error {
 		Charts       *charts
 		Choices      []choice
 		Failures     []posthaste.Failure
-	}{s, total, len(rows), behind[:min(len(behind), fallingBehind)], busy, max(len(behind)-fallingBehind, 0), s.findErr, shown, p.choices(), failures})
+		Paused       []pauseRow
+		MorePaused   bool
+	}{s, total, len(rows), behind[:min(len(behind), fallingBehind)], busy, max(len(behind)-fallingBehind, 0), s.findErr, shown, p.choices(), failures, pauseRows(p, s.pauses[:min(len(s.pauses), pausesShown)]), len(s.pauses) > pausesShown})
 }
 
 // past returns the charts of all queues, and the most frequent failures. Without them the page
@@ -201,10 +203,15 @@ func (d *dashboard) showSchedules(p *page) error {
 	if err != nil {
 		return err
 	}
+	why, err := d.paused(p.ctx(), "")
+	if err != nil {
+		return err
+	}
 	return p.show("schedules", "Schedules", "schedules", false, struct {
 		Schedules []posthaste.ScheduleInfo
 		Operates  bool
-	}{schedules, p.Allows(server.ScopeOperate)})
+		Paused    paused
+	}{schedules, p.Allows(server.ScopeOperate), why})
 }
 
 // planSchedule returns the plan of an action on the schedule in the path.
@@ -231,14 +238,21 @@ func (d *dashboard) planSchedule(p *page, done string, make func(s posthaste.Sch
 }
 
 func (d *dashboard) planPauseSchedule(p *page) (*plan, error) {
+	asked, err := p.pausing()
+	if err != nil {
+		return nil, err
+	}
 	return d.planSchedule(p, "paused", func(s posthaste.ScheduleInfo) (*plan, error) {
 		if !s.PausedAt.IsZero() {
 			return nil, already(s.Name, "paused")
 		}
-		return &plan{Title: "Pause", Button: "Pause", Effects: []string{"No message is sent at its ticks until it is resumed. These ticks do not count as missed."},
-			CLI: command("schedule", "pause", s.Name), Curl: curl("POST", "/v1/schedules/"+s.Name+"/pause", ""), SQL: call("schedule_pause", s.Name)}, nil
+		made := &plan{Title: "Pause", Button: "Pause", Effects: []string{"No message is sent at its ticks until it is resumed. These ticks do not count as missed."},
+			CLI:  command(slices.Concat([]string{"schedule", "pause"}, asked.flags(), []string{s.Name})...),
+			Curl: curl("POST", "/v1/schedules/"+s.Name+"/pause", asked.body()), SQL: pauseCall(asked, "schedule_pause", s.Name)}
+		askPause(made, asked)
+		return made, nil
 	}, func(p *page, s posthaste.ScheduleInfo) error {
-		return d.engine.Pause(p.ctx(), posthaste.OfSchedule(s.Name))
+		return d.engine.Pause(p.ctx(), posthaste.OfSchedule(s.Name), asked.PauseOptions)
 	})
 }
 

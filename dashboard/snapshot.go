@@ -28,6 +28,7 @@ const (
 // snapshot is what the store said at one time. It is never changed.
 type snapshot struct {
 	queues           []posthaste.QueueInfo
+	pauses           []posthaste.Pause // the last ones
 	queuesAt         time.Time
 	Findings         []posthaste.Finding
 	workers          []posthaste.WorkerStatus
@@ -126,7 +127,9 @@ func (s *snapshots) read(now *reading, last *snapshot) {
 		})
 	}
 	if next.queues, now.err = s.engine.Queues(ctx); now.err == nil {
-		now.got = next
+		if next.pauses, now.err = s.engine.Pauses(ctx, posthaste.PauseFilter{Limit: pausesShown + 1}); now.err == nil {
+			now.got = next
+		}
 	}
 	state.Wait()
 	s.mu.Lock()

@@ -46,32 +46,6 @@ func (e *Engine) DropQueue(ctx context.Context, name string, o posthaste.DropOpt
 	return e.exec(ctx, writeError, "select posthaste.drop_queue($1::text, nullif($2::text, ''), $3)", name, posthaste.ActorOf(ctx), o.IfEmpty)
 }
 
-// Pause implements [posthaste.QueueAdmin].
-func (e *Engine) Pause(ctx context.Context, what posthaste.Pausable) error {
-	return e.pause(ctx, "pause", what)
-}
-
-// Resume implements [posthaste.QueueAdmin].
-func (e *Engine) Resume(ctx context.Context, what posthaste.Pausable) error {
-	return e.pause(ctx, "resume", what)
-}
-
-// pause calls the function that pauses or resumes what.
-func (e *Engine) pause(ctx context.Context, verb string, what posthaste.Pausable) error {
-	actor := posthaste.ActorOf(ctx)
-	switch x := what.(type) {
-	case posthaste.OfQueue:
-		return e.repeatable(ctx, "select posthaste."+verb+"_queue($1, nullif($2::text, ''))", string(x), actor)
-	case posthaste.OfKey:
-		return e.repeatable(ctx, "select posthaste."+verb+"_key($1, $2, nullif($3::text, ''))", x.Queue, x.Key, actor)
-	case posthaste.OfKind:
-		return e.repeatable(ctx, "select posthaste."+verb+"_kind($1::text, $2::text, nullif($3::text, ''))", x.Queue, x.Kind, actor)
-	case posthaste.OfSchedule:
-		return e.repeatable(ctx, "select posthaste.schedule_"+verb+"($1::text, nullif($2::text, ''))", string(x), actor)
-	}
-	return posthaste.Invalidf("what", "cannot %s %T: it must be OfQueue, OfKey, OfKind or OfSchedule", verb, what)
-}
-
 // PurgeQueue implements [posthaste.QueueAdmin].
 func (e *Engine) PurgeQueue(ctx context.Context, queue string) ([]posthaste.Purged, error) {
 	return changed(ctx, e, pgx.RowToStructByPos[posthaste.Purged],

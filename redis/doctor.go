@@ -183,7 +183,7 @@ func (e *Engine) doctorBehind(ctx context.Context, all map[string]*queue) (found
 				f.Hint = "messages of kinds that no running worker handles wait there: see the finding kinds"
 			}
 			if !q.PausedAt.IsZero() {
-				f.Message, f.Hint = f.Message+": the queue is paused", "posthaste queue resume "+q.Name
+				f.Message, f.Hint = f.Message+": the queue is paused"+e.pauseNote(ctx, q.Name), "posthaste queue resume "+q.Name
 			}
 			found = append(found, f)
 		}

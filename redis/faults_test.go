@@ -112,8 +112,8 @@ func TestDoneButNotRecorded(t *testing.T) {
 	for name, do := range map[string]func() error{
 		"run a schedule":   func() error { _, err := e.RunSchedule(ctx, "s"); return err },
 		"put a schedule":   func() error { put.Name = "t"; _, err := e.PutSchedule(ctx, put); return err },
-		"pause a schedule": func() error { return e.Pause(ctx, posthaste.OfSchedule("s")) },
-		"pause a key":      func() error { return e.Pause(ctx, posthaste.OfKey{Queue: jobs, Key: "k"}) },
+		"pause a schedule": func() error { return e.Pause(ctx, posthaste.OfSchedule("s"), posthaste.PauseOptions{}) },
+		"pause a key":      func() error { return e.Pause(ctx, posthaste.OfKey{Queue: jobs, Key: "k"}, posthaste.PauseOptions{}) },
 		"create":           func() error { return e.CreateQueue(ctx, "other", posthaste.QueueOptions{}) },
 		"edit": func() error {
 			_, err := e.UpdateMessage(ctx, waits[0], posthaste.MessageUpdate{Payload: json.RawMessage("2")})

@@ -50,6 +50,8 @@ type stored struct {
 	Revision int `json:",omitempty"`
 	// PausedKinds are the paused kinds, in order.
 	PausedKinds []string `json:",omitempty"`
+	// Pauses has why and until when each of them is paused.
+	Pauses map[string]pauseNote `json:",omitempty"`
 	// Stopped says that StopOnDead was set before, so that keys may be stopped.
 	Stopped bool `json:",omitempty"`
 }

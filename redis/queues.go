@@ -70,41 +70,6 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, o posthaste.Queue
 	return readError(errors.Join(err, e.record(ctx, record{Action: "create", Queue: name})))
 }
 
-// Pause implements [posthaste.QueueAdmin].
-func (e *Engine) Pause(ctx context.Context, what posthaste.Pausable) error {
-	return e.pause(ctx, what, "pause", "1")
-}
-
-// Resume implements [posthaste.QueueAdmin].
-func (e *Engine) Resume(ctx context.Context, what posthaste.Pausable) error {
-	return e.pause(ctx, what, "resume", "")
-}
-
-// pause pauses or resumes what. paused is the value that the scripts store.
-func (e *Engine) pause(ctx context.Context, what posthaste.Pausable, action, paused string) error {
-	switch x := what.(type) {
-	case posthaste.OfQueue:
-		return e.pauseQueue(ctx, string(x), action, paused)
-	case posthaste.OfKey:
-		return e.pauseKey(ctx, x.Queue, x.Key, action+"_key", paused)
-	case posthaste.OfKind:
-		return e.pauseKind(ctx, x, paused != "")
-	case posthaste.OfSchedule:
-		return e.pauseSchedule(ctx, string(x), "schedule_"+action, paused != "")
-	}
-	return posthaste.Invalidf("what", "cannot %s %T: it must be OfQueue, OfKey, OfKind or OfSchedule", action, what)
-}
-
-func (e *Engine) pauseQueue(ctx context.Context, name, action, paused string) error {
-	reply, _, err := e.tryQueue(ctx, name, func(q *queue) (any, error) {
-		return pauseScript.run(ctx, e.client, q.keys, arguments{{"number", q.numberArg}, {"pause", paused}})
-	})
-	if err == nil && reply == int64(1) {
-		err = e.record(ctx, record{Action: action, Queue: name})
-	}
-	return readError(err)
-}
-
 // Queues implements [posthaste.Engine]. The counts are current. It reports no rates.
 func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
 	all, err := e.registry.read(ctx)

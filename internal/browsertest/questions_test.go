@@ -39,7 +39,7 @@ func newNight(t *testing.T) *night {
 		"orders": {MaxAttempts: 20, BackoffBase: time.Minute, BackoffMax: time.Hour, Timeout: time.Hour}, "index": {}, "letters": {MaxAttempts: 1}} {
 		s.must(s.engine.CreateQueue(ctx, name, o))
 	}
-	s.must(s.engine.Pause(posthaste.WithActor(ctx, "grace"), posthaste.OfQueue("index")))
+	s.must(s.engine.Pause(posthaste.WithActor(ctx, "grace"), posthaste.OfQueue("index"), posthaste.PauseOptions{}))
 	s.work(func(w *worker.Worker) {
 		worker.Handle(w, "orders", func(ctx context.Context, d posthaste.Delivery[int]) error {
 			switch d.Kind {

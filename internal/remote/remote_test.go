@@ -213,7 +213,7 @@ func TestInvalidTexts(t *testing.T) {
 	t.Parallel()
 	s := serve(t, stored(t), posthaste.ScopeAdmin, nil)
 	const text = "a\xff"
-	wantCode(t, s.Pause(t.Context(), posthaste.OfKey{Queue: "orders", Key: text}), posthaste.CodeInvalid, "UTF-8")
+	wantCode(t, s.Pause(t.Context(), posthaste.OfKey{Queue: "orders", Key: text}, posthaste.PauseOptions{}), posthaste.CodeInvalid, "UTF-8")
 	_, err := s.Erase(t.Context(), text, 0)
 	wantCode(t, err, posthaste.CodeInvalid, "UTF-8")
 	_, err = s.Discard(t.Context(), posthaste.DeadLetterFilter{Term: text})
