@@ -18,6 +18,9 @@ type MessageInfo struct {
 	// Payload is absent in lists, and if it was erased or not retained.
 	Payload   []byte
 	CreatedAt time.Time
+	// Options are the message's own options: its zero values mean those of its kind, and then
+	// those of its queue. Lists have none. They can be absent once the message is settled.
+	Options KindOptions
 	// Version identifies the content, for [MessageUpdate]; empty where Payload is absent.
 	Version string
 	// ErasedAt is when the content was erased; zero if it was not.
@@ -90,9 +93,9 @@ type Erasure struct {
 	Pending bool
 }
 
-// Brief returns the message as lists show it: without payload, checkpoints and logs.
+// Brief returns the message as lists show it: without payload, options, checkpoints and logs.
 func (m MessageInfo) Brief() MessageInfo {
-	m.Payload, m.Subscriptions = nil, slices.Clone(m.Subscriptions)
+	m.Payload, m.Options, m.Subscriptions = nil, KindOptions{}, slices.Clone(m.Subscriptions)
 	for i := range m.Subscriptions {
 		attempts := slices.Clone(m.Subscriptions[i].Attempts)
 		for j := range attempts {

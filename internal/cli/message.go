@@ -154,7 +154,7 @@ func waits(s posthaste.MessageState) bool {
 // writeMessage writes all of a message, and what may hold it if its queue is given.
 func writeMessage(w *screen, m posthaste.MessageInfo, queue *posthaste.QueueInfo) {
 	fields(w, "message", m.ID, "queue", m.Queue, "key", m.Key, "kind", m.Kind, "reference", m.Reference,
-		"terms", strings.Join(m.Terms, " "), "headers", headerText(m.Headers), "type", m.ContentType, "created", m.CreatedAt, "erased", m.ErasedAt)
+		"terms", strings.Join(m.Terms, " "), "headers", headerText(m.Headers), "type", m.ContentType, "created", m.CreatedAt, "erased", m.ErasedAt, "options", ownOptions(m))
 	for _, s := range m.Subscriptions {
 		fmt.Fprintln(w)
 		var held string
@@ -165,6 +165,14 @@ func writeMessage(w *screen, m posthaste.MessageInfo, queue *posthaste.QueueInfo
 		showAttempts(w, s.Attempts)
 	}
 	writePayload(w, m.Payload, m.PayloadHidden)
+}
+
+// ownOptions returns the options that the message itself has.
+func ownOptions(m posthaste.MessageInfo) string {
+	if m.Options == (posthaste.KindOptions{}) {
+		return ""
+	}
+	return m.Options.String()
 }
 
 func newMessageCancel(a *app) *cobra.Command {
