@@ -69,6 +69,10 @@ type Updated struct {
 	Version string
 }
 
+// MaxSearched is how many deliveries of the newest messages that match the rest of the filter one
+// search by a kind, a time or a state looks at on PostgreSQL. Other engines look at more.
+const MaxSearched = 3000
+
 // MessageFilter selects messages. Empty fields select all.
 type MessageFilter struct {
 	Queue     string

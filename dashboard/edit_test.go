@@ -113,5 +113,5 @@ func TestDB7OwnOptionsAreShown(t *testing.T) {
 	v := newSite(t, stock).viewer(posthaste.ScopeRead)
 	ids := stock.send(t, posthaste.Message{Queue: "emails", MaxAttempts: 3, Timeout: time.Minute, Backoff: posthaste.Backoff{Base: time.Second, Max: time.Hour}}, posthaste.Message{Queue: "emails"})
 	v.get("/messages/"+ids[0].String()).want(200, "Max attempts 3 set for this message", "Timeout 1m0s set for this message", "Backoff from 1s up to 1h0m0s set for this message")
-	v.get("/messages/"+ids[1].String()).want(200).lacks("set for this message")
+	v.get("/messages/" + ids[1].String()).want(200).lacks("set for this message")
 }

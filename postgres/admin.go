@@ -246,8 +246,8 @@ func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste
 }
 
 // Messages implements [posthaste.MessageAdmin]. A search by reference or term uses an index. A search
-// by a kind, a time or a state other than dead reads at most the 10,000 newest messages that match the rest of
-// the filter.
+// by a kind, a time or a state other than dead looks at most at [posthaste.MaxSearched] deliveries of the
+// newest messages that match the rest of the filter.
 func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (page posthaste.Page[posthaste.MessageInfo], err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()

@@ -29,8 +29,8 @@ func newMessageLs(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List messages, newest first",
 		Long: `List messages, newest first. With --state other than dead, the search covers the
-10,000 newest messages that match the other flags; with --key, the 500,000 newest
-positions. To search older messages, continue with --before.`,
+newest messages that match the other flags, on PostgreSQL up to 3,000 deliveries;
+with --key, the 500,000 newest positions. To search older messages, continue with --before.`,
 		Args: exactly(0, "no arguments; flags select messages"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var in []posthaste.State

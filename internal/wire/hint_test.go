@@ -47,7 +47,7 @@ func TestHintsOfFindings(t *testing.T) {
 		"run a worker or select posthaste.maintain() to redeliver them":  {"run a worker to redeliver them", "run a worker to redeliver them"},
 		"end the worker that holds it (see posthaste.workers): it waits": {"end the worker that holds it (see GET /v1/workers): it waits", "end the worker that holds it (see posthaste worker ls): it waits"},
 		"use `posthaste rebase` (in SQL: posthaste.rebase)":              {"use `posthaste rebase`", "use `posthaste rebase`"},
-		"turn it on": {"turn it on", "turn it on"},
+		"turn fsync on: alter system set fsync = on; select pg_reload_conf()": {"turn fsync on: alter system set fsync = on; select pg_reload_conf()", "turn fsync on: alter system set fsync = on; select pg_reload_conf()"},
 	} {
 		for _, by := range []Interface{HTTP, CLI} {
 			if got := NewFindings([]posthaste.Finding{{Check: "x", Hint: hint}}, by)[0].Hint; got != want[by] {
