@@ -87,7 +87,11 @@ func TestDB2StopAndContinue(t *testing.T) {
 		v.send(wrong).want(400, "Nothing was changed: the rate must be 1 to 100,000 messages per second")
 	}
 	v.send(rest.form("/replay")).want(200, fmt.Sprintf("Replayed %d messages.", 500-n)).lacks("Replay the rest")
-	v.get("/audit").want(200, "http:operateer replay emails")
+	// The records name who replayed how many with which filter, and those of one action are together.
+	audit := v.get("/audit").want(200, fmt.Sprintf(": Replay %d dead letters; queue = emails) replay emails ", 500-n), "http:operateer (bulk action ", " messages, from ")
+	if n := strings.Count(text(audit.body), "replay emails"); n > 2 {
+		t.Errorf("one page of the audit log has %d rows of a bulk action:\n%s", n, text(audit.body))
+	}
 }
 
 // A rate holds, and a bulk action without one is not slowed down.

@@ -421,3 +421,14 @@ func (s *stocked) state(t *testing.T) string {
 	slices.SortFunc(queues, func(a, b posthaste.QueueInfo) int { return strings.Compare(a.Name, b.Name) })
 	return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v", queues, messages, dead, schedules, tokens)
 }
+
+// On a narrow screen the rows of dead letters stack, so that an error has the whole width.
+func TestDeadLettersStackOnNarrowScreens(t *testing.T) {
+	t.Parallel()
+	stock := newStock(t)
+	stock.makeDead(t, "emails", "timeout after %d ms", 2)
+	page := newSite(t, stock).viewer(posthaste.ScopeOperate).get("/dead-letters").want(200)
+	if n := strings.Count(page.body, `<table class="cards">`); n != 2 {
+		t.Errorf("%d tables of 2 stack", n)
+	}
+}

@@ -159,9 +159,31 @@ func (d *dashboard) showAudit(p *page) error {
 	}
 	return p.show("audit", "Audit log", "audit", false, struct {
 		Queue, Message string
-		Actions        []posthaste.Action
+		Actions        []actionRow
 		Next           string
-	}{f.Queue, p.text("message"), actions, next})
+	}{f.Queue, p.text("message"), sameBulk(actions), next})
+}
+
+// actionRow is a record of an action, and how many of its kind follow each other.
+type actionRow struct {
+	posthaste.Action
+	// Count is the number of records, and First the oldest of them.
+	Count int
+	First posthaste.Action
+}
+
+// sameBulk groups the records of the same bulk action that follow each other. Others stay by
+// themselves.
+func sameBulk(actions []posthaste.Action) (rows []actionRow) {
+	for _, a := range actions {
+		if n := len(rows); n > 0 && strings.Contains(a.By, "(bulk action ") && rows[n-1].By == a.By && rows[n-1].Action.Action == a.Action && rows[n-1].Queue == a.Queue {
+			rows[n-1].Count++
+			rows[n-1].First = a
+			continue
+		}
+		rows = append(rows, actionRow{Action: a, Count: 1, First: a})
+	}
+	return rows
 }
 
 func (d *dashboard) showTokens(p *page) error {

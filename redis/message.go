@@ -81,6 +81,7 @@ func (q *queue) told(place, text, packedState, due, running string) (*told, erro
 			return nil, err
 		}
 		t.Key, t.Kind, t.Headers, t.Reference, t.Terms, t.ContentType, t.Payload = c.key, c.kind, c.headers, c.reference, c.terms, c.contentType, c.payload
+		t.Options = c.attempts.options()
 	}
 	if packedState != "" {
 		if err := unpack(packedState, t.state); err != nil {

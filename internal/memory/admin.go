@@ -90,6 +90,7 @@ func (e *Engine) info(m *message) posthaste.MessageInfo {
 	}
 	return posthaste.MessageInfo{ID: m.id, Queue: m.Queue, Key: m.Key, Kind: m.Kind, Headers: m.Headers,
 		Reference: m.Reference, Terms: m.Terms, ContentType: m.contentType, CreatedAt: m.createdAt, ErasedAt: m.erasedAt,
+		Options: posthaste.KindOptions{MaxAttempts: m.MaxAttempts, Timeout: m.Timeout, Backoff: m.Backoff},
 		Subscriptions: []posthaste.MessageState{{Subscription: posthaste.DefaultSubscription, State: state,
 			DueAt: m.dueAt, Attempts: posthaste.NewestCheckpoint(slices.Clone(m.attempts))}}}
 }

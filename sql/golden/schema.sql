@@ -632,6 +632,7 @@ type message_found
   attempts jsonb
   erased_at timestamp with time zone
   version text
+  options jsonb
 type message_listed
   message_id bigint
   queue text
