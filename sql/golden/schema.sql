@@ -1467,6 +1467,7 @@ function resume_kind(queue text, kind text, by text DEFAULT SESSION_USER) return
 function resume_queue(queue text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function rewrite(p_id bigint, p_content entries_other, p_due timestamp with time zone, p_most double precision, OUT subscription text, OUT state text) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function ring(queue_id integer) returns void language sql volatile cost 100
+function ring_epochs() returns SETOF bigint language sql stable cost 100 rows 16 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function ring_seen(OUT last bigint, OUT readers bigint[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function roll_up() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, jit=off
 function rotate() returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
