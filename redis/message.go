@@ -20,13 +20,13 @@ type told struct {
 // tell looks up messages of a queue by their places. It returns nil for unknown ones.
 func (e *Engine) tell(ctx context.Context, name string, places []string) ([]*told, error) {
 	found := make([]*told, len(places))
-	err := e.each(ctx, tellScript, name, func(q *queue) arguments { return telling(q, places) },
+	err := e.each(ctx, tellScript, name, func(q *queue) arguments { return q.telling(places) },
 		func(q *queue, reply any) error { return q.toldAll(places, reply, found) })
 	return found, readError(err)
 }
 
-// telling are the arguments of tell.lua.
-func telling(q *queue, places []string) arguments {
+// telling returns the arguments of tell.lua.
+func (q *queue) telling(places []string) arguments {
 	args := arguments{{"number", q.numberArg}, {"rules", q.rules}}
 	for _, p := range places {
 		args = append(args, arg{is: p})
@@ -34,7 +34,7 @@ func telling(q *queue, places []string) arguments {
 	return args
 }
 
-// toldAll adds the reply of tell.lua to what is known of the messages from other subscriptions.
+// toldAll adds the reply of tell.lua to the messages that other subscriptions have.
 func (q *queue) toldAll(places []string, reply any, found []*told) error {
 	all, err := list("tell", reply, 5*len(places))
 	if err != nil {

@@ -64,7 +64,6 @@ func (s *strand) take(before posthaste.MessageID) {
 
 // searching merges the messages of queues, newest first.
 type searching struct {
-	e       *Engine
 	strands []*strand // those that may have further messages
 	source  source
 	before  posthaste.MessageID
@@ -86,7 +85,7 @@ func (e *Engine) search(ctx context.Context, queue string, limit int, before pos
 			return found, 0, nil
 		}
 		next, lowest := s.next(min(most, pageMost, searchMost-looked))
-		all, err := s.tell(ctx, next)
+		all, err := e.tellChosen(ctx, next, queue != "")
 		if err != nil {
 			return nil, 0, err
 		}
@@ -127,7 +126,7 @@ func (e *Engine) searchIn(ctx context.Context, name string, limit int, before po
 	if len(all) > 1 {
 		most = min(max(2*limit/len(all), pageLeast), pageMost)
 	}
-	s := &searching{e: e, source: from, before: before, one: name != ""}
+	s := &searching{source: from, before: before, one: name != ""}
 	for _, q := range all {
 		s.strands = append(s.strands, &strand{q: q, from: place, most: most, more: true})
 	}
@@ -190,8 +189,9 @@ type chosen struct {
 	place int64
 }
 
-// tell looks up messages of several queues, as Engine.tell does for one.
-func (s *searching) tell(ctx context.Context, all []chosen) ([]*told, error) {
+// tellChosen looks up messages of several queues, as tell does for one. Unless one is set, it
+// passes over queues that were dropped since.
+func (e *Engine) tellChosen(ctx context.Context, all []chosen, one bool) ([]*told, error) {
 	type part struct {
 		places []string
 		at     []int // of all
@@ -199,19 +199,19 @@ func (s *searching) tell(ctx context.Context, all []chosen) ([]*told, error) {
 	}
 	parts := map[string]*part{}
 	var queues []*queue
-	for i, one := range all {
-		p := parts[one.q.name]
+	for i, c := range all {
+		p := parts[c.q.name]
 		if p == nil {
 			p = &part{}
-			parts[one.q.name], queues = p, append(queues, one.q)
+			parts[c.q.name], queues = p, append(queues, c.q)
 		}
-		p.places, p.at = append(p.places, place(one.place<<numberBits)), append(p.at, i)
+		p.places, p.at = append(p.places, place(c.place<<numberBits)), append(p.at, i)
 	}
 	for _, p := range parts {
 		p.found = make([]*told, len(p.places))
 	}
-	failed, err := s.e.askAll(ctx, tellScript, queues, func(q *queue) arguments {
-		return telling(q, parts[q.name].places)
+	failed, err := e.askAll(ctx, tellScript, queues, func(q *queue) arguments {
+		return q.telling(parts[q.name].places)
 	}, func(q *queue, reply any) error {
 		return q.toldAll(parts[q.name].places, reply, parts[q.name].found)
 	}, func(name string) { clear(parts[name].found) })
@@ -219,7 +219,7 @@ func (s *searching) tell(ctx context.Context, all []chosen) ([]*told, error) {
 		return nil, err
 	}
 	for _, err := range failed {
-		if s.one || posthaste.CodeOf(err) != posthaste.CodeNotFound {
+		if one || posthaste.CodeOf(err) != posthaste.CodeNotFound {
 			return nil, err
 		}
 	}
