@@ -139,7 +139,7 @@ func TestRE1(t *testing.T) {
 // and replaced processes, schedules.
 func TestOnRedis(t *testing.T) {
 	besideOthers(t)
-	onEachChange := []string{"TR2", "HA1", "EM1", "JB5", "Concurrency", "Woken", "Dead", "DB3"}
+	onEachChange := []string{"TR2", "HA1", "EM1", "JB5", "Concurrency", "Woken", "Dead"}
 	for name, test := range map[string]func(*testing.T){
 		"TR1_Go":      TestTR1_OneTraceInGo,
 		"TR1_Rescue":  TestTR1_OneTraceThroughARescue,
