@@ -163,11 +163,11 @@ func TestJB6_OtherProcessesFollow(t *testing.T) {
 			return ""
 		}, []patch{{&sendUniqueScript, " or (meta[5] or '') ~= (all.w and all.w[q] or '')", ""}}},
 		"an operator is told the new options": {func(t *testing.T, e *Engine, held posthaste.RawDelivery) string {
-			info, err := e.count(t.Context(), jobs)
-			if err != nil {
-				t.Fatal(err)
+			infos, _, err := e.count(t.Context(), map[string]*queue{jobs: e.registry.byName[jobs]}) // as it was read before
+			if err != nil || len(infos) != 1 {
+				t.Fatal(infos, err)
 			}
-			if info.Options.Timeout != time.Hour {
+			if info := infos[0]; info.Options.Timeout != time.Hour {
 				return fmt.Sprintf("the timeout is %s", info.Options.Timeout)
 			}
 			return ""

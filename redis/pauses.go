@@ -32,26 +32,6 @@ const (
 	pauseAgain = 5 * time.Second
 )
 
-// pauseNote is a pause as it is stored.
-type pauseNote struct {
-	ID     int64     `json:"id,omitzero"`
-	Until  time.Time `json:"until,omitzero"`
-	Since  time.Time `json:"since,omitzero"`
-	By     string    `json:"by"`
-	Reason string    `json:"reason"`
-}
-
-// ends returns the end for scripts.
-func (p *pauseNote) ends() string {
-	if p.Until.IsZero() {
-		return ""
-	}
-	return strconv.FormatInt(micros(p.Until), 10)
-}
-
-// same reports whether the pause has the reason and the end of another.
-func (p *pauseNote) same(o *pauseNote) bool { return p.Reason == o.Reason && p.Until.Equal(o.Until) }
-
 // switching is a change of whether something is paused.
 type switching struct {
 	is     *pauseNote // nil to resume

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -147,3 +148,23 @@ func allOf(queues map[string]*queue) (all []*queue) {
 	}
 	return all
 }
+
+// pauseNote is a pause as it is stored.
+type pauseNote struct {
+	ID     int64     `json:"id,omitzero"`
+	Until  time.Time `json:"until,omitzero"`
+	Since  time.Time `json:"since,omitzero"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+}
+
+// ends returns the end for scripts.
+func (p *pauseNote) ends() string {
+	if p.Until.IsZero() {
+		return ""
+	}
+	return strconv.FormatInt(micros(p.Until), 10)
+}
+
+// same reports whether the pause has the reason and the end of another.
+func (p *pauseNote) same(o *pauseNote) bool { return p.Reason == o.Reason && p.Until.Equal(o.Until) }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -76,60 +77,74 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 	if err != nil {
 		return nil, err
 	}
-	var infos []posthaste.QueueInfo
-	for name := range all {
-		if len(names) > 0 && !slices.Contains(names, name) {
-			continue
+	maps.DeleteFunc(all, func(name string, _ *queue) bool { return len(names) > 0 && !slices.Contains(names, name) })
+	infos, failed, err := e.count(ctx, all)
+	for _, one := range failed {
+		if err == nil && posthaste.CodeOf(one) != posthaste.CodeNotFound { // else it was dropped since
+			err = one
 		}
-		info, err := e.count(ctx, name)
-		if posthaste.CodeOf(err) == posthaste.CodeNotFound {
-			continue // dropped since
-		}
-		if err != nil {
-			return nil, err
-		}
-		infos = append(infos, info)
 	}
-	slices.SortFunc(infos, func(a, b posthaste.QueueInfo) int { return cmp.Compare(a.Name, b.Name) })
+	if err != nil {
+		return nil, err
+	}
 	return infos, nil
 }
 
-func (e *Engine) count(ctx context.Context, name string) (info posthaste.QueueInfo, err error) {
-	err = e.each(ctx, countScript, name, func(q *queue) arguments {
+// count returns queues with their counters, in the order of their names, and errors of single queues.
+func (e *Engine) count(ctx context.Context, queues map[string]*queue) (infos []posthaste.QueueInfo, failed map[string]error, err error) {
+	if len(queues) == 0 {
+		return nil, nil, nil
+	}
+	by := map[string]*posthaste.QueueInfo{}
+	failed, err = e.askAll(ctx, countScript, slices.Collect(maps.Values(queues)), func(q *queue) arguments {
 		return arguments{{"number", q.numberArg}, {"rules", q.rules}}
 	}, func(q *queue, reply any) error {
-		all, err := list("count", reply, 14)
-		if err != nil {
-			return err
-		}
-		n := make([]int64, len(all))
-		for i := range all {
-			n[i], _ = parseMicros(str(all[i]))
-		}
 		if q.born == nil {
-			info = posthaste.QueueInfo{Name: name, Options: q.options.QueueOptions, CreatedAt: at(q.created)}
-			info.Options.Limits = limitsOf(q.options.Limits).public() // with the default bursts
-			paused, _ := all[11].([]any)
-			for _, key := range paused {
-				info.PausedKeys = append(info.PausedKeys, str(key))
-			}
-			info.PausedKinds = q.options.PausedKinds
-			if str(all[3]) != "" {
-				info.PausedAt = at(n[3])
-			}
+			by[q.name] = &posthaste.QueueInfo{}
 		}
-		if q.first != "" {
-			return nil
-		}
-		info.Subscriptions = append(info.Subscriptions, posthaste.SubscriptionInfo{Name: q.subscription, Filter: q.wanted.Filter,
-			Depth: n[0], InFlight: n[1], Dead: n[2], Sent: n[4], Done: n[5], Retried: n[6], Lost: n[7], Withdrawn: n[8], Expired: n[12],
-			OldestAge: fromMicros(max(n[9], 0)), CountedAt: at(n[10]), SetAside: setAsideOf(all[13], q.options.PausedKinds)})
-		return nil
-	})
-	if err == nil {
-		err = e.tellKnown(ctx, &info)
+		return q.counted(reply, by[q.name])
+	}, func(name string) { delete(by, name) })
+	if err != nil {
+		return nil, nil, err
 	}
-	return info, readError(err)
+	for name, info := range by {
+		if failed[name] == nil {
+			infos = append(infos, *info)
+		}
+	}
+	slices.SortFunc(infos, func(a, b posthaste.QueueInfo) int { return cmp.Compare(a.Name, b.Name) })
+	return infos, failed, e.tellKnown(ctx, infos)
+}
+
+// counted adds the reply of count.lua for a subscription to a queue. The default one comes first.
+func (q *queue) counted(reply any, info *posthaste.QueueInfo) error {
+	all, err := list("count", reply, 14)
+	if err != nil {
+		return err
+	}
+	n := make([]int64, len(all))
+	for i := range all {
+		n[i], _ = parseMicros(str(all[i]))
+	}
+	if q.born == nil {
+		*info = posthaste.QueueInfo{Name: q.name, Options: q.options.QueueOptions, CreatedAt: at(q.created)}
+		info.Options.Limits = limitsOf(q.options.Limits).public() // with the default bursts
+		paused, _ := all[11].([]any)
+		for _, key := range paused {
+			info.PausedKeys = append(info.PausedKeys, str(key))
+		}
+		info.PausedKinds = q.options.PausedKinds
+		if str(all[3]) != "" {
+			info.PausedAt = at(n[3])
+		}
+	}
+	if q.first != "" {
+		return nil
+	}
+	info.Subscriptions = append(info.Subscriptions, posthaste.SubscriptionInfo{Name: q.subscription, Filter: q.wanted.Filter,
+		Depth: n[0], InFlight: n[1], Dead: n[2], Sent: n[4], Done: n[5], Retried: n[6], Lost: n[7], Withdrawn: n[8], Expired: n[12],
+		OldestAge: fromMicros(max(n[9], 0)), CountedAt: at(n[10]), SetAside: setAsideOf(all[13], q.options.PausedKinds)})
+	return nil
 }
 
 // setAsideOf reads a part of the reply of count.lua.
@@ -145,16 +160,20 @@ func setAsideOf(reply any, paused []string) (all []posthaste.SetAside) {
 }
 
 // tellKnown sets Known of the messages that were set aside.
-func (e *Engine) tellKnown(ctx context.Context, info *posthaste.QueueInfo) error {
-	if !slices.ContainsFunc(info.Subscriptions, func(s posthaste.SubscriptionInfo) bool { return len(s.SetAside) > 0 }) {
+func (e *Engine) tellKnown(ctx context.Context, infos []posthaste.QueueInfo) error {
+	if !slices.ContainsFunc(infos, func(q posthaste.QueueInfo) bool {
+		return slices.ContainsFunc(q.Subscriptions, func(s posthaste.SubscriptionInfo) bool { return len(s.SetAside) > 0 })
+	}) {
 		return nil
 	}
 	workers, err := e.registered(ctx)
-	for _, s := range info.Subscriptions {
-		for i := range s.SetAside {
-			s.SetAside[i].Known = slices.ContainsFunc(workers, func(w registeredWorker) bool {
-				return w.LostAt.IsZero() && slices.Contains(w.kinds[enrolled(info.Name, s.Name)], s.SetAside[i].Kind)
-			})
+	for _, info := range infos {
+		for _, s := range info.Subscriptions {
+			for i := range s.SetAside {
+				s.SetAside[i].Known = slices.ContainsFunc(workers, func(w registeredWorker) bool {
+					return w.LostAt.IsZero() && slices.Contains(w.kinds[enrolled(info.Name, s.Name)], s.SetAside[i].Kind)
+				})
+			}
 		}
 	}
 	return err
