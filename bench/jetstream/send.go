@@ -16,8 +16,9 @@ import (
 
 const (
 	sendTimeout = 3 * time.Second
-	sendTries   = 20
-	recordTTL   = "1800s"
+	// sendLimit is how long one message is sent again; then its outcome stays unknown.
+	sendLimit = 30 * time.Second
+	recordTTL = "1800s"
 	// wrongLastSequence is the server's error code for a record that exists. The similar 10164
 	// means one that may yet fail.
 	wrongLastSequence = 10071
@@ -82,7 +83,7 @@ func (s *sender) send() {
 	s.mu.Lock()
 	s.sent[id] = m
 	s.mu.Unlock()
-	for range sendTries {
+	for start := time.Now(); time.Since(start) < sendLimit; {
 		s.mu.Lock()
 		m.tries++
 		s.mu.Unlock()

@@ -32,6 +32,8 @@ const (
 	pullSize = 100
 	runners  = 16
 	resend   = time.Second
+	// longestPull bounds a pull, which is at most a third of AckWait.
+	longestPull = 3 * time.Second
 )
 
 // settings are those of a worker.
@@ -156,7 +158,7 @@ func (w *worker) pull(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		lease := now() + int64(w.AckWait-margin)
-		batch, err := consumer.Fetch(pullSize, jetstream.FetchMaxWait(w.AckWait/3))
+		batch, err := consumer.Fetch(pullSize, jetstream.FetchMaxWait(min(w.AckWait/3, longestPull)))
 		if err != nil {
 			pause(ctx, 200*time.Millisecond)
 			continue
