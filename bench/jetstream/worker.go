@@ -82,7 +82,7 @@ type ack struct {
 // there could be an acknowledgment whose lease has ended.
 func connect(url string) (*nats.Conn, error) {
 	return nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(200*time.Millisecond), nats.ReconnectBufSize(-1),
-		nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(), nats.PingInterval(2*time.Second), nats.MaxPingsOutstanding(2))
+		nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(), nats.ErrorHandler(nil), nats.PingInterval(2*time.Second), nats.MaxPingsOutstanding(2))
 }
 
 func newWorker(s settings, nc *nats.Conn, log *bufio.Writer) (*worker, error) {
