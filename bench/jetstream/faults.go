@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// faults counts what was done to the servers and the workers.
+// faults counts the faults of servers and workers.
 type faults struct {
 	LeadersKilled   int `json:"leaders_killed"`
 	AllKilled       int `json:"all_killed"`

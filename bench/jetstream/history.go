@@ -12,8 +12,8 @@ import (
 // machine's clock.
 type step struct {
 	id       uint64 // of the message
-	seq      uint64 // stream sequence of what was delivered
-	from     uint64 // stream sequence of what it is a copy or a retry of; 0 if it was sent
+	seq      uint64 // stream sequence of the delivery
+	from     uint64 // stream sequence of the entry that it copies or retries; 0 if it was sent
 	fails    int    // failures of the handler before this step
 	attempt  int
 	outcome  byte // done, failed or copied
@@ -53,19 +53,19 @@ func readSteps(r io.Reader) (steps []*step, err error) {
 // kept reports whether the acknowledgment was confirmed within the lease.
 func (s *step) kept() bool { return s.settled != 0 && s.settled <= s.lease }
 
-// A sent message is what its sender knows of it.
+// A sent message has the knowledge of its sender.
 type sent struct {
 	keyed     bool // with a record in the same batch
 	confirmed bool
 	tries     int
 }
 
-// A history is all that is known at the end of a run.
+// A history is the input of the checker.
 type history struct {
 	sent  map[uint64]*sent
 	steps []*step
 	left  map[uint64]bool // ids of messages that are still in the queue or in a retry's schedule
-	// leftOther counts what is left and could not be read.
+	// leftOther counts entries that are left and could not be read.
 	leftOther int
 	// schedules lie in the stream for the whole run.
 	schedules, schedulesLeft int

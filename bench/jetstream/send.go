@@ -27,7 +27,7 @@ const (
 // errExists means that the key's record exists.
 var errExists = errors.New("the record exists")
 
-// A sender sends at a steady rate and keeps what it knows of each message.
+// A sender sends at a steady rate and keeps the state of each message.
 type sender struct {
 	nc   *nats.Conn
 	js   jetstream.JetStream

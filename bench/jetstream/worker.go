@@ -78,11 +78,12 @@ type ack struct {
 	sent  int64
 }
 
-// connect connects without a buffer for the time without a connection: what would be sent from
-// there could be an acknowledgment whose lease has ended.
+// connect connects without a buffer for the time without a connection: an
+// acknowledgment from there could be one whose lease has ended.
 func connect(url string) (*nats.Conn, error) {
 	return nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(200*time.Millisecond), nats.ReconnectBufSize(-1),
-		nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(), nats.ErrorHandler(nil), nats.PingInterval(2*time.Second), nats.MaxPingsOutstanding(2))
+		nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
+		nats.PingInterval(2*time.Second), nats.MaxPingsOutstanding(2))
 }
 
 func newWorker(s settings, nc *nats.Conn, log *bufio.Writer) (*worker, error) {
@@ -241,7 +242,7 @@ func (w *worker) send(reply, token string) {
 }
 
 func (w *worker) confirmed(m *nats.Msg) {
-	if m.Header.Get("Status") != "" || len(m.Data) > 0 { // 503: nobody received it
+	if m.Header.Get("Status") != "" || len(m.Data) > 0 { // 503: no server received it
 		return
 	}
 	token := m.Subject[len(w.acks):]
