@@ -128,10 +128,7 @@ func TestPostsSayWhatTheServerAnswered(t *testing.T) {
 	}))
 	defer server.Close()
 	address := server.Listener.Addr().String()
-	p, err := openPosts(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := newPosts(t.Context(), address)
 	defer p.close()
 	for range 2 { // on one connection
 		if err := p.post(postRequest(address, "good", 1)); err != nil {
