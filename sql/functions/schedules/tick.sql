@@ -1,6 +1,5 @@
 -- posthaste.tick: ends one pause whose end is reached, or else sends the messages of the schedules'
--- ticks that are due. Any number of
--- sessions may call it at any time: a schedule is locked while its message is sent and its next
+-- ticks that are due. Any number of sessions may call it at any time: a schedule is locked while its message is sent and its next
 -- tick is set, in one transaction, and a locked one is skipped. posthaste.maintain calls it,
 -- too.
 -- Bounded: 100 schedules, and 100 messages of each, in a call; and about a second.
