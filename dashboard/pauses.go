@@ -150,8 +150,17 @@ type paused map[posthaste.Pausable]posthaste.Pause
 // maxPauses is how many pauses are read for a page.
 const maxPauses = 1000
 
+// paused returns the pauses of a queue and of all schedules. Viewers share what it reads, unless
+// there are so many pauses that the shared ones may lack some.
 func (d *dashboard) paused(ctx context.Context, queue string) (paused, error) {
-	all, err := d.engine.Pauses(ctx, posthaste.PauseFilter{Queue: queue, Limit: maxPauses})
+	s, err := d.snapshots.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := s.pauses
+	if len(all) == maxPauses {
+		all, err = d.engine.Pauses(ctx, posthaste.PauseFilter{Queue: queue, Limit: maxPauses})
+	}
 	by := paused{}
 	for _, one := range all {
 		by[one.What] = one
