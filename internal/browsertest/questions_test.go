@@ -110,7 +110,7 @@ func TestDB11_TenQuestions(t *testing.T) {
 		q.click("or until (UTC)")
 		q.types(time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:04"))
 		q.follow("Pause")
-		q.sees("Paused.", "INC-7: the deploy is rolled back", "until 20")
+		q.sees("Paused.", "by http:ada, until ", ": INC-7: the deploy is rolled back")
 	})
 	ask("replay what failed in the night", func(q *question) {
 		q.follow("Dead letters")
