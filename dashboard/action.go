@@ -38,7 +38,7 @@ type plan struct {
 	Once string
 	// CLI, Curl and SQL are the same action elsewhere.
 	CLI, Curl, SQL string
-	// Pausing are the reason and the end, which the confirmation of a pause also asks for; else nil.
+	// Pausing asks for the reason and the end of a pause, if it is not nil.
 	Pausing *pausing
 	// Inputs are asked for on the confirmation.
 	Inputs []input

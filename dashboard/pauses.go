@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -88,7 +89,7 @@ func (d *dashboard) planWord(p *page, w word, pause bool, effect string) (*plan,
 		if !pause {
 			return made, func(ctx context.Context) error { return d.engine.Resume(ctx, w.what(q.Name, w.value)) }
 		}
-		askPause(made, asked)
+		p.askPause(made, asked)
 		return made, func(ctx context.Context) error {
 			return d.engine.Pause(ctx, w.what(q.Name, w.value), asked.PauseOptions)
 		}
@@ -115,10 +116,17 @@ func (p *page) pausing() (a pausing, err error) {
 	return a, a.Complete(time.Now())
 }
 
-// askPause adds the reason and the end to the confirmation of a pause.
-func askPause(made *plan, a pausing) {
-	made.Pausing = &a
-	made.Fields = append(made.Fields, field{"reason", a.Reason}, field{"until", a.until()})
+// askPause adds the reason and the end to the confirmation of a pause, which asks for them if neither
+// was given.
+func (p *page) askPause(made *plan, a pausing) {
+	if a.PauseOptions == (posthaste.PauseOptions{}) {
+		made.Pausing = &a
+		made.Effects = append(made.Effects, "Without an end it is paused until someone resumes it.")
+		return
+	}
+	if p.r.Method == http.MethodGet { // the confirmation sends what it shows
+		made.Fields = append(made.Fields, field{"reason", a.Reason}, field{"until", a.until()})
+	}
 	if a.Reason != "" {
 		made.Effects = append(made.Effects, "Reason: "+a.Reason)
 	}
@@ -126,9 +134,6 @@ func askPause(made *plan, a pausing) {
 		made.Effects = append(made.Effects, "The pause has no end.")
 	} else {
 		made.Effects = append(made.Effects, "The pause ends by itself at "+a.until()+fromNow(a.Until)+".")
-	}
-	if a.Reason == "" && a.Until.IsZero() {
-		made.Button += " without a reason and an end"
 	}
 }
 
@@ -150,8 +155,17 @@ type paused map[posthaste.Pausable]posthaste.Pause
 // maxPauses is how many pauses are read for a page.
 const maxPauses = 1000
 
+// paused returns the pauses of a queue and of all schedules. Viewers share what it reads, unless
+// there are so many pauses that the shared ones may lack some.
 func (d *dashboard) paused(ctx context.Context, queue string) (paused, error) {
-	all, err := d.engine.Pauses(ctx, posthaste.PauseFilter{Queue: queue, Limit: maxPauses})
+	s, err := d.snapshots.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := s.pauses
+	if len(all) == maxPauses {
+		all, err = d.engine.Pauses(ctx, posthaste.PauseFilter{Queue: queue, Limit: maxPauses})
+	}
 	by := paused{}
 	for _, one := range all {
 		by[one.What] = one

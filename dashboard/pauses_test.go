@@ -38,8 +38,13 @@ func TestPauseWithReasonAndEnd(t *testing.T) {
 		t.Error("the reason is not escaped on the overview")
 	}
 	v.get("/").want(200, "queue halted since", "until it is resumed")
-	// The confirmation, reached by a link, asks for both and keeps them.
-	v.get("/queues/orders/pause").want(200, "Pause without a reason and an end", "Reason and end", "The pause has no end.")
+	// The confirmation, reached by a link, asks for both.
+	asked := v.get("/queues/orders/pause").want(200, "Without an end it is paused until someone resumes it.").form("/queues/orders/pause")
+	asked.Values.Set("reason", "stock is counted")
+	asked.Values.Set("for", "soon")
+	v.send(asked).want(400, "a duration such as 30m")
+	asked.Values.Set("for", "15m")
+	v.send(asked).want(200, "Paused", "stock is counted", "until 20")
 	v.get("/queues/orders/pause?reason=x&until=2999-01-01").want(400, "36500 days ahead")
 	v.get("/queues/orders/pause?reason=x&for=soon").want(400, "a duration such as 30m")
 	v.get("/queues/orders/pause?for=1h&until=2040-01-01").want(400, "not both")

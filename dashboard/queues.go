@@ -270,7 +270,7 @@ func (d *dashboard) planPause(p *page) (*plan, error) {
 			Curl: curl("POST", "/v1/queues/"+q.Name+"/pause", asked.body()), SQL: pauseCall(asked, "pause_queue", q.Name),
 			Effects: []string{"No message of this queue is handed out until the queue is resumed.", "Messages that are handed out continue, and sending continues."},
 		}
-		askPause(made, asked)
+		p.askPause(made, asked)
 		return made, func(ctx context.Context) error {
 			return d.engine.Pause(ctx, posthaste.OfQueue(q.Name), asked.PauseOptions)
 		}

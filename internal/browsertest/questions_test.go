@@ -105,8 +105,12 @@ func TestDB11_TenQuestions(t *testing.T) {
 	ask("stop the bleeding", func(q *question) {
 		q.follow("Failing now")
 		q.follow("Pause kind")
+		q.click("Reason")
+		q.types("INC-7: the deploy is rolled back")
+		q.click("or until (UTC)")
+		q.types(time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:04"))
 		q.follow("Pause")
-		q.sees("Paused.")
+		q.sees("Paused.", "by http:ada, until ", ": INC-7: the deploy is rolled back")
 	})
 	ask("replay what failed in the night", func(q *question) {
 		q.follow("Dead letters")
