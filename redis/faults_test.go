@@ -20,6 +20,7 @@ type failing struct {
 	script  *script
 	key     string
 	failing atomic.Bool
+	failed  atomic.Int64 // calls
 }
 
 var errCut = errors.New("the connection was cut")
@@ -38,6 +39,7 @@ func (f *failing) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 		if s := f.script.read(); f.failing.Load() && len(args) > 3 && (args[1] == s.sha || args[1] == s.text) {
 			for _, key := range args[3 : 3+args[2].(int)] {
 				if strings.Contains(key.(string), f.key) {
+					f.failed.Add(1)
 					cmd.SetErr(errCut)
 					return errCut
 				}

@@ -54,25 +54,36 @@ func (e *Engine) pauseIndex(ctx context.Context, what, member, ends string, chec
 		arguments{{"what", what}, {"member", member}, {"ends", ends}, {"check", check}, {"most", most}})
 }
 
-// endPauses ends the pauses with these entries if their ends are reached, and returns how many.
+// endPauses ends the pauses with these entries if their ends are reached, and returns how many. After
+// one of a queue has failed it puts the others of the queue off, and it leaves some for the next call
+// rather than take longer than tickTime: the queue's server of a cluster may be unreachable, for
+// which schedules must not wait.
 func (e *Engine) endPauses(ctx context.Context, members []string, now time.Time) (ended int, err error) {
-	for _, member := range members {
-		l, fault := readListed(member)
-		if fault == nil {
-			soon, cancel := context.WithTimeout(ctx, tickTry)
+	failed := map[string]bool{} // queues
+	for i, began := 0, time.Now(); i < len(members) && time.Since(began) < tickTime && ctx.Err() == nil; i++ {
+		l, fault := readListed(members[i])
+		_, queue, _ := posthaste.PausableNames(l.what)
+		later := failed[queue]
+		if fault == nil && !later {
 			var done bool
-			done, fault = e.endPause(soon, l, now)
-			cancel()
-			if done {
+			if done, fault = e.endPauseSoon(ctx, l, now); done {
 				ended++
 			}
+			failed[queue] = fault != nil && queue != ""
 		}
-		if fault != nil {
-			_, again := e.pauseIndex(ctx, "look", member, strconv.FormatInt(micros(now.Add(pauseAgain)), 10), 0, "")
+		if fault != nil || later {
+			_, again := e.pauseIndex(ctx, "look", members[i], strconv.FormatInt(micros(now.Add(pauseAgain)), 10), 0, "")
 			err = errors.Join(err, fault, again)
 		}
 	}
 	return ended, readError(err)
+}
+
+// endPauseSoon is endPause with a timeout.
+func (e *Engine) endPauseSoon(ctx context.Context, l listedPause, now time.Time) (ended bool, err error) {
+	soon, cancel := context.WithTimeout(ctx, tickTry)
+	defer cancel()
+	return e.endPause(soon, l, now)
 }
 
 func (e *Engine) endPause(ctx context.Context, l listedPause, now time.Time) (ended bool, err error) {
@@ -184,7 +195,10 @@ func (e *Engine) Pauses(ctx context.Context, f posthaste.PauseFilter) (pauses []
 	if f.Before > 0 {
 		from = fmt.Sprintf("%016d", f.Before)
 	}
-	const most = 1000
+	most := 1000
+	if f.Queue == "" {
+		most = max(limit, 100)
+	}
 	for {
 		reply, err := e.pauseIndex(ctx, "list", from, "", 0, most)
 		if err != nil {

@@ -182,3 +182,40 @@ func TestResumedPausesLeaveNothing(t *testing.T) {
 		t.Errorf("the dropped queue still has its pauses: %v", err)
 	}
 }
+
+// Pauses of a queue that cannot be reached, as when one master of a cluster is lost, are tried once, so
+// that neither the ends of other pauses nor schedules wait for all of them.
+func TestEndsOfPausesOfAQueueThatFails(t *testing.T) {
+	t.Parallel()
+	e := open(t, server.URL())
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(t, e, posthaste.QueueOptions{})
+	must(e.CreateQueue(t.Context(), "lost", posthaste.QueueOptions{Ordered: true}))
+	end := posthaste.PauseOptions{Until: time.Now().Add(500 * time.Millisecond)}
+	for i := range 5 {
+		must(e.Pause(t.Context(), posthaste.OfKey{Queue: "lost", Key: fmt.Sprint(i)}, end))
+	}
+	must(e.Pause(t.Context(), posthaste.OfQueue(jobs), end))
+	listed, _ := e.entries(t)
+	cut := fail(e, &keyScript, "lost")
+	cut.failing.Store(true)
+	until(t, "the pauses could end", func() bool { return time.Now().After(end.Until) })
+	if n, err := e.endPauses(t.Context(), listed, time.Now()); n != 1 || err == nil {
+		t.Errorf("%d pauses were ended, %v", n, err)
+	}
+	if n := cut.failed.Load(); n != 1 {
+		t.Errorf("the queue that fails was tried %d times", n)
+	}
+	cut.failing.Store(false)
+	if _, ticks := e.entries(t); len(ticks) != 5 {
+		t.Errorf("to look at later are %q", ticks)
+	}
+	if n, err := e.endPauses(t.Context(), listed, time.Now()); n != 5 || err != nil {
+		t.Errorf("afterwards %d pauses were ended, %v", n, err)
+	}
+}

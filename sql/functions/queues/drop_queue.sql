@@ -32,8 +32,6 @@ begin
   -- First, because upkeep may hold a schedule and then lock the other rows.
   with gone as (delete from posthaste.schedule_settings where queue_id = v_id returning name)
   select array_agg(g.name) into v_schedules from gone g;
-  -- After the schedules, whose rows a pause locks first.
-  delete from posthaste.pauses p where p.queue_id = v_id or p.queue_id = 0 and p.what = 'schedule' and p.name = any (v_schedules);
   -- Before the lanes, in the same order as a receive.
   delete from posthaste.held_claims where subscriber >> 10 = v_id;
   delete from posthaste.lease_cursors where subscriber >> 10 = v_id;
@@ -41,6 +39,8 @@ begin
   if (select q.keyed from posthaste.queue_settings q where q.id = v_id) then
     perform posthaste.lock_lanes(v_id);
   end if;
+  -- After the schedules and the lanes, which pausing a schedule or a key locks first.
+  delete from posthaste.pauses p where p.queue_id = v_id or p.queue_id = 0 and p.what = 'schedule' and p.name = any (v_schedules);
   update posthaste.subscriptions set dropped_at = clock_timestamp() where queue_id = v_id and dropped_at is null;
   -- In the same order as discard.
   perform from posthaste.dead_letter_entries d where d.queue_id = v_id order by d.message_id, d.subscription for update;

@@ -13,9 +13,13 @@ begin
      where x.until <= v_now order by x.until limit 100
   loop
     begin
-      continue when not posthaste.lock_pause(p.what, p.queue_id, p.name);
+      if not posthaste.lock_pause(p.what, p.queue_id, p.name) then
+        raise exception using errcode = 'ZZ001'; -- gives back the locks that it took
+      end if;
       -- Again, under the lock: it may have been resumed, and even paused again.
-      continue when not exists (select from posthaste.pauses x where x.id = p.id and x.until <= v_now);
+      if not exists (select from posthaste.pauses x where x.id = p.id and x.until <= v_now) then
+        raise exception using errcode = 'ZZ001';
+      end if;
       case p.what
         when 'queue' then perform posthaste.resume_queue(p.queue, 'end of pause');
         when 'key' then perform posthaste.resume_key(p.queue, p.name, 'end of pause');
@@ -25,7 +29,9 @@ begin
       -- Otherwise a row of something that was not paused would be ended again and again.
       delete from posthaste.pauses x where x.id = p.id;
       return true;
-    exception when others then
+    exception when sqlstate 'ZZ001' then
+      null;
+    when others then
       -- The others, and the schedules, must not wait for this one.
       raise warning 'posthaste: the pause of % % has ended, and it could not be resumed: %', p.what, coalesce(nullif(p.name, ''), p.queue), sqlerrm;
     end;

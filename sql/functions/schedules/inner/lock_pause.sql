@@ -10,7 +10,12 @@ begin
     perform from posthaste.schedule_settings x where x.name = p_name for update skip locked;
     return found;
   elsif p_what <> 'key' then
-    return pg_try_advisory_xact_lock(posthaste.lock_key(13, p_queue));
+    if not pg_try_advisory_xact_lock(posthaste.lock_key(13, p_queue)) then
+      return false;
+    end if;
+    -- A settlement that sets messages of a kind aside locks the row alone.
+    perform from posthaste.queue_settings q where q.id = p_queue for no key update skip locked;
+    return found;
   elsif not pg_try_advisory_xact_lock_shared(posthaste.lock_key(12, p_queue)) then
     return false;
   end if;
