@@ -126,12 +126,17 @@ func (all *bulks) start(p *page, b *bulk, timeout time.Duration) error {
 // maxOperator is the maximum number of characters of the operator in the records of a bulk action.
 const maxOperator = 300
 
+// recordedFields are the fields of filters whose values are in the records. The values of others,
+// such as keys and terms, can be personal data: erasing removes them from messages, and records
+// stay.
+var recordedFields = []string{"queue", "subscription", "kind", "state", "from", "at", "died_from", "died_before"}
+
 // operator is the operator in the records of all that the action changes: who confirmed it, its id,
-// the action and its filter. Terms are content, which readers of the records may not see.
+// the action and its filter.
 func (b *bulk) operator() string {
 	var filter []string
 	for _, f := range b.Filter {
-		if f.Name == "term" {
+		if !slices.Contains(recordedFields, f.Name) {
 			f.Value = "…"
 		}
 		filter = append(filter, strings.ReplaceAll(f.Name, "_", " ")+" = "+line(f.Value))

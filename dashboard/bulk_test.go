@@ -287,3 +287,14 @@ func TestDB2TooManyToCount(t *testing.T) {
 	v.get("/dead-letters/replay?queue=emails").want(400, "could not be counted within 100 ms. At least ", "Narrow the filter, for example by the time of death.")
 	v.get("/messages/cancel?queue=emails").want(400, "could not be counted within 100 ms. At least ", "Narrow the filter")
 }
+
+// The records of a bulk action stay when messages are erased, so they name no key, reference, term
+// or error of a filter.
+func TestRecordsOfBulkActionsHaveNoPersonalData(t *testing.T) {
+	t.Parallel()
+	stock := newStock(t)
+	stock.makeDead(t, "emails", "no such user ada@example.com %d", 3)
+	v := newSite(t, stock).viewer(posthaste.ScopeOperate)
+	v.send(v.get("/dead-letters/replay?queue=emails&error=ada@example.com").want(200, "Filter: error = ").form("/replay")).want(200, "Replayed 3 messages.")
+	v.get("/audit").want(200, "queue = emails, error = …) replay emails").lacks("ada@")
+}

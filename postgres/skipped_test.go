@@ -98,3 +98,44 @@ func pages(t *testing.T, e *postgres.Engine, filter posthaste.MessageFilter) (id
 		filter.Before = ids[len(ids)-1]
 	}
 }
+
+// Messages that were sent between crashes stay listed when upkeep has freed all other slots.
+func TestMessagesBetweenCrashesAfterReclaiming(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	server := testpg.Server(t)
+	e := openAt(t, server.URL())
+	if err := e.CreateQueue(ctx, "q", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var newestFirst []posthaste.MessageID
+	for n := range 3 {
+		if n > 0 {
+			crash(t, server)
+		}
+		testrun.Until(t, time.Minute, "a message is sent", func() bool {
+			ids, err := posthaste.IDs(e.Send(ctx, posthaste.Message{Queue: "q", Key: "k", Reference: "r", Payload: n, DedupeKey: fmt.Sprint(n)}))
+			newestFirst = append(ids, newestFirst...)
+			return err == nil
+		})
+	}
+	conn, err := postgres.Connect(ctx, server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, "update posthaste.settings set spare_slots = 15"); err != nil {
+		t.Fatal(err)
+	}
+	testrun.Until(t, time.Minute, "all other slots are free", func() bool {
+		_, err := e.Maintain(ctx, posthaste.UpkeepSpace)
+		live := 0
+		return err == nil && conn.QueryRow(ctx, "select count(*) from posthaste.slots where live").Scan(&live) == nil && live == 1
+	})
+	for _, filter := range []posthaste.MessageFilter{{}, {Key: "k"}, {Reference: "r"}} {
+		filter.Queue, filter.Limit = "q", 2
+		if got := pages(t, e, filter); !slices.Equal(got, newestFirst) {
+			t.Errorf("%+v: listed %v, want %v", filter, got, newestFirst)
+		}
+	}
+}

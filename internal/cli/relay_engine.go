@@ -38,11 +38,13 @@ var engineKinds = []engineKind{
 
 // engine returns the kind of the engine to which the relay sends, in the form of a broker's.
 func (c *relayConfig) engine() (*brokers.Kind, error) {
-	for _, field := range []*string{&c.ToEngine, &c.Token} {
-		var err error
-		if *field, err = expand(*field); err != nil {
-			return nil, c.fault("to_engine", err.Error(), "set the variable, or write the value itself")
-		}
+	const hint = "set the variable, or write the value itself"
+	var err error
+	if c.ToEngine, err = expand(c.ToEngine); err != nil {
+		return nil, c.fault("to_engine", err.Error(), hint)
+	}
+	if c.Token, err = expand(c.Token); err != nil {
+		return nil, c.fault("token", err.Error(), hint)
 	}
 	// The error of a URL may quote its password.
 	u, err := url.Parse(c.ToEngine)
@@ -50,6 +52,9 @@ func (c *relayConfig) engine() (*brokers.Kind, error) {
 	for _, k := range engineKinds {
 		schemes = append(schemes, k.schemes...)
 		if err == nil && u.Host != "" && slices.Contains(k.schemes, u.Scheme) {
+			if c.Token != "" && k.schemes[0] != "https" {
+				return nil, c.fault("token", "token is set, but to_engine is not a server", "omit token, and put user and password into the URL")
+			}
 			return c.sinkInto(k, u.Host+strings.TrimSuffix(u.Path, "/")), nil
 		}
 	}

@@ -243,11 +243,12 @@ func TestForeignResponses(t *testing.T) {
 		t.Errorf("a redirect was followed, with Authorization %q", r.Header.Get("Authorization"))
 	}), func() {})
 	for status, want := range map[int][2]posthaste.Code{ // of reading, and of a change
-		http.StatusNotFound:          {posthaste.CodeInvalid, posthaste.CodeInvalid},
-		http.StatusTemporaryRedirect: {posthaste.CodeInvalid, posthaste.CodeInvalid},
-		http.StatusFound:             {posthaste.CodeInvalid, posthaste.CodeInvalid},
-		http.StatusBadGateway:        {posthaste.CodeUnavailable, posthaste.CodeOutcomeUnknown},
-		http.StatusGatewayTimeout:    {posthaste.CodeUnavailable, posthaste.CodeOutcomeUnknown},
+		http.StatusNotFound:              {posthaste.CodeInvalid, posthaste.CodeInvalid},
+		http.StatusRequestEntityTooLarge: {posthaste.CodeTooLarge, posthaste.CodeTooLarge},
+		http.StatusTemporaryRedirect:     {posthaste.CodeInvalid, posthaste.CodeInvalid},
+		http.StatusFound:                 {posthaste.CodeInvalid, posthaste.CodeInvalid},
+		http.StatusBadGateway:            {posthaste.CodeUnavailable, posthaste.CodeOutcomeUnknown},
+		http.StatusGatewayTimeout:        {posthaste.CodeUnavailable, posthaste.CodeOutcomeUnknown},
 	} {
 		s := open(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", elsewhere.base.String())

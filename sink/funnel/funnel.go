@@ -48,7 +48,7 @@ type Config struct {
 	// Target is the engine, which the sink closes.
 	Target Target `yaml:"-"`
 	// Name describes the target in errors and metrics, without secrets, such as
-	// "redis at localhost:6379".
+	// "redis at localhost:6379" (default "the other engine").
 	Name string `yaml:"-"`
 	// Origin names the database that the messages come from. It must be unique among all
 	// that send to the same queue, and must never change: message ids are unique in one
@@ -75,6 +75,10 @@ var _ posthaste.Sink = (*Sink)(nil)
 
 // New checks the configuration and returns a sink. Errors are *posthaste.Error with the field.
 func New(c Config) (*Sink, error) {
+	if c.Target == nil {
+		return nil, posthaste.Invalidf("target", "no target is set: set Target to the engine that gets the messages")
+	}
+	c.Name = cmp.Or(c.Name, "the other engine")
 	if c.Origin == "" {
 		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "origin", Message: "no origin is set",
 			Hint: "name this database, such as origin=shop: message ids are unique in one database only"}
@@ -118,7 +122,7 @@ func (s *Sink) Close() error {
 // target does not answer.
 func (s *Sink) Check(ctx context.Context) error {
 	if err := s.config.Target.Ready(ctx); err != nil {
-		return s.named(err)
+		return s.named(inTime(err))
 	}
 	name, static := s.queue.Static()
 	if !static {
@@ -131,7 +135,15 @@ func (s *Sink) Check(ctx context.Context) error {
 	case code == posthaste.CodeNotFound, err == nil && len(found) == 0:
 		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "to_queue", Message: fmt.Sprintf("%s has no queue %q", s.config.Name, name), Hint: "create the queue there", Cause: err}
 	}
-	return s.named(err)
+	return s.named(inTime(err))
+}
+
+// inTime returns the error of a target that did not answer in time as Unavailable.
+func inTime(err error) error {
+	if posthaste.CodeOf(err) != "" || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "it did not answer in time", Cause: err}
 }
 
 // named adds the name of the target to an error.
@@ -211,7 +223,10 @@ func (s *Sink) send(ctx context.Context, g group, results []posthaste.SinkResult
 	if !s.closed.Load() {
 		_, err = s.config.Target.Send(ctx, g.messages...)
 	}
-	s.away.Store(posthaste.CodeOf(err) == posthaste.CodeUnavailable)
+	if !errors.Is(err, context.Canceled) { // a worker that stops says nothing about the target
+		code := posthaste.CodeOf(inTime(err))
+		s.away.Store(code == posthaste.CodeUnavailable || code == posthaste.CodeOutcomeUnknown || code == posthaste.CodeInvalid && !about(err))
+	}
 	if err == nil {
 		return
 	}
@@ -232,9 +247,14 @@ func (s *Sink) send(ctx context.Context, g group, results []posthaste.SinkResult
 
 var errClosed = errors.New("the sink is closed")
 
+// settings are the fields of errors that are about the address of the target, and not about a
+// message. They can occur at any send, because targets connect late: such as an answer of a proxy
+// that is not the server, or a database that does not exist.
+var settings = []string{"server-url", "server-token", "database_url", "url"}
+
 // about reports whether an error of a send is about its messages, so that sending them again
 // would not help.
 func about(err error) bool {
-	code := posthaste.CodeOf(err)
-	return code == posthaste.CodeInvalid || code == posthaste.CodeTooLarge
+	e, ok := errors.AsType[*posthaste.Error](err)
+	return ok && (e.Code == posthaste.CodeTooLarge || e.Code == posthaste.CodeInvalid && !slices.Contains(settings, e.Field))
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/posthastetest"
@@ -17,7 +18,8 @@ import (
 // target is an engine in memory that can fail.
 type target struct {
 	posthaste.Store
-	fails atomic.Bool // once, with a temporary error
+	fails atomic.Bool                     // once, with a temporary error
+	fault atomic.Pointer[posthaste.Error] // once, if it is not nil
 	hangs atomic.Pointer[hang]
 	sends atomic.Int64
 }
@@ -28,6 +30,9 @@ func (f *target) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 	f.sends.Add(1)
 	if f.fails.CompareAndSwap(true, false) {
 		return nil, &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "away"}
+	}
+	if e := f.fault.Swap(nil); e != nil {
+		return nil, e
 	}
 	if h := f.hangs.Swap(nil); h != nil {
 		close(h.reached)
@@ -242,6 +247,46 @@ func TestMissingQueue(t *testing.T) {
 	}
 }
 
+// An error about the address of the target does not cost a message, and says that it is away.
+func TestWrongAddressIsRetried(t *testing.T) {
+	t.Parallel()
+	f := newTarget(t)
+	s := into(t, f, nil)
+	for _, field := range []string{"server-url", "database_url", "url"} {
+		f.fault.Store(&posthaste.Error{Code: posthaste.CodeInvalid, Field: field, Message: "it answered 404 Not Found"})
+		f.sends.Store(0)
+		results := sinktest.Deliver(t, s, sinktest.Delivery(1), sinktest.Delivery(2))
+		sinktest.WantRetried(t, results[0], "404")
+		sinktest.WantRetried(t, results[1], "404")
+		if n := f.sends.Load(); n != 1 || !s.Away() {
+			t.Errorf("%s: %d sends, away: %t", field, n, s.Away())
+		}
+	}
+	f.fault.Store(&posthaste.Error{Code: posthaste.CodeOutcomeUnknown, Message: "the response was lost"})
+	if sinktest.WantRetried(t, sinktest.Deliver(t, s, sinktest.Delivery(1))[0], "lost"); !s.Away() {
+		t.Error("not away after a lost response")
+	}
+}
+
+// silent is a target that does not answer.
+type silent struct{ posthaste.Store }
+
+func (silent) Ready(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// A target that does not answer in time is unavailable, so that a relay starts and waits for it.
+func TestCheckOfASilentTarget(t *testing.T) {
+	t.Parallel()
+	s := into(t, silent{posthastetest.Memory()}, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := s.Check(ctx); posthaste.CodeOf(err) != posthaste.CodeUnavailable || !strings.Contains(err.Error(), "in time") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // The sink is away while its target is unavailable.
 func TestAway(t *testing.T) {
 	t.Parallel()
@@ -260,6 +305,7 @@ func TestAway(t *testing.T) {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	for field, change := range map[string]func(c *Config){
+		"target":        func(c *Config) { c.Target = nil },
 		"origin":        func(c *Config) { c.Origin = "" },
 		"origin ":       func(c *Config) { c.Origin = "Shop" },
 		"to_queue":      func(c *Config) { c.Queue = "Orders" },

@@ -46,7 +46,8 @@ begin
     v_heads := posthaste.other_heads(v_ids);
   end if;
   for v_epoch in
-    select e from posthaste.ring_epochs() e
+    -- Once for each slot: its words are those of all its epochs.
+    select max(e) from posthaste.ring_epochs() e group by e & 15 order by 1 desc
   loop
     v_words := array(
       select row(w.slot, w.message_id, w.pos, w.xid, w.queue_id, w.lane, w.word)::posthaste.words from unnest(p_queues) q (id) cross join lateral (
