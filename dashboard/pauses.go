@@ -124,7 +124,7 @@ func (p *page) askPause(made *plan, a pausing) {
 		made.Effects = append(made.Effects, "Without an end it is paused until someone resumes it.")
 		return
 	}
-	if p.r.Method == http.MethodGet { // the confirmation sends what it shows
+	if p.r.Method == http.MethodGet { // the confirmation sends both
 		made.Fields = append(made.Fields, field{"reason", a.Reason}, field{"until", a.until()})
 	}
 	if a.Reason != "" {
@@ -152,10 +152,7 @@ func pauseCall(a pausing, function string, args ...string) string {
 // paused are pauses, by their things.
 type paused map[posthaste.Pausable]posthaste.Pause
 
-// maxPauses is how many pauses are read for a page.
-const maxPauses = 1000
-
-// paused returns the pauses of a queue and of all schedules. Viewers share what it reads, unless
+// paused returns the pauses of a queue and of all schedules. Viewers share them, unless
 // there are so many pauses that the shared ones may lack some.
 func (d *dashboard) paused(ctx context.Context, queue string) (paused, error) {
 	s, err := d.snapshots.look(ctx)

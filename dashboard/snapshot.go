@@ -26,6 +26,9 @@ const (
 	stateAge  = 15 * time.Second
 )
 
+// maxPauses is how many pauses are read for pages.
+const maxPauses = 1000
+
 // snapshot is what the store said at one time. It is never changed.
 type snapshot struct {
 	queues           []posthaste.QueueInfo
