@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -271,7 +272,7 @@ func (d *dashboard) planPauseSchedule(p *page) (*plan, error) {
 		made := &plan{Title: "Pause", Button: "Pause", Effects: []string{"No message is sent at its ticks until it is resumed. These ticks do not count as missed."},
 			CLI:  command(slices.Concat([]string{"schedule", "pause"}, asked.flags(), []string{s.Name})...),
 			Curl: curl("POST", "/v1/schedules/"+s.Name+"/pause", asked.body()), SQL: pauseCall(asked, "schedule_pause", s.Name)}
-		p.askPause(made, asked)
+		askPause(made, asked, p.r.Method == http.MethodGet)
 		return made, nil
 	}, func(p *page, s posthaste.ScheduleInfo) error {
 		return d.engine.Pause(p.ctx(), posthaste.OfSchedule(s.Name), asked.PauseOptions)

@@ -89,7 +89,7 @@ func (d *dashboard) planWord(p *page, w word, pause bool, effect string) (*plan,
 		if !pause {
 			return made, func(ctx context.Context) error { return d.engine.Resume(ctx, w.what(q.Name, w.value)) }
 		}
-		p.askPause(made, asked)
+		askPause(made, asked, p.r.Method == http.MethodGet)
 		return made, func(ctx context.Context) error {
 			return d.engine.Pause(ctx, w.what(q.Name, w.value), asked.PauseOptions)
 		}
@@ -117,14 +117,14 @@ func (p *page) pausing() (a pausing, err error) {
 }
 
 // askPause adds the reason and the end to the confirmation of a pause, which asks for them if neither
-// was given.
-func (p *page) askPause(made *plan, a pausing) {
+// was given. shown says that the confirmation is shown now, and not sent.
+func askPause(made *plan, a pausing, shown bool) {
 	if a.PauseOptions == (posthaste.PauseOptions{}) {
 		made.Pausing = &a
 		made.Effects = append(made.Effects, "Without an end it is paused until someone resumes it.")
 		return
 	}
-	if p.r.Method == http.MethodGet { // the confirmation sends both
+	if shown { // the confirmation sends both
 		made.Fields = append(made.Fields, field{"reason", a.Reason}, field{"until", a.until()})
 	}
 	if a.Reason != "" {

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -270,7 +271,7 @@ func (d *dashboard) planPause(p *page) (*plan, error) {
 			Curl: curl("POST", "/v1/queues/"+q.Name+"/pause", asked.body()), SQL: pauseCall(asked, "pause_queue", q.Name),
 			Effects: []string{"No message of this queue is handed out until the queue is resumed.", "Messages that are handed out continue, and sending continues."},
 		}
-		p.askPause(made, asked)
+		askPause(made, asked, p.r.Method == http.MethodGet)
 		return made, func(ctx context.Context) error {
 			return d.engine.Pause(ctx, posthaste.OfQueue(q.Name), asked.PauseOptions)
 		}
