@@ -9,6 +9,7 @@
 #   make twins   runs all broken twins of the SQL and records those that were found
 #   make release builds what a release consists of, into dist
 #   make peers   runs Posthaste and other queues in PostgreSQL side by side
+#   make jetstream-trial  tries the protocol of an engine on NATS JetStream under faults
 #   make chaos   breaks everything around it, and accounts for every message
 
 GO        ?= go
@@ -34,10 +35,13 @@ CHAOS_FLAGS    ?=
 # What `make peers` is given; see bench/peers/README.md.
 PEERS_FLAGS    ?=
 
+# What `make jetstream-trial` is given; see bench/jetstream/README.md.
+TRIAL_FLAGS    ?=
+
 LAUNCH = .cache/launch
 CHAOS  = .cache/chaos
 
-.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence prose test-18 test-14 fuzz golden screenshots chaos nightly nightly-list nightly-age nightly-page testing-page twins peers release clean $(LAUNCH) $(CHAOS) bin/posthaste
+.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence prose test-18 test-14 fuzz golden screenshots chaos nightly nightly-list nightly-age nightly-page testing-page twins peers jetstream-trial release clean $(LAUNCH) $(CHAOS) bin/posthaste
 .NOTPARALLEL:
 
 # Runs all steps even if some fail, and ends with a summary.
@@ -143,6 +147,11 @@ twins: $(LAUNCH)
 peers:
 	cd bench/peers && $(GO) build -o ../../.cache/peers .
 	.cache/peers $(PEERS_FLAGS)
+
+# A module of its own, so that the program does not contain a NATS server.
+jetstream-trial:
+	cd bench/jetstream && $(GO) build -o ../../.cache/jetstream-trial .
+	.cache/jetstream-trial $(TRIAL_FLAGS)
 
 # Static programs for Linux with units, container file and checksums.
 release:

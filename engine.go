@@ -165,7 +165,8 @@ type HeartbeatReply struct {
 	// RescueIn is the time until the first lease of another worker expires, unless that worker
 	// sends a heartbeat before. Zero if no other worker has a lease, or if Rescue is set.
 	RescueIn time.Duration
-	// TickIn is the time until the next schedule ticks, as in [MaintainReply].
+	// TickIn is the time until the next schedule ticks or the next pause ends, as in
+	// [MaintainReply].
 	TickIn time.Duration
 }
 
@@ -177,8 +178,8 @@ const (
 	// UpkeepRescue redelivers the unsettled messages of lost workers and expired leases, a
 	// part at a time. Repeat it until MaintainReply.Rescued is 0.
 	UpkeepRescue Upkeep = 1 << iota
-	// UpkeepTicks sends the messages of schedules whose ticks are due, each exactly once,
-	// in bounded steps.
+	// UpkeepTicks sends the messages of schedules whose ticks are due, each exactly once, and
+	// ends pauses whose end is reached, in bounded steps.
 	UpkeepTicks
 	// UpkeepSpace reclaims space, updates counters, and rescues as UpkeepRescue does.
 	UpkeepSpace
@@ -192,8 +193,10 @@ type MaintainReply struct {
 	Rescued int
 	// TicksSent counts messages of schedules, and TicksMissed ticks without a message.
 	TicksSent, TicksMissed int
-	// TickIn is the time until the next tick, above zero even if one is already due; zero if no
-	// tick is expected.
+	// PausesEnded counts pauses whose end was reached, and which this call ended.
+	PausesEnded int
+	// TickIn is the time until the next tick or the next end of a pause, above zero even if one is
+	// already due; zero if none is expected.
 	TickIn time.Duration
 	// More says that another step of UpkeepSpace would find work now.
 	More bool

@@ -18,6 +18,9 @@ type MessageInfo struct {
 	// Payload is absent in lists, and if it was erased or not retained.
 	Payload   []byte
 	CreatedAt time.Time
+	// Options are the message's own options: its zero values mean those of its kind, and then
+	// those of its queue. Lists have none. They can be absent once the message is settled.
+	Options KindOptions
 	// Version identifies the content, for [MessageUpdate]; empty where Payload is absent.
 	Version string
 	// ErasedAt is when the content was erased; zero if it was not.
@@ -66,6 +69,10 @@ type Updated struct {
 	Version string
 }
 
+// MaxSearched is how many deliveries of the newest messages that match the rest of the filter one
+// search by a kind, a time or a state looks at on PostgreSQL. Other engines look at more.
+const MaxSearched = 3000
+
 // MessageFilter selects messages. Empty fields select all.
 type MessageFilter struct {
 	Queue     string
@@ -90,9 +97,9 @@ type Erasure struct {
 	Pending bool
 }
 
-// Brief returns the message as lists show it: without payload, checkpoints and logs.
+// Brief returns the message as lists show it: without payload, options, checkpoints and logs.
 func (m MessageInfo) Brief() MessageInfo {
-	m.Payload, m.Subscriptions = nil, slices.Clone(m.Subscriptions)
+	m.Payload, m.Options, m.Subscriptions = nil, KindOptions{}, slices.Clone(m.Subscriptions)
 	for i := range m.Subscriptions {
 		attempts := slices.Clone(m.Subscriptions[i].Attempts)
 		for j := range attempts {

@@ -49,10 +49,14 @@ type QueueAdmin interface {
 	// of a paused schedule do not count as missed. Idempotent. A key can be paused only in
 	// a queue that is ordered, fair or limited per key, and a kind in any other queue;
 	// otherwise the error is [CodeUnsupported]. At most [MaxKinds] kinds can be paused.
-	Pause(ctx context.Context, what Pausable) error
+	// If it is already paused, it gets the reason and the end of the options; only if they differ is
+	// that recorded.
+	Pause(ctx context.Context, what Pausable, options PauseOptions) error
 	// Resume ends a pause and wakes workers. A schedule continues with its first tick from
-	// now on. Idempotent.
+	// now on. Idempotent. A pause with an end resumes in the same way, by [EndOfPause].
 	Resume(ctx context.Context, what Pausable) error
+	// Pauses lists the pauses, the last one first.
+	Pauses(ctx context.Context, filter PauseFilter) ([]Pause, error)
 	// Subscribe adds a subscription to a queue. Each message is delivered to every
 	// subscription, and settled by each independently. If the subscription exists with the
 	// same options nothing changes; with other options the error is a [CodeConflict].
@@ -302,16 +306,6 @@ func (k OfKind) Apply(paused []string, pause bool) ([]string, error) {
 		return nil, &Error{Code: CodeUnsupported, Field: "kind", Message: fmt.Sprintf("at most %d kinds of a queue can be paused", MaxKinds)}
 	}
 	return slices.Insert(slices.Clone(paused), at, k.Kind), nil
-}
-
-// Action returns the record of the kind being paused or resumed. It is for engines.
-func (k OfKind) Action(pause bool) Action {
-	details, _ := json.Marshal(map[string]string{"kind": k.Kind}) // always encodes
-	action := "resume_kind"
-	if pause {
-		action = "pause_kind"
-	}
-	return Action{Action: action, Queue: k.Queue, Details: details}
 }
 
 // HeldBy returns what may hold a due message of a queue for a subscription. It is for engines.

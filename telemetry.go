@@ -20,6 +20,7 @@ const (
 	EventClock     EventKind = "clock"     // upkeep found that the store's clock was set back
 	EventError     EventKind = "error"     // a background task failed and will be retried
 	EventBatch     EventKind = "batch"     // a sink or batch handler was called with Count messages, and all of them are settled
+	EventCounted   EventKind = "counted"   // Stats of one kind of messages since the last one, every StatsInterval
 	EventTaken     EventKind = "taken"     // a source moved Count messages from a broker into Queue, of which Known were already there and Failed were rejected
 )
 
@@ -50,6 +51,11 @@ type Event struct {
 	Known int
 	// Broker is the address of the broker of an EventTaken.
 	Broker string
+	// Stats of an EventCounted are what the worker reports to the store for charts
+	// (Engine.Report), and WaitSum and RunSum the sums of the durations in its
+	// histograms. Receivers must not change Stats.
+	Stats           *HandlerStats
+	WaitSum, RunSum time.Duration
 	// Task names the background task of an EventError.
 	Task string
 	Err  error

@@ -38,6 +38,8 @@ type plan struct {
 	Once string
 	// CLI, Curl and SQL are the same action elsewhere.
 	CLI, Curl, SQL string
+	// Pausing asks for the reason and the end of a pause, if it is not nil.
+	Pausing *pausing
 	// Inputs are asked for on the confirmation.
 	Inputs []input
 

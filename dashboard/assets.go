@@ -220,13 +220,46 @@ func size(n int) string {
 }
 
 // pretty indents JSON without changing its numbers. It returns other texts as they are, and JSON
-// that would become too long: indentation grows with the square of the depth.
+// that would become too long: indentation grows with the square of the depth. The characters <, >
+// and &, which Go escapes in JSON, are shown as such; templates escape them for HTML.
 func pretty(text json.RawMessage) string {
 	var out bytes.Buffer
 	if indentedSize(text) > 4*maxPretty || json.Indent(&out, text, "", "  ") != nil {
 		return string(text)
 	}
-	return out.String()
+	return unescaped(out.String())
+}
+
+// unescaped returns valid JSON with <, > and & in place of their escapes.
+func unescaped(text string) string {
+	if !strings.Contains(text, `\u00`) {
+		return text
+	}
+	var out strings.Builder
+	for {
+		at := strings.IndexByte(text, '\\') // in valid JSON an escape is whole
+		if at < 0 {
+			out.WriteString(text)
+			return out.String()
+		}
+		out.WriteString(text[:at])
+		text = text[at:]
+		size := 2
+		if text[1] == 'u' {
+			size = 6
+		}
+		switch strings.ToLower(text[:size]) {
+		case `\u003c`:
+			out.WriteByte('<')
+		case `\u003e`:
+			out.WriteByte('>')
+		case `\u0026`:
+			out.WriteByte('&')
+		default:
+			out.WriteString(text[:size])
+		}
+		text = text[size:]
+	}
 }
 
 // indentedSize returns at least the size that JSON has when it is indented by two spaces.

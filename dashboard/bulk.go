@@ -119,8 +119,36 @@ func (all *bulks) start(p *page, b *bulk, timeout time.Duration) error {
 	b.now = bulkProgress{State: bulkRunning, StartedAt: b.from.UTC()}
 	all.all = append(all.all, b)
 	// The request ends, and its operator stays the one in the records.
-	go b.run(context.WithoutCancel(p.ctx()), timeout, p.Stopping)
+	go b.run(posthaste.WithActor(context.WithoutCancel(p.ctx()), b.operator()), timeout, p.Stopping)
 	return nil
+}
+
+// maxOperator is the maximum number of characters of the operator in the records of a bulk action.
+const maxOperator = 300
+
+// recordedFields are the fields of filters whose values are in the records. The values of others,
+// such as keys and terms, can be personal data: erasing removes them from messages, and records
+// stay.
+var recordedFields = []string{"queue", "subscription", "kind", "state", "from", "at", "died_from", "died_before"}
+
+// operator is the operator in the records of all that the action changes: who confirmed it, its id,
+// the action and its filter.
+func (b *bulk) operator() string {
+	var filter []string
+	for _, f := range b.Filter {
+		if !slices.Contains(recordedFields, f.Name) {
+			f.Value = "…"
+		}
+		filter = append(filter, strings.ReplaceAll(f.Name, "_", " ")+" = "+line(f.Value))
+	}
+	if len(filter) == 0 {
+		filter = append(filter, "a selection, or all")
+	}
+	text := []rune(fmt.Sprintf("%s (bulk action %s: %s %s; %s)", b.Actor, b.ID[:6], b.Verb, amount(b.Total, b.Noun), strings.Join(filter, ", ")))
+	if len(text) > maxOperator {
+		text = append(text[:maxOperator-2], []rune("…)")...)
+	}
+	return string(text)
 }
 
 // find returns a bulk action that the caller may see.

@@ -5,6 +5,7 @@ package dashboard_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,7 +126,7 @@ func (q *dying) recorded(action, by string) map[posthaste.MessageID]int {
 			q.t.Fatal(err)
 		}
 		for _, a := range actions {
-			if a.Action == action && a.By == by {
+			if a.Action == action && (a.By == by || strings.HasPrefix(a.By, by+" (bulk action ")) {
 				counts[a.MessageID]++
 			}
 			f.Before = a.ID

@@ -87,7 +87,11 @@ func TestDB2StopAndContinue(t *testing.T) {
 		v.send(wrong).want(400, "Nothing was changed: the rate must be 1 to 100,000 messages per second")
 	}
 	v.send(rest.form("/replay")).want(200, fmt.Sprintf("Replayed %d messages.", 500-n)).lacks("Replay the rest")
-	v.get("/audit").want(200, "http:operateer replay emails")
+	// The records name who replayed how many with which filter, and those of one action are together.
+	audit := v.get("/audit").want(200, fmt.Sprintf(": Replay %d dead letters; queue = emails) replay emails ", 500-n), "http:operateer (bulk action ", " messages, from ")
+	if n := strings.Count(text(audit.body), "replay emails"); n > 2 {
+		t.Errorf("one page of the audit log has %d rows of a bulk action:\n%s", n, text(audit.body))
+	}
 }
 
 // A rate holds, and a bulk action without one is not slowed down.
@@ -282,4 +286,15 @@ func TestDB2TooManyToCount(t *testing.T) {
 	v := newSite(t, &endless{newStock(t)}, func(c *dashboard.Config) { c.Timeout = 200 * time.Millisecond }).viewer(posthaste.ScopeOperate)
 	v.get("/dead-letters/replay?queue=emails").want(400, "could not be counted within 100 ms. At least ", "Narrow the filter, for example by the time of death.")
 	v.get("/messages/cancel?queue=emails").want(400, "could not be counted within 100 ms. At least ", "Narrow the filter")
+}
+
+// The records of a bulk action stay when messages are erased, so they name no key, reference, term
+// or error of a filter.
+func TestRecordsOfBulkActionsHaveNoPersonalData(t *testing.T) {
+	t.Parallel()
+	stock := newStock(t)
+	stock.makeDead(t, "emails", "no such user ada@example.com %d", 3)
+	v := newSite(t, stock).viewer(posthaste.ScopeOperate)
+	v.send(v.get("/dead-letters/replay?queue=emails&error=ada@example.com").want(200, "Filter: error = ").form("/replay")).want(200, "Replayed 3 messages.")
+	v.get("/audit").want(200, "queue = emails, error = …) replay emails").lacks("ada@")
 }

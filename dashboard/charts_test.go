@@ -82,7 +82,7 @@ func TestChartsOfSamples(t *testing.T) {
 	engine := &sampled{Store: stock}
 	s := newSite(t, engine)
 	ctx := posthaste.WithActor(t.Context(), "ada")
-	if err := stock.Pause(ctx, posthaste.OfQueue("orders")); err != nil {
+	if err := stock.Pause(ctx, posthaste.OfQueue("orders"), posthaste.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	report(t, stock, "v9", posthaste.HandlerStats{Kind: "k", Done: 1})

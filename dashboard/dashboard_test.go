@@ -272,14 +272,14 @@ func (s *stocked) Queues(ctx context.Context, names ...string) ([]posthaste.Queu
 	return queues, err
 }
 
-func (s *stocked) Pause(ctx context.Context, what posthaste.Pausable) error {
+func (s *stocked) Pause(ctx context.Context, what posthaste.Pausable, o posthaste.PauseOptions) error {
 	if key, ok := what.(posthaste.OfKey); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.keys = append(s.keys, key.Key)
 		return nil
 	}
-	return s.Store.Pause(ctx, what)
+	return s.Store.Pause(ctx, what, o)
 }
 
 func (s *stocked) Resume(ctx context.Context, what posthaste.Pausable) error {
@@ -328,7 +328,7 @@ func newStock(t *testing.T) *stocked {
 	s.ready = ids[0]
 	_, err = s.PutSchedule(ctx, posthaste.Schedule{Name: "nightly", Spec: "0 3 * * *", TimeZone: "Europe/Berlin", Message: posthaste.Message{Queue: "orders", Kind: "report"}})
 	must(err)
-	must(s.Pause(ctx, posthaste.OfQueue("halted")))
+	must(s.Pause(ctx, posthaste.OfQueue("halted"), posthaste.PauseOptions{}))
 	_, err = s.Register(ctx, posthaste.WorkerInfo{Name: "host-1/42", Version: "1.2.3", Lease: time.Minute})
 	must(err)
 	return s
@@ -383,10 +383,10 @@ func (s *stocked) spare(t *testing.T) {
 	if _, err := s.PutSchedule(ctx, posthaste.Schedule{Name: "paused", Spec: "@daily", Message: posthaste.Message{Queue: "orders"}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Pause(ctx, posthaste.OfSchedule("paused")); err != nil {
+	if err := s.Pause(ctx, posthaste.OfSchedule("paused"), posthaste.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Pause(ctx, posthaste.OfKind{Queue: "emails", Kind: "held"}); err != nil {
+	if err := s.Pause(ctx, posthaste.OfKind{Queue: "emails", Kind: "held"}, posthaste.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	ids, err := posthaste.IDs(s.Send(ctx, posthaste.Message{Queue: "emails", Payload: map[string]any{"from": "shop@example.com", "to": []string{"ada@example.com"}, "html": "<p>secret-html"}, Delay: time.Hour}))
@@ -420,4 +420,15 @@ func (s *stocked) state(t *testing.T) string {
 	}
 	slices.SortFunc(queues, func(a, b posthaste.QueueInfo) int { return strings.Compare(a.Name, b.Name) })
 	return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v", queues, messages, dead, schedules, tokens)
+}
+
+// On a narrow screen the rows of dead letters stack, so that an error has the whole width.
+func TestDeadLettersStackOnNarrowScreens(t *testing.T) {
+	t.Parallel()
+	stock := newStock(t)
+	stock.makeDead(t, "emails", "timeout after %d ms", 2)
+	page := newSite(t, stock).viewer(posthaste.ScopeOperate).get("/dead-letters").want(200)
+	if n := strings.Count(page.body, `<table class="cards">`); n != 2 {
+		t.Errorf("%d tables of 2 stack", n)
+	}
 }

@@ -105,3 +105,13 @@ func TestDB7EditDeadLetter(t *testing.T) {
 		v.get("/messages/"+id.String()+"/edit").want(409, "cannot be changed in this way")
 	}
 }
+
+// A message is shown with the options that it has itself.
+func TestDB7OwnOptionsAreShown(t *testing.T) {
+	t.Parallel()
+	stock := newStock(t)
+	v := newSite(t, stock).viewer(posthaste.ScopeRead)
+	ids := stock.send(t, posthaste.Message{Queue: "emails", MaxAttempts: 3, Timeout: time.Minute, Backoff: posthaste.Backoff{Base: time.Second, Max: time.Hour}}, posthaste.Message{Queue: "emails"})
+	v.get("/messages/"+ids[0].String()).want(200, "Max attempts 3 set for this message", "Timeout 1m0s set for this message", "Backoff from 1s up to 1h0m0s set for this message")
+	v.get("/messages/" + ids[1].String()).want(200).lacks("set for this message")
+}

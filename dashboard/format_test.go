@@ -44,3 +44,17 @@ func TestPretty(t *testing.T) {
 }
 
 func (r queueRow) drained() string { return duration(r.Drain()) }
+
+// Characters that Go escapes in JSON are readable, and nothing else changes.
+func TestPrettyIsReadable(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`{"html":"\u003cp\u003E1 \u0026 2"}`: "{\n  \"html\": \"<p>1 & 2\"\n}",
+		`"\\u003c \"\u003c\" \u0022 \u000a"`: `"\\u003c \"<\" \u0022 \u000a"`,
+		`not JSON \u003c`:                    `not JSON \u003c`,
+	} {
+		if got := pretty([]byte(in)); got != want {
+			t.Errorf("%s is shown as %s, want %s", in, got, want)
+		}
+	}
+}

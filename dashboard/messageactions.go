@@ -233,9 +233,17 @@ func (d *dashboard) pickIDs(p *page, c picked, ids []posthaste.MessageID) (picke
 func (d *dashboard) countMessages(ctx context.Context, c *picked) error {
 	within, cancel := context.WithTimeout(ctx, d.timeout/2)
 	defer cancel()
-	f := c.filter
+	f, begun, looked := c.filter, time.Now(), 0
+	asked := false
 	for {
 		found, err := d.engine.Messages(within, f)
+		looked += posthaste.MaxSearched
+		if !asked && err == nil && found.Next != 0 && time.Since(begun) > d.timeout/30 {
+			if err := d.worthCounting(within, f, looked, time.Since(begun)); err != nil {
+				return err
+			}
+			asked = true
+		}
 		for i := range found.Items {
 			if isIn(&found.Items[i], c.states) {
 				c.count, c.highest = c.count+1, max(c.highest, found.Items[i].ID)
@@ -249,6 +257,32 @@ func (d *dashboard) countMessages(ctx context.Context, c *picked) error {
 		}
 		f.Before = found.Next
 	}
+}
+
+// worthCounting returns an error if a search by state would not end in the time for counting: it
+// looks at every waiting message, and looked at some in the time that it took so far.
+func (d *dashboard) worthCounting(ctx context.Context, f posthaste.MessageFilter, looked int, took time.Duration) error {
+	if f.State == "" || f.State == posthaste.StateRetrying || f.Reference != "" || f.Term != "" || f.Key != "" {
+		return nil
+	}
+	var names []string
+	if f.Queue != "" {
+		names = append(names, f.Queue)
+	}
+	queues, err := d.engine.Queues(ctx, names...)
+	waiting := int64(0)
+	for _, q := range queues {
+		for _, s := range q.Subscriptions {
+			waiting += s.Depth
+		}
+	}
+	needed := time.Duration(took.Seconds() * float64(waiting) / float64(looked) * float64(time.Second))
+	if err != nil || needed <= d.timeout/2 {
+		return err
+	}
+	return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "filter",
+		Message: fmt.Sprintf("Nothing was changed: %s wait, and a search by the state %s looks at each of them, which would take about %s. At most %s are allowed.", amount(int(waiting), "message"), f.State, duration(needed), duration(d.timeout/2)),
+		Hint:    "Narrow the filter by the key, the reference or a term, which have indexes, or by the time of sending. To remove all waiting messages of a queue, purge it."}
 }
 
 // changeStep changes messages one after the other, from the highest id down, so that it comes to

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/dashboard"
 )
 
 // states returns how many messages of a queue are in each state.
@@ -73,7 +74,7 @@ func TestDB2ChangeAllThatMatch(t *testing.T) {
 	if err != nil || len(found.Items) != 35 || !found.Items[0].Subscriptions[0].DueAt.Equal(time.Date(2031, 2, 3, 4, 5, 0, 0, time.UTC)) {
 		t.Errorf("%d messages, due at %s, %v", len(found.Items), found.Items[0].Subscriptions[0].DueAt, err)
 	}
-	v.get("/audit").want(200, "http:operateer reschedule emails")
+	v.get("/audit").want(200, "at = 2031-02-03T04:05:00Z) reschedule emails 35 messages, from ")
 }
 
 // If more match than were confirmed, nothing changes.
@@ -226,5 +227,31 @@ func TestDB7StopRunningMessage(t *testing.T) {
 	told, err := stock.Extend(t.Context(), posthaste.ExtendRequest{Deliveries: []posthaste.DeliveryID{got.Deliveries[0].ID}, Lease: time.Minute})
 	if text := fmt.Sprintf("%+v", told); err != nil || !strings.Contains(text, fmt.Sprint(got.Deliveries[0].ID)) {
 		t.Errorf("the holder is told %s, %v", text, err)
+	}
+}
+
+// bottomless is a store whose searches by state come to no end.
+type bottomless struct{ posthaste.Store }
+
+func (bottomless) Messages(_ context.Context, f posthaste.MessageFilter) (posthaste.Page[posthaste.MessageInfo], error) {
+	return posthaste.Page[posthaste.MessageInfo]{Next: 4711}, nil
+}
+
+func (e bottomless) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
+	queues, err := e.Store.Queues(ctx, names...)
+	for i := range queues {
+		queues[i].Subscriptions[0].Depth = 1 << 60
+	}
+	return queues, err
+}
+
+// A bulk action by a state of which the count would not end in time is refused long before.
+func TestDB7HopelessCountIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, bottomless{newStock(t)}, func(c *dashboard.Config) { c.Timeout = 20 * time.Second })
+	begun := time.Now()
+	s.viewer(posthaste.ScopeOperate).get("/messages/cancel?queue=emails&state=scheduled").want(400, "Nothing was changed: ", "a search by the state scheduled looks at each of them", "At most 10 s are allowed", "purge it")
+	if took := time.Since(begun); took > 8*time.Second {
+		t.Errorf("it took %s", took)
 	}
 }

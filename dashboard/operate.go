@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -51,7 +52,9 @@ func (d *dashboard) showOverview(p *page) error {
 		Charts       *charts
 		Choices      []choice
 		Failures     []posthaste.Failure
-	}{s, total, len(rows), behind[:min(len(behind), fallingBehind)], busy, max(len(behind)-fallingBehind, 0), s.findErr, shown, p.choices(), failures})
+		Paused       []pauseRow
+		MorePaused   bool
+	}{s, total, len(rows), behind[:min(len(behind), fallingBehind)], busy, max(len(behind)-fallingBehind, 0), s.findErr, shown, p.choices(), failures, pauseRows(p, s.pauses[:min(len(s.pauses), pausesShown)]), len(s.pauses) > pausesShown})
 }
 
 // past returns the charts of all queues, and the most frequent failures. Without them the page
@@ -157,9 +160,31 @@ func (d *dashboard) showAudit(p *page) error {
 	}
 	return p.show("audit", "Audit log", "audit", false, struct {
 		Queue, Message string
-		Actions        []posthaste.Action
+		Actions        []actionRow
 		Next           string
-	}{f.Queue, p.text("message"), actions, next})
+	}{f.Queue, p.text("message"), sameBulk(actions), next})
+}
+
+// actionRow is a record of an action, and how many of its kind follow each other.
+type actionRow struct {
+	posthaste.Action
+	// Count is the number of records, and First the oldest of them.
+	Count int
+	First posthaste.Action
+}
+
+// sameBulk groups the records of the same bulk action that follow each other. Others stay by
+// themselves.
+func sameBulk(actions []posthaste.Action) (rows []actionRow) {
+	for _, a := range actions {
+		if n := len(rows); n > 0 && strings.Contains(a.By, "(bulk action ") && rows[n-1].By == a.By && rows[n-1].Action.Action == a.Action && rows[n-1].Queue == a.Queue {
+			rows[n-1].Count++
+			rows[n-1].First = a
+			continue
+		}
+		rows = append(rows, actionRow{Action: a, Count: 1, First: a})
+	}
+	return rows
 }
 
 func (d *dashboard) showTokens(p *page) error {
@@ -201,10 +226,15 @@ func (d *dashboard) showSchedules(p *page) error {
 	if err != nil {
 		return err
 	}
+	why, err := d.paused(p.ctx(), "")
+	if err != nil {
+		return err
+	}
 	return p.show("schedules", "Schedules", "schedules", false, struct {
 		Schedules []posthaste.ScheduleInfo
 		Operates  bool
-	}{schedules, p.Allows(server.ScopeOperate)})
+		Paused    paused
+	}{schedules, p.Allows(server.ScopeOperate), why})
 }
 
 // planSchedule returns the plan of an action on the schedule in the path.
@@ -231,14 +261,21 @@ func (d *dashboard) planSchedule(p *page, done string, make func(s posthaste.Sch
 }
 
 func (d *dashboard) planPauseSchedule(p *page) (*plan, error) {
+	asked, err := p.pausing()
+	if err != nil {
+		return nil, err
+	}
 	return d.planSchedule(p, "paused", func(s posthaste.ScheduleInfo) (*plan, error) {
 		if !s.PausedAt.IsZero() {
 			return nil, already(s.Name, "paused")
 		}
-		return &plan{Title: "Pause", Button: "Pause", Effects: []string{"No message is sent at its ticks until it is resumed. These ticks do not count as missed."},
-			CLI: command("schedule", "pause", s.Name), Curl: curl("POST", "/v1/schedules/"+s.Name+"/pause", ""), SQL: call("schedule_pause", s.Name)}, nil
+		made := &plan{Title: "Pause", Button: "Pause", Effects: []string{"No message is sent at its ticks until it is resumed. These ticks do not count as missed."},
+			CLI:  command(slices.Concat([]string{"schedule", "pause"}, asked.flags(), []string{s.Name})...),
+			Curl: curl("POST", "/v1/schedules/"+s.Name+"/pause", asked.body()), SQL: pauseCall(asked, "schedule_pause", s.Name)}
+		askPause(made, asked, p.r.Method == http.MethodGet)
+		return made, nil
 	}, func(p *page, s posthaste.ScheduleInfo) error {
-		return d.engine.Pause(p.ctx(), posthaste.OfSchedule(s.Name))
+		return d.engine.Pause(p.ctx(), posthaste.OfSchedule(s.Name), asked.PauseOptions)
 	})
 }
 

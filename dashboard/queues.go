@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -212,6 +213,10 @@ func (d *dashboard) showQueue(p *page) error {
 	if err != nil {
 		return err
 	}
+	why, err := d.paused(p.ctx(), q.Name)
+	if err != nil {
+		return err
+	}
 	return p.show("queue", "Queue "+q.Name, "queues", true, struct {
 		Queue         *posthaste.QueueInfo
 		Row           queueRow
@@ -221,7 +226,8 @@ func (d *dashboard) showQueue(p *page) error {
 		Charts        *charts
 		Handling      *handling
 		Choices       []choice
-	}{q, newQueueRow(*q), set, defaults, recent.Items, keyed(q.Options) && d.can.Limits, !keyed(q.Options), shown, handlers, p.choices()})
+		Paused        paused
+	}{q, newQueueRow(*q), set, defaults, recent.Items, keyed(q.Options) && d.can.Limits, !keyed(q.Options), shown, handlers, p.choices(), why})
 }
 
 // history returns the charts of a queue, and the counts of its handlers.
@@ -256,10 +262,19 @@ func (p *page) planQueue(done string, make func(q *posthaste.QueueInfo) (*plan, 
 }
 
 func (d *dashboard) planPause(p *page) (*plan, error) {
+	asked, err := p.pausing()
+	if err != nil {
+		return nil, err
+	}
 	return p.planQueue("paused", func(q *posthaste.QueueInfo) (*plan, func(context.Context) error) {
-		return &plan{Title: "Pause queue " + q.Name, Button: "Pause", CLI: command("queue", "pause", q.Name), Curl: curl("POST", "/v1/queues/"+q.Name+"/pause", ""), SQL: call("pause_queue", q.Name),
+		made := &plan{Title: "Pause queue " + q.Name, Button: "Pause", CLI: command(slices.Concat([]string{"queue", "pause"}, asked.flags(), []string{q.Name})...),
+			Curl: curl("POST", "/v1/queues/"+q.Name+"/pause", asked.body()), SQL: pauseCall(asked, "pause_queue", q.Name),
 			Effects: []string{"No message of this queue is handed out until the queue is resumed.", "Messages that are handed out continue, and sending continues."},
-		}, func(ctx context.Context) error { return d.engine.Pause(ctx, posthaste.OfQueue(q.Name)) }
+		}
+		askPause(made, asked, p.r.Method == http.MethodGet)
+		return made, func(ctx context.Context) error {
+			return d.engine.Pause(ctx, posthaste.OfQueue(q.Name), asked.PauseOptions)
+		}
 	})
 }
 

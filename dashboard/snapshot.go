@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,9 +26,13 @@ const (
 	stateAge  = 15 * time.Second
 )
 
+// maxPauses is how many pauses are read for pages.
+const maxPauses = 1000
+
 // snapshot is what the store said at one time. It is never changed.
 type snapshot struct {
 	queues           []posthaste.QueueInfo
+	pauses           []posthaste.Pause // the last ones, at most maxPauses
 	queuesAt         time.Time
 	Findings         []posthaste.Finding
 	workers          []posthaste.WorkerStatus
@@ -54,6 +59,22 @@ func (s *snapshot) queue(name string) *posthaste.QueueInfo {
 		}
 	}
 	return nil
+}
+
+// anyPaused reports whether a queue, or a key or kind of one, is paused.
+func (s *snapshot) anyPaused() bool {
+	return slices.ContainsFunc(s.queues, func(q posthaste.QueueInfo) bool {
+		return !q.PausedAt.IsZero() || len(q.PausedKeys)+len(q.PausedKinds) > 0
+	})
+}
+
+func (s *snapshot) pausedSchedules() (all []posthaste.Pause) {
+	for _, one := range s.pauses {
+		if _, ok := one.What.(posthaste.OfSchedule); ok {
+			all = append(all, one)
+		}
+	}
+	return all
 }
 
 // snapshots reads the store for all viewers together.
@@ -116,7 +137,8 @@ func (s *snapshots) read(now *reading, last *snapshot) {
 	defer cancel()
 	next := &snapshot{queuesAt: s.now()}
 	var state sync.WaitGroup
-	if last != nil && next.queuesAt.Sub(last.stateAt) < stateAge {
+	slow := last == nil || next.queuesAt.Sub(last.stateAt) >= stateAge // what changes slowly is read, too
+	if !slow {
 		next.Findings, next.workers, next.Vitals, next.findErr, next.workErr, next.stateAt = last.Findings, last.workers, last.Vitals, last.findErr, last.workErr, last.stateAt
 		next.since = last.since
 	} else {
@@ -126,6 +148,14 @@ func (s *snapshots) read(now *reading, last *snapshot) {
 		})
 	}
 	if next.queues, now.err = s.engine.Queues(ctx); now.err == nil {
+		// Queues tell whether something of theirs is paused; schedules change slowly.
+		if slow || next.anyPaused() {
+			next.pauses, now.err = s.engine.Pauses(ctx, posthaste.PauseFilter{Limit: maxPauses})
+		} else {
+			next.pauses = last.pausedSchedules()
+		}
+	}
+	if now.err == nil {
 		now.got = next
 	}
 	state.Wait()

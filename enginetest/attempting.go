@@ -15,6 +15,7 @@ var attempting = []test{
 	{name: "JB3_OptionsOfSchedule", run: optionsOfSchedule, needs: features{Schedules: true}},
 	{name: "R2_DefaultsOfSchedule", run: defaultsOfSchedule, needs: features{Schedules: true}},
 	{name: "R2_OptionsSurvive", run: optionsSurvive},
+	{name: "R2_OptionsAreShown", run: optionsAreShown},
 	{name: "R2_AtMostOnce", run: optionsAtMostOnce, needs: features{AtMostOnce: true}},
 	{name: "R2_BadOptions", run: badOptions},
 	{name: "R2_DefaultsOfPayload", run: defaultsOfPayload},
@@ -176,6 +177,49 @@ func optionsSurvive(s *suite) {
 	s.must(err)
 	fail(posthaste.OutcomeRetried)
 	fail(posthaste.OutcomeDead)
+}
+
+// optionsAreShown: a message is shown with its own options, and only these, while it waits, runs,
+// retries and is dead.
+func optionsAreShown(s *suite) {
+	s.create(posthaste.QueueOptions{MaxAttempts: 9, BackoffBase: time.Millisecond, BackoffMax: time.Millisecond, Timeout: time.Hour})
+	want := posthaste.KindOptions{MaxAttempts: 2, Timeout: 1500 * time.Millisecond, Backoff: posthaste.Backoff{Base: time.Millisecond, Max: time.Millisecond}}
+	ids := s.sendMessages(posthaste.Message{MaxAttempts: want.MaxAttempts, Timeout: want.Timeout, Backoff: want.Backoff, Headers: map[string]string{"a": "b"}},
+		posthaste.Message{}, posthaste.Message{Backoff: posthaste.Backoff{Max: time.Minute}, Delay: time.Hour})
+	shows := func(when string, id posthaste.MessageID, want posthaste.KindOptions) {
+		s.Helper()
+		m, err := s.engine.Message(s.ctx, id)
+		s.must(err)
+		if m.Options != want {
+			s.Errorf("%s: the options are %s, want %s", when, m.Options, want)
+		}
+	}
+	shows("waiting", ids[0], want)
+	shows("waiting, without options", ids[1], posthaste.KindOptions{})
+	shows("scheduled", ids[2], posthaste.KindOptions{Backoff: posthaste.Backoff{Max: time.Minute}})
+	w := s.register(time.Minute)
+	claimed := s.claimed(w, 2)
+	for _, d := range claimed {
+		if d.MessageID != ids[0] {
+			s.settle(done, d)
+			continue
+		}
+		shows("running", ids[0], want)
+		s.settle(failed, d)
+	}
+	shows("retrying", ids[0], want)
+	s.settle(failed, s.claimed(w, 1)...)
+	shows("dead", ids[0], want)
+	_, err := s.engine.Replay(posthaste.WithActor(s.ctx, "ada"), posthaste.DeadLetterFilter{IDs: ids[:1]})
+	s.must(err)
+	shows("replayed", ids[0], want)
+	page, err := s.engine.Messages(s.ctx, posthaste.MessageFilter{Queue: s.queue})
+	s.must(err)
+	for _, m := range page.Items {
+		if m.Options != (posthaste.KindOptions{}) {
+			s.Errorf("a list shows options: %s", m.Options)
+		}
+	}
 }
 
 func optionsAtMostOnce(s *suite) {

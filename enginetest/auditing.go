@@ -57,8 +57,8 @@ func (s *suite) actions() []posthaste.Action {
 func changesAreRecorded(s *suite) {
 	s.audited("creating a queue", func() error { return s.engine.CreateQueue(s.ctx, s.queue, quick()) }, "create "+s.queue)
 	s.audited("creating it again", func() error { return s.engine.CreateQueue(s.ctx, s.queue, quick()) })
-	s.audited("pausing", func() error { return s.engine.Pause(s.ctx, posthaste.OfQueue(s.queue)) }, "pause "+s.queue)
-	s.audited("pausing again", func() error { return s.engine.Pause(s.ctx, posthaste.OfQueue(s.queue)) })
+	s.audited("pausing", func() error { return s.engine.Pause(s.ctx, posthaste.OfQueue(s.queue), posthaste.PauseOptions{}) }, "pause "+s.queue)
+	s.audited("pausing again", func() error { return s.engine.Pause(s.ctx, posthaste.OfQueue(s.queue), posthaste.PauseOptions{}) })
 	s.audited("resuming", func() error { return s.engine.Resume(s.ctx, posthaste.OfQueue(s.queue)) }, "resume "+s.queue)
 	s.audited("resuming again", func() error { return s.engine.Resume(s.ctx, posthaste.OfQueue(s.queue)) })
 	s.audited("dropping", func() error { return s.engine.DropQueue(s.ctx, s.queue, posthaste.DropOptions{}) }, "drop "+s.queue)
@@ -82,8 +82,8 @@ func scheduleChangesAreRecorded(s *suite) {
 	s.audited("putting it again", again)
 	put.Message.Key = "other"
 	s.audited("changing it", again, "schedule_put "+details)
-	s.audited("pausing", func() error { return s.engine.Pause(s.ctx, posthaste.OfSchedule(name)) }, "schedule_pause "+details)
-	s.audited("pausing again", func() error { return s.engine.Pause(s.ctx, posthaste.OfSchedule(name)) })
+	s.audited("pausing", func() error { return s.engine.Pause(s.ctx, posthaste.OfSchedule(name), posthaste.PauseOptions{}) }, "schedule_pause "+details)
+	s.audited("pausing again", func() error { return s.engine.Pause(s.ctx, posthaste.OfSchedule(name), posthaste.PauseOptions{}) })
 	s.audited("resuming", func() error { return s.engine.Resume(s.ctx, posthaste.OfSchedule(name)) }, "schedule_resume "+details)
 	s.audited("resuming again", func() error { return s.engine.Resume(s.ctx, posthaste.OfSchedule(name)) })
 	s.audited("running", func() error { _, err := s.engine.RunSchedule(s.ctx, name); return err }, "schedule_run "+s.queue+details)

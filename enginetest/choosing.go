@@ -248,7 +248,7 @@ func pausedQueues(s *suite) {
 	s.send(2)
 	held := s.claim(w, 1)
 	for range 2 {
-		s.must(s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfQueue(s.queue)))
+		s.must(s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfQueue(s.queue), posthaste.PauseOptions{}))
 	}
 	s.send(1)
 	s.none(w)
@@ -296,7 +296,7 @@ func pausedQueues(s *suite) {
 	if !slices.Equal(said, []string{"ada resume", "ada pause"}) {
 		s.Errorf("on record are %v, newest first", said)
 	}
-	s.wantCode("pausing nothing", s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfQueue("nowhere")), posthaste.CodeNotFound)
+	s.wantCode("pausing nothing", s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfQueue("nowhere"), posthaste.PauseOptions{}), posthaste.CodeNotFound)
 	s.wantCode("resuming nothing", s.engine.Resume(posthaste.WithActor(s.ctx, "ada"), posthaste.OfQueue("nowhere")), posthaste.CodeNotFound)
 }
 

@@ -346,8 +346,8 @@ func pausedKey(s *suite) {
 	o := quick()
 	o.Fair = true
 	s.create(o)
-	s.must(s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfKey{Queue: s.queue, Key: "a"}))
-	s.must(s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfKey{Queue: s.queue, Key: "a"}))
+	s.must(s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfKey{Queue: s.queue, Key: "a"}, posthaste.PauseOptions{}))
+	s.must(s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfKey{Queue: s.queue, Key: "a"}, posthaste.PauseOptions{}))
 	ids := s.sendKeys("a", "b", "a")
 	w := s.register(time.Minute)
 	got := s.claimed(w, 1)
@@ -366,17 +366,17 @@ func pausedKey(s *suite) {
 	if len(actions) != 2 || actions[0].Action != "resume_key" || actions[0].By != "bob" || actions[1].Action != "pause_key" {
 		s.Errorf("recorded are %+v", actions)
 	}
-	s.wantCode("pausing a key of no queue", s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfKey{Queue: "nowhere", Key: "a"}), posthaste.CodeNotFound)
-	s.wantCode("pausing no key", s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfKey{Queue: s.queue, Key: ""}), posthaste.CodeInvalid)
+	s.wantCode("pausing a key of no queue", s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfKey{Queue: "nowhere", Key: "a"}, posthaste.PauseOptions{}), posthaste.CodeNotFound)
+	s.wantCode("pausing no key", s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfKey{Queue: s.queue, Key: ""}, posthaste.PauseOptions{}), posthaste.CodeInvalid)
 	s.must(s.engine.CreateQueue(s.ctx, "plain", quick()))
-	s.wantCode("pausing a key of a queue that does not look at keys", s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfKey{Queue: "plain", Key: "a"}), posthaste.CodeUnsupported)
+	s.wantCode("pausing a key of a queue that does not look at keys", s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfKey{Queue: "plain", Key: "a"}, posthaste.PauseOptions{}), posthaste.CodeUnsupported)
 }
 
 func pausedKeyOfALaterSubscription(s *suite) {
 	o := quick()
 	o.Fair = true
 	s.create(o)
-	s.must(s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfKey{Queue: s.queue, Key: "a"}))
+	s.must(s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfKey{Queue: s.queue, Key: "a"}, posthaste.PauseOptions{}))
 	s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "later", posthaste.SubscriptionOptions{}))
 	s.sendKeys("a", "b")
 	w := s.register(time.Minute)

@@ -204,7 +204,7 @@ func orderedPausedKey(s *suite) {
 	s.ordered(nil)
 	ids := s.sendKeys("a", "a", "b", "b")
 	got := s.received("a", "b")
-	s.must(s.engine.Pause(posthaste.WithActor(s.ctx, "tester"), posthaste.OfKey{Queue: s.queue, Key: "a"}))
+	s.must(s.engine.Pause(posthaste.WithActor(s.ctx, "tester"), posthaste.OfKey{Queue: s.queue, Key: "a"}, posthaste.PauseOptions{}))
 	s.settle(failed, got["a"])
 	s.settle(done, got["b"])
 	s.settle(done, s.next(ids[3], 1))

@@ -34,7 +34,7 @@ var pausedKinds = []test{
 
 func (s *suite) pauseKind(kind string) {
 	s.Helper()
-	s.must(s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfKind{Queue: s.queue, Kind: kind}))
+	s.must(s.engine.Pause(posthaste.WithActor(s.ctx, "ada"), posthaste.OfKind{Queue: s.queue, Kind: kind}, posthaste.PauseOptions{}))
 }
 
 func (s *suite) resumeKind(kind string) {
@@ -176,13 +176,13 @@ func pausedKindIsRecorded(s *suite) {
 	}
 	for what, code := range map[posthaste.OfKind]posthaste.Code{
 		{Queue: "nowhere", Kind: "sms"}: posthaste.CodeNotFound, {Queue: s.queue}: posthaste.CodeInvalid, {Queue: s.queue, Kind: strings.Repeat("k", 256)}: posthaste.CodeTooLarge} {
-		s.wantCode("pausing "+what.Kind, s.engine.Pause(s.ctx, what), code)
+		s.wantCode("pausing "+what.Kind, s.engine.Pause(s.ctx, what, posthaste.PauseOptions{}), code)
 		s.wantCode("resuming "+what.Kind, s.engine.Resume(s.ctx, what), code)
 	}
 	for i := range posthaste.MaxKinds {
 		s.pauseKind(fmt.Sprint("kind ", i))
 	}
-	s.wantCode("pausing too many kinds", s.engine.Pause(s.ctx, posthaste.OfKind{Queue: s.queue, Kind: "sms"}), posthaste.CodeUnsupported)
+	s.wantCode("pausing too many kinds", s.engine.Pause(s.ctx, posthaste.OfKind{Queue: s.queue, Kind: "sms"}, posthaste.PauseOptions{}), posthaste.CodeUnsupported)
 }
 
 // pausedKindByMany: of concurrent claimers beside pauses, each message goes to one, and none of
@@ -441,7 +441,7 @@ func pausedKindOfKeys(s *suite) {
 	o := quick()
 	o.Ordered = true
 	s.create(o)
-	err := s.engine.Pause(s.ctx, posthaste.OfKind{Queue: s.queue, Kind: "sms"})
+	err := s.engine.Pause(s.ctx, posthaste.OfKind{Queue: s.queue, Kind: "sms"}, posthaste.PauseOptions{})
 	s.wantCode("pausing a kind of an ordered queue", err, posthaste.CodeUnsupported)
 	s.must(s.engine.Resume(s.ctx, posthaste.OfKind{Queue: s.queue, Kind: "sms"}))
 }

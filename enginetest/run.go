@@ -24,7 +24,7 @@ func Run(t *testing.T, can posthaste.Capabilities, open func(t *testing.T) posth
 			t.Errorf("the store reports %+v, want %+v", got, can)
 		}
 	})
-	for _, group := range [][]test{sending, choosing, settling, leasing, administering, waking, withdrawing, cancelling, tokens, scheduling, auditing, limiting, ordering, expiring, attempting, kindOptions, kinds, setAside, pausedKinds, updating, noting, backlog, unique, charting} {
+	for _, group := range [][]test{sending, choosing, settling, leasing, administering, waking, withdrawing, cancelling, tokens, scheduling, auditing, limiting, ordering, expiring, attempting, kindOptions, kinds, setAside, pausedKinds, pausing, updating, noting, backlog, unique, charting} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()

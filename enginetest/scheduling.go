@@ -31,7 +31,7 @@ func scheduleIsRunNow(s *suite) {
 	s.must(err)
 	for _, paused := range []bool{false, true} {
 		if paused {
-			s.must(s.engine.Pause(s.ctx, posthaste.OfSchedule(put.Name)))
+			s.must(s.engine.Pause(s.ctx, posthaste.OfSchedule(put.Name), posthaste.PauseOptions{}))
 		}
 		before := fmt.Sprintf("%+v", s.scheduleOf(put.Name))
 		id, err := s.engine.RunSchedule(s.ctx, put.Name)
@@ -136,8 +136,8 @@ func schedules(s *suite) {
 		s.Errorf("before its time it was ticked: %+v", reply)
 	}
 
-	s.must(s.engine.Pause(s.ctx, posthaste.OfSchedule("s")))
-	s.must(s.engine.Pause(s.ctx, posthaste.OfSchedule("s")))
+	s.must(s.engine.Pause(s.ctx, posthaste.OfSchedule("s"), posthaste.PauseOptions{}))
+	s.must(s.engine.Pause(s.ctx, posthaste.OfSchedule("s"), posthaste.PauseOptions{}))
 	put.Message.Key = "other"
 	again, err := s.engine.PutSchedule(s.ctx, put)
 	s.must(err)
@@ -156,7 +156,7 @@ func schedules(s *suite) {
 	if infos, err := s.engine.Schedules(s.ctx); err != nil || len(infos) != 0 || beat() != 0 {
 		s.Errorf("after the drop: %+v, %v", infos, err)
 	}
-	for what, err := range map[string]error{"drop": s.engine.DropSchedule(s.ctx, "s"), "pause": s.engine.Pause(s.ctx, posthaste.OfSchedule("s")), "resume": s.engine.Resume(s.ctx, posthaste.OfSchedule("s"))} {
+	for what, err := range map[string]error{"drop": s.engine.DropSchedule(s.ctx, "s"), "pause": s.engine.Pause(s.ctx, posthaste.OfSchedule("s"), posthaste.PauseOptions{}), "resume": s.engine.Resume(s.ctx, posthaste.OfSchedule("s"))} {
 		s.wantCode(what+" of a schedule that is not there", err, posthaste.CodeNotFound)
 	}
 
@@ -269,7 +269,7 @@ func ticks(s *suite) {
 		}
 		return sent >= 3
 	})
-	s.must(s.engine.Pause(s.ctx, posthaste.OfSchedule("s")))
+	s.must(s.engine.Pause(s.ctx, posthaste.OfSchedule("s"), posthaste.PauseOptions{}))
 	is := s.scheduleOf("s")
 	for _, d := range s.claimed(w, sent) {
 		got[d.Headers[posthaste.HeaderTick]]++

@@ -424,7 +424,7 @@ func runNow(s *suite) {
 			s.Errorf("running it returned %+v, want %s, %v, %v", r, want, due, held)
 		}
 	}
-	s.must(s.engine.Pause(ctx, posthaste.OfQueue(s.queue)))
+	s.must(s.engine.Pause(ctx, posthaste.OfQueue(s.queue), posthaste.PauseOptions{}))
 	run(posthaste.StateReady, true, "paused")
 	s.none(w)
 	s.must(s.engine.Resume(ctx, posthaste.OfQueue(s.queue)))

@@ -23,10 +23,12 @@ func errorWords(s *suite) {
 		do   func() error
 		want string
 	}{
-		"send nowhere":    {send(posthaste.Message{Queue: "missing"}), `not_found queue: queue 'missing' does not exist`},
-		"drop nothing":    {func() error { return e.DropQueue(ctx, "missing", posthaste.DropOptions{}) }, `not_found queue: queue 'missing' does not exist`},
-		"drop half":       {func() error { return e.DropQueue(ctx, "a'b", posthaste.DropOptions{}) }, `not_found queue: queue 'a''b' does not exist`},
-		"pause nothing":   {func() error { return e.Pause(posthaste.WithActor(ctx, "ada"), posthaste.OfQueue("missing")) }, `not_found queue: queue 'missing' does not exist`},
+		"send nowhere": {send(posthaste.Message{Queue: "missing"}), `not_found queue: queue 'missing' does not exist`},
+		"drop nothing": {func() error { return e.DropQueue(ctx, "missing", posthaste.DropOptions{}) }, `not_found queue: queue 'missing' does not exist`},
+		"drop half":    {func() error { return e.DropQueue(ctx, "a'b", posthaste.DropOptions{}) }, `not_found queue: queue 'a''b' does not exist`},
+		"pause nothing": {func() error {
+			return e.Pause(posthaste.WithActor(ctx, "ada"), posthaste.OfQueue("missing"), posthaste.PauseOptions{})
+		}, `not_found queue: queue 'missing' does not exist`},
 		"no such message": {func() error { _, err := e.Message(ctx, 1<<40); return err }, `not_found id: message 1099511627776 is unknown, or its space was reclaimed`},
 		"replay none": {func() error {
 			_, err := e.Replay(posthaste.WithActor(ctx, "ada"), posthaste.DeadLetterFilter{IDs: []posthaste.MessageID{1 << 40}})
@@ -49,7 +51,7 @@ func errorWords(s *suite) {
 			_, err := e.Receive(ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: "a'b"}, Max: 1, Lease: time.Second})
 			return err
 		}, "not_found subscription: queue '" + s.queue + "' has no subscription 'a''b'"},
-		"pause no schedule": {func() error { return e.Pause(ctx, posthaste.OfSchedule("missing")) }, `not_found name: schedule 'missing' does not exist`},
+		"pause no schedule": {func() error { return e.Pause(ctx, posthaste.OfSchedule("missing"), posthaste.PauseOptions{}) }, `not_found name: schedule 'missing' does not exist`},
 		"a long key":        {send(posthaste.Message{Key: long}), `too_large key: key has 256 bytes, at most 255 are allowed`},
 		"not JSON":          {send(posthaste.Message{Payload: []byte("{"), ContentType: "application/json"}), `invalid payload: payload is not valid JSON in UTF-8, though its content type says so`},
 		"too large":         {send(posthaste.Message{Payload: []byte(strings.Repeat("x", 1<<20+1))}), `too_large payload: payload of 1048577 bytes is over the queue's limit of 1048576 (max_payload)`},

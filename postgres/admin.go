@@ -46,32 +46,6 @@ func (e *Engine) DropQueue(ctx context.Context, name string, o posthaste.DropOpt
 	return e.exec(ctx, writeError, "select posthaste.drop_queue($1::text, nullif($2::text, ''), $3)", name, posthaste.ActorOf(ctx), o.IfEmpty)
 }
 
-// Pause implements [posthaste.QueueAdmin].
-func (e *Engine) Pause(ctx context.Context, what posthaste.Pausable) error {
-	return e.pause(ctx, "pause", what)
-}
-
-// Resume implements [posthaste.QueueAdmin].
-func (e *Engine) Resume(ctx context.Context, what posthaste.Pausable) error {
-	return e.pause(ctx, "resume", what)
-}
-
-// pause calls the function that pauses or resumes what.
-func (e *Engine) pause(ctx context.Context, verb string, what posthaste.Pausable) error {
-	actor := posthaste.ActorOf(ctx)
-	switch x := what.(type) {
-	case posthaste.OfQueue:
-		return e.repeatable(ctx, "select posthaste."+verb+"_queue($1, nullif($2::text, ''))", string(x), actor)
-	case posthaste.OfKey:
-		return e.repeatable(ctx, "select posthaste."+verb+"_key($1, $2, nullif($3::text, ''))", x.Queue, x.Key, actor)
-	case posthaste.OfKind:
-		return e.repeatable(ctx, "select posthaste."+verb+"_kind($1::text, $2::text, nullif($3::text, ''))", x.Queue, x.Kind, actor)
-	case posthaste.OfSchedule:
-		return e.repeatable(ctx, "select posthaste.schedule_"+verb+"($1::text, nullif($2::text, ''))", string(x), actor)
-	}
-	return posthaste.Invalidf("what", "cannot %s %T: it must be OfQueue, OfKey, OfKind or OfSchedule", verb, what)
-}
-
 // PurgeQueue implements [posthaste.QueueAdmin].
 func (e *Engine) PurgeQueue(ctx context.Context, queue string) ([]posthaste.Purged, error) {
 	return changed(ctx, e, pgx.RowToStructByPos[posthaste.Purged],
@@ -149,18 +123,25 @@ func scanOptions(values map[string]json.RawMessage) (o posthaste.QueueOptions, e
 
 // scanKinds reads the column kinds of the view posthaste.queues.
 func scanKinds(raw []byte) (map[string]posthaste.KindOptions, error) {
-	var kinds map[string]struct {
-		MaxAttempts int         `json:"max_attempts"`
-		Timeout     secondsText `json:"timeout"`
-		Backoff     struct{ Base, Max secondsText }
-	}
+	var kinds map[string]shownOptions
 	err := json.Unmarshal(raw, &kinds)
 	all := map[string]posthaste.KindOptions{}
 	for kind, k := range kinds {
-		all[kind] = posthaste.KindOptions{MaxAttempts: k.MaxAttempts, Timeout: time.Duration(k.Timeout),
-			Backoff: posthaste.Backoff{Base: time.Duration(k.Backoff.Base), Max: time.Duration(k.Backoff.Max)}}
+		all[kind] = k.options()
 	}
 	return all, err
+}
+
+// shownOptions are options of attempts as SQL shows them.
+type shownOptions struct {
+	MaxAttempts int         `json:"max_attempts"`
+	Timeout     secondsText `json:"timeout"`
+	Backoff     struct{ Base, Max secondsText }
+}
+
+func (o *shownOptions) options() posthaste.KindOptions {
+	return posthaste.KindOptions{MaxAttempts: o.MaxAttempts, Timeout: time.Duration(o.Timeout),
+		Backoff: posthaste.Backoff{Base: time.Duration(o.Backoff.Base), Max: time.Duration(o.Backoff.Max)}}
 }
 
 // secondsText is a duration in the form "1.5 seconds".
@@ -227,7 +208,7 @@ func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	rows, err := e.pool.Query(ctx, `select message_id, queue, subscription, state, due_at, key, kind, headers::text, reference, terms,
-		content_type, created_at, attempts::text, payload, erased_at, version from posthaste.message($1::bigint)`, int64(id))
+		content_type, created_at, attempts::text, payload, erased_at, version, options::text from posthaste.message($1::bigint)`, int64(id))
 	if err != nil {
 		return posthaste.MessageInfo{}, readError(err)
 	}
@@ -239,15 +220,15 @@ func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste
 }
 
 // Messages implements [posthaste.MessageAdmin]. A search by reference or term uses an index. A search
-// by a kind, a time or a state other than dead reads at most the 10,000 newest messages that match the rest of
-// the filter.
+// by a kind, a time or a state other than dead looks at most at [posthaste.MaxSearched] deliveries of the
+// newest messages that match the rest of the filter.
 func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (page posthaste.Page[posthaste.MessageInfo], err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	// Both statements run in one transaction, because the setting lasts that long.
 	var batch pgx.Batch
 	batch.Queue(`select message_id, queue, subscription, state, due_at, key, kind, headers::text, reference, terms,
-		content_type, created_at, attempts::text, null::bytea, erased_at, null
+		content_type, created_at, attempts::text, null::bytea, erased_at, null, null
 		from posthaste.list_messages(nullif($1::text, ''), nullif($2::text, ''), nullif($3::text, ''), nullif($4::text, ''),
 			nullif($5::bigint, 0), $6::int, nullif($7::text, ''), nullif($8::text, ''), $9::timestamptz)`,
 		f.Queue, f.Reference, f.Term, string(f.State), int64(f.Before), orDefault(f.Limit), f.Key, f.Kind, nullTime(f.CreatedFrom))
@@ -281,10 +262,10 @@ func scanMessages(rows pgx.Rows) ([]posthaste.MessageInfo, error) {
 		var m posthaste.MessageInfo
 		var s posthaste.MessageState
 		var due, erased *time.Time
-		var key, kind, headers, reference, version *string
+		var key, kind, headers, reference, version, options *string
 		var attempts string
 		if err := rows.Scan((*int64)(&m.ID), &m.Queue, &s.Subscription, (*string)(&s.State), &due, &key, &kind, &headers, &reference,
-			&m.Terms, &m.ContentType, &m.CreatedAt, &attempts, &m.Payload, &erased, &version); err != nil {
+			&m.Terms, &m.ContentType, &m.CreatedAt, &attempts, &m.Payload, &erased, &version, &options); err != nil {
 			return nil, err
 		}
 		if err := decode(headers, &m.Headers); err != nil {
@@ -293,6 +274,11 @@ func scanMessages(rows pgx.Rows) ([]posthaste.MessageInfo, error) {
 		if err := decode(&attempts, &s.Attempts); err != nil {
 			return nil, err
 		}
+		var own shownOptions
+		if err := decode(options, &own); err != nil {
+			return nil, err
+		}
+		m.Options = own.options()
 		m.Key, m.Kind, m.Reference, m.CreatedAt = textOf(key), textOf(kind), textOf(reference), m.CreatedAt.UTC()
 		m.ErasedAt, m.Version = timeOf(erased), textOf(version)
 		if due != nil {

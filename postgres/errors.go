@@ -178,6 +178,9 @@ func serverError(err error, pg *pgconn.PgError) error {
 		return classified(posthaste.CodeUnsupported, "", "")
 	case "22":
 		e.Message = withDetail(pg)
+		if startupFailed(err) { // a parameter of the URL
+			return classified(posthaste.CodeInvalid, "database_url", "")
+		}
 		return classified(posthaste.CodeInvalid, pg.ColumnName, "")
 	case "54":
 		return classified(posthaste.CodeTooLarge, pg.ColumnName, "")

@@ -141,12 +141,12 @@ func secondsOf(text string) string {
 	return "coalesce(extract(epoch from (" + text + ")::interval), 0)::float8"
 }
 
-// tick sends the messages of ticks that are due.
+// tick sends the messages of ticks that are due, or ends a pause.
 func (e *Engine) tick(ctx context.Context, reply *posthaste.MaintainReply) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var next *float64
-	err := e.pool.QueryRow(ctx, "select sent, missed, next_tick from posthaste.tick()").Scan(&reply.TicksSent, &reply.TicksMissed, &next)
+	err := e.pool.QueryRow(ctx, "select sent, missed, next_tick, ended from posthaste.tick()").Scan(&reply.TicksSent, &reply.TicksMissed, &next, &reply.PausesEnded)
 	if next != nil {
 		reply.TickIn = tickIn(time.Duration(min(*next, 9e9) * float64(time.Second)))
 	}

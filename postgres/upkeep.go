@@ -45,7 +45,7 @@ func (e *Engine) reclaim(ctx context.Context, reply *posthaste.MaintainReply) er
 			return readError(err)
 		}
 		switch task {
-		case "ticked", "rescued", "marked", "copied", "cleared", "reclaimed":
+		case "resumed", "ticked", "rescued", "marked", "copied", "cleared", "reclaimed":
 			reply.More = true
 		}
 		switch task {
@@ -53,6 +53,8 @@ func (e *Engine) reclaim(ctx context.Context, reply *posthaste.MaintainReply) er
 			reply.Flowed = true
 		case "rescued":
 			reply.Rescued += count
+		case "resumed":
+			reply.PausesEnded += count
 		case "clock":
 			reply.ClockSetBack = true
 			e.log.Warn(detail+": until it reaches that time again, delays that end before it count as over, and lost workers and expired leases are noticed late", "task", task)

@@ -145,7 +145,7 @@ func TestClockExpires(t *testing.T) {
 	var handled atomic.Int32
 	handle := func(posthaste.Delivery[string]) error { handled.Add(1); return nil }
 	onClock(t, posthaste.QueueOptions{MaxAge: time.Hour}, handle, func(t *testing.T, engine posthaste.Store, c *Clock) {
-		must(t, engine.Pause(t.Context(), posthaste.OfQueue("q")))
+		must(t, engine.Pause(t.Context(), posthaste.OfQueue("q"), posthaste.PauseOptions{}))
 		id := send(t, engine, posthaste.Message{Payload: "a", DedupeKey: "k", DedupeWindow: 2 * time.Hour})
 		c.Advance(61 * time.Minute)
 		if again := send(t, engine, posthaste.Message{Payload: "a", DedupeKey: "k"}); again != id {

@@ -57,7 +57,7 @@ func Work[T any](t testing.TB, handler func(context.Context, posthaste.Delivery[
 	var returned error
 	w := worker.New(engine, worker.Config{Logger: slog.New(slog.DiscardHandler), Telemetry: settled(stop)})
 	worker.Handle(w, queue, func(ctx context.Context, d posthaste.Delivery[T]) error {
-		if err := engine.Pause(ctx, posthaste.OfQueue(queue)); err != nil { // no second attempt
+		if err := engine.Pause(ctx, posthaste.OfQueue(queue), posthaste.PauseOptions{}); err != nil { // no second attempt
 			return err
 		}
 		returned = handler(ctx, d)

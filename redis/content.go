@@ -47,6 +47,12 @@ func (o attemptOptions) addTo(m *posthaste.Message) {
 	m.Backoff = posthaste.Backoff{Base: fromMicros(o.BackoffBase), Max: fromMicros(o.BackoffMax)}
 }
 
+func (o attemptOptions) options() posthaste.KindOptions {
+	var m posthaste.Message
+	o.addTo(&m)
+	return posthaste.KindOptions{MaxAttempts: m.MaxAttempts, Timeout: m.Timeout, Backoff: m.Backoff}
+}
+
 // wholeMicros rounds up, because 0 means that an option is not set.
 func wholeMicros(d time.Duration) int64 { return (d + time.Microsecond - 1).Microseconds() }
 

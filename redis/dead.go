@@ -40,8 +40,7 @@ func (t *told) deadLetter(s posthaste.MessageState) posthaste.DeadLetter {
 		Terms: t.Terms, ContentType: t.ContentType, Payload: t.Payload, CreatedAt: t.CreatedAt, ErasedAt: t.ErasedAt, DiedAt: last.EndedAt, Error: last.Error, Attempts: s.Attempts}
 }
 
-// DeadLetters implements [posthaste.MessageAdmin]. It looks at up to 10,000 dead letters of each
-// queue. If one message has more dead letters than the limit, it returns them all.
+// DeadLetters implements [posthaste.MessageAdmin]. It looks at up to 3,000 dead letters. If one message has more dead letters than the limit, it returns them all.
 func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) (page posthaste.Page[posthaste.DeadLetter], err error) {
 	limit, err := limited(f.Limit, "dead letters")
 	if err != nil {
@@ -61,20 +60,14 @@ func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) 
 			return page, err
 		}
 	}
-	all, cutAt, err := e.search(ctx, f.Queue, limit, f.Before, func(name string) pages {
-		switch {
-		case byID != nil:
-			return func(context.Context, int64, int) ([]string, error) {
-				some := byID[name]
-				delete(byID, name) // there is one page
-				slices.Reverse(some)
-				return some, nil
-			}
-		case f.Reference != "" || f.Term != "":
-			return e.worded(name, f.Reference, f.Term)
-		}
-		return e.listed(name, "d")
-	}, func(t *told) bool { return len(t.deadLetters(&f)) > 0 })
+	from := e.listed("d")
+	switch {
+	case byID != nil:
+		from = placesIn(byID)
+	case f.Reference != "" || f.Term != "":
+		from = e.worded(f.Reference, f.Term)
+	}
+	all, cutAt, err := e.search(ctx, f.Queue, limit, f.Before, from, func(t *told) bool { return len(t.deadLetters(&f)) > 0 })
 	for i, t := range all {
 		some := t.deadLetters(&f)
 		if len(page.Items)+len(some) > limit && i > 0 { // keep those of one message together
@@ -84,6 +77,20 @@ func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) 
 		page.Items = append(page.Items, some...)
 	}
 	return posthaste.NewPage(page.Items, limit, cutAt, func(d *posthaste.DeadLetter) posthaste.MessageID { return d.ID }), err
+}
+
+// placesIn returns the source of chosen messages, by the names of their queues.
+func placesIn(byName map[string][]string) source {
+	return func(_ context.Context, strands []*strand) error {
+		for _, s := range strands {
+			for _, p := range byName[s.q.name] {
+				if n, _ := parseMicros(p); n <= s.from {
+					s.got = append(s.got, n)
+				}
+			}
+		}
+		return nil
+	}
 }
 
 // Replay implements [posthaste.MessageAdmin]. It runs one script per 200 dead letters of a

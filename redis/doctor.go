@@ -163,14 +163,17 @@ func doctorWorkers(workers []registeredWorker, now time.Time) (found []posthaste
 
 // doctorBehind reports subscriptions that fall behind, and messages of unknown kinds.
 func (e *Engine) doctorBehind(ctx context.Context, all map[string]*queue) (found []posthaste.Finding, err error) {
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		q, err := e.count(ctx, name)
-		if code := posthaste.CodeOf(err); code == posthaste.CodeNotFound || e.cluster && code == posthaste.CodeUnavailable {
-			continue // dropped since; or its server is unreachable, which is a finding of its own
+	queues, failed, err := e.count(ctx, all)
+	for _, one := range failed {
+		code := posthaste.CodeOf(one)
+		if err == nil && code != posthaste.CodeNotFound && !(e.cluster && code == posthaste.CodeUnavailable) {
+			err = one // else it was dropped since; or its server is unreachable, which is a finding of its own
 		}
-		if err != nil {
-			return nil, err
-		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range queues {
 		for _, s := range q.Subscriptions {
 			unhandled := doctorKinds(q.Name, s)
 			found = append(found, unhandled...)
@@ -183,7 +186,7 @@ func (e *Engine) doctorBehind(ctx context.Context, all map[string]*queue) (found
 				f.Hint = "messages of kinds that no running worker handles wait there: see the finding kinds"
 			}
 			if !q.PausedAt.IsZero() {
-				f.Message, f.Hint = f.Message+": the queue is paused", "posthaste queue resume "+q.Name
+				f.Message, f.Hint = f.Message+": the queue is paused"+e.pauseNote(ctx, q.Name), "posthaste queue resume "+q.Name
 			}
 			found = append(found, f)
 		}

@@ -80,10 +80,10 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	finds("behind", false, `"default" of queue "jobs"`)
-	if err := e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs)); err != nil {
+	if err := e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs), posthaste.PauseOptions{Reason: "INC-7"}); err != nil {
 		t.Fatal(err)
 	}
-	finds("behind", false, "is paused")
+	finds("behind", false, " by ada, until it is resumed (INC-7)")
 	if err := e.client.Del(t.Context(), e.keys.of(jobs, "ready0")).Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func (e *Engine) Erase(ctx context.Context, term string, before posthaste.Messag
 	if err != nil {
 		return page, err
 	}
-	found, next, err := e.search(ctx, "", eraseMost, before, func(name string) pages { return e.worded(name, "", term) },
+	found, next, err := e.search(ctx, "", eraseMost, before, e.worded("", term),
 		func(t *told) bool { return slices.Contains(t.Terms, term) })
 	if err != nil {
 		return page, err

@@ -56,7 +56,11 @@ func refusal(err error) error {
 			if r.code == posthaste.CodeDenied { // the text names the permission, and no secret
 				message += ": " + text
 			}
-			return &posthaste.Error{Code: r.code, Message: message, Hint: r.hint, Cause: err}
+			no := &posthaste.Error{Code: r.code, Message: message, Hint: r.hint, Cause: err}
+			if r.code == posthaste.CodeInvalid { // the only one is about the database's number
+				no.Field = "url"
+			}
+			return no
 		}
 	}
 	return nil

@@ -113,7 +113,7 @@ func bringPaused(t *testing.T, e *Engine) (since time.Time, subscription string)
 	t.Helper()
 	kind := posthaste.OfKind{Queue: jobs, Kind: "sms"}
 	update(t, e, posthaste.QueueOptions{}, "max_age")
-	if err := e.Pause(t.Context(), kind); err != nil {
+	if err := e.Pause(t.Context(), kind, posthaste.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	since = time.Now().Add(lateBy)

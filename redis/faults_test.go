@@ -20,6 +20,7 @@ type failing struct {
 	script  *script
 	key     string
 	failing atomic.Bool
+	failed  atomic.Int64 // calls
 }
 
 var errCut = errors.New("the connection was cut")
@@ -38,6 +39,7 @@ func (f *failing) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 		if s := f.script.read(); f.failing.Load() && len(args) > 3 && (args[1] == s.sha || args[1] == s.text) {
 			for _, key := range args[3 : 3+args[2].(int)] {
 				if strings.Contains(key.(string), f.key) {
+					f.failed.Add(1)
 					cmd.SetErr(errCut)
 					return errCut
 				}
@@ -112,8 +114,8 @@ func TestDoneButNotRecorded(t *testing.T) {
 	for name, do := range map[string]func() error{
 		"run a schedule":   func() error { _, err := e.RunSchedule(ctx, "s"); return err },
 		"put a schedule":   func() error { put.Name = "t"; _, err := e.PutSchedule(ctx, put); return err },
-		"pause a schedule": func() error { return e.Pause(ctx, posthaste.OfSchedule("s")) },
-		"pause a key":      func() error { return e.Pause(ctx, posthaste.OfKey{Queue: jobs, Key: "k"}) },
+		"pause a schedule": func() error { return e.Pause(ctx, posthaste.OfSchedule("s"), posthaste.PauseOptions{}) },
+		"pause a key":      func() error { return e.Pause(ctx, posthaste.OfKey{Queue: jobs, Key: "k"}, posthaste.PauseOptions{}) },
 		"create":           func() error { return e.CreateQueue(ctx, "other", posthaste.QueueOptions{}) },
 		"edit": func() error {
 			_, err := e.UpdateMessage(ctx, waits[0], posthaste.MessageUpdate{Payload: json.RawMessage("2")})

@@ -195,7 +195,7 @@ func (w *walk) step() string {
 		key := w.key()
 		w.paused[key] = !w.paused[key]
 		if w.paused[key] {
-			w.must(w.e.Pause(posthaste.WithActor(w.t.Context(), "ada"), posthaste.OfKey{Queue: jobs, Key: key}))
+			w.must(w.e.Pause(posthaste.WithActor(w.t.Context(), "ada"), posthaste.OfKey{Queue: jobs, Key: key}, posthaste.PauseOptions{}))
 		} else {
 			w.must(w.e.Resume(posthaste.WithActor(w.t.Context(), "ada"), posthaste.OfKey{Queue: jobs, Key: key}))
 		}

@@ -98,7 +98,7 @@ func TestLI_PausedKeyGetsNothing(t *testing.T) {
 		sendKeys(t, e, "a", "a", "b")
 		w := register(t, e)
 		held := claim(t, e, w, 1, 3)
-		if err := e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfKey{Queue: jobs, Key: "a"}); err != nil {
+		if err := e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfKey{Queue: jobs, Key: "a"}, posthaste.PauseOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		for _, d := range held {

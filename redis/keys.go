@@ -38,12 +38,20 @@ func (k keys) tokens() string { return k.global("tokens") }
 // schedules is a hash: the name of a schedule to the name of its queue and the schedule.
 func (k keys) schedules() string { return k.global("schedules") }
 
-// ticks is a sorted set: schedules that are not paused, by their next ticks.
+// ticks is a sorted set: schedules that are not paused, by their next ticks, and "#" and entries of
+// pauseIndex by when to look at them.
 func (k keys) ticks() string { return k.global("ticks") }
 
 // ticked is a hash in the slot of a queue: the name of a schedule to the last tick sent to the
 // queue and its message, "time message".
 func (k keys) ticked(queue string) string { return k.of(queue, "ticked") }
+
+// pauseIndex is a sorted set: what may be paused, with the id of the pause (pauses.go).
+func (k keys) pauseIndex() string { return k.global("pauses") }
+
+// pauses is a hash in the slot of a queue: a paused key, or "" for the queue, to its pause
+// (scripts/pauses.lua).
+func (k keys) pauses(queue string) string { return k.of(queue, "pauses") }
 
 // unique is a hash in the slot of a queue: unique keys to their last holders, and messages to
 // their unique keys (scripts/unique.lua).

@@ -204,7 +204,7 @@ func (l *life) operates() []func() error {
 			_, err := l.e.Reschedule(l.operator(), l.ids["due"], time.UnixMilli(1))
 			return err
 		},
-		func() error { return l.e.Pause(l.operator(), posthaste.OfQueue(jobs)) },
+		func() error { return l.e.Pause(l.operator(), posthaste.OfQueue(jobs), posthaste.PauseOptions{}) },
 		func() error { return l.e.Resume(l.operator(), posthaste.OfQueue(jobs)) },
 		func() error {
 			return l.e.UpdateQueue(l.operator(), jobs, posthaste.QueueUpdate{Options: posthaste.QueueOptions{Limits: posthaste.QueueLimits{Concurrency: 100}}})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/quote"
@@ -22,7 +23,7 @@ func (e *Engine) UpdateQueue(ctx context.Context, name string, update posthaste.
 	if err := posthaste.CheckName("queue", name); err != nil {
 		return err
 	}
-	return e.change(ctx, name, func(q *queue) (stored, bool, posthaste.Action, error) {
+	return e.change(ctx, name, 0, func(q *queue) (stored, bool, posthaste.Action, error) {
 		is := q.options
 		next, changes, err := update.Apply(name, q.options.QueueOptions)
 		is.QueueOptions = next
@@ -31,8 +32,9 @@ func (e *Engine) UpdateQueue(ctx context.Context, name string, update posthaste.
 }
 
 // change changes the settings that the registry has of a queue. The function to returns the next
-// settings, whether they differ, and the record of the change.
-func (e *Engine) change(ctx context.Context, name string, to func(*queue) (stored, bool, posthaste.Action, error)) error {
+// settings, whether they differ, and the record of the change. before is the time in µs until which
+// they may be changed, or 0.
+func (e *Engine) change(ctx context.Context, name string, before int64, to func(*queue) (stored, bool, posthaste.Action, error)) error {
 	for range 5 {
 		all, err := e.registry.read(ctx)
 		if err != nil {
@@ -48,7 +50,10 @@ func (e *Engine) change(ctx context.Context, name string, to func(*queue) (store
 		}
 		reply := any("ok")
 		if changed {
-			reply, err = e.revise(ctx, q, is, action)
+			reply, err = e.revise(ctx, q, is, action, before)
+		}
+		if err == nil && reply == "late" {
+			return busy()
 		}
 		if err == nil && reply == "ok" {
 			if _, err = e.registry.read(ctx); err == nil {
@@ -62,26 +67,9 @@ func (e *Engine) change(ctx context.Context, name string, to func(*queue) (store
 	return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "queue " + quote.Name(name) + " is being changed by other processes", Hint: "try again"}
 }
 
-// pauseKind pauses or resumes a kind of a queue. The paused kinds are changed as options are, so
-// that no call that begins later follows the old ones.
-func (e *Engine) pauseKind(ctx context.Context, what posthaste.OfKind, pause bool) error {
-	if err := what.Check(); err != nil {
-		return err
-	}
-	return e.change(ctx, what.Queue, func(q *queue) (is stored, changed bool, action posthaste.Action, err error) {
-		if pause && q.looks > 0 {
-			return is, false, action, &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "queue",
-				Message: "queue " + quote.Name(q.name) + " hands out messages by their keys, so that a kind of it cannot be paused", Hint: "pause the queue, or a key"}
-		}
-		is = q.options
-		is.PausedKinds, err = what.Apply(q.options.PausedKinds, pause)
-		return is, len(is.PausedKinds) != len(q.options.PausedKinds), what.Action(pause), err
-	})
-}
-
 // revise changes the options of a queue in the registry and records that, unless another
 // process has changed them: then it replies "changed".
-func (e *Engine) revise(ctx context.Context, q *queue, is stored, what posthaste.Action) (any, error) {
+func (e *Engine) revise(ctx context.Context, q *queue, is stored, what posthaste.Action, before int64) (any, error) {
 	is.Revision++
 	is.Stopped = q.options.Stopped || q.options.StopOnDead
 	next, err := json.Marshal(is)
@@ -92,8 +80,12 @@ func (e *Engine) revise(ctx context.Context, q *queue, is stored, what posthaste
 	if err != nil {
 		return nil, err
 	}
+	until := ""
+	if before != 0 {
+		until = strconv.FormatInt(before, 10)
+	}
 	return reviseScript.run(ctx, e.client, []string{e.keys.queues(), e.keys.actions()},
-		arguments{{"name", q.name}, {"was", q.value}, {"is", fmt.Sprintf("%d %d %s", q.number, q.created, next)}, {"action", action}})
+		arguments{{"name", q.name}, {"was", q.value}, {"is", fmt.Sprintf("%d %d %s", q.number, q.created, next)}, {"action", action}, {"before", until}})
 }
 
 // renew passes the options of a queue on to its slot, if they were ever changed.
@@ -102,30 +94,4 @@ func (e *Engine) renew(ctx context.Context, q *queue) (any, error) {
 		return "ok", nil
 	}
 	return renewScript.run(ctx, e.client, q.allKeys(), arguments{{"number", q.numberArg}, {"rules", q.rules}, {"limits", q.limits}})
-}
-
-func (e *Engine) pauseKey(ctx context.Context, name, key, action, paused string) error {
-	q, err := e.registry.queue(ctx, name)
-	if err != nil {
-		return err
-	}
-	if key == "" {
-		return posthaste.Invalidf("key", "the key must not be empty")
-	}
-	if err := (&posthaste.Message{Queue: name, Key: key}).Check(); err != nil {
-		return err
-	}
-	if q.looks == 0 {
-		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "key", Message: "queue " + quote.Name(name) + " does not support pausing keys",
-			Hint: "pause the queue, or create one that is ordered, fair or has a limit per key"}
-	}
-	reply, _, err := e.together(ctx, keyScript, name, arg{"key", key}, arg{"pause", paused})
-	if err != nil || reply != int64(1) {
-		return writeError(err)
-	}
-	details, err := json.Marshal(map[string]string{"key": key})
-	if err != nil {
-		return err
-	}
-	return writeError(e.record(ctx, record{Action: action, Queue: name, Details: details}))
 }

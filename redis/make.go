@@ -61,7 +61,7 @@ func (e *Engine) clear(ctx context.Context, name string, created any) (fields ar
 			return nil, err
 		}
 		fields = nil
-		names := append(e.keys.queue(name, true), e.keys.ticked(name), e.keys.unique(name), e.keys.uniqueLine(name))
+		names := append(e.keys.queue(name, true), e.keys.ticked(name), e.keys.unique(name), e.keys.uniqueLine(name), e.keys.pauses(name))
 		names = append(names, e.chartKeys(name, now)...)
 		for _, field := range all {
 			if of, subscription, further := strings.Cut(field, ":"); further && of == name {

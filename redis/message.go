@@ -20,35 +20,42 @@ type told struct {
 // tell looks up messages of a queue by their places. It returns nil for unknown ones.
 func (e *Engine) tell(ctx context.Context, name string, places []string) ([]*told, error) {
 	found := make([]*told, len(places))
-	err := e.each(ctx, tellScript, name, func(q *queue) arguments {
-		args := arguments{{"number", q.numberArg}, {"rules", q.rules}}
-		for _, p := range places {
-			args = append(args, arg{is: p})
+	err := e.each(ctx, tellScript, name, func(q *queue) arguments { return q.telling(places) },
+		func(q *queue, reply any) error { return q.toldAll(places, reply, found) })
+	return found, readError(err)
+}
+
+// telling returns the arguments of tell.lua.
+func (q *queue) telling(places []string) arguments {
+	args := arguments{{"number", q.numberArg}, {"rules", q.rules}}
+	for _, p := range places {
+		args = append(args, arg{is: p})
+	}
+	return args
+}
+
+// toldAll adds the reply of tell.lua to the messages that other subscriptions have.
+func (q *queue) toldAll(places []string, reply any, found []*told) error {
+	all, err := list("tell", reply, 5*len(places))
+	if err != nil {
+		return err
+	}
+	for i, p := range places {
+		f := all[5*i : 5*i+5]
+		if str(f[0]) != "1" {
+			continue
 		}
-		return args
-	}, func(q *queue, reply any) error {
-		all, err := list("tell", reply, 5*len(places))
+		one, err := q.told(p, str(f[1]), str(f[2]), str(f[3]), str(f[4]))
 		if err != nil {
 			return err
 		}
-		for i, p := range places {
-			f := all[5*i : 5*i+5]
-			if str(f[0]) != "1" {
-				continue
-			}
-			one, err := q.told(p, str(f[1]), str(f[2]), str(f[3]), str(f[4]))
-			if err != nil {
-				return err
-			}
-			if found[i] == nil {
-				found[i] = one
-			} else {
-				found[i].join(one)
-			}
+		if found[i] == nil {
+			found[i] = one
+		} else {
+			found[i].join(one)
 		}
-		return nil
-	})
-	return found, readError(err)
+	}
+	return nil
 }
 
 // join adds the state of the message in another subscription.
@@ -81,6 +88,7 @@ func (q *queue) told(place, text, packedState, due, running string) (*told, erro
 			return nil, err
 		}
 		t.Key, t.Kind, t.Headers, t.Reference, t.Terms, t.ContentType, t.Payload = c.key, c.kind, c.headers, c.reference, c.terms, c.contentType, c.payload
+		t.Options = c.attempts.options()
 	}
 	if packedState != "" {
 		if err := unpack(packedState, t.state); err != nil {

@@ -174,7 +174,9 @@ func TestOutOfMemory(t *testing.T) {
 	}
 	memory("1mb") // full beyond doubt, whatever was freed meanwhile
 	for what, f := range map[string]func() error{
-		"pause":  func() error { return e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs)) },
+		"pause": func() error {
+			return e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs), posthaste.PauseOptions{})
+		},
 		"resume": func() error { return e.Resume(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs)) },
 		"limit": func() error {
 			return e.UpdateQueue(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.QueueUpdate{Options: posthaste.QueueOptions{Limits: posthaste.QueueLimits{Concurrency: 1000}}})

@@ -21,7 +21,7 @@ func TestProbe(t *testing.T) {
 	if _, err := e.Send(ctx, posthaste.Message{Queue: "full", Payload: 1}, posthaste.Message{Queue: "paused", Payload: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Pause(posthaste.WithActor(ctx, "test"), posthaste.OfQueue("paused")); err != nil {
+	if err := e.Pause(posthaste.WithActor(ctx, "test"), posthaste.OfQueue("paused"), posthaste.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	ready, err := e.probe(ctx, []posthaste.QueueRef{{Queue: "full"}, {Queue: "gone"}, {Queue: "empty"}, {Queue: "paused"}})

@@ -10,7 +10,7 @@ import (
 
 func (k *kindred) pause(kind string) {
 	k.t.Helper()
-	k.must(k.e.Pause(posthaste.WithActor(k.t.Context(), "ada"), posthaste.OfKind{Queue: jobs, Kind: kind}))
+	k.must(k.e.Pause(posthaste.WithActor(k.t.Context(), "ada"), posthaste.OfKind{Queue: jobs, Kind: kind}, posthaste.PauseOptions{}))
 }
 
 func (k *kindred) resume(kind string) {

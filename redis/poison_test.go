@@ -152,7 +152,9 @@ func TestRE4_RetriesAndDueSurviveKills(t *testing.T) {
 	}
 	for i := range 3 {
 		if i == 1 {
-			until(t, "it is paused", func() bool { return e.Pause(posthaste.WithActor(ctx, "ada"), posthaste.OfQueue(jobs)) == nil })
+			until(t, "it is paused", func() bool {
+				return e.Pause(posthaste.WithActor(ctx, "ada"), posthaste.OfQueue(jobs), posthaste.PauseOptions{}) == nil
+			})
 		}
 		r.Kill()
 		if err := r.Start(ctx); err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -50,6 +51,8 @@ type stored struct {
 	Revision int `json:",omitempty"`
 	// PausedKinds are the paused kinds, in order.
 	PausedKinds []string `json:",omitempty"`
+	// Pauses has why and until when each of them is paused.
+	Pauses map[string]pauseNote `json:",omitempty"`
 	// Stopped says that StopOnDead was set before, so that keys may be stopped.
 	Stopped bool `json:",omitempty"`
 }
@@ -145,3 +148,23 @@ func allOf(queues map[string]*queue) (all []*queue) {
 	}
 	return all
 }
+
+// pauseNote is a pause as it is stored.
+type pauseNote struct {
+	ID     int64     `json:"id,omitzero"`
+	Until  time.Time `json:"until,omitzero"`
+	Since  time.Time `json:"since,omitzero"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+}
+
+// ends returns the end for scripts.
+func (p *pauseNote) ends() string {
+	if p.Until.IsZero() {
+		return ""
+	}
+	return strconv.FormatInt(micros(p.Until), 10)
+}
+
+// same reports whether the pause has the reason and the end of another.
+func (p *pauseNote) same(o *pauseNote) bool { return p.Reason == o.Reason && p.Until.Equal(o.Until) }

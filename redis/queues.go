@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -70,101 +71,80 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, o posthaste.Queue
 	return readError(errors.Join(err, e.record(ctx, record{Action: "create", Queue: name})))
 }
 
-// Pause implements [posthaste.QueueAdmin].
-func (e *Engine) Pause(ctx context.Context, what posthaste.Pausable) error {
-	return e.pause(ctx, what, "pause", "1")
-}
-
-// Resume implements [posthaste.QueueAdmin].
-func (e *Engine) Resume(ctx context.Context, what posthaste.Pausable) error {
-	return e.pause(ctx, what, "resume", "")
-}
-
-// pause pauses or resumes what. paused is the value that the scripts store.
-func (e *Engine) pause(ctx context.Context, what posthaste.Pausable, action, paused string) error {
-	switch x := what.(type) {
-	case posthaste.OfQueue:
-		return e.pauseQueue(ctx, string(x), action, paused)
-	case posthaste.OfKey:
-		return e.pauseKey(ctx, x.Queue, x.Key, action+"_key", paused)
-	case posthaste.OfKind:
-		return e.pauseKind(ctx, x, paused != "")
-	case posthaste.OfSchedule:
-		return e.pauseSchedule(ctx, string(x), "schedule_"+action, paused != "")
-	}
-	return posthaste.Invalidf("what", "cannot %s %T: it must be OfQueue, OfKey, OfKind or OfSchedule", action, what)
-}
-
-func (e *Engine) pauseQueue(ctx context.Context, name, action, paused string) error {
-	reply, _, err := e.tryQueue(ctx, name, func(q *queue) (any, error) {
-		return pauseScript.run(ctx, e.client, q.keys, arguments{{"number", q.numberArg}, {"pause", paused}})
-	})
-	if err == nil && reply == int64(1) {
-		err = e.record(ctx, record{Action: action, Queue: name})
-	}
-	return readError(err)
-}
-
 // Queues implements [posthaste.Engine]. The counts are current. It reports no rates.
 func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
 	all, err := e.registry.read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var infos []posthaste.QueueInfo
-	for name := range all {
-		if len(names) > 0 && !slices.Contains(names, name) {
-			continue
+	maps.DeleteFunc(all, func(name string, _ *queue) bool { return len(names) > 0 && !slices.Contains(names, name) })
+	infos, failed, err := e.count(ctx, all)
+	for _, one := range failed {
+		if err == nil && posthaste.CodeOf(one) != posthaste.CodeNotFound { // else it was dropped since
+			err = one
 		}
-		info, err := e.count(ctx, name)
-		if posthaste.CodeOf(err) == posthaste.CodeNotFound {
-			continue // dropped since
-		}
-		if err != nil {
-			return nil, err
-		}
-		infos = append(infos, info)
 	}
-	slices.SortFunc(infos, func(a, b posthaste.QueueInfo) int { return cmp.Compare(a.Name, b.Name) })
+	if err != nil {
+		return nil, err
+	}
 	return infos, nil
 }
 
-func (e *Engine) count(ctx context.Context, name string) (info posthaste.QueueInfo, err error) {
-	err = e.each(ctx, countScript, name, func(q *queue) arguments {
+// count returns queues with their counters, in the order of their names, and errors of single queues.
+func (e *Engine) count(ctx context.Context, queues map[string]*queue) (infos []posthaste.QueueInfo, failed map[string]error, err error) {
+	if len(queues) == 0 {
+		return nil, nil, nil
+	}
+	by := map[string]*posthaste.QueueInfo{}
+	failed, err = e.askAll(ctx, countScript, slices.Collect(maps.Values(queues)), func(q *queue) arguments {
 		return arguments{{"number", q.numberArg}, {"rules", q.rules}}
 	}, func(q *queue, reply any) error {
-		all, err := list("count", reply, 14)
-		if err != nil {
-			return err
-		}
-		n := make([]int64, len(all))
-		for i := range all {
-			n[i], _ = parseMicros(str(all[i]))
-		}
 		if q.born == nil {
-			info = posthaste.QueueInfo{Name: name, Options: q.options.QueueOptions, CreatedAt: at(q.created)}
-			info.Options.Limits = limitsOf(q.options.Limits).public() // with the default bursts
-			paused, _ := all[11].([]any)
-			for _, key := range paused {
-				info.PausedKeys = append(info.PausedKeys, str(key))
-			}
-			info.PausedKinds = q.options.PausedKinds
-			if str(all[3]) != "" {
-				info.PausedAt = at(n[3])
-			}
+			by[q.name] = &posthaste.QueueInfo{}
 		}
-		if q.first != "" {
-			return nil
-		}
-		info.Subscriptions = append(info.Subscriptions, posthaste.SubscriptionInfo{Name: q.subscription, Filter: q.wanted.Filter,
-			Depth: n[0], InFlight: n[1], Dead: n[2], Sent: n[4], Done: n[5], Retried: n[6], Lost: n[7], Withdrawn: n[8], Expired: n[12],
-			OldestAge: fromMicros(max(n[9], 0)), CountedAt: at(n[10]), SetAside: setAsideOf(all[13], q.options.PausedKinds)})
-		return nil
-	})
-	if err == nil {
-		err = e.tellKnown(ctx, &info)
+		return q.counted(reply, by[q.name])
+	}, func(name string) { delete(by, name) })
+	if err != nil {
+		return nil, nil, err
 	}
-	return info, readError(err)
+	for name, info := range by {
+		if failed[name] == nil {
+			infos = append(infos, *info)
+		}
+	}
+	slices.SortFunc(infos, func(a, b posthaste.QueueInfo) int { return cmp.Compare(a.Name, b.Name) })
+	return infos, failed, e.tellKnown(ctx, infos)
+}
+
+// counted adds the reply of count.lua for a subscription to a queue. The default one comes first.
+func (q *queue) counted(reply any, info *posthaste.QueueInfo) error {
+	all, err := list("count", reply, 14)
+	if err != nil {
+		return err
+	}
+	n := make([]int64, len(all))
+	for i := range all {
+		n[i], _ = parseMicros(str(all[i]))
+	}
+	if q.born == nil {
+		*info = posthaste.QueueInfo{Name: q.name, Options: q.options.QueueOptions, CreatedAt: at(q.created)}
+		info.Options.Limits = limitsOf(q.options.Limits).public() // with the default bursts
+		paused, _ := all[11].([]any)
+		for _, key := range paused {
+			info.PausedKeys = append(info.PausedKeys, str(key))
+		}
+		info.PausedKinds = q.options.PausedKinds
+		if str(all[3]) != "" {
+			info.PausedAt = at(n[3])
+		}
+	}
+	if q.first != "" {
+		return nil
+	}
+	info.Subscriptions = append(info.Subscriptions, posthaste.SubscriptionInfo{Name: q.subscription, Filter: q.wanted.Filter,
+		Depth: n[0], InFlight: n[1], Dead: n[2], Sent: n[4], Done: n[5], Retried: n[6], Lost: n[7], Withdrawn: n[8], Expired: n[12],
+		OldestAge: fromMicros(max(n[9], 0)), CountedAt: at(n[10]), SetAside: setAsideOf(all[13], q.options.PausedKinds)})
+	return nil
 }
 
 // setAsideOf reads a part of the reply of count.lua.
@@ -180,16 +160,20 @@ func setAsideOf(reply any, paused []string) (all []posthaste.SetAside) {
 }
 
 // tellKnown sets Known of the messages that were set aside.
-func (e *Engine) tellKnown(ctx context.Context, info *posthaste.QueueInfo) error {
-	if !slices.ContainsFunc(info.Subscriptions, func(s posthaste.SubscriptionInfo) bool { return len(s.SetAside) > 0 }) {
+func (e *Engine) tellKnown(ctx context.Context, infos []posthaste.QueueInfo) error {
+	if !slices.ContainsFunc(infos, func(q posthaste.QueueInfo) bool {
+		return slices.ContainsFunc(q.Subscriptions, func(s posthaste.SubscriptionInfo) bool { return len(s.SetAside) > 0 })
+	}) {
 		return nil
 	}
 	workers, err := e.registered(ctx)
-	for _, s := range info.Subscriptions {
-		for i := range s.SetAside {
-			s.SetAside[i].Known = slices.ContainsFunc(workers, func(w registeredWorker) bool {
-				return w.LostAt.IsZero() && slices.Contains(w.kinds[enrolled(info.Name, s.Name)], s.SetAside[i].Kind)
-			})
+	for _, info := range infos {
+		for _, s := range info.Subscriptions {
+			for i := range s.SetAside {
+				s.SetAside[i].Known = slices.ContainsFunc(workers, func(w registeredWorker) bool {
+					return w.LostAt.IsZero() && slices.Contains(w.kinds[enrolled(info.Name, s.Name)], s.SetAside[i].Kind)
+				})
+			}
 		}
 	}
 	return err

@@ -195,7 +195,7 @@ func (l *shortLife) handle(queue string) {
 	_, err = e.Send(ctx, posthaste.Message{Queue: queue, Key: "k", Unique: &posthaste.Unique{}})
 	must(err)
 	if queue != jobs {
-		must(e.Pause(posthaste.WithActor(ctx, "ada"), posthaste.OfKey{Queue: queue, Key: "other"}))
+		must(e.Pause(posthaste.WithActor(ctx, "ada"), posthaste.OfKey{Queue: queue, Key: "other"}, posthaste.PauseOptions{}))
 	}
 	_, err = e.Cancel(posthaste.WithActor(ctx, "ada"), ids[7])
 	must(err)
@@ -232,7 +232,7 @@ func (l *shortLife) operate(queue string) {
 		_, err = e.Extend(ctx, posthaste.ExtendRequest{Deliveries: []posthaste.DeliveryID{received.Deliveries[0].ID}, Lease: time.Nanosecond * 1000})
 		must(err)
 	}
-	must(e.Pause(posthaste.WithActor(ctx, "ada"), posthaste.OfQueue(queue)))
+	must(e.Pause(posthaste.WithActor(ctx, "ada"), posthaste.OfQueue(queue), posthaste.PauseOptions{}))
 	_, err = e.PurgeQueue(posthaste.WithActor(ctx, "ada"), queue)
 	must(err)
 	must(e.Resume(posthaste.WithActor(ctx, "ada"), posthaste.OfQueue(queue)))

@@ -165,7 +165,7 @@ func (s *scheduled) goesOn(was *scheduled) {
 		s.Next = was.Next
 	}
 	s.LastTick, s.LastMessage, s.LastSent = was.LastTick, was.LastMessage, was.LastSent
-	s.Sent, s.Missed, s.Error, s.Paused, s.Created = was.Sent, was.Missed, was.Error, was.Paused, was.Created
+	s.Sent, s.Missed, s.Error, s.Paused, s.Pause, s.Created = was.Sent, was.Missed, was.Error, was.Paused, was.Pause, was.Created
 }
 
 // DropSchedule implements [posthaste.ScheduleAdmin].
@@ -184,25 +184,6 @@ func (e *Engine) DropSchedule(ctx context.Context, name string) error {
 func (e *Engine) dropSchedule(ctx context.Context, name string) (bool, error) {
 	reply, err := scheduleScript.run(ctx, e.client, e.scheduleKeys(), scheduleArgs("drop", name))
 	return reply != int64(0), err
-}
-
-func (e *Engine) pauseSchedule(ctx context.Context, name, action string, pause bool) error {
-	changed := false
-	_, err := e.changeSchedule(ctx, name, func(s *scheduled) bool { return s.paused() == pause }, func(s *scheduled, now time.Time) error {
-		changed = true
-		if pause {
-			s.Paused = now
-			return nil
-		}
-		if s.fault == nil {
-			s.Paused, s.Next = time.Time{}, s.line.Resumed(s.zone, s.Next, now)
-		}
-		return s.fault
-	})
-	if err != nil || !changed {
-		return err
-	}
-	return writeError(e.recordSchedule(ctx, action, name))
 }
 
 // RunSchedule implements [posthaste.ScheduleAdmin].

@@ -105,7 +105,7 @@ func TestTickThatWasNotMovedOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		// A change by an operator in between is kept.
-		if err := e.Pause(t.Context(), posthaste.OfSchedule("s")); err != nil {
+		if err := e.Pause(t.Context(), posthaste.OfSchedule("s"), posthaste.PauseOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if n, missed, err := e.tick(t.Context(), s, s.Next.Add(time.Minute)); n != 1 || missed != 0 || err != nil {
@@ -341,7 +341,7 @@ func TestEachTickIsOneMessageThroughKills(t *testing.T) {
 	t.Parallel()
 	e := open(t, server.URL())
 	create(t, e, posthaste.QueueOptions{})
-	if err := e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs)); err != nil { // so that all are there in the end
+	if err := e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs), posthaste.PauseOptions{}); err != nil { // so that all are there in the end
 		t.Fatal(err)
 	}
 	const schedules, behind, kills = 10, 5 * time.Minute, 3
@@ -371,7 +371,7 @@ func TestEachTickIsOneMessageThroughKills(t *testing.T) {
 	until(t, "all is caught up", func() bool { return tick(t, e).TicksSent == 0 })
 	expected, told := map[string]time.Time{}, int64(0)
 	for name := range firsts {
-		if err := e.Pause(t.Context(), posthaste.OfSchedule(name)); err != nil {
+		if err := e.Pause(t.Context(), posthaste.OfSchedule(name), posthaste.PauseOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		s, _ := scheduledNow(t, e, name)

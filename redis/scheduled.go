@@ -24,6 +24,7 @@ type scheduled struct {
 	Missed      int64               `json:"missed,omitzero"`
 	Error       string              `json:"error,omitzero"`
 	Paused      time.Time           `json:"paused,omitzero"`
+	Pause       *pauseNote          `json:"pause,omitempty"`
 	Created     time.Time           `json:"created"`
 	Changed     time.Time           `json:"changed"`
 
@@ -120,26 +121,37 @@ func dueUpTo(most int) arguments {
 // readSchedules reads the schedules that args (scheduleArgs, named, dueUpTo) ask for. in is
 // TickIn as in [posthaste.MaintainReply].
 func (e *Engine) readSchedules(ctx context.Context, args arguments) (found []*scheduled, now time.Time, in time.Duration, err error) {
+	found, _, now, in, err = e.readTicks(ctx, args)
+	return found, now, in, err
+}
+
+// readTicks is readSchedules that also returns entries of the list of pauses (indexMember) at which
+// to look.
+func (e *Engine) readTicks(ctx context.Context, args arguments) (found []*scheduled, ends []string, now time.Time, in time.Duration, err error) {
 	reply, err := scheduleScript.run(ctx, e.client, e.scheduleKeys(), args)
 	if err != nil {
-		return nil, now, 0, readError(err)
+		return nil, nil, now, 0, readError(err)
 	}
 	all, err := list("schedules", reply, 2)
 	if err != nil {
-		return nil, now, 0, err
+		return nil, nil, now, 0, err
 	}
 	n, ok := parseMicros(str(all[0]))
 	if !ok || len(all)%2 != 0 {
-		return nil, now, 0, unexpected("schedules", reply)
+		return nil, nil, now, 0, unexpected("schedules", reply)
 	}
 	for row := range slices.Chunk(all[2:], 2) {
+		if end, ok := strings.CutPrefix(str(row[0]), "#"); ok {
+			ends = append(ends, end)
+			continue
+		}
 		s, err := readScheduled(str(row[0]), str(row[1]))
 		if err != nil {
-			return nil, now, 0, err
+			return nil, nil, now, 0, err
 		}
 		found = append(found, s)
 	}
-	return found, at(n).UTC(), tickIn(str(all[1])), nil
+	return found, ends, at(n).UTC(), tickIn(str(all[1])), nil
 }
 
 // setSchedule replaces the schedule was, nil if there was none, by s, unless it has changed

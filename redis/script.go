@@ -161,6 +161,7 @@ var (
 	makeScript             = load("make")
 	mayScript              = load("may")
 	noteScript             = load("note")
+	pauseIndexScript       = load("pause_index")
 	pauseScript            = load("pause")
 	purgeScript            = load("purge")
 	recordActionsScript    = load("record_actions")

@@ -270,7 +270,7 @@ func TestResumedForAllSubscriptions(t *testing.T) {
 			create(t, e, posthaste.QueueOptions{Limits: limited, Fair: true})
 			subscribe(t, e, second, posthaste.SubscriptionOptions{})
 			if limited == (posthaste.QueueLimits{}) {
-				if err := e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfKey{Queue: jobs, Key: "a"}); err != nil {
+				if err := e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfKey{Queue: jobs, Key: "a"}, posthaste.PauseOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -300,7 +300,7 @@ func TestResumedForAllSubscriptions(t *testing.T) {
 		}
 	}
 	t.Run("key", func(t *testing.T) {
-		rule(t, holds(posthaste.QueueLimits{}), patch{&keyScript, "for at = 0, #KEYS - 1, AT_ASIDE_WAIT", "for at = 0, 0"})
+		rule(t, holds(posthaste.QueueLimits{}), patch{&keyScript, "for at = 0, #KEYS - 2, AT_ASIDE_WAIT", "for at = 0, 0"})
 	})
 	t.Run("limits", func(t *testing.T) {
 		rule(t, holds(posthaste.QueueLimits{KeyConcurrency: 1}), patch{&renewScript, "for at = 0, #KEYS - 1,", "for at = 0, 0,"})

@@ -266,7 +266,7 @@ func TestLimitsAndPausesOfSubscriptions(t *testing.T) {
 	if err := e.UpdateQueue(posthaste.WithActor(t.Context(), "ada"), jobs, posthaste.QueueUpdate{Reset: []string{"concurrency"}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfKey{Queue: jobs, Key: "a"}); err != nil {
+	if err := e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfKey{Queue: jobs, Key: "a"}, posthaste.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, of := range []string{"", second} {
@@ -281,7 +281,7 @@ func TestLimitsAndPausesOfSubscriptions(t *testing.T) {
 	if err := e.Resume(posthaste.WithActor(t.Context(), "ada"), posthaste.OfKey{Queue: jobs, Key: "a"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs)); err != nil {
+	if err := e.Pause(posthaste.WithActor(t.Context(), "ada"), posthaste.OfQueue(jobs), posthaste.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, of := range []string{"", second} {

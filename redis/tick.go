@@ -28,7 +28,7 @@ const (
 	tickPatience = 5 * time.Minute
 )
 
-// tickDue sends the messages of due ticks, of up to 100 schedules, and 100 messages or 1,000
+// tickDue ends pauses whose end is reached, and sends the messages of due ticks, of up to 100 schedules, and 100 messages or 1,000
 // ticks of each.
 //
 // Schedules and queues are in different slots. The queue's slot records the last tick that
@@ -37,25 +37,26 @@ const (
 // A process that is killed after that leaves the schedule with its old next tick; the next
 // process that ticks finds the record and advances the schedule.
 func (e *Engine) tickDue(ctx context.Context, reply *posthaste.MaintainReply) error {
-	due, now, in, err := e.readSchedules(ctx, dueUpTo(ticksMost))
-	if err != nil || len(due) == 0 {
+	due, ends, now, in, err := e.readTicks(ctx, dueUpTo(ticksMost))
+	if err != nil || len(due)+len(ends) == 0 {
 		reply.TickIn = in
 		return err
 	}
-	rested := len(due) == ticksMost
+	rested := len(due)+len(ends) == ticksMost
+	var failed error
+	reply.PausesEnded, failed = e.endPauses(ctx, ends, now)
 	if due = e.inTurn(due); rested && len(due) == 0 {
 		if due, now, _, err = e.readSchedules(ctx, dueUpTo(dueMost)); err != nil {
 			return err
 		}
 		due = e.inTurn(due)
 	}
-	var failed error
 	for i, began := 0, time.Now(); i < min(len(due), ticksMost) && time.Since(began) < tickTime && ctx.Err() == nil; i++ {
 		sent, missed, err := e.tickSoon(ctx, due[i], now)
 		reply.TicksSent, reply.TicksMissed = reply.TicksSent+sent, reply.TicksMissed+missed
 		failed = errors.Join(failed, err)
 	}
-	if reply.TicksSent+reply.TicksMissed == 0 && failed != nil {
+	if reply.TicksSent+reply.TicksMissed+reply.PausesEnded == 0 && failed != nil {
 		return failed
 	}
 	if _, _, reply.TickIn, err = e.readSchedules(ctx, dueUpTo(0)); err != nil {

@@ -169,16 +169,33 @@ func (c Chunks) Unpack(_ context.Context, m posthaste.Message) ([]posthaste.Mess
 			return nil, fmt.Errorf("not a chunk: message %d has no id", i+1)
 		}
 		id := DedupeKey(x.ID)
-		if x.Headers[posthaste.HeaderMessageID] == "" && headerSpace(x.Headers) >= len(posthaste.HeaderMessageID)+len(id) {
-			if x.Headers == nil {
-				x.Headers = make(map[string]string, 1)
-			}
-			x.Headers[posthaste.HeaderMessageID] = id
-		}
+		x.Headers = WithMessageID(x.Headers, id)
 		messages[i] = posthaste.Message{Kind: x.Kind, Key: x.Key, Reference: x.Reference, ContentType: x.ContentType, Headers: x.Headers,
 			Payload: x.Payload, DedupeKey: id}
 	}
 	return messages, nil
+}
+
+// WithMessageID returns headers with a message's id in [posthaste.HeaderMessageID], by which an
+// inbox deduplicates, unless they have that header. It is [WithHeader].
+func WithMessageID(headers map[string]string, id string) map[string]string {
+	if headers[posthaste.HeaderMessageID] != "" {
+		return headers
+	}
+	return WithHeader(headers, posthaste.HeaderMessageID, id)
+}
+
+// WithHeader sets a header if there is room for it, and returns the headers, which it changes or,
+// if they are nil, makes.
+func WithHeader(headers map[string]string, name, value string) map[string]string {
+	if headerSpace(headers) < len(name)+len(value)-len(headers[name]) {
+		return headers
+	}
+	if headers == nil {
+		headers = make(map[string]string, 1)
+	}
+	headers[name] = value
+	return headers
 }
 
 // headerSpace returns how many bytes of headers can be added to a message.

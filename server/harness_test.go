@@ -46,11 +46,11 @@ func (h *hooked) Doctor(ctx context.Context) ([]posthaste.Finding, error) {
 	return h.Store.Doctor(ctx)
 }
 
-func (h *hooked) Pause(ctx context.Context, what posthaste.Pausable) error {
+func (h *hooked) Pause(ctx context.Context, what posthaste.Pausable, o posthaste.PauseOptions) error {
 	if h.pause != nil {
 		return h.pause(ctx, what)
 	}
-	return h.Store.Pause(ctx, what)
+	return h.Store.Pause(ctx, what, o)
 }
 
 func (h *hooked) TokensInForce(ctx context.Context, used ...string) ([]posthaste.Token, bool, error) {

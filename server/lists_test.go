@@ -32,6 +32,8 @@ var listCases = []listCase{
 	}},
 	{"/v1/emails", func(t *testing.T, a *api, _ int) { a.call("POST", "/v1/emails", someEmail).want(t, 201) }},
 	{"/v1/actions", func(t *testing.T, a *api, n int) { a.queue(nthName("acted", n)) }},
+	{"/v1/pauses", pauseOne},
+	{"/v1/queues/orders/pauses", pauseOne},
 	{"/v1/workers", func(t *testing.T, a *api, n int) {
 		if _, err := a.engine.Register(t.Context(), posthaste.WorkerInfo{Name: nthName("w", n), Lease: time.Minute, Version: "v"}); err != nil {
 			t.Fatal(err)
@@ -184,4 +186,8 @@ func (a *api) entries(path string, limit int, between func()) (all []string) {
 	}
 	a.t.Fatalf("%s does not end", path)
 	return nil
+}
+
+func pauseOne(t *testing.T, a *api, n int) {
+	a.call("POST", "/v1/queues/orders/kinds/pause", `{"kind":"`+nthName("k", n)+`","reason":"r","for":"1h"}`).want(t, 200)
 }

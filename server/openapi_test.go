@@ -169,7 +169,9 @@ func TestOpenAPIMatchesEveryOperation(t *testing.T) {
 	ask(400, "PATCH", "/v1/queues/orders", `{"max_attempts":0}`)
 	ask(200, "PATCH", "/v1/queues/orders", `{"kinds":{"sms":{"max_attempts":3,"timeout":"10s","backoff":{"base":"1s","max":"1m"}},"fax":null}}`)
 	ask(400, "PATCH", "/v1/queues/orders", `{"kinds":{"sms":{"max_attempts":0}}}`)
-	ask(200, "POST", "/v1/queues/orders/kinds/pause", `{"kind":"sms"}`)
+	ask(200, "POST", "/v1/queues/orders/kinds/pause", `{"kind":"sms","reason":"INC-7","for":"30m"}`)
+	ask(200, "GET", "/v1/pauses?limit=1", "")
+	ask(200, "GET", "/v1/queues/orders/pauses?cursor="+wire.NewCursor("pauses", "99"), "")
 	ask(200, "POST", "/v1/queues/orders/kinds/resume", `{"kind":"sms"}`)
 	ask(400, "POST", "/v1/queues/orders/kinds/pause", `{"kind":""}`)
 	// Which the engine in memory does not do.

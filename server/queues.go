@@ -104,56 +104,6 @@ func (s *Server) updateQueue(w http.ResponseWriter, r *http.Request) error {
 	return s.writeQueue(w, r, http.StatusOK)
 }
 
-// pauseKey pauses or resumes a key of a queue.
-func (s *Server) pauseKey(change func(context.Context, posthaste.Pausable) error) answer {
-	return s.pauseWord(change, "key", func(queue, key string) posthaste.Pausable { return posthaste.OfKey{Queue: queue, Key: key} })
-}
-
-// pauseKind pauses or resumes a kind of messages of a queue.
-func (s *Server) pauseKind(change func(context.Context, posthaste.Pausable) error) answer {
-	return s.pauseWord(change, "kind", func(queue, kind string) posthaste.Pausable { return posthaste.OfKind{Queue: queue, Kind: kind} })
-}
-
-// pauseWord pauses or resumes what a word names. The word is in the body, because it may be any
-// text, and a path cannot contain every text ("/", "..").
-func (s *Server) pauseWord(change func(context.Context, posthaste.Pausable) error, name string, what func(queue, word string) posthaste.Pausable) answer {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		body, err := readJSON(w, r, false)
-		if err != nil {
-			return err
-		}
-		o, err := wire.ParseObject("", body)
-		if err != nil {
-			return err
-		}
-		word := o.Text(name)
-		if word == "" {
-			o.Fail(name, "is required")
-		}
-		if err := o.Finish(); err != nil {
-			return err
-		}
-		return s.pause(w, r, change, what(r.PathValue("queue"), word))
-	}
-}
-
-// pauseQueue pauses or resumes a queue.
-func (s *Server) pauseQueue(change func(context.Context, posthaste.Pausable) error) answer {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		return s.pause(w, r, change, posthaste.OfQueue(r.PathValue("queue")))
-	}
-}
-
-// pause pauses or resumes a queue or a key and answers with the queue's new state.
-func (s *Server) pause(w http.ResponseWriter, r *http.Request, change func(context.Context, posthaste.Pausable) error, what posthaste.Pausable) error {
-	ctx, cancel := s.operation(r)
-	defer cancel()
-	if err := change(ctx, what); err != nil {
-		return err
-	}
-	return s.writeQueue(w, r, http.StatusOK)
-}
-
 func (s *Server) dropQueue(ctx context.Context, r *http.Request) error {
 	return s.engine.DropQueue(ctx, r.PathValue("queue"), posthaste.DropOptions{})
 }

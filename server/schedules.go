@@ -91,15 +91,3 @@ func (s *Server) runSchedule(w http.ResponseWriter, r *http.Request) error {
 	}
 	return s.writeCreated(w, "/v1/messages/"+id.String(), wire.NewSent(posthaste.Sent{ID: id}))
 }
-
-// pauseSchedule pauses or resumes a schedule and answers with it.
-func (s *Server) pauseSchedule(change func(context.Context, posthaste.Pausable) error) answer {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		ctx, cancel := s.operation(r)
-		defer cancel()
-		if err := change(ctx, posthaste.OfSchedule(r.PathValue("schedule"))); err != nil {
-			return err
-		}
-		return s.showSchedule(w, r)
-	}
-}

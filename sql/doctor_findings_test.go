@@ -61,8 +61,9 @@ func TestDoctorFindings(t *testing.T) {
 	until(t, "the horizon is well, but for other tests' databases", func() bool {
 		return get[int](s, `select count(*)::int from posthaste.doctor() d where d."check" = 'horizon' and strpos(d.message, 'database') = 0`) == 0
 	})
-	s.exec(`select posthaste.pause_queue('q')`)
-	s.ails(t, "behind", "warning", ": the queue is paused")
+	s.exec(`select posthaste.pause_queue('q', 'ada', 'INC-7', '2100-01-02 03:04:05Z')`)
+	s.ails(t, "behind", "warning", ": the queue is paused since 20")
+	s.ails(t, "behind", "warning", " by ada, until 2100-01-02 03:04:05Z (INC-7)")
 	s.exec(`select posthaste.resume_queue('q')`)
 	s.receive()
 	s.well(t, "behind")

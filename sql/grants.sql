@@ -71,6 +71,7 @@ begin
         ('public', 'posthaste_admin', 'list_messages'),
         ('public', 'posthaste_admin', 'list_dead_letters'),
         ('public', 'posthaste_admin', 'list_actions'),
+        ('public', 'posthaste_admin', 'list_pauses'),
         ('public', 'posthaste_admin', 'list_stats'),
         ('public', 'posthaste_admin', 'list_failures'),
         ('public', 'posthaste_admin', 'list_samples'),

@@ -151,7 +151,8 @@ func (x *keyedRun) run(duration time.Duration) {
 		defer x.mu.Unlock()
 		return len(x.messages)
 	})
-	x.finish(quiet, quietKeyedRounds, func() (int, bool) { done, _ := x.ended(); return done, x.finished(admin) })
+	// On a busy machine a lane whose worker was lost is taken over after seconds.
+	x.finish(4*quiet, quietKeyedRounds, func() (int, bool) { done, _ := x.ended(); return done, x.finished(admin) })
 	x.check(admin)
 }
 

@@ -25,7 +25,7 @@ var interfaceOf = map[string]string{
 	"worker_unsettled": "receiver", "warm_up": "receiver", "arm": "receiver", "bell_key": "receiver", "doze_key": "receiver", "lock_key": "receiver",
 	"claim": "receiver", "fetch": "receiver", "settle": "receiver", "rescue": "receiver", "maintain": "receiver",
 
-	"create_queue": "admin", "drop_queue": "admin", "pause_queue": "admin", "resume_queue": "admin", "update_queue": "admin", "pause_key": "admin", "pause_kind": "admin", "resume_kind": "admin", "resume_key": "admin", "list_messages": "admin", "list_dead_letters": "admin", "replay": "admin", "discard": "admin", "list_actions": "admin",
+	"create_queue": "admin", "drop_queue": "admin", "pause_queue": "admin", "resume_queue": "admin", "update_queue": "admin", "pause_key": "admin", "pause_kind": "admin", "resume_kind": "admin", "resume_key": "admin", "list_messages": "admin", "list_dead_letters": "admin", "replay": "admin", "discard": "admin", "list_actions": "admin", "list_pauses": "admin",
 	"report_stats": "receiver", "list_stats": "admin", "list_failures": "admin", "list_samples": "admin",
 	"not_here": "sender",
 	"cancel":   "admin", "reschedule": "admin", "update_message": "admin", "edit_message": "admin", "run_message": "admin", "purge": "admin", "subscribe": "admin", "unsubscribe": "admin",

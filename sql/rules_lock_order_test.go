@@ -73,7 +73,7 @@ func TestRuleDroppingWaitsForSchedulesFirst(t *testing.T) {
 		return takesInOrder(s, holder, ending, `select from posthaste.schedule_settings for update`, `select 1::bigint from posthaste.drop_queue('q')`,
 			`select count(*)::int from (select from posthaste.counters for update skip locked) x`)
 	}, without("the order",
-		patch{file: "drop_queue.sql", old: "  delete from posthaste.schedule_settings where queue_id = v_id;\n", new: ""},
+		patch{file: "drop_queue.sql", old: "  with gone as (delete from posthaste.schedule_settings where queue_id = v_id returning name)\n  select array_agg(g.name) into v_schedules from gone g;\n", new: ""},
 		patch{file: "drop_queue.sql", old: "  delete from posthaste.history_cursors", new: "  delete from posthaste.schedule_settings where queue_id = v_id;\n  delete from posthaste.history_cursors"}))
 }
 

@@ -20,6 +20,7 @@ type Prometheus struct {
 	claimed, settled, duplicates, woken, errors *prometheus.CounterVec
 	rescued, lost, clock, ticked, missed        prometheus.Counter
 	durations, steps, takes                     durations
+	waits, runs                                 attempts
 	batches, taken                              *prometheus.CounterVec
 	brokers                                     brokers
 }
@@ -57,6 +58,8 @@ func NewPrometheus() *Prometheus {
 		desc:   prometheus.NewDesc("posthaste_source_duration_seconds", "Duration of the steps of reading messages from a broker in seconds: read (includes waiting for them), send, acknowledge, total.", []string{"queue", "broker", "step"}, nil),
 		series: map[[3]string]*histogram{},
 	}
+	p.waits = newAttempts("posthaste_attempt_wait_seconds", "Time from when messages were due to the start of their handlers in seconds, by kind.")
+	p.runs = newAttempts("posthaste_attempt_run_seconds", "Duration of handlers in seconds, by kind.")
 	p.brokers = brokers{
 		desc: prometheus.NewDesc("posthaste_broker_up", "Whether the broker that a queue is relayed to or filled from was available (1) or not (0) at the last attempt.", []string{"queue", "broker"}, nil),
 		away: map[[2]string][]func() bool{},
@@ -121,6 +124,9 @@ func (p *Prometheus) Event(_ context.Context, e posthaste.Event) {
 		for step, took := range map[string]time.Duration{"claim": e.Claim, "handle": e.Duration, "settle": e.Settle, "total": e.Total} {
 			p.steps.observe([3]string{e.Queue, e.Subscription, step}, took.Seconds(), 1)
 		}
+	case posthaste.EventCounted:
+		p.waits.add(e, &e.Stats.Wait, e.WaitSum)
+		p.runs.add(e, &e.Stats.Run, e.RunSum)
 	case posthaste.EventTaken:
 		p.taken.WithLabelValues(e.Queue, e.Broker, "sent").Add(float64(e.Count - e.Failed - e.Known))
 		p.taken.WithLabelValues(e.Queue, e.Broker, "known").Add(float64(e.Known))
@@ -147,7 +153,7 @@ func (p *Prometheus) Event(_ context.Context, e posthaste.Event) {
 }
 
 func (p *Prometheus) collectors() []prometheus.Collector {
-	return []prometheus.Collector{p.claimed, p.settled, p.duplicates, p.woken, p.errors, p.rescued, p.lost, p.clock, p.ticked, p.missed, &p.durations, &p.steps, p.batches, &p.takes, p.taken, &p.brokers}
+	return []prometheus.Collector{p.claimed, p.settled, p.duplicates, p.woken, p.errors, p.rescued, p.lost, p.clock, p.ticked, p.missed, &p.durations, &p.waits, &p.runs, &p.steps, p.batches, &p.takes, p.taken, &p.brokers}
 }
 
 // Describe implements [prometheus.Collector].

@@ -15,8 +15,8 @@ const (
 	firstTickWait, slowestTickWait = 20 * time.Millisecond, time.Second
 )
 
-// scheduler sends the messages of recurring schedules. Heartbeats announce the next tick;
-// without schedules the scheduler does not call the store. Any number of workers wake for
+// scheduler sends the messages of recurring schedules and ends pauses at their ends. Heartbeats announce the next tick;
+// without schedules and ends the scheduler does not call the store. Any number of workers wake for
 // the same tick, and one of them sends.
 type scheduler struct {
 	engine posthaste.Engine
@@ -55,6 +55,9 @@ func (s *scheduler) run(ctx context.Context) {
 		if reply.TicksSent+reply.TicksMissed > 0 {
 			s.report.tell(posthaste.Event{Kind: posthaste.EventTicked, Count: reply.TicksSent, Missed: reply.TicksMissed})
 			s.report.log.Debug("schedules ticked", slog.Int("sent", reply.TicksSent), slog.Int("missed", reply.TicksMissed))
+			wait = firstTickWait
+		} else if reply.PausesEnded > 0 {
+			s.report.log.Debug("pauses ended", slog.Int("count", reply.PausesEnded))
 			wait = firstTickWait
 		} else if reply.TickIn > 0 && reply.TickIn < firstTickWait {
 			reply.TickIn = wait

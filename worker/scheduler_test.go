@@ -84,6 +84,22 @@ func TestWorkerWakesForTicks(t *testing.T) {
 	})
 }
 
+// A worker ends a pause at its end, and handles the messages that waited; it makes no calls before.
+func TestWorkerEndsPauses(t *testing.T) {
+	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {
+		e := &ticked{Store: f.memory}
+		f.must(f.memory.Pause(f.ctx, posthaste.OfQueue(queue), posthaste.PauseOptions{Until: f.began.Add(2 * time.Second)}))
+		f.send(queue, 3)
+		f.run(e, worker.Config{Heartbeat: 70 * time.Millisecond}, func(w *worker.Worker) { worker.HandleRaw(w, queue, f.seen.handle) })
+		f.after(1900*time.Millisecond - f.elapsed())
+		if ticks, _ := e.calls(); len(ticks) != 0 || f.seen.count() != 0 {
+			f.Fatalf("before the end it ticked %d times, and handled %d messages", len(ticks), f.seen.count())
+		}
+		f.after(150 * time.Millisecond)
+		f.now("the messages are handled", func() bool { return f.seen.count() == 3 })
+	})
+}
+
 // A tick that fails is tried again.
 func TestTickThatFailsIsTriedAgain(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{}, func(f *fixture) {

@@ -36,7 +36,8 @@ type statsKey struct {
 // kindStats are the counts of one kind of a subscription.
 type kindStats struct {
 	posthaste.HandlerStats
-	errors map[string]*posthaste.ErrorCount // by fingerprint
+	waited, ran time.Duration                    // sums of what Wait and Run count
+	errors      map[string]*posthaste.ErrorCount // by fingerprint
 }
 
 func newStats(engine posthaste.Engine, report *reporter, held *holdings) *stats {
@@ -55,6 +56,8 @@ func (s *stats) settled(o *outcome, became posthaste.Outcome) {
 	of := s.of(statsKey{o.seg.route.ref, o.kind})
 	of.Wait.Add(o.wait)
 	of.Run.Add(o.Duration)
+	of.waited += max(o.wait, 0)
+	of.ran += max(o.Duration, 0)
 	switch became {
 	case posthaste.OutcomeDone:
 		of.Done++
@@ -117,8 +120,18 @@ func (s *stats) take() (all []posthaste.HandlerStats) {
 		})
 		of.Errors = of.Errors[:min(len(of.Errors), posthaste.MaxReportErrors)]
 		all = append(all, of.HandlerStats)
+		s.tell(of)
 	}
 	return all
+}
+
+// tell tells telemetry the counts of one kind.
+func (s *stats) tell(of *kindStats) {
+	if !s.report.quiet() {
+		counts := of.HandlerStats
+		s.report.tell(posthaste.Event{Kind: posthaste.EventCounted, Queue: counts.Queue, Subscription: counts.Subscription,
+			Count: int(counts.Run.Count()), Stats: &counts, WaitSum: of.waited, RunSum: of.ran})
+	}
 }
 
 func (s *stats) run(ctx context.Context) {

@@ -48,6 +48,19 @@ func (r *reports) count() int {
 	return len(r.all)
 }
 
+// counted returns the sums that telemetry was told of a kind, if they agree with the histograms.
+func (f *fixture) counted(kind string) (waited, ran time.Duration) {
+	f.seen.mu.Lock()
+	defer f.seen.mu.Unlock()
+	for _, e := range f.seen.events {
+		if e.Kind == posthaste.EventCounted && e.Stats.Kind == kind && e.Queue == queue && e.Subscription == posthaste.DefaultSubscription &&
+			int64(e.Count) == e.Stats.Wait.Count() && int64(e.Count) == e.Stats.Run.Count() {
+			waited, ran = waited+e.WaitSum, ran+e.RunSum
+		}
+	}
+	return waited, ran
+}
+
 // Outcomes, waits, durations and errors of each kind are reported, every 15 s and at the end, and
 // nothing is reported while nothing is handled.
 func TestWorkersReportTheirCounts(t *testing.T) {
@@ -82,6 +95,9 @@ func TestWorkersReportTheirCounts(t *testing.T) {
 		}
 		if e := bad.Errors[0]; e.Fingerprint != "order … is unknown" || e.Error != "order 2 is unknown" || e.Message != sent[1] || e.Count != 2 {
 			t.Errorf("the error: %+v", e)
+		}
+		if waited, ran := f.counted("bad"); waited < 3*time.Second || waited > 10*time.Second || ran != 200*time.Millisecond {
+			t.Errorf("telemetry is told that attempts waited for %s and ran for %s", waited, ran)
 		}
 		if s := r.of(0, "snoozed"); s.Run.Count() != 0 {
 			t.Errorf("a snoozed message counts as an attempt: %+v", s)

@@ -28,7 +28,7 @@ func TestDU5_LateAckWithdraws(t *testing.T) {
 	if len(history.IDs(s.history(), history.Handled)) > 0 {
 		t.Fatal("it was not stopped in the middle of its 3 s")
 	}
-	s.must(s.engine.Pause(posthaste.WithActor(s.ctx, "test"), posthaste.OfQueue(q))) // no worker takes the new attempt
+	s.must(s.engine.Pause(posthaste.WithActor(s.ctx, "test"), posthaste.OfQueue(q), posthaste.PauseOptions{})) // no worker takes the new attempt
 	s.lose(late)
 	s.until("its message is rescued", func() bool {
 		_, err := s.engine.Maintain(s.ctx, posthaste.UpkeepRescue)

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -90,7 +91,12 @@ func (w *warehouse) addresses() []string {
 // letters, also for the first viewer. None reads a large table from its beginning, or is
 // larger than a browser likes.
 func TestDB3_PagesAreFast(t *testing.T) {
-	s := newStage(t)
+	var s *stage
+	if onRedis(t) { // the disk need not keep up with so many messages
+		s = stageOn(t, startRedis(t, "--appendfsync", "no").URL())
+	} else {
+		s = newStage(t)
+	}
 	w := s.fill(size(100, 1000), size(1_000_000, 10_000_000), size(10_000, 100_000))
 	for _, found := range w.scans(w.visitAll) {
 		t.Errorf("read from its beginning: %s", found)
@@ -138,6 +144,9 @@ func (w *warehouse) visit(engine posthaste.Store, used func() time.Duration, add
 		if body = shown.Body.String(); shown.Code >= 400 {
 			w.Fatalf("%s: status %d: %s", address, shown.Code, body)
 		}
+		if !full() && work[len(work)-1] <= boundOf(address) {
+			break // further visits cannot make it a fault
+		}
 	}
 	if len(body) > pageBytes {
 		w.Errorf("%s has %d bytes, want at most %d", address, len(body), pageBytes)
@@ -166,7 +175,7 @@ func boundOf(address string) time.Duration {
 func (w *warehouse) scans(use func(engine posthaste.Store, used func() time.Duration)) (found []string) {
 	w.Helper()
 	if w.redis() {
-		use(w.engine, ownTime)
+		use(w.engine, func() time.Duration { return ownTime() + w.redisTime() })
 		return nil
 	}
 	conn := w.conn()
@@ -198,6 +207,21 @@ func (w *warehouse) scans(use func(engine posthaste.Store, used func() time.Dura
 	}
 	slices.Sort(found)
 	return found
+}
+
+// redisTime returns the CPU time of the stage's Redis.
+func (s *stage) redisTime() (total time.Duration) {
+	s.Helper()
+	about, err := s.keys().Info(s.ctx, "cpu").Result()
+	s.must(err)
+	for line := range strings.Lines(about) {
+		if name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); name == "used_cpu_user" || name == "used_cpu_sys" {
+			seconds, err := strconv.ParseFloat(value, 64)
+			s.must(err)
+			total += time.Duration(seconds * float64(time.Second))
+		}
+	}
+	return total
 }
 
 // ownTime returns the CPU time of this process.

@@ -37,10 +37,10 @@ func onlyPostgres(t *testing.T, what string) {
 	}
 }
 
-func startRedis(t *testing.T) *devbroker.Redis {
+func startRedis(t *testing.T, further ...string) *devbroker.Redis {
 	t.Helper()
 	// Redis answers only after writing to disk, so that nothing may be lost.
-	r, err := devbroker.StartRedis(context.WithoutCancel(t.Context()), t.TempDir(), "--appendfsync", "always")
+	r, err := devbroker.StartRedis(context.WithoutCancel(t.Context()), t.TempDir(), append([]string{"--appendfsync", "always"}, further...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,6 +163,7 @@ func TestOnRedis(t *testing.T) {
 		"EM2_Hangs":   TestEM2_HangingServerIsCut,
 		"EM2_Each":    TestEM2_RecipientsByThemselves,
 		"Concurrency": TestConcurrencyOverWorkers,
+		"DB3":         TestDB3_PagesAreFast,
 		"Operators":   TestOperatorsOverHTTP,
 		"KeyRates":    TestKeyRatesHold,
 		"Woken":       TestWaitingReceiversAreWokenByLimits,

@@ -46,7 +46,7 @@ func TestEachTickIsOneMessageThroughKills(t *testing.T) {
 		return one[bool](s, pool, `select bool_and(last_tick > clock_timestamp() - interval '30 seconds') from posthaste.schedules`)
 	})
 	for i := range schedules {
-		s.must(s.engine.Pause(s.ctx, posthaste.OfSchedule(fmt.Sprintf("s%d", i))))
+		s.must(s.engine.Pause(s.ctx, posthaste.OfSchedule(fmt.Sprintf("s%d", i)), posthaste.PauseOptions{}))
 	}
 	total := sent()
 	if missed := one[int](s, pool, `select sum(missed)::int from posthaste.schedules`); missed != 0 {
@@ -122,7 +122,7 @@ func TestTickStartsWithinASecond(t *testing.T) {
 	case <-s.ctx.Done():
 		t.Fatal("the ticks did not come")
 	}
-	s.must(s.engine.Pause(s.ctx, posthaste.OfSchedule("s")))
+	s.must(s.engine.Pause(s.ctx, posthaste.OfSchedule("s"), posthaste.PauseOptions{}))
 	mu.Lock()
 	defer mu.Unlock()
 	stood := stalled()

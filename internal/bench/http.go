@@ -76,22 +76,37 @@ func postRequest(address, queue string, messages int) []byte {
 // posts is a connection to an HTTP server for one request after the other. The requests are
 // prepared, because the work of the client is not measured.
 type posts struct {
+	// open opens the connection at the first request: the server closes a connection that has
+	// none within some seconds.
+	open  func() (net.Conn, error)
 	conn  net.Conn
 	reads *bufio.Reader
 	stop  func() bool
 }
 
-// openPosts connects to the server. The connection is closed when ctx ends.
-func openPosts(ctx context.Context, address string) (*posts, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("the HTTP server cannot be reached: %w", err)
+// newPosts returns a connection to the server, which is closed when ctx ends.
+func newPosts(ctx context.Context, address string) *posts {
+	p := &posts{stop: func() bool { return false }}
+	p.open = func() (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return nil, fmt.Errorf("the HTTP server cannot be reached: %w", err)
+		}
+		p.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
+		return conn, nil
 	}
-	return &posts{conn, bufio.NewReader(conn), context.AfterFunc(ctx, func() { _ = conn.Close() })}, nil
+	return p
 }
 
 // post sends a request and reads the response, whose status must be 201.
 func (p *posts) post(request []byte) error {
+	if p.conn == nil {
+		conn, err := p.open()
+		if err != nil {
+			return err
+		}
+		p.conn, p.reads = conn, bufio.NewReader(conn)
+	}
 	if _, err := p.conn.Write(request); err != nil {
 		return err
 	}
@@ -111,5 +126,7 @@ func (p *posts) post(request []byte) error {
 
 func (p *posts) close() {
 	p.stop()
-	_ = p.conn.Close()
+	if p.conn != nil {
+		_ = p.conn.Close()
+	}
 }

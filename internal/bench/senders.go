@@ -74,17 +74,13 @@ func plainly(s *sending) *sendWay {
 	}, discard: func(ctx context.Context) error { return client.Unlink(ctx, list).Err() }}
 }
 
-// startHTTP starts the HTTP server, and opens a connection to it for each sender.
+// startHTTP starts the HTTP server, with a connection to it for each sender.
 func startHTTP(ctx context.Context, s *sending) (err error) {
 	if s.server, err = startChild(ctx, "server", order{home: s.at}); err != nil {
 		return err
 	}
 	for range singles {
-		p, err := openPosts(ctx, s.server.ready.Address)
-		if err != nil {
-			return err
-		}
-		s.posts = append(s.posts, p)
+		s.posts = append(s.posts, newPosts(ctx, s.server.ready.Address))
 	}
 	return nil
 }

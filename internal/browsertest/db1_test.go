@@ -28,7 +28,7 @@ func TestDB1_FailedMail(t *testing.T) {
 	b.sees("Message "+id.String(), "order-4711", "dead", "Attempt 1", "550", "The mailbox of ada is full")
 
 	full.Remove()
-	s.must(s.engine.Pause(t.Context(), posthaste.OfQueue(email.Queue))) // so that the page is open when the mail is sent
+	s.must(s.engine.Pause(t.Context(), posthaste.OfQueue(email.Queue), posthaste.PauseOptions{})) // so that the page is open when the mail is sent
 	b.follow("Replay")
 	b.sees("The message is sent again under its id")
 	b.follow("Replay")

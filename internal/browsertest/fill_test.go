@@ -43,15 +43,15 @@ func (s *shop) fill(w words) (f filled) {
 	ids = s.send(order(w.key, time.Hour), order(strings.Repeat("W", posthaste.MaxWordBytes), 0))
 	f.scheduled, f.ready = ids[0], ids[1]
 
-	s.must(s.engine.Pause(ctx, posthaste.OfQueue("webhooks")))
-	s.must(s.engine.Pause(ctx, posthaste.OfKey{Queue: "orders", Key: w.key}))
+	s.must(s.engine.Pause(ctx, posthaste.OfQueue("webhooks"), posthaste.PauseOptions{}))
+	s.must(s.engine.Pause(ctx, posthaste.OfKey{Queue: "orders", Key: w.key}, posthaste.PauseOptions{}))
 	for _, schedule := range []posthaste.Schedule{
 		{Name: "nightly-report", Spec: "0 3 * * *", TimeZone: "Europe/Berlin", Message: posthaste.Message{Queue: "orders", Kind: w.kind, Key: w.key}},
 		{Name: "cleanup", Spec: "every 90 seconds", Message: posthaste.Message{Queue: "webhooks"}}} {
 		_, err := s.engine.PutSchedule(ctx, schedule)
 		s.must(err)
 	}
-	s.must(s.engine.Pause(ctx, posthaste.OfSchedule("cleanup")))
+	s.must(s.engine.Pause(ctx, posthaste.OfSchedule("cleanup"), posthaste.PauseOptions{}))
 	_, err := s.engine.Register(ctx, posthaste.WorkerInfo{Name: w.worker, Version: "2026.11.1", Lease: time.Hour})
 	s.must(err)
 	_, err = s.engine.CreateToken(ctx, posthaste.Token{Name: "grace", Scopes: []posthaste.Scope{posthaste.ScopeOperate, posthaste.ScopeReadPayload}, ExpiresIn: 90 * 24 * time.Hour})

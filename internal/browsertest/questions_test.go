@@ -39,7 +39,7 @@ func newNight(t *testing.T) *night {
 		"orders": {MaxAttempts: 20, BackoffBase: time.Minute, BackoffMax: time.Hour, Timeout: time.Hour}, "index": {}, "letters": {MaxAttempts: 1}} {
 		s.must(s.engine.CreateQueue(ctx, name, o))
 	}
-	s.must(s.engine.Pause(posthaste.WithActor(ctx, "grace"), posthaste.OfQueue("index")))
+	s.must(s.engine.Pause(posthaste.WithActor(ctx, "grace"), posthaste.OfQueue("index"), posthaste.PauseOptions{}))
 	s.work(func(w *worker.Worker) {
 		worker.Handle(w, "orders", func(ctx context.Context, d posthaste.Delivery[int]) error {
 			switch d.Kind {
@@ -105,8 +105,12 @@ func TestDB11_TenQuestions(t *testing.T) {
 	ask("stop the bleeding", func(q *question) {
 		q.follow("Failing now")
 		q.follow("Pause kind")
+		q.click("Reason")
+		q.types("INC-7: the deploy is rolled back")
+		q.click("or until (UTC)")
+		q.types(time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:04"))
 		q.follow("Pause")
-		q.sees("Paused.")
+		q.sees("Paused.", "by http:ada, until ", ": INC-7: the deploy is rolled back")
 	})
 	ask("replay what failed in the night", func(q *question) {
 		q.follow("Dead letters")

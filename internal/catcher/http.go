@@ -45,10 +45,10 @@ const (
 	policyFile = "sandbox; default-src 'none'; frame-ancestors 'none'"
 )
 
-// policyPage is the Content-Security-Policy of a page: it loads only its own style and scripts,
+// policyPage is the Content-Security-Policy of a page: it loads only its own icon, style and scripts,
 // which have the nonce, and shows mails in a frame.
 func policyPage(nonce string) string {
-	return "default-src 'none'; script-src 'nonce-" + nonce + "'; style-src 'nonce-" + nonce + "'; connect-src 'self'; frame-src 'self'; " +
+	return "default-src 'none'; script-src 'nonce-" + nonce + "'; style-src 'nonce-" + nonce + "'; img-src 'self'; connect-src 'self'; frame-src 'self'; " +
 		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 }
 

@@ -70,7 +70,7 @@ func (r *rig) unschedule(ctx context.Context) {
 	defer cancel()
 	for ; ctx.Err() == nil; hold(ctx, 50*time.Millisecond) {
 		at := time.Now()
-		err := r.engine.Pause(ctx, posthaste.OfSchedule(scheduled))
+		err := r.engine.Pause(ctx, posthaste.OfSchedule(scheduled), posthaste.PauseOptions{})
 		if err == nil {
 			r.record.Record(history.Event{Kind: Rests, Note: at.Format(time.RFC3339Nano)})
 			return

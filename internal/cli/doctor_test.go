@@ -24,7 +24,7 @@ func (a ailing) Doctor(context.Context) ([]posthaste.Finding, error) { return a.
 func TestDoctorFailsForFaults(t *testing.T) {
 	t.Parallel()
 	warning := posthaste.Finding{Check: "behind", Message: "one waits", Hint: "run a worker", Queue: "q", Subscription: "default"}
-	fault := posthaste.Finding{Check: "settings", Fault: true, Message: "fsync is off", Hint: "turn it on"}
+	fault := posthaste.Finding{Check: "settings", Fault: true, Message: "fsync is off", Hint: "turn fsync on"}
 	for _, c := range []struct {
 		found []posthaste.Finding
 		text  string
@@ -32,7 +32,7 @@ func TestDoctorFailsForFaults(t *testing.T) {
 	}{
 		{nil, "no problems found\n", ""},
 		{[]posthaste.Finding{warning}, "warning (behind): one waits\n  run a worker\n", ""},
-		{[]posthaste.Finding{fault, warning}, "fault (settings): fsync is off\n  turn it on\nwarning (behind): one waits\n  run a worker\n", posthaste.CodeRefused},
+		{[]posthaste.Finding{fault, warning}, "fault (settings): fsync is off\n  turn fsync on\nwarning (behind): one waits\n  run a worker\n", posthaste.CodeRefused},
 	} {
 		for _, asJSON := range []bool{false, true} {
 			var stdout bytes.Buffer

@@ -29,8 +29,8 @@ func newMessageLs(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List messages, newest first",
 		Long: `List messages, newest first. With --state other than dead, the search covers the
-10,000 newest messages that match the other flags; with --key, the 500,000 newest
-positions. To search older messages, continue with --before.`,
+newest messages that match the other flags, on PostgreSQL up to 3,000 deliveries;
+with --key, the 500,000 newest positions. To search older messages, continue with --before.`,
 		Args: exactly(0, "no arguments; flags select messages"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var in []posthaste.State
@@ -154,7 +154,7 @@ func waits(s posthaste.MessageState) bool {
 // writeMessage writes all of a message, and what may hold it if its queue is given.
 func writeMessage(w *screen, m posthaste.MessageInfo, queue *posthaste.QueueInfo) {
 	fields(w, "message", m.ID, "queue", m.Queue, "key", m.Key, "kind", m.Kind, "reference", m.Reference,
-		"terms", strings.Join(m.Terms, " "), "headers", headerText(m.Headers), "type", m.ContentType, "created", m.CreatedAt, "erased", m.ErasedAt)
+		"terms", strings.Join(m.Terms, " "), "headers", headerText(m.Headers), "type", m.ContentType, "created", m.CreatedAt, "erased", m.ErasedAt, "options", ownOptions(m))
 	for _, s := range m.Subscriptions {
 		fmt.Fprintln(w)
 		var held string
@@ -165,6 +165,14 @@ func writeMessage(w *screen, m posthaste.MessageInfo, queue *posthaste.QueueInfo
 		showAttempts(w, s.Attempts)
 	}
 	writePayload(w, m.Payload, m.PayloadHidden)
+}
+
+// ownOptions returns the options that the message itself has.
+func ownOptions(m posthaste.MessageInfo) string {
+	if m.Options == (posthaste.KindOptions{}) {
+		return ""
+	}
+	return m.Options.String()
 }
 
 func newMessageCancel(a *app) *cobra.Command {

@@ -86,3 +86,31 @@ func TestNotesAreShown(t *testing.T) {
 		t.Errorf("when it is done:\n%s", text)
 	}
 }
+
+// A message is shown with the options that it has itself.
+func TestOwnOptionsAreShown(t *testing.T) {
+	t.Parallel()
+	ctx, e := t.Context(), memory.Open()
+	if err := e.CreateQueue(ctx, "imports", posthaste.QueueOptions{MaxAttempts: 9}); err != nil {
+		t.Fatal(err)
+	}
+	ids, err := posthaste.IDs(e.Send(ctx, posthaste.Message{Queue: "imports", MaxAttempts: 3, Timeout: time.Minute, Backoff: posthaste.Backoff{Max: time.Hour}}, posthaste.Message{Queue: "imports"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"max_attempts=3,timeout=1m0s,backoff.max=1h0m0s", ""} {
+		var table, json bytes.Buffer
+		if err := showMessage(ctx, &app{stdout: &table, stderr: &table}, e, ids[i]); err != nil {
+			t.Fatal(err)
+		}
+		if text := table.String(); !strings.Contains(text, want) || strings.Contains(text, "options") != (want != "") {
+			t.Errorf("without %q:\n%s", want, text)
+		}
+		if err := showMessage(ctx, &app{stdout: &json, stderr: &json, json: true}, e, ids[i]); err != nil {
+			t.Fatal(err)
+		}
+		if text := json.String(); strings.Contains(text, `"max_attempts":3,"timeout":"1m0s","backoff":{"max":"1h0m0s"}`) != (want != "") {
+			t.Errorf("as JSON: %s", text)
+		}
+	}
+}

@@ -110,7 +110,9 @@ func TestTR2_MetricsBoardAndAlerts(t *testing.T) {
 		if m == nil {
 			return fmt.Errorf("it said %q", p.said())
 		}
-		if page, err = scrape(m[1]); err == nil && !strings.Contains(page, `posthaste_handler_duration_seconds_count{outcome="retried",queue="emails",subscription="default"}`) {
+		// Attempts are counted by kind every 15 s.
+		if page, err = scrape(m[1]); err == nil && (!strings.Contains(page, `posthaste_handler_duration_seconds_count{outcome="retried",queue="emails",subscription="default"}`) ||
+			!strings.Contains(page, `posthaste_attempt_wait_seconds_count{kind="",queue="emails",subscription="default"}`)) {
 			err = fmt.Errorf("not yet")
 		}
 		return err

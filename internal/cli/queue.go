@@ -15,12 +15,8 @@ import (
 func newQueue(a *app) *cobra.Command {
 	return newGroup("queue", "Create, inspect, change and drop queues",
 		newQueueLs(a), newShown(a, "show QUEUE", "Show the options of a queue and the counters of its subscriptions", "a queue", showQueue), newQueuePeek(a), newQueueCreate(a), newQueueDrop(a), newQueueSubscribe(a), newQueueUnsubscribe(a), newQueueStats(a), newQueuePurge(a), newQueueUpdate(a), newQueueApply(a),
-		newQueuePause(a, "pause", "Pause delivery of a queue", "paused", posthaste.Store.Pause),
-		newQueuePause(a, "resume", "Resume delivery of a paused queue", "resumed", posthaste.Store.Resume),
-		newWordPause(a, keyWord, "pause", "Pause delivery for one key", "paused", posthaste.Store.Pause),
-		newWordPause(a, keyWord, "resume", "Resume delivery for a paused key", "resumed", posthaste.Store.Resume),
-		newWordPause(a, kindWord, "pause", "Pause delivery of one kind of messages", "paused", posthaste.Store.Pause),
-		newWordPause(a, kindWord, "resume", "Resume delivery of a paused kind", "resumed", posthaste.Store.Resume))
+		newQueuePause(a), newQueueResume(a), newWordPause(a, keyWord, "Pause delivery for one key"), newWordResume(a, keyWord, "Resume delivery for a paused key"),
+		newWordPause(a, kindWord, "Pause delivery of one kind of messages"), newWordResume(a, kindWord, "Resume delivery of a paused kind"), newQueuePauses(a))
 }
 
 func newQueueLs(a *app) *cobra.Command {
@@ -131,51 +127,6 @@ func printQueue(ctx context.Context, a *app, e posthaste.Store, name string, sho
 		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q not found", name)}
 	}
 	return a.print(wire.NewQueue(queues[0]), func(w *screen) { show(w, queues[0]) })
-}
-
-// newQueuePause returns a command that pauses or resumes a queue.
-func newQueuePause(a *app, verb, short, done string, change pauseFunc) *cobra.Command {
-	return newNamed(a, verb+" QUEUE", short, "a queue", func(ctx context.Context, a *app, e posthaste.Store, name string) error {
-		if err := change(e, ctx, posthaste.OfQueue(name)); err != nil {
-			return err
-		}
-		return a.print(map[string]string{done: name}, func(w *screen) { fmt.Fprintf(w, "queue %s %s\n", name, done) })
-	})
-}
-
-// pauseFunc is [posthaste.Store.Pause] or [posthaste.Store.Resume].
-type pauseFunc func(posthaste.Store, context.Context, posthaste.Pausable) error
-
-// pausedWord is a part of a queue that a word names.
-type pausedWord struct {
-	name string
-	of   func(queue, word string) posthaste.Pausable
-}
-
-var (
-	keyWord  = pausedWord{"key", func(queue, key string) posthaste.Pausable { return posthaste.OfKey{Queue: queue, Key: key} }}
-	kindWord = pausedWord{"kind", func(queue, kind string) posthaste.Pausable { return posthaste.OfKind{Queue: queue, Kind: kind} }}
-)
-
-// newWordPause returns a command that pauses or resumes a key or a kind of a queue.
-func newWordPause(a *app, word pausedWord, verb, short, done string, change pauseFunc) *cobra.Command {
-	var db database
-	cmd := &cobra.Command{
-		Use: verb + "-" + word.name + " QUEUE " + strings.ToUpper(word.name), Short: short,
-		Args: exactly(2, "a queue and a "+word.name),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				if err := change(e, ctx, word.of(args[0], args[1])); err != nil {
-					return err
-				}
-				return a.print(map[string]string{"queue": args[0], done: args[1]}, func(w *screen) {
-					fmt.Fprintf(w, "%s %s of queue %s %s\n", word.name, oneLine(args[1], 255), args[0], done)
-				})
-			})
-		},
-	}
-	db.flag(cmd)
-	return cmd
 }
 
 func newQueueDrop(a *app) *cobra.Command {

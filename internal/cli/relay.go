@@ -19,10 +19,10 @@ func newRelay(a *app) *cobra.Command {
 	var r relayFlags
 	var metricsListen string
 	cmd := &cobra.Command{
-		Use: "relay --queue NAME --broker URL", Short: "Relay messages to a broker",
-		Long: `Relay the messages of queues to a broker. A message is done after the broker has
-confirmed it. A message that the broker rejects is retried with backoff, and is
-dead-lettered after max_attempts with the error of the broker.
+		Use: "relay --queue NAME {--broker URL | --to-engine URL}", Short: "Relay messages to a broker or another engine",
+		Long: `Relay the messages of queues to a broker, or to a queue of another engine. A message
+is done after the broker has confirmed it. A message that the broker rejects is retried
+with backoff, and is dead-lettered after max_attempts with the error of the broker.
 
 Configure relays in a file (--config), or a single destination with --queue, --broker
 and --set, which sets keys of the file. Values can be templates over a message, such
@@ -32,6 +32,7 @@ broker is unavailable, it waits.
 
 SIGTERM or Ctrl-C stops it gracefully, as posthaste worker.`,
 		Example: `  posthaste relay --queue orders --broker amqp://guest:guest@localhost/ --set exchange=orders --set 'routing_key={{.Kind}}'
+  posthaste relay --queue orders --to-engine redis://localhost/ --set origin=shop
   posthaste relay --config relays.yaml`,
 		Args: exactly(0, "no arguments; use --queue to name queues"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -47,6 +48,7 @@ SIGTERM or Ctrl-C stops it gracefully, as posthaste worker.`,
 		urls = append(urls, strings.Join(k.Schemes, ":// or ")+":// for "+k.Name)
 	}
 	flags.StringVar(&r.broker, "broker", "", "the broker: "+strings.Join(urls, ", ")+"; also the default for relays and sources in the file")
+	flags.StringVar(&r.engine, "to-engine", "", "the engine to relay to, in place of a broker: postgres://, redis:// or the https:// URL of a server; needs --set origin=NAME")
 	flags.StringArrayVar(&r.set, "set", nil, "set a key of the file, such as exchange=orders or headers.region=eu; may be repeated")
 	db.flag(cmd)
 	needsStore(cmd, "a relay delivers the messages of its own database")
@@ -61,20 +63,23 @@ type relayFlags struct {
 	sinkFlags
 	config string
 	broker string
+	engine string
 	set    []string
 }
 
 // read parses the flags and the file.
 func (r *relayFlags) read() ([]relayConfig, []sourceConfig, error) {
 	switch {
-	case r.config != "" && (len(r.queues) > 0 || len(r.set) > 0):
-		return nil, nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "config", Message: "--config and --queue or --set are mutually exclusive", Hint: "set these values in the file"}
+	case r.config != "" && (len(r.queues) > 0 || len(r.set) > 0 || r.engine != ""):
+		return nil, nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "config", Message: "--config and --queue, --to-engine or --set are mutually exclusive", Hint: "set these values in the file"}
+	case r.broker != "" && r.engine != "":
+		return nil, nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "to-engine", Message: "--broker and --to-engine are mutually exclusive", Hint: "omit one of them"}
 	case r.config != "":
 		return readRelays(r.config, r.broker)
 	case len(r.queues) == 0:
-		return nil, nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "queue", Message: "no queue is set", Hint: "set --queue and --broker, or --config"}
+		return nil, nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "queue", Message: "no queue is set", Hint: "set --queue and --broker or --to-engine, or --config"}
 	}
-	relays, err := setRelays(r.queues, r.broker, r.set)
+	relays, err := setRelays(r.queues, r.broker, r.engine, r.set)
 	return relays, nil, err
 }
 

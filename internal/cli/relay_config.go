@@ -20,6 +20,10 @@ type relayTarget struct {
 	Subscription string `yaml:"subscription"`
 	// Broker is the broker's URL. Its scheme selects the kind.
 	Broker string `yaml:"broker"`
+	// ToEngine is the URL of another engine, in place of a broker.
+	ToEngine string `yaml:"to_engine"`
+	// Token is the token for the server, if ToEngine is one.
+	Token string `yaml:"token"`
 	// Batch is the maximum number of messages that are published together.
 	Batch int `yaml:"batch"`
 	// Concurrency is the number of batches in flight.
@@ -37,7 +41,7 @@ type relayConfig struct {
 }
 
 // setRelays returns the relays of the flags: one for each queue, with the same settings.
-func setRelays(queues []string, broker string, set []string) ([]relayConfig, error) {
+func setRelays(queues []string, broker, toEngine string, set []string) ([]relayConfig, error) {
 	var relays []relayConfig
 	for _, queue := range queues {
 		node := &yaml.Node{Kind: yaml.MappingNode}
@@ -45,6 +49,9 @@ func setRelays(queues []string, broker string, set []string) ([]relayConfig, err
 			node.Content = append(node.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, &yaml.Node{Kind: yaml.ScalarNode, Value: value})
 		}
 		add(node, "queue", queue)
+		if toEngine != "" {
+			add(node, "to_engine", toEngine)
+		}
 		groups := map[string]*yaml.Node{}
 		for _, s := range set {
 			key, value, ok := strings.Cut(s, "=")
@@ -66,6 +73,8 @@ func setRelays(queues []string, broker string, set []string) ([]relayConfig, err
 			switch field {
 			case "queue", "broker", "url":
 				return "--" + strings.ReplaceAll(field, "url", "broker")
+			case "to_engine":
+				return "--to-engine"
 			}
 			return "--set " + field
 		})
@@ -99,7 +108,7 @@ func readRelay(node *yaml.Node, broker string, place place) (relayConfig, error)
 	if err != nil {
 		return c, err
 	}
-	if c.Broker, c.kind, err = c.broker(c.Broker); err != nil {
+	if c.kind, err = c.destination(node); err != nil {
 		return c, err
 	}
 	options, open := c.kind.Sink(c.Broker)
@@ -112,6 +121,24 @@ func readRelay(node *yaml.Node, broker string, place place) (relayConfig, error)
 	c.open = open
 	_, err = c.chunks()
 	return c, err
+}
+
+// destination returns the kind of the broker or engine to which the messages go.
+func (c *relayConfig) destination(node *yaml.Node) (kind *brokers.Kind, err error) {
+	if c.ToEngine == "" {
+		if c.Token != "" {
+			return nil, c.fault("token", "token is set without to_engine", "set to_engine to the URL of a server, or omit token")
+		}
+		c.Broker, kind, err = c.broker(c.Broker)
+		return kind, err
+	}
+	if has(node, "broker") {
+		return nil, c.fault("to_engine", "broker and to_engine are mutually exclusive", "omit one of them")
+	}
+	if c.Chunks != nil {
+		return nil, c.fault("chunks", "chunks is for brokers, and to_engine is set", "omit chunks")
+	}
+	return c.engine()
 }
 
 // chunks returns the chunks of a relay, nil without.

@@ -138,6 +138,16 @@ func lineOf(node *yaml.Node, field string) int {
 	return line
 }
 
+// has reports whether a mapping has a key.
+func has(node *yaml.Node, key string) bool {
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == key {
+			return true
+		}
+	}
+	return false
+}
+
 // empty rejects a key without a value, which would be treated like a missing key.
 func (p place) empty(node *yaml.Node, key, such string) error {
 	for i := 0; i+1 < len(node.Content); i += 2 {

@@ -14,8 +14,7 @@ import (
 func newSchedule(a *app) *cobra.Command {
 	return newGroup("schedule", "Manage recurring schedules",
 		newScheduleLs(a), newShown(a, "show SCHEDULE", "Show a schedule with its next ticks", "a schedule", showSchedule), newSchedulePut(a), newNamed(a, "drop SCHEDULE", "Drop a schedule; messages that it has sent are kept", "a schedule", dropSchedule),
-		newSchedulePause(a, "pause", "Pause a schedule", posthaste.Store.Pause),
-		newSchedulePause(a, "resume", "Resume a paused schedule", posthaste.Store.Resume),
+		newSchedulePause(a), newNamed(a, "resume SCHEDULE", "Resume a paused schedule", "a schedule", resumeSchedule),
 		newNamed(a, "run SCHEDULE", "Send the message of a schedule now; its next tick stays as it is", "a schedule", runSchedule))
 }
 
@@ -148,14 +147,4 @@ func runSchedule(ctx context.Context, a *app, e posthaste.Store, name string) er
 		return err
 	}
 	return a.print(wire.NewSent(posthaste.Sent{ID: id}), func(w *screen) { fmt.Fprintf(w, "schedule %s sent message %s\n", name, id) })
-}
-
-// newSchedulePause returns a command that pauses or resumes a schedule.
-func newSchedulePause(a *app, verb, short string, change pauseFunc) *cobra.Command {
-	return newNamed(a, verb+" SCHEDULE", short, "a schedule", func(ctx context.Context, a *app, e posthaste.Store, name string) error {
-		if err := change(e, ctx, posthaste.OfSchedule(name)); err != nil {
-			return err
-		}
-		return showSchedule(ctx, a, e, name)
-	})
 }

@@ -366,7 +366,7 @@ func (s *stored) readAll() {
 	_, err := s.engine.Maintain(s.Context(), posthaste.UpkeepSpace)
 	s.must(err)
 	for _, path := range []string{"/v1/queues", "/v1/queues/jobs", "/v1/messages?limit=1000", "/v1/messages?queue=jobs&limit=1000", "/v1/messages?state=dead&limit=1000", "/v1/dead-letters?limit=1000",
-		"/v1/emails?limit=1000", "/v1/actions", "/v1/schedules", "/v1/workers", "/v1/doctor"} {
+		"/v1/emails?limit=1000", "/v1/actions", "/v1/pauses", "/v1/queues/jobs/pauses", "/v1/schedules", "/v1/workers", "/v1/doctor"} {
 		s.get(path)
 	}
 	if page := string(s.fetch("/metrics")); !strings.Contains(page, `posthaste_queue_sent_total{queue="jobs"`) || !strings.Contains(page, "posthaste_store_up 1") {

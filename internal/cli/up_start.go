@@ -119,7 +119,7 @@ func startOnRedis(ctx context.Context, a *app, u *upFlags, home *home, r *runnin
 
 // easyRelay returns the relay of `up --broker`.
 func easyRelay(broker string) ([]relayConfig, error) {
-	relays, err := setRelays([]string{relayQueue}, broker, nil)
+	relays, err := setRelays([]string{relayQueue}, broker, "", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func easyRelay(broker string) ([]relayConfig, error) {
 		for key, value := range easy(relayQueue) {
 			set = append(set, key+"="+value)
 		}
-		relays, err = setRelays([]string{relayQueue}, broker, set)
+		relays, err = setRelays([]string{relayQueue}, broker, "", set)
 	}
 	for i := range relays {
 		relays[i].place = func(string) string { return "--broker" } // the only flag of this relay

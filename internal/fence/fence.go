@@ -49,6 +49,7 @@ var rooms = []room{
 	{name: "email", may: []string{"."}},
 	{name: "relay", may: []string{"."}},
 	{name: "sink/smtp", may: []string{".", "email", "internal/login"}},
+	{name: "sink/funnel", may: []string{".", "relay"}},
 	{name: "sink/sinktest", may: []string{"."}},
 	{name: "sink/*", may: []string{"."}},
 	{name: "source", may: []string{".", "relay"}},

@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/quote"
@@ -56,64 +55,8 @@ func (e *Engine) DropQueue(ctx context.Context, name string, o posthaste.DropOpt
 	e.figures.forget(q)
 	maps.DeleteFunc(e.schedules, func(_ string, s *schedule) bool { return s.Message.Queue == name })
 	maps.DeleteFunc(e.messages, func(_ posthaste.MessageID, m *message) bool { return m.Queue == name })
+	e.forgetPauses()
 	e.record(ctx, posthaste.Action{Action: "drop", Queue: name})
-	return ctx.Err()
-}
-
-// Pause implements [posthaste.QueueAdmin].
-func (e *Engine) Pause(ctx context.Context, what posthaste.Pausable) error {
-	switch x := what.(type) {
-	case posthaste.OfQueue:
-		return e.decideQueue(ctx, string(x), "pause", func(q *queue) bool {
-			changed := q.pausedAt.IsZero()
-			q.pausedAt = cmpTime(q.pausedAt, e.now())
-			return changed
-		})
-	case posthaste.OfKind:
-		return e.pauseKind(ctx, x, true)
-	case posthaste.OfSchedule:
-		return e.pauseSchedule(ctx, string(x), "schedule_pause", true)
-	}
-	return unlimited("key")
-}
-
-// Resume implements [posthaste.QueueAdmin].
-func (e *Engine) Resume(ctx context.Context, what posthaste.Pausable) error {
-	switch x := what.(type) {
-	case posthaste.OfQueue:
-		return e.decideQueue(ctx, string(x), "resume", func(q *queue) bool {
-			changed := !q.pausedAt.IsZero()
-			q.pausedAt = time.Time{}
-			for b := range e.bells {
-				b.Wake(q.name)
-			}
-			return changed
-		})
-	case posthaste.OfKind:
-		return e.pauseKind(ctx, x, false)
-	case posthaste.OfSchedule:
-		return e.pauseSchedule(ctx, string(x), "schedule_resume", false)
-	}
-	return unlimited("key")
-}
-
-func cmpTime(t, or time.Time) time.Time {
-	if t.IsZero() {
-		return or
-	}
-	return t
-}
-
-func (e *Engine) decideQueue(ctx context.Context, name, action string, act func(*queue) bool) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	q, err := e.queue(name)
-	if err != nil {
-		return err
-	}
-	if act(q) {
-		e.record(ctx, posthaste.Action{Action: action, Queue: name})
-	}
 	return ctx.Err()
 }
 
@@ -147,6 +90,7 @@ func (e *Engine) info(m *message) posthaste.MessageInfo {
 	}
 	return posthaste.MessageInfo{ID: m.id, Queue: m.Queue, Key: m.Key, Kind: m.Kind, Headers: m.Headers,
 		Reference: m.Reference, Terms: m.Terms, ContentType: m.contentType, CreatedAt: m.createdAt, ErasedAt: m.erasedAt,
+		Options: posthaste.KindOptions{MaxAttempts: m.MaxAttempts, Timeout: m.Timeout, Backoff: m.Backoff},
 		Subscriptions: []posthaste.MessageState{{Subscription: posthaste.DefaultSubscription, State: state,
 			DueAt: m.dueAt, Attempts: posthaste.NewestCheckpoint(slices.Clone(m.attempts))}}}
 }

@@ -126,9 +126,11 @@ func (e *Engine) chosen(f posthaste.DeadLetterFilter) (found []*message, err err
 
 // record records an action of the context's actor. e.mu is held.
 func (e *Engine) record(ctx context.Context, a posthaste.Action) {
-	a.ID, a.At, a.By = int64(len(e.actions)+1), e.now(), cmp.Or(posthaste.ActorOf(ctx), "memory")
+	a.ID, a.At, a.By = int64(len(e.actions)+1), e.now(), actor(ctx)
 	e.actions = append(e.actions, a)
 }
+
+func actor(ctx context.Context) string { return cmp.Or(posthaste.ActorOf(ctx), "memory") }
 
 // Erase implements [posthaste.MessageAdmin].
 func (e *Engine) Erase(ctx context.Context, term string, before posthaste.MessageID) (page posthaste.Page[posthaste.Erasure], err error) {

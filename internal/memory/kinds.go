@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"time"
@@ -65,27 +64,23 @@ func (q *queue) pausedApart(n *entry, now time.Time) bool {
 	return true
 }
 
-// pauseKind pauses or resumes a kind of messages.
-func (e *Engine) pauseKind(ctx context.Context, what posthaste.OfKind, pause bool) error {
+// switchKind pauses or resumes a kind of messages, and reports whether that changed it. e.mu is
+// held.
+func (e *Engine) switchKind(what posthaste.OfKind, pause bool) (changed bool, err error) {
 	if err := what.Check(); err != nil {
-		return err
+		return false, err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	q, err := e.queue(what.Queue)
 	if err != nil {
-		return err
+		return false, err
 	}
 	is, err := what.Apply(q.paused, pause)
-	if err != nil || len(is) == len(q.paused) {
-		return err
+	if err != nil {
+		return false, err
 	}
+	changed = len(is) != len(q.paused)
 	q.paused = is
-	e.record(ctx, what.Action(pause))
-	for b := range e.bells {
-		b.Wake(q.name)
-	}
-	return ctx.Err()
+	return changed, nil
 }
 
 // hasApart reports whether entries of a kind that handles accepts were set aside.

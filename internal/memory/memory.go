@@ -31,6 +31,8 @@ type Engine struct {
 	actions    []posthaste.Action
 	requests   map[[2]string]request // by scope and key
 	schedules  map[string]*schedule
+	pauses     map[posthaste.Pausable]*posthaste.Pause
+	lastPause  int64
 	lastID     posthaste.MessageID
 	flowed     bool
 	tokens     []*posthaste.Token
@@ -45,6 +47,7 @@ func Open() *Engine {
 	return &Engine{now: time.Now, figures: figures{last: map[*queue]posthaste.SubscriptionInfo{}},
 		queues: map[string]*queue{}, messages: map[posthaste.MessageID]*message{},
 		workers: map[posthaste.WorkerID]*worker{}, bells: map[*bell]struct{}{}, requests: map[[2]string]request{}, schedules: map[string]*schedule{},
+		pauses: map[posthaste.Pausable]*posthaste.Pause{},
 	}
 }
 
@@ -59,7 +62,8 @@ func OpenAt(now func() time.Time) *Engine {
 // Now returns the engine's time, and whether it stands still.
 func (e *Engine) Now() (now time.Time, still bool) { return e.now(), e.moved }
 
-// NextTick returns when the next tick of a schedule is due; zero if none is.
+// NextTick returns when the next tick of a schedule is due, or the next pause ends; zero if
+// neither is.
 func (e *Engine) NextTick() (at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -69,11 +73,12 @@ func (e *Engine) NextTick() (at time.Time) {
 	return at
 }
 
-// Moved catches up after the engine's time has moved: it sends the messages of ticks, makes
+// Moved catches up after the engine's time has moved: it ends pauses, sends the messages of ticks, makes
 // deliveries of expired leases available again, and wakes all that wait for messages.
 func (e *Engine) Moved() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.endPauses(context.Background())
 	e.tick(&posthaste.MaintainReply{})
 	e.rescueTimed(nil, e.now())
 	for b := range e.bells {
@@ -332,6 +337,7 @@ func (e *Engine) Maintain(ctx context.Context, kinds posthaste.Upkeep) (reply po
 		reply.Rescued = e.rescue()
 	}
 	if kinds&posthaste.UpkeepTicks != 0 {
+		reply.PausesEnded = e.endPauses(ctx)
 		e.tick(&reply)
 	}
 	if kinds&posthaste.UpkeepSpace != 0 {

@@ -93,24 +93,8 @@ func (e *Engine) DropSchedule(ctx context.Context, name string) error {
 		return err
 	}
 	delete(e.schedules, name)
+	e.forgetPauses()
 	e.recordSchedule(ctx, "schedule_drop", name)
-	return ctx.Err()
-}
-
-// pauseSchedule pauses or resumes a schedule.
-func (e *Engine) pauseSchedule(ctx context.Context, name, action string, pause bool) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	s, err := e.scheduled(name)
-	if err != nil || s.PausedAt.IsZero() != pause {
-		return firstError(err, ctx.Err())
-	}
-	if pause {
-		s.PausedAt = e.now()
-	} else {
-		s.PausedAt, s.nextAt = time.Time{}, s.line.Resumed(s.zone, s.nextAt, e.now())
-	}
-	e.recordSchedule(ctx, action, name)
 	return ctx.Err()
 }
 
@@ -188,10 +172,15 @@ func (e *Engine) sendTick(s *schedule, tick, now time.Time) bool {
 	return true
 }
 
-// tickIn returns the time until the next tick. e.mu is held.
+// tickIn returns the time until the next tick or the next end of a pause. e.mu is held.
 func (e *Engine) tickIn(now time.Time) (in time.Duration) {
 	for _, s := range e.schedules {
 		if d := max(1, s.nextAt.Sub(now)); s.PausedAt.IsZero() && (in == 0 || d < in) {
+			in = d
+		}
+	}
+	for _, p := range e.pauses {
+		if d := max(1, p.Until.Sub(now)); !p.Until.IsZero() && (in == 0 || d < in) {
 			in = d
 		}
 	}

@@ -145,9 +145,8 @@ func TestMastersAreAskedAsTheCallerConnects(t *testing.T) {
 	} {
 		o.Addrs, o.Dialer = []string{"behind.invalid:6379"}, tunnel
 		client, watch := clusterClient(o)
-		if masters := watch.masters(); len(masters) != 3 {
-			t.Errorf("%s: the masters are said to be %v", name, masters)
-		}
+		// A busy machine may be late to answer one question.
+		testrun.Until(t, time.Minute, name+": three masters are named", func() bool { return len(watch.masters()) == 3 })
 		_ = client.Close()
 	}
 	if streaming.asked.Load() == 0 {

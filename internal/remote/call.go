@@ -204,6 +204,8 @@ func (p *problem) Unwrap() error { return p.error }
 func (s *Store) foreign(c call, response *http.Response) error {
 	status := fmt.Sprintf("%d %s", response.StatusCode, http.StatusText(response.StatusCode))
 	switch code := response.StatusCode; {
+	case code == http.StatusRequestEntityTooLarge:
+		return &posthaste.Error{Code: posthaste.CodeTooLarge, Message: "a proxy before the server " + s.address() + " answered " + status, Hint: "send fewer or smaller messages in one request, or raise the limit of the proxy"}
 	case code >= 500 && c.method != http.MethodGet: // a proxy may have lost the response
 		return &posthaste.Error{Code: posthaste.CodeOutcomeUnknown, Message: "a proxy before the server " + s.address() + " answered " + status + ", so the operation may or may not have happened",
 			Hint: "check what happened before you repeat it"}

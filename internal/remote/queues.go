@@ -87,38 +87,6 @@ func (s *Store) PurgeQueue(ctx context.Context, queue string) ([]posthaste.Purge
 	return all, err
 }
 
-// Pause implements [posthaste.QueueAdmin].
-func (s *Store) Pause(ctx context.Context, what posthaste.Pausable) error {
-	return s.pause(ctx, what, "pause")
-}
-
-// Resume implements [posthaste.QueueAdmin].
-func (s *Store) Resume(ctx context.Context, what posthaste.Pausable) error {
-	return s.pause(ctx, what, "resume")
-}
-
-func (s *Store) pause(ctx context.Context, what posthaste.Pausable, verb string) error {
-	switch what := what.(type) {
-	case posthaste.OfQueue:
-		return s.onQueue(ctx, http.MethodPost, "/v1/queues/{}/"+verb, string(what), nil, nil)
-	case posthaste.OfKey:
-		body := map[string]string{"key": what.Key}
-		if err := checkTexts(body); err != nil {
-			return err
-		}
-		return s.onQueue(ctx, http.MethodPost, "/v1/queues/{}/keys/"+verb, what.Queue, body, nil)
-	case posthaste.OfKind:
-		body := map[string]string{"kind": what.Kind}
-		if err := checkTexts(body); err != nil {
-			return err
-		}
-		return s.onQueue(ctx, http.MethodPost, "/v1/queues/{}/kinds/"+verb, what.Queue, body, nil)
-	case posthaste.OfSchedule:
-		return s.onSchedule(ctx, http.MethodPost, "/v1/schedules/{}/"+verb, string(what))
-	}
-	return posthaste.Invalidf("", "%T cannot be paused", what)
-}
-
 // Subscribe implements [posthaste.QueueAdmin].
 func (s *Store) Subscribe(ctx context.Context, queue, subscription string, options posthaste.SubscriptionOptions) error {
 	if err := posthaste.CheckName("subscription", subscription); err != nil {
@@ -159,7 +127,7 @@ func (s *Store) PutSchedule(ctx context.Context, schedule posthaste.Schedule) (n
 
 // DropSchedule implements [posthaste.ScheduleAdmin].
 func (s *Store) DropSchedule(ctx context.Context, name string) error {
-	return s.onSchedule(ctx, http.MethodDelete, "/v1/schedules/{}", name)
+	return s.onSchedule(ctx, http.MethodDelete, "/v1/schedules/{}", name, nil)
 }
 
 // RunSchedule implements [posthaste.ScheduleAdmin].
@@ -172,11 +140,11 @@ func (s *Store) RunSchedule(ctx context.Context, name string) (posthaste.Message
 	return shown.ID, err
 }
 
-func (s *Store) onSchedule(ctx context.Context, method, pattern, name string) error {
+func (s *Store) onSchedule(ctx context.Context, method, pattern, name string, body any) error {
 	if posthaste.CheckName("schedule", name) != nil {
 		return missing("schedule", name)
 	}
-	return s.send(ctx, method, path(pattern, name), nil, nil)
+	return s.send(ctx, method, path(pattern, name), body, nil)
 }
 
 // Schedules implements [posthaste.ScheduleAdmin].

@@ -213,7 +213,7 @@ func TestInvalidTexts(t *testing.T) {
 	t.Parallel()
 	s := serve(t, stored(t), posthaste.ScopeAdmin, nil)
 	const text = "a\xff"
-	wantCode(t, s.Pause(t.Context(), posthaste.OfKey{Queue: "orders", Key: text}), posthaste.CodeInvalid, "UTF-8")
+	wantCode(t, s.Pause(t.Context(), posthaste.OfKey{Queue: "orders", Key: text}, posthaste.PauseOptions{}), posthaste.CodeInvalid, "UTF-8")
 	_, err := s.Erase(t.Context(), text, 0)
 	wantCode(t, err, posthaste.CodeInvalid, "UTF-8")
 	_, err = s.Discard(t.Context(), posthaste.DeadLetterFilter{Term: text})
@@ -243,11 +243,12 @@ func TestForeignResponses(t *testing.T) {
 		t.Errorf("a redirect was followed, with Authorization %q", r.Header.Get("Authorization"))
 	}), func() {})
 	for status, want := range map[int][2]posthaste.Code{ // of reading, and of a change
-		http.StatusNotFound:          {posthaste.CodeInvalid, posthaste.CodeInvalid},
-		http.StatusTemporaryRedirect: {posthaste.CodeInvalid, posthaste.CodeInvalid},
-		http.StatusFound:             {posthaste.CodeInvalid, posthaste.CodeInvalid},
-		http.StatusBadGateway:        {posthaste.CodeUnavailable, posthaste.CodeOutcomeUnknown},
-		http.StatusGatewayTimeout:    {posthaste.CodeUnavailable, posthaste.CodeOutcomeUnknown},
+		http.StatusNotFound:              {posthaste.CodeInvalid, posthaste.CodeInvalid},
+		http.StatusRequestEntityTooLarge: {posthaste.CodeTooLarge, posthaste.CodeTooLarge},
+		http.StatusTemporaryRedirect:     {posthaste.CodeInvalid, posthaste.CodeInvalid},
+		http.StatusFound:                 {posthaste.CodeInvalid, posthaste.CodeInvalid},
+		http.StatusBadGateway:            {posthaste.CodeUnavailable, posthaste.CodeOutcomeUnknown},
+		http.StatusGatewayTimeout:        {posthaste.CodeUnavailable, posthaste.CodeOutcomeUnknown},
 	} {
 		s := open(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", elsewhere.base.String())

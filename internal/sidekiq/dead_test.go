@@ -71,7 +71,7 @@ func TestImportRefusesQueuesForDeadJobs(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := e.Pause(ctx, posthaste.OfQueue("paused")); err != nil {
+		if err := e.Pause(ctx, posthaste.OfQueue("paused"), posthaste.PauseOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		must[[]posthaste.Sent](t)(e.Send(ctx, posthaste.Message{Queue: "used", Payload: []byte("1")}, posthaste.Message{Queue: "later", Payload: []byte("1"), SendAt: time.Now().Add(time.Hour)}))

@@ -43,11 +43,11 @@ func TestHintsOfFindings(t *testing.T) {
 		"posthaste queue resume a": {"POST /v1/queues/a/resume", "posthaste queue resume a"},
 		"run a worker for it, unsubscribe it (posthaste.unsubscribe('q', 's')), or bound it with max_lag": {
 			"run a worker for it, unsubscribe it (DELETE /v1/queues/q/subscriptions/s), or bound it with max_lag", "run a worker for it, unsubscribe it (posthaste queue unsubscribe q s), or bound it with max_lag"},
-		"run a worker, or select posthaste.maintain() every second":      {"run a worker", "run a worker"},
-		"run a worker or select posthaste.maintain() to redeliver them":  {"run a worker to redeliver them", "run a worker to redeliver them"},
-		"end the worker that holds it (see posthaste.workers): it waits": {"end the worker that holds it (see GET /v1/workers): it waits", "end the worker that holds it (see posthaste worker ls): it waits"},
-		"use `posthaste rebase` (in SQL: posthaste.rebase)":              {"use `posthaste rebase`", "use `posthaste rebase`"},
-		"turn it on": {"turn it on", "turn it on"},
+		"run a worker, or select posthaste.maintain() every second":           {"run a worker", "run a worker"},
+		"run a worker or select posthaste.maintain() to redeliver them":       {"run a worker to redeliver them", "run a worker to redeliver them"},
+		"end the worker that holds it (see posthaste.workers): it waits":      {"end the worker that holds it (see GET /v1/workers): it waits", "end the worker that holds it (see posthaste worker ls): it waits"},
+		"use `posthaste rebase` (in SQL: posthaste.rebase)":                   {"use `posthaste rebase`", "use `posthaste rebase`"},
+		"turn fsync on: alter system set fsync = on; select pg_reload_conf()": {"turn fsync on: alter system set fsync = on; select pg_reload_conf()", "turn fsync on: alter system set fsync = on; select pg_reload_conf()"},
 	} {
 		for _, by := range []Interface{HTTP, CLI} {
 			if got := NewFindings([]posthaste.Finding{{Check: "x", Hint: hint}}, by)[0].Hint; got != want[by] {

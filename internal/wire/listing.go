@@ -13,6 +13,7 @@ const (
 	ListEmails      = "emails"
 	ListDeadLetters = "dead-letters"
 	ListActions     = "actions"
+	ListPauses      = "pauses"
 	ListErasures    = "erase"
 )
 

@@ -41,14 +41,19 @@ func (d Delivery) Stored() (posthaste.RawDelivery, error) {
 // Stored returns the message as an engine returns it.
 func (m Message) Stored() (posthaste.MessageInfo, error) {
 	payload, err := Bytes(m.Payload, m.PayloadEncoding)
+	d := durations{err: err}
 	info := posthaste.MessageInfo{
-		ID: m.ID, Queue: m.Queue, Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms, ContentType: m.ContentType, Payload: payload,
+		Options: posthaste.KindOptions{MaxAttempts: m.MaxAttempts, Timeout: d.read(m.Timeout)},
+		ID:      m.ID, Queue: m.Queue, Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms, ContentType: m.ContentType, Payload: payload,
 		CreatedAt: m.CreatedAt, Version: m.Version, ErasedAt: m.ErasedAt, PayloadHidden: m.PayloadHidden,
 	}
 	for _, s := range m.Subscriptions {
 		info.Subscriptions = append(info.Subscriptions, posthaste.MessageState{Subscription: s.Subscription, State: s.State, DueAt: s.DueAt, Attempts: s.Attempts})
 	}
-	return info, err
+	if m.Backoff != nil {
+		info.Options.Backoff = posthaste.Backoff{Base: d.read(m.Backoff.Base), Max: d.read(m.Backoff.Max)}
+	}
+	return info, d.err
 }
 
 // Stored returns the dead letter as an engine returns it.

@@ -100,6 +100,10 @@ type Message struct {
 	Payload         json.RawMessage     `json:"payload,omitempty"`
 	PayloadEncoding string              `json:"payload_encoding,omitempty"`
 	CreatedAt       time.Time           `json:"created_at"`
+	// MaxAttempts, Timeout and Backoff are the message's own options. Lists have none.
+	MaxAttempts int      `json:"max_attempts,omitempty"`
+	Timeout     string   `json:"timeout,omitempty"`
+	Backoff     *Backoff `json:"backoff,omitempty"`
 	// Version identifies the content. Lists have none.
 	Version string `json:"version,omitempty"`
 	// ErasedAt is absent unless the content was erased.
@@ -150,6 +154,10 @@ func NewMessage(m posthaste.MessageInfo, withPayload bool) Message {
 	shown := Message{
 		ID: m.ID, Queue: m.Queue, Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms,
 		ContentType: contentType(m.ContentType), CreatedAt: m.CreatedAt, Version: m.Version, ErasedAt: m.ErasedAt, Subscriptions: make([]MessageState, len(m.Subscriptions)),
+		MaxAttempts: m.Options.MaxAttempts, Timeout: given(m.Options.Timeout),
+	}
+	if m.Options.Backoff != (posthaste.Backoff{}) {
+		shown.Backoff = &Backoff{Base: given(m.Options.Backoff.Base), Max: given(m.Options.Backoff.Max)}
 	}
 	if withPayload && m.Payload != nil {
 		shown.Payload, shown.PayloadEncoding = Payload(m.ContentType, m.Payload)

@@ -1,14 +1,19 @@
 #!lua flags=allow-oom
 -- Pauses or resumes a queue.
--- keys: of the queue
--- args: number of the queue; pause: "1" pauses, "" resumes
--- returns: "gone", or 1 if that changed the queue, else 0
--- cost: three commands
-local number, pause = unpack(ARGV)
--- includes: keys
+-- keys: of the queue; PAUSES, its pauses (pauses.lua)
+-- args: number of the queue; is, before and ended as of pauses.lua
+-- returns: "gone", or as pauses.lua
+-- cost: at most six commands
+local number, is, before, ended = unpack(ARGV)
+-- includes: keys, pauses
 local meta = call('HMGET', META, 'no', 'paused')
 if meta[1] ~= number then return 'gone' end
-if pause == '1' then return call('HSETNX', META, 'paused', text(now)) end
-local was = call('HDEL', META, 'paused')
-ring(ASLEEP, BELL)
-return was
+local said, was = change('', is, before, ended)
+if said ~= 'changed' then return {said, was} end
+if is ~= '' then
+  call('HSETNX', META, 'paused', text(now))
+else
+  call('HDEL', META, 'paused')
+  ring(ASLEEP, BELL)
+end
+return {said, was}

@@ -7,6 +7,8 @@
 --       "read": returns the schedules whose names follow, or all
 --       "due": returns most due schedules at most
 --       "drop": removes the schedule name
+--       TICKS also has ends of pauses, as "#" and a member of the list of pauses (pause_index.lua),
+--       which are returned as names, with an empty text
 --       "set": stores the schedule name: before as it was read ("" if there was none), after as
 --       it becomes, tick its next one in µs or "". If the schedule is put, queue has the number
 --       and time of creation of its queue: the queue must exist, and no tick of the schedule
@@ -52,7 +54,7 @@ else
   for i = 8, #ARGV do names[#names + 1] = ARGV[i] end
 end
 for _, each in ipairs(names) do
-  local is = call('HGET', SCHEDULES, each)
+  local is = string.sub(each, 1, 1) == '#' and '' or call('HGET', SCHEDULES, each)
   if is then
     all[#all + 1] = each
     all[#all + 1] = is

@@ -632,6 +632,7 @@ type message_found
   attempts jsonb
   erased_at timestamp with time zone
   version text
+  options jsonb
 type message_listed
   message_id bigint
   queue text
@@ -769,6 +770,30 @@ table parked
   index INDEX parked_reference ON posthaste.parked USING btree (reference) WHERE (reference IS NOT NULL)
   index INDEX parked_terms ON posthaste.parked USING gin (terms) WHERE (terms IS NOT NULL)
   index UNIQUE INDEX parked_pkey ON posthaste.parked USING btree (subscriber, key, ord, message_id)
+type pause_listed
+  id bigint
+  what text
+  queue text
+  name text
+  since timestamp with time zone
+  by text
+  reason text
+  until timestamp with time zone
+table pauses
+  id bigint not null generated always as identity
+  what text not null
+  queue_id integer not null
+  name text not null
+  since timestamp with time zone not null default clock_timestamp()
+  by text not null
+  reason text
+  until timestamp with time zone
+  constraint pauses_pkey PRIMARY KEY (id)
+  constraint pauses_what_check CHECK ((what = ANY (ARRAY['queue'::text, 'key'::text, 'kind'::text, 'schedule'::text])))
+  index INDEX pauses_until ON posthaste.pauses USING btree (until) WHERE (until IS NOT NULL)
+  index UNIQUE INDEX pauses_of ON posthaste.pauses USING btree (queue_id, what, name)
+  index UNIQUE INDEX pauses_pkey ON posthaste.pauses USING btree (id)
+sequence pauses_id_seq bigint start 1 increment 1 cache 1
 sequence positions bigint start 1 increment 1 cache 1
 table queue_settings
   id integer not null generated always as identity
@@ -1254,6 +1279,7 @@ function due_slice(p_queue integer, p_subscription integer, p_lane integer, INOU
 function edit_dead(p_id bigint, c entries_other, p_by text) returns bigint language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function edit_message(p_id bigint, p_changes jsonb, p_payload bytea, p_version text, p_by text) returns TABLE(id bigint, version text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function edited(q queue_settings, p_key text, p_kind text, p_headers jsonb, p_reference text, p_terms text[], p_content_type text, p_payload bytea, p_changes jsonb, p_new bytea) returns entries_other language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function end_pause() returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function ends_of(p_claim bigint, p_poss bigint[], p_told boolean) returns TABLE(pos bigint, claimed_at timestamp with time zone, holder bigint, settled_at timestamp with time zone, duration real, outcome text, ended_at timestamp with time zone, took real, error text, receipt jsonb, terms text[], notes jsonb) language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, jit=off
 function erase(term text, by text DEFAULT SESSION_USER, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 1000) returns TABLE(message_id bigint, queue text, outcome text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function expired_places(c claims, p_max_age interval, t timestamp with time zone, p_paused text[] DEFAULT NULL::text[]) returns bit varying language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, enable_hashjoin=off, enable_mergejoin=off, enable_material=off, jit=off
@@ -1329,11 +1355,13 @@ function list_actions(queue text DEFAULT NULL::text, message_id bigint DEFAULT N
 function list_dead_letters(filter anycompatible DEFAULT NULL::text, message_ids bigint[] DEFAULT NULL::bigint[], before bigint DEFAULT NULL::bigint, max bigint DEFAULT 100) returns TABLE(message_id bigint, queue text, subscription text, key text, kind text, headers jsonb, reference text, terms text[], content_type text, payload bytea, created_at timestamp with time zone, died_at timestamp with time zone, error text, attempts jsonb, erased_at timestamp with time zone) language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function list_failures(queue text DEFAULT NULL::text, subscription text DEFAULT NULL::text, kind text DEFAULT NULL::text, time_from timestamp with time zone DEFAULT NULL::timestamp with time zone, max bigint DEFAULT 100) returns SETOF failure_listed language plpgsql volatile security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, jit=off
 function list_messages(queue text DEFAULT NULL::text, reference text DEFAULT NULL::text, term text DEFAULT NULL::text, state text DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 100, key text DEFAULT NULL::text, kind text DEFAULT NULL::text, created_from timestamp with time zone DEFAULT NULL::timestamp with time zone) returns SETOF message_listed language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
+function list_pauses(queue text DEFAULT NULL::text, before bigint DEFAULT NULL::bigint, max bigint DEFAULT 100) returns SETOF pause_listed language plpgsql stable security definer cost 100 rows 100 set search_path=pg_catalog, pg_temp
 function list_samples(queues text[] DEFAULT NULL::text[], total boolean DEFAULT false, time_from timestamp with time zone DEFAULT NULL::timestamp with time zone, time_before timestamp with time zone DEFAULT NULL::timestamp with time zone, step interval DEFAULT NULL::interval) returns SETOF sample_listed language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, jit=off
 function list_stats(queue text DEFAULT NULL::text, subscription text DEFAULT NULL::text, kind text DEFAULT NULL::text, time_from timestamp with time zone DEFAULT NULL::timestamp with time zone, time_before timestamp with time zone DEFAULT NULL::timestamp with time zone, step interval DEFAULT NULL::interval, group_by text[] DEFAULT NULL::text[]) returns SETOF stats_listed language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function live_slots() returns live language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function lock_key(family integer, id bigint) returns bigint language sql immutable parallel safe cost 100
 function lock_lanes(p_queue integer, p_subscription integer DEFAULT NULL::integer) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
+function lock_pause(p_what text, p_queue integer, p_name text) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function lock_queue(p_queue integer, p_what text, p_shared boolean DEFAULT false) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function lock_reader(p_reader bigint, p_wait boolean) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function log_tail(p_log text, p_bytes integer) returns text language plpgsql immutable cost 100 set search_path=pg_catalog, pg_temp
@@ -1385,9 +1413,10 @@ function part_lanes(p_queue integer) returns boolean language plpgsql volatile c
 function pass_log(q queue_settings, INOUT c claims, INOUT busy bigint[], p_wanted integer, p_look integer, p_all boolean, p_sifts boolean, p_filter jsonb, p_holder bigint, p_number bigint, p_until timestamp with time zone, p_single boolean, s pg_snapshot, t timestamp with time zone, l live, OUT made claims, OUT again text[], OUT counts bigint[], OUT drained boolean) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_mergejoin=off, enable_nestloop=off
 function passes(p_filter jsonb, p_kind text, p_headers jsonb) returns boolean language plpgsql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
 function patience() returns interval language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
-function pause_key(queue text, key text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
-function pause_kind(queue text, kind text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
-function pause_queue(queue text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function pause_key(queue text, key text, by text DEFAULT SESSION_USER, reason text DEFAULT NULL::text, until timestamp with time zone DEFAULT NULL::timestamp with time zone) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function pause_kind(queue text, kind text, by text DEFAULT SESSION_USER, reason text DEFAULT NULL::text, until timestamp with time zone DEFAULT NULL::timestamp with time zone) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function pause_note(p_queue integer) returns text language sql stable cost 100 set search_path=pg_catalog, pg_temp
+function pause_queue(queue text, by text DEFAULT SESSION_USER, reason text DEFAULT NULL::text, until timestamp with time zone DEFAULT NULL::timestamp with time zone) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function plain_headers(headers jsonb) returns boolean language plpgsql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
 function progress(delivery_id bigint, progress double precision, progress_text text DEFAULT NULL::text, options anycompatible DEFAULT NULL::text) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function purge(queue text, by text DEFAULT SESSION_USER) returns TABLE(subscription text, purged bigint) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
@@ -1438,13 +1467,14 @@ function resume_kind(queue text, kind text, by text DEFAULT SESSION_USER) return
 function resume_queue(queue text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function rewrite(p_id bigint, p_content entries_other, p_due timestamp with time zone, p_most double precision, OUT subscription text, OUT state text) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function ring(queue_id integer) returns void language sql volatile cost 100
+function ring_epochs() returns SETOF bigint language sql stable cost 100 rows 16 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, max_parallel_workers_per_gather=0
 function ring_seen(OUT last bigint, OUT readers bigint[]) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function roll_up() returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, jit=off
 function rotate() returns text language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function run_message(message_id bigint, by text DEFAULT SESSION_USER) returns TABLE(subscription text, due boolean, state text, held_by text[]) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 function schedule_drop(name text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function schedule_next(spec text, time_zone text DEFAULT 'UTC'::text, after timestamp with time zone DEFAULT clock_timestamp()) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
-function schedule_pause(name text, by text DEFAULT SESSION_USER) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function schedule_pause(name text, by text DEFAULT SESSION_USER, reason text DEFAULT NULL::text, until timestamp with time zone DEFAULT NULL::timestamp with time zone) returns boolean language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function schedule_put(name text, queue text, spec text, payload json, options anycompatible DEFAULT NULL::text, by text DEFAULT SESSION_USER) returns timestamp with time zone language sql volatile cost 100
 function schedule_put(name text, queue text, spec text, payload jsonb, options anycompatible DEFAULT NULL::text, by text DEFAULT SESSION_USER) returns timestamp with time zone language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function schedule_put(name text, queue text, spec text, payload text DEFAULT '{}'::text, options anycompatible DEFAULT NULL::text, by text DEFAULT SESSION_USER) returns timestamp with time zone language sql volatile cost 100
@@ -1467,6 +1497,7 @@ function send_unique(queue text, payload json, options anycompatible DEFAULT NUL
 function send_unique(queue text, payload jsonb, options anycompatible DEFAULT NULL::text) returns TABLE(message_id bigint, duplicate boolean, replaced boolean, state text) language sql volatile cost 100 rows 1000
 function send_unique(queue text, payload text, options anycompatible DEFAULT NULL::text) returns TABLE(message_id bigint, duplicate boolean, replaced boolean, state text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
 function set_aside() returns TABLE(queue_id integer, subscription integer, kind text, waiting bigint, since timestamp with time zone, known boolean, paused boolean) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp
+function set_pause(p_what text, p_queue integer, p_name text, p_by text, p_reason text, p_until timestamp with time zone) returns boolean language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function set_paused_aside(c claims, p_paused text[]) returns void language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 function settle(p_claims bigint[], p_done bit varying[], p_deliveries bigint[] DEFAULT '{}'::bigint[], p_outcomes text[] DEFAULT '{}'::text[], p_errors text[] DEFAULT '{}'::text[], p_waits double precision[] DEFAULT '{}'::double precision[], p_receipts text[] DEFAULT '{}'::text[], p_durations real[] DEFAULT '{}'::real[], p_strict boolean DEFAULT false, p_terms text[] DEFAULT '{}'::text[]) returns TABLE(delivery_id bigint, settled boolean, outcome text, due_at timestamp with time zone, field text, refused text) language plpgsql volatile security definer cost 100 rows 1000 set search_path=pg_catalog, pg_temp, max_parallel_workers_per_gather=0, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off
 function settle_claim(c claims, p_wanted bit varying, p_done bit varying, p_duration real) returns bit varying language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off
@@ -1497,7 +1528,7 @@ function take_unique(p_keys text[], p_options jsonb[], p_contents entries_other[
 function taken(c claims, p_xid xid8, p_pos bigint, p_due timestamp with time zone) returns boolean language plpgsql stable cost 100 set search_path=pg_catalog, pg_temp
 function taken_back(p_queues integer[], p_ids bigint[]) returns SETOF bigint language plpgsql stable cost 100 rows 1000 set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=on, jit=off
 function texts_of(p_texts jsonb) returns text[] language plpgsql immutable parallel safe cost 100 set search_path=pg_catalog, pg_temp
-function tick(OUT sent integer, OUT missed bigint, OUT next_tick double precision) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
+function tick(OUT sent integer, OUT missed bigint, OUT next_tick double precision, OUT ended integer) returns record language plpgsql volatile security definer cost 100 set search_path=pg_catalog, pg_temp
 function tick_in() returns double precision language sql stable security definer cost 100 set search_path=pg_catalog, pg_temp
 function tick_schedule(s schedule_settings, p_now timestamp with time zone, OUT sent integer, OUT missed bigint) returns record language plpgsql volatile cost 100 set search_path=pg_catalog, pg_temp
 function tick_send(s schedule_settings, p_queue text, p_tick timestamp with time zone) returns bigint language sql volatile cost 100 set search_path=pg_catalog, pg_temp
@@ -1586,6 +1617,7 @@ grant EXECUTE on function list_actions(text,bigint,bigint,bigint) to posthaste_a
 grant EXECUTE on function list_dead_letters(anycompatible,bigint[],bigint,bigint) to posthaste_admin
 grant EXECUTE on function list_failures(text,text,text,timestamp with time zone,bigint) to posthaste_admin
 grant EXECUTE on function list_messages(text,text,text,text,bigint,bigint,text,text,timestamp with time zone) to posthaste_admin
+grant EXECUTE on function list_pauses(text,bigint,bigint) to posthaste_admin
 grant EXECUTE on function list_samples(text[],boolean,timestamp with time zone,timestamp with time zone,interval) to posthaste_admin
 grant EXECUTE on function list_stats(text,text,text,timestamp with time zone,timestamp with time zone,interval,text[]) to posthaste_admin
 grant EXECUTE on function lock_key(integer,bigint) to posthaste_admin
@@ -1603,9 +1635,9 @@ grant EXECUTE on function note(bigint[],jsonb[],real[],text[],text[],interval) t
 grant EXECUTE on function oldest_slot() to posthaste_admin
 grant EXECUTE on function oldest_waiting() to posthaste_admin
 grant EXECUTE on function passes(jsonb,text,jsonb) to posthaste_admin
-grant EXECUTE on function pause_key(text,text,text) to posthaste_admin
-grant EXECUTE on function pause_kind(text,text,text) to posthaste_admin
-grant EXECUTE on function pause_queue(text,text) to posthaste_admin
+grant EXECUTE on function pause_key(text,text,text,text,timestamp with time zone) to posthaste_admin
+grant EXECUTE on function pause_kind(text,text,text,text,timestamp with time zone) to posthaste_admin
+grant EXECUTE on function pause_queue(text,text,text,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function progress(bigint,double precision,text,anycompatible) to posthaste_admin
 grant EXECUTE on function progress(bigint,double precision,text,anycompatible) to posthaste_receiver
 grant EXECUTE on function purge(text,text) to posthaste_admin
@@ -1637,7 +1669,7 @@ grant EXECUTE on function resume_queue(text,text) to posthaste_admin
 grant EXECUTE on function run_message(bigint,text) to posthaste_admin
 grant EXECUTE on function schedule_drop(text,text) to posthaste_admin
 grant EXECUTE on function schedule_next(text,text,timestamp with time zone) to posthaste_admin
-grant EXECUTE on function schedule_pause(text,text) to posthaste_admin
+grant EXECUTE on function schedule_pause(text,text,text,timestamp with time zone) to posthaste_admin
 grant EXECUTE on function schedule_put(text,text,text,json,anycompatible,text) to posthaste_admin
 grant EXECUTE on function schedule_put(text,text,text,jsonb,anycompatible,text) to posthaste_admin
 grant EXECUTE on function schedule_put(text,text,text,text,anycompatible,text) to posthaste_admin
@@ -1752,6 +1784,7 @@ grant SELECT on table order_marks to posthaste_admin
 grant SELECT on table outcomes to posthaste_admin
 grant SELECT on table outcomes_N to posthaste_admin -- 16
 grant SELECT on table parked to posthaste_admin
+grant SELECT on table pauses to posthaste_admin
 grant SELECT on table queue_settings to posthaste_admin
 grant SELECT on table queues to posthaste_admin
 grant SELECT on table registrations to posthaste_admin

@@ -167,6 +167,39 @@ create table posthaste.schedule_settings (
 create index schedule_settings_next on posthaste.schedule_settings (next_at) where paused_at is null;
 create index schedule_settings_queue on posthaste.schedule_settings (queue_id);
 
+-- Pauses: of which thing, why and until when. Claims and ticks do not read it: they follow paused_at and
+-- kinds_paused of queue_settings, and paused_at of keys and of schedule_settings. A row is written
+-- in the transaction that changes those, under the same lock. A pause whose reason or end changes
+-- gets a new id.
+--   what      queue, key, kind or schedule
+--   queue_id  0: a schedule, which may change its queue
+--   name      the key, the kind or the schedule; of a queue it is empty
+--   by        who paused it or changed this row last
+create table posthaste.pauses (
+  id       bigint      primary key generated always as identity,
+  what     text        collate "C" not null check (what in ('queue', 'key', 'kind', 'schedule')),
+  queue_id int         not null,
+  name     text        collate "C" not null,
+  since    timestamptz not null default clock_timestamp(),
+  by       text        collate "C" not null,
+  reason   text        collate "C",
+  until    timestamptz
+);
+create unique index pauses_of on posthaste.pauses (queue_id, what, name);
+create index pauses_until on posthaste.pauses (until) where until is not null;
+
+-- The result of posthaste.list_pauses.
+create type posthaste.pause_listed as (
+  id     bigint,
+  what   text,
+  queue  text,
+  name   text,
+  since  timestamptz,
+  by     text,
+  reason text,
+  until  timestamptz
+);
+
 -- Tokens of the HTTP API. A secret is 256 random bits, so a plain SHA-256 is enough:
 -- it cannot be guessed, and a slow hash would protect nothing more. Rows of dropped
 -- tokens stay: they record who had one, and that servers of this database require

@@ -57,7 +57,7 @@ create type posthaste.message_listed as (
   reference text collate "C", terms text[] collate "C", content_type text collate "C", created_at timestamptz, attempts jsonb, erased_at timestamptz);
 create type posthaste.message_found as (
   message_id bigint, queue text collate "C", subscription text collate "C", state text collate "C", due_at timestamptz, key text collate "C", kind text collate "C", headers jsonb,
-  reference text collate "C", terms text[] collate "C", content_type text collate "C", payload bytea, created_at timestamptz, attempts jsonb, erased_at timestamptz, version text);
+  reference text collate "C", terms text[] collate "C", content_type text collate "C", payload bytea, created_at timestamptz, attempts jsonb, erased_at timestamptz, version text, options jsonb);
 create type posthaste.action_listed as (
   id bigint, at timestamptz, by text collate "C", action text collate "C", queue text collate "C", message_id bigint, details jsonb);
 

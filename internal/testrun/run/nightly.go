@@ -21,7 +21,7 @@ func nightly() []step {
 	steps = append(steps, onRedis()...)
 	steps = append(steps, step{name: "fuzzing", minutes: 35, command: []string{launcher, "-versions", "18", "--", "scripts/fuzz", "60s"}})
 	steps = append(steps, chaos()...)
-	steps = append(steps, peers(), exampleModules())
+	steps = append(steps, peers(), jetstreamTrial(), exampleModules())
 	return append(steps, ratios()...)
 }
 
@@ -151,6 +151,13 @@ func fullSize(version, pkg, test string, minutes int, env []string) step {
 func peers() step {
 	return step{name: "bench beside other queues builds", minutes: 3, command: []string{"sh", "-ec",
 		"go build -o .cache/staticcheck honnef.co/go/tools/cmd/staticcheck; cd bench/peers; go vet ./...; ../../.cache/staticcheck ./...; go test ./..."}}
+}
+
+// jetstreamTrial checks the trial of JetStream, which is a separate module, and its checker. It
+// is not run.
+func jetstreamTrial() step {
+	return step{name: "trial of JetStream builds", minutes: 3, command: []string{"sh", "-ec",
+		"go build -o .cache/staticcheck honnef.co/go/tools/cmd/staticcheck; cd bench/jetstream; go vet ./...; ../../.cache/staticcheck ./...; go test ./..."}}
 }
 
 // exampleModules checks the examples that are modules, since they use libraries that the program

@@ -1,7 +1,7 @@
 -- posthaste.resume_key: resumes delivery for one key and wakes sleeping workers.
 -- Arguments: the queue's name; the key; by: the actor to record.
 -- Returns: whether it changed anything. Errors: as pause_key.
--- Locks: as key_readers. Updates: keys. Inserts: entries_other (events), action_records.
+-- Locks: as key_readers. Updates: keys. Deletes: pauses. Inserts: entries_other (events), action_records.
 create or replace function posthaste.resume_key(queue text, key text, by text default session_user)
 returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -21,6 +21,7 @@ begin
     end if;
   end loop;
   if v_changed then
+    delete from posthaste.pauses p where p.queue_id = v_queue and p.what = 'key' and p.name = resume_key.key;
     insert into posthaste.action_records (by, action, queue_id, details)
     values (coalesce(resume_key.by, session_user), 'resume_key', v_queue, jsonb_build_object('key', resume_key.key));
     perform pg_notify('posthaste', v_queue::text);

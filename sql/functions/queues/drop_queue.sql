@@ -6,7 +6,7 @@
 -- Returns: true. Errors: PH404, PH400 unless READ COMMITTED, PH503. Locks: the queue's key, exclusive;
 -- the queue's settings; with if_empty the maintenance key; of a keyed queue, the readers.
 -- Updates: queue_settings, subscriptions. Deletes: dead_letter_entries, counters,
--- lease_cursors, held_claims, schedule_settings, history_cursors, history_aside,
+-- lease_cursors, held_claims, schedule_settings, pauses, history_cursors, history_aside,
 -- parked, keys, lane_wishes, limit_states, limit_refunds, ahead, ahead_keys. Inserts: action_records.
 -- Its history is not shown any more, and is removed when it expires.
 create or replace function posthaste.drop_queue(queue text, by text default session_user, if_empty boolean default false)
@@ -14,6 +14,7 @@ returns boolean language plpgsql volatile security definer set search_path = pg_
 #variable_conflict use_column
 declare
   v_id int;
+  v_schedules text[];
 begin
   -- Rows of keys that are newer than an older snapshot would stay.
   perform posthaste.read_committed('drop_queue');
@@ -29,7 +30,8 @@ begin
   insert into posthaste.action_records (by, action, queue_id) values (coalesce(drop_queue.by, session_user), 'drop', v_id);
   update posthaste.queue_settings q set dropped_at = clock_timestamp() where q.id = v_id;
   -- First, because upkeep may hold a schedule and then lock the other rows.
-  delete from posthaste.schedule_settings where queue_id = v_id;
+  with gone as (delete from posthaste.schedule_settings where queue_id = v_id returning name)
+  select array_agg(g.name) into v_schedules from gone g;
   -- Before the lanes, in the same order as a receive.
   delete from posthaste.held_claims where subscriber >> 10 = v_id;
   delete from posthaste.lease_cursors where subscriber >> 10 = v_id;
@@ -37,6 +39,8 @@ begin
   if (select q.keyed from posthaste.queue_settings q where q.id = v_id) then
     perform posthaste.lock_lanes(v_id);
   end if;
+  -- After the schedules and the lanes, which pausing a schedule or a key locks first.
+  delete from posthaste.pauses p where p.queue_id = v_id or p.queue_id = 0 and p.what = 'schedule' and p.name = any (v_schedules);
   update posthaste.subscriptions set dropped_at = clock_timestamp() where queue_id = v_id and dropped_at is null;
   -- In the same order as discard.
   perform from posthaste.dead_letter_entries d where d.queue_id = v_id order by d.message_id, d.subscription for update;

@@ -1,12 +1,13 @@
 -- posthaste.pause_kind: pauses one kind of messages of a queue: later claims and receives set its
 -- messages aside, in the lane of the kind, and hand out none of them. Messages handed out before
 -- can be settled, and senders are not affected. For every subscription.
--- Arguments: the queue's name, which must not be keyed; the kind; by: the actor to record.
--- Returns: whether it changed anything. Errors: PH404; PH400 and PH413 of the kind; PH501 if the
+-- Arguments: the queue's name, which must not be keyed; the kind; by: the actor to record;
+-- reason and until as of set_pause.
+-- Returns: whether it changed anything. Errors: PH404; PH400 and PH413 of the kind; those of set_pause; PH501 if the
 -- queue is keyed, whose kinds have no lanes, or has no lane left; PH503, naming the transaction
--- that changes the queue. Locks: the queue's settings. Updates: queue_settings. Inserts:
--- action_records.
-create or replace function posthaste.pause_kind(queue text, kind text, by text default session_user)
+-- that changes the queue. Locks: the queue's settings. Updates: queue_settings. Writes as
+-- set_pause.
+create or replace function posthaste.pause_kind(queue text, kind text, by text default session_user, reason text default null, until timestamptz default null)
 returns boolean language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -18,7 +19,7 @@ begin
       message = format('queue %L hands out messages by their keys, so that a kind of it cannot be paused', pause_kind.queue),
       hint = 'pause the queue, or one of its keys';
   elsif v_kind = any (q.kinds_paused) then
-    return false;
+    return posthaste.set_pause('kind', q.id, v_kind, pause_kind.by, pause_kind.reason, pause_kind.until);
   elsif cardinality(q.kinds_paused) >= 100 then
     raise exception using errcode = 'PH501', column = 'kind', message = format('at most 100 kinds of queue %L can be paused', pause_kind.queue);
   elsif v_kind <> all (q.kind_lanes) and 4 * q.width + cardinality(q.kind_lanes) >= 256 then
@@ -31,7 +32,5 @@ begin
      set kinds_paused = x.kinds_paused || v_kind, kind_lanes = q.kind_lanes, lanes = greatest(x.lanes, 4 * x.width + cardinality(q.kind_lanes)),
          kinds_aside = case when v_kind = any (x.kinds_aside) then x.kinds_aside else x.kinds_aside || v_kind end
    where x.id = q.id;
-  insert into posthaste.action_records (by, action, queue_id, details)
-  values (coalesce(pause_kind.by, session_user), 'pause_kind', q.id, jsonb_build_object('kind', v_kind));
-  return true;
+  return posthaste.set_pause('kind', q.id, v_kind, pause_kind.by, pause_kind.reason, pause_kind.until);
 end $$;

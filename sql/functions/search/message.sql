@@ -8,6 +8,8 @@
 --              outcome while it runs
 --   payload    null if it was erased, or not retained
 --   erased_at  when its content was erased
+--   options    the message's own max_attempts, timeout and backoff, in the form of
+--              posthaste.send; null if it has none, or is only in the history
 --   version    of its content, for posthaste.update_message; null without a payload
 -- Settled messages can be looked up as long as the ring has room and for the queue's
 -- retention; dead letters until they are replayed or discarded.
@@ -32,15 +34,16 @@ begin
   return query
     select s.message_id, q.name, s.subscription_name, s.state, s.due_at, s.key, s.kind, s.headers, s.reference, s.terms,
            s.content_type, coalesce(s.payload, p.payload), s.created_at, s.attempts, s.erased_at,
-           posthaste.message_version(s.content_type, s.key, s.kind, s.headers, s.reference, s.terms, coalesce(s.payload, p.payload))
+           posthaste.message_version(s.content_type, s.key, s.kind, s.headers, s.reference, s.terms, coalesce(s.payload, p.payload)),
+           posthaste.kinds_option(jsonb_build_object('', p.options)) -> ''
       from posthaste.message_rows(v_heads, array[v_id]) s
       join posthaste.queue_settings q on q.id = s.queue_id and q.dropped_at is null
       left join lateral (
-       select d.payload from posthaste.dead_letter_entries d where d.message_id = s.message_id and d.subscription = s.subscription
+       select d.payload, d.headers -> '' as options from posthaste.dead_letter_entries d where d.message_id = s.message_id and d.subscription = s.subscription
        union all
-       select k.payload from posthaste.parked k where k.message_id = s.message_id and k.subscriber = (s.queue_id::bigint << 10 | s.subscription)
+       select k.payload, k.headers -> '' from posthaste.parked k where k.message_id = s.message_id and k.subscriber = (s.queue_id::bigint << 10 | s.subscription)
        union all
-       select e.payload from posthaste.entries e where posthaste.slot_of(e.pos) = posthaste.slot_of(s.payload_pos) and e.pos = s.payload_pos
+       select e.payload, e.headers -> '' from posthaste.entries e where posthaste.slot_of(e.pos) = posthaste.slot_of(s.payload_pos) and e.pos = s.payload_pos
        limit 1) p on s.payload_pos is not null;
   if not found then
     raise exception using errcode = 'PH404', column = 'id', message = format('message %s is unknown, or its space was reclaimed', v_id),

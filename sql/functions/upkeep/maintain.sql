@@ -1,8 +1,8 @@
 -- posthaste.maintain: one round of upkeep: schedules, rescue, counters, rotation, space.
 -- Any number of sessions may call it at any time; one of them does the work.
 -- Returns: its work, one row for each task; no row if there was nothing to do. count is how many
--- messages a schedule sent, or deliveries were rescued. After these tasks
--- another call at once has work: ticked, rescued, marked, copied, cleared, reclaimed.
+-- messages a schedule sent, deliveries were rescued or pauses ended. After these tasks
+-- another call at once has work: resumed, ticked, rescued, marked, copied, cleared, reclaimed.
 -- Reports once when the clock is behind the last round's time.
 -- Locks: the maintenance key, without waiting, until the transaction ends.
 create or replace function posthaste.maintain()
@@ -27,6 +27,10 @@ begin
   -- Schedules have locks of their own, and do not wait for other upkeep.
   if posthaste.tick_in() = 0 then
     r := posthaste.tick();
+    if r.ended > 0 then
+      return query select 'resumed', r.ended::bigint, 'the end of its pause was reached'::text;
+      return;
+    end if;
     if r.sent + r.missed > 0 then
       return query select 'ticked', r.sent::bigint, format('%s sent, %s missed', r.sent, r.missed);
       return;

@@ -1,7 +1,7 @@
 -- posthaste.doctor_late: subscriptions that fall behind, messages of kinds that no worker
 -- handles, schedules whose time zone does not exist
 -- any more, and schedules whose ticks are not sent.
--- Reads: queue_settings, subscriptions, schedule_settings, and the tables of oldest_waiting.
+-- Reads: queue_settings, subscriptions, schedule_settings, pauses, and the tables of oldest_waiting.
 create or replace function posthaste.doctor_late()
 returns table ("check" text, level text, message text, hint text, queue text, subscription text) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -9,11 +9,11 @@ declare
 begin
   return query
     select 'behind', 'warning', format('the oldest message that is ready for subscription %L of queue %L has waited for %s%s', o.subscription, o.queue,
-                             date_trunc('second', o.age), case when o.paused_at is not null then ': the queue is paused' else '' end),
+                             date_trunc('second', o.age), case when o.paused_at is not null then ': the queue is paused' || posthaste.pause_note(o.id) else '' end),
            case when o.paused_at is not null then format('posthaste queue resume %s', o.queue)
                 when o.unhandled then 'messages of kinds that no running worker handles wait there: see the finding kinds'
                 else 'run a worker for it, or more of them; check whether its handlers fail or take long' end, o.queue, o.subscription
-      from (select q.name as queue, s.name as subscription, q.paused_at, clock_timestamp() - w.since as age,
+      from (select q.id, q.name as queue, s.name as subscription, q.paused_at, clock_timestamp() - w.since as age,
                    exists (select from posthaste.set_aside() a where a.queue_id = q.id and a.subscription = s.number
                               and not a.known and not a.paused and clock_timestamp() - a.since > posthaste.patience()) as unhandled
               from posthaste.oldest_waiting() w

@@ -25,7 +25,7 @@ begin
      where not exists (select from pg_inherits y join pg_index k on k.indexrelid = y.inhrelid where y.inhparent = p.indexrelid and k.indrelid = t.inhrelid)
      order by 3 limit 100;
   return query
-    select 'plans', 'warning', format('%s is off: statements do not get their intended plans', s.name), 'turn it on, at least for this database', null::text, null::text
+    select 'plans', 'warning', format('%s is off: statements do not get their intended plans', s.name), format('turn %s on, at least for this database: alter database %I set %1$s = on', s.name, current_database()), null::text, null::text
       from pg_settings s
      where s.name in ('enable_indexscan', 'enable_indexonlyscan', 'enable_bitmapscan', 'enable_nestloop', 'enable_partition_pruning') and s.reset_val = 'off'
      order by s.name;

@@ -11,12 +11,12 @@ begin
     select 'settings', x.level, format('%s is %s: %s', s.name, s.reset_val || coalesce(' ' || s.unit, ''), x.why), x.hint, null::text, null::text
       from pg_settings s
       join (values
-        ('fsync', 'fault', 'committed messages can be lost, and the database destroyed, when the machine crashes', 'turn it on'),
-        ('full_page_writes', 'fault', 'the database can be destroyed when the machine crashes', 'turn it on'),
-        ('synchronous_commit', 'warning', 'the last sends and settlements can be lost when the database crashes', 'turn it on, at least for this database'),
+        ('fsync', 'fault', 'committed messages can be lost, and the database destroyed, when the machine crashes', 'turn fsync on: alter system set fsync = on; select pg_reload_conf()'),
+        ('full_page_writes', 'fault', 'the database can be destroyed when the machine crashes', 'turn full_page_writes on: alter system set full_page_writes = on; select pg_reload_conf()'),
+        ('synchronous_commit', 'warning', 'the last sends and settlements can be lost when the database crashes', format('turn synchronous_commit on, at least for this database: alter database %I set synchronous_commit = on', current_database())),
         ('default_transaction_isolation', 'warning', 'receiving by SQL needs READ COMMITTED', 'set it to read committed, at least for the roles that receive'),
-        ('default_transaction_read_only', 'fault', 'nothing can be sent or handed out', 'turn it off for this database'),
-        ('autovacuum', 'warning', 'small tables (queues, workers, counters) grow without bound', 'turn it on; only the ring does not need it'),
+        ('default_transaction_read_only', 'fault', 'nothing can be sent or handed out', format('turn default_transaction_read_only off for this database: alter database %I set default_transaction_read_only = off', current_database())),
+        ('autovacuum', 'warning', 'small tables (queues, workers, counters) grow without bound', 'turn autovacuum on, which only the ring does not need: alter system set autovacuum = on; select pg_reload_conf()'),
         ('statement_timeout', 'warning', 'upkeep and rescue may need longer', 'set it for the roles that need it, not for the database'),
         ('transaction_timeout', 'warning', 'upkeep and rescue may need longer', 'set it for the roles that need it, not for the database')
       ) x (name, level, why, hint) on x.name = s.name
@@ -35,9 +35,9 @@ begin
                and (d.setrole = 0 or r.rolcanlogin and has_schema_privilege(r.oid, 'posthaste', 'usage'))
              order by 1, 3, d.setdatabase desc) z
       join (values
-        ('synchronous_commit', 'the last sends and settlements can be lost when the database crashes', 'turn it on, at least in this database: alter role … in database … set …'),
+        ('synchronous_commit', 'the last sends and settlements can be lost when the database crashes', 'turn synchronous_commit on, at least in this database: alter role … in database … set synchronous_commit = on'),
         ('default_transaction_isolation', 'receiving needs READ COMMITTED', 'set it to read committed, at least in this database: alter role … in database … set …'),
-        ('default_transaction_read_only', 'nothing can be sent or received with it', 'turn it off, at least in this database: alter role … in database … set …')
+        ('default_transaction_read_only', 'nothing can be sent or received with it', 'turn default_transaction_read_only off, at least in this database: alter role … in database … set default_transaction_read_only = off')
       ) x (name, why, hint) on x.name = z.name
       join pg_settings s on s.name = z.name and s.reset_val <> z.value -- the settings of this session are reported above
      where case z.name when 'default_transaction_isolation' then z.value not in ('read committed', 'read uncommitted')

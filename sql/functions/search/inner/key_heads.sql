@@ -21,10 +21,7 @@ begin
   heads := '{}';
   -- The last round, without a slot, is for messages below the lowest one.
   for v_epoch in
-    select x.e from (select s.epoch as e from posthaste.slots s where s.live
-                     union select generate_series(greatest((select max(s.epoch) from posthaste.slots s where s.live) + 1, (v_last >> 22) - 15), v_last >> 22)
-                     union select -1) x
-     order by x.e desc
+    select e from posthaste.ring_epochs() e union all select -1
   loop
     v_high := least(v_top, (v_epoch + 1) << 22);
     heads := heads || array(

@@ -46,9 +46,8 @@ begin
     v_heads := posthaste.other_heads(v_ids);
   end if;
   for v_epoch in
-    select x.e from (select s.epoch as e from posthaste.slots s where s.live
-                     union select generate_series(greatest((select max(s.epoch) from posthaste.slots s where s.live) + 1, (v_last >> 22) - 15), v_last >> 22)) x
-     order by x.e desc
+    -- Once for each slot: its words are those of all its epochs.
+    select max(e) from posthaste.ring_epochs() e group by e & 15 order by 1 desc
   loop
     v_words := array(
       select row(w.slot, w.message_id, w.pos, w.xid, w.queue_id, w.lane, w.word)::posthaste.words from unnest(p_queues) q (id) cross join lateral (
