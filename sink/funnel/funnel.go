@@ -237,8 +237,8 @@ func (s *Sink) send(ctx context.Context, g group, results []posthaste.SinkResult
 			return
 		}
 		err = posthaste.Permanent(err)
-	} else if end := ctx.Err(); end != nil {
-		err = relay.Failed(ctx, s.config.Name, err)
+	} else if ctx.Err() != nil {
+		err = relay.Failed(ctx, "the send was cut off", err)
 	}
 	for _, i := range g.index {
 		results[i].Err = s.named(err)
