@@ -50,6 +50,11 @@ func (p *page) deadFilter() (f posthaste.DeadLetterFilter, err error) {
 
 // scan visits the dead letters that match, newest first, until visit returns false.
 func (d *dashboard) scan(ctx context.Context, f posthaste.DeadLetterFilter, visit func(*posthaste.DeadLetter) bool) error {
+	return d.scanPages(ctx, f, visit, func() bool { return true })
+}
+
+// scanPages is scan that asks on whether to continue where the store has cut a search short.
+func (d *dashboard) scanPages(ctx context.Context, f posthaste.DeadLetterFilter, visit func(*posthaste.DeadLetter) bool, on func() bool) error {
 	f.Limit = pageSize
 	for {
 		found, err := d.engine.DeadLetters(ctx, f)
@@ -63,7 +68,7 @@ func (d *dashboard) scan(ctx context.Context, f posthaste.DeadLetterFilter, visi
 				return nil
 			}
 		}
-		if found.Next == 0 {
+		if found.Next == 0 || len(found.Items) < f.Limit && !on() {
 			return nil
 		}
 		f.Before, f.Limit = found.Next, min(max(pageBytes*len(found.Items)/read, 10), 1000)
@@ -85,7 +90,7 @@ func (d *dashboard) groups(p *page, f posthaste.DeadLetterFilter) (groups []*gro
 	type key struct{ queue, kind, alike string }
 	by, read := map[key]*group{}, 0
 	all = true
-	err = d.scan(p.ctx(), f, func(dead *posthaste.DeadLetter) bool {
+	err = d.scanPages(p.ctx(), f, func(dead *posthaste.DeadLetter) bool {
 		if read += len(dead.Payload); n == maxGrouped || read > groupedBytes {
 			all = false
 			return false
@@ -106,6 +111,9 @@ func (d *dashboard) groups(p *page, f posthaste.DeadLetterFilter) (groups []*gro
 			g.Last = dead.DiedAt
 		}
 		return true
+	}, func() bool {
+		all = false // a search that finds few would read all dead letters
+		return false
 	})
 	slices.SortStableFunc(groups, func(a, b *group) int { return cmp.Compare(b.Count, a.Count) })
 	return groups, n, all, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -253,5 +254,26 @@ func TestDB7HopelessCountIsRefused(t *testing.T) {
 	s.viewer(posthaste.ScopeOperate).get("/messages/cancel?queue=emails&state=scheduled").want(400, "Nothing was changed: ", "a search by the state scheduled looks at each of them", "At most 10 s are allowed", "purge it")
 	if took := time.Since(begun); took > 8*time.Second {
 		t.Errorf("it took %s", took)
+	}
+}
+
+// sparse is a store whose searches of dead letters are cut short before they find many.
+type sparse struct {
+	posthaste.Store
+	calls *atomic.Int64
+}
+
+func (s sparse) DeadLetters(context.Context, posthaste.DeadLetterFilter) (posthaste.Page[posthaste.DeadLetter], error) {
+	n := s.calls.Add(1)
+	return posthaste.Page[posthaste.DeadLetter]{Next: posthaste.MessageID(100_000 - n), Items: []posthaste.DeadLetter{{ID: posthaste.MessageID(100_001 - n), Queue: "emails", Kind: "charge", Error: "no answer"}}}, nil
+}
+
+// The page of dead letters does not read all of them to find the few that match.
+func TestDB3GroupsOfASparseSearch(t *testing.T) {
+	t.Parallel()
+	s := sparse{newStock(t), &atomic.Int64{}}
+	newSite(t, s).viewer(posthaste.ScopeRead).get("/dead-letters?kind=charge").want(200, "no answer", "Of the newest 1 dead letters that match.")
+	if n := s.calls.Load(); n != 2 {
+		t.Errorf("the page made %d searches, want one for the groups and one for the list", n)
 	}
 }
