@@ -48,12 +48,7 @@ func TestClaimIDsAreNotIssuedAgainAfterACrash(t *testing.T) {
 	if again := claim(); again>>12-before>>12 > 1000 {
 		t.Errorf("without a crash the ids went from claim %d to %d", before>>12, again>>12)
 	}
-	if err := server.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Restart(ctx); err != nil {
-		t.Fatal(err)
-	}
+	crash(t, server)
 	if after := claim(); after>>12 < before>>12+revolution {
 		t.Errorf("after a crash claim %d was issued; claim %d was the last before it", after>>12, before>>12)
 	}

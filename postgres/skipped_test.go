@@ -21,36 +21,9 @@ import (
 func TestMessagesBetweenCrashes(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	server := testpg.Server(t)
-	e := openAt(t, server.URL())
-	if err := e.CreateQueue(ctx, "q", posthaste.QueueOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	var sent []posthaste.MessageID
-	for n := range 20 {
-		if n > 0 && n%5 == 0 {
-			crash(t, server)
-		}
-		testrun.Until(t, time.Minute, "a message is sent", func() bool {
-			ids, err := posthaste.IDs(e.Send(ctx, posthaste.Message{Queue: "q", Key: "k", Reference: "r", Payload: n, DedupeKey: fmt.Sprint(n)}))
-			sent = append(sent, ids...)
-			return err == nil
-		})
-	}
-	// A page ends within each group.
-	listed := func(filter posthaste.MessageFilter) []posthaste.MessageID {
-		t.Helper()
-		filter.Queue, filter.Limit = "q", 2
-		return pages(t, e, filter)
-	}
-	newestFirst := slices.Clone(sent)
-	slices.Reverse(newestFirst)
-	for _, filter := range []posthaste.MessageFilter{{}, {Key: "k"}, {Reference: "r"}} {
-		if got := listed(filter); !slices.Equal(got, newestFirst) {
-			t.Errorf("%+v: listed %v, want %v", filter, got, newestFirst)
-		}
-	}
-	for _, id := range sent {
+	_, e, newestFirst := sentBetweenCrashes(t, 20, 5) // a page ends within each group
+	listed(t, e, newestFirst, posthaste.MessageFilter{}, posthaste.MessageFilter{Key: "k"}, posthaste.MessageFilter{Reference: "r"})
+	for _, id := range newestFirst {
 		if _, err := e.Message(ctx, id); err != nil {
 			t.Errorf("message %d: %v", id, err)
 		}
@@ -62,11 +35,42 @@ func TestMessagesBetweenCrashes(t *testing.T) {
 		return nil
 	})
 	posthastetest.Drain(t, e, w)
-	if len(handled) != len(sent) {
-		t.Errorf("%d of %d messages were handled", len(handled), len(sent))
+	if len(handled) != len(newestFirst) {
+		t.Errorf("%d of %d messages were handled", len(handled), len(newestFirst))
 	}
-	if got := listed(posthaste.MessageFilter{}); !slices.Equal(got, newestFirst) {
-		t.Errorf("afterwards listed %v, want %v", got, newestFirst)
+	listed(t, e, newestFirst, posthaste.MessageFilter{}) // afterwards, too
+}
+
+// sentBetweenCrashes sends messages to the queue "q" of a new server, which crashes after each group
+// of them but the last, and returns their ids.
+func sentBetweenCrashes(t *testing.T, count, group int) (server *devpg.Server, e *postgres.Engine, newestFirst []posthaste.MessageID) {
+	t.Helper()
+	server = testpg.Server(t)
+	e = openAt(t, server.URL())
+	if err := e.CreateQueue(t.Context(), "q", posthaste.QueueOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for n := range count {
+		if n > 0 && n%group == 0 {
+			crash(t, server)
+		}
+		testrun.Until(t, time.Minute, "a message is sent", func() bool {
+			ids, err := posthaste.IDs(e.Send(t.Context(), posthaste.Message{Queue: "q", Key: "k", Reference: "r", Payload: n, DedupeKey: fmt.Sprint(n)}))
+			newestFirst = append(ids, newestFirst...)
+			return err == nil
+		})
+	}
+	return server, e, newestFirst
+}
+
+// listed checks that lists of the queue "q" by filters, in pages of two, have these messages.
+func listed(t *testing.T, e *postgres.Engine, newestFirst []posthaste.MessageID, filters ...posthaste.MessageFilter) {
+	t.Helper()
+	for _, filter := range filters {
+		filter.Queue, filter.Limit = "q", 2
+		if got := pages(t, e, filter); !slices.Equal(got, newestFirst) {
+			t.Errorf("%+v: listed %v, want %v", filter, got, newestFirst)
+		}
 	}
 }
 
@@ -103,22 +107,7 @@ func pages(t *testing.T, e *postgres.Engine, filter posthaste.MessageFilter) (id
 func TestMessagesBetweenCrashesAfterReclaiming(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	server := testpg.Server(t)
-	e := openAt(t, server.URL())
-	if err := e.CreateQueue(ctx, "q", posthaste.QueueOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	var newestFirst []posthaste.MessageID
-	for n := range 3 {
-		if n > 0 {
-			crash(t, server)
-		}
-		testrun.Until(t, time.Minute, "a message is sent", func() bool {
-			ids, err := posthaste.IDs(e.Send(ctx, posthaste.Message{Queue: "q", Key: "k", Reference: "r", Payload: n, DedupeKey: fmt.Sprint(n)}))
-			newestFirst = append(ids, newestFirst...)
-			return err == nil
-		})
-	}
+	server, e, newestFirst := sentBetweenCrashes(t, 3, 1)
 	conn, err := postgres.Connect(ctx, server.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -132,10 +121,5 @@ func TestMessagesBetweenCrashesAfterReclaiming(t *testing.T) {
 		live := 0
 		return err == nil && conn.QueryRow(ctx, "select count(*) from posthaste.slots where live").Scan(&live) == nil && live == 1
 	})
-	for _, filter := range []posthaste.MessageFilter{{}, {Key: "k"}, {Reference: "r"}} {
-		filter.Queue, filter.Limit = "q", 2
-		if got := pages(t, e, filter); !slices.Equal(got, newestFirst) {
-			t.Errorf("%+v: listed %v, want %v", filter, got, newestFirst)
-		}
-	}
+	listed(t, e, newestFirst, posthaste.MessageFilter{}, posthaste.MessageFilter{Key: "k"}, posthaste.MessageFilter{Reference: "r"})
 }

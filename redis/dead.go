@@ -40,7 +40,8 @@ func (t *told) deadLetter(s posthaste.MessageState) posthaste.DeadLetter {
 		Terms: t.Terms, ContentType: t.ContentType, Payload: t.Payload, CreatedAt: t.CreatedAt, ErasedAt: t.ErasedAt, DiedAt: last.EndedAt, Error: last.Error, Attempts: s.Attempts}
 }
 
-// DeadLetters implements [posthaste.MessageAdmin]. It looks at up to 3,000 dead letters. If one message has more dead letters than the limit, it returns them all.
+// DeadLetters implements [posthaste.MessageAdmin]. It looks at up to 3,000 dead letters. If one
+// message has more dead letters than the limit, it returns them all.
 func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) (page posthaste.Page[posthaste.DeadLetter], err error) {
 	limit, err := limited(f.Limit, "dead letters")
 	if err != nil {
@@ -67,16 +68,25 @@ func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) 
 	case f.Reference != "" || f.Term != "":
 		from = e.worded(f.Reference, f.Term)
 	}
-	all, cutAt, err := e.search(ctx, f.Queue, limit, f.Before, from, func(t *told) bool { return len(t.deadLetters(&f)) > 0 })
-	for i, t := range all {
+	var letters [][]posthaste.DeadLetter // of each message that is found
+	all, cutAt, err := e.search(ctx, f.Queue, limit, f.Before, from, func(t *told) bool {
 		some := t.deadLetters(&f)
+		if len(some) > 0 {
+			letters = append(letters, some)
+		}
+		return len(some) > 0
+	})
+	if err != nil {
+		return page, err
+	}
+	for i, some := range letters {
 		if len(page.Items)+len(some) > limit && i > 0 { // keep those of one message together
 			page.Next = all[i-1].ID
-			return page, err
+			return page, nil
 		}
 		page.Items = append(page.Items, some...)
 	}
-	return posthaste.NewPage(page.Items, limit, cutAt, func(d *posthaste.DeadLetter) posthaste.MessageID { return d.ID }), err
+	return posthaste.NewPage(page.Items, limit, cutAt, func(d *posthaste.DeadLetter) posthaste.MessageID { return d.ID }), nil
 }
 
 // placesIn returns the source of chosen messages, by the names of their queues.

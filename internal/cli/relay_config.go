@@ -132,7 +132,7 @@ func (c *relayConfig) destination(node *yaml.Node) (kind *brokers.Kind, err erro
 		c.Broker, kind, err = c.broker(c.Broker)
 		return kind, err
 	}
-	if has(node, "broker") {
+	if valueOf(node, "broker") != nil {
 		return nil, c.fault("to_engine", "broker and to_engine are mutually exclusive", "omit one of them")
 	}
 	if c.Chunks != nil {

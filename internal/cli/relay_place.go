@@ -138,22 +138,20 @@ func lineOf(node *yaml.Node, field string) int {
 	return line
 }
 
-// has reports whether a mapping has a key.
-func has(node *yaml.Node, key string) bool {
+// valueOf returns the value of a key of a mapping, or nil.
+func valueOf(node *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		if node.Content[i].Value == key {
-			return true
+			return node.Content[i+1]
 		}
 	}
-	return false
+	return nil
 }
 
 // empty rejects a key without a value, which would be treated like a missing key.
 func (p place) empty(node *yaml.Node, key, such string) error {
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		if node.Content[i].Value == key && node.Content[i+1].ShortTag() == "!!null" {
-			return p.fault(key, key+" is empty", "add its keys, such as "+such+", or omit it")
-		}
+	if value := valueOf(node, key); value != nil && value.ShortTag() == "!!null" {
+		return p.fault(key, key+" is empty", "add its keys, such as "+such+", or omit it")
 	}
 	return nil
 }

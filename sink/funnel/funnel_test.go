@@ -172,15 +172,20 @@ func TestCircleEnds(t *testing.T) {
 	}
 }
 
+// batchOf returns that many deliveries.
+func batchOf(count int) (batch []posthaste.RawDelivery) {
+	for n := 1; n <= count; n++ {
+		batch = append(batch, sinktest.Delivery(n))
+	}
+	return batch
+}
+
 // One bad message costs its neighbors some more sends, not one each.
 func TestBadMessageIsFoundByHalves(t *testing.T) {
 	t.Parallel()
 	f := newTarget(t)
 	s := into(t, f, nil)
-	var batch []posthaste.RawDelivery
-	for n := 1; n <= 500; n++ {
-		batch = append(batch, sinktest.Delivery(n))
-	}
+	batch := batchOf(500)
 	batch[100].Payload = []byte("{")
 	for i, r := range sinktest.Deliver(t, s, batch...) {
 		if (i == 100) != posthaste.IsPermanent(r.Err) || i != 100 && r.Err != nil {
@@ -200,10 +205,7 @@ func TestLargeBatches(t *testing.T) {
 	t.Parallel()
 	f := newTarget(t)
 	s := into(t, f, nil)
-	var batch []posthaste.RawDelivery
-	for n := 1; n <= maxMessages+1; n++ {
-		batch = append(batch, sinktest.Delivery(n))
-	}
+	batch := batchOf(maxMessages + 1)
 	deliver := func(sends int64, batch ...posthaste.RawDelivery) {
 		t.Helper()
 		f.sends.Store(0)
