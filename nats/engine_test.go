@@ -1,0 +1,59 @@
+package nats
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// startServer starts a server in this process and returns its URL. Its data is gone with the test.
+func startServer(t testing.TB) string {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(30 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	return s.ClientURL()
+}
+
+// openEngine opens an engine that ends with the test.
+func openEngine(t testing.TB, url string, options ...Option) *Engine {
+	t.Helper()
+	e, err := Open(context.Background(), url, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
+
+func TestQueueIsCreatedOnce(t *testing.T) {
+	t.Parallel()
+	url := startServer(t)
+	a, b := openEngine(t, url), openEngine(t, url)
+	ctx := context.Background()
+	errs := make(chan error, 2)
+	for _, e := range []*Engine{a, b} {
+		go func() { errs <- e.CreateQueue(ctx, "jobs.of.many", posthaste.QueueOptions{MaxAttempts: 7}) }()
+	}
+	for range 2 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if err := a.CreateQueue(ctx, "jobs.of.many", posthaste.QueueOptions{MaxAttempts: 8}); posthaste.CodeOf(err) != posthaste.CodeConflict {
+		t.Errorf("another value: %v", err)
+	}
+	if _, err := b.queue(ctx, "jobs.of.many"); err != nil {
+		t.Error(err)
+	}
+}

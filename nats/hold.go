@@ -1,0 +1,126 @@
+package nats
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// held is a delivery that this process was handed. Its fields do not change after
+// it was handed out, but for those that holding.mu guards.
+type held struct {
+	id        posthaste.DeliveryID
+	q         *queue
+	sub       *subscription
+	track     int // its consumer: a priority or a partition
+	meta      *meta
+	body      []byte
+	reply     string // where acknowledgments go
+	seq       uint64 // its entry in the stream
+	delivered int    // how often the server has handed out the entry
+	claimedAt time.Time
+	alone     bool
+	number    int64 // of the claim
+
+	// holding.mu guards what follows.
+	worker    posthaste.WorkerID // 0 for a receiver
+	lease     time.Duration      // by uptime; the server may hand it out again after it
+	until     time.Duration      // for a receiver: up to when the lease is extended
+	settling  bool               // a settlement is under way
+	cancelled bool               // the message was cancelled meanwhile
+	note      posthaste.Attempt  // what the handler has noted: Checkpoint, Progress, ProgressText, Log
+}
+
+// holding has the deliveries that this process holds. A delivery's id has the number of the
+// process, so that other processes can ask it to settle: see forward.go.
+type holding struct {
+	mu     sync.Mutex
+	no     int64 // of this process, 0 before begin
+	last   int64
+	byID   map[posthaste.DeliveryID]*held
+	byWork map[posthaste.WorkerID]map[posthaste.DeliveryID]*held
+}
+
+func (h *holding) init() {
+	h.byID, h.byWork = map[posthaste.DeliveryID]*held{}, map[posthaste.WorkerID]map[posthaste.DeliveryID]*held{}
+}
+
+// add gives a delivery its id and its holder. A worker is not 0.
+func (h *holding) add(d *held, worker posthaste.WorkerID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last++
+	d.id, d.worker = posthaste.DeliveryID(h.no<<32|h.last), worker
+	h.byID[d.id] = d
+	if h.byWork[worker] == nil {
+		h.byWork[worker] = map[posthaste.DeliveryID]*held{}
+	}
+	h.byWork[worker][d.id] = d
+}
+
+// remove forgets a delivery that ended.
+func (h *holding) remove(d *held) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.byID, d.id)
+	delete(h.byWork[d.worker], d.id)
+}
+
+// get returns a delivery that is held, even if its lease has ended, or nil.
+func (h *holding) get(id posthaste.DeliveryID) *held {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.byID[id]
+}
+
+// of returns the deliveries of a worker in the order of their ids.
+func (h *holding) of(worker posthaste.WorkerID) []*held {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make([]*held, 0, len(h.byWork[worker]))
+	for _, d := range h.byWork[worker] {
+		all = append(all, d)
+	}
+	slices.SortFunc(all, func(a, b *held) int { return int(a.id - b.id) })
+	return all
+}
+
+// ofMessage returns the deliveries of a message.
+func (h *holding) ofMessage(id posthaste.MessageID) (all []*held) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range h.byID {
+		if d.meta.ID == id {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// begin begins a settlement, and reports whether the caller may settle: the lease has not ended,
+// and no other settlement is under way.
+func (h *holding) begin(d *held) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.byID[d.id] != d || d.settling || uptime() > d.lease {
+		return false
+	}
+	d.settling = true
+	return true
+}
+
+// giveUp ends a settlement whose outcome is not known. It can be repeated.
+func (h *holding) giveUp(d *held) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d.settling = false
+}
+
+// leaseOf returns up to when a delivery may be settled.
+func (h *holding) leaseOf(d *held) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return d.lease
+}

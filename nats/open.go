@@ -1,0 +1,291 @@
+package nats
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/login"
+)
+
+// layoutVersion is the version of streams, subjects and headers.
+const layoutVersion = "1"
+
+// Bounds of AckWait.
+const (
+	defaultAckWait = 30 * time.Second
+	leastAckWait   = 3 * time.Second
+)
+
+// margin is by how much a lease ends before the server may deliver again. A server that was
+// restarted ends AckWait up to 1 s early.
+const margin = 1200 * time.Millisecond
+
+// Option changes how an engine is opened.
+type Option func(*settings)
+
+type settings struct {
+	prefix   string
+	replicas int           // 0: three in a cluster, and else one
+	ackWait  time.Duration // of new consumers
+	lazy     bool
+	owned    bool // Close closes the connection
+}
+
+// WithPrefix makes the names of all streams and subjects begin with prefix instead of
+// "posthaste", so that several stores can share an account. A prefix consists of letters,
+// digits, "-" and "_".
+func WithPrefix(prefix string) Option { return func(s *settings) { s.prefix = prefix } }
+
+// WithReplicas sets the number of servers that store each new stream: 1, 3 or 5. The default is
+// 3 in a cluster, and 1 on a server that stands alone.
+func WithReplicas(n int) Option { return func(s *settings) { s.replicas = n } }
+
+// WithAckWait sets how long a delivery is held without a sign of its holder, in queues and
+// subscriptions that this engine creates (default 30 s, 3 s to 1 h).
+func WithAckWait(d time.Duration) Option { return func(s *settings) { s.ackWait = d } }
+
+// WithLazyConnect makes [Open] return before it has connected. Every method returns Unavailable
+// until a server can be reached.
+func WithLazyConnect() Option { return func(s *settings) { s.lazy = true } }
+
+// Open connects to the servers at a URL and prepares the store. The URL names the servers,
+// separated by commas (nats://user:password@host:4222, nats://token@host or tls://host). After
+// the last server it can have the parameters credentials (the path of a .creds file), ca (the path
+// of a certificate authority in PEM), prefix, replicas and ack_wait; options go before them. The
+// caller closes the engine.
+func Open(ctx context.Context, url string, options ...Option) (*Engine, error) {
+	servers, s, further, err := parse(url)
+	if err != nil {
+		return nil, err
+	}
+	if s, err = s.with(options); err != nil {
+		return nil, err
+	}
+	s.owned = true
+	conn, err := natsgo.Connect(servers, append(further,
+		natsgo.Name("posthaste"), natsgo.Timeout(5*time.Second), natsgo.RetryOnFailedConnect(s.lazy),
+		natsgo.MaxReconnects(-1), natsgo.ReconnectWait(200*time.Millisecond), natsgo.ReconnectJitter(100*time.Millisecond, 100*time.Millisecond),
+		natsgo.PingInterval(2*time.Second), natsgo.MaxPingsOutstanding(2), natsgo.IgnoreAuthErrorAbort(),
+		// What waits for a connection could be an acknowledgment whose lease ends meanwhile.
+		natsgo.ReconnectBufSize(-1),
+		natsgo.ErrorHandler(func(*natsgo.Conn, *natsgo.Subscription, error) {}))...)
+	if err != nil {
+		return nil, connectError(err)
+	}
+	e, err := newEngine(conn, s)
+	if err == nil && !s.lazy {
+		err = e.begin(ctx)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// New is [Open] for a connection of the caller, which the caller closes. The connection must have
+// been made with ReconnectBufSize(-1): otherwise an acknowledgment can be sent after its lease
+// has ended.
+func New(ctx context.Context, conn *natsgo.Conn, options ...Option) (*Engine, error) {
+	if conn.Opts.ReconnectBufSize >= 0 {
+		return nil, &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "conn", Message: "the connection buffers what is published while it is interrupted, so that an acknowledgment could be sent after its lease has ended",
+			Hint: "make the connection with nats.ReconnectBufSize(-1)"}
+	}
+	s, err := settings{}.with(options)
+	if err != nil {
+		return nil, err
+	}
+	e, err := newEngine(conn, s)
+	if err == nil && !s.lazy {
+		err = e.begin(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func (s settings) with(options []Option) (settings, error) {
+	for _, o := range options {
+		o(&s)
+	}
+	s.prefix, s.ackWait = cmp.Or(s.prefix, "posthaste"), cmp.Or(s.ackWait, defaultAckWait)
+	switch err := posthaste.CheckName("prefix", strings.ToLower(s.prefix)); {
+	case err != nil:
+		return s, err
+	case strings.Contains(s.prefix, "."):
+		return s, posthaste.Invalidf("prefix", "prefix must not contain a dot, got %q", s.prefix)
+	case s.replicas < 0 || s.replicas > 5:
+		return s, posthaste.Invalidf("replicas", "replicas must be 1 to 5, got %d", s.replicas)
+	case s.ackWait < leastAckWait || s.ackWait > time.Hour:
+		return s, posthaste.Invalidf("ack_wait", "ack_wait must be %s to 1h, got %s", leastAckWait, s.ackWait)
+	}
+	return s, nil
+}
+
+// hintURL is the hint of errors about the URL. Their texts never quote it, because any part may
+// belong to a password that is not percent-encoded.
+const hintURL = "nats://user:password@host:4222 or tls://, with special characters percent-encoded, such as / as %2F; several separated by commas"
+
+// parse splits a URL into the servers, settings and options of the connection.
+func parse(text string) (servers string, s settings, further []natsgo.Option, err error) {
+	fault := func(why string) error {
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "url", Message: "invalid URL of the NATS server: " + why, Hint: hintURL}
+	}
+	servers, query, _ := strings.Cut(text, "?")
+	for one := range strings.SplitSeq(servers, ",") {
+		u, err := url.Parse(strings.TrimSpace(one))
+		switch {
+		case err != nil || login.Misread(one):
+			return "", s, nil, fault("it cannot be parsed")
+		case u.Scheme != "nats" && u.Scheme != "tls":
+			return "", s, nil, fault("it must begin with nats:// or tls://")
+		case u.Hostname() == "":
+			return "", s, nil, fault("it names no host")
+		}
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return "", s, nil, fault("its parameters cannot be parsed")
+	}
+	for name, value := range values {
+		switch v := value[0]; name {
+		case "credentials":
+			if _, err := os.Stat(v); err != nil {
+				return "", s, nil, fault("reading the credentials: " + err.Error())
+			}
+			further = append(further, natsgo.UserCredentials(v))
+		case "ca":
+			further = append(further, natsgo.RootCAs(v))
+		case "prefix":
+			s.prefix = v
+		case "replicas":
+			if s.replicas, err = strconv.Atoi(v); err != nil {
+				return "", s, nil, fault("replicas must be a number")
+			}
+		case "ack_wait":
+			if s.ackWait, err = time.ParseDuration(v); err != nil {
+				return "", s, nil, fault("ack_wait must be a duration, such as 30s")
+			}
+		default:
+			return "", s, nil, fault("it has an unknown parameter; there are credentials, ca, prefix, replicas and ack_wait")
+		}
+	}
+	return servers, s, further, nil
+}
+
+func newEngine(conn *natsgo.Conn, s settings) (*Engine, error) {
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(callTimeout))
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{settings: s, conn: conn, js: js}
+	e.ctx, e.stop = context.WithCancel(context.Background())
+	e.queues.init()
+	e.holding.init()
+	e.taps.init()
+	e.acks.init(e)
+	e.workers.init()
+	return e, nil
+}
+
+// callTimeout bounds a call to the server whose context has no deadline.
+const callTimeout = 5 * time.Second
+
+// ready prepares the store when it is first used.
+func (e *Engine) ready(ctx context.Context) error {
+	if e.begun.Load() {
+		return nil
+	}
+	return e.begin(ctx)
+}
+
+// begin prepares the streams that all queues share, and checks the server.
+func (e *Engine) begin(ctx context.Context) error {
+	e.beginning.Lock()
+	defer e.beginning.Unlock()
+	if e.begun.Load() {
+		return nil
+	}
+	if !e.conn.IsConnected() {
+		return unavailable("NATS cannot be reached", nil)
+	}
+	if err := e.checkServer(); err != nil {
+		return err
+	}
+	if e.replicas == 0 {
+		e.replicas = 1
+		if e.conn.ConnectedClusterName() != "" {
+			e.replicas = 3
+		}
+	}
+	for _, c := range e.commonStreams() {
+		if err := e.ensureStream(ctx, c); err != nil {
+			return err
+		}
+	}
+	var err error
+	if e.kv, err = e.js.KeyValue(ctx, e.prefix+"-store"); err != nil {
+		return e.fault(err)
+	}
+	if err := e.checkLayout(ctx); err != nil {
+		return err
+	}
+	if err := e.clock.set(ctx, e); err != nil {
+		return err
+	}
+	if err := e.begins(ctx); err != nil {
+		return err
+	}
+	e.begun.Store(true)
+	return nil
+}
+
+// checkServer rejects a server that lacks functions.
+func (e *Engine) checkServer() error {
+	version := e.conn.ConnectedServerVersion()
+	var major, minor int
+	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil || major < 2 || major == 2 && minor < 14 {
+		return &posthaste.Error{Code: posthaste.CodeUnsupported, Message: "nats-server " + version + " is older than 2.14", Hint: "use nats-server 2.14 or newer"}
+	}
+	return nil
+}
+
+// checkLayout records the version of the layout, or rejects another.
+func (e *Engine) checkLayout(ctx context.Context) error {
+	if _, err := e.kv.Create(ctx, "layout", []byte(layoutVersion)); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+		return e.fault(err)
+	}
+	have, err := e.kv.Get(ctx, "layout")
+	if err != nil {
+		return e.fault(err)
+	}
+	if string(have.Value()) != layoutVersion {
+		return &posthaste.Error{Code: posthaste.CodeSchemaNew, Message: fmt.Sprintf("the streams with prefix %q have layout %.20q, and this program expects %s", e.prefix, have.Value(), layoutVersion),
+			Hint: "use a program of the version that created them, or another prefix"}
+	}
+	return nil
+}
+
+// Ready implements [posthaste.Engine].
+func (e *Engine) Ready(ctx context.Context) error {
+	if err := e.ready(ctx); err != nil {
+		return err
+	}
+	_, err := e.kv.Get(ctx, "layout")
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return &posthaste.Error{Code: posthaste.CodeSchemaOld, Message: "NATS has lost the streams with prefix " + e.prefix, Hint: "restore them, then restart this program"}
+	}
+	return e.fault(err)
+}

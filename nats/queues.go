@@ -1,0 +1,245 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// queue is what the store knows of a queue, its entry queue.<name> in the store. It is never
+// changed: a new revision is a new queue.
+type queue struct {
+	Name      string                 `json:"name"`
+	No        int                    `json:"no"`
+	Options   posthaste.QueueOptions `json:"options"`
+	CreatedAt time.Time              `json:"created_at"`
+	// Subscriptions are in the order of their names.
+	Subscriptions []subscription `json:"subscriptions"`
+	// Priorities are those above 0 that were ever used, for which there are consumers.
+	Priorities []int     `json:"priorities,omitempty"`
+	PausedAt   time.Time `json:"paused_at,omitzero"`
+	// Ready says that the stream and its consumers were made.
+	Ready bool `json:"ready"`
+
+	revision uint64
+	stream   string
+	subjects subjects
+}
+
+type subscription struct {
+	Name      string           `json:"name"`
+	Filter    posthaste.Filter `json:"filter,omitzero"`
+	From      string           `json:"from,omitempty"`
+	CreatedAt time.Time        `json:"created_at"`
+	AckWait   time.Duration    `json:"ack_wait"`
+}
+
+// subscription returns a subscription of the queue, or nil.
+func (q *queue) subscription(name string) *subscription {
+	if i := slices.IndexFunc(q.Subscriptions, func(s subscription) bool { return s.Name == name }); i >= 0 {
+		return &q.Subscriptions[i]
+	}
+	return nil
+}
+
+// partitions returns how many consumers an ordered queue has for each subscription.
+func (q *queue) partitions() int { return q.Options.Lanes }
+
+const queueKey = "queue."
+
+// queues keeps the queues as a watch of the store tells them.
+type queues struct {
+	mu   sync.Mutex
+	all  map[string]*queue
+	byNo map[int]*queue
+}
+
+func (s *queues) init() { s.all, s.byNo = map[string]*queue{}, map[int]*queue{} }
+
+// learn takes a revision of a queue, or forgets a queue that was dropped. Older ones than what it
+// has change nothing.
+func (s *queues) learn(name string, revision uint64, q *queue) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.all[name]
+	if old != nil && old.revision >= revision {
+		return
+	}
+	if old != nil && s.byNo[old.No] == old {
+		delete(s.byNo, old.No)
+	}
+	delete(s.all, name)
+	if q != nil {
+		s.all[name], s.byNo[q.No] = q, q
+	}
+}
+
+func (s *queues) known(name string) *queue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all[name]
+}
+
+func (s *queues) numbered(no int) *queue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byNo[no]
+}
+
+// listed returns the queues in the order of their names.
+func (s *queues) listed() []*queue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.SortedFunc(maps.Values(s.all), func(a, b *queue) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// read decodes an entry of the store.
+func (e *Engine) readQueue(entry jetstream.KeyValueEntry) (*queue, error) {
+	q := &queue{}
+	if err := json.Unmarshal(entry.Value(), q); err != nil {
+		return nil, err
+	}
+	q.revision, q.stream, q.subjects = entry.Revision(), e.streamOf(q.Name), e.subjectsOf(q.Name)
+	return q, nil
+}
+
+// watchQueues keeps e.queues up to date, and returns once it has all.
+func (e *Engine) watchQueues(ctx context.Context) error {
+	watch, err := e.kv.Watch(e.ctx, queueKey+">")
+	if err != nil {
+		return e.fault(err)
+	}
+	all := make(chan bool)
+	e.goes(func(ctx context.Context) {
+		defer func() { _ = watch.Stop() }()
+		complete := false
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case entry, more := <-watch.Updates():
+				if !more {
+					return
+				}
+				if entry == nil {
+					if !complete {
+						complete = true
+						close(all)
+					}
+					continue
+				}
+				e.learnEntry(entry)
+			}
+		}
+	})
+	select {
+	case <-all:
+		return nil
+	case <-ctx.Done():
+		return e.fault(ctx.Err())
+	}
+}
+
+func (e *Engine) learnEntry(entry jetstream.KeyValueEntry) *queue {
+	name := strings.TrimPrefix(entry.Key(), queueKey)
+	var q *queue
+	if entry.Operation() == jetstream.KeyValuePut {
+		var err error
+		if q, err = e.readQueue(entry); err != nil {
+			return nil
+		}
+	}
+	e.queues.learn(name, entry.Revision(), q)
+	return q
+}
+
+// queue returns a queue. One that this process does not know yet is read from the store.
+func (e *Engine) queue(ctx context.Context, name string) (*queue, error) {
+	if err := e.ready(ctx); err != nil {
+		return nil, err
+	}
+	if q := e.queues.known(name); q != nil && q.Ready {
+		return q, nil
+	}
+	return e.freshQueue(ctx, name)
+}
+
+// freshQueue reads a queue from the store.
+func (e *Engine) freshQueue(ctx context.Context, name string) (*queue, error) {
+	if err := posthaste.CheckName("queue", name); err != nil {
+		return nil, err
+	}
+	entry, err := e.kv.Get(ctx, queueKey+name)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, noQueue(name)
+	}
+	if err != nil {
+		return nil, e.fault(err)
+	}
+	if q := e.learnEntry(entry); q != nil && q.Ready {
+		return q, nil
+	}
+	return nil, noQueue(name)
+}
+
+// subscribed returns a queue and a subscription of it.
+func (e *Engine) subscribed(ctx context.Context, ref posthaste.QueueRef) (*queue, *subscription, error) {
+	ref = ref.Normal()
+	q, err := e.queue(ctx, ref.Queue)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s := q.subscription(ref.Subscription); s != nil {
+		return q, s, nil
+	}
+	if q, err = e.freshQueue(ctx, ref.Queue); err != nil {
+		return nil, nil, err
+	}
+	if s := q.subscription(ref.Subscription); s != nil {
+		return q, s, nil
+	}
+	return nil, nil, notFound("subscription", "queue %s has no subscription %s", quoted(ref.Queue), quoted(ref.Subscription))
+}
+
+// changeQueue changes the entry of a queue. change gets a copy, and is called again if another
+// process was faster; if it returns false nothing is stored.
+func (e *Engine) changeQueue(ctx context.Context, name string, change func(q *queue) (bool, error)) (*queue, error) {
+	for {
+		q, err := e.freshQueue(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		next := *q
+		next.Subscriptions, next.Priorities = slices.Clone(q.Subscriptions), slices.Clone(q.Priorities)
+		if changed, err := change(&next); err != nil || !changed {
+			return q, err
+		}
+		stored, err := e.putQueue(ctx, &next)
+		if err == nil || !errors.Is(err, jetstream.ErrKeyExists) {
+			return stored, e.fault(err)
+		}
+	}
+}
+
+// putQueue stores a queue if the store still has its revision.
+func (e *Engine) putQueue(ctx context.Context, q *queue) (*queue, error) {
+	body, err := json.Marshal(q)
+	if err != nil {
+		return nil, err
+	}
+	next := *q
+	if next.revision, err = e.kv.Update(ctx, queueKey+q.Name, body, q.revision); err != nil {
+		return nil, err
+	}
+	e.queues.learn(q.Name, next.revision, &next)
+	return &next, nil
+}
