@@ -255,8 +255,12 @@ func (e *Engine) begin(ctx context.Context) error {
 // checkServer rejects a server that lacks functions.
 func (e *Engine) checkServer() error {
 	version := e.conn.ConnectedServerVersion()
-	var major, minor int
-	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil || major < 2 || major == 2 && minor < 14 {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 3 {
+		return nil // a build without a version
+	}
+	major, _ := strconv.Atoi(parts[0])
+	if minor, _ := strconv.Atoi(parts[1]); major < 2 || major == 2 && minor < 14 {
 		return &posthaste.Error{Code: posthaste.CodeUnsupported, Message: "nats-server " + version + " is older than 2.14", Hint: "use nats-server 2.14 or newer"}
 	}
 	return nil
