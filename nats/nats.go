@@ -27,9 +27,9 @@ type Engine struct {
 	begun atomic.Bool // begin has prepared the streams
 	clock clock
 	ids   ids
-	stop  context.CancelFunc // ends the goroutines of this engine
-	ctx   context.Context    // ends with stop
-	work  sync.WaitGroup     // the goroutines of this engine
+	ended chan struct{}  // closed by Close
+	close sync.Once
+	work  sync.WaitGroup // the goroutines of this engine
 
 	beginning sync.Mutex
 	kv        jetstream.KeyValue
@@ -42,7 +42,7 @@ type Engine struct {
 
 // Close implements [posthaste.Engine].
 func (e *Engine) Close() {
-	e.stop()
+	e.close.Do(func() { close(e.ended) })
 	if e.owned {
 		e.conn.Close()
 	}
@@ -51,7 +51,12 @@ func (e *Engine) Close() {
 
 // goes runs f until the engine is closed.
 func (e *Engine) goes(f func(ctx context.Context)) {
-	e.work.Go(func() { f(e.ctx) })
+	ctx, cancel := context.WithCancel(context.Background())
+	e.work.Go(func() {
+		<-e.ended
+		cancel()
+	})
+	e.work.Go(func() { f(ctx) })
 }
 
 // every calls f at an interval until ctx ends.

@@ -190,8 +190,7 @@ func newEngine(conn *natsgo.Conn, s settings) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{settings: s, conn: conn, js: js}
-	e.ctx, e.stop = context.WithCancel(context.Background())
+	e := &Engine{settings: s, conn: conn, js: js, ended: make(chan struct{})}
 	e.queues.init()
 	e.holding.init()
 	e.taps.init()

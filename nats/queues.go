@@ -114,36 +114,36 @@ func (e *Engine) readQueue(entry jetstream.KeyValueEntry) (*queue, error) {
 
 // watchQueues keeps e.queues up to date, and returns once it has all.
 func (e *Engine) watchQueues(ctx context.Context) error {
-	watch, err := e.kv.Watch(e.ctx, queueKey+">")
-	if err != nil {
-		return e.fault(err)
-	}
-	all := make(chan bool)
+	all, failed := make(chan bool), make(chan error, 1)
 	e.goes(func(ctx context.Context) {
+		watch, err := e.kv.Watch(ctx, queueKey+">")
+		if err != nil {
+			failed <- err
+			return
+		}
 		defer func() { _ = watch.Stop() }()
-		complete := false
-		for {
+		for complete := false; ; {
 			select {
 			case <-ctx.Done():
 				return
 			case entry, more := <-watch.Updates():
-				if !more {
+				switch {
+				case !more:
 					return
+				case entry != nil:
+					e.learnEntry(entry)
+				case !complete:
+					complete = true
+					close(all)
 				}
-				if entry == nil {
-					if !complete {
-						complete = true
-						close(all)
-					}
-					continue
-				}
-				e.learnEntry(entry)
 			}
 		}
 	})
 	select {
 	case <-all:
 		return nil
+	case err := <-failed:
+		return e.fault(err)
 	case <-ctx.Done():
 		return e.fault(ctx.Err())
 	}
