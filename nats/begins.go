@@ -11,6 +11,11 @@ func (e *Engine) begins(ctx context.Context) error {
 	e.holding.mu.Lock()
 	e.holding.no = no
 	e.holding.mu.Unlock()
+	for _, keep := range []func(context.Context, *Engine) error{e.tokens.keep, e.schedules.keep, e.workers.keep} {
+		if err := keep(ctx, e); err != nil {
+			return err
+		}
+	}
 	return e.watchQueues(ctx)
 }
 
@@ -21,7 +26,3 @@ func (*taps) init() {}
 type acks struct{}
 
 func (*acks) init(*Engine) {}
-
-type workers struct{}
-
-func (*workers) init() {}

@@ -38,6 +38,8 @@ type Engine struct {
 	taps      taps
 	acks      acks
 	workers   workers
+	tokens    shelf[storedToken]
+	schedules schedules
 }
 
 // Close implements [posthaste.Engine].

@@ -195,7 +195,9 @@ func newEngine(conn *natsgo.Conn, s settings) (*Engine, error) {
 	e.holding.init()
 	e.taps.init()
 	e.acks.init(e)
-	e.workers.init()
+	e.workers.init("worker.")
+	e.tokens.init("token.")
+	e.schedules.init("schedule.")
 	return e, nil
 }
 

@@ -27,6 +27,10 @@ type queue struct {
 	// Priorities are those above 0 that were ever used, for which there are consumers.
 	Priorities []int     `json:"priorities,omitempty"`
 	PausedAt   time.Time `json:"paused_at,omitzero"`
+	// Pause tells why it is paused and until when; nil if it is not. Halted is when a process began to
+	// pause or resume the consumers; zero once they are resumed.
+	Pause  *pauseNote `json:"pause,omitempty"`
+	Halted time.Time  `json:"halted,omitzero"`
 	// Ready says that the stream and its consumers were made.
 	Ready bool `json:"ready"`
 
