@@ -8,8 +8,7 @@ import (
 
 // Report implements [posthaste.Engine]. It stores nothing: see [posthaste.Capabilities].Charts.
 func (e *Engine) Report(ctx context.Context, worker posthaste.WorkerID, _ []posthaste.HandlerStats) error {
-	_, err := e.alive(ctx, worker)
-	return err
+	return e.alive(ctx, worker)
 }
 
 func noCharts() error {

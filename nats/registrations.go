@@ -2,7 +2,6 @@ package nats
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"sync"
 	"time"
@@ -81,29 +80,49 @@ func (w *worker) lostAt(now time.Time) time.Time {
 	return w.Lost
 }
 
-func workerName(id posthaste.WorkerID) string { return strconv.FormatInt(int64(id), 10) }
+func workerKey(id posthaste.WorkerID) string { return strconv.FormatInt(int64(id), 10) }
 
 func workerLost() error {
 	return &posthaste.Error{Code: posthaste.CodeWorkerLost, Message: "the worker was declared lost, or ended", Hint: "register it again"}
 }
 
-// alive returns a worker, or the error that it is lost. Claims call it, so that it asks the store only
-// if this process does not know the worker.
-func (e *Engine) alive(ctx context.Context, id posthaste.WorkerID) (*worker, error) {
+// alive returns an error if a worker is lost. Claims call it, so that it asks the store only if this
+// process does not know the worker.
+func (e *Engine) alive(ctx context.Context, id posthaste.WorkerID) error {
 	if err := e.ready(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	w, revision := e.workers.known(workerName(id))
+	w, revision := e.workers.known(workerKey(id))
 	if w == nil {
 		var err error
-		if w, revision, err = e.workers.read(ctx, e, workerName(id)); err != nil {
-			return nil, err
+		if w, revision, err = e.workers.read(ctx, e, workerKey(id)); err != nil {
+			return err
 		}
 	}
-	if w == nil || !w.lostAt(e.clock.now()).IsZero() || e.workers.frozen(w, revision) {
-		return nil, workerLost()
+	if e.gone(w, revision) {
+		return workerLost()
 	}
-	return w, nil
+	return nil
+}
+
+// gone reports whether a worker, nil if there is none, has ended or is lost.
+func (e *Engine) gone(w *worker, revision uint64) bool {
+	return w == nil || !w.lostAt(e.clock.now()).IsZero() || e.workers.frozen(w, revision)
+}
+
+// lost reports whether a worker that holds deliveries has ended or is lost, as far as this process
+// knows.
+func (e *Engine) lost(id posthaste.WorkerID) bool {
+	w, revision := e.workers.known(workerKey(id))
+	return e.gone(w, revision)
+}
+
+// workerName returns the name of the worker that holds a delivery, "" if a receiver holds it.
+func (e *Engine) workerName(d *held) string {
+	if w, _ := e.workers.known(workerKey(d.worker)); w != nil {
+		return w.Name
+	}
+	return ""
 }
 
 // Register implements [posthaste.Engine].
@@ -132,7 +151,7 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 
 // storeBeat stores the entry of a worker whose heartbeat began at a time.
 func (e *Engine) storeBeat(ctx context.Context, w *worker, at time.Duration, revision uint64) error {
-	revision, err := e.workers.put(ctx, e, workerName(w.ID), w, revision)
+	revision, err := e.workers.put(ctx, e, workerKey(w.ID), w, revision)
 	if err == nil {
 		e.workers.beat(w.ID, lastBeat{at: at, revision: revision})
 	}
@@ -150,11 +169,10 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (reply
 		if posthaste.CodeOf(err) == posthaste.CodeWorkerLost {
 			return reply, err
 		}
-		return reply, errors.Join(err, e.renew(ctx, beat.Worker))
-	}
-	if err := e.renew(ctx, beat.Worker); err != nil {
+		e.renew(ctx, beat.Worker)
 		return reply, err
 	}
+	e.renew(ctx, beat.Worker)
 	reply.Cancelled = e.holding.cancelledOf(beat.Worker)
 	reply.TickIn = e.tickIn()
 	reply.Rescue, reply.RescueIn = e.overdue(beat.Worker)
@@ -179,7 +197,7 @@ func (e *Engine) beats(ctx context.Context, beat posthaste.Heartbeat) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	name := workerName(beat.Worker)
+	name := workerKey(beat.Worker)
 	w, revision := e.workers.known(name)
 	for range changeTries {
 		if w == nil {
@@ -282,8 +300,9 @@ func (e *Engine) Unregister(ctx context.Context, id posthaste.WorkerID) error {
 	if err := e.ready(ctx); err != nil {
 		return err
 	}
-	_, err := e.workers.change(ctx, e, workerName(id), func(*worker) (*worker, error) { return nil, nil })
-	if err = errors.Join(err, e.giveBack(ctx, id)); err == nil {
+	_, err := e.workers.change(ctx, e, workerKey(id), func(*worker) (*worker, error) { return nil, nil })
+	e.giveBack(ctx, id)
+	if err == nil {
 		e.workers.forget(id)
 	}
 	return err
