@@ -153,6 +153,15 @@ func (e *Engine) watchQueues(ctx context.Context) error {
 	}
 }
 
+// learnQueue takes a revision of a queue, and wakes those that sleep on it if it was resumed.
+func (e *Engine) learnQueue(name string, revision uint64, q *queue) {
+	old := e.queues.known(name)
+	e.queues.learn(name, revision, q)
+	if old != nil && q != nil && old.revision < revision && q.Pause == nil && (old.Pause != nil || !old.Halted.IsZero() && q.Halted.IsZero()) {
+		e.bells.ring(name)
+	}
+}
+
 func (e *Engine) learnEntry(entry jetstream.KeyValueEntry) *queue {
 	name := strings.TrimPrefix(entry.Key(), queueKey)
 	var q *queue
@@ -162,7 +171,7 @@ func (e *Engine) learnEntry(entry jetstream.KeyValueEntry) *queue {
 			return nil
 		}
 	}
-	e.queues.learn(name, entry.Revision(), q)
+	e.learnQueue(name, entry.Revision(), q)
 	return q
 }
 
@@ -228,7 +237,7 @@ func (e *Engine) changeQueue(ctx context.Context, name string, change func(q *qu
 			return q, err
 		}
 		stored, err := e.putQueue(ctx, &next)
-		if err == nil || !errors.Is(err, jetstream.ErrKeyExists) {
+		if err == nil || !conflicts(err) {
 			return stored, e.fault(err)
 		}
 	}
@@ -244,6 +253,6 @@ func (e *Engine) putQueue(ctx context.Context, q *queue) (*queue, error) {
 	if next.revision, err = e.kv.Update(ctx, queueKey+q.Name, body, q.revision); err != nil {
 		return nil, err
 	}
-	e.queues.learn(q.Name, next.revision, &next)
+	e.learnQueue(q.Name, next.revision, &next)
 	return &next, nil
 }
