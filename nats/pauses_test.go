@@ -235,9 +235,11 @@ func TestConsumersOfKilledResumeAreResumed(t *testing.T) {
 	if got := consumersPaused(t, ctx, b); !slices.Equal(got, []bool{true}) {
 		t.Errorf("they are resumed too early: %v", got)
 	}
-	b.clock.offset.Add(int64(haltedMost + time.Second))
+	halted := a.clock.now().Add(-haltedMost - time.Second)
+	_, err = a.changeQueue(ctx, "jobs", func(q *queue) (bool, error) { q.Halted = halted; return true, nil })
+	must(t, err)
+	until(t, ctx, "that it was long ago is known", func() bool { return b.queues.known("jobs").Halted.Equal(halted) })
 	endBoth(t, ctx, b)
-	b.clock.offset.Add(-int64(haltedMost + time.Second))
 	until(t, ctx, "they are resumed", func() bool { return slices.Equal(consumersPaused(t, ctx, b), []bool{false}) })
 }
 
