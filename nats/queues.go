@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/posthaste-mq/posthaste"
@@ -87,6 +88,20 @@ func (s *queues) learn(name string, revision uint64, q *queue) {
 	}
 }
 
+// prune forgets the queues that a watch has not told, which has told all up to a revision.
+func (s *queues) prune(told map[string]bool, last uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, q := range s.all {
+		if !told[name] && q.revision <= last {
+			delete(s.all, name)
+			if s.byNo[q.No] == q {
+				delete(s.byNo, q.No)
+			}
+		}
+	}
+}
+
 func (s *queues) known(name string) *queue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,38 +133,60 @@ func (e *Engine) readQueue(entry jetstream.KeyValueEntry) (*queue, error) {
 
 // watchQueues keeps e.queues up to date, and returns once it has all.
 func (e *Engine) watchQueues(ctx context.Context) error {
-	all, failed := make(chan bool), make(chan error, 1)
+	first := make(chan error, 1)
 	e.goes(func(ctx context.Context) {
-		watch, err := e.kv.Watch(ctx, queueKey+">")
-		if err != nil {
-			failed <- err
-			return
-		}
-		defer func() { _ = watch.Stop() }()
-		for complete := false; ; {
-			select {
-			case <-ctx.Done():
-				return
-			case entry, more := <-watch.Updates():
-				switch {
-				case !more:
-					return
-				case entry != nil:
-					e.learnEntry(entry)
-				case !complete:
-					complete = true
-					close(all)
-				}
-			}
+		for ctx.Err() == nil {
+			err := e.watchOnce(ctx, func() { tell(first, nil) })
+			tell(first, err)
+			pausesFor(ctx, watchAgain)
 		}
 	})
 	select {
-	case <-all:
-		return nil
-	case err := <-failed:
+	case err := <-first:
 		return e.fault(err)
 	case <-ctx.Done():
 		return e.fault(ctx.Err())
+	}
+}
+
+// tell sends what nobody may wait for.
+func tell(to chan error, err error) {
+	select {
+	case to <- err:
+	default:
+	}
+}
+
+// watchOnce takes queues until the watch ends, and calls complete when it has all. A watch ends by
+// itself if the client cannot continue it.
+func (e *Engine) watchOnce(ctx context.Context, complete func()) error {
+	ctx, cancel := context.WithTimeout(ctx, watchLife)
+	defer cancel()
+	watch, err := e.kv.Watch(ctx, queueKey+">")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = watch.Stop() }()
+	told, last := map[string]bool{}, uint64(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case entry, more := <-watch.Updates():
+			switch {
+			case !more:
+				return natsgo.ErrConsumerDeleted
+			case entry != nil:
+				e.learnEntry(entry)
+				if told != nil {
+					told[strings.TrimPrefix(entry.Key(), queueKey)], last = true, entry.Revision()
+				}
+			case told != nil:
+				e.queues.prune(told, last)
+				told = nil
+				complete()
+			}
+		}
 	}
 }
 
