@@ -149,7 +149,7 @@ func (e *Engine) watchQueues(ctx context.Context) error {
 	}
 }
 
-// tell sends what nobody may wait for.
+// tell sends an error to a channel that has no reader after the first one.
 func tell(to chan error, err error) {
 	select {
 	case to <- err:
