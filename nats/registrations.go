@@ -105,7 +105,7 @@ func (e *Engine) alive(ctx context.Context, id posthaste.WorkerID) error {
 	return nil
 }
 
-// gone reports whether a worker, nil if there is none, has ended or is lost.
+// gone reports whether a worker, nil if it is unknown, has ended or is lost.
 func (e *Engine) gone(w *worker, revision uint64) bool {
 	return w == nil || !w.lostAt(e.clock.now()).IsZero() || e.workers.frozen(w, revision)
 }
@@ -248,7 +248,7 @@ func (h *holding) cancelledOf(worker posthaste.WorkerID) (all []posthaste.Delive
 }
 
 // overdue reports whether the lease of another worker has ended, and otherwise the time until the
-// first one ends; 0 if there is none.
+// first one ends, or 0.
 func (e *Engine) overdue(but posthaste.WorkerID) (overdue bool, in time.Duration) {
 	now := e.clock.now()
 	for _, w := range e.workers.knownAll() {

@@ -178,7 +178,7 @@ func (s *shelf[T]) freshAll(ctx context.Context, e *Engine) (map[string]*T, erro
 	return s.knownAll(), nil
 }
 
-// read reads an entry from the store, nil if there is none.
+// read reads an entry from the store, nil if the store has none.
 func (s *shelf[T]) read(ctx context.Context, e *Engine, name string) (is *T, revision uint64, err error) {
 	entry, err := e.kv.Get(ctx, s.prefix+name)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -198,8 +198,8 @@ func (s *shelf[T]) read(ctx context.Context, e *Engine, name string) (is *T, rev
 // errSame says that an entry needs no change.
 var errSame = errors.New("no change")
 
-// change changes an entry in the store: change gets it, nil if there is none, and returns what
-// replaces it, nil to remove it. It is called again if another process was faster. With errSame, or
+// change changes an entry in the store: change gets it, nil if the store has none, and returns the
+// one that replaces it, nil to remove it. It is called again if another process was faster. With errSame, or
 // any other error, nothing is changed.
 func (s *shelf[T]) change(ctx context.Context, e *Engine, name string, change func(was *T) (*T, error)) (*T, error) {
 	for range changeTries {

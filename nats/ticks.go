@@ -106,7 +106,7 @@ func (q *queue) ticksOf(s *schedule, tick string) string {
 	return q.subjects.under("i", "t", token(s.Name), strconv.FormatInt(micros(s.Created), 10), tick)
 }
 
-// lastTick returns the last tick of a schedule that has a record, zero if there is none.
+// lastTick returns the last tick of a schedule that has a record, zero if none has.
 func (e *Engine) lastTick(ctx context.Context, q *queue, s *schedule) (last lastTick, err error) {
 	m, err := e.lastOn(ctx, q.stream, q.ticksOf(s, "*"))
 	if err != nil || m == nil {

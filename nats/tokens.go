@@ -86,7 +86,7 @@ func (e *Engine) CreateToken(ctx context.Context, t posthaste.Token) (string, er
 	return secret, nil
 }
 
-// newToken makes a secret, and what is stored of the token.
+// newToken makes a secret, and the entry of the token.
 func newToken(ctx context.Context, t *posthaste.Token, now time.Time) (secret string, is *storedToken) {
 	random := make([]byte, secretBytes)
 	_, _ = rand.Read(random) // it never fails
