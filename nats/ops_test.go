@@ -145,6 +145,10 @@ func TestActionsArePaged(t *testing.T) {
 func TestTokensAgree(t *testing.T) {
 	t.Parallel()
 	ctx, a, b := two(t)
+	tokensAgree(t, ctx, a, b)
+}
+
+func tokensAgree(t *testing.T, ctx context.Context, a, b *Engine) {
 	send := []posthaste.Scope{posthaste.ScopeSend}
 	if _, ever, err := b.TokensInForce(ctx); err != nil || ever {
 		t.Errorf("before any was made: ever %v, %v", ever, err)

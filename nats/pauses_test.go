@@ -247,6 +247,10 @@ func TestConsumersOfKilledResumeAreResumed(t *testing.T) {
 func TestPausesRace(t *testing.T) {
 	t.Parallel()
 	ctx, a, b := two(t)
+	pausesRace(t, ctx, a, b)
+}
+
+func pausesRace(t *testing.T, ctx context.Context, a, b *Engine) {
 	for range 5 {
 		var all sync.WaitGroup
 		for i, e := range []*Engine{a, b, a, b} {

@@ -39,6 +39,10 @@ func hold(t *testing.T, ctx context.Context, e *Engine, w posthaste.WorkerID) *h
 func TestWorkersAreListed(t *testing.T) {
 	t.Parallel()
 	ctx, a, b := two(t)
+	workersAreListed(t, ctx, a, b)
+}
+
+func workersAreListed(t *testing.T, ctx context.Context, a, b *Engine) {
 	_, err := a.Register(ctx, posthaste.WorkerInfo{Name: "none"})
 	wantCode(t, "no lease", err, posthaste.CodeInvalid)
 	sinks := []posthaste.WorkerSink{{Queue: "jobs", Subscription: "default", Destination: "kafka"}}

@@ -74,6 +74,10 @@ func wantTicks(t *testing.T, ctx context.Context, e *Engine, want ...time.Time) 
 func TestTicksAreSentOnce(t *testing.T) {
 	t.Parallel()
 	ctx, a, b := two(t)
+	ticksAreSentOnce(t, ctx, a, b)
+}
+
+func ticksAreSentOnce(t *testing.T, ctx context.Context, a, b *Engine) {
 	next, err := a.PutSchedule(ctx, everyHour(""))
 	must(t, err)
 	until(t, ctx, "the other process knows it", func() bool { return b.tickIn() > 0 })

@@ -35,6 +35,10 @@ func TestNextWatchFindsMissedRemovals(t *testing.T) {
 func TestShelvesAgree(t *testing.T) {
 	t.Parallel()
 	ctx, a, b := two(t)
+	shelvesAgree(t, ctx, a, b)
+}
+
+func shelvesAgree(t *testing.T, ctx context.Context, a, b *Engine) {
 	var all sync.WaitGroup
 	for _, e := range []*Engine{a, b} {
 		for range 20 {
