@@ -193,31 +193,36 @@ func (e *Engine) applyPause(ctx context.Context, name string) error {
 		if err != nil {
 			return ignoreNotFound(err)
 		}
-		until := e.clock.now().Add(consumerPause)
-		if q.Pause == nil {
-			until = e.clock.now().Add(wakeAfter)
-		}
-		for _, consumer := range q.deliverers() {
-			if _, err := e.js.PauseConsumer(ctx, q.stream, consumer, until); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-				return e.fault(err)
-			}
-		}
-		if q.Pause == nil && !pausesFor(ctx, until.Sub(e.clock.now())) {
-			return ctx.Err() // upkeep does the rest
-		}
-		done := false
-		now, err := e.changeQueue(ctx, name, func(now *queue) (bool, error) {
-			done = (now.Pause == nil) == (q.Pause == nil) && slices.Equal(now.deliverers(), q.deliverers())
-			if !done || now.Pause != nil || now.Halted.IsZero() {
-				return false, nil
-			}
-			now.Halted = time.Time{}
-			return true, nil
-		})
-		if err != nil || now == nil || done {
+		if done, err := e.applyTo(ctx, q); err != nil || done {
 			return ignoreNotFound(err)
 		}
 	}
+}
+
+// applyTo pauses or resumes the consumers of a queue as q says. It is not done if the entry of the
+// queue says something else by then.
+func (e *Engine) applyTo(ctx context.Context, q *queue) (done bool, err error) {
+	until := e.clock.now().Add(consumerPause)
+	if q.Pause == nil {
+		until = e.clock.now().Add(wakeAfter)
+	}
+	for _, consumer := range q.deliverers() {
+		if _, err := e.js.PauseConsumer(ctx, q.stream, consumer, until); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return false, e.fault(err)
+		}
+	}
+	if q.Pause == nil && !pausesFor(ctx, until.Sub(e.clock.now())) {
+		return false, ctx.Err() // upkeep does the rest
+	}
+	_, err = e.changeQueue(ctx, q.Name, func(now *queue) (bool, error) {
+		done = (now.Pause == nil) == (q.Pause == nil) && slices.Equal(now.deliverers(), q.deliverers())
+		if !done || now.Pause != nil || now.Halted.IsZero() {
+			return false, nil
+		}
+		now.Halted = time.Time{}
+		return true, nil
+	})
+	return done, err
 }
 
 // ignoreNotFound is for a queue that was dropped meanwhile.

@@ -243,6 +243,25 @@ func TestConsumersOfKilledResumeAreResumed(t *testing.T) {
 	until(t, ctx, "they are resumed", func() bool { return slices.Equal(consumersPaused(t, ctx, b), []bool{false}) })
 }
 
+// A process that pauses the consumers late finds that another has resumed the queue meanwhile.
+func TestLatePauseIsUndone(t *testing.T) {
+	t.Parallel()
+	ctx, a, b := two(t)
+	must(t, a.Pause(ctx, jobs, posthaste.PauseOptions{}))
+	paused, err := a.freshQueue(ctx, "jobs")
+	must(t, err)
+	must(t, b.Resume(ctx, jobs))
+	done, err := a.applyTo(ctx, paused)
+	must(t, err)
+	if got := consumersPaused(t, ctx, a); done || !slices.Equal(got, []bool{true}) {
+		t.Errorf("done %v, and the consumers that are paused: %v", done, got)
+	}
+	must(t, a.applyPause(ctx, "jobs"))
+	if got := consumersPaused(t, ctx, a); !slices.Equal(got, []bool{false}) {
+		t.Errorf("in the end the consumers that are paused: %v", got)
+	}
+}
+
 // However two processes pause and resume, in the end the consumers are as the last one said.
 func TestPausesRace(t *testing.T) {
 	t.Parallel()

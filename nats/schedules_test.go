@@ -190,6 +190,7 @@ func TestSchedulesChange(t *testing.T) {
 	for range 2 {
 		must(t, a.Pause(ctx, what, posthaste.PauseOptions{Reason: "why"}))
 	}
+	ahead(10*time.Minute, a, b)
 	put := everyHour("")
 	put.Message.Key = "other"
 	later, err := b.PutSchedule(ctx, put)
@@ -203,7 +204,7 @@ func TestSchedulesChange(t *testing.T) {
 	if in := b.tickIn(); in != 0 {
 		t.Errorf("paused it ticks in %s", in)
 	}
-	ahead(150*time.Minute, a, b)
+	ahead(140*time.Minute, a, b)
 	if sent, missed := tickBoth(t, ctx, a, b); sent+missed != 0 {
 		t.Errorf("paused it sent %d and missed %d", sent, missed)
 	}
@@ -228,6 +229,26 @@ func TestSchedulesChange(t *testing.T) {
 	got := slices.DeleteFunc(recordedBy(t, ctx, a, "ada"), func(s string) bool { return s == "create jobs" })
 	if !slices.Equal(got, want) {
 		t.Errorf("recorded are %q, want %q", got, want)
+	}
+}
+
+// A schedule whose times were changed while a process sent its tick is not moved on by that process.
+func TestTickMovesNoChangedSchedule(t *testing.T) {
+	t.Parallel()
+	ctx, a, b := two(t)
+	_, err := a.PutSchedule(ctx, everyHour(""))
+	must(t, err)
+	from, _, err := a.schedules.read(ctx, a, "every=hour")
+	must(t, err)
+	put := everyHour("")
+	put.Spec = "every 3 hours"
+	next, err := b.PutSchedule(ctx, put)
+	must(t, err)
+	moved := &moving{schedule: *from, counted: 1}
+	moved.Next = from.Next.Add(time.Hour)
+	sent, missed, err := a.moveOn(ctx, "every=hour", from, moved)
+	if s := scheduleOf(t, ctx, b); err != nil || sent+missed != 0 || !s.NextAt.Equal(next) || s.Sent != 0 {
+		t.Errorf("%d sent, %d missed, %v, and it is %+v", sent, missed, err, s)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -29,6 +30,28 @@ func TestNextWatchFindsMissedRemovals(t *testing.T) {
 	if is, _ := a.tokens.known("real"); is == nil || a.queues.known("jobs") == nil {
 		t.Error("what exists was forgotten, too")
 	}
+}
+
+// A listing waits until the watch has told all that was stored before.
+func TestListingsWaitForTheWatch(t *testing.T) {
+	t.Parallel()
+	ctx, a, _ := two(t)
+	_, err := a.tokens.put(ctx, a, "x", &storedToken{Name: "x"}, 0)
+	must(t, err)
+	var late shelf[storedToken]
+	late.init(a.tokens.prefix)
+	soon, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	_, err = late.freshAll(soon, a)
+	wantCode(t, "without a watch", err, posthaste.CodeUnavailable)
+	watching, end := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	all.Go(func() { late.watch(watching, a) })
+	if found, err := late.freshAll(ctx, a); err != nil || found["x"] == nil {
+		t.Errorf("with a watch there are %+v, %v", found, err)
+	}
+	end()
+	all.Wait()
 }
 
 // A process reads what others have written before, and changes nothing that they have changed.
