@@ -52,13 +52,13 @@ func TestContexts(t *testing.T) {
 	s.ends(exitFailed, []string{"context", "show"}, "no context is in use")
 	s.does("context ls --json", `"name":"jobs","current":false`)
 
-	s.refuses("context set bad", "either --database-url, --redis-url or --server-url")
-	s.refuses("context set bad --database-url postgres://x/y --redis-url redis://x", "either --database-url, --redis-url or --server-url")
+	s.refuses("context set bad", "either --database-url, --redis-url, --nats-url or --server-url")
+	s.refuses("context set bad --database-url postgres://x/y --redis-url redis://x", "either --database-url, --redis-url, --nats-url or --server-url")
 	s.refuses("context set bad --database-url mysql://x/y", "must begin with postgres:// or postgresql://")
 	s.refuses("context set bad --redis-url postgres://x/y", "must begin with redis:// or rediss://")
 	s.refuses("context set No-Good --redis-url redis://x", "a-z, 0-9")
 	t.Setenv("DATABASE_URL", "postgres://other/x")
-	s.refuses("context set bad", "either --database-url, --redis-url or --server-url")
+	s.refuses("context set bad", "either --database-url, --redis-url, --nats-url or --server-url")
 	s.does("context use jobs", "warning: DATABASE_URL is set, and overrides the current context$")
 }
 
@@ -191,14 +191,7 @@ func decided(t *testing.T, args []string) string {
 	if err := db.check(); err != nil {
 		return err.Error()
 	}
-	url := db.url
-	if db.engine == onRedis {
-		url = db.redisURL
-	}
-	if db.engine == onHTTP {
-		url = db.api.url
-	}
-	return db.engine + " " + url + db.place()
+	return db.engine + " " + db.url() + db.place()
 }
 
 // A command that destroys something names the context, in its question and with --yes.
