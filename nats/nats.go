@@ -27,7 +27,7 @@ type Engine struct {
 	begun atomic.Bool // begin has prepared the streams
 	clock clock
 	ids   ids
-	ended chan struct{}  // closed by Close
+	ended chan struct{} // closed by Close
 	close sync.Once
 	work  sync.WaitGroup // the goroutines of this engine
 

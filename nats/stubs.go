@@ -13,12 +13,6 @@ func notYet(what string) error {
 	return &posthaste.Error{Code: posthaste.CodeUnsupported, Message: what + " is not implemented yet"}
 }
 
-func (e *Engine) Send(_ context.Context, _ ...posthaste.Message) (r00 []posthaste.Sent, r10 error) {
-	return r00, notYet("Send")
-}
-func (e *Engine) SendOnce(_ context.Context, _ posthaste.Idempotency, _ ...posthaste.Message) (r00 []posthaste.Sent, r10 bool, r20 error) {
-	return r00, r10, notYet("SendOnce")
-}
 func (e *Engine) Register(_ context.Context, _ posthaste.WorkerInfo) (r00 posthaste.WorkerID, r10 error) {
 	return r00, notYet("Register")
 }
