@@ -55,6 +55,7 @@ func TestContexts(t *testing.T) {
 	s.refuses("context set bad", "either --database-url, --redis-url, --nats-url or --server-url")
 	s.refuses("context set bad --database-url postgres://x/y --redis-url redis://x", "either --database-url, --redis-url, --nats-url or --server-url")
 	s.refuses("context set bad --database-url mysql://x/y", "must begin with postgres:// or postgresql://")
+	s.refuses("context set bad --nats-url nats://a,redis://b", "must begin with nats:// or tls://")
 	s.refuses("context set bad --redis-url postgres://x/y", "must begin with redis:// or rediss://")
 	s.refuses("context set No-Good --redis-url redis://x", "a-z, 0-9")
 	t.Setenv("DATABASE_URL", "postgres://other/x")
@@ -75,10 +76,15 @@ func TestContextsKeepPasswords(t *testing.T) {
 		"postgres://app@db/app":                            "postgres://app@db/app",
 		"${URL}":                                           "${URL}",
 		"rediss://:hunter2@redis/0":                        "rediss://:xxxxx@redis/0",
+		"nats://hunter2@nats:4222":                         "nats://xxxxx@nats:4222",
+		"nats://me:hun,ter2@a,tls://hunter2@b:4222?x=y":    "nats://me:xxxxx@a,tls://xxxxx@b:4222?x=y",
+		"nats://${TOKEN}@nats:4222":                        "nats://${TOKEN}@nats:4222",
 	} {
 		flag := "--database-url"
 		if strings.HasPrefix(url, "redis") {
 			flag = "--redis-url"
+		} else if strings.HasPrefix(url, "nats") {
+			flag = "--nats-url"
 		}
 		secret := strings.Contains(shown, "xxxxx")
 		for _, command := range [][]string{{"context", "set", "c", flag, url, "--use"}, {"context", "show"}, {"context", "ls"}, {"context", "show", "c", "-o", "yaml"}, {"context", "ls", "-o", "jsonl"}} {
@@ -121,7 +127,9 @@ func TestContextPrecedence(t *testing.T) {
 	s.does("context set two --redis-url redis://two/0")
 	s.ends(0, []string{"context", "set", "var", "--database-url", "postgres://app:${PW}@var/x"})
 	s.does("context set web --server-url https://web")
+	s.does("context set js --nats-url nats://js,nats://ks")
 	const one, two, web = "postgres postgres://one/x in context one", "redis redis://two/0 in context two", "http https://web in context web"
+	const js = "nats nats://js,nats://ks in context js"
 	for _, c := range []struct{ current, args, variables, want string }{
 		{"", "", "", "no database is set"},
 		{"one", "", "", one},
@@ -139,6 +147,12 @@ func TestContextPrecedence(t *testing.T) {
 		{"one", "--redis-url redis://flag/0", "DATABASE_URL=postgres://env/x", "redis redis://flag/0"},
 		{"", "--context one --redis-url redis://flag/0", "", "--context contradicts a URL"},
 		{"one", "--engine redis", "", "--engine redis contradicts context one"},
+		{"js", "", "", js},
+		{"one", "--context js", "NATS_URL=nats://env", js},
+		{"one", "", "NATS_URL=nats://env", "nats nats://env"},
+		{"one", "", "NATS_URL=nats://env POSTHASTE_NATS_URL=nats://ours", "nats nats://ours"},
+		{"js", "--engine redis", "", "--engine redis contradicts context js, which is nats"},
+		{"", "--engine nats", "", "no NATS URL is set"},
 		{"web", "", "", web},
 		{"one", "--context web", "DATABASE_URL=postgres://env/x", web},
 		{"web", "", "DATABASE_URL=postgres://env/x", "postgres postgres://env/x"},

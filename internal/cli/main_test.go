@@ -38,7 +38,7 @@ func cleanEnvironment() {
 	for _, env := range os.Environ() {
 		name, _, _ := strings.Cut(env, "=")
 		ours := strings.HasPrefix(name, "POSTHASTE_") && !strings.HasPrefix(name, "POSTHASTE_TEST_") && name != "POSTHASTE_MAVEN_REPOSITORY"
-		if ours || strings.HasPrefix(name, "OTEL_") || name == "DATABASE_URL" || name == "REDIS_URL" || name == "SMTP_URL" {
+		if ours || strings.HasPrefix(name, "OTEL_") || name == "DATABASE_URL" || name == "REDIS_URL" || name == "NATS_URL" || name == "SMTP_URL" {
 			os.Unsetenv(name)
 		}
 	}
@@ -82,6 +82,32 @@ func TestScriptsOnRedis(t *testing.T) {
 			runScript(t, file, "REDIS_URL", startRedis(t).URL())
 		})
 	}
+}
+
+// TestScriptsOnNATS runs testdata/nats/*.txtar, each with its own NATS server: $NATS_URL.
+func TestScriptsOnNATS(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/nats/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			runScript(t, file, "NATS_URL", startNATS(t).URL())
+		})
+	}
+}
+
+// startNATS starts a NATS server for one test.
+func startNATS(t *testing.T, further ...string) *devbroker.NATS {
+	t.Helper()
+	n, err := devbroker.StartNATS(t.Context(), t.TempDir(), further...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Stop)
+	return n
 }
 
 // startRedis starts a Redis for one test.
