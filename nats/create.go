@@ -137,7 +137,7 @@ func (e *Engine) completeQueue(ctx context.Context, q *queue) error {
 
 func (e *Engine) queueStream(q *queue) jetstream.StreamConfig {
 	return jetstream.StreamConfig{Name: q.stream, Subjects: []string{q.subjects.under(">")}, Retention: jetstream.InterestPolicy, Replicas: e.replicas, Storage: jetstream.FileStorage,
-		Duplicates: duplicateWindow, AllowMsgTTL: true, AllowAtomicPublish: true, AllowMsgSchedules: true, AllowDirect: true,
+		Duplicates: duplicateWindow, AllowMsgTTL: true, AllowAtomicPublish: true, AllowMsgSchedules: true, AllowDirect: true, AllowRollup: true,
 		Description: fmt.Sprintf("posthaste queue %s", q.Name)}
 }
 
