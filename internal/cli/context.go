@@ -122,6 +122,7 @@ The token for a server is asked for on a terminal. Keep it in a file with
 without a token uses --server-token or POSTHASTE_SERVER_TOKEN of each command.`,
 		Example: `  posthaste context set prod --database-url postgres://app@db.example.com/app --use
   posthaste context set jobs --redis-url 'rediss://app:${JOBS_PASSWORD}@redis.example.com/0'
+  posthaste context set hub --nats-url 'nats://app:${HUB_PASSWORD}@n1:4222,nats://app:${HUB_PASSWORD}@n2:4222'
   posthaste context set shop --server-url https://mq.example.com --server-token-file ~/.config/shop.token`,
 		Args: exactly(1, "a name"), ValidArgsFunction: completeContexts,
 		RunE: func(cmd *cobra.Command, args []string) error {

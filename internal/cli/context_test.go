@@ -118,6 +118,53 @@ func TestContextsKeepPasswords(t *testing.T) {
 	}
 }
 
+// Stores as [decided] tells them.
+const (
+	one = "postgres postgres://one/x in context one"
+	two = "redis redis://two/0 in context two"
+	web = "http https://web in context web"
+	js  = "nats nats://js,nats://ks in context js"
+)
+
+// selections has the current context, arguments and variables, and the store that they select.
+var selections = []struct{ current, args, variables, want string }{
+	{"", "", "", "no database is set"},
+	{"one", "", "", one},
+	{"two", "", "", two},
+	{"", "--context one", "", one},
+	{"two", "--context one", "", one},
+	{"two", "", "POSTHASTE_CONTEXT=one", one},
+	{"", "--context two", "POSTHASTE_CONTEXT=one", two},
+	{"one", "", "DATABASE_URL=postgres://env/x", "postgres postgres://env/x"},
+	{"one", "", "POSTHASTE_REDIS_URL=redis://env/0", "redis redis://env/0"},
+	{"", "--context two", "DATABASE_URL=postgres://env/x", two},
+	{"", "", "DATABASE_URL=postgres://env/x POSTHASTE_CONTEXT=two POSTHASTE_ENGINE=postgres", two},
+	{"one", "--database-url postgres://flag/x", "", "postgres postgres://flag/x"},
+	{"one", "--database-url postgres://flag/x", "POSTHASTE_CONTEXT=two", "postgres postgres://flag/x"},
+	{"one", "--redis-url redis://flag/0", "DATABASE_URL=postgres://env/x", "redis redis://flag/0"},
+	{"", "--context one --redis-url redis://flag/0", "", "--context contradicts a URL"},
+	{"one", "--engine redis", "", "--engine redis contradicts context one"},
+	{"js", "", "", js},
+	{"one", "--context js", "NATS_URL=nats://env", js},
+	{"one", "", "NATS_URL=nats://env", "nats nats://env"},
+	{"one", "", "NATS_URL=nats://env POSTHASTE_NATS_URL=nats://ours", "nats nats://ours"},
+	{"js", "--engine redis", "", "--engine redis contradicts context js, which is nats"},
+	{"", "--engine nats", "", "no NATS URL is set"},
+	{"web", "", "", web},
+	{"one", "--context web", "DATABASE_URL=postgres://env/x", web},
+	{"web", "", "DATABASE_URL=postgres://env/x", "postgres postgres://env/x"},
+	{"one", "", "POSTHASTE_SERVER_URL=https://env", "http https://env"},
+	{"one", "--server-url https://flag", "DATABASE_URL=postgres://env/x", "http https://flag"},
+	{"", "", "POSTHASTE_SERVER_URL=https://env DATABASE_URL=postgres://env/x", "PostgreSQL and a server"},
+	{"", "", "POSTHASTE_SERVER_URL=https://env DATABASE_URL=postgres://env/x POSTHASTE_ENGINE=http", "http https://env"},
+	{"", "--engine http", "", "no server URL is set"},
+	{"web", "--engine postgres", "", "--engine postgres contradicts context web, which is http"},
+	{"", "--context web --server-url https://flag", "", "--context contradicts a URL"},
+	{"", "--context other", "", `context "other" does not exist`},
+	{"", "--context var", "", "PW is not set"},
+	{"", "--context var", "PW=a/b+c%", "postgres postgres://app:a%2Fb%2Bc%25@var/x in context var"},
+}
+
 // The store is decided by the command line, the context that a flag or a variable names, the
 // variables of URLs, and the current context, in that order.
 func TestContextPrecedence(t *testing.T) {
@@ -128,45 +175,7 @@ func TestContextPrecedence(t *testing.T) {
 	s.ends(0, []string{"context", "set", "var", "--database-url", "postgres://app:${PW}@var/x"})
 	s.does("context set web --server-url https://web")
 	s.does("context set js --nats-url nats://js,nats://ks")
-	const one, two, web = "postgres postgres://one/x in context one", "redis redis://two/0 in context two", "http https://web in context web"
-	const js = "nats nats://js,nats://ks in context js"
-	for _, c := range []struct{ current, args, variables, want string }{
-		{"", "", "", "no database is set"},
-		{"one", "", "", one},
-		{"two", "", "", two},
-		{"", "--context one", "", one},
-		{"two", "--context one", "", one},
-		{"two", "", "POSTHASTE_CONTEXT=one", one},
-		{"", "--context two", "POSTHASTE_CONTEXT=one", two},
-		{"one", "", "DATABASE_URL=postgres://env/x", "postgres postgres://env/x"},
-		{"one", "", "POSTHASTE_REDIS_URL=redis://env/0", "redis redis://env/0"},
-		{"", "--context two", "DATABASE_URL=postgres://env/x", two},
-		{"", "", "DATABASE_URL=postgres://env/x POSTHASTE_CONTEXT=two POSTHASTE_ENGINE=postgres", two},
-		{"one", "--database-url postgres://flag/x", "", "postgres postgres://flag/x"},
-		{"one", "--database-url postgres://flag/x", "POSTHASTE_CONTEXT=two", "postgres postgres://flag/x"},
-		{"one", "--redis-url redis://flag/0", "DATABASE_URL=postgres://env/x", "redis redis://flag/0"},
-		{"", "--context one --redis-url redis://flag/0", "", "--context contradicts a URL"},
-		{"one", "--engine redis", "", "--engine redis contradicts context one"},
-		{"js", "", "", js},
-		{"one", "--context js", "NATS_URL=nats://env", js},
-		{"one", "", "NATS_URL=nats://env", "nats nats://env"},
-		{"one", "", "NATS_URL=nats://env POSTHASTE_NATS_URL=nats://ours", "nats nats://ours"},
-		{"js", "--engine redis", "", "--engine redis contradicts context js, which is nats"},
-		{"", "--engine nats", "", "no NATS URL is set"},
-		{"web", "", "", web},
-		{"one", "--context web", "DATABASE_URL=postgres://env/x", web},
-		{"web", "", "DATABASE_URL=postgres://env/x", "postgres postgres://env/x"},
-		{"one", "", "POSTHASTE_SERVER_URL=https://env", "http https://env"},
-		{"one", "--server-url https://flag", "DATABASE_URL=postgres://env/x", "http https://flag"},
-		{"", "", "POSTHASTE_SERVER_URL=https://env DATABASE_URL=postgres://env/x", "PostgreSQL and a server"},
-		{"", "", "POSTHASTE_SERVER_URL=https://env DATABASE_URL=postgres://env/x POSTHASTE_ENGINE=http", "http https://env"},
-		{"", "--engine http", "", "no server URL is set"},
-		{"web", "--engine postgres", "", "--engine postgres contradicts context web, which is http"},
-		{"", "--context web --server-url https://flag", "", "--context contradicts a URL"},
-		{"", "--context other", "", `context "other" does not exist`},
-		{"", "--context var", "", "PW is not set"},
-		{"", "--context var", "PW=a/b+c%", "postgres postgres://app:a%2Fb%2Bc%25@var/x in context var"},
-	} {
+	for _, c := range selections {
 		name := strings.Join([]string{c.current, c.args, c.variables}, " ")
 		t.Run(name, func(t *testing.T) {
 			contexts, err := loadContexts()

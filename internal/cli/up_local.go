@@ -19,29 +19,6 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// localEngine is an engine whose server up can start.
-type localEngine struct {
-	engine string
-	flags  []string // that apply to it alone
-	start  func(ctx context.Context, a *app, u *upFlags, home *home, r *running) error
-}
-
-// localEngines are the engines of `up --engine`. The first one is the default.
-var localEngines = []localEngine{
-	{onPostgres, []string{"postgres-port", "postgres-bin"}, startOnPostgres},
-	{onRedis, []string{"redis-port"}, startOnRedis},
-	{onNATS, []string{"nats-port"}, startOnNATS},
-}
-
-// localEngineNames returns the names of [localEngines].
-func localEngineNames() []string {
-	names := make([]string, len(localEngines))
-	for i, e := range localEngines {
-		names[i] = e.engine
-	}
-	return names
-}
-
 // localServer runs a server that is installed. It implements the parts of [localStore] that
 // do not depend on its protocol.
 type localServer struct {

@@ -24,7 +24,7 @@ func TestNATSOnATakenPort(t *testing.T) {
 	}
 }
 
-// stopLeftNATS stops the server of its directory and no other one, nor a program that is none.
+// stopLeftNATS stops the server of its directory and no other one.
 func TestStopLeftNATS(t *testing.T) {
 	t.Parallel()
 	n := anyLocalNATS(t)

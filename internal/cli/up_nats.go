@@ -144,7 +144,7 @@ func askNATS(ctx context.Context, address string) (about natsAbout, err error) {
 
 // stopLeftNATS stops a server that a killed up has left running. It is the one that says the name
 // that was recorded for this data directory. A server that shuts down listens until its streams
-// are closed, so that a refused connection proves that there is none.
+// are closed, so that a refused connection proves that it has ended.
 func stopLeftNATS(ctx context.Context, home *home) error {
 	text, err := os.ReadFile(home.path(natsPortFile))
 	if err != nil {

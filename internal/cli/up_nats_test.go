@@ -54,8 +54,13 @@ func TestUpOnNATS(t *testing.T) {
 		return nil
 	})
 
-	// up is killed, and its NATS may keep running. The next up takes over the data.
 	eventually(t, "the first mail is sent still", isSent)
+	takesOver(t, dir, p, u, isSent)
+}
+
+// takesOver kills up, whose NATS may keep running. The next up takes over the data.
+func takesOver(t *testing.T, dir string, p *process, u upped, isSent func() error) {
+	t.Helper()
 	flags := []string{"--engine", "nats", "--listen", strings.TrimPrefix(u.HTTP, "http://"), "--smtp-listen", u.SMTP, "--nats-port", strings.TrimPrefix(u.NATS, "nats://127.0.0.1:")}
 	_ = p.Process.Kill()
 	p.wait()
