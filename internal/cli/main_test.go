@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -84,7 +85,8 @@ func TestScriptsOnRedis(t *testing.T) {
 	}
 }
 
-// TestScriptsOnNATS runs testdata/nats/*.txtar, each with its own NATS server: $NATS_URL.
+// TestScriptsOnNATS runs testdata/nats/*.txtar, each with its own NATS server: $NATS_URL. Its user
+// has the permissions of docs/nats-engine.md.
 func TestScriptsOnNATS(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/nats/*.txtar")
@@ -94,9 +96,28 @@ func TestScriptsOnNATS(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			t.Parallel()
-			runScript(t, file, "NATS_URL", startNATS(t).URL())
+			server := startNATS(t, "authorization: {users: [{user: app, password: right, permissions: "+natsPermissions(t)+"}]}")
+			runScript(t, file, "NATS_URL", "nats://app:right@"+server.Address())
 		})
 	}
+}
+
+// natsPermissions returns the permissions of docs/nats-engine.md, for the configuration of a server.
+func natsPermissions(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/nats-engine.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile("(?m)^\\| (publish|subscribe) \\| (`.*`) \\|$").FindAllStringSubmatch(string(text), -1)
+	if len(rows) != 2 {
+		t.Fatalf("the table of permissions has the rows %q", rows)
+	}
+	var all []string
+	for _, row := range rows {
+		all = append(all, row[1]+": ["+strings.ReplaceAll(row[2], "`", `"`)+"]")
+	}
+	return "{" + strings.Join(all, ", ") + "}"
 }
 
 // startNATS starts a NATS server for one test.
