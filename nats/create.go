@@ -163,13 +163,10 @@ func (e *Engine) ensureConsumers(ctx context.Context, q *queue) error {
 	return nil
 }
 
-// maxAckPending bounds what is handed out of one consumer.
-const maxAckPending = 20_000
-
 // consumersOf returns the consumers that deliver the messages of a subscription: one for each
 // priority that was ever used, or for each partition of an ordered queue.
 func (q *queue) consumersOf(s *subscription) (all []jetstream.ConsumerConfig) {
-	common := jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, AckWait: s.AckWait, MaxAckPending: maxAckPending, MaxDeliver: -1}
+	common := jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, AckWait: s.AckWait, MaxAckPending: -1, MaxDeliver: -1}
 	if s.Name != posthaste.DefaultSubscription && s.From != posthaste.FromOldest {
 		common.DeliverPolicy = jetstream.DeliverNewPolicy
 	}
