@@ -132,7 +132,10 @@ func (e *Engine) completeQueue(ctx context.Context, q *queue) error {
 	if conflicts(err) { // another process completed it
 		return nil
 	}
-	return e.fault(err)
+	if err != nil {
+		return e.fault(err)
+	}
+	return e.record(ctx, "create", q.Name, 0, nil)
 }
 
 func (e *Engine) queueStream(q *queue) jetstream.StreamConfig {
