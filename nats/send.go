@@ -22,6 +22,9 @@ import (
 // maxBatch is how many messages and records the server stores in one atomic batch.
 const maxBatch = 1000
 
+// soon is how close to its time a message is not scheduled any more.
+const soon = 5 * time.Millisecond
+
 // outgoing is a message that a call sends.
 type outgoing struct {
 	meta   meta
@@ -140,7 +143,7 @@ func (e *Engine) outgoing(q *queue, m *posthaste.Message, now time.Time) (o outg
 	if m.Delay > 0 {
 		due = now.Add(m.Delay)
 	}
-	if !due.After(now) {
+	if !due.After(now.Add(soon)) {
 		due = time.Time{} // a time in the past means now
 	}
 	o = outgoing{body: body, meta: meta{At: micros(now), Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms, Type: contentType,
