@@ -143,7 +143,7 @@ func (e *Engine) outgoing(q *queue, m *posthaste.Message, now time.Time) (o outg
 	if m.Delay > 0 {
 		due = now.Add(m.Delay)
 	}
-	if !due.After(now.Add(soon)) {
+	if !due.After(now) {
 		due = time.Time{} // a time in the past means now
 	}
 	o = outgoing{body: body, meta: meta{At: micros(now), Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms, Type: contentType,
@@ -200,8 +200,8 @@ func (q *queue) partition(key string) int {
 }
 
 // entry returns a message as it is stored: in the queue, or as a schedule.
-func (q *queue) entry(m *meta, body []byte) *natsgo.Msg {
-	if m.Due == 0 {
+func (q *queue) entry(m *meta, body []byte, now time.Time) *natsgo.Msg {
+	if !fromMicros(m.Due).After(now.Add(soon)) {
 		return m.encoded(q.waits(m), body)
 	}
 	return scheduled(m.encoded(q.subjects.under("s", m.ID.String()), body), q.waits(m), fromMicros(m.Due))
@@ -284,7 +284,7 @@ func (e *Engine) parts(ctx context.Context, q *queue, all []outgoing) (sent []po
 			used[o.once] = o.meta.ID
 			parts = append(parts, recorded(o.once, record{Sent: []posthaste.Sent{{ID: o.meta.ID}}}, o.window))
 		}
-		parts = append(parts, q.entry(&o.meta, o.body))
+		parts = append(parts, q.entry(&o.meta, o.body, e.clock.now()))
 	}
 	return sent, parts, nil
 }
@@ -305,7 +305,7 @@ func (e *Engine) recordOn(ctx context.Context, q *queue, subject string) (*recor
 // sendRecorded stores a message and a record in one batch, unless the record exists: then stored is
 // false.
 func (e *Engine) sendRecorded(ctx context.Context, q *queue, subject string, ttl time.Duration, m *meta, body []byte) (stored bool, err error) {
-	err = e.store(ctx, q, []*natsgo.Msg{recorded(subject, record{Sent: []posthaste.Sent{{ID: m.ID}}}, ttl), q.entry(m, body)})
+	err = e.store(ctx, q, []*natsgo.Msg{recorded(subject, record{Sent: []posthaste.Sent{{ID: m.ID}}}, ttl), q.entry(m, body, e.clock.now())})
 	if errors.Is(err, errExists) {
 		return false, nil
 	}
