@@ -1,6 +1,11 @@
 package nats
 
-import "context"
+import (
+	"context"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+)
 
 // begins starts what runs as long as the engine.
 func (e *Engine) begins(ctx context.Context) error {
@@ -11,17 +16,29 @@ func (e *Engine) begins(ctx context.Context) error {
 	e.holding.mu.Lock()
 	e.holding.no = no
 	e.holding.mu.Unlock()
+	e.taps.arrived, e.taps.ring, e.taps.asleep = e.arrive, e.bells.ring, e.bells.asleep
+	for _, start := range []func(*natsgo.Conn, func(string, natsgo.MsgHandler) error) error{e.acks.start, e.taps.start} {
+		if err := start(e.conn, e.subscribe); err != nil {
+			return e.fault(err)
+		}
+	}
+	if err := e.listen(); err != nil {
+		return e.fault(err)
+	}
+	connected := e.conn.StatusChanged(natsgo.CONNECTED)
+	e.goes(func(ctx context.Context) {
+		defer e.conn.RemoveStatusListener(connected)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-connected:
+				e.taps.reconnected()
+			}
+		}
+	})
+	e.goes(func(ctx context.Context) { every(ctx, 100*time.Millisecond, func() { e.acks.repeat(ctx) }) })
+	e.goes(func(ctx context.Context) { every(ctx, 250*time.Millisecond, func() { e.taps.sweep(ctx) }) })
+	e.goes(func(ctx context.Context) { every(ctx, time.Second, func() { e.keepLeases(ctx) }) })
 	return e.watchQueues(ctx)
 }
-
-type taps struct{}
-
-func (*taps) init() {}
-
-type acks struct{}
-
-func (*acks) init(*Engine) {}
-
-type workers struct{}
-
-func (*workers) init() {}

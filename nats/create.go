@@ -48,7 +48,9 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, options posthaste
 		if err != nil {
 			return e.fault(err)
 		}
-		return e.completeQueue(ctx, q)
+		if err := e.completeQueue(ctx, q); err != nil {
+			return err
+		}
 	}
 }
 
@@ -65,20 +67,15 @@ func possible(o *posthaste.QueueOptions) error {
 	return nil
 }
 
-// claimName stores the entry of a new queue that is not ready. One that another process began and
-// did not finish is taken over.
+// claimName stores the entry of a new queue that is not ready, or returns the one that another
+// process has begun: it may have died.
 func (e *Engine) claimName(ctx context.Context, name string, options posthaste.QueueOptions) (*queue, error) {
 	q := &queue{Name: name, Options: options, CreatedAt: e.clock.now(), stream: e.streamOf(name), subjects: e.subjectsOf(name),
 		Subscriptions: []subscription{{Name: posthaste.DefaultSubscription, CreatedAt: e.clock.now(), AckWait: e.ackWait}}}
 	entry, err := e.kv.Get(ctx, queueKey+name)
 	switch {
 	case err == nil:
-		begun, err := e.readQueue(entry)
-		if err != nil {
-			return nil, err
-		}
-		q.No, q.revision = begun.No, begun.revision
-		return e.putQueue(ctx, q)
+		return e.readQueue(entry) // the options are those of the process that began it
 	case !errors.Is(err, jetstream.ErrKeyNotFound):
 		return nil, err
 	}
@@ -133,14 +130,14 @@ func (e *Engine) completeQueue(ctx context.Context, q *queue) error {
 	next.Ready = true
 	_, err := e.putQueue(ctx, &next)
 	if errors.Is(err, jetstream.ErrKeyExists) { // another process completed it
-		_, err = e.freshQueue(ctx, q.Name)
+		return nil
 	}
 	return e.fault(err)
 }
 
 func (e *Engine) queueStream(q *queue) jetstream.StreamConfig {
 	return jetstream.StreamConfig{Name: q.stream, Subjects: []string{q.subjects.under(">")}, Retention: jetstream.InterestPolicy, Replicas: e.replicas, Storage: jetstream.FileStorage,
-		Duplicates: duplicateWindow, AllowMsgTTL: true, AllowAtomicPublish: true, AllowMsgSchedules: true, AllowDirect: true,
+		Duplicates: duplicateWindow, AllowMsgTTL: true, AllowAtomicPublish: true, AllowMsgSchedules: true, AllowDirect: true, AllowRollup: true,
 		Description: fmt.Sprintf("posthaste queue %s", q.Name)}
 }
 

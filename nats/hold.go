@@ -31,6 +31,7 @@ type held struct {
 	settling  bool               // a settlement is under way
 	cancelled bool               // the message was cancelled meanwhile
 	note      posthaste.Attempt  // what the handler has noted: Checkpoint, Progress, ProgressText, Log
+	noted     bool               // notes are stored
 }
 
 // holding has the deliveries that this process holds. A delivery's id has the number of the
@@ -104,12 +105,50 @@ func (h *holding) ofMessage(id posthaste.MessageID) (all []*held) {
 func (h *holding) begin(d *held) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	now := uptime()
+	if h.byID[d.id] != d || d.settling || now > d.lease || d.until != 0 && now > d.until {
+		return false
+	}
+	d.settling = true
+	return true
+}
+
+// beginLost is begin for a delivery whose holder is gone, while the lease at the server lasts.
+func (h *holding) beginLost(d *held) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.byID[d.id] != d || d.settling || uptime() > d.lease {
 		return false
 	}
 	d.settling = true
 	return true
 }
+
+// isCancelled reports whether the message was cancelled while it was handed out.
+func (h *holding) isCancelled(d *held) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return d.cancelled
+}
+
+// attempt returns the attempt as far as it has come.
+func (h *holding) attempt(d *held, worker string) posthaste.Attempt {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a := d.note
+	a.Attempt, a.Worker, a.ClaimedAt = d.meta.attempt(), worker, d.claimedAt
+	return a
+}
+
+// number returns the number of this process.
+func (h *holding) number() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.no
+}
+
+// holderOf returns the number of the process that holds a delivery.
+func holderOf(id posthaste.DeliveryID) int64 { return int64(id) >> 32 }
 
 // giveUp ends a settlement whose outcome is not known. It can be repeated.
 func (h *holding) giveUp(d *held) {

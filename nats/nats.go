@@ -27,9 +27,12 @@ type Engine struct {
 	begun atomic.Bool // begin has prepared the streams
 	clock clock
 	ids   ids
-	ended chan struct{}  // closed by Close
-	close sync.Once
+	life  sync.Mutex
+	over  bool           // Close was called
+	ended chan struct{}  // closed then
 	work  sync.WaitGroup // the goroutines of this engine
+
+	subscriptions []*natsgo.Subscription // made by begin
 
 	beginning sync.Mutex
 	kv        jetstream.KeyValue
@@ -37,26 +40,59 @@ type Engine struct {
 	holding   holding
 	taps      taps
 	acks      acks
-	workers   workers
+	bells     bells
+	turns     atomic.Int64 // claims of queues with several consumers
 }
 
-// Close implements [posthaste.Engine].
+// Close implements [posthaste.Engine]. What came and was not handed out, and what is held, is
+// delivered again when AckWait has passed; a worker gives it back before, by Unregister.
 func (e *Engine) Close() {
-	e.close.Do(func() { close(e.ended) })
+	e.life.Lock()
+	over := e.over
+	e.over = true
+	e.life.Unlock()
+	if over {
+		return
+	}
+	close(e.ended)
+	for _, s := range e.subscriptions {
+		_ = s.Unsubscribe() // the connection may be closed
+	}
+	e.work.Wait()
 	if e.owned {
 		e.conn.Close()
 	}
-	e.work.Wait()
 }
 
-// goes runs f until the engine is closed.
+// goes runs f, whose ctx ends when the engine is closed. After that it runs nothing.
 func (e *Engine) goes(f func(ctx context.Context)) {
+	e.life.Lock()
+	defer e.life.Unlock()
+	if e.over {
+		return
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	e.work.Go(func() {
-		<-e.ended
-		cancel()
+		defer cancel()
+		f(ctx)
 	})
-	e.work.Go(func() { f(ctx) })
+	e.work.Go(func() {
+		select {
+		case <-e.ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+}
+
+// subscribe listens on a subject until the engine is closed.
+func (e *Engine) subscribe(subject string, f natsgo.MsgHandler) error {
+	s, err := e.conn.Subscribe(subject, f)
+	if err != nil {
+		return err
+	}
+	e.subscriptions = append(e.subscriptions, s)
+	return s.SetPendingLimits(-1, -1)
 }
 
 // every calls f at an interval until ctx ends.

@@ -23,7 +23,7 @@ const layoutVersion = "1"
 
 // Bounds of AckWait.
 const (
-	defaultAckWait = 30 * time.Second
+	defaultAckWait = 15 * time.Second
 	leastAckWait   = 3 * time.Second
 )
 
@@ -52,7 +52,7 @@ func WithPrefix(prefix string) Option { return func(s *settings) { s.prefix = pr
 func WithReplicas(n int) Option { return func(s *settings) { s.replicas = n } }
 
 // WithAckWait sets how long a delivery is held without a sign of its holder, in queues and
-// subscriptions that this engine creates (default 30 s, 3 s to 1 h).
+// subscriptions that this engine creates (default 15 s, 3 s to 1 h).
 func WithAckWait(d time.Duration) Option { return func(s *settings) { s.ackWait = d } }
 
 // WithLazyConnect makes [Open] return before it has connected. Every method returns Unavailable
@@ -193,9 +193,7 @@ func newEngine(conn *natsgo.Conn, s settings) (*Engine, error) {
 	e := &Engine{settings: s, conn: conn, js: js, ended: make(chan struct{})}
 	e.queues.init()
 	e.holding.init()
-	e.taps.init()
-	e.acks.init(e)
-	e.workers.init()
+	e.bells.init()
 	return e, nil
 }
 

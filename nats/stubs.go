@@ -13,47 +13,11 @@ func notYet(what string) error {
 	return &posthaste.Error{Code: posthaste.CodeUnsupported, Message: what + " is not implemented yet"}
 }
 
-func (e *Engine) Send(_ context.Context, _ ...posthaste.Message) (r00 []posthaste.Sent, r10 error) {
-	return r00, notYet("Send")
-}
-func (e *Engine) SendOnce(_ context.Context, _ posthaste.Idempotency, _ ...posthaste.Message) (r00 []posthaste.Sent, r10 bool, r20 error) {
-	return r00, r10, notYet("SendOnce")
-}
-func (e *Engine) Register(_ context.Context, _ posthaste.WorkerInfo) (r00 posthaste.WorkerID, r10 error) {
-	return r00, notYet("Register")
-}
-func (e *Engine) Heartbeat(_ context.Context, _ posthaste.Heartbeat) (r00 posthaste.HeartbeatReply, r10 error) {
-	return r00, notYet("Heartbeat")
-}
-func (e *Engine) Unregister(_ context.Context, _ posthaste.WorkerID) (r00 error) {
-	return notYet("Unregister")
-}
-func (e *Engine) Claim(_ context.Context, _ posthaste.ClaimRequest) (r00 posthaste.ClaimReply, r10 error) {
-	return r00, notYet("Claim")
-}
-func (e *Engine) Unsettled(_ context.Context, _ posthaste.WorkerID, _ int64) (r00 []posthaste.DeliveryID, r10 error) {
-	return r00, notYet("Unsettled")
-}
-func (e *Engine) Receive(_ context.Context, _ posthaste.ReceiveRequest) (r00 posthaste.ReceiveReply, r10 error) {
-	return r00, notYet("Receive")
-}
-func (e *Engine) Settle(_ context.Context, _ []posthaste.Settlement) (r00 []posthaste.SettleResult, r10 error) {
-	return r00, notYet("Settle")
-}
-func (e *Engine) Extend(_ context.Context, _ posthaste.ExtendRequest) (r00 []posthaste.SettleResult, r10 error) {
-	return r00, notYet("Extend")
-}
 func (e *Engine) Report(_ context.Context, _ posthaste.WorkerID, _ []posthaste.HandlerStats) (r00 error) {
 	return notYet("Report")
 }
 func (e *Engine) Queues(_ context.Context, _ ...string) (r00 []posthaste.QueueInfo, r10 error) {
 	return r00, notYet("Queues")
-}
-func (e *Engine) Doorbell(_ context.Context) (r00 posthaste.Doorbell, r10 error) {
-	return r00, notYet("Doorbell")
-}
-func (e *Engine) Maintain(_ context.Context, _ posthaste.Upkeep) (r00 posthaste.MaintainReply, r10 error) {
-	return r00, notYet("Maintain")
 }
 func (e *Engine) UpdateQueue(_ context.Context, _ string, _ posthaste.QueueUpdate) (r00 error) {
 	return notYet("UpdateQueue")

@@ -1,0 +1,186 @@
+package nats
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// renew sends signs of progress for the deliveries of a worker, and waits until they are confirmed
+// or a part of the lease has passed. What is not confirmed keeps its old lease.
+func (e *Engine) renew(ctx context.Context, worker posthaste.WorkerID) {
+	var open sync.WaitGroup
+	for _, d := range e.holding.of(worker) {
+		e.progress(d, &open)
+	}
+	waitFor(ctx, &open, partTimeout)
+}
+
+// progress asks the server for a new AckWait, from when the sign is sent on.
+func (e *Engine) progress(d *held, open *sync.WaitGroup) {
+	until := e.holding.leaseOf(d)
+	if at := uptime(); at < until {
+		lease := at + d.sub.AckWait - margin
+		open.Add(1)
+		e.acks.send(&ack{reply: d.reply, sign: signProgress, until: min(until, at+repeatAfter), done: func(confirmed bool) {
+			defer open.Done()
+			if confirmed {
+				e.holding.extend(d, lease)
+			}
+		}})
+	}
+}
+
+// waitFor waits for a group, at most for a time.
+func waitFor(ctx context.Context, open *sync.WaitGroup, most time.Duration) {
+	done := make(chan bool)
+	go func() { defer close(done); open.Wait() }()
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// extend sets a later lease.
+func (h *holding) extend(d *held, lease time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d.lease = max(d.lease, lease)
+}
+
+// giveBack gives back all deliveries of a worker, and what came and was not handed out.
+func (e *Engine) giveBack(ctx context.Context, worker posthaste.WorkerID) (lost int) {
+	return e.loseAll(ctx, e.holding.of(worker))
+}
+
+func (e *Engine) loseAll(ctx context.Context, all []*held) (lost int) {
+	results := make(chan bool, len(all))
+	slots := make(chan bool, atOnce)
+	for _, d := range all {
+		slots <- true
+		go func() {
+			defer func() { <-slots }()
+			results <- e.lose(ctx, d)
+		}()
+	}
+	for range all {
+		if <-results {
+			lost++
+		}
+	}
+	return lost
+}
+
+// rescue gives back the deliveries of this process whose receiver's lease or whose worker's lease
+// has ended. The server hands out those of other processes again when AckWait has passed.
+func (e *Engine) rescue(ctx context.Context) int {
+	return e.loseAll(ctx, e.holding.expired(e.lost))
+}
+
+// expired returns deliveries of receivers whose time has passed, and of workers that are lost.
+func (h *holding) expired(lost func(posthaste.WorkerID) bool) (all []*held) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := uptime()
+	for worker, of := range h.byWork {
+		gone := worker != 0 && lost(worker)
+		for _, d := range of {
+			if gone || d.until != 0 && now > d.until {
+				all = append(all, d)
+			}
+		}
+	}
+	return all
+}
+
+// keepLeases extends the leases of received deliveries at the server, gives back those whose
+// time has passed, and forgets those that the server has handed out to others.
+func (e *Engine) keepLeases(ctx context.Context) {
+	var open sync.WaitGroup
+	for _, d := range e.holding.received() {
+		if e.holding.leaseOf(d)-uptime() < d.sub.AckWait/2 {
+			e.progress(d, &open)
+		}
+	}
+	e.rescue(ctx)
+	e.holding.forget()
+}
+
+// received returns the deliveries of receivers whose time has not passed.
+func (h *holding) received() (all []*held) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := uptime()
+	for _, d := range h.byWork[0] {
+		if now <= d.until && !d.settling {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// forget removes deliveries whose lease ended long ago.
+func (h *holding) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := uptime()
+	for id, d := range h.byID {
+		if now > d.lease+2*d.sub.AckWait {
+			delete(h.byID, id)
+			delete(h.byWork[d.worker], id)
+		}
+	}
+}
+
+// Unsettled implements [posthaste.Engine].
+func (e *Engine) Unsettled(ctx context.Context, worker posthaste.WorkerID, upTo int64) (ids []posthaste.DeliveryID, err error) {
+	if err := e.alive(worker); err != nil {
+		return nil, err
+	}
+	for _, d := range e.holding.of(worker) {
+		if d.number <= upTo {
+			ids = append(ids, d.id)
+		}
+	}
+	return ids, ctx.Err()
+}
+
+// look looks for messages of a subscription without taking any.
+func (e *Engine) look(ctx context.Context, ref posthaste.QueueRef) (posthaste.LookReply, error) {
+	reply := posthaste.LookReply{NextDue: -1}
+	q, sub, err := e.subscribed(ctx, ref)
+	if posthaste.CodeOf(err) == posthaste.CodeNotFound || err == nil && !q.PausedAt.IsZero() {
+		return reply, nil
+	}
+	if err != nil {
+		return reply, err
+	}
+	for _, track := range q.tracks() {
+		t := e.taps.of(q, sub, track)
+		if e.taps.holds(t) {
+			reply.Found = true
+			return reply, nil
+		}
+		c, err := e.js.Consumer(ctx, q.stream, t.consumer)
+		if err != nil {
+			return reply, e.fault(err)
+		}
+		if c.CachedInfo().NumPending > 0 {
+			reply.Found = true
+			return reply, nil
+		}
+	}
+	return reply, nil
+}
+
+// holds reports whether messages of a consumer wait in this process.
+func (s *taps) holds(t *tap) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(t.hand) > 0
+}

@@ -1,0 +1,238 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// errExists means that a record exists: nothing was stored.
+var errExists = errors.New("nats: the record exists")
+
+// sendTimeout bounds a send whose context has no deadline, and partTimeout each of its attempts.
+const (
+	sendTimeout = 15 * time.Second
+	partTimeout = 3 * time.Second
+	// pauseBetween attempts, while no server answers.
+	pauseBetween = 100 * time.Millisecond
+)
+
+// within gives a context without a deadline that of a send.
+func within(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, has := ctx.Deadline(); has {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, sendTimeout)
+}
+
+// store stores messages of one queue, all or none. Its errors are errExists if a record exists,
+// Unavailable if nothing was stored, and OutcomeUnknown if the answer was lost.
+func (e *Engine) store(ctx context.Context, q *queue, parts []*natsgo.Msg) error {
+	for _, m := range parts {
+		if size, most := m.Size(), e.conn.MaxPayload(); int64(size) > most && most > 0 {
+			return &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload", Message: fmt.Sprintf("the message has %d bytes with its headers, and the NATS server takes at most %d", size, most),
+				Hint: "raise max_payload of the NATS servers, or store large data elsewhere"}
+		}
+	}
+	ctx, cancel := within(ctx)
+	defer cancel()
+	switch len(parts) {
+	case 0:
+		return ctx.Err()
+	case 1:
+		return e.storeOne(ctx, parts[0])
+	}
+	if len(parts) > maxBatch {
+		return unsupported("messages", "more than %d messages and dedupe keys in one call are not supported", maxBatch)
+	}
+	return e.storeBatch(ctx, parts)
+}
+
+// storeOne stores a message, and repeats that while no server answers: its id, or its record,
+// lets the server drop what it has already stored. The server strips the id of a
+// schedule, which replaces itself.
+func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
+	if m.Header.Get(headerMsgID) == "" && m.Header.Get(headerExpectedSeq) == "" && m.Header.Get(headerSchedule) == "" {
+		m.Header.Set(headerMsgID, nuid.Next())
+	}
+	perhaps := false // an attempt may have stored it
+	for {
+		once, cancel := context.WithTimeout(ctx, partTimeout)
+		_, err := e.js.PublishMsg(once, m, jetstream.WithRetryAttempts(0))
+		cancel()
+		if err == nil {
+			return nil
+		}
+		again, stored := judged(err)
+		perhaps = perhaps || stored
+		switch {
+		case errors.Is(err, errWrongSequence) && perhaps:
+			return unknown(err) // perhaps its own record
+		case errors.Is(err, errWrongSequence):
+			return errExists
+		case !again:
+			return e.fault(err)
+		case !pausesFor(ctx, pauseBetween):
+			return e.unsent(ctx, err, perhaps)
+		}
+	}
+}
+
+var errWrongSequence = &jetstream.APIError{ErrorCode: codeWrongLastSequence}
+
+// judged says whether a publish may be repeated after an error, and whether the message may be
+// stored nevertheless.
+func judged(err error) (again, stored bool) {
+	var api jetstream.JetStreamError
+	switch {
+	case errors.Is(err, natsgo.ErrNoResponders), errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, natsgo.ErrReconnectBufExceeded), errors.Is(err, natsgo.ErrConnectionReconnecting):
+		return true, false
+	case errors.Is(err, natsgo.ErrTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(err, natsgo.ErrDisconnected), errors.Is(err, natsgo.ErrConnectionClosed):
+		return true, true
+	case errors.As(err, &api) && api.APIError() != nil:
+		a := api.APIError()
+		return a.ErrorCode == codeMayYetFail || a.Code == 429 || a.Code == 503, false
+	}
+	return false, false
+}
+
+// unsent is the error of a send that was given up.
+func (e *Engine) unsent(ctx context.Context, err error, perhaps bool) error {
+	switch {
+	case perhaps:
+		return unknown(err)
+	case errors.Is(ctx.Err(), context.Canceled):
+		return ctx.Err()
+	}
+	return unavailable("NATS does not take messages", err)
+}
+
+// pausesFor waits, and reports false if ctx ended.
+func pausesFor(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// storeBatch stores messages in one atomic batch. A batch that may be stored is not repeated.
+func (e *Engine) storeBatch(ctx context.Context, parts []*natsgo.Msg) error {
+	for {
+		err := e.tryBatch(ctx, parts)
+		if err == nil {
+			return nil
+		}
+		again, stored := judged(err)
+		switch {
+		case errors.Is(err, errWrongSequence):
+			return errExists
+		case stored:
+			return unknown(err)
+		case !again:
+			return e.fault(err)
+		case !pausesFor(ctx, pauseBetween):
+			return e.unsent(ctx, err, false)
+		}
+	}
+}
+
+func (e *Engine) tryBatch(ctx context.Context, parts []*natsgo.Msg) error {
+	batch := nuid.Next()
+	last := len(parts) - 1
+	for i, m := range parts {
+		m.Header.Set(headerBatch, batch)
+		m.Header.Set(headerBatchPlace, strconv.Itoa(i+1))
+		if i < last {
+			if err := e.conn.PublishMsg(m); err != nil {
+				return err
+			}
+		}
+	}
+	parts[last].Header.Set(headerBatchCommits, "1")
+	ctx, cancel := context.WithTimeout(ctx, partTimeout)
+	defer cancel()
+	reply, err := e.conn.RequestMsgWithContext(ctx, parts[last])
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Seq   uint64              `json:"seq"`
+		Error *jetstream.APIError `json:"error"`
+	}
+	switch err := json.Unmarshal(reply.Data, &answer); {
+	case err != nil:
+		return err
+	case answer.Error != nil:
+		return answer.Error
+	case answer.Seq == 0:
+		return errors.New("nats: the answer to a batch has no sequence")
+	}
+	return nil
+}
+
+// lastOn returns the last message on a subject as the stream's leader has it, or nil. Direct gets
+// may be answered by a server that lags.
+func (e *Engine) lastOn(ctx context.Context, stream, subject string) (*jetstream.RawStreamMsg, error) {
+	return e.leaderGet(ctx, stream, map[string]any{"last_by_subj": subject})
+}
+
+func (e *Engine) leaderGet(ctx context.Context, stream string, request any) (*jetstream.RawStreamMsg, error) {
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message *struct {
+			Subject string    `json:"subject"`
+			Seq     uint64    `json:"seq"`
+			Header  []byte    `json:"hdrs"`
+			Data    []byte    `json:"data"`
+			Time    time.Time `json:"time"`
+		} `json:"message"`
+	}
+	if err := e.ask(ctx, "STREAM.MSG.GET."+stream, request, &answer); err != nil {
+		return nil, err
+	}
+	switch {
+	case answer.Error != nil && answer.Error.ErrorCode == 10037: // no message found
+		return nil, nil
+	case answer.Error != nil:
+		return nil, e.fault(answer.Error)
+	case answer.Message == nil:
+		return nil, errors.New("nats: the answer has no message")
+	}
+	m := &jetstream.RawStreamMsg{Subject: answer.Message.Subject, Sequence: answer.Message.Seq, Data: answer.Message.Data, Time: answer.Message.Time}
+	if len(answer.Message.Header) > 0 {
+		header, err := natsgo.DecodeHeadersMsg(answer.Message.Header)
+		if err != nil {
+			return nil, err
+		}
+		m.Header = header
+	}
+	return m, nil
+}
+
+// ask calls the API of JetStream.
+func (e *Engine) ask(ctx context.Context, what string, request, answer any) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	reply, err := e.conn.RequestWithContext(ctx, "$JS.API."+what, body)
+	if err != nil {
+		return e.fault(err)
+	}
+	return json.Unmarshal(reply.Data, answer)
+}

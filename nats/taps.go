@@ -1,0 +1,295 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"sync"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+)
+
+// tapKey names a consumer.
+type tapKey struct {
+	queue, subscription string
+	track               int
+}
+
+// tap has what came from one consumer and was not handed out yet. taps.mu guards it.
+type tap struct {
+	tapKey
+	stream, consumer string
+	ackWait          time.Duration
+	hand             []*arrival
+	waiting          *pull // the open pull that rings the doorbell, or nil
+	looked           time.Duration
+}
+
+// arrival is a message that came.
+type arrival struct {
+	*natsgo.Msg
+	lease     time.Duration
+	meta      *meta
+	seq       uint64 // its entry in the stream
+	delivered int    // how often the server has handed out the entry
+}
+
+// pull is a request for messages that was sent to a consumer.
+type pull struct {
+	tap   *tap
+	lease time.Duration // of what it brings
+	ends  time.Duration // when the server has forgotten it
+	want  int
+	open  int // that came and are not in the hand yet
+	over  bool
+	fault string        // the status that ended it, if that is no usual one
+	done  chan struct{} // closed when it is over and all is in the hand
+}
+
+// taps pulls messages from consumers.
+type taps struct {
+	conn  *natsgo.Conn
+	inbox string // with a dot at its end
+	// arrived is called for each message and must not block. It calls finished once it has put the
+	// message into the hand, or decided not to.
+	arrived func(t *tap, a *arrival, finished func())
+	ring    func(queue string)
+	asleep  func(queue string) bool
+
+	mu    sync.Mutex
+	last  uint64
+	pulls map[string]*pull
+	byKey map[tapKey]*tap
+}
+
+func (s *taps) start(conn *natsgo.Conn, subscribe func(string, natsgo.MsgHandler) error) error {
+	s.conn, s.inbox, s.pulls, s.byKey = conn, conn.NewInbox()+".", map[string]*pull{}, map[tapKey]*tap{}
+	return subscribe(s.inbox+"*", s.take)
+}
+
+// of returns the tap of a consumer.
+func (s *taps) of(q *queue, sub *subscription, track int) *tap {
+	key := tapKey{q.Name, sub.Name, track}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.byKey[key]
+	if t == nil || t.stream != q.stream {
+		t = &tap{tapKey: key, stream: q.stream, consumer: q.consumer(sub.Name, track), ackWait: sub.AckWait}
+		s.byKey[key] = t
+	}
+	t.looked = uptime()
+	return t
+}
+
+// pullRequest is the body of a pull.
+type pullRequest struct {
+	Batch   int           `json:"batch"`
+	NoWait  bool          `json:"no_wait,omitempty"`
+	Expires time.Duration `json:"expires,omitempty"`
+}
+
+// open sends a pull. With wait it stays open until a message comes or a third of AckWait has
+// passed, otherwise it brings what is there.
+func (s *taps) open(t *tap, n int, wait bool) (*pull, error) {
+	r := pullRequest{Batch: n, NoWait: !wait}
+	now := uptime()
+	p := &pull{tap: t, want: n, lease: now + t.ackWait - margin, ends: now + callTimeout, done: make(chan struct{})}
+	if wait {
+		r.Expires = t.ackWait / 3
+		p.ends = now + r.Expires + time.Second
+	}
+	body, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.last++
+	token := strconv.FormatUint(s.last, 36)
+	s.pulls[token] = p
+	if wait {
+		t.waiting = p
+	}
+	s.mu.Unlock()
+	err = s.conn.PublishMsg(&natsgo.Msg{Subject: "$JS.API.CONSUMER.MSG.NEXT." + t.stream + "." + t.consumer, Reply: s.inbox + token, Data: body})
+	if err != nil {
+		s.mu.Lock()
+		delete(s.pulls, token)
+		s.end(p)
+		s.mu.Unlock()
+	}
+	return p, err
+}
+
+// end ends a pull under the mutex.
+func (s *taps) end(p *pull) {
+	if !p.over {
+		p.over = true
+		if p.open == 0 {
+			closeOnce(p.done)
+		}
+	}
+	if p.tap.waiting == p {
+		p.tap.waiting = nil
+	}
+}
+
+// take takes a message or a status.
+func (s *taps) take(m *natsgo.Msg) {
+	token := m.Subject[len(s.inbox):]
+	s.mu.Lock()
+	p := s.pulls[token]
+	if p == nil {
+		s.mu.Unlock()
+		return // it comes again
+	}
+	if status := m.Header.Get("Status"); status != "" && len(m.Data) == 0 && m.Header.Get(headerMeta) == "" {
+		waited := p.tap.waiting == p
+		delete(s.pulls, token)
+		if status != "404" && status != "408" {
+			p.fault = status + " " + m.Header.Get("Description")
+		}
+		s.end(p)
+		s.mu.Unlock()
+		if waited && status != "503" { // without a leader, sweep opens it again
+			s.reopen(p.tap)
+		}
+		return
+	}
+	p.open++
+	if p.want--; p.want == 0 {
+		delete(s.pulls, token)
+		s.end(p)
+	}
+	s.mu.Unlock()
+	s.arrived(p.tap, &arrival{Msg: m, lease: p.lease}, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if p.open--; p.over && p.open == 0 {
+			closeOnce(p.done)
+		}
+	})
+}
+
+func closeOnce(done chan struct{}) {
+	select {
+	case <-done:
+	default:
+		close(done)
+	}
+}
+
+// put puts a message into the hand and wakes who waits for it.
+func (s *taps) put(t *tap, a *arrival) {
+	s.mu.Lock()
+	t.hand = append(t.hand, a)
+	s.mu.Unlock()
+	s.ring(t.queue)
+}
+
+// reopen opens a pull that waits, if a process sleeps and none is open.
+func (s *taps) reopen(t *tap) {
+	s.mu.Lock()
+	wanted := t.waiting == nil && len(t.hand) == 0
+	s.mu.Unlock()
+	if wanted && s.asleep(t.queue) {
+		_, _ = s.open(t, 1, true)
+	}
+}
+
+// wait opens pulls that wait for the consumers of a queue that were asked lately.
+func (s *taps) wait(queue string) {
+	for _, t := range s.lately(queue) {
+		s.reopen(t)
+	}
+}
+
+func (s *taps) lately(queue string) (all []*tap) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.byKey {
+		if t.queue == queue && uptime()-t.looked < t.ackWait {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// takes takes up to n messages from the hand whose leases last.
+func (s *taps) takes(t *tap, n int) (all []*arrival) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := uptime()
+	for len(t.hand) > 0 && len(all) < n {
+		if a := t.hand[0]; a.lease > now {
+			all = append(all, a)
+		}
+		t.hand = t.hand[1:]
+	}
+	return all
+}
+
+// back puts a message back that cannot be handed out now.
+func (s *taps) back(t *tap, a *arrival) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.hand = append([]*arrival{a}, t.hand...)
+}
+
+// emptied takes everything from all hands.
+func (s *taps) emptied() map[*tap][]*arrival {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[*tap][]*arrival{}
+	for _, t := range s.byKey {
+		if len(t.hand) > 0 {
+			all[t], t.hand = t.hand, nil
+		}
+	}
+	return all
+}
+
+// sweep forgets pulls that no server answers any more, and opens those again that wait.
+func (s *taps) sweep(context.Context) {
+	now := uptime()
+	var again []*tap
+	s.mu.Lock()
+	for token, p := range s.pulls {
+		if now > p.ends {
+			if p.tap.waiting == p {
+				again = append(again, p.tap)
+			}
+			s.end(p)
+			if now > p.lease { // until then its messages may still come
+				delete(s.pulls, token)
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, t := range again {
+		s.reopen(t)
+	}
+}
+
+// reconnected opens the pulls again that wait: the servers may have forgotten them.
+func (s *taps) reconnected() {
+	var again []*tap
+	s.mu.Lock()
+	for _, p := range s.pulls {
+		if p.tap.waiting == p {
+			s.end(p)
+			again = append(again, p.tap)
+		}
+	}
+	s.mu.Unlock()
+	for _, t := range again {
+		s.reopen(t)
+	}
+}
+
+// faultOf returns the unusual status that ended a pull, or "".
+func (s *taps) faultOf(p *pull) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return p.fault
+}
