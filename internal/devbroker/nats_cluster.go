@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -41,6 +42,7 @@ type NATSNode struct {
 	here   []*faultproxy.Proxy // through which the others dial it
 	down   bool
 	paused bool
+	cut    bool
 }
 
 // StartNATSCluster starts a cluster that stores its streams below dir, and waits until it has a
@@ -117,11 +119,11 @@ func (c *NATSCluster) complete(ctx context.Context) bool {
 	return c.ask(ctx, "$JS.API.INFO", &reply) == nil && reply.Error == nil
 }
 
-// ask sends a request to the first server that runs and answers.
+// ask sends a request to the first server that runs, is not cut off and answers.
 func (c *NATSCluster) ask(ctx context.Context, subject string, reply any) (err error) {
 	err = errors.New("no server runs")
 	for _, n := range c.Nodes {
-		if n.down || n.paused {
+		if n.down || n.paused || n.cut {
 			continue
 		}
 		if err = n.ask(ctx, subject, reply); err == nil {
@@ -188,8 +190,10 @@ func (c *NATSCluster) Stream(ctx context.Context, name string) (*State, error) {
 	return s, nil
 }
 
-// Leader waits until a stream has a leader, and returns its server.
+// Leader waits until a stream has a leader, at most a minute, and returns its server.
 func (c *NATSCluster) Leader(ctx context.Context, stream string) (leader *NATSNode, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	err = until(ctx, "stream "+stream+" has a leader", func() bool {
 		s, err := c.Stream(ctx, stream)
 		if err != nil {
@@ -256,7 +260,8 @@ func (c *NATSCluster) Stop() {
 
 // CutOff cuts the routes between a server and the others. Clients still reach it.
 func (n *NATSNode) CutOff() {
-	for _, p := range append(n.peers, n.here...) {
+	n.cut = true
+	for _, p := range append(slices.Clone(n.peers), n.here...) {
 		p.Refuse(true)
 		p.CutAll()
 	}
@@ -265,6 +270,7 @@ func (n *NATSNode) CutOff() {
 // Heal ends what CutOff did, for all servers.
 func (c *NATSCluster) Heal() {
 	for _, n := range c.Nodes {
+		n.cut = false
 		for _, p := range n.peers {
 			p.Refuse(false)
 		}
