@@ -17,10 +17,9 @@ func (e *Engine) begins(ctx context.Context) error {
 	e.holding.no = no
 	e.holding.mu.Unlock()
 	e.taps.arrived, e.taps.ring, e.taps.asleep = e.arrive, e.bells.ring, e.bells.asleep
-	for _, start := range []func(*natsgo.Conn, func(string, natsgo.MsgHandler) error) error{e.acks.start, e.taps.start} {
-		if err := start(e.conn, e.subscribe); err != nil {
-			return e.fault(err)
-		}
+	e.taps.start(e.conn)
+	if err := e.acks.start(e.conn, e.subscribe); err != nil {
+		return e.fault(err)
 	}
 	if err := e.listen(); err != nil {
 		return e.fault(err)

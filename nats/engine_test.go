@@ -2,6 +2,8 @@ package nats
 
 import (
 	"context"
+	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,4 +58,12 @@ func TestQueueIsCreatedOnce(t *testing.T) {
 	if _, err := b.queue(ctx, "jobs.of.many"); err != nil {
 		t.Error(err)
 	}
+}
+
+// prefixes numbers the stores of one server.
+var prefixes atomic.Int64
+
+func prefixOf(t testing.TB) string {
+	t.Helper()
+	return "t" + strconv.FormatInt(prefixes.Add(1), 10)
 }

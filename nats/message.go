@@ -28,7 +28,7 @@ const (
 // meta is a message without its payload, as the header Posthaste has it. The names are short because
 // each message has them. Times are in microseconds since 1970, by a server's clock.
 type meta struct {
-	ID        posthaste.MessageID `json:"id,string"`
+	ID        posthaste.MessageID `json:"id"`
 	At        int64               `json:"at"`
 	Key       string              `json:"key,omitempty"`
 	Kind      string              `json:"kind,omitempty"`

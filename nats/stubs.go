@@ -93,7 +93,6 @@ func (e *Engine) Vitals(_ context.Context) (r00 posthaste.Vitals, r10 error) {
 func (e *Engine) Doctor(_ context.Context) (r00 []posthaste.Finding, r10 error) {
 	return r00, notYet("Doctor")
 }
-func (e *Engine) Capabilities() (r00 posthaste.Capabilities) { return r00 }
 func (e *Engine) CreateToken(_ context.Context, _ posthaste.Token) (r00 string, r10 error) {
 	return r00, notYet("CreateToken")
 }

@@ -3,7 +3,6 @@ package nats
 import (
 	"context"
 	"encoding/json"
-	"strconv"
 	"sync"
 	"time"
 
@@ -38,6 +37,7 @@ type arrival struct {
 // pull is a request for messages that was sent to a consumer.
 type pull struct {
 	tap   *tap
+	inbox *natsgo.Subscription
 	lease time.Duration // of what it brings
 	ends  time.Duration // when the server has forgotten it
 	want  int
@@ -58,14 +58,12 @@ type taps struct {
 	asleep  func(queue string) bool
 
 	mu    sync.Mutex
-	last  uint64
-	pulls map[string]*pull
+	pulls map[*pull]bool
 	byKey map[tapKey]*tap
 }
 
-func (s *taps) start(conn *natsgo.Conn, subscribe func(string, natsgo.MsgHandler) error) error {
-	s.conn, s.inbox, s.pulls, s.byKey = conn, conn.NewInbox()+".", map[string]*pull{}, map[tapKey]*tap{}
-	return subscribe(s.inbox+"*", s.take)
+func (s *taps) start(conn *natsgo.Conn) {
+	s.conn, s.pulls, s.byKey = conn, map[*pull]bool{}, map[tapKey]*tap{}
 }
 
 // of returns the tap of a consumer.
@@ -103,22 +101,33 @@ func (s *taps) open(t *tap, n int, wait bool) (*pull, error) {
 	if err != nil {
 		return nil, err
 	}
+	inbox := s.conn.NewInbox()
+	// A message comes with the subject that it was sent to, so that only a subscription of its own tells
+	// which pull has brought it.
+	p.inbox, err = s.conn.Subscribe(inbox, func(m *natsgo.Msg) { s.take(p, m) })
+	if err != nil {
+		return nil, err
+	}
+	_ = p.inbox.SetPendingLimits(-1, -1) // it fails for closed ones only
 	s.mu.Lock()
-	s.last++
-	token := strconv.FormatUint(s.last, 36)
-	s.pulls[token] = p
+	s.pulls[p] = true
 	if wait {
 		t.waiting = p
 	}
 	s.mu.Unlock()
-	err = s.conn.PublishMsg(&natsgo.Msg{Subject: "$JS.API.CONSUMER.MSG.NEXT." + t.stream + "." + t.consumer, Reply: s.inbox + token, Data: body})
-	if err != nil {
+	if err = s.conn.PublishMsg(&natsgo.Msg{Subject: "$JS.API.CONSUMER.MSG.NEXT." + t.stream + "." + t.consumer, Reply: inbox, Data: body}); err != nil {
 		s.mu.Lock()
-		delete(s.pulls, token)
-		s.end(p)
-		s.mu.Unlock()
+		defer s.mu.Unlock()
+		s.close(p)
 	}
 	return p, err
+}
+
+// close ends a pull under the mutex, and listens no more.
+func (s *taps) close(p *pull) {
+	delete(s.pulls, p)
+	s.end(p)
+	_ = p.inbox.Unsubscribe() // the connection may be closed
 }
 
 // end ends a pull under the mutex.
@@ -134,22 +143,15 @@ func (s *taps) end(p *pull) {
 	}
 }
 
-// take takes a message or a status.
-func (s *taps) take(m *natsgo.Msg) {
-	token := m.Subject[len(s.inbox):]
+// take takes a message or a status of a pull.
+func (s *taps) take(p *pull, m *natsgo.Msg) {
 	s.mu.Lock()
-	p := s.pulls[token]
-	if p == nil {
-		s.mu.Unlock()
-		return // it comes again
-	}
 	if status := m.Header.Get("Status"); status != "" && len(m.Data) == 0 && m.Header.Get(headerMeta) == "" {
 		waited := p.tap.waiting == p
-		delete(s.pulls, token)
 		if status != "404" && status != "408" {
 			p.fault = status + " " + m.Header.Get("Description")
 		}
-		s.end(p)
+		s.close(p)
 		s.mu.Unlock()
 		if waited && status != "503" { // without a leader, sweep opens it again
 			s.reopen(p.tap)
@@ -158,8 +160,7 @@ func (s *taps) take(m *natsgo.Msg) {
 	}
 	p.open++
 	if p.want--; p.want == 0 {
-		delete(s.pulls, token)
-		s.end(p)
+		s.close(p)
 	}
 	s.mu.Unlock()
 	s.arrived(p.tap, &arrival{Msg: m, lease: p.lease}, func() {
@@ -254,14 +255,14 @@ func (s *taps) sweep(context.Context) {
 	now := uptime()
 	var again []*tap
 	s.mu.Lock()
-	for token, p := range s.pulls {
+	for p := range s.pulls {
 		if now > p.ends {
 			if p.tap.waiting == p {
 				again = append(again, p.tap)
 			}
 			s.end(p)
 			if now > p.lease { // until then its messages may still come
-				delete(s.pulls, token)
+				s.close(p)
 			}
 		}
 	}
@@ -275,7 +276,7 @@ func (s *taps) sweep(context.Context) {
 func (s *taps) reconnected() {
 	var again []*tap
 	s.mu.Lock()
-	for _, p := range s.pulls {
+	for p := range s.pulls {
 		if p.tap.waiting == p {
 			s.end(p)
 			again = append(again, p.tap)

@@ -1,0 +1,16 @@
+package nats
+
+import (
+	"testing"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/enginetest"
+)
+
+func TestEngine(t *testing.T) {
+	t.Parallel()
+	url := startServer(t)
+	enginetest.Run(t, (&Engine{}).Capabilities(), func(t *testing.T) posthaste.Store {
+		return openEngine(t, url, WithPrefix(prefixOf(t)), WithAckWait(leastAckWait))
+	})
+}
