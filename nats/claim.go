@@ -91,6 +91,7 @@ func (e *Engine) finish(ctx context.Context, q *queue, sub *subscription, p *pul
 	select {
 	case <-p.done:
 	case <-timer.C:
+		e.doubt()
 		return got, false, unavailable("NATS does not hand out messages", nil)
 	case <-ctx.Done():
 		return got, false, ctx.Err()

@@ -58,10 +58,12 @@ func (e *Engine) fault(err error) error {
 		return &posthaste.Error{Code: posthaste.CodeDenied, Message: err.Error(), Cause: err, Hint: "grant the user the right that the message names; docs/nats-engine.md lists those that Posthaste needs"}
 	case errors.Is(err, natsgo.ErrNoResponders), errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, natsgo.ErrTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(err, natsgo.ErrConnectionClosed),
 		errors.Is(err, natsgo.ErrDisconnected), errors.Is(err, natsgo.ErrReconnectBufExceeded), errors.Is(err, natsgo.ErrConnectionReconnecting):
+		e.doubt()
 		return unavailable("NATS does not answer", err)
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return &posthaste.Error{Code: posthaste.CodeUnsupported, Message: "this NATS server has no JetStream for this account", Cause: err, Hint: "start the server with JetStream (nats-server --jetstream), and enable it for the user's account"}
 	case errors.As(err, &api) && api.APIError() != nil && (api.APIError().Code == 503 || api.APIError().Code == 500):
+		e.doubt()
 		return unavailable("NATS cannot do this now", err)
 	}
 	return fmt.Errorf("nats: %w", err)

@@ -42,6 +42,7 @@ type Engine struct {
 	acks      acks
 	bells     bells
 	turns     atomic.Int64 // claims of queues with several consumers
+	doubts    doubts
 }
 
 // Close implements [posthaste.Engine]. What came and was not handed out, and what is held, is

@@ -73,6 +73,9 @@ func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 			return nil
 		}
 		again, stored := judged(err)
+		if again {
+			e.doubt()
+		}
 		perhaps = perhaps || stored
 		switch {
 		case errors.Is(err, errWrongSequence) && perhaps:
@@ -136,6 +139,9 @@ func (e *Engine) storeBatch(ctx context.Context, parts []*natsgo.Msg) error {
 			return nil
 		}
 		again, stored := judged(err)
+		if again {
+			e.doubt()
+		}
 		switch {
 		case errors.Is(err, errWrongSequence):
 			return errExists

@@ -45,7 +45,7 @@ func insist(ctx context.Context, engine posthaste.Store, record *history.Recorde
 	if keyed {
 		m.DedupeKey, m.DedupeWindow = token, time.Hour
 	}
-	for {
+	for tried := false; ; {
 		once, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendAnswer)
 		begun := history.Now()
 		ids, err := posthaste.IDs(posthaste.NewClient(engine).Send(once, m))
@@ -59,15 +59,15 @@ func insist(ctx context.Context, engine posthaste.Store, record *history.Recorde
 		default:
 			e.Kind, e.Note = unknown, fmt.Sprintf("%s: %v", posthaste.CodeOf(err), err)
 		}
-		if err != nil && keyed && ctx.Err() == nil {
-			rest(ctx, 50*time.Millisecond)
-			continue
-		}
-		if keyed && e.Kind == refused {
+		tried = tried || e.Kind == unknown
+		if tried && e.Kind == refused {
 			e.Kind = unknown // an earlier attempt may have stored it
 		}
 		record.Record(e)
-		return
+		if err == nil || !keyed || ctx.Err() != nil {
+			return
+		}
+		rest(ctx, 50*time.Millisecond)
 	}
 }
 

@@ -106,6 +106,7 @@ func (c *NATSCluster) configure(n *NATSNode, further []string) error {
 		"listen: " + strconv.Quote(n.Address()),
 		"log_file: " + strconv.Quote(filepath.Join(n.dir, "nats.log")),
 		"jetstream: {store_dir: " + strconv.Quote(filepath.Join(n.dir, "streams")) + "}",
+		"lame_duck_duration: 30s, lame_duck_grace_period: 1s",
 		fmt.Sprintf("cluster: {name: tests, listen: \"127.0.0.1:%d\", advertise: \"127.0.0.1:1\", routes: [%s]}", n.routes, strings.Join(urls, ", ")),
 	}, further...)
 	return os.WriteFile(n.configuration(), []byte(strings.Join(settings, "\n")+"\n"), 0o600)
@@ -293,6 +294,13 @@ func (n *NATSNode) Kill() { n.end(syscall.SIGKILL) }
 func (n *NATSNode) Shutdown() {
 	n.Resume()
 	n.end(syscall.SIGTERM)
+}
+
+// Retire lets it hand over what it leads, move its clients to other servers and then end, as
+// "nats-server --signal ldm" does.
+func (n *NATSNode) Retire() {
+	n.Resume()
+	n.end(syscall.SIGUSR2)
 }
 
 func (n *NATSNode) end(s syscall.Signal) {
