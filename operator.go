@@ -207,6 +207,10 @@ type Capabilities struct {
 	Limits bool
 	// Ordered: queues can be ordered.
 	Ordered bool
+	// StopOnDead: a dead letter can hold up its key in an ordered queue.
+	StopOnDead bool
+	// PauseKinds: kinds of messages can be paused.
+	PauseKinds bool
 	// AtMostOnce: queues can have the mode [AtMostOnce].
 	AtMostOnce bool
 	// SendAcross: one call of Send can send to more than one queue.
@@ -219,6 +223,10 @@ type Capabilities struct {
 	Search bool
 	// Withdrawal: waiting messages can be cancelled, rescheduled and purged.
 	Withdrawal bool
+	// Updates: waiting messages can be changed.
+	Updates bool
+	// Unique: messages can have unique keys.
+	Unique bool
 	// Schedules: there are recurring schedules.
 	Schedules bool
 	// Tokens: there are tokens of the HTTP API.

@@ -19,7 +19,7 @@ var administering = []test{
 	{name: "DeadLettersByFilter", run: deadLettersByFilter},
 	{name: "NoDeadLetters", run: noDeadLetters},
 	{name: "Erase", run: erase, needs: features{Search: true}},
-	{name: "EraseUniqueKey", run: eraseUniqueKey, needs: features{Search: true}},
+	{name: "EraseUniqueKey", run: eraseUniqueKey, needs: features{Search: true, Unique: true}},
 	{name: "Messages", run: messages, needs: features{Search: true}},
 	{name: "PagesOfSubscriptions", run: pagesOfSubscriptions, needs: features{Subscriptions: true, Search: true}},
 	{name: "Retention", run: retention, needs: features{Attempts: true, Search: true}},

@@ -24,7 +24,7 @@ var setAside = []test{
 	{name: "R1_SetAsideIsCounted", run: setAsideIsCounted},
 	{name: "R1_SetAsideIsListed", run: setAsideIsListed, needs: features{Search: true}},
 	{name: "R1_RunOfSetAside", run: runOfSetAside},
-	{name: "R1_RunOfPausedAside", run: runOfPausedAside},
+	{name: "R1_RunOfPausedAside", run: runOfPausedAside, needs: features{PauseKinds: true}},
 }
 
 // setAsideByMany: of concurrent claimers, each message that was set aside goes to one.

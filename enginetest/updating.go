@@ -21,7 +21,7 @@ var updating = []test{
 	{name: "JB6_MaxAgeOfScheduled", run: maxAgeOfScheduled},
 	{name: "JB6_MaxAgeOfKeys", run: maxAgeOfKeys, needs: features{Limits: true}},
 	{name: "JB6_Retention", run: retentionChanges, needs: features{Search: true}},
-	{name: "JB6_OnDead", run: onDeadChanges, needs: features{Ordered: true}},
+	{name: "JB6_OnDead", run: onDeadChanges, needs: features{Ordered: true, StopOnDead: true}},
 }
 
 // updateQueue changes options of the suite's queue.
@@ -65,7 +65,7 @@ func eachChangeable(s *suite, do func(option *posthaste.QueueOption, other posth
 			o.Fair = true
 		}
 		limit := o.Fair || option.Name == "concurrency" || option.Name == "rate_limit"
-		if o.Ordered && !can.Ordered || limit && !can.Limits {
+		if o.Ordered && !can.StopOnDead || limit && !can.Limits {
 			continue
 		}
 		other, ok := others[option.Name]

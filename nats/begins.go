@@ -21,8 +21,10 @@ func (e *Engine) begins(ctx context.Context) error {
 	if err := e.acks.start(e.conn, e.subscribe); err != nil {
 		return e.fault(err)
 	}
-	if err := e.listen(); err != nil {
-		return e.fault(err)
+	for _, listen := range []func() error{e.listen, e.listenQueues} {
+		if err := listen(); err != nil {
+			return e.fault(err)
+		}
 	}
 	connected := e.conn.StatusChanged(natsgo.CONNECTED)
 	e.goes(func(ctx context.Context) {
@@ -39,5 +41,10 @@ func (e *Engine) begins(ctx context.Context) error {
 	e.goes(func(ctx context.Context) { every(ctx, 100*time.Millisecond, func() { e.acks.repeat(ctx) }) })
 	e.goes(func(ctx context.Context) { every(ctx, 250*time.Millisecond, func() { e.taps.sweep(ctx) }) })
 	e.goes(func(ctx context.Context) { every(ctx, time.Second, func() { e.keepLeases(ctx) }) })
+	for _, keep := range []func(context.Context, *Engine) error{e.tokens.keep, e.schedules.keep, e.workers.keep} {
+		if err := keep(ctx, e); err != nil {
+			return err
+		}
+	}
 	return e.watchQueues(ctx)
 }

@@ -14,7 +14,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 	if req.Max < 1 || req.Max > posthaste.MaxPlaces {
 		return reply, posthaste.Invalidf("max", "max must be 1 to %d, got %d", posthaste.MaxPlaces, req.Max)
 	}
-	if err := e.alive(req.Worker); err != nil {
+	if err := e.alive(ctx, req.Worker); err != nil {
 		return reply, err
 	}
 	q, sub, err := e.subscribed(ctx, req.QueueRef)
@@ -104,12 +104,12 @@ func (e *Engine) finish(ctx context.Context, q *queue, sub *subscription, p *pul
 }
 
 // turn returns the consumers of a queue in the order in which a claim asks them: by priority, and in
-// each eighth claim the other way round, so that none starves.
+// each eighth claim another one first, so that none starves.
 func (e *Engine) turn(q *queue) []int {
 	tracks := q.tracks()
-	if len(tracks) > 1 && e.turns.Add(1)%8 == 0 {
-		tracks = slices.Clone(tracks)
-		slices.Reverse(tracks)
+	if n := e.turns.Add(1); len(tracks) > 1 && n%8 == 0 {
+		first := 1 + int(n/8)%(len(tracks)-1)
+		tracks = slices.Insert(slices.Delete(slices.Clone(tracks), first, first+1), 0, tracks[first])
 	}
 	return tracks
 }
@@ -142,7 +142,7 @@ func (e *Engine) hand(q *queue, sub *subscription, t *tap, got []*held, n int, a
 // returns nil.
 func (e *Engine) heldOf(q *queue, sub *subscription, t *tap, a *arrival, now time.Time) *held {
 	m := *a.meta
-	d := &held{q: q, sub: sub, track: t.track, meta: &m, body: a.Data, reply: a.Reply, seq: a.seq, delivered: a.delivered, claimedAt: now, lease: a.lease}
+	d := &held{q: q, sub: sub, track: t.track, meta: &m, body: a.body, reply: a.Reply, seq: a.seq, delivered: a.delivered, claimedAt: now, lease: a.lease}
 	if q.Options.Ordered && d.delivered > 1 { // in place: a copy would come behind later ones of its key
 		m.Attempt, m.Failures = m.attempt()+d.delivered-1, d.delivered-1
 	}

@@ -42,7 +42,7 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, options posthaste
 			return err
 		}
 		q, err = e.claimName(ctx, name, options)
-		if errors.Is(err, jetstream.ErrKeyExists) {
+		if conflicts(err) {
 			continue // another process creates it
 		}
 		if err != nil {
@@ -129,7 +129,7 @@ func (e *Engine) completeQueue(ctx context.Context, q *queue) error {
 	next := *q
 	next.Ready = true
 	_, err := e.putQueue(ctx, &next)
-	if errors.Is(err, jetstream.ErrKeyExists) { // another process completed it
+	if conflicts(err) { // another process completed it
 		return nil
 	}
 	return e.fault(err)

@@ -3,7 +3,8 @@ package nats
 import (
 	"context"
 	"sync/atomic"
-	"time")
+	"time"
+)
 
 // A server that is cut off from the others keeps its clients, and can do nothing for them. So after a
 // call that failed, the engine looks whether its server still reaches a leader, and otherwise goes

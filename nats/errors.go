@@ -61,7 +61,7 @@ func (e *Engine) fault(err error) error {
 		e.doubt()
 		return unavailable("NATS does not answer", err)
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return &posthaste.Error{Code: posthaste.CodeUnsupported, Message: "this NATS server has no JetStream for this account", Cause: err, Hint: "start the server with JetStream (nats-server --jetstream), and enable it for the user's account"}
+		return &posthaste.Error{Code: posthaste.CodeUnsupported, Message: "this NATS server has no JetStream for this account", Cause: err, Hint: "start the server with JetStream (nats-server -js), and enable it for the user's account"}
 	case errors.As(err, &api) && api.APIError() != nil && (api.APIError().Code == 503 || api.APIError().Code == 500):
 		e.doubt()
 		return unavailable("NATS cannot do this now", err)

@@ -139,7 +139,7 @@ func (h *holding) forget() {
 
 // Unsettled implements [posthaste.Engine].
 func (e *Engine) Unsettled(ctx context.Context, worker posthaste.WorkerID, upTo int64) (ids []posthaste.DeliveryID, err error) {
-	if err := e.alive(worker); err != nil {
+	if err := e.alive(ctx, worker); err != nil {
 		return nil, err
 	}
 	for _, d := range e.holding.of(worker) {

@@ -43,6 +43,9 @@ type Engine struct {
 	bells     bells
 	turns     atomic.Int64 // claims of queues with several consumers
 	doubts    doubts
+	workers   workers
+	tokens    shelf[storedToken]
+	schedules schedules
 }
 
 // Close implements [posthaste.Engine]. What came and was not handed out, and what is held, is

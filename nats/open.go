@@ -194,6 +194,9 @@ func newEngine(conn *natsgo.Conn, s settings) (*Engine, error) {
 	e.queues.init()
 	e.holding.init()
 	e.bells.init()
+	e.workers.init("worker.")
+	e.tokens.init("token.")
+	e.schedules.init("schedule.")
 	return e, nil
 }
 
@@ -216,7 +219,7 @@ func (e *Engine) begin(ctx context.Context) error {
 		return nil
 	}
 	if !e.conn.IsConnected() {
-		return unavailable("NATS cannot be reached", nil)
+		return e.away()
 	}
 	if err := e.checkServer(); err != nil {
 		return err
@@ -247,6 +250,14 @@ func (e *Engine) begin(ctx context.Context) error {
 	}
 	e.begun.Store(true)
 	return nil
+}
+
+// away returns the error of a connection that is interrupted, or was never made.
+func (e *Engine) away() error {
+	if err := e.conn.LastError(); err != nil && !errors.Is(err, natsgo.ErrNoServers) {
+		return connectError(err)
+	}
+	return unavailable("NATS cannot be reached", nil)
 }
 
 // checkServer rejects a server that lacks functions.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/posthaste-mq/posthaste"
@@ -27,6 +28,10 @@ type queue struct {
 	// Priorities are those above 0 that were ever used, for which there are consumers.
 	Priorities []int     `json:"priorities,omitempty"`
 	PausedAt   time.Time `json:"paused_at,omitzero"`
+	// Pause tells why it is paused and until when; nil if it is not. Halted is when a process began to
+	// pause or resume the consumers; zero once they are resumed.
+	Pause  *pauseNote `json:"pause,omitempty"`
+	Halted time.Time  `json:"halted,omitzero"`
 	// Ready says that the stream and its consumers were made.
 	Ready bool `json:"ready"`
 
@@ -83,6 +88,20 @@ func (s *queues) learn(name string, revision uint64, q *queue) {
 	}
 }
 
+// prune forgets the queues that a watch has not told, which has told all up to a revision.
+func (s *queues) prune(told map[string]bool, last uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, q := range s.all {
+		if !told[name] && q.revision <= last {
+			delete(s.all, name)
+			if s.byNo[q.No] == q {
+				delete(s.byNo, q.No)
+			}
+		}
+	}
+}
+
 func (s *queues) known(name string) *queue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,38 +133,69 @@ func (e *Engine) readQueue(entry jetstream.KeyValueEntry) (*queue, error) {
 
 // watchQueues keeps e.queues up to date, and returns once it has all.
 func (e *Engine) watchQueues(ctx context.Context) error {
-	all, failed := make(chan bool), make(chan error, 1)
+	first := make(chan error, 1)
 	e.goes(func(ctx context.Context) {
-		watch, err := e.kv.Watch(ctx, queueKey+">")
-		if err != nil {
-			failed <- err
-			return
-		}
-		defer func() { _ = watch.Stop() }()
-		for complete := false; ; {
-			select {
-			case <-ctx.Done():
-				return
-			case entry, more := <-watch.Updates():
-				switch {
-				case !more:
-					return
-				case entry != nil:
-					e.learnEntry(entry)
-				case !complete:
-					complete = true
-					close(all)
-				}
-			}
+		for ctx.Err() == nil {
+			err := e.watchOnce(ctx, func() { tell(first, nil) })
+			tell(first, err)
+			pausesFor(ctx, watchAgain)
 		}
 	})
 	select {
-	case <-all:
-		return nil
-	case err := <-failed:
+	case err := <-first:
 		return e.fault(err)
 	case <-ctx.Done():
 		return e.fault(ctx.Err())
+	}
+}
+
+// tell sends an error to a channel that has no reader after the first one.
+func tell(to chan error, err error) {
+	select {
+	case to <- err:
+	default:
+	}
+}
+
+// watchOnce takes queues until the watch ends, and calls complete when it has all. A watch ends by
+// itself if the client cannot continue it.
+func (e *Engine) watchOnce(ctx context.Context, complete func()) error {
+	ctx, cancel := context.WithTimeout(ctx, watchLife)
+	defer cancel()
+	watch, err := e.kv.Watch(ctx, queueKey+">")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = watch.Stop() }()
+	told, last := map[string]bool{}, uint64(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case entry, more := <-watch.Updates():
+			switch {
+			case !more:
+				return natsgo.ErrConsumerDeleted
+			case entry != nil:
+				e.learnEntry(entry)
+				if told != nil {
+					told[strings.TrimPrefix(entry.Key(), queueKey)], last = true, entry.Revision()
+				}
+			case told != nil:
+				e.queues.prune(told, last)
+				told = nil
+				complete()
+			}
+		}
+	}
+}
+
+// learnQueue takes a revision of a queue, and wakes those that sleep on it if it was resumed.
+func (e *Engine) learnQueue(name string, revision uint64, q *queue) {
+	old := e.queues.known(name)
+	e.queues.learn(name, revision, q)
+	if old != nil && q != nil && old.revision < revision && q.Pause == nil && (old.Pause != nil || !old.Halted.IsZero() && q.Halted.IsZero()) {
+		e.bells.ring(name)
 	}
 }
 
@@ -158,7 +208,7 @@ func (e *Engine) learnEntry(entry jetstream.KeyValueEntry) *queue {
 			return nil
 		}
 	}
-	e.queues.learn(name, entry.Revision(), q)
+	e.learnQueue(name, entry.Revision(), q)
 	return q
 }
 
@@ -224,7 +274,7 @@ func (e *Engine) changeQueue(ctx context.Context, name string, change func(q *qu
 			return q, err
 		}
 		stored, err := e.putQueue(ctx, &next)
-		if err == nil || !errors.Is(err, jetstream.ErrKeyExists) {
+		if err == nil || !conflicts(err) {
 			return stored, e.fault(err)
 		}
 	}
@@ -240,6 +290,6 @@ func (e *Engine) putQueue(ctx context.Context, q *queue) (*queue, error) {
 	if next.revision, err = e.kv.Update(ctx, queueKey+q.Name, body, q.revision); err != nil {
 		return nil, err
 	}
-	e.queues.learn(q.Name, next.revision, &next)
+	e.learnQueue(q.Name, next.revision, &next)
 	return &next, nil
 }

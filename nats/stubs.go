@@ -13,9 +13,6 @@ func notYet(what string) error {
 	return &posthaste.Error{Code: posthaste.CodeUnsupported, Message: what + " is not implemented yet"}
 }
 
-func (e *Engine) Report(_ context.Context, _ posthaste.WorkerID, _ []posthaste.HandlerStats) (r00 error) {
-	return notYet("Report")
-}
 func (e *Engine) Queues(_ context.Context, _ ...string) (r00 []posthaste.QueueInfo, r10 error) {
 	return r00, notYet("Queues")
 }
@@ -27,13 +24,6 @@ func (e *Engine) DropQueue(_ context.Context, _ string, _ posthaste.DropOptions)
 }
 func (e *Engine) PurgeQueue(_ context.Context, _ string) (r00 []posthaste.Purged, r10 error) {
 	return r00, notYet("PurgeQueue")
-}
-func (e *Engine) Pause(_ context.Context, _ posthaste.Pausable, _ posthaste.PauseOptions) (r00 error) {
-	return notYet("Pause")
-}
-func (e *Engine) Resume(_ context.Context, _ posthaste.Pausable) (r00 error) { return notYet("Resume") }
-func (e *Engine) Pauses(_ context.Context, _ posthaste.PauseFilter) (r00 []posthaste.Pause, r10 error) {
-	return r00, notYet("Pauses")
 }
 func (e *Engine) Subscribe(_ context.Context, _ string, _ string, _ posthaste.SubscriptionOptions) (r00 error) {
 	return notYet("Subscribe")
@@ -71,47 +61,9 @@ func (e *Engine) Discard(_ context.Context, _ posthaste.DeadLetterFilter) (r00 p
 func (e *Engine) Erase(_ context.Context, _ string, _ posthaste.MessageID) (r00 posthaste.Page[posthaste.Erasure], r10 error) {
 	return r00, notYet("Erase")
 }
-func (e *Engine) PutSchedule(_ context.Context, _ posthaste.Schedule) (r00 time.Time, r10 error) {
-	return r00, notYet("PutSchedule")
-}
-func (e *Engine) DropSchedule(_ context.Context, _ string) (r00 error) { return notYet("DropSchedule") }
-func (e *Engine) RunSchedule(_ context.Context, _ string) (r00 posthaste.MessageID, r10 error) {
-	return r00, notYet("RunSchedule")
-}
-func (e *Engine) Schedules(_ context.Context, _ ...string) (r00 []posthaste.ScheduleInfo, r10 error) {
-	return r00, notYet("Schedules")
-}
-func (e *Engine) Workers(_ context.Context) (r00 []posthaste.WorkerStatus, r10 error) {
-	return r00, notYet("Workers")
-}
-func (e *Engine) Actions(_ context.Context, _ posthaste.ActionFilter) (r00 []posthaste.Action, r10 error) {
-	return r00, notYet("Actions")
-}
 func (e *Engine) Vitals(_ context.Context) (r00 posthaste.Vitals, r10 error) {
 	return r00, notYet("Vitals")
 }
 func (e *Engine) Doctor(_ context.Context) (r00 []posthaste.Finding, r10 error) {
 	return r00, notYet("Doctor")
-}
-func (e *Engine) CreateToken(_ context.Context, _ posthaste.Token) (r00 string, r10 error) {
-	return r00, notYet("CreateToken")
-}
-func (e *Engine) RevokeToken(_ context.Context, _ string) (r00 error) { return notYet("RevokeToken") }
-func (e *Engine) Tokens(_ context.Context) (r00 []posthaste.Token, r10 error) {
-	return r00, notYet("Tokens")
-}
-func (e *Engine) TokensInForce(_ context.Context, _ ...string) (r00 []posthaste.Token, r10 bool, r20 error) {
-	return r00, r10, notYet("TokensInForce")
-}
-func (e *Engine) DeliveryQueues(_ context.Context, _ ...posthaste.DeliveryID) (r00 []string, r10 error) {
-	return r00, notYet("DeliveryQueues")
-}
-func (e *Engine) HandlerStats(_ context.Context, _ posthaste.StatsQuery) (r00 []posthaste.HandlerStats, r10 error) {
-	return r00, notYet("HandlerStats")
-}
-func (e *Engine) Failures(_ context.Context, _ posthaste.FailureQuery) (r00 []posthaste.Failure, r10 error) {
-	return r00, notYet("Failures")
-}
-func (e *Engine) Samples(_ context.Context, _ posthaste.SampleQuery) (r00 []posthaste.Sample, r10 error) {
-	return r00, notYet("Samples")
 }

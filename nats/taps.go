@@ -30,6 +30,7 @@ type arrival struct {
 	*natsgo.Msg
 	lease     time.Duration
 	meta      *meta
+	body      []byte
 	seq       uint64 // its entry in the stream
 	delivered int    // how often the server has handed out the entry
 }

@@ -47,7 +47,7 @@ func StartNATSTLS(ctx context.Context, dir string, c *Certificates) (*NATS, erro
 }
 
 func startNATS(ctx context.Context, dir string, port int, further []string) (*NATS, error) {
-	path, err := natsServer()
+	path, err := NATSServer()
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +62,9 @@ func startNATS(ctx context.Context, dir string, port int, further []string) (*NA
 	return n, n.Start(ctx)
 }
 
-// natsServer returns the path of the program that scripts/needs built, or else of the one
+// NATSServer returns the path of the program that scripts/needs built, or else of the one
 // in PATH, which may have another version.
-func natsServer() (string, error) {
+func NATSServer() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err

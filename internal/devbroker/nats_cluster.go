@@ -48,7 +48,7 @@ type NATSNode struct {
 // StartNATSCluster starts a cluster that stores its streams below dir, and waits until it has a
 // leader and all servers. further are lines for the configuration file of each server.
 func StartNATSCluster(ctx context.Context, dir string, further ...string) (*NATSCluster, error) {
-	path, err := natsServer()
+	path, err := NATSServer()
 	if err != nil {
 		return nil, err
 	}
