@@ -63,7 +63,7 @@ type task struct {
 	Ordered     bool          // the queue is
 	Broker      string        // the relay's
 	Target      string        // where it publishes to
-	Fails       int           // each such message fails in its first attempt; 0: none
+	Fails       int           // of so many messages one fails in its first attempt; 0: none, below 0: all in each
 }
 
 // roles are the possible roles of a child. They call ready when they work, and end with ctx.

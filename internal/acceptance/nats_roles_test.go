@@ -72,7 +72,7 @@ func insist(ctx context.Context, engine posthaste.Store, record *history.Recorde
 }
 
 // witnessRole handles messages, and records what becomes of their settlements. Of each t.Fails
-// messages one fails in its first attempt.
+// messages one fails in its first attempt; if it is below 0 all fail in each.
 func witnessRole(ctx context.Context, t task, ready func()) error {
 	engine, record, err := tools(ctx, t)
 	if err != nil {
@@ -83,6 +83,9 @@ func witnessRole(ctx context.Context, t task, ready func()) error {
 		Middleware: []func(posthaste.Handler) posthaste.Handler{tokens(record)}})
 	worker.HandleRaw(w, t.Queue, func(ctx context.Context, d posthaste.RawDelivery) error {
 		works(t.Work)
+		if t.Fails < 0 {
+			return errors.New("it fails always")
+		}
 		if t.Fails > 0 && d.Attempt == 1 && int(d.MessageID>>12)%t.Fails == 0 {
 			return errors.New("it fails once")
 		}

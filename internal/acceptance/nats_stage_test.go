@@ -150,9 +150,15 @@ func (n *natsStage) close(c *crew) []history.Event {
 	ids := history.IDs(events, history.Sent)
 	n.must(history.Merge(history.EveryOne(ids, events), history.Attempts(events, 0), unexplained(events), stray(events)))
 	doubles := history.Once(events)
-	sort := map[history.Kind]int{}
+	sort, errs := map[history.Kind]int{}, map[string]int{}
 	for _, e := range events {
 		sort[e.Kind]++
+		if e.Kind == unknown || e.Kind == refused {
+			errs[e.Note]++
+		}
+	}
+	for text, count := range errs {
+		n.Logf("%d sends ended with: %s", count, text)
 	}
 	n.Logf("%d sent, %d without an answer, %d refused; %d runs, %d of them failed; %d messages ran twice", len(ids), sort[unknown], sort[refused], sort[history.Started], sort[history.Failed], len(doubles))
 	if len(ids) == 0 || sort[history.Failed] == 0 {
