@@ -37,7 +37,9 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 			}
 			finished()
 		}})
-	case a.delivered > 1 && !q.Options.Ordered:
+	case a.delivered > 1 && q.Options.Ordered:
+		e.goes(func(ctx context.Context) { defer finished(); e.restore(ctx, q, sub, t, a) })
+	case a.delivered > 1:
 		e.goes(func(ctx context.Context) { defer finished(); e.second(ctx, q, sub, t, a) })
 	default:
 		e.taps.put(t, a)
