@@ -74,6 +74,9 @@ func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 		}
 		again, stored := judged(err)
 		if again {
+			if refused := e.denials.recent(); refused != nil {
+				return refused
+			}
 			e.doubt()
 		}
 		perhaps = perhaps || stored
@@ -103,6 +106,9 @@ func judged(err error) (again, stored bool) {
 		return true, true
 	case errors.As(err, &api) && api.APIError() != nil:
 		a := api.APIError()
+		if a.ErrorCode == codeInProcess {
+			return true, true
+		}
 		return a.ErrorCode == codeMayYetFail || a.Code == 429 || a.Code == 503, false
 	}
 	return false, false
@@ -140,6 +146,9 @@ func (e *Engine) storeBatch(ctx context.Context, parts []*natsgo.Msg) error {
 		}
 		again, stored := judged(err)
 		if again {
+			if refused := e.denials.recent(); refused != nil {
+				return refused
+			}
 			e.doubt()
 		}
 		switch {

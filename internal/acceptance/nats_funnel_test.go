@@ -17,6 +17,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devpg"
 	"github.com/posthaste-mq/posthaste/internal/history"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/nats"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/sink/funnel"
 	"github.com/posthaste-mq/posthaste/worker"
@@ -30,7 +31,7 @@ func funnelRole(ctx context.Context, t task, ready func()) error {
 		return err
 	}
 	defer engine.Close()
-	target, err := openStore(ctx, t.Target)
+	target, err := nats.Open(ctx, t.Target, nats.WithLazyConnect())
 	if err != nil {
 		return err
 	}
