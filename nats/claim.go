@@ -112,6 +112,10 @@ func (e *Engine) finish(ctx context.Context, q *queue, sub *subscription, p *pul
 	select {
 	case <-p.done:
 	case <-timer.C:
+		if refused := e.denials.recent(); refused != nil {
+			return got, false, refused
+		}
+		e.doubt()
 		return got, false, unavailable("NATS does not hand out messages", nil)
 	case <-ctx.Done():
 		return got, false, ctx.Err()

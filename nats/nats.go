@@ -43,6 +43,7 @@ type Engine struct {
 	bells     bells
 	turns     atomic.Int64 // claims of queues with several consumers
 	rescued   atomic.Int64 // lost deliveries that were continued, since rescue was called
+	doubts    doubts
 	workers   workers
 	tokens    shelf[storedToken]
 	schedules schedules
