@@ -5,6 +5,8 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 )
@@ -32,4 +34,26 @@ func started[B interface {
 		return "", nil, err
 	}
 	return b.URL(), b.Stop, nil
+}
+
+// startNATSServers starts one NATS server of this machine, or a cluster of three, with their data in
+// dir.
+func startNATSServers(ctx context.Context, dir string, servers int) (url string, pids []int, stop func(), err error) {
+	if servers == 1 {
+		n, err := devbroker.StartNATS(ctx, dir)
+		if err != nil {
+			return "", nil, nil, err
+		}
+		return n.URL(), []int{n.PID()}, n.Stop, nil
+	}
+	c, err := devbroker.StartNATSClusterDirect(ctx, dir)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	var urls []string
+	for _, n := range c.Nodes {
+		urls, pids = append(urls, n.URL()), append(pids, n.PID())
+	}
+	slices.Sort(urls)
+	return strings.Join(urls, ","), pids, c.Stop, nil
 }
