@@ -221,6 +221,9 @@ type Capabilities struct {
 	AtMostOnce bool
 	// SendAcross: one call of Send can send to more than one queue.
 	SendAcross bool
+	// SendApart: the engine stores calls of Send that run at the same time faster one by one than
+	// gathered into one, so that a [Client] does not gather them.
+	SendApart bool
 	// Idempotency: SendOnce recognizes repeated requests.
 	Idempotency bool
 	// Attempts: messages and dead letters list their attempts.

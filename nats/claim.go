@@ -142,16 +142,16 @@ func (e *Engine) turn(q *queue) []int {
 // handed out alone, and only if it is allowed; otherwise it stays, and waits is true.
 func (e *Engine) hand(q *queue, sub *subscription, t *tap, got []*held, n int, allowAlone bool) (all []*held, waits bool) {
 	now := e.clock.now()
-	for len(got) < n {
-		next := e.taps.takes(t, 1)
-		if len(next) == 0 {
+	for at := uptime(); len(got) < n; {
+		next := e.taps.takes(t, at)
+		if next == nil {
 			return got, false
 		}
-		d := e.heldOf(q, sub, t, next[0], now)
+		d := e.heldOf(q, sub, t, next, now)
 		switch {
 		case d == nil:
 		case d.alone && (len(got) > 0 || !allowAlone):
-			e.taps.back(t, next[0])
+			e.taps.back(t, next)
 			return got, len(got) == 0
 		default:
 			if got = append(got, d); d.alone {

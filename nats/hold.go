@@ -100,12 +100,12 @@ func (h *holding) ofMessage(id posthaste.MessageID) (all []*held) {
 	return all
 }
 
-// begin begins a settlement, and reports whether the caller may settle: the lease has not ended,
-// and no other settlement is under way.
-func (h *holding) begin(d *held) bool {
+// begin begins a settlement that was asked for at a time, and reports whether the caller may settle: the
+// lease had not ended then, and no other settlement is under way. What is sent to the server looks at
+// the lease again.
+func (h *holding) begin(d *held, now time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := uptime()
 	if h.byID[d.id] != d || d.settling || now > d.lease || d.until != 0 && now > d.until {
 		return false
 	}

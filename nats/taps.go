@@ -251,18 +251,17 @@ func (s *taps) lately(queue string) (all []*tap) {
 	return all
 }
 
-// takes takes up to n messages from the hand whose leases last.
-func (s *taps) takes(t *tap, n int) (all []*arrival) {
+// takes takes the next message from the hand whose lease lasts longer than now, or returns nil.
+func (s *taps) takes(t *tap, now time.Duration) *arrival {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := uptime()
-	for len(t.hand) > 0 && len(all) < n {
-		if a := t.hand[0]; a.lease > now {
-			all = append(all, a)
+	for len(t.hand) > 0 {
+		a := t.hand[0]
+		if t.hand = t.hand[1:]; a.lease > now {
+			return a
 		}
-		t.hand = t.hand[1:]
 	}
-	return all
+	return nil
 }
 
 // back puts a message back that cannot be handed out now.
