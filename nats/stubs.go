@@ -31,12 +31,6 @@ func (e *Engine) Subscribe(_ context.Context, _ string, _ string, _ posthaste.Su
 func (e *Engine) Unsubscribe(_ context.Context, _ string, _ string, _ posthaste.DropOptions) (r00 error) {
 	return notYet("Unsubscribe")
 }
-func (e *Engine) Message(_ context.Context, _ posthaste.MessageID) (r00 posthaste.MessageInfo, r10 error) {
-	return r00, notYet("Message")
-}
-func (e *Engine) Messages(_ context.Context, _ posthaste.MessageFilter) (r00 posthaste.Page[posthaste.MessageInfo], r10 error) {
-	return r00, notYet("Messages")
-}
 func (e *Engine) Cancel(_ context.Context, _ posthaste.MessageID) (r00 []posthaste.Withdrawal, r10 error) {
 	return r00, notYet("Cancel")
 }
