@@ -167,7 +167,7 @@ func (e *Engine) takesHeld(s *sight, d *held) {
 
 // seesWaiting looks through the entries that wait: the newest, and if there are more, the oldest.
 func (e *Engine) seesWaiting(ctx context.Context, s *sight) error {
-	take := func(m *stored) { e.takesOwn(s, m) }
+	take := func(m *rawEntry) { e.takesOwn(s, m) }
 	for _, filter := range s.q.waitFilters() {
 		from, older, err := e.newestFrom(ctx, s.q.stream, filter)
 		if err != nil {
@@ -195,14 +195,14 @@ func (q *queue) waitFilters() []string {
 }
 
 // takesOwn takes an entry if it is one of the message.
-func (e *Engine) takesOwn(s *sight, m *stored) {
+func (e *Engine) takesOwn(s *sight, m *rawEntry) {
 	if x, err := decode(m.Header); err == nil && x.ID == s.id {
 		e.takes(s, m)
 	}
 }
 
 // takes takes an entry of the message.
-func (e *Engine) takes(s *sight, m *stored) {
+func (e *Engine) takes(s *sight, m *rawEntry) {
 	x, err := decode(m.Header)
 	if err != nil {
 		return

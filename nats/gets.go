@@ -13,8 +13,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// stored is an entry of a stream.
-type stored = jetstream.RawStreamMsg
+// rawEntry is an entry of a stream.
+type rawEntry = jetstream.RawStreamMsg
 
 // Bounds of what is read to find a message, or to list messages.
 const (
@@ -27,7 +27,7 @@ const (
 
 // direct asks for entries and calls each with them. It returns how many further ones there are. A
 // server that lags may answer.
-func (e *Engine) direct(ctx context.Context, stream string, request any, each func(*stored)) (left uint64, err error) {
+func (e *Engine) direct(ctx context.Context, stream string, request any, each func(*rawEntry)) (left uint64, err error) {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return 0, err
@@ -79,7 +79,7 @@ func (e *Engine) nextAnswer(ctx context.Context, answers *natsgo.Subscription) (
 	return m, e.fault(err)
 }
 
-func storedOf(m *natsgo.Msg) (*stored, error) {
+func storedOf(m *natsgo.Msg) (*rawEntry, error) {
 	seq, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
 	if err != nil {
 		return nil, errors.New("nats: an answer to a direct get has no sequence")
@@ -88,15 +88,15 @@ func storedOf(m *natsgo.Msg) (*stored, error) {
 	if err != nil {
 		return nil, errors.New("nats: an answer to a direct get has no time")
 	}
-	return &stored{Subject: m.Header.Get("Nats-Subject"), Sequence: seq, Header: m.Header, Data: m.Data, Time: at}, nil
+	return &rawEntry{Subject: m.Header.Get("Nats-Subject"), Sequence: seq, Header: m.Header, Data: m.Data, Time: at}, nil
 }
 
 // scan calls each with the entries whose subjects a filter selects, from a sequence on, oldest first,
 // within the bounds of a scan.
-func (e *Engine) scan(ctx context.Context, stream, filter string, from uint64, each func(*stored)) error {
+func (e *Engine) scan(ctx context.Context, stream, filter string, from uint64, each func(*rawEntry)) error {
 	for count, size := 0, 0; count < scanMost && size < scanBytes; {
 		last := uint64(0)
-		left, err := e.direct(ctx, stream, map[string]any{"seq": max(from, 1), "next_by_subj": filter, "batch": min(partMost, scanMost-count), "max_bytes": partBytes}, func(m *stored) {
+		left, err := e.direct(ctx, stream, map[string]any{"seq": max(from, 1), "next_by_subj": filter, "batch": min(partMost, scanMost-count), "max_bytes": partBytes}, func(m *rawEntry) {
 			last = m.Sequence
 			count++
 			size += len(m.Data)
@@ -112,7 +112,7 @@ func (e *Engine) scan(ctx context.Context, stream, filter string, from uint64, e
 
 // countFrom returns how many entries a filter selects, from a sequence on.
 func (e *Engine) countFrom(ctx context.Context, stream, filter string, from uint64) (n uint64, err error) {
-	left, err := e.direct(ctx, stream, map[string]any{"seq": max(from, 1), "next_by_subj": filter, "batch": 1}, func(*stored) { n++ })
+	left, err := e.direct(ctx, stream, map[string]any{"seq": max(from, 1), "next_by_subj": filter, "batch": 1}, func(*rawEntry) { n++ })
 	return n + left, err
 }
 
@@ -143,7 +143,7 @@ func (e *Engine) newestFrom(ctx context.Context, stream, filter string) (from ui
 }
 
 // newest calls each with the newest entries that a filter selects, oldest first.
-func (e *Engine) newest(ctx context.Context, stream, filter string, each func(*stored)) error {
+func (e *Engine) newest(ctx context.Context, stream, filter string, each func(*rawEntry)) error {
 	from, _, err := e.newestFrom(ctx, stream, filter)
 	if err != nil {
 		return err
@@ -152,12 +152,12 @@ func (e *Engine) newest(ctx context.Context, stream, filter string, each func(*s
 }
 
 // lastOf returns the last entries on subjects. Those of subjects that have none are missing.
-func (e *Engine) lastOf(ctx context.Context, stream string, subjects []string) (map[string]*stored, error) {
-	found := map[string]*stored{}
+func (e *Engine) lastOf(ctx context.Context, stream string, subjects []string) (map[string]*rawEntry, error) {
+	found := map[string]*rawEntry{}
 	for len(subjects) > 0 {
 		some := subjects[:min(len(subjects), partMost)]
 		before := len(found)
-		left, err := e.direct(ctx, stream, map[string]any{"multi_last": some, "max_bytes": partBytes}, func(m *stored) { found[m.Subject] = m })
+		left, err := e.direct(ctx, stream, map[string]any{"multi_last": some, "max_bytes": partBytes}, func(m *rawEntry) { found[m.Subject] = m })
 		if err != nil {
 			return nil, err
 		}

@@ -81,7 +81,7 @@ func (l *listing) reads(ctx context.Context, queues []*queue, state posthaste.St
 			l.e.takesHeld(l.of(q, d.meta.ID), d)
 		}
 		for _, filter := range append(q.waitFilters(), q.subjects.under("s.>"), q.subjects.under("d.>")) {
-			err := l.e.newest(ctx, q.stream, filter, func(m *stored) {
+			err := l.e.newest(ctx, q.stream, filter, func(m *rawEntry) {
 				if x, err := decode(m.Header); err == nil {
 					l.e.takes(l.of(q, x.ID), m)
 				}
@@ -99,7 +99,7 @@ func (l *listing) reads(ctx context.Context, queues []*queue, state posthaste.St
 	for _, q := range queues {
 		byNo[q.No] = q
 	}
-	return l.e.newest(ctx, l.e.prefix+"-log", l.e.prefix+".log.out.>", func(m *stored) {
+	return l.e.newest(ctx, l.e.prefix+"-log", l.e.prefix+".log.out.>", func(m *rawEntry) {
 		if x, err := decode(m.Header); err == nil && byNo[queueNumber(x.ID)] != nil {
 			l.e.takes(l.of(byNo[queueNumber(x.ID)], x.ID), m)
 		}
