@@ -45,6 +45,11 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 	}
 }
 
+// drop acknowledges an entry of a message that was cancelled.
+func (e *Engine) drop(d *held) {
+	e.acks.send(&ack{reply: d.reply, sign: signAck, until: d.lease, done: func(bool) {}})
+}
+
 // passes reports whether a filter selects a message.
 func passes(f *posthaste.Filter, m *meta) bool {
 	if len(f.Kinds) > 0 && !slices.Contains(f.Kinds, m.Kind) {
@@ -65,7 +70,7 @@ func (e *Engine) second(ctx context.Context, q *queue, sub *subscription, t *tap
 	d := &held{q: q, sub: sub, track: t.track, meta: a.meta, body: a.Data, reply: a.Reply, seq: a.seq, delivered: a.delivered, claimedAt: e.clock.now(), lease: a.lease, alone: a.meta.Losses >= 2}
 	if followed, err := e.lastOn(ctx, q.stream, d.followedBy()); err != nil {
 		return
-	} else if followed != nil {
+	} else if followed != nil || e.holding.isRefused(q, d.seq) {
 		_ = e.acked(ctx, d)
 		return
 	}

@@ -21,7 +21,7 @@ func (e *Engine) begins(ctx context.Context) error {
 	if err := e.acks.start(e.conn, e.subscribe); err != nil {
 		return e.fault(err)
 	}
-	for _, listen := range []func() error{e.listen, e.listenQueues} {
+	for _, listen := range []func() error{e.listen, e.listenQueues, e.listenRefusals} {
 		if err := listen(); err != nil {
 			return e.fault(err)
 		}

@@ -214,7 +214,7 @@ func (e *Engine) deleteEntry(ctx context.Context, stream string, seq uint64) (bo
 	switch {
 	case answer.Error == nil:
 		return answer.Success, nil
-	case answer.Error.ErrorCode == codeNoSequence || answer.Error.ErrorCode == codeNoMessage:
+	case answer.Error.ErrorCode == codeNoSequence, answer.Error.Description == "no message found": // the code of the latter is that of all its faults
 		return false, nil
 	}
 	return false, e.fault(answer.Error)

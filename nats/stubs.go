@@ -2,7 +2,6 @@ package nats
 
 import (
 	"context"
-	"time"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -30,18 +29,6 @@ func (e *Engine) Subscribe(_ context.Context, _ string, _ string, _ posthaste.Su
 }
 func (e *Engine) Unsubscribe(_ context.Context, _ string, _ string, _ posthaste.DropOptions) (r00 error) {
 	return notYet("Unsubscribe")
-}
-func (e *Engine) Cancel(_ context.Context, _ posthaste.MessageID) (r00 []posthaste.Withdrawal, r10 error) {
-	return r00, notYet("Cancel")
-}
-func (e *Engine) Reschedule(_ context.Context, _ posthaste.MessageID, _ time.Time) (r00 []posthaste.Withdrawal, r10 error) {
-	return r00, notYet("Reschedule")
-}
-func (e *Engine) UpdateMessage(_ context.Context, _ posthaste.MessageID, _ posthaste.MessageUpdate) (r00 posthaste.Updated, r10 error) {
-	return r00, notYet("UpdateMessage")
-}
-func (e *Engine) RunMessage(_ context.Context, _ posthaste.MessageID) (r00 []posthaste.RunResult, r10 error) {
-	return r00, notYet("RunMessage")
 }
 func (e *Engine) DeadLetters(_ context.Context, _ posthaste.DeadLetterFilter) (r00 posthaste.Page[posthaste.DeadLetter], r10 error) {
 	return r00, notYet("DeadLetters")
