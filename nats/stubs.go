@@ -30,18 +30,6 @@ func (e *Engine) Subscribe(_ context.Context, _ string, _ string, _ posthaste.Su
 func (e *Engine) Unsubscribe(_ context.Context, _ string, _ string, _ posthaste.DropOptions) (r00 error) {
 	return notYet("Unsubscribe")
 }
-func (e *Engine) DeadLetters(_ context.Context, _ posthaste.DeadLetterFilter) (r00 posthaste.Page[posthaste.DeadLetter], r10 error) {
-	return r00, notYet("DeadLetters")
-}
-func (e *Engine) Replay(_ context.Context, _ posthaste.DeadLetterFilter) (r00 posthaste.Page[posthaste.MessageID], r10 error) {
-	return r00, notYet("Replay")
-}
-func (e *Engine) Discard(_ context.Context, _ posthaste.DeadLetterFilter) (r00 posthaste.Page[posthaste.MessageID], r10 error) {
-	return r00, notYet("Discard")
-}
-func (e *Engine) Erase(_ context.Context, _ string, _ posthaste.MessageID) (r00 posthaste.Page[posthaste.Erasure], r10 error) {
-	return r00, notYet("Erase")
-}
 func (e *Engine) Vitals(_ context.Context) (r00 posthaste.Vitals, r10 error) {
 	return r00, notYet("Vitals")
 }
