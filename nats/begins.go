@@ -41,10 +41,23 @@ func (e *Engine) begins(ctx context.Context) error {
 	e.goes(func(ctx context.Context) { every(ctx, 100*time.Millisecond, func() { e.acks.repeat(ctx) }) })
 	e.goes(func(ctx context.Context) { every(ctx, 250*time.Millisecond, func() { e.taps.sweep(ctx) }) })
 	e.goes(func(ctx context.Context) { every(ctx, time.Second, func() { e.keepLeases(ctx) }) })
-	for _, keep := range []func(context.Context, *Engine) error{e.tokens.keep, e.schedules.keep, e.workers.keep} {
-		if err := keep(ctx, e); err != nil {
+	for _, keep := range []func(context.Context, bucket) error{e.tokens.keep, e.schedules.keep, e.workers.keep} {
+		if err := keep(ctx, e.bucket()); err != nil {
 			return err
 		}
 	}
 	return e.watchQueues(ctx)
+}
+
+// bucket returns the part of the store that holds entries.
+func (e *Engine) bucket() bucket {
+	name := e.prefix + "-store"
+	last := func(ctx context.Context, prefix string) (uint64, error) {
+		m, err := e.lastOn(ctx, "KV_"+name, "$KV."+name+"."+prefix+">")
+		if err != nil || m == nil {
+			return 0, err
+		}
+		return m.Sequence, nil
+	}
+	return bucket{KeyValue: e.kv, last: last, goes: e.goes, fault: e.fault}
 }

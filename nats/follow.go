@@ -39,7 +39,7 @@ func (e *Engine) continues(ctx context.Context, d *held, s posthaste.Settlement)
 		return r, err
 	}
 	if d.q.Options.Ordered && !over(outcome) {
-		return r, e.nak(ctx, d, max(0, due.Sub(e.clock.now())))
+		return r, e.again(ctx, d, next, max(0, due.Sub(e.clock.now())))
 	}
 	if entry := e.following(d, next, outcome, due); entry != nil {
 		err := e.store(ctx, d.q, []*natsgo.Msg{recorded(d.followedBy(), record{Sent: []posthaste.Sent{{ID: d.meta.ID}}}, followedFor), entry})

@@ -82,6 +82,11 @@ func (e *Engine) prepare(ctx context.Context, messages []posthaste.Message) (*qu
 		if err := messages[i].Check(); err != nil {
 			return nil, nil, err
 		}
+	}
+	for i := range messages {
+		if _, err := e.queue(ctx, messages[i].Queue); err != nil {
+			return nil, nil, err
+		}
 		if messages[i].Queue != messages[0].Queue {
 			return nil, nil, unsupported("queue", "messages of several queues in one call are not supported")
 		}

@@ -30,6 +30,7 @@ type arrival struct {
 	*natsgo.Msg
 	lease     time.Duration
 	meta      *meta
+	body      []byte
 	seq       uint64 // its entry in the stream
 	delivered int    // how often the server has handed out the entry
 }
@@ -60,10 +61,12 @@ type taps struct {
 	mu    sync.Mutex
 	pulls map[*pull]bool
 	byKey map[tapKey]*tap
+	// listeners are claims that wait for the first message of a queue.
+	listeners map[chan bool]string
 }
 
 func (s *taps) start(conn *natsgo.Conn) {
-	s.conn, s.pulls, s.byKey = conn, map[*pull]bool{}, map[tapKey]*tap{}
+	s.conn, s.pulls, s.byKey, s.listeners = conn, map[*pull]bool{}, map[tapKey]*tap{}, map[chan bool]string{}
 }
 
 // of returns the tap of a consumer.
@@ -184,17 +187,45 @@ func closeOnce(done chan struct{}) {
 func (s *taps) put(t *tap, a *arrival) {
 	s.mu.Lock()
 	t.hand = append(t.hand, a)
+	for rings, queue := range s.listeners {
+		if queue == t.queue {
+			select {
+			case rings <- true:
+			default:
+			}
+		}
+	}
 	s.mu.Unlock()
 	s.ring(t.queue)
 }
 
-// reopen opens a pull that waits, if a process sleeps and none is open.
-func (s *taps) reopen(t *tap) {
+// listen rings a channel when a message of a queue comes, until the function returned is called.
+func (s *taps) listen(queue string, rings chan bool) (stop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listeners[rings] = queue
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.listeners, rings)
+	}
+}
+
+// openWaiting opens a pull that waits, unless one is open or a message is in the hand.
+func (s *taps) openWaiting(t *tap) (opened bool, err error) {
 	s.mu.Lock()
 	wanted := t.waiting == nil && len(t.hand) == 0
 	s.mu.Unlock()
-	if wanted && s.asleep(t.queue) {
-		_, _ = s.open(t, 1, true)
+	if wanted {
+		_, err = s.open(t, 1, true)
+	}
+	return wanted, err
+}
+
+// reopen opens a pull that waits, if a process sleeps and none is open.
+func (s *taps) reopen(t *tap) {
+	if s.asleep(t.queue) {
+		_, _ = s.openWaiting(t) // sweep tries again
 	}
 }
 
