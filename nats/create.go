@@ -75,7 +75,14 @@ func (e *Engine) claimName(ctx context.Context, name string, options posthaste.Q
 	entry, err := e.kv.Get(ctx, queueKey+token(name))
 	switch {
 	case err == nil:
-		return e.readQueue(entry) // the options are those of the process that began it
+		begun, err := e.readQueue(entry) // with the options of the process that began it
+		if err != nil || !begun.Dropping {
+			return begun, err
+		}
+		if err := e.finishDrop(ctx, begun); err != nil {
+			return nil, err
+		}
+		return nil, jetstream.ErrKeyExists // look again
 	case !errors.Is(err, jetstream.ErrKeyNotFound):
 		return nil, err
 	}

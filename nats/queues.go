@@ -34,6 +34,8 @@ type queue struct {
 	Halted time.Time  `json:"halted,omitzero"`
 	// Ready says that the stream and its consumers were made.
 	Ready bool `json:"ready"`
+	// Dropping says that it is being removed.
+	Dropping bool `json:"dropping,omitempty"`
 
 	revision uint64
 	stream   string
@@ -119,11 +121,17 @@ func (s *queues) numbered(no int) *queue {
 	return s.byNo[no]
 }
 
-// listed returns the queues in the order of their names.
+// listed returns the queues that this process knows, in the order of their names.
 func (s *queues) listed() []*queue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.SortedFunc(maps.Values(s.all), func(a, b *queue) int { return strings.Compare(a.Name, b.Name) })
+	return sortedQueues(slices.Collect(maps.Values(s.all)))
+}
+
+// sortedQueues sorts queues by their names.
+func sortedQueues(all []*queue) []*queue {
+	slices.SortFunc(all, func(a, b *queue) int { return strings.Compare(a.Name, b.Name) })
+	return all
 }
 
 // read decodes an entry of the store.

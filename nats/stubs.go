@@ -13,24 +13,6 @@ func notYet(what string) error {
 	return &posthaste.Error{Code: posthaste.CodeUnsupported, Message: what + " is not implemented yet"}
 }
 
-func (e *Engine) Queues(_ context.Context, _ ...string) (r00 []posthaste.QueueInfo, r10 error) {
-	return r00, notYet("Queues")
-}
-func (e *Engine) UpdateQueue(_ context.Context, _ string, _ posthaste.QueueUpdate) (r00 error) {
-	return notYet("UpdateQueue")
-}
-func (e *Engine) DropQueue(_ context.Context, _ string, _ posthaste.DropOptions) (r00 error) {
-	return notYet("DropQueue")
-}
-func (e *Engine) PurgeQueue(_ context.Context, _ string) (r00 []posthaste.Purged, r10 error) {
-	return r00, notYet("PurgeQueue")
-}
-func (e *Engine) Subscribe(_ context.Context, _ string, _ string, _ posthaste.SubscriptionOptions) (r00 error) {
-	return notYet("Subscribe")
-}
-func (e *Engine) Unsubscribe(_ context.Context, _ string, _ string, _ posthaste.DropOptions) (r00 error) {
-	return notYet("Unsubscribe")
-}
 func (e *Engine) Message(_ context.Context, _ posthaste.MessageID) (r00 posthaste.MessageInfo, r10 error) {
 	return r00, notYet("Message")
 }
