@@ -231,6 +231,9 @@ type Capabilities struct {
 	Schedules bool
 	// Tokens: there are tokens of the HTTP API.
 	Tokens bool
+	// Totals: queues count the messages that were sent, done, retried, lost, withdrawn and
+	// expired since they were created.
+	Totals bool
 	// Charts: reports of workers and samples of queues are kept (see [Charts]).
 	Charts bool
 	// SQL: the operations are also SQL functions.
