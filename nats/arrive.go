@@ -15,7 +15,7 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 	if q != nil {
 		sub = q.subscription(t.subscription)
 	}
-	m, err := decode(a.Header)
+	m, body, err := decode(a.Header, a.Data)
 	info, infoErr := a.Metadata()
 	switch {
 	case sub == nil || infoErr != nil: // dropped
@@ -25,7 +25,7 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 		e.goes(func(ctx context.Context) { defer finished(); e.foreign(ctx, q, sub, a, err) })
 		return
 	}
-	a.meta, a.seq, a.delivered = m, info.Sequence.Stream, int(info.NumDelivered)
+	a.meta, a.body, a.seq, a.delivered = m, body, info.Sequence.Stream, int(info.NumDelivered)
 	once := q.Options.Mode == posthaste.AtMostOnce
 	switch {
 	case !passes(&sub.Filter, m), once && a.delivered > 1:
@@ -37,7 +37,9 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 			}
 			finished()
 		}})
-	case a.delivered > 1 && !q.Options.Ordered:
+	case a.delivered > 1 && q.Options.Ordered:
+		e.goes(func(ctx context.Context) { defer finished(); e.restore(ctx, q, sub, t, a) })
+	case a.delivered > 1:
 		e.goes(func(ctx context.Context) { defer finished(); e.second(ctx, q, sub, t, a) })
 	default:
 		e.taps.put(t, a)
@@ -67,7 +69,7 @@ func passes(f *posthaste.Filter, m *meta) bool {
 // and not acknowledged. It is not run, so that a late acknowledgment of the first delivery cannot
 // end another run.
 func (e *Engine) second(ctx context.Context, q *queue, sub *subscription, t *tap, a *arrival) {
-	d := &held{q: q, sub: sub, track: t.track, meta: a.meta, body: a.Data, reply: a.Reply, seq: a.seq, delivered: a.delivered, claimedAt: e.clock.now(), lease: a.lease, alone: a.meta.Losses >= 2}
+	d := a.held(q, sub, t, e.clock.now())
 	if followed, err := e.lastOn(ctx, q.stream, d.followedBy()); err != nil {
 		return
 	} else if followed != nil || e.holding.isRefused(q, d.seq) {
@@ -76,7 +78,9 @@ func (e *Engine) second(ctx context.Context, q *queue, sub *subscription, t *tap
 	}
 	d.note = e.noted(ctx, d)
 	// An error leaves it for its next delivery.
-	_, _ = e.continues(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"})
+	if _, err := e.continues(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"}); err == nil {
+		e.rescued.Add(1)
+	}
 }
 
 // foreign makes a dead letter of a message that no Posthaste has sent, so that it does not come again

@@ -51,40 +51,61 @@ func (e *Engine) pull(ctx context.Context, q *queue, sub *subscription, n int, a
 	if !q.PausedAt.IsZero() {
 		return nil, false, nil
 	}
-	var opened []*pull
+	if q.Options.Ordered {
+		return e.pullOrdered(ctx, q, sub, n, allowAlone)
+	}
 	for _, track := range e.turn(q) {
 		t := e.taps.of(q, sub, track)
-		var waits bool
-		if got, waits = e.hand(q, sub, t, got, n, allowAlone); waits {
-			aloneWaits = true
-		}
+		got, aloneWaits = e.hand(q, sub, t, got, n, allowAlone)
 		if len(got) >= n || aloneWaits || len(got) == 1 && got[0].alone {
 			return got, aloneWaits, nil
 		}
-		want := n - len(got)
-		if q.Options.Ordered {
-			want = 1 // a partition hands out one message
-		}
-		p, err := e.taps.open(t, want, false)
+		p, err := e.taps.open(t, n-len(got), false)
 		if err != nil {
 			return got, false, e.fault(err)
-		}
-		opened = append(opened, p)
-		if q.Options.Ordered {
-			continue // all partitions are asked at once
 		}
 		if got, aloneWaits, err = e.finish(ctx, q, sub, p, got, n, allowAlone); err != nil || aloneWaits || len(got) >= n {
 			return got, aloneWaits, err
 		}
 	}
-	if q.Options.Ordered {
-		for _, p := range opened {
-			if got, aloneWaits, err = e.finish(ctx, q, sub, p, got, n, allowAlone); err != nil || aloneWaits {
-				return got, aloneWaits, err
+	return got, aloneWaits, nil
+}
+
+// shortWait is how long a claim of an ordered queue waits for the first message.
+const shortWait = 30 * time.Millisecond
+
+// pullOrdered is pull for an ordered queue. A consumer that has its one message in hand does not
+// answer a pull, so that each has a pull that stays open, and a claim takes what has come.
+func (e *Engine) pullOrdered(ctx context.Context, q *queue, sub *subscription, n int, allowAlone bool) (got []*held, aloneWaits bool, err error) {
+	rings := make(chan bool, 1)
+	defer e.taps.listen(q.Name, rings)()
+	timer := time.NewTimer(shortWait)
+	defer timer.Stop()
+	for {
+		for _, track := range q.tracks() {
+			t := e.taps.of(q, sub, track)
+			var waits bool
+			if got, waits = e.hand(q, sub, t, got, n, allowAlone); waits {
+				aloneWaits = true
+			}
+			if len(got) >= n || len(got) == 1 && got[0].alone {
+				return got, aloneWaits, nil
+			}
+			if _, err := e.taps.openWaiting(t); err != nil {
+				return got, aloneWaits, e.fault(err)
 			}
 		}
+		if len(got) > 0 || aloneWaits {
+			return got, aloneWaits, nil
+		}
+		select {
+		case <-rings:
+		case <-timer.C:
+			return nil, false, nil
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		}
 	}
-	return got, aloneWaits, nil
 }
 
 // finish waits for a pull and takes what it brought.
@@ -106,12 +127,12 @@ func (e *Engine) finish(ctx context.Context, q *queue, sub *subscription, p *pul
 }
 
 // turn returns the consumers of a queue in the order in which a claim asks them: by priority, and in
-// each eighth claim the other way round, so that none starves.
+// each eighth claim another one first, so that none starves.
 func (e *Engine) turn(q *queue) []int {
 	tracks := q.tracks()
-	if len(tracks) > 1 && e.turns.Add(1)%8 == 0 {
-		tracks = slices.Clone(tracks)
-		slices.Reverse(tracks)
+	if n := e.turns.Add(1); len(tracks) > 1 && n%8 == 0 {
+		first := 1 + int(n/8)%(len(tracks)-1)
+		tracks = slices.Insert(slices.Delete(slices.Clone(tracks), first, first+1), 0, tracks[first])
 	}
 	return tracks
 }
@@ -143,17 +164,18 @@ func (e *Engine) hand(q *queue, sub *subscription, t *tap, got []*held, n int, a
 // heldOf makes a delivery of a message that arrived, or ends the message, if it is too old, and
 // returns nil.
 func (e *Engine) heldOf(q *queue, sub *subscription, t *tap, a *arrival, now time.Time) *held {
-	m := *a.meta
-	d := &held{q: q, sub: sub, track: t.track, meta: &m, body: a.Data, reply: a.Reply, seq: a.seq, delivered: a.delivered, claimedAt: now, lease: a.lease}
-	if q.Options.Ordered && d.delivered > 1 { // in place: a copy would come behind later ones of its key
-		m.Attempt, m.Failures = m.attempt()+d.delivered-1, d.delivered-1
-	}
-	if age := q.Options.MaxAge; age > 0 && now.Sub(m.since()) > age {
+	d := a.held(q, sub, t, now)
+	if age := q.Options.MaxAge; age > 0 && now.Sub(d.meta.since()) > age {
 		e.goes(func(ctx context.Context) { e.ends(ctx, d, posthaste.OutcomeExpired) })
 		return nil
 	}
-	d.alone = m.Losses >= 2
 	return d
+}
+
+// held makes a delivery of a message that arrived.
+func (a *arrival) held(q *queue, sub *subscription, t *tap, now time.Time) *held {
+	m := *a.meta
+	return &held{q: q, sub: sub, track: t.track, meta: &m, body: a.body, reply: a.Reply, seq: a.seq, delivered: a.delivered, claimedAt: now, lease: a.lease, alone: m.Losses >= 2}
 }
 
 // since is when the message's age begins to count.

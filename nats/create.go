@@ -72,10 +72,17 @@ func possible(o *posthaste.QueueOptions) error {
 func (e *Engine) claimName(ctx context.Context, name string, options posthaste.QueueOptions) (*queue, error) {
 	q := &queue{Name: name, Options: options, CreatedAt: e.clock.now(), stream: e.streamOf(name), subjects: e.subjectsOf(name),
 		Subscriptions: []subscription{{Name: posthaste.DefaultSubscription, CreatedAt: e.clock.now(), AckWait: e.ackWait}}}
-	entry, err := e.kv.Get(ctx, queueKey+name)
+	entry, err := e.kv.Get(ctx, queueKey+token(name))
 	switch {
 	case err == nil:
-		return e.readQueue(entry) // the options are those of the process that began it
+		begun, err := e.readQueue(entry) // with the options of the process that began it
+		if err != nil || !begun.Dropping {
+			return begun, err
+		}
+		if err := e.finishDrop(ctx, begun); err != nil {
+			return nil, err
+		}
+		return nil, jetstream.ErrKeyExists // look again
 	case !errors.Is(err, jetstream.ErrKeyNotFound):
 		return nil, err
 	}
@@ -86,7 +93,7 @@ func (e *Engine) claimName(ctx context.Context, name string, options posthaste.Q
 	if err != nil {
 		return nil, err
 	}
-	q.revision, err = e.kv.Create(ctx, queueKey+name, body)
+	q.revision, err = e.kv.Create(ctx, queueKey+token(name), body)
 	return q, err
 }
 
@@ -132,7 +139,10 @@ func (e *Engine) completeQueue(ctx context.Context, q *queue) error {
 	if conflicts(err) { // another process completed it
 		return nil
 	}
-	return e.fault(err)
+	if err != nil {
+		return e.fault(err)
+	}
+	return e.record(ctx, "create", q.Name, 0, nil)
 }
 
 func (e *Engine) queueStream(q *queue) jetstream.StreamConfig {
@@ -163,13 +173,10 @@ func (e *Engine) ensureConsumers(ctx context.Context, q *queue) error {
 	return nil
 }
 
-// maxAckPending bounds what is handed out of one consumer.
-const maxAckPending = 20_000
-
 // consumersOf returns the consumers that deliver the messages of a subscription: one for each
 // priority that was ever used, or for each partition of an ordered queue.
 func (q *queue) consumersOf(s *subscription) (all []jetstream.ConsumerConfig) {
-	common := jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, AckWait: s.AckWait, MaxAckPending: maxAckPending, MaxDeliver: -1}
+	common := jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, AckWait: s.AckWait, MaxAckPending: -1, MaxDeliver: -1}
 	if s.Name != posthaste.DefaultSubscription && s.From != posthaste.FromOldest {
 		common.DeliverPolicy = jetstream.DeliverNewPolicy
 	}

@@ -31,8 +31,8 @@ func (l *letter) subject() string {
 
 // read takes the entry of the letter.
 func (l *letter) read(m *rawEntry) error {
-	x, err := decode(m.Header)
-	l.meta, l.seq, l.body = x, m.Sequence, m.Data
+	x, body, err := decode(m.Header, m.Data)
+	l.meta, l.seq, l.body = x, m.Sequence, body
 	return err
 }
 

@@ -60,6 +60,25 @@ func TestQueueIsCreatedOnce(t *testing.T) {
 	}
 }
 
+// Names may have dots anywhere.
+func TestQueuesWithDots(t *testing.T) {
+	t.Parallel()
+	url := startServer(t)
+	a, b := openEngine(t, url), openEngine(t, url)
+	ctx := context.Background()
+	for _, name := range []string{"a..b", ".a", "a.", "...", "-", "a.b", "a_b"} {
+		if err := a.CreateQueue(ctx, name, posthaste.QueueOptions{}); err != nil {
+			t.Errorf("queue %q: %v", name, err)
+		}
+		if sent, err := b.Send(ctx, posthaste.Message{Queue: name, Payload: 1}); err != nil || b.queues.numbered(queueNumber(sent[0].ID)).Name != name {
+			t.Errorf("a message for queue %q: %v", name, err)
+		}
+	}
+	if all := a.queues.listed(); len(all) != 7 {
+		t.Errorf("the queues are %d", len(all))
+	}
+}
+
 // prefixes numbers the stores of one server.
 var prefixes atomic.Int64
 

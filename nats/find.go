@@ -196,18 +196,18 @@ func (q *queue) waitFilters() []string {
 
 // takesOwn takes an entry if it is one of the message.
 func (e *Engine) takesOwn(s *sight, m *rawEntry) {
-	if x, err := decode(m.Header); err == nil && x.ID == s.id {
+	if x, _, err := decode(m.Header, m.Data); err == nil && x.ID == s.id {
 		e.takes(s, m)
 	}
 }
 
 // takes takes an entry of the message.
 func (e *Engine) takes(s *sight, m *rawEntry) {
-	x, err := decode(m.Header)
+	x, body, err := decode(m.Header, m.Data)
 	if err != nil {
 		return
 	}
-	p := &place{meta: x, body: m.Data, subject: m.Subject, seq: m.Sequence, at: m.Time, attempts: x.Story}
+	p := &place{meta: x, body: body, subject: m.Subject, seq: m.Sequence, at: m.Time, attempts: x.Story}
 	if strings.HasPrefix(m.Subject, e.prefix+".log.out.") {
 		p.rank, p.state = isOver, posthaste.State(m.Header.Get(headerOutcome))
 		s.put(named(m.Subject[strings.LastIndex(m.Subject, ".")+1:]), p)

@@ -54,8 +54,27 @@ func (h *holding) extend(d *held, lease time.Duration) {
 }
 
 // giveBack gives back all deliveries of a worker, and what came and was not handed out.
-func (e *Engine) giveBack(ctx context.Context, worker posthaste.WorkerID) (lost int) {
-	return e.loseAll(ctx, e.holding.of(worker))
+func (e *Engine) giveBack(ctx context.Context, worker posthaste.WorkerID) {
+	e.loseAll(ctx, e.holding.of(worker))
+	e.emptyHands(ctx)
+}
+
+// emptyHands gives back what came and was not handed out, without an attempt.
+func (e *Engine) emptyHands(ctx context.Context) {
+	var open sync.WaitGroup
+	for t, all := range e.taps.emptied() {
+		q := e.queues.known(t.queue)
+		if q == nil || q.subscription(t.subscription) == nil || q.Options.Mode == posthaste.AtMostOnce {
+			continue
+		}
+		for _, a := range all {
+			open.Go(func() {
+				d := a.held(q, q.subscription(t.subscription), t, e.clock.now())
+				_, _ = e.continues(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeReleased}) // or AckWait ends
+			})
+		}
+	}
+	open.Wait()
 }
 
 func (e *Engine) loseAll(ctx context.Context, all []*held) (lost int) {
@@ -77,9 +96,11 @@ func (e *Engine) loseAll(ctx context.Context, all []*held) (lost int) {
 }
 
 // rescue gives back the deliveries of this process whose receiver's lease or whose worker's lease
-// has ended. The server hands out those of other processes again when AckWait has passed.
+// has ended. The server hands out those of other processes again when AckWait has passed. It
+// returns how many this process has continued since the last call, in one way or the other.
 func (e *Engine) rescue(ctx context.Context) int {
-	return e.loseAll(ctx, e.holding.expired(e.lost))
+	e.rescued.Add(int64(e.loseAll(ctx, e.holding.expired(e.lost))))
+	return int(e.rescued.Swap(0))
 }
 
 // expired returns deliveries of receivers whose time has passed, and of workers that are lost.
@@ -107,7 +128,7 @@ func (e *Engine) keepLeases(ctx context.Context) {
 			e.progress(d, &open)
 		}
 	}
-	e.rescue(ctx)
+	e.rescued.Add(int64(e.loseAll(ctx, e.holding.expired(e.lost))))
 	e.holding.forget()
 }
 

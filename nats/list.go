@@ -82,7 +82,7 @@ func (l *listing) reads(ctx context.Context, queues []*queue, state posthaste.St
 		}
 		for _, filter := range append(q.waitFilters(), q.subjects.under("s.>"), q.subjects.under("d.>")) {
 			err := l.e.newest(ctx, q.stream, filter, func(m *rawEntry) {
-				if x, err := decode(m.Header); err == nil {
+				if x, _, err := decode(m.Header, m.Data); err == nil {
 					l.e.takes(l.of(q, x.ID), m)
 				}
 			})
@@ -100,7 +100,7 @@ func (l *listing) reads(ctx context.Context, queues []*queue, state posthaste.St
 		byNo[q.No] = q
 	}
 	return l.e.newest(ctx, l.e.prefix+"-log", l.e.prefix+".log.out.>", func(m *rawEntry) {
-		if x, err := decode(m.Header); err == nil && byNo[queueNumber(x.ID)] != nil {
+		if x, _, err := decode(m.Header, m.Data); err == nil && byNo[queueNumber(x.ID)] != nil {
 			l.e.takes(l.of(byNo[queueNumber(x.ID)], x.ID), m)
 		}
 	})

@@ -3,6 +3,8 @@ package nats
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -82,24 +84,38 @@ func (m *meta) own() posthaste.KindOptions {
 	return posthaste.KindOptions{MaxAttempts: m.MaxAttempts, Timeout: m.Timeout, Backoff: posthaste.Backoff{Base: m.BackoffBase, Max: m.BackoffMax}}
 }
 
+// maxHeader is how long the header Posthaste may be. The server bounds all headers of a message
+// to 64 KiB. A longer one precedes the payload.
+const maxHeader = 32 << 10
+
 // encoded returns a message of a stream.
 func (m *meta) encoded(subject string, body []byte) *natsgo.Msg {
 	head, err := json.Marshal(m)
 	if err != nil {
 		panic(err) // all of its fields can be encoded
 	}
+	if len(head) > maxHeader {
+		return &natsgo.Msg{Subject: subject, Header: natsgo.Header{headerMeta: {"+" + strconv.Itoa(len(head))}}, Data: append(head, body...)}
+	}
 	return &natsgo.Msg{Subject: subject, Header: natsgo.Header{headerMeta: {string(head)}}, Data: body}
 }
 
-// decode reads the header Posthaste.
-func decode(header natsgo.Header) (*meta, error) {
+// decode returns a message and its payload.
+func decode(header natsgo.Header, data []byte) (*meta, []byte, error) {
 	text := header.Get(headerMeta)
 	if text == "" {
-		return nil, fmt.Errorf("the message has no header %s", headerMeta)
+		return nil, nil, fmt.Errorf("the message has no header %s", headerMeta)
+	}
+	if size, ahead := strings.CutPrefix(text, "+"); ahead {
+		n, err := strconv.Atoi(size)
+		if err != nil || n < 0 || n > len(data) {
+			return nil, nil, fmt.Errorf("the header %s is not the length of a part of the message", headerMeta)
+		}
+		text, data = string(data[:n]), data[n:]
 	}
 	m := &meta{}
 	if err := json.Unmarshal([]byte(text), m); err != nil {
-		return nil, fmt.Errorf("the header %s cannot be read: %w", headerMeta, err)
+		return nil, nil, fmt.Errorf("the header %s cannot be read: %w", headerMeta, err)
 	}
-	return m, nil
+	return m, data, nil
 }

@@ -105,10 +105,12 @@ func (e *Engine) noted(ctx context.Context, d *held) (a posthaste.Attempt) {
 // unnote removes the notes of an attempt that has ended: what follows has them. If that fails, they are
 // of an attempt that nobody asks for.
 func (e *Engine) unnote(ctx context.Context, d *held) {
-	if !e.holding.hasNote(d) {
-		return
+	if e.holding.hasNote(d) {
+		_ = e.purge(ctx, d.q.stream, d.noteSubject())
 	}
-	_ = e.purge(ctx, d.q.stream, d.noteSubject())
+	if d.q.Options.Ordered && d.delivered > 1 {
+		_ = e.purge(ctx, d.q.stream, d.keptSubject())
+	}
 }
 
 func (h *holding) hasNote(d *held) bool {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -53,7 +55,25 @@ func startCluster(t *testing.T) string {
 		}
 		return false
 	})
-	return strings.Join(urls, ",")
+	all := strings.Join(urls, ",")
+	conn, err := natsgo.Connect(all)
+	must(t, err)
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	must(t, err)
+	// The leader learns from each server that it can have streams.
+	until(t, ctx, "streams with three replicas can be made", func() bool {
+		for _, name := range []string{"one", "two", "three"} {
+			if _, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{name}, Replicas: 3}); err != nil {
+				return false
+			}
+			if _, err := js.Publish(ctx, name, nil); err != nil {
+				return false
+			}
+		}
+		return true
+	})
+	return all
 }
 
 // Processes at three servers agree, too.
@@ -64,13 +84,21 @@ func TestOperationsInCluster(t *testing.T) {
 		"ticks": ticksAreSentOnce, "tokens": tokensAgree, "pauses": pausesRace, "workers": workersAreListed, "shelves": shelvesAgree,
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, b := openEngine(t, servers, WithPrefix(name)), openEngine(t, servers, WithPrefix(name))
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 			defer cancel()
+			// A new leader of the cluster makes no streams until it has heard of each server.
+			until(t, ctx, "the store is made", func() bool {
+				e, err := Open(ctx, servers, WithPrefix(name))
+				if err == nil {
+					defer e.Close()
+					err = e.CreateQueue(ctx, "jobs", posthaste.QueueOptions{})
+				}
+				return err == nil
+			})
+			a, b := openEngine(t, servers, WithPrefix(name)), openEngine(t, servers, WithPrefix(name))
 			if a.replicas != 3 {
 				t.Fatalf("its streams have %d replicas", a.replicas)
 			}
-			must(t, a.CreateQueue(ctx, "jobs", posthaste.QueueOptions{}))
 			test(t, posthaste.WithActor(ctx, "ada"), a, b)
 		})
 	}

@@ -64,7 +64,7 @@ func entries(t *testing.T, ctx context.Context, e *Engine) (all []*meta) {
 		if m == nil {
 			return all
 		}
-		is, err := decode(m.Header)
+		is, _, err := decode(m.Header, m.Data)
 		must(t, err)
 		all, from = append(all, is), m.Sequence+1
 	}

@@ -51,7 +51,7 @@ func registered(t *testing.T, ctx context.Context, e *Engine, lease time.Duratio
 func TestPausedQueueHandsOutNothing(t *testing.T) {
 	t.Parallel()
 	ctx, a, b := two(t)
-	_, err := a.Send(ctx, posthaste.Message{Queue: "jobs", Payload: 1, Priority: 5}, posthaste.Message{Queue: "jobs", Payload: 2})
+	_, err := a.Send(ctx, posthaste.Message{Queue: "jobs", Payload: 1, Priority: 3}, posthaste.Message{Queue: "jobs", Payload: 2})
 	must(t, err)
 	w := registered(t, ctx, b, time.Minute)
 	until(t, ctx, "the first is handed out", func() bool { return len(claimOne(t, ctx, b, w)) == 1 })

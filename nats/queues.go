@@ -34,6 +34,8 @@ type queue struct {
 	Halted time.Time  `json:"halted,omitzero"`
 	// Ready says that the stream and its consumers were made.
 	Ready bool `json:"ready"`
+	// Dropping says that it is being removed.
+	Dropping bool `json:"dropping,omitempty"`
 
 	revision uint64
 	stream   string
@@ -60,6 +62,11 @@ func (q *queue) subscription(name string) *subscription {
 func (q *queue) partitions() int { return q.Options.Lanes }
 
 const queueKey = "queue."
+
+// queueNamed returns the name of the queue of an entry.
+func queueNamed(entry jetstream.KeyValueEntry) string {
+	return named(strings.TrimPrefix(entry.Key(), queueKey))
+}
 
 // queues keeps the queues as a watch of the store tells them.
 type queues struct {
@@ -114,11 +121,17 @@ func (s *queues) numbered(no int) *queue {
 	return s.byNo[no]
 }
 
-// listed returns the queues in the order of their names.
+// listed returns the queues that this process knows, in the order of their names.
 func (s *queues) listed() []*queue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.SortedFunc(maps.Values(s.all), func(a, b *queue) int { return strings.Compare(a.Name, b.Name) })
+	return sortedQueues(slices.Collect(maps.Values(s.all)))
+}
+
+// sortedQueues sorts queues by their names.
+func sortedQueues(all []*queue) []*queue {
+	slices.SortFunc(all, func(a, b *queue) int { return strings.Compare(a.Name, b.Name) })
+	return all
 }
 
 // read decodes an entry of the store.
@@ -179,7 +192,7 @@ func (e *Engine) watchOnce(ctx context.Context, complete func()) error {
 			case entry != nil:
 				e.learnEntry(entry)
 				if told != nil {
-					told[strings.TrimPrefix(entry.Key(), queueKey)], last = true, entry.Revision()
+					told[queueNamed(entry)], last = true, entry.Revision()
 				}
 			case told != nil:
 				e.queues.prune(told, last)
@@ -200,7 +213,7 @@ func (e *Engine) learnQueue(name string, revision uint64, q *queue) {
 }
 
 func (e *Engine) learnEntry(entry jetstream.KeyValueEntry) *queue {
-	name := strings.TrimPrefix(entry.Key(), queueKey)
+	name := queueNamed(entry)
 	var q *queue
 	if entry.Operation() == jetstream.KeyValuePut {
 		var err error
@@ -228,7 +241,7 @@ func (e *Engine) freshQueue(ctx context.Context, name string) (*queue, error) {
 	if err := posthaste.CheckName("queue", name); err != nil {
 		return nil, err
 	}
-	entry, err := e.kv.Get(ctx, queueKey+name)
+	entry, err := e.kv.Get(ctx, queueKey+token(name))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return nil, noQueue(name)
 	}
@@ -287,7 +300,7 @@ func (e *Engine) putQueue(ctx context.Context, q *queue) (*queue, error) {
 		return nil, err
 	}
 	next := *q
-	if next.revision, err = e.kv.Update(ctx, queueKey+q.Name, body, q.revision); err != nil {
+	if next.revision, err = e.kv.Update(ctx, queueKey+token(q.Name), body, q.revision); err != nil {
 		return nil, err
 	}
 	e.learnQueue(q.Name, next.revision, &next)

@@ -95,7 +95,7 @@ func (e *Engine) alive(ctx context.Context, id posthaste.WorkerID) error {
 	w, revision := e.workers.known(workerKey(id))
 	if w == nil {
 		var err error
-		if w, revision, err = e.workers.read(ctx, e, workerKey(id)); err != nil {
+		if w, revision, err = e.workers.read(ctx, workerKey(id)); err != nil {
 			return err
 		}
 	}
@@ -151,7 +151,7 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 
 // storeBeat stores the entry of a worker whose heartbeat began at a time.
 func (e *Engine) storeBeat(ctx context.Context, w *worker, at time.Duration, revision uint64) error {
-	revision, err := e.workers.put(ctx, e, workerKey(w.ID), w, revision)
+	revision, err := e.workers.put(ctx, workerKey(w.ID), w, revision)
 	if err == nil {
 		e.workers.beat(w.ID, lastBeat{at: at, revision: revision})
 	}
@@ -202,7 +202,7 @@ func (e *Engine) beats(ctx context.Context, beat posthaste.Heartbeat) error {
 	for range changeTries {
 		if w == nil {
 			var err error
-			if w, revision, err = e.workers.read(ctx, e, name); err != nil {
+			if w, revision, err = e.workers.read(ctx, name); err != nil {
 				return err
 			}
 			if w == nil {
@@ -275,7 +275,7 @@ func (e *Engine) loseWorkers(ctx context.Context) error {
 		if lost.IsZero() || !w.Lost.IsZero() && now.Sub(lost) < lostKept {
 			continue
 		}
-		_, err := e.workers.change(ctx, e, name, func(was *worker) (*worker, error) {
+		_, err := e.workers.change(ctx, name, func(was *worker) (*worker, error) {
 			switch {
 			case was == nil || was.lostAt(now).IsZero():
 				return nil, errSame
@@ -300,7 +300,7 @@ func (e *Engine) Unregister(ctx context.Context, id posthaste.WorkerID) error {
 	if err := e.ready(ctx); err != nil {
 		return err
 	}
-	_, err := e.workers.change(ctx, e, workerKey(id), func(*worker) (*worker, error) { return nil, nil })
+	_, err := e.workers.change(ctx, workerKey(id), func(*worker) (*worker, error) { return nil, nil })
 	e.giveBack(ctx, id)
 	if err == nil {
 		e.workers.forget(id)
@@ -313,7 +313,7 @@ func (e *Engine) Workers(ctx context.Context) ([]posthaste.WorkerStatus, error) 
 	if err := e.ready(ctx); err != nil {
 		return nil, err
 	}
-	known, err := e.workers.freshAll(ctx, e)
+	known, err := e.workers.freshAll(ctx)
 	if err != nil {
 		return nil, err
 	}

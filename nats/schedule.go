@@ -55,6 +55,10 @@ type schedules struct {
 	resting resting
 }
 
+// tickAgain is how long the schedules of a queue rest after one of them failed, because the queue's
+// stream may have no leader.
+const tickAgain = 5 * time.Second
+
 // resting has the queues whose schedules failed, so that they hold up no others.
 type resting struct {
 	mu     sync.Mutex
@@ -146,7 +150,7 @@ func (e *Engine) queueOf(ctx context.Context, s *schedule) (*queue, error) {
 // freshSchedules returns the schedules that the store has now, without those whose queues were
 // dropped.
 func (e *Engine) freshSchedules(ctx context.Context) (map[string]*schedule, error) {
-	all, err := e.schedules.freshAll(ctx, e)
+	all, err := e.schedules.freshAll(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +169,7 @@ func (e *Engine) freshSchedules(ctx context.Context) (map[string]*schedule, erro
 // dropSchedulesOf removes the schedules of a queue that was dropped. Those that it does not reach do
 // not tick, and are removed by a later tick.
 func (e *Engine) dropSchedulesOf(ctx context.Context, queue string) error {
-	all, err := e.schedules.freshAll(ctx, e)
+	all, err := e.schedules.freshAll(ctx)
 	if err != nil {
 		return err
 	}
@@ -182,7 +186,7 @@ func (e *Engine) dropSchedulesOf(ctx context.Context, queue string) error {
 
 // dropOrphan removes a schedule if its queue was dropped.
 func (e *Engine) dropOrphan(ctx context.Context, name string) error {
-	_, err := e.schedules.change(ctx, e, name, func(was *schedule) (*schedule, error) {
+	_, err := e.schedules.change(ctx, name, func(was *schedule) (*schedule, error) {
 		if was == nil {
 			return nil, errSame
 		}

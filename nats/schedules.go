@@ -21,7 +21,7 @@ func (e *Engine) PutSchedule(ctx context.Context, p posthaste.Schedule) (next ti
 		if err != nil {
 			return next, err
 		}
-		was, revision, err := e.schedules.read(ctx, e, token(p.Name))
+		was, revision, err := e.schedules.read(ctx, token(p.Name))
 		if err != nil {
 			return next, err
 		}
@@ -38,7 +38,7 @@ func (e *Engine) PutSchedule(ctx context.Context, p posthaste.Schedule) (next ti
 			}
 			s.goesOn(was)
 		}
-		_, err = e.schedules.put(ctx, e, token(p.Name), s, revision)
+		_, err = e.schedules.put(ctx, token(p.Name), s, revision)
 		if conflicts(err) {
 			continue
 		}
@@ -184,7 +184,7 @@ func (e *Engine) DropSchedule(ctx context.Context, name string) error {
 		return err
 	}
 	dropped := false
-	_, err := e.schedules.change(ctx, e, token(name), func(was *schedule) (*schedule, error) {
+	_, err := e.schedules.change(ctx, token(name), func(was *schedule) (*schedule, error) {
 		dropped = was != nil && e.ofLivingQueue(ctx, was)
 		return nil, nil
 	})
@@ -219,7 +219,7 @@ func (e *Engine) scheduleNamed(ctx context.Context, name string) (*schedule, err
 	if err := e.ready(ctx); err != nil {
 		return nil, err
 	}
-	s, _, err := e.schedules.read(ctx, e, token(name))
+	s, _, err := e.schedules.read(ctx, token(name))
 	if err != nil {
 		return nil, err
 	}

@@ -147,7 +147,7 @@ func TestTickOfKilledProcessCounts(t *testing.T) {
 			first, err := a.PutSchedule(ctx, everyHour(""))
 			must(t, err)
 			ahead(time.Hour, a, b)
-			s, _, err := a.schedules.read(ctx, a, "every=hour")
+			s, _, err := a.schedules.read(ctx, "every=hour")
 			must(t, err)
 			q, err := a.queue(ctx, "jobs")
 			must(t, err)
@@ -238,7 +238,7 @@ func TestTickMovesNoChangedSchedule(t *testing.T) {
 	ctx, a, b := two(t)
 	_, err := a.PutSchedule(ctx, everyHour(""))
 	must(t, err)
-	from, _, err := a.schedules.read(ctx, a, "every=hour")
+	from, _, err := a.schedules.read(ctx, "every=hour")
 	must(t, err)
 	put := everyHour("")
 	put.Spec = "every 3 hours"
@@ -281,7 +281,7 @@ func TestScheduleEndsWithItsQueue(t *testing.T) {
 	must(t, err)
 	must(t, a.dropSchedulesOf(ctx, "jobs"))
 	if all := b.schedules.knownAll(); len(all) != 0 {
-		if all, err = b.schedules.freshAll(ctx, b); err != nil || len(all) != 0 {
+		if all, err = b.schedules.freshAll(ctx); err != nil || len(all) != 0 {
 			t.Errorf("it is still stored: %+v, %v", all, err)
 		}
 	}

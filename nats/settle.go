@@ -63,7 +63,7 @@ func (e *Engine) settleOwn(ctx context.Context, settlements []posthaste.Settleme
 		if d == nil || results[i].Err != nil || results[i].Settled || !e.holding.begin(d) {
 			continue
 		}
-		if s.Outcome == posthaste.OutcomeDone && d.q.Options.Retention == 0 {
+		if s.Outcome == posthaste.OutcomeDone && d.q.Options.Retention == 0 && !e.holding.hasNote(d) && !(d.q.Options.Ordered && d.delivered > 1) {
 			w.open.Add(1)
 			e.acks.send(&ack{reply: d.reply, sign: signAck, until: e.holding.leaseOf(d), done: func(confirmed bool) {
 				defer w.open.Done()

@@ -15,10 +15,22 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
+// bucket is the part of the store that holds entries.
+type bucket struct {
+	jetstream.KeyValue
+	// last returns the last revision of the keys that begin with a prefix, as the leader has it.
+	last func(ctx context.Context, prefix string) (uint64, error)
+	// goes runs something until the engine is closed.
+	goes func(f func(ctx context.Context))
+	// fault returns the error of a call that failed.
+	fault func(error) error
+}
+
 // shelf keeps the entries of the store whose keys begin with a prefix, as a watch tells them. Names
 // are those of the rest of the key.
 type shelf[T any] struct {
 	prefix string
+	bucket bucket // set by keep
 	mu     sync.Mutex
 	all    map[string]shelved[T]
 	seen   uint64        // the watch has told every revision up to this one
@@ -38,6 +50,8 @@ const (
 	watchLife   = time.Hour
 	removalKept = 24 * time.Hour
 	watchAgain  = 200 * time.Millisecond
+	// tellTimeout bounds a wait for the watch.
+	tellTimeout = 5 * time.Second
 	// changeTries bounds the repetitions because of concurrent changes of an entry.
 	changeTries = 1000
 )
@@ -47,23 +61,24 @@ func (s *shelf[T]) init(prefix string) {
 }
 
 // keep keeps the shelf up to date until the engine is closed, and returns once it has all entries.
-func (s *shelf[T]) keep(ctx context.Context, e *Engine) error {
+func (s *shelf[T]) keep(ctx context.Context, b bucket) error {
 	s.kept.Do(func() {
-		e.goes(func(ctx context.Context) {
+		s.bucket = b
+		b.goes(func(ctx context.Context) {
 			for ctx.Err() == nil {
-				s.watch(ctx, e)
+				s.watch(ctx)
 				pausesFor(ctx, watchAgain)
 			}
 		})
 	})
-	return s.fresh(ctx, e)
+	return s.fresh(ctx)
 }
 
 // watch takes entries until the watch ends.
-func (s *shelf[T]) watch(ctx context.Context, e *Engine) {
+func (s *shelf[T]) watch(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, watchLife)
 	defer cancel()
-	watch, err := e.kv.Watch(ctx, s.prefix+">")
+	watch, err := s.bucket.Watch(ctx, s.prefix+">")
 	if err != nil {
 		return
 	}
@@ -148,18 +163,18 @@ func (s *shelf[T]) knownAll() map[string]*T {
 }
 
 // fresh waits until this process knows what the store has now.
-func (s *shelf[T]) fresh(ctx context.Context, e *Engine) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+func (s *shelf[T]) fresh(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
-	last, err := e.lastOn(ctx, "KV_"+e.prefix+"-store", "$KV."+e.prefix+"-store."+s.prefix+">")
-	if err != nil || last == nil {
+	last, err := s.bucket.last(ctx, s.prefix)
+	if err != nil {
 		return err
 	}
 	for {
 		s.mu.Lock()
 		seen, moved := s.seen, s.moved
 		s.mu.Unlock()
-		if seen >= last.Sequence {
+		if seen >= last {
 			return nil
 		}
 		select {
@@ -171,21 +186,21 @@ func (s *shelf[T]) fresh(ctx context.Context, e *Engine) error {
 }
 
 // freshAll returns the entries that the store has, by name.
-func (s *shelf[T]) freshAll(ctx context.Context, e *Engine) (map[string]*T, error) {
-	if err := s.fresh(ctx, e); err != nil {
+func (s *shelf[T]) freshAll(ctx context.Context) (map[string]*T, error) {
+	if err := s.fresh(ctx); err != nil {
 		return nil, err
 	}
 	return s.knownAll(), nil
 }
 
 // read reads an entry from the store, nil if the store has none.
-func (s *shelf[T]) read(ctx context.Context, e *Engine, name string) (is *T, revision uint64, err error) {
-	entry, err := e.kv.Get(ctx, s.prefix+name)
+func (s *shelf[T]) read(ctx context.Context, name string) (is *T, revision uint64, err error) {
+	entry, err := s.bucket.Get(ctx, s.prefix+name)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return nil, 0, nil
 	}
 	if err != nil {
-		return nil, 0, e.fault(err)
+		return nil, 0, s.bucket.fault(err)
 	}
 	is = new(T)
 	if err := json.Unmarshal(entry.Value(), is); err != nil {
@@ -201,9 +216,9 @@ var errSame = errors.New("no change")
 // change changes an entry in the store: change gets it, nil if the store has none, and returns the
 // one that replaces it, nil to remove it. It is called again if another process was faster. With errSame, or
 // any other error, nothing is changed.
-func (s *shelf[T]) change(ctx context.Context, e *Engine, name string, change func(was *T) (*T, error)) (*T, error) {
+func (s *shelf[T]) change(ctx context.Context, name string, change func(was *T) (*T, error)) (*T, error) {
 	for range changeTries {
-		was, revision, err := s.read(ctx, e, name)
+		was, revision, err := s.read(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -214,9 +229,9 @@ func (s *shelf[T]) change(ctx context.Context, e *Engine, name string, change fu
 		if err != nil {
 			return nil, err
 		}
-		_, err = s.put(ctx, e, name, next, revision)
+		_, err = s.put(ctx, name, next, revision)
 		if !conflicts(err) {
-			return next, e.fault(err)
+			return next, s.bucket.fault(err)
 		}
 	}
 	return nil, unavailable("other processes change "+s.prefix+name+" at this moment", nil)
@@ -224,9 +239,9 @@ func (s *shelf[T]) change(ctx context.Context, e *Engine, name string, change fu
 
 // put stores an entry, nil to remove it, if the store has that revision: 0 if it has none. It returns
 // the new revision.
-func (s *shelf[T]) put(ctx context.Context, e *Engine, name string, is *T, revision uint64) (uint64, error) {
+func (s *shelf[T]) put(ctx context.Context, name string, is *T, revision uint64) (uint64, error) {
 	if is == nil {
-		err := e.kv.Purge(ctx, s.prefix+name, jetstream.LastRevision(revision), jetstream.PurgeTTL(removalKept))
+		err := s.bucket.Purge(ctx, s.prefix+name, jetstream.LastRevision(revision), jetstream.PurgeTTL(removalKept))
 		if err == nil {
 			s.learn(name, revision+1, nil) // its revision is at least this
 		}
@@ -237,9 +252,9 @@ func (s *shelf[T]) put(ctx context.Context, e *Engine, name string, is *T, revis
 		return 0, err
 	}
 	if revision == 0 {
-		revision, err = e.kv.Create(ctx, s.prefix+name, body)
+		revision, err = s.bucket.Create(ctx, s.prefix+name, body)
 	} else {
-		revision, err = e.kv.Update(ctx, s.prefix+name, body, revision)
+		revision, err = s.bucket.Update(ctx, s.prefix+name, body, revision)
 	}
 	if err == nil {
 		s.learn(name, revision, is)

@@ -30,6 +30,7 @@ type arrival struct {
 	*natsgo.Msg
 	lease     time.Duration
 	meta      *meta
+	body      []byte
 	seq       uint64 // its entry in the stream
 	delivered int    // how often the server has handed out the entry
 }
@@ -60,10 +61,12 @@ type taps struct {
 	mu    sync.Mutex
 	pulls map[*pull]bool
 	byKey map[tapKey]*tap
+	// listeners are claims that wait for the first message of a queue.
+	listeners map[chan bool]string
 }
 
 func (s *taps) start(conn *natsgo.Conn) {
-	s.conn, s.pulls, s.byKey = conn, map[*pull]bool{}, map[tapKey]*tap{}
+	s.conn, s.pulls, s.byKey, s.listeners = conn, map[*pull]bool{}, map[tapKey]*tap{}, map[chan bool]string{}
 }
 
 // of returns the tap of a consumer.
@@ -87,10 +90,14 @@ type pullRequest struct {
 	Expires time.Duration `json:"expires,omitempty"`
 }
 
+// settles is how long a pull that does not wait waits nevertheless, if there is nothing: a consumer learns of
+// a message some time after its sender has got the confirmation.
+const settles = 5 * time.Millisecond
+
 // open sends a pull. With wait it stays open until a message comes or a third of AckWait has
 // passed, otherwise it brings what is there.
 func (s *taps) open(t *tap, n int, wait bool) (*pull, error) {
-	r := pullRequest{Batch: n, NoWait: !wait}
+	r := pullRequest{Batch: n, NoWait: !wait, Expires: settles}
 	now := uptime()
 	p := &pull{tap: t, want: n, lease: now + t.ackWait - margin, ends: now + callTimeout, done: make(chan struct{})}
 	if wait {
@@ -184,17 +191,45 @@ func closeOnce(done chan struct{}) {
 func (s *taps) put(t *tap, a *arrival) {
 	s.mu.Lock()
 	t.hand = append(t.hand, a)
+	for rings, queue := range s.listeners {
+		if queue == t.queue {
+			select {
+			case rings <- true:
+			default:
+			}
+		}
+	}
 	s.mu.Unlock()
 	s.ring(t.queue)
 }
 
-// reopen opens a pull that waits, if a process sleeps and none is open.
-func (s *taps) reopen(t *tap) {
+// listen rings a channel when a message of a queue comes, until the function returned is called.
+func (s *taps) listen(queue string, rings chan bool) (stop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listeners[rings] = queue
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.listeners, rings)
+	}
+}
+
+// openWaiting opens a pull that waits, unless one is open or a message is in the hand.
+func (s *taps) openWaiting(t *tap) (opened bool, err error) {
 	s.mu.Lock()
 	wanted := t.waiting == nil && len(t.hand) == 0
 	s.mu.Unlock()
-	if wanted && s.asleep(t.queue) {
-		_, _ = s.open(t, 1, true)
+	if wanted {
+		_, err = s.open(t, 1, true)
+	}
+	return wanted, err
+}
+
+// reopen opens a pull that waits, if a process sleeps and none is open.
+func (s *taps) reopen(t *tap) {
+	if s.asleep(t.queue) {
+		_, _ = s.openWaiting(t) // sweep tries again
 	}
 }
 

@@ -15,10 +15,8 @@ import (
 const (
 	// tickTime is about how long a call ticks.
 	tickTime = time.Second
-	// tickAgain is how long the schedules of a queue rest after one of them failed, because the
-	// queue's stream may have no leader. A try ends after tickTry.
-	tickAgain = 5 * time.Second
-	tickTry   = 3 * time.Second
+	// tickTry bounds a try of one schedule.
+	tickTry = 3 * time.Second
 	// Records of ticks are kept at least and at most so long, and otherwise for ticksKept ticks.
 	tickKept     = 2 * time.Hour
 	tickKeptMost = 24 * time.Hour
@@ -126,7 +124,7 @@ func (e *Engine) lastTick(ctx context.Context, q *queue, s *schedule) (last last
 // tick sends the due ticks of a schedule and moves it on. It returns how many ticks it sent and
 // missed; of several processes only one counts them.
 func (e *Engine) tick(ctx context.Context, name string) (sent, missed int, err error) {
-	s, _, err := e.schedules.read(ctx, e, name)
+	s, _, err := e.schedules.read(ctx, name)
 	if err != nil || s == nil {
 		return 0, 0, err
 	}
@@ -230,7 +228,7 @@ func (e *Engine) sendTick(ctx context.Context, q *queue, s *schedule, tick time.
 // changes, such as a pause.
 func (e *Engine) moveOn(ctx context.Context, name string, from *schedule, moved *moving) (sent, missed int, err error) {
 	done := false
-	_, err = e.schedules.change(ctx, e, name, func(was *schedule) (*schedule, error) {
+	_, err = e.schedules.change(ctx, name, func(was *schedule) (*schedule, error) {
 		done = was != nil && was.Next.Equal(from.Next) && was.Created.Equal(from.Created) && was.Sent == from.Sent && was.Missed == from.Missed
 		if !done {
 			return nil, errSame

@@ -68,7 +68,7 @@ func (e *Engine) CreateToken(ctx context.Context, t posthaste.Token) (string, er
 	if _, err := e.kv.Create(ctx, tokensEver, nil); err != nil && !conflicts(err) {
 		return "", e.fault(err)
 	}
-	_, err = e.tokens.put(ctx, e, token(t.Name), is, 0)
+	_, err = e.tokens.put(ctx, token(t.Name), is, 0)
 	if conflicts(err) {
 		return "", &posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: "token " + quoted(t.Name) + " already exists",
 			Hint: "a new secret needs a new name: add a token, distribute its secret, then drop the old one"}
@@ -129,7 +129,7 @@ func (e *Engine) RevokeToken(ctx context.Context, name string) error {
 
 // dropToken reports whether there was such a token.
 func (e *Engine) dropToken(ctx context.Context, name string) (dropped bool, err error) {
-	_, err = e.tokens.change(ctx, e, token(name), func(was *storedToken) (*storedToken, error) {
+	_, err = e.tokens.change(ctx, token(name), func(was *storedToken) (*storedToken, error) {
 		dropped = was != nil
 		return nil, nil
 	})
@@ -164,7 +164,7 @@ func (e *Engine) TokensInForce(ctx context.Context, used ...string) ([]posthaste
 // useToken stores when a token was used. That it fails is no reason to reject the token, and the next
 // call stores it.
 func (e *Engine) useToken(ctx context.Context, name string) {
-	_, _ = e.tokens.change(ctx, e, token(name), func(was *storedToken) (*storedToken, error) {
+	_, _ = e.tokens.change(ctx, token(name), func(was *storedToken) (*storedToken, error) {
 		now := e.clock.now()
 		if was == nil || now.Sub(was.Used) < usedAgain {
 			return nil, errSame
@@ -180,7 +180,7 @@ func (e *Engine) allTokens(ctx context.Context) (tokens []posthaste.Token, err e
 	if err := e.ready(ctx); err != nil {
 		return nil, err
 	}
-	all, err := e.tokens.freshAll(ctx, e)
+	all, err := e.tokens.freshAll(ctx)
 	if err != nil {
 		return nil, err
 	}
