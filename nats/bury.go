@@ -88,6 +88,9 @@ func (e *Engine) discards(ctx context.Context, l *letter) (bool, error) {
 	if err != nil || !removed {
 		return false, err
 	}
+	if len(l.q.Subscriptions) == 1 {
+		e.frees(ctx, l.q, l.meta)
+	}
 	return true, e.keepEnd(ctx, l.q, l.subscription, l.meta, l.body, posthaste.StateDiscarded)
 }
 

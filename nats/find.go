@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -45,6 +46,7 @@ type sight struct {
 	id     posthaste.MessageID
 	places map[string]*place // by subscription
 	shared *place            // the entry for all subscriptions, or nil
+	kept   map[string]*meta  // of an ordered queue: the message after its attempts, by subscription
 }
 
 func noMessage(id posthaste.MessageID) error {
@@ -182,7 +184,10 @@ func (e *Engine) seesWaiting(ctx context.Context, s *sight) error {
 			}
 		}
 	}
-	return nil
+	if !s.q.Options.Ordered {
+		return nil
+	}
+	return e.scan(ctx, s.q.stream, s.q.subjects.under("n", "*", s.id.String(), "kept"), 1, s.takesKept)
 }
 
 // waitFilters select the entries that wait.
@@ -235,6 +240,18 @@ func (e *Engine) takes(s *sight, m *rawEntry) {
 		p.rank, p.state = isDead, posthaste.StateDead
 		s.put(named(tokens[1]), p)
 	}
+}
+
+// takesKept takes what an ordered queue keeps beside a message that comes again.
+func (s *sight) takesKept(m *rawEntry) {
+	var k kept
+	if err := json.Unmarshal(m.Data, &k); err != nil || k.Meta == nil {
+		return
+	}
+	if s.kept == nil {
+		s.kept = map[string]*meta{}
+	}
+	s.kept[named(strings.Split(strings.TrimPrefix(m.Subject, string(s.q.subjects)), ".")[1])] = k.Meta
 }
 
 // comesAgain returns the state of a message that was handed out before and waits.
@@ -296,6 +313,9 @@ func (s *sight) spread(floor func(*subscription, int) (uint64, error)) error {
 				if p.seq <= upTo {
 					p.rank, p.state = isOver, posthaste.StateDone
 				}
+			}
+			if m := s.kept[sub.Name]; m != nil && m.From == p.seq {
+				p.meta, p.attempts, p.state = m, m.Story, m.comesAgain(false)
 			}
 		}
 		s.places[sub.Name] = &p

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -90,6 +91,11 @@ func (l *listing) reads(ctx context.Context, queues []*queue, state posthaste.St
 				return err
 			}
 		}
+		if q.Options.Ordered {
+			if err := l.readsKept(ctx, q); err != nil {
+				return err
+			}
+		}
 	}
 	switch state {
 	case posthaste.StateReady, posthaste.StateScheduled, posthaste.StateRetrying, posthaste.StateRunning, posthaste.StateDead:
@@ -102,6 +108,16 @@ func (l *listing) reads(ctx context.Context, queues []*queue, state posthaste.St
 	return l.e.newest(ctx, l.e.prefix+"-log", l.e.prefix+".log.out.>", func(m *rawEntry) {
 		if x, _, err := decode(m.Header, m.Data); err == nil && byNo[queueNumber(x.ID)] != nil {
 			l.e.takes(l.of(byNo[queueNumber(x.ID)], x.ID), m)
+		}
+	})
+}
+
+// readsKept takes what an ordered queue keeps beside the messages that come again.
+func (l *listing) readsKept(ctx context.Context, q *queue) error {
+	return l.e.newest(ctx, q.stream, q.subjects.under("n", "*", "*", "kept"), func(m *rawEntry) {
+		tokens := strings.Split(m.Subject, ".")
+		if id, err := strconv.ParseInt(tokens[len(tokens)-2], 10, 64); err == nil && l.byID[posthaste.MessageID(id)] != nil {
+			l.byID[posthaste.MessageID(id)].takesKept(m)
 		}
 	})
 }

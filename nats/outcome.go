@@ -25,7 +25,13 @@ func (e *Engine) keepOutcome(ctx context.Context, d *held, end *meta, outcome po
 	if !over(outcome) || outcome == posthaste.OutcomeDead || d.q.Options.Retention == 0 && outcome != posthaste.OutcomeCancelled {
 		return nil
 	}
-	return e.keepEnd(ctx, d.q, d.sub.Name, end, d.body, posthaste.State(outcome))
+	if err := e.keepEnd(ctx, d.q, d.sub.Name, end, d.body, posthaste.State(outcome)); err != nil {
+		return err
+	}
+	if outcome == posthaste.OutcomeCancelled && len(d.q.Subscriptions) == 1 {
+		e.frees(ctx, d.q, end)
+	}
+	return nil
 }
 
 // keepEnd stores how a message ended for a subscription.

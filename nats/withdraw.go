@@ -29,7 +29,7 @@ var errMoved = errors.New("nats: the message has moved")
 // later it is exact. One that waits is removed after all processes were asked not to hand it out; a process that does not answer
 // within 0.1 s may hand it out at that moment.
 func (e *Engine) Cancel(ctx context.Context, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
-	c := &cancelling{e: e, done: map[string]posthaste.Withdrawal{}}
+	c := &cancelling{e: e, done: map[string]posthaste.Withdrawal{}, gone: map[uint64]bool{}}
 	err := e.untilSettled(ctx, func() error {
 		s, err := e.sees(ctx, id)
 		if posthaste.CodeOf(err) == posthaste.CodeNotFound && c.seen != nil { // it has ended
@@ -43,6 +43,7 @@ func (e *Engine) Cancel(ctx context.Context, id posthaste.MessageID) ([]posthast
 		return c.try(ctx, s)
 	})
 	if c.news {
+		c.frees(ctx)
 		err = errors.Join(err, e.record(ctx, "cancel", c.seen.q.Name, id, nil))
 	}
 	if err != nil {
@@ -70,7 +71,28 @@ type cancelling struct {
 	e    *Engine
 	seen *sight
 	done map[string]posthaste.Withdrawal // subscriptions that are finished
+	gone map[uint64]bool                 // entries that this call has removed
 	news bool
+}
+
+// frees makes the dedupe key free, if the message is cancelled for all subscriptions.
+func (c *cancelling) frees(ctx context.Context) {
+	for _, w := range c.done {
+		if w.State != posthaste.StateCancelled {
+			return
+		}
+	}
+	for _, p := range c.seen.places {
+		c.e.frees(ctx, c.seen.q, p.meta)
+		return // all places are of one message
+	}
+}
+
+// delete removes an entry, and reports whether this call has removed it.
+func (c *cancelling) delete(ctx context.Context, stream string, seq uint64) (bool, error) {
+	removed, err := c.e.deleteEntry(ctx, stream, seq)
+	c.gone[seq] = c.gone[seq] || removed
+	return c.gone[seq], err
 }
 
 // ended takes the subscriptions whose message is not found any more: it has ended while it was
@@ -160,7 +182,7 @@ func (c *cancelling) ask(ctx context.Context, s *sight, entries map[uint64][]str
 	}
 	if !s.q.Options.Ordered { // so that it does not come again if its holder is killed
 		for _, seq := range answer.Entries {
-			if _, err := c.e.deleteEntry(ctx, s.q.stream, seq); err != nil {
+			if _, err := c.delete(ctx, s.q.stream, seq); err != nil {
 				return err
 			}
 		}
@@ -180,7 +202,7 @@ func (c *cancelling) ask(ctx context.Context, s *sight, entries map[uint64][]str
 func (c *cancelling) remove(ctx context.Context, s *sight, entries map[uint64][]string) error {
 	var moved error
 	for seq, names := range entries {
-		removed, err := c.e.deleteEntry(ctx, s.q.stream, seq)
+		removed, err := c.delete(ctx, s.q.stream, seq)
 		if err != nil {
 			return err
 		}
@@ -188,7 +210,7 @@ func (c *cancelling) remove(ctx context.Context, s *sight, entries map[uint64][]
 			_, finished := c.done[name]
 			switch {
 			case finished:
-			case !removed && !c.removed(names):
+			case !removed:
 				moved = errMoved
 			default:
 				c.finish(posthaste.Withdrawal{Subscription: name, State: posthaste.StateCancelled, InTime: true})
@@ -200,12 +222,6 @@ func (c *cancelling) remove(ctx context.Context, s *sight, entries map[uint64][]
 		}
 	}
 	return moved
-}
-
-// removed reports whether the entry for these subscriptions was removed because one of them holds the
-// message.
-func (c *cancelling) removed(names []string) bool {
-	return slices.ContainsFunc(names, func(name string) bool { return c.done[name].Requested })
 }
 
 // Reschedule implements [posthaste.MessageAdmin]. A message that waits, or that is due within 2 s, is not
