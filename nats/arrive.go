@@ -47,11 +47,6 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 	}
 }
 
-// drop acknowledges an entry of a message that was cancelled.
-func (e *Engine) drop(d *held) {
-	e.acks.send(&ack{reply: d.reply, sign: signAck, until: d.lease, done: func(bool) {}})
-}
-
 // passes reports whether a filter selects a message.
 func passes(f *posthaste.Filter, m *meta) bool {
 	if len(f.Kinds) > 0 && !slices.Contains(f.Kinds, m.Kind) {
@@ -70,13 +65,20 @@ func passes(f *posthaste.Filter, m *meta) bool {
 // end another run.
 func (e *Engine) second(ctx context.Context, q *queue, sub *subscription, t *tap, a *arrival) {
 	d := a.held(q, sub, t, e.clock.now())
+	if e.holding.isRefused(q, d.seq) {
+		return
+	}
 	if followed, err := e.lastOn(ctx, q.stream, d.followedBy()); err != nil {
 		return
-	} else if followed != nil || e.holding.isRefused(q, d.seq) {
+	} else if followed != nil {
 		_ = e.acked(ctx, d)
 		return
 	}
-	d.note = e.noted(ctx, d)
+	cancelled, err := e.wasCancelled(ctx, d)
+	if err != nil {
+		return
+	}
+	d.note, d.cancelled = e.noted(ctx, d), cancelled
 	// An error leaves it for its next delivery.
 	if _, err := e.continues(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"}); err == nil {
 		e.rescued.Add(1)

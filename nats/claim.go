@@ -35,8 +35,6 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 		d.number = req.Number
 		if e.holding.add(d, req.Worker) {
 			reply.Deliveries = append(reply.Deliveries, d.raw())
-		} else {
-			e.drop(d)
 		}
 	}
 	reply.AloneWaiting = alone
@@ -217,8 +215,6 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (pos
 		d.until = uptime() + req.Lease
 		if e.holding.add(d, 0) {
 			reply.Deliveries = append(reply.Deliveries, d.raw())
-		} else {
-			e.drop(d)
 		}
 	}
 	if len(got) > 0 {
