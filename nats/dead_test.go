@@ -76,10 +76,10 @@ func TestReplaysOnce(t *testing.T) {
 func TestReplayRacesWithDiscard(t *testing.T) {
 	t.Parallel()
 	all := several(t, 2, posthaste.QueueOptions{})
-	const n = 1100
+	const n = 150
 	ids := buryJobs(t, all[0], n)
 	var listed []posthaste.MessageID
-	for f := (posthaste.DeadLetterFilter{Queue: "jobs", Limit: 1000}); ; {
+	for f := (posthaste.DeadLetterFilter{Queue: "jobs", Limit: 60}); ; {
 		page, err := all[0].DeadLetters(t.Context(), f)
 		if err != nil {
 			t.Fatal(err)
@@ -94,7 +94,7 @@ func TestReplayRacesWithDiscard(t *testing.T) {
 	if len(listed) != n || listed[0] != ids[n-1] || listed[n-1] != ids[0] {
 		t.Errorf("%d dead letters are listed, want %d", len(listed), n)
 	}
-	chosen := posthaste.DeadLetterFilter{IDs: ids[:200]}
+	chosen := posthaste.DeadLetterFilter{IDs: ids[:80]}
 	discarded := make(chan int, 1)
 	go func() {
 		page, err := all[1].Discard(t.Context(), chosen)
@@ -107,8 +107,8 @@ func TestReplayRacesWithDiscard(t *testing.T) {
 	if err != nil && posthaste.CodeOf(err) != posthaste.CodeNotFound {
 		t.Error(err)
 	}
-	if sum := len(page.Items) + <-discarded; sum != 200 {
-		t.Errorf("%d were replayed or discarded, want 200", sum)
+	if sum := len(page.Items) + <-discarded; sum != 80 {
+		t.Errorf("%d were replayed or discarded, want 80", sum)
 	}
 	replayed := page.Items
 	for _, d := range receiveJobs(t, all[1], 1000) {
@@ -116,7 +116,7 @@ func TestReplayRacesWithDiscard(t *testing.T) {
 			t.Errorf("message %d came and was not replayed", d.MessageID)
 		}
 	}
-	rest, err := all[0].DeadLetters(t.Context(), posthaste.DeadLetterFilter{IDs: ids[:200], Limit: 1000})
+	rest, err := all[0].DeadLetters(t.Context(), posthaste.DeadLetterFilter{IDs: ids[:80], Limit: 1000})
 	if err != nil || len(rest.Items) > 0 {
 		t.Errorf("%d are left, %v", len(rest.Items), err)
 	}

@@ -14,10 +14,14 @@ import (
 // several are engines of one store, as those of several processes, with a queue.
 func several(t *testing.T, n int, o posthaste.QueueOptions) []*Engine {
 	t.Helper()
-	url := startServer(t)
+	return severalAt(t, startServer(t), n, o)
+}
+
+func severalAt(t *testing.T, url string, n int, o posthaste.QueueOptions) []*Engine {
+	t.Helper()
 	all := make([]*Engine, n)
 	for i := range all {
-		all[i] = openEngine(t, url, WithAckWait(leastAckWait))
+		all[i] = openEngine(t, url)
 	}
 	if err := all[0].CreateQueue(t.Context(), "jobs", o); err != nil {
 		t.Fatal(err)
@@ -109,7 +113,12 @@ func TestCancelOfAnotherProcess(t *testing.T) {
 // become due.
 func TestCancelRacesWithClaims(t *testing.T) {
 	t.Parallel()
-	all := several(t, 3, posthaste.QueueOptions{})
+	t.Run("one server", func(t *testing.T) { t.Parallel(); cancelRacesWithClaims(t, startServer(t)) })
+	t.Run("three servers", func(t *testing.T) { t.Parallel(); cancelRacesWithClaims(t, startCluster(t)) })
+}
+
+func cancelRacesWithClaims(t *testing.T, url string) {
+	all := severalAt(t, url, 3, posthaste.QueueOptions{})
 	const messages = 60
 	var sent []posthaste.MessageID
 	for i := range messages {
