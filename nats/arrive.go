@@ -65,9 +65,6 @@ func passes(f *posthaste.Filter, m *meta) bool {
 // end another run.
 func (e *Engine) second(ctx context.Context, q *queue, sub *subscription, t *tap, a *arrival) {
 	d := a.held(q, sub, t, e.clock.now())
-	if e.holding.isRefused(q, d.seq) {
-		return
-	}
 	if followed, err := e.lastOn(ctx, q.stream, d.followedBy()); err != nil {
 		return
 	} else if followed != nil {
@@ -75,7 +72,7 @@ func (e *Engine) second(ctx context.Context, q *queue, sub *subscription, t *tap
 		return
 	}
 	cancelled, err := e.wasCancelled(ctx, d)
-	if err != nil {
+	if err != nil || !cancelled && e.holding.isRefused(q, d.seq) {
 		return
 	}
 	d.note, d.cancelled = e.noted(ctx, d), cancelled

@@ -109,6 +109,36 @@ func TestCancelOfAnotherProcess(t *testing.T) {
 	}
 }
 
+// A message that was cancelled while it ran does not come again if its holder is killed.
+func TestCancelThenHolderIsKilled(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]posthaste.QueueOptions{"plain": {}, "ordered": {Ordered: true, Lanes: 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := startServer(t)
+			a, b := openEngine(t, url, WithAckWait(leastAckWait)), openEngine(t, url)
+			if err := a.CreateQueue(t.Context(), "jobs", o); err != nil {
+				t.Fatal(err)
+			}
+			ids := sendJobs(t, a, posthaste.Message{Payload: 1, Key: "k"}, posthaste.Message{Payload: 2, Key: "k"})
+			until(t, t.Context(), "the first comes", func() bool { return len(receiveJobs(t, a, 1)) == 1 })
+			if got := cancelJob(t, b, ids[0]); !got.Requested {
+				t.Errorf("it answered %+v", got)
+			}
+			a.Close()
+			until(t, t.Context(), "it is cancelled", func() bool {
+				for _, d := range receiveJobs(t, b, 1) {
+					if d.MessageID == ids[0] {
+						t.Fatal("it came again")
+					}
+				}
+				info, err := b.Message(t.Context(), ids[0])
+				return err == nil && info.Subscriptions[0].State == posthaste.StateCancelled
+			})
+		})
+	}
+}
+
 // A message that was cancelled in time is handed out by no process, while others claim and messages
 // become due.
 func TestCancelRacesWithClaims(t *testing.T) {
