@@ -85,7 +85,7 @@ func (e *Engine) foreign(ctx context.Context, q *queue, sub *subscription, a *ar
 	if err != nil {
 		return
 	}
-	number, err := e.ids.take(ctx, e, 1)
+	number, err := e.ids.take(ctx, 1)
 	if err != nil {
 		return
 	}
