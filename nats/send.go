@@ -284,7 +284,11 @@ func (e *Engine) parts(ctx context.Context, q *queue, all []outgoing) (sent []po
 			used[o.once] = o.meta.ID
 			parts = append(parts, recorded(o.once, record{Sent: []posthaste.Sent{{ID: o.meta.ID}}}, o.window))
 		}
-		parts = append(parts, q.entry(&o.meta, o.body, e.clock.now()))
+		entry := q.entry(&o.meta, o.body, e.clock.now())
+		if err := e.checkSize(entry); err != nil {
+			return nil, nil, err
+		}
+		parts = append(parts, entry)
 	}
 	return sent, parts, nil
 }
