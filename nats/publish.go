@@ -247,7 +247,7 @@ func (e *Engine) leaderGet(ctx context.Context, stream string, request any) (*je
 		return nil, err
 	}
 	switch {
-	case answer.Error != nil && answer.Error.ErrorCode == 10037: // no message found
+	case answer.Error != nil && answer.Error.ErrorCode == codeNoMessage:
 		return nil, nil
 	case answer.Error != nil:
 		return nil, e.fault(answer.Error)
