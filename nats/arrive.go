@@ -22,7 +22,8 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 		finished()
 		return
 	case err != nil:
-		e.goes(func(ctx context.Context) { defer finished(); e.foreign(ctx, q, sub, a, err) })
+		finished()
+		e.goes(func(ctx context.Context) { e.foreign(ctx, q, sub, a, err) })
 		return
 	}
 	a.meta, a.body, a.seq, a.delivered = m, body, info.Sequence.Stream, int(info.NumDelivered)
@@ -38,9 +39,11 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 			finished()
 		}})
 	case a.delivered > 1 && q.Options.Ordered:
-		e.goes(func(ctx context.Context) { defer finished(); e.restore(ctx, q, sub, t, a) })
+		finished()
+		e.goes(func(ctx context.Context) { e.restore(ctx, q, sub, t, a) })
 	case a.delivered > 1:
-		e.goes(func(ctx context.Context) { defer finished(); e.second(ctx, q, sub, t, a) })
+		finished() // a claim does not wait for it
+		e.goes(func(ctx context.Context) { e.second(ctx, q, sub, t, a) })
 	default:
 		e.taps.put(t, a)
 		finished()

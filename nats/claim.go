@@ -174,6 +174,10 @@ func (e *Engine) hand(c *claiming, t *tap) {
 			c.aloneWaits = len(c.got) == 0
 			return
 		default:
+			// A time of less than this is not scheduled but waited for.
+			if early := fromMicros(d.meta.Due).Sub(now); early > 0 && early <= soon {
+				time.Sleep(early)
+			}
 			c.got = append(c.got, d)
 		}
 	}

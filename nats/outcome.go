@@ -18,6 +18,10 @@ func (e *Engine) outcomeSubject(id posthaste.MessageID, subscription string) str
 // cancelledFor is how long cancelled and discarded messages can be looked up at least.
 const cancelledFor = 24 * time.Hour
 
+// outcomeKept is how long it is known, also without a retention, that a message was cancelled or
+// expired.
+const outcomeKept = 24 * time.Hour
+
 // keepOutcome stores how a message ended, if the queue has a retention or the message was cancelled,
 // before it is acknowledged: after a crash in between, a message that is delivered again has an
 // outcome already.
