@@ -33,10 +33,16 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 		e.acks.send(&ack{reply: a.Reply, sign: signAck, until: a.lease, done: func(bool) { finished() }})
 	case once: // it counts as handed out once that is confirmed
 		e.acks.send(&ack{reply: a.Reply, sign: signAck, until: a.lease, done: func(confirmed bool) {
-			if confirmed {
-				e.taps.put(t, a)
+			if !confirmed {
+				finished()
+				return
 			}
-			finished()
+			e.goes(func(ctx context.Context) {
+				defer finished()
+				d := a.held(q, sub, t, e.clock.now())
+				_ = e.keepOutcome(ctx, d, d.meta, posthaste.OutcomeHandedOut) // it counts as handed out without a record, too
+				e.taps.put(t, a)
+			})
 		}})
 	case a.delivered > 1 && q.Options.Ordered:
 		finished()

@@ -215,7 +215,7 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (pos
 	reply := posthaste.ReceiveReply{NextDue: -1}
 	switch {
 	case req.Max < 1 || req.Max > 1000:
-		return reply, posthaste.Invalidf("max", "max must be 1 to 1,000, got %d", req.Max)
+		return reply, posthaste.Invalidf("max", "max must be 1 to 1000, got %d", req.Max)
 	case req.Lease <= 0 || req.Lease > 12*time.Hour:
 		return reply, posthaste.Invalidf("lease", "lease must be above zero and at most 12h, got %s", req.Lease)
 	}

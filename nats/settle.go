@@ -17,7 +17,7 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 		return nil, err
 	}
 	for _, s := range settlements {
-		if s.Delivery&handedOut != 0 {
+		if s.Delivery > 0 && s.Delivery&handedOut != 0 {
 			return nil, &posthaste.Error{Code: posthaste.CodeConflict, Field: "mode", Message: "the queue is an at-most-once queue: its deliveries are settled as soon as they are handed out"}
 		}
 	}
