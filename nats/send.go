@@ -109,7 +109,7 @@ func (e *Engine) prepare(ctx context.Context, messages []posthaste.Message) (*qu
 			return nil, nil, err
 		}
 	}
-	first, err := e.ids.take(ctx, e, len(all))
+	first, err := e.ids.take(ctx, len(all))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -286,7 +286,11 @@ func (e *Engine) parts(ctx context.Context, q *queue, all []outgoing) (sent []po
 			used[o.once] = o.meta.ID
 			parts = append(parts, recorded(o.once, record{Sent: []posthaste.Sent{{ID: o.meta.ID}}}, o.window))
 		}
-		parts = append(parts, q.entry(&o.meta, o.body, e.clock.now()))
+		entry := q.entry(&o.meta, o.body, e.clock.now())
+		if err := e.checkSize(entry); err != nil {
+			return nil, nil, err
+		}
+		parts = append(parts, entry)
 	}
 	return sent, parts, nil
 }
