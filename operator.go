@@ -214,8 +214,8 @@ type Capabilities struct {
 	// PauseKinds: kinds of messages can be paused.
 	PauseKinds bool
 	// Exact: the store knows the state of each message, which has these effects. Counts of queues are
-	// exact. A look tells when the next message is due. What was set aside is handed out only to
-	// workers that handle its kind.
+	// exact. A look tells when the next message is due. Messages that were set aside are handed out
+	// only to workers that handle their kind.
 	Exact bool
 	// AtMostOnce: queues can have the mode [AtMostOnce].
 	AtMostOnce bool
