@@ -33,8 +33,11 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 	got, alone, err := e.pull(ctx, q, sub, req.Max, req.AllowAlone)
 	for _, d := range got {
 		d.number = req.Number
-		e.holding.add(d, req.Worker)
-		reply.Deliveries = append(reply.Deliveries, d.raw())
+		if e.holding.add(d, req.Worker) {
+			reply.Deliveries = append(reply.Deliveries, d.raw())
+		} else {
+			e.drop(d)
+		}
 	}
 	reply.AloneWaiting = alone
 	if len(got) > 0 {
@@ -212,8 +215,11 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (pos
 	got, _, err := e.pull(ctx, q, sub, req.Max, true)
 	for _, d := range got {
 		d.until = uptime() + req.Lease
-		e.holding.add(d, 0)
-		reply.Deliveries = append(reply.Deliveries, d.raw())
+		if e.holding.add(d, 0) {
+			reply.Deliveries = append(reply.Deliveries, d.raw())
+		} else {
+			e.drop(d)
+		}
 	}
 	if len(got) > 0 {
 		err = nil

@@ -113,6 +113,7 @@ func (e *Engine) next(d *held, s posthaste.Settlement) (*meta, posthaste.Outcome
 		next.DiedAt, next.Error = micros(now), posthaste.ErrorText(s.Error)
 	}
 	next.From = d.seq
+	e.fits(&next, d.body)
 	return &next, outcome, due
 }
 
