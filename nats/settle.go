@@ -16,11 +16,6 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 	if err := e.ready(ctx); err != nil {
 		return nil, err
 	}
-	for _, s := range settlements {
-		if s.Delivery > 0 && s.Delivery&handedOut != 0 {
-			return nil, &posthaste.Error{Code: posthaste.CodeConflict, Field: "mode", Message: "the queue is an at-most-once queue: its deliveries are settled as soon as they are handed out"}
-		}
-	}
 	results := make([]posthaste.SettleResult, len(settlements))
 	foreign := map[int64][]int{}
 	for i, s := range settlements {
@@ -57,6 +52,11 @@ func (s *settling) failed(err error) {
 
 // settleOwn settles deliveries of this process.
 func (e *Engine) settleOwn(ctx context.Context, settlements []posthaste.Settlement, results []posthaste.SettleResult) error {
+	for _, s := range settlements {
+		if s.Delivery > 0 && s.Delivery&handedOut != 0 && holderOf(s.Delivery) == e.holding.number() {
+			return &posthaste.Error{Code: posthaste.CodeConflict, Field: "mode", Message: "the queue is an at-most-once queue: its deliveries are settled as soon as they are handed out"}
+		}
+	}
 	w := &settling{slots: make(chan bool, atOnce)}
 	for i, s := range settlements {
 		d := e.holding.get(s.Delivery)
