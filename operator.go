@@ -207,10 +207,16 @@ type Capabilities struct {
 	Limits bool
 	// Ordered: queues can be ordered.
 	Ordered bool
+	// OrderedRuns: a worker can get several messages of a key of an ordered queue at once.
+	OrderedRuns bool
 	// StopOnDead: a dead letter can hold up its key in an ordered queue.
 	StopOnDead bool
 	// PauseKinds: kinds of messages can be paused.
 	PauseKinds bool
+	// Exact: the store knows the state of each message, which has these effects. Counts and totals of
+	// queues are exact. A look tells when the next message is due. What was set aside is handed
+	// out only to workers that handle its kind.
+	Exact bool
 	// AtMostOnce: queues can have the mode [AtMostOnce].
 	AtMostOnce bool
 	// SendAcross: one call of Send can send to more than one queue.

@@ -23,7 +23,7 @@ var administering = []test{
 	{name: "Messages", run: messages, needs: features{Search: true}},
 	{name: "PagesOfSubscriptions", run: pagesOfSubscriptions, needs: features{Subscriptions: true, Search: true}},
 	{name: "Retention", run: retention, needs: features{Attempts: true, Search: true}},
-	{name: "Maintain", run: maintain},
+	{name: "Maintain", run: maintain, needs: features{Exact: true}},
 }
 
 func queues(s *suite) {

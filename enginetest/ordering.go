@@ -16,7 +16,7 @@ var ordering = []test{
 	{name: "OrderedDeadLetsItsKeyGo", run: orderedDeadLetsGo, needs: features{Ordered: true}},
 	{name: "OrderedDeadStopsItsKey", run: orderedDeadStops, needs: features{Ordered: true, StopOnDead: true}},
 	{name: "OrderedPausedKey", run: orderedPausedKey, needs: features{Ordered: true, Limits: true}},
-	{name: "OrderedWorkers", run: orderedWorkers, needs: features{Ordered: true}},
+	{name: "OrderedWorkers", run: orderedWorkers, needs: features{Ordered: true, OrderedRuns: true}},
 	{name: "OrderedRefusals", run: orderedRefusals, needs: features{Ordered: true}},
 	{name: "KeyConcurrencyStartsInOrder", run: keyConcurrencyInOrder, needs: features{Limits: true}},
 }

@@ -73,7 +73,9 @@ func (e *Engine) second(ctx context.Context, q *queue, sub *subscription, t *tap
 	}
 	d.note = e.noted(ctx, d)
 	// An error leaves it for its next delivery.
-	_, _ = e.continues(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"})
+	if _, err := e.continues(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"}); err == nil {
+		e.rescued.Add(1)
+	}
 }
 
 // foreign makes a dead letter of a message that no Posthaste has sent, so that it does not come again

@@ -53,11 +53,15 @@ func (e *Engine) finishDrop(ctx context.Context, q *queue) error {
 // refuseContents returns an error if a subscription of a queue, or any if none is named, is not
 // empty.
 func (e *Engine) refuseContents(ctx context.Context, name, subscription string) error {
-	infos, err := e.Queues(ctx, name)
+	q, err := e.freshQueue(ctx, name)
 	if err != nil {
 		return err
 	}
-	for _, s := range infos[0].Subscriptions {
+	info, err := e.infoOf(ctx, q)
+	if err != nil {
+		return err
+	}
+	for _, s := range info.Subscriptions {
 		if subscription == "" || s.Name == subscription {
 			err = errors.Join(err, s.RefuseContents(name))
 		}
@@ -72,17 +76,15 @@ func (e *Engine) PurgeQueue(ctx context.Context, name string) (purged []posthast
 	if err != nil {
 		return nil, err
 	}
-	infos, err := e.Queues(ctx, name)
+	info, err := e.infoOf(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range infos[0].Subscriptions {
+	for _, s := range info.Subscriptions {
 		purged = append(purged, posthaste.Purged{Subscription: s.Name, Messages: s.Depth})
 	}
-	for _, filter := range []string{"s.>"} {
-		if err := e.purge(ctx, q.stream, q.subjects.under(filter)); err != nil {
-			return nil, err
-		}
+	if err := e.purge(ctx, q.stream, q.subjects.under("s", ">")); err != nil {
+		return nil, err
 	}
 	for i := range q.Subscriptions {
 		if err := e.purgeWaiting(ctx, q, &q.Subscriptions[i]); err != nil {

@@ -74,7 +74,7 @@ func (d *held) followedBy() string {
 func (e *Engine) next(d *held, s posthaste.Settlement) (*meta, posthaste.Outcome, time.Time) {
 	next, now := *d.meta, e.clock.now()
 	due, outcome := now, s.Outcome
-	o := d.q.Options.Attempts(next.Kind, next.own())
+	o := e.options(d).Attempts(next.Kind, next.own())
 	if len(next.Terms) == 0 {
 		next.Terms = slices.Clone(s.Terms)
 	}
@@ -114,6 +114,14 @@ func (e *Engine) next(d *held, s posthaste.Settlement) (*meta, posthaste.Outcome
 	}
 	next.From = d.seq
 	return &next, outcome, due
+}
+
+// options returns the options of the queue of a delivery as they are now.
+func (e *Engine) options(d *held) *posthaste.QueueOptions {
+	if q := e.queues.known(d.q.Name); q != nil {
+		return &q.Options
+	}
+	return &d.q.Options
 }
 
 // story returns the attempts of a message with the one that ends.
@@ -160,7 +168,7 @@ func (e *Engine) following(d *held, next *meta, outcome posthaste.Outcome, due t
 		return nil
 	}
 	target := d.q.subjects.under("r", sub, strconv.Itoa(d.track))
-	if !due.After(e.clock.now()) {
+	if !due.After(e.clock.now().Add(soon)) {
 		return next.encoded(target, d.body)
 	}
 	next.Due = micros(due)

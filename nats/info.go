@@ -18,12 +18,14 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 	}
 	var all []*queue
 	for _, name := range names {
-		q, err := e.freshQueue(ctx, name)
-		if err != nil {
+		switch q, err := e.freshQueue(ctx, name); {
+		case err == nil:
+			all = append(all, q)
+		case posthaste.CodeOf(err) != posthaste.CodeNotFound:
 			return nil, err
 		}
-		all = append(all, q)
 	}
+	all = sortedQueues(all)
 	if len(names) == 0 {
 		var err error
 		if all, err = e.allQueues(ctx); err != nil {

@@ -77,9 +77,11 @@ func (e *Engine) loseAll(ctx context.Context, all []*held) (lost int) {
 }
 
 // rescue gives back the deliveries of this process whose receiver's lease or whose worker's lease
-// has ended. The server hands out those of other processes again when AckWait has passed.
+// has ended. The server hands out those of other processes again when AckWait has passed. It
+// returns how many this process has continued since the last call, in one way or the other.
 func (e *Engine) rescue(ctx context.Context) int {
-	return e.loseAll(ctx, e.holding.expired(e.lost))
+	e.rescued.Add(int64(e.loseAll(ctx, e.holding.expired(e.lost))))
+	return int(e.rescued.Swap(0))
 }
 
 // expired returns deliveries of receivers whose time has passed, and of workers that are lost.
@@ -107,7 +109,7 @@ func (e *Engine) keepLeases(ctx context.Context) {
 			e.progress(d, &open)
 		}
 	}
-	e.rescue(ctx)
+	e.rescued.Add(int64(e.loseAll(ctx, e.holding.expired(e.lost))))
 	e.holding.forget()
 }
 

@@ -269,8 +269,11 @@ func (e *Engine) checkServer() error {
 		return nil // a build without a version
 	}
 	major, _ := strconv.Atoi(parts[0])
-	if minor, _ := strconv.Atoi(parts[1]); major < 2 || major == 2 && minor < 14 {
-		return &posthaste.Error{Code: posthaste.CodeUnsupported, Message: "nats-server " + version + " is older than 2.14", Hint: "use nats-server 2.14 or newer"}
+	minor, _ := strconv.Atoi(parts[1])
+	patch, _ := strconv.Atoi(parts[2])
+	// Earlier ones can skip or remove messages of consumers with several filters (nats-server #8571).
+	if major < 2 || major == 2 && (minor < 14 || minor == 14 && patch < 10 || minor == 15 && patch < 1) {
+		return &posthaste.Error{Code: posthaste.CodeUnsupported, Message: "nats-server " + version + " is older than 2.14.10 and 2.15.1", Hint: "use nats-server 2.14.10, 2.15.1 or newer"}
 	}
 	return nil
 }

@@ -22,6 +22,9 @@ import (
 // maxBatch is how many messages and records the server stores in one atomic batch.
 const maxBatch = 1000
 
+// soon is how close to its time a message is not scheduled any more.
+const soon = 5 * time.Millisecond
+
 // outgoing is a message that a call sends.
 type outgoing struct {
 	meta   meta
@@ -197,8 +200,8 @@ func (q *queue) partition(key string) int {
 }
 
 // entry returns a message as it is stored: in the queue, or as a schedule.
-func (q *queue) entry(m *meta, body []byte) *natsgo.Msg {
-	if m.Due == 0 {
+func (q *queue) entry(m *meta, body []byte, now time.Time) *natsgo.Msg {
+	if !fromMicros(m.Due).After(now.Add(soon)) {
 		return m.encoded(q.waits(m), body)
 	}
 	return scheduled(m.encoded(q.subjects.under("s", m.ID.String()), body), q.waits(m), fromMicros(m.Due))
@@ -281,7 +284,7 @@ func (e *Engine) parts(ctx context.Context, q *queue, all []outgoing) (sent []po
 			used[o.once] = o.meta.ID
 			parts = append(parts, recorded(o.once, record{Sent: []posthaste.Sent{{ID: o.meta.ID}}}, o.window))
 		}
-		parts = append(parts, q.entry(&o.meta, o.body))
+		parts = append(parts, q.entry(&o.meta, o.body, e.clock.now()))
 	}
 	return sent, parts, nil
 }
@@ -302,7 +305,7 @@ func (e *Engine) recordOn(ctx context.Context, q *queue, subject string) (*recor
 // sendRecorded stores a message and a record in one batch, unless the record exists: then stored is
 // false.
 func (e *Engine) sendRecorded(ctx context.Context, q *queue, subject string, ttl time.Duration, m *meta, body []byte) (stored bool, err error) {
-	err = e.store(ctx, q, []*natsgo.Msg{recorded(subject, record{Sent: []posthaste.Sent{{ID: m.ID}}}, ttl), q.entry(m, body)})
+	err = e.store(ctx, q, []*natsgo.Msg{recorded(subject, record{Sent: []posthaste.Sent{{ID: m.ID}}}, ttl), q.entry(m, body, e.clock.now())})
 	if errors.Is(err, errExists) {
 		return false, nil
 	}

@@ -43,9 +43,3 @@ func (e *Engine) Discard(_ context.Context, _ posthaste.DeadLetterFilter) (r00 p
 func (e *Engine) Erase(_ context.Context, _ string, _ posthaste.MessageID) (r00 posthaste.Page[posthaste.Erasure], r10 error) {
 	return r00, notYet("Erase")
 }
-func (e *Engine) Vitals(_ context.Context) (r00 posthaste.Vitals, r10 error) {
-	return r00, notYet("Vitals")
-}
-func (e *Engine) Doctor(_ context.Context) (r00 []posthaste.Finding, r10 error) {
-	return r00, notYet("Doctor")
-}

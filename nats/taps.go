@@ -90,10 +90,14 @@ type pullRequest struct {
 	Expires time.Duration `json:"expires,omitempty"`
 }
 
+// settles is how long a pull that does not wait waits nevertheless, if there is nothing: a consumer learns of
+// a message some time after its sender has got the confirmation.
+const settles = 5 * time.Millisecond
+
 // open sends a pull. With wait it stays open until a message comes or a third of AckWait has
 // passed, otherwise it brings what is there.
 func (s *taps) open(t *tap, n int, wait bool) (*pull, error) {
-	r := pullRequest{Batch: n, NoWait: !wait}
+	r := pullRequest{Batch: n, NoWait: !wait, Expires: settles}
 	now := uptime()
 	p := &pull{tap: t, want: n, lease: now + t.ackWait - margin, ends: now + callTimeout, done: make(chan struct{})}
 	if wait {
