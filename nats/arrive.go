@@ -64,7 +64,7 @@ func passes(f *posthaste.Filter, m *meta) bool {
 // and not acknowledged. It is not run, so that a late acknowledgment of the first delivery cannot
 // end another run.
 func (e *Engine) second(ctx context.Context, q *queue, sub *subscription, t *tap, a *arrival) {
-	d := &held{q: q, sub: sub, track: t.track, meta: a.meta, body: a.body, reply: a.Reply, seq: a.seq, delivered: a.delivered, claimedAt: e.clock.now(), lease: a.lease, alone: a.meta.Losses >= 2}
+	d := a.held(q, sub, t, e.clock.now())
 	if followed, err := e.lastOn(ctx, q.stream, d.followedBy()); err != nil {
 		return
 	} else if followed != nil {
@@ -85,7 +85,7 @@ func (e *Engine) foreign(ctx context.Context, q *queue, sub *subscription, a *ar
 	if err != nil {
 		return
 	}
-	number, err := e.ids.take(ctx, e, 1)
+	number, err := e.ids.take(ctx, 1)
 	if err != nil {
 		return
 	}

@@ -165,14 +165,18 @@ func (e *Engine) hand(q *queue, sub *subscription, t *tap, got []*held, n int, a
 // heldOf makes a delivery of a message that arrived, or ends the message, if it is too old, and
 // returns nil.
 func (e *Engine) heldOf(q *queue, sub *subscription, t *tap, a *arrival, now time.Time) *held {
-	m := *a.meta
-	d := &held{q: q, sub: sub, track: t.track, meta: &m, body: a.body, reply: a.Reply, seq: a.seq, delivered: a.delivered, claimedAt: now, lease: a.lease}
-	if age := q.Options.MaxAge; age > 0 && now.Sub(m.since()) > age {
+	d := a.held(q, sub, t, now)
+	if age := q.Options.MaxAge; age > 0 && now.Sub(d.meta.since()) > age {
 		e.goes(func(ctx context.Context) { e.ends(ctx, d, posthaste.OutcomeExpired) })
 		return nil
 	}
-	d.alone = m.Losses >= 2
 	return d
+}
+
+// held makes a delivery of a message that arrived.
+func (a *arrival) held(q *queue, sub *subscription, t *tap, now time.Time) *held {
+	m := *a.meta
+	return &held{q: q, sub: sub, track: t.track, meta: &m, body: a.body, reply: a.Reply, seq: a.seq, delivered: a.delivered, claimedAt: now, lease: a.lease, alone: m.Losses >= 2}
 }
 
 // since is when the message's age begins to count.

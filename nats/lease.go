@@ -54,8 +54,27 @@ func (h *holding) extend(d *held, lease time.Duration) {
 }
 
 // giveBack gives back all deliveries of a worker, and what came and was not handed out.
-func (e *Engine) giveBack(ctx context.Context, worker posthaste.WorkerID) (lost int) {
-	return e.loseAll(ctx, e.holding.of(worker))
+func (e *Engine) giveBack(ctx context.Context, worker posthaste.WorkerID) {
+	e.loseAll(ctx, e.holding.of(worker))
+	e.emptyHands(ctx)
+}
+
+// emptyHands gives back what came and was not handed out, without an attempt.
+func (e *Engine) emptyHands(ctx context.Context) {
+	var open sync.WaitGroup
+	for t, all := range e.taps.emptied() {
+		q := e.queues.known(t.queue)
+		if q == nil || q.subscription(t.subscription) == nil || q.Options.Mode == posthaste.AtMostOnce {
+			continue
+		}
+		for _, a := range all {
+			open.Go(func() {
+				d := a.held(q, q.subscription(t.subscription), t, e.clock.now())
+				_, _ = e.continues(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeReleased}) // or AckWait ends
+			})
+		}
+	}
+	open.Wait()
 }
 
 func (e *Engine) loseAll(ctx context.Context, all []*held) (lost int) {

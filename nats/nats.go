@@ -49,8 +49,11 @@ type Engine struct {
 	schedules schedules
 }
 
-// Close implements [posthaste.Engine]. What came and was not handed out, and what is held, is
-// delivered again when AckWait has passed; a worker gives it back before, by Unregister.
+// closeTimeout bounds what Close does at the servers.
+const closeTimeout = 2 * time.Second
+
+// Close implements [posthaste.Engine]. What is held is delivered again when AckWait has passed; a
+// worker gives it back before, by Unregister.
 func (e *Engine) Close() {
 	e.life.Lock()
 	over := e.over
@@ -58,6 +61,11 @@ func (e *Engine) Close() {
 	e.life.Unlock()
 	if over {
 		return
+	}
+	if e.begun.Load() {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		e.emptyHands(ctx)
+		cancel()
 	}
 	close(e.ended)
 	for _, s := range e.subscriptions {

@@ -45,7 +45,7 @@ func (e *Engine) keep(ctx context.Context, d *held, next *meta) error {
 // restore completes a message of an ordered queue that was handed out before, and puts it into the
 // hand. If its last delivery was lost, that counts as an attempt.
 func (e *Engine) restore(ctx context.Context, q *queue, sub *subscription, t *tap, a *arrival) {
-	d := &held{q: q, sub: sub, track: t.track, meta: a.meta, body: a.body, reply: a.Reply, seq: a.seq, delivered: a.delivered, claimedAt: e.clock.now(), lease: a.lease}
+	d := a.held(q, sub, t, e.clock.now())
 	m, err := e.lastOn(ctx, q.stream, d.keptSubject())
 	if err != nil {
 		return // it comes again

@@ -108,7 +108,7 @@ func (e *Engine) prepare(ctx context.Context, messages []posthaste.Message) (*qu
 			return nil, nil, err
 		}
 	}
-	first, err := e.ids.take(ctx, e, len(all))
+	first, err := e.ids.take(ctx, len(all))
 	if err != nil {
 		return nil, nil, err
 	}
