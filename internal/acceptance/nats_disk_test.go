@@ -21,7 +21,7 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// The servers' storage is full: sends fail and say so, what was accepted is handled, and then there
+// The servers' storage is full: sends fail and say so, accepted messages are handled, and then there
 // is room again.
 func TestNJ8_StorageFull(t *testing.T) {
 	t.Parallel()
@@ -52,8 +52,8 @@ func TestNJ8_StorageFull(t *testing.T) {
 	t.Logf("%d messages were accepted", len(ids))
 }
 
-// The disk of the server is full, until it gets room and the server is restarted: what was accepted
-// is there.
+// The disk of the server is full, until it gets room and the server is restarted: all accepted
+// messages are there.
 func TestNJ8_DiskFull(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -172,7 +172,7 @@ func hasCode(e history.Event, code posthaste.Code) bool {
 	return len(e.Note) > len(code) && e.Note[:len(code)] == string(code)
 }
 
-// All servers are killed at one moment, with messages in flight: what was answered as sent is
+// All servers are killed at one moment, with messages in flight: messages that were answered as sent are
 // handled, and each double is explained.
 func TestNJ3_AllKilled(t *testing.T) {
 	t.Parallel()
