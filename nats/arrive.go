@@ -47,6 +47,11 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 	}
 }
 
+// drop acknowledges an entry of a message that was cancelled.
+func (e *Engine) drop(d *held) {
+	e.acks.send(&ack{reply: d.reply, sign: signAck, until: d.lease, done: func(bool) {}})
+}
+
 // passes reports whether a filter selects a message.
 func passes(f *posthaste.Filter, m *meta) bool {
 	if len(f.Kinds) > 0 && !slices.Contains(f.Kinds, m.Kind) {
@@ -67,7 +72,7 @@ func (e *Engine) second(ctx context.Context, q *queue, sub *subscription, t *tap
 	d := a.held(q, sub, t, e.clock.now())
 	if followed, err := e.lastOn(ctx, q.stream, d.followedBy()); err != nil {
 		return
-	} else if followed != nil {
+	} else if followed != nil || e.holding.isRefused(q, d.seq) {
 		_ = e.acked(ctx, d)
 		return
 	}

@@ -36,7 +36,7 @@ func (e *Engine) start(no int64) error {
 	e.holding.mu.Lock()
 	e.holding.no = no
 	e.holding.mu.Unlock()
-	for _, listen := range []func() error{e.listen, e.listenQueues} {
+	for _, listen := range []func() error{e.listen, e.listenQueues, e.listenRefusals} {
 		if err := listen(); err != nil {
 			return err
 		}

@@ -112,7 +112,8 @@ func (e *Engine) next(d *held, s posthaste.Settlement) (*meta, posthaste.Outcome
 	if outcome == posthaste.OutcomeDead {
 		next.DiedAt, next.Error = micros(now), posthaste.ErrorText(s.Error)
 	}
-	next.From = d.seq
+	next.From, next.Since = d.seq, micros(d.meta.since())
+	e.fits(&next, d.body)
 	return &next, outcome, due
 }
 

@@ -119,27 +119,32 @@ func (h *holding) expired(lost func(posthaste.WorkerID) bool) (all []*held) {
 	return all
 }
 
-// keepLeases extends the leases of received deliveries at the server, gives back those whose
-// time has passed, and forgets those that the server has handed out to others.
+// keepLeases extends the leases of deliveries at the server, gives back those whose holder is gone,
+// and forgets those that the server has handed out to others. A worker whose heartbeats are further
+// apart than AckWait keeps its deliveries so.
 func (e *Engine) keepLeases(ctx context.Context) {
 	var open sync.WaitGroup
-	for _, d := range e.holding.received() {
-		if e.holding.leaseOf(d)-uptime() < d.sub.AckWait/2 {
-			e.progress(d, &open)
-		}
+	for _, d := range e.holding.ending(e.lost) {
+		e.progress(d, &open)
 	}
 	e.rescued.Add(int64(e.loseAll(ctx, e.holding.expired(e.lost))))
 	e.holding.forget()
 }
 
-// received returns the deliveries of receivers whose time has not passed.
-func (h *holding) received() (all []*held) {
+// ending returns the deliveries of living workers and receivers of which half of AckWait has
+// passed.
+func (h *holding) ending(lost func(posthaste.WorkerID) bool) (all []*held) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := uptime()
-	for _, d := range h.byWork[0] {
-		if now <= d.until && !d.settling {
-			all = append(all, d)
+	for worker, of := range h.byWork {
+		if len(of) == 0 || worker != 0 && lost(worker) {
+			continue
+		}
+		for _, d := range of {
+			if !d.settling && (worker != 0 || now <= d.until) && d.lease-now < d.sub.AckWait/2 {
+				all = append(all, d)
+			}
 		}
 	}
 	return all

@@ -15,7 +15,11 @@ import (
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/posthaste-mq/posthaste"
 )
+
+var _ posthaste.Store = (*Engine)(nil)
 
 // Engine implements [posthaste.Store]. It is safe for concurrent use.
 //

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -38,23 +39,65 @@ func within(ctx context.Context) (context.Context, context.CancelFunc) {
 // Unavailable if nothing was stored, and OutcomeUnknown if the answer was lost.
 func (e *Engine) store(ctx context.Context, q *queue, parts []*natsgo.Msg) error {
 	for _, m := range parts {
-		if size, most := m.Size(), e.conn.MaxPayload(); int64(size) > most && most > 0 {
-			return &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload", Message: fmt.Sprintf("the message has %d bytes with its headers, and the NATS server takes at most %d", size, most),
-				Hint: "raise max_payload of the NATS servers, or store large data elsewhere"}
+		if size, most := int64(m.Size()), e.conn.MaxPayload(); size > most && most > 0 {
+			return tooLarge(size, most)
 		}
-	}
-	ctx, cancel := within(ctx)
-	defer cancel()
-	switch len(parts) {
-	case 0:
-		return ctx.Err()
-	case 1:
-		return e.storeOne(ctx, parts[0])
 	}
 	if len(parts) > maxBatch {
 		return unsupported("messages", "more than %d messages and dedupe keys in one call are not supported", maxBatch)
 	}
-	return e.storeBatch(ctx, parts)
+	ctx, cancel := within(ctx)
+	defer cancel()
+	var err error
+	switch len(parts) {
+	case 0:
+		return ctx.Err()
+	case 1:
+		err = e.storeOne(ctx, parts[0])
+	default:
+		err = e.storeBatch(ctx, parts)
+	}
+	if posthaste.CodeOf(err) == posthaste.CodeUnavailable {
+		return e.missing(context.WithoutCancel(ctx), q, err) // the queue may have been dropped
+	}
+	return err
+}
+
+func tooLarge(size, most int64) error {
+	return &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload", Message: fmt.Sprintf("the message has %d bytes with its headers, and the NATS servers take at most %d", size, most),
+		Hint: "raise max_payload of the NATS servers, or store large data elsewhere"}
+}
+
+// reserve is what a message leaves free of the servers' max_payload when it is sent, for the story of
+// its attempts and a checkpoint.
+const reserve = 80 << 10
+
+// checkSize rejects a message that could not be retried.
+func (e *Engine) checkSize(m *natsgo.Msg) error {
+	if size, most := int64(m.Size()), e.conn.MaxPayload()-reserve; size > most && most > 0 {
+		return tooLarge(size, most)
+	}
+	return nil
+}
+
+// fits shortens the story of a message until the servers take it: first the logs, then the attempts
+// but the last one.
+func (e *Engine) fits(m *meta, body []byte) {
+	most := e.conn.MaxPayload()
+	if most <= 0 {
+		return
+	}
+	fits := func() bool { return int64(m.encoded("", body).Size())+4096 < most }
+	if len(m.Story) == 0 || fits() {
+		return
+	}
+	m.Story = slices.Clone(m.Story)
+	for i := range m.Story {
+		m.Story[i].Log, m.Story[i].Receipt = "", nil
+	}
+	if last := len(m.Story) - 1; !fits() {
+		m.Story = m.Story[last:]
+	}
 }
 
 // storeOne stores a message, and repeats that while no server answers: its id, or its record,
@@ -219,7 +262,7 @@ func (e *Engine) leaderGet(ctx context.Context, stream string, request any) (*je
 		return nil, err
 	}
 	switch {
-	case answer.Error != nil && answer.Error.ErrorCode == 10037: // no message found
+	case answer.Error != nil && answer.Error.ErrorCode == codeNoMessage:
 		return nil, nil
 	case answer.Error != nil:
 		return nil, e.fault(answer.Error)
