@@ -283,7 +283,6 @@ func TestNJ5_FrozenWorker(t *testing.T) {
 	proxy := wire.before(t, server.Address())
 	frozen := n.spawn(task{Role: "witness", Queue: queue, URL: "nats://" + proxy + "?ack_wait=" + natsAckWait.String(), Concurrency: count, Lease: natsLease, Work: time.Second})
 	ids := n.send(queue, count)
-	c := &crew{stage: n.stage, queue: queue}
 	n.until("all messages are in hand", func() bool { return len(history.IDs(n.history(), history.Started)) == count })
 	last := n.lastSequence(queue)
 	freeze(n.stage, frozen, true)
@@ -292,7 +291,11 @@ func TestNJ5_FrozenWorker(t *testing.T) {
 	other := n.witness(queue)
 	pace(resume) // the scenario freezes it for so long
 	freeze(n.stage, frozen, false)
-	c.each([]*child{frozen}, late, 1)
+	n.until("the frozen worker has tried to settle", func() bool {
+		return slices.ContainsFunc(n.history(), func(e history.Event) bool {
+			return e.Process == frozen.name && e.Attempt == 1 && (e.Kind == late || e.Kind == confirmed)
+		})
+	})
 	n.emptied(queue)
 	n.must(frozen.term())
 	n.must(other.term())
