@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -69,7 +70,7 @@ func (e *Engine) settleOwn(ctx context.Context, settlements []posthaste.Settleme
 				defer w.open.Done()
 				if !confirmed {
 					e.holding.giveUp(d)
-					w.failed(errUnconfirmed)
+					w.failed(cmp.Or(e.denials.recent(), errUnconfirmed))
 					return
 				}
 				e.holding.remove(d)
