@@ -62,19 +62,20 @@ func TestPagesOfALesserStore(t *testing.T) {
 	t.Parallel()
 	stock := newStock(t)
 	can := stock.Capabilities()
-	can.Search, can.Charts, can.Limits, can.StopOnDead, can.PauseKinds, can.Updates, can.Unique = false, false, false, false, false, false, false
+	can.Search, can.Charts, can.Limits, can.StopOnDead, can.PauseKinds, can.Updates, can.Unique, can.Totals = false, false, false, false, false, false, false, false
 	site := newSite(t, &lesser{stock, can})
 	v := site.viewer(posthaste.ScopeAdmin)
 	crawl(t, v, "")
 	for path, absent := range map[string][]string{
-		"/":                                 {`name="kind"`, "/failing", `href="/emails"`, "Id, reference"},
+		"/":                                 {`name="kind"`, "/failing", `href="/emails"`, "Sent/s", "Empty in", "Id, reference"},
 		"/messages":                         {`name="kind"`, `name="key"`, `name="reference"`, `name="term"`, `name="from"`, "Cancel all", "Cancel selected"},
 		"/dead-letters":                     {`name="kind"`, `name="error"`, `name="died_from"`, "kind=", "error="},
-		"/queues":                           {"Last hour"},
-		"/queues/orders":                    {"Pause key", "Paused keys", "Pause kind", "Paused kinds", "Traffic"},
+		"/queues":                           {"Last hour", "Sent/s", "Empty in"},
+		"/queues/orders":                    {"Pause key", "Paused keys", "Pause kind", "Paused kinds", "Traffic", "Withdrawn", "Empty in"},
 		"/queues/halted":                    {"Pause kind", "Paused kinds"},
 		"/queues/halted/options":            {`name="concurrency"`, `name="on_dead"`},
 		"/messages/" + stock.ready.String(): {"/edit"},
+		"/relays":                           {"Done/s", "Retried"},
 		"/search?q=nothing":                 {"reference", "key"},
 	} {
 		page := v.get(path).want(200)

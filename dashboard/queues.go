@@ -98,6 +98,9 @@ func (d *dashboard) showQueues(p *page) error {
 	by, descending := strings.CutPrefix(p.text("sort"), "-")
 	var columns []column
 	for _, c := range queueColumns {
+		if !d.can.Totals && (c.Name == "sent" || c.Name == "done") {
+			continue
+		}
 		head := column{Title: c.Title, Link: p.with("sort", "-"+c.Name, "page", "")}
 		if c.Name == "name" {
 			head.Link = p.with("sort", "", "page", "")

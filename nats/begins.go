@@ -7,23 +7,38 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 )
 
-// begins starts what runs as long as the engine.
+// begins starts what runs as long as the engine. It is called again if it fails.
 func (e *Engine) begins(ctx context.Context) error {
-	no, err := e.sequence(ctx)
-	if err != nil {
+	if e.holding.number() == 0 {
+		no, err := e.sequence(ctx)
+		if err != nil {
+			return err
+		}
+		if err := e.start(no); err != nil {
+			return e.fault(err)
+		}
+	}
+	for _, keep := range []func(context.Context, bucket) error{e.tokens.keep, e.schedules.keep, e.workers.keep} {
+		if err := keep(ctx, e.bucket()); err != nil {
+			return err
+		}
+	}
+	return e.watchQueues(ctx)
+}
+
+// start starts what listens and repeats. no is the number of this process.
+func (e *Engine) start(no int64) error {
+	e.taps.arrived, e.taps.ring, e.taps.asleep = e.arrive, e.bells.ring, e.bells.asleep
+	e.taps.start(e.conn)
+	if err := e.acks.start(e.conn, e.subscribe); err != nil {
 		return err
 	}
 	e.holding.mu.Lock()
 	e.holding.no = no
 	e.holding.mu.Unlock()
-	e.taps.arrived, e.taps.ring, e.taps.asleep = e.arrive, e.bells.ring, e.bells.asleep
-	e.taps.start(e.conn)
-	if err := e.acks.start(e.conn, e.subscribe); err != nil {
-		return e.fault(err)
-	}
-	for _, listen := range []func() error{e.listen, e.listenQueues} {
+	for _, listen := range []func() error{e.listen, e.listenQueues, e.listenRefusals} {
 		if err := listen(); err != nil {
-			return e.fault(err)
+			return err
 		}
 	}
 	connected := e.conn.StatusChanged(natsgo.CONNECTED)
@@ -41,12 +56,7 @@ func (e *Engine) begins(ctx context.Context) error {
 	e.goes(func(ctx context.Context) { every(ctx, 100*time.Millisecond, func() { e.acks.repeat(ctx) }) })
 	e.goes(func(ctx context.Context) { every(ctx, 250*time.Millisecond, func() { e.taps.sweep(ctx) }) })
 	e.goes(func(ctx context.Context) { every(ctx, time.Second, func() { e.keepLeases(ctx) }) })
-	for _, keep := range []func(context.Context, bucket) error{e.tokens.keep, e.schedules.keep, e.workers.keep} {
-		if err := keep(ctx, e.bucket()); err != nil {
-			return err
-		}
-	}
-	return e.watchQueues(ctx)
+	return nil
 }
 
 // bucket returns the part of the store that holds entries.

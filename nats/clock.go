@@ -12,8 +12,8 @@ type clock struct{ offset atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.offset.Load())).Round(0) }
 
-// set measures the difference: a server stamps each entry of the store.
-func (c *clock) set(ctx context.Context, e *Engine) error {
+// setClock measures the difference: a server stamps each entry of the store.
+func (e *Engine) setClock(ctx context.Context) error {
 	before := time.Now()
 	if _, err := e.kv.Put(ctx, "clock", nil); err != nil {
 		return e.fault(err)
@@ -29,6 +29,6 @@ func (c *clock) set(ctx context.Context, e *Engine) error {
 	if offset.Abs() <= took {
 		offset = 0
 	}
-	c.offset.Store(int64(offset))
+	e.clock.offset.Store(int64(offset))
 	return nil
 }

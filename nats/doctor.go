@@ -41,7 +41,7 @@ func (e *Engine) Doctor(ctx context.Context) (found []posthaste.Finding, err err
 		return nil, err
 	}
 	found = append(found, e.doctorSync(ctx)...)
-	if err := e.clock.set(ctx, e); err != nil {
+	if err := e.setClock(ctx); err != nil {
 		return nil, err
 	}
 	if off := time.Duration(e.clock.offset.Load()); off.Abs() > clockSkew {

@@ -43,7 +43,8 @@ func (s *bells) sleeps(queue string, by int) {
 // bell implements [posthaste.Doorbell]. While a process sleeps on a queue it has a pull open at each
 // consumer that it has asked before.
 type bell struct {
-	e      *Engine
+	of     *bells
+	wait   func(queue string) // opens pulls that ring
 	mu     sync.Mutex
 	rings  map[string]chan struct{}
 	closed chan struct{}
@@ -55,7 +56,7 @@ func (e *Engine) Doorbell(ctx context.Context) (posthaste.Doorbell, error) {
 	if err := e.ready(ctx); err != nil {
 		return nil, err
 	}
-	b := &bell{e: e, rings: map[string]chan struct{}{}, closed: make(chan struct{})}
+	b := &bell{of: &e.bells, wait: e.taps.wait, rings: map[string]chan struct{}{}, closed: make(chan struct{})}
 	e.bells.mu.Lock()
 	defer e.bells.mu.Unlock()
 	e.bells.all[b] = true
@@ -85,9 +86,9 @@ func (b *bell) Sleep(ctx context.Context, queue string, look func(context.Contex
 	if err != nil || found.Found {
 		return err
 	}
-	b.e.bells.sleeps(queue, 1)
-	defer b.e.bells.sleeps(queue, -1)
-	b.e.taps.wait(queue)
+	b.of.sleeps(queue, 1)
+	defer b.of.sleeps(queue, -1)
+	b.wait(queue)
 	wait := lookAgain
 	if found.NextDue >= 0 {
 		wait = min(wait, found.NextDue)
@@ -115,9 +116,9 @@ func (b *bell) Wake(queue string) {
 // Close implements [posthaste.Doorbell].
 func (b *bell) Close() {
 	b.once.Do(func() {
-		b.e.bells.mu.Lock()
-		delete(b.e.bells.all, b)
-		b.e.bells.mu.Unlock()
+		b.of.mu.Lock()
+		delete(b.of.all, b)
+		b.of.mu.Unlock()
 		close(b.closed)
 	})
 }

@@ -15,6 +15,8 @@ import (
 
 // Codes of the server's errors.
 const (
+	codeNoMessage         = 10037
+	codeNoSequence        = 10043
 	codeWrongLastSequence = 10071 // the subject's last message is another one: a record exists
 	codeMayYetFail        = 10164 // a conflict with a write that can still fail: repeat
 	codeInProcess         = 10158 // a message with this id is being stored, by an attempt before

@@ -42,23 +42,37 @@ type holding struct {
 	last   int64
 	byID   map[posthaste.DeliveryID]*held
 	byWork map[posthaste.WorkerID]map[posthaste.DeliveryID]*held
+	// refused has the entries that must not be handed out, and until when by uptime.
+	refused map[entryKey]time.Duration
 }
 
 func (h *holding) init() {
 	h.byID, h.byWork = map[posthaste.DeliveryID]*held{}, map[posthaste.WorkerID]map[posthaste.DeliveryID]*held{}
 }
 
-// add gives a delivery its id and its holder. A worker is not 0.
-func (h *holding) add(d *held, worker posthaste.WorkerID) {
+// handedOut marks the ids of deliveries of at-most-once queues, which nobody holds.
+const handedOut = 1 << 31
+
+// add gives a delivery its id and its holder, and reports whether it may be handed out: it was not
+// cancelled. A worker is not 0.
+func (h *holding) add(d *held, worker posthaste.WorkerID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.last++
+	if uptime() <= h.refused[entryKey{d.q.stream, d.seq}] {
+		return false
+	}
+	h.last = (h.last + 1) % handedOut
 	d.id, d.worker = posthaste.DeliveryID(h.no<<32|h.last), worker
+	if d.q.Options.Mode == posthaste.AtMostOnce {
+		d.id |= handedOut
+		return true
+	}
 	h.byID[d.id] = d
 	if h.byWork[worker] == nil {
 		h.byWork[worker] = map[posthaste.DeliveryID]*held{}
 	}
 	h.byWork[worker][d.id] = d
+	return true
 }
 
 // remove forgets a delivery that ended.

@@ -18,19 +18,20 @@ const (
 
 // ids hands out numbers.
 type ids struct {
+	sequence    func(ctx context.Context) (int64, error) // the number of a block
 	mu          sync.Mutex
 	next, until int64
 }
 
 // take returns the first of n numbers that follow each other.
-func (i *ids) take(ctx context.Context, e *Engine, n int) (first int64, err error) {
+func (i *ids) take(ctx context.Context, n int) (first int64, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.until-i.next < int64(n) {
 		blocks := int64(n+idBlock-1) / idBlock
 		var last int64
 		for range blocks {
-			if last, err = e.sequence(ctx); err != nil {
+			if last, err = i.sequence(ctx); err != nil {
 				return 0, err
 			}
 			if i.until != last*idBlock { // another process took the blocks between

@@ -54,8 +54,27 @@ func (h *holding) extend(d *held, lease time.Duration) {
 }
 
 // giveBack gives back all deliveries of a worker, and what came and was not handed out.
-func (e *Engine) giveBack(ctx context.Context, worker posthaste.WorkerID) (lost int) {
-	return e.loseAll(ctx, e.holding.of(worker))
+func (e *Engine) giveBack(ctx context.Context, worker posthaste.WorkerID) {
+	e.loseAll(ctx, e.holding.of(worker))
+	e.emptyHands(ctx)
+}
+
+// emptyHands gives back what came and was not handed out, without an attempt.
+func (e *Engine) emptyHands(ctx context.Context) {
+	var open sync.WaitGroup
+	for t, all := range e.taps.emptied() {
+		q := e.queues.known(t.queue)
+		if q == nil || q.subscription(t.subscription) == nil || q.Options.Mode == posthaste.AtMostOnce {
+			continue
+		}
+		for _, a := range all {
+			open.Go(func() {
+				d := a.held(q, q.subscription(t.subscription), t, e.clock.now())
+				_, _ = e.continues(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeReleased}) // or AckWait ends
+			})
+		}
+	}
+	open.Wait()
 }
 
 func (e *Engine) loseAll(ctx context.Context, all []*held) (lost int) {
@@ -100,27 +119,32 @@ func (h *holding) expired(lost func(posthaste.WorkerID) bool) (all []*held) {
 	return all
 }
 
-// keepLeases extends the leases of received deliveries at the server, gives back those whose
-// time has passed, and forgets those that the server has handed out to others.
+// keepLeases extends the leases of deliveries at the server, gives back those whose holder is gone,
+// and forgets those that the server has handed out to others. A worker whose heartbeats are further
+// apart than AckWait keeps its deliveries so.
 func (e *Engine) keepLeases(ctx context.Context) {
 	var open sync.WaitGroup
-	for _, d := range e.holding.received() {
-		if e.holding.leaseOf(d)-uptime() < d.sub.AckWait/2 {
-			e.progress(d, &open)
-		}
+	for _, d := range e.holding.ending(e.lost) {
+		e.progress(d, &open)
 	}
 	e.rescued.Add(int64(e.loseAll(ctx, e.holding.expired(e.lost))))
 	e.holding.forget()
 }
 
-// received returns the deliveries of receivers whose time has not passed.
-func (h *holding) received() (all []*held) {
+// ending returns the deliveries of living workers and receivers of which half of AckWait has
+// passed.
+func (h *holding) ending(lost func(posthaste.WorkerID) bool) (all []*held) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := uptime()
-	for _, d := range h.byWork[0] {
-		if now <= d.until && !d.settling {
-			all = append(all, d)
+	for worker, of := range h.byWork {
+		if len(of) == 0 || worker != 0 && lost(worker) {
+			continue
+		}
+		for _, d := range of {
+			if !d.settling && (worker != 0 || now <= d.until) && d.lease-now < d.sub.AckWait/2 {
+				all = append(all, d)
+			}
 		}
 	}
 	return all

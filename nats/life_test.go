@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,5 +103,32 @@ func TestLifeOfAMessage(t *testing.T) {
 	l.settle(posthaste.Settlement{Outcome: posthaste.OutcomeRetried, Error: "no"}, again...)
 	if n := stored(t, l.Engine, "q"); n != 12 { // nine records of what followed, and three dead letters
 		t.Errorf("%d are stored, want 12", n)
+	}
+}
+
+// A message that is nearly as large as the servers take can be retried with a checkpoint, logs and
+// long errors, and becomes a dead letter in the end.
+func TestLargeMessageIsRetried(t *testing.T) {
+	t.Parallel()
+	l := lives(t, posthaste.QueueOptions{MaxAttempts: 4, BackoffBase: time.Millisecond, MaxPayload: 8 << 20})
+	ctx := context.Background()
+	most := int(l.conn.MaxPayload())
+	if _, err := l.Send(ctx, posthaste.Message{Queue: "q", Payload: make([]byte, most)}); posthaste.CodeOf(err) != posthaste.CodeTooLarge {
+		t.Fatalf("%d bytes: %v", most, err)
+	}
+	if _, err := l.Send(ctx, posthaste.Message{Queue: "q", Payload: make([]byte, most-reserve-1000)}); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		d := l.claim(1)[0]
+		note := posthaste.Note{Checkpoint: []byte(`"` + strings.Repeat("c", posthaste.MaxCheckpointBytes-2) + `"`), Log: strings.Repeat("log line\n", 7000)}
+		if r, err := l.Extend(ctx, posthaste.ExtendRequest{Deliveries: []posthaste.DeliveryID{d.ID}, Notes: []posthaste.Note{note}}); err != nil || !r[0].Settled {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		l.settle(posthaste.Settlement{Outcome: posthaste.OutcomeRetried, Error: strings.Repeat("e", 4000)}, d)
+	}
+	q := l.queues.known("q")
+	if m, err := l.lastOn(ctx, q.stream, q.subjects.under("d", "default", "*")); err != nil || m == nil {
+		t.Errorf("there is no dead letter: %v", err)
 	}
 }

@@ -41,6 +41,7 @@ type meta struct {
 	Priority  int                 `json:"prio,omitempty"`
 	Due       int64               `json:"due,omitempty"` // until then it was scheduled
 	Since     int64               `json:"since,omitempty"`
+	Once      string              `json:"once,omitempty"` // its dedupe key, hashed
 
 	MaxAttempts int           `json:"attempts,omitempty"`
 	Timeout     time.Duration `json:"timeout,omitempty"`

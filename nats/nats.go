@@ -15,7 +15,11 @@ import (
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/posthaste-mq/posthaste"
 )
+
+var _ posthaste.Store = (*Engine)(nil)
 
 // Engine implements [posthaste.Store]. It is safe for concurrent use.
 //
@@ -42,15 +46,18 @@ type Engine struct {
 	acks      acks
 	bells     bells
 	turns     atomic.Int64 // claims of queues with several consumers
-	rescued   atomic.Int64 // lost deliveries that were continued, since rescue was called
 	doubts    doubts
+	rescued   atomic.Int64 // lost deliveries that were continued, since rescue was called
 	workers   workers
 	tokens    shelf[storedToken]
 	schedules schedules
 }
 
-// Close implements [posthaste.Engine]. What came and was not handed out, and what is held, is
-// delivered again when AckWait has passed; a worker gives it back before, by Unregister.
+// closeTimeout bounds what Close does at the servers.
+const closeTimeout = 2 * time.Second
+
+// Close implements [posthaste.Engine]. What is held is delivered again when AckWait has passed; a
+// worker gives it back before, by Unregister.
 func (e *Engine) Close() {
 	e.life.Lock()
 	over := e.over
@@ -58,6 +65,11 @@ func (e *Engine) Close() {
 	e.life.Unlock()
 	if over {
 		return
+	}
+	if e.begun.Load() {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		e.emptyHands(ctx)
+		cancel()
 	}
 	close(e.ended)
 	for _, s := range e.subscriptions {

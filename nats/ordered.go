@@ -45,7 +45,7 @@ func (e *Engine) keep(ctx context.Context, d *held, next *meta) error {
 // restore completes a message of an ordered queue that was handed out before, and puts it into the
 // hand. If its last delivery was lost, that counts as an attempt.
 func (e *Engine) restore(ctx context.Context, q *queue, sub *subscription, t *tap, a *arrival) {
-	d := &held{q: q, sub: sub, track: t.track, meta: a.meta, body: a.body, reply: a.Reply, seq: a.seq, delivered: a.delivered, claimedAt: e.clock.now(), lease: a.lease}
+	d := a.held(q, sub, t, e.clock.now())
 	m, err := e.lastOn(ctx, q.stream, d.keptSubject())
 	if err != nil {
 		return // it comes again
@@ -58,7 +58,11 @@ func (e *Engine) restore(ctx context.Context, q *queue, sub *subscription, t *ta
 		}
 	}
 	if after < a.delivered-1 {
-		d.note, d.alone = e.noted(ctx, d), d.meta.Losses >= 2
+		cancelled, err := e.wasCancelled(ctx, d)
+		if err != nil {
+			return
+		}
+		d.note, d.alone, d.cancelled = e.noted(ctx, d), d.meta.Losses >= 2, cancelled
 		lost := posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"}
 		next, outcome, _ := e.next(d, lost)
 		if over(outcome) {

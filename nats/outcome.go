@@ -15,20 +15,40 @@ func (e *Engine) outcomeSubject(id posthaste.MessageID, subscription string) str
 	return e.prefix + ".log.out." + id.String() + "." + token(subscription)
 }
 
-// keepOutcome stores how a message ended, if the queue has a retention, before the message is
-// acknowledged: after a crash in between, a message that is delivered again has an outcome already.
+// cancelledFor is how long cancelled, discarded and expired messages can be looked up at least: they are
+// rare.
+const cancelledFor = 24 * time.Hour
+
+// keepOutcome stores how a message ended, if the queue has a retention or that is
+// rare, before it is acknowledged: after a crash in between, a message that is delivered again has an
+// outcome already.
 func (e *Engine) keepOutcome(ctx context.Context, d *held, end *meta, outcome posthaste.Outcome) error {
-	if d.q.Options.Retention == 0 || !over(outcome) || outcome == posthaste.OutcomeDead {
+	rare := outcome == posthaste.OutcomeCancelled || outcome == posthaste.OutcomeExpired
+	if !over(outcome) || outcome == posthaste.OutcomeDead || d.q.Options.Retention == 0 && !rare {
 		return nil
 	}
-	body := d.body
-	if !d.q.Options.RetainPayload {
+	if err := e.keepEnd(ctx, d.q, d.sub.Name, end, d.body, posthaste.State(outcome)); err != nil {
+		return err
+	}
+	if outcome == posthaste.OutcomeCancelled && len(d.q.Subscriptions) == 1 {
+		e.frees(ctx, d.q, end)
+	}
+	return nil
+}
+
+// keepEnd stores how a message ended for a subscription.
+func (e *Engine) keepEnd(ctx context.Context, q *queue, subscription string, end *meta, body []byte, state posthaste.State) error {
+	ttl := max(q.Options.Retention, time.Second)
+	if state == posthaste.StateCancelled || state == posthaste.StateDiscarded || state == posthaste.StateExpired {
+		ttl = max(ttl, cancelledFor)
+	}
+	if !q.Options.RetainPayload {
 		body = nil
 	}
-	m := end.encoded(e.outcomeSubject(end.ID, d.sub.Name), body)
-	m.Header.Set(headerOutcome, string(outcome))
-	m.Header.Set(headerTTL, strconv.FormatInt(int64(max(d.q.Options.Retention, time.Second)/time.Second), 10)+"s")
-	return e.store(ctx, d.q, []*natsgo.Msg{m})
+	m := end.encoded(e.outcomeSubject(end.ID, subscription), body)
+	m.Header.Set(headerOutcome, string(state))
+	m.Header.Set(headerTTL, strconv.FormatInt(int64(ttl/time.Second), 10)+"s")
+	return e.store(ctx, q, []*natsgo.Msg{m})
 }
 
 // headerOutcome has the outcome of a message that ended.

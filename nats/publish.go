@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -28,33 +29,80 @@ const (
 
 // within gives a context without a deadline that of a send.
 func within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return withinSince(ctx, time.Now())
+}
+
+// withinSince is within for a send that has begun.
+func withinSince(ctx context.Context, begun time.Time) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, sendTimeout)
+	return context.WithDeadline(ctx, begun.Add(sendTimeout))
 }
 
 // store stores messages of one queue, all or none. Its errors are errExists if a record exists,
 // Unavailable if nothing was stored, and OutcomeUnknown if the answer was lost.
 func (e *Engine) store(ctx context.Context, q *queue, parts []*natsgo.Msg) error {
 	for _, m := range parts {
-		if size, most := m.Size(), e.conn.MaxPayload(); int64(size) > most && most > 0 {
-			return &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload", Message: fmt.Sprintf("the message has %d bytes with its headers, and the NATS server takes at most %d", size, most),
-				Hint: "raise max_payload of the NATS servers, or store large data elsewhere"}
+		if size, most := int64(m.Size()), e.conn.MaxPayload(); size > most && most > 0 {
+			return tooLarge(size, most)
 		}
-	}
-	ctx, cancel := within(ctx)
-	defer cancel()
-	switch len(parts) {
-	case 0:
-		return ctx.Err()
-	case 1:
-		return e.storeOne(ctx, parts[0])
 	}
 	if len(parts) > maxBatch {
 		return unsupported("messages", "more than %d messages and dedupe keys in one call are not supported", maxBatch)
 	}
-	return e.storeBatch(ctx, parts)
+	var err error
+	switch len(parts) {
+	case 0:
+		return ctx.Err()
+	case 1:
+		err = e.storeOne(ctx, parts[0])
+	default:
+		ctx, cancel := within(ctx)
+		defer cancel()
+		err = e.storeBatch(ctx, parts)
+	}
+	if posthaste.CodeOf(err) == posthaste.CodeUnavailable {
+		return e.missing(context.WithoutCancel(ctx), q, err) // the queue may have been dropped
+	}
+	return err
+}
+
+func tooLarge(size, most int64) error {
+	return &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload", Message: fmt.Sprintf("the message has %d bytes with its headers, and the NATS servers take at most %d", size, most),
+		Hint: "raise max_payload of the NATS servers, or store large data elsewhere"}
+}
+
+// reserve is what a message leaves free of the servers' max_payload when it is sent, for the story of
+// its attempts and a checkpoint.
+const reserve = 80 << 10
+
+// checkSize rejects a message that could not be retried.
+func (e *Engine) checkSize(m *natsgo.Msg) error {
+	if size, most := int64(m.Size()), e.conn.MaxPayload()-reserve; size > most && most > 0 {
+		return tooLarge(size, most)
+	}
+	return nil
+}
+
+// fits shortens the story of a message until the servers take it: first the logs, then the attempts
+// but the last one.
+func (e *Engine) fits(m *meta, body []byte) {
+	most := e.conn.MaxPayload()
+	if most <= 0 {
+		return
+	}
+	fits := func() bool { return int64(m.encoded("", body).Size())+4096 < most }
+	if len(m.Story) == 0 || fits() {
+		return
+	}
+	m.Story = slices.Clone(m.Story)
+	for i := range m.Story {
+		m.Story[i].Log, m.Story[i].Receipt = "", nil
+	}
+	if last := len(m.Story) - 1; !fits() {
+		m.Story = m.Story[last:]
+	}
 }
 
 // storeOne stores a message, and repeats that while no server answers: its id, or its record,
@@ -65,12 +113,18 @@ func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 		m.Header.Set(headerMsgID, nuid.Next())
 	}
 	perhaps := false // an attempt may have stored it
-	for {
+	begun := time.Now()
+	for first := true; ; first = false {
 		once, cancel := context.WithTimeout(ctx, partTimeout)
 		_, err := e.js.PublishMsg(once, m, jetstream.WithRetryAttempts(0))
 		cancel()
 		if err == nil {
 			return nil
+		}
+		if first { // few messages need it
+			var end context.CancelFunc
+			ctx, end = withinSince(ctx, begun)
+			defer end()
 		}
 		again, stored := judged(err)
 		if again {
@@ -219,7 +273,7 @@ func (e *Engine) leaderGet(ctx context.Context, stream string, request any) (*je
 		return nil, err
 	}
 	switch {
-	case answer.Error != nil && answer.Error.ErrorCode == 10037: // no message found
+	case answer.Error != nil && answer.Error.ErrorCode == codeNoMessage:
 		return nil, nil
 	case answer.Error != nil:
 		return nil, e.fault(answer.Error)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"time"
 
@@ -108,7 +109,7 @@ func (e *Engine) prepare(ctx context.Context, messages []posthaste.Message) (*qu
 			return nil, nil, err
 		}
 	}
-	first, err := e.ids.take(ctx, e, len(all))
+	first, err := e.ids.take(ctx, len(all))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -149,7 +150,8 @@ func (e *Engine) outgoing(q *queue, m *posthaste.Message, now time.Time) (o outg
 	o = outgoing{body: body, meta: meta{At: micros(now), Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms, Type: contentType,
 		Priority: m.Priority, Due: micros(due), MaxAttempts: m.MaxAttempts, Timeout: m.Timeout, BackoffBase: m.Backoff.Base, BackoffMax: m.Backoff.Max}}
 	if m.DedupeKey != "" {
-		o.once, o.window = q.subjects.under("i", "k", hashed(m.DedupeKey)), cmp.Or(m.DedupeWindow, 24*time.Hour)
+		o.meta.Once = hashed(m.DedupeKey)
+		o.once, o.window = q.subjects.under("i", "k", o.meta.Once), cmp.Or(m.DedupeWindow, 24*time.Hour)
 	}
 	return o, nil
 }
@@ -244,7 +246,7 @@ func (e *Engine) sendUnder(ctx context.Context, q *queue, all []outgoing, r *req
 		if err != nil {
 			return nil, false, err
 		}
-		keyed := len(parts) > len(all) || r != nil
+		keyed := r != nil || slices.ContainsFunc(all, func(o outgoing) bool { return o.once != "" })
 		if r != nil {
 			parts = append(parts, recorded(r.subject, record{Digest: r.digest, Sent: sent}, r.window))
 		}
@@ -284,7 +286,11 @@ func (e *Engine) parts(ctx context.Context, q *queue, all []outgoing) (sent []po
 			used[o.once] = o.meta.ID
 			parts = append(parts, recorded(o.once, record{Sent: []posthaste.Sent{{ID: o.meta.ID}}}, o.window))
 		}
-		parts = append(parts, q.entry(&o.meta, o.body, e.clock.now()))
+		entry := q.entry(&o.meta, o.body, e.clock.now())
+		if err := e.checkSize(entry); err != nil {
+			return nil, nil, err
+		}
+		parts = append(parts, entry)
 	}
 	return sent, parts, nil
 }
@@ -300,6 +306,23 @@ func (e *Engine) recordOn(ctx context.Context, q *queue, subject string) (*recor
 		return nil, fmt.Errorf("nats: the record on %s cannot be read", subject)
 	}
 	return r, nil
+}
+
+// frees makes the dedupe key of a message that was withdrawn from all subscriptions free. If that fails
+// the key ends with its window.
+func (e *Engine) frees(ctx context.Context, q *queue, m *meta) {
+	if m.Once == "" {
+		return
+	}
+	subject := q.subjects.under("i", "k", m.Once)
+	last, err := e.lastOn(ctx, q.stream, subject)
+	if err != nil || last == nil {
+		return
+	}
+	var r record
+	if json.Unmarshal(last.Data, &r) == nil && len(r.Sent) == 1 && r.Sent[0].ID == m.ID {
+		_, _ = e.deleteEntry(ctx, q.stream, last.Sequence)
+	}
 }
 
 // sendRecorded stores a message and a record in one batch, unless the record exists: then stored is

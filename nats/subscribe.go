@@ -40,7 +40,7 @@ func (e *Engine) Subscribe(ctx context.Context, queueName, name string, o postha
 		if len(q.Subscriptions) >= maxSubscriptions {
 			return false, &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "subscription", Message: "queue " + quoted(queueName) + " has " + strconv.Itoa(maxSubscriptions) + " subscriptions, which is the maximum", Hint: "unsubscribe one"}
 		}
-		q.Subscriptions = append(q.Subscriptions, newSubscription(name, o, e))
+		q.Subscriptions = append(q.Subscriptions, subscription{Name: name, Filter: o.Filter, From: o.From, CreatedAt: e.clock.now(), AckWait: e.ackWait})
 		slices.SortFunc(q.Subscriptions, func(a, b subscription) int { return strings.Compare(a.Name, b.Name) })
 		made = true
 		return true, nil
@@ -56,10 +56,6 @@ func (e *Engine) Subscribe(ctx context.Context, queueName, name string, o postha
 		return nil
 	}
 	return e.record(ctx, "subscribe", queueName, 0, detailsOf(name, o))
-}
-
-func newSubscription(name string, o posthaste.SubscriptionOptions, e *Engine) subscription {
-	return subscription{Name: name, Filter: o.Filter, From: o.From, CreatedAt: e.clock.now(), AckWait: e.ackWait}
 }
 
 // checkSubscription checks options, and normalizes them so that they can be compared.

@@ -67,9 +67,12 @@ func (n *natsStage) oneDead(queue string, id posthaste.MessageID) {
 	for _, count := range info.State.Subjects {
 		stored += count
 	}
+	if stored != 1 {
+		n.Errorf("message %s failed for good, and %d dead letters are stored", id, stored)
+	}
 	letters, err := n.engine.DeadLetters(n.ctx, posthaste.DeadLetterFilter{Queue: queue})
 	n.must(err)
-	if stored != 1 || len(letters.Items) != 1 || letters.Items[0].ID != id {
-		n.Errorf("message %s failed for good, and there are %d dead letters: %+v", id, stored, letters.Items)
+	if len(letters.Items) != 1 || letters.Items[0].ID != id {
+		n.Errorf("message %s failed for good, and the dead letters are %+v", id, letters.Items)
 	}
 }

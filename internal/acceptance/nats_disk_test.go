@@ -21,7 +21,7 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// The servers' storage is full: sends fail and say so, what was accepted is handled, and then there
+// The servers' storage is full: sends fail and say so, accepted messages are handled, and then there
 // is room again.
 func TestNJ8_StorageFull(t *testing.T) {
 	t.Parallel()
@@ -52,8 +52,8 @@ func TestNJ8_StorageFull(t *testing.T) {
 	t.Logf("%d messages were accepted", len(ids))
 }
 
-// The disk of the server is full, until it gets room and the server is restarted: what was accepted
-// is there.
+// The disk of the server is full, until it gets room and the server is restarted: all accepted
+// messages are there.
 func TestNJ8_DiskFull(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -124,34 +124,47 @@ func (n *natsStage) fill(queue string) (ids []posthaste.MessageID) {
 	return nil
 }
 
-// The doctor tells streams with one replica, and servers that do not sync always.
+// tellsSync lets the servers' settings be read by the account that has the streams.
+const tellsSync = `
+accounts: {
+  SYS: {users: [{user: sys, password: s}], exports: [{service: "$SYS.REQ.SERVER.PING.JSZ"}]}
+  APP: {jetstream: enabled, users: [{user: app, password: a}], imports: [{service: {account: SYS, subject: "$SYS.REQ.SERVER.PING.JSZ"}}]}
+}
+system_account: SYS`
+
+// The doctor tells streams with one replica, and servers that do not sync always, or that it cannot
+// know.
 func TestNJ8_Doctor(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		further string
-		want    bool
-	}{"as it comes": {"", true}, "sync always": {"always", false}} {
+		sync, further string
+		want          string // in the finding about syncing; empty: none
+	}{
+		"not told":         {"", "", "unknown"},
+		"not told, always": {", sync_interval: always", "", "unknown"},
+		"default":          {"", tellsSync, "every 2m0s"},
+		"always":           {", sync_interval: always", tellsSync, ""},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			settings := ""
+			server := devbroker.Own(t, devbroker.StartNATS, fmt.Sprintf("jetstream: {store_dir: %q%s}%s", t.TempDir(), c.sync, c.further))
+			url := server.URL()
 			if c.further != "" {
-				settings = ", sync_interval: " + c.further
+				url = strings.Replace(url, "//", "//app:a@", 1)
 			}
-			server := devbroker.Own(t, devbroker.StartNATS, fmt.Sprintf("jetstream: {store_dir: %q%s}", t.TempDir(), settings))
-			n := natsStageOn(t, server.URL(), nil)
-			n.queue(posthaste.QueueOptions{})
+			n := natsStageOn(t, url, nil)
+			queue := n.queue(posthaste.QueueOptions{})
 			found, err := n.engine.Doctor(n.ctx)
 			n.must(err)
-			replica, sync := false, false
+			told := map[string]string{}
 			for _, f := range found {
-				replica = replica || strings.Contains(f.Message, "replica") || strings.Contains(f.Message, "one server")
-				sync = sync || strings.Contains(f.Message, "sync")
+				told[f.Check] += f.Message
 			}
-			if !replica {
+			if !strings.Contains(told["replicas"], queue) {
 				t.Errorf("one replica is not told: %+v", found)
 			}
-			if c.want && !sync {
-				t.Errorf("servers that do not sync always are not told: %+v", found)
+			if text, is := told["sync"]; is != (c.want != "") || !strings.Contains(text, c.want) {
+				t.Errorf("about syncing it tells %q, want %q", text, c.want)
 			}
 		})
 	}

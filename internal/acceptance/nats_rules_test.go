@@ -8,7 +8,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
-// The rules of the scenarios find what is planted, and nothing in a history without faults.
+// The rules of the scenarios find planted faults, and nothing in a history without faults.
 func TestRulesOfNATS(t *testing.T) {
 	t.Parallel()
 	started := func(process string, attempt int) history.Event {

@@ -135,8 +135,8 @@ func (n *natsStage) witness(queue string) *child {
 	return n.spawn(task{Role: "witness", Queue: queue, Concurrency: 10, Lease: natsLease, Work: 5 * time.Millisecond, Fails: 10})
 }
 
-// close ends senders, waits until nothing is left, ends the workers, and checks the history: what was
-// answered as sent was handled, each double is explained, and nothing came that was not sent.
+// close ends senders, waits until nothing is left, ends the workers, and checks the history: all messages that were
+// answered as sent were handled, each double is explained, and nothing came that was not sent.
 func (n *natsStage) close(c *crew) []history.Event {
 	n.Helper()
 	for _, p := range c.senders {
@@ -200,7 +200,7 @@ func unexplained(events []history.Event) (faults []history.Fault) {
 	return faults
 }
 
-// stray finds messages that nobody sent, those that were refused, and those that came under two ids.
+// stray finds messages that no sender sent, those that were refused, and those that came under two ids.
 // The token of a message is known before its id.
 func stray(events []history.Event) (faults []history.Fault) {
 	sent := map[string]history.Event{}

@@ -40,7 +40,7 @@ func (w *wiretap) length() int {
 // the entry was delivered, the sequence of the entry, and more.
 var published = regexp.MustCompile(`PUB \$JS\.ACK\.[^ ]+`)
 
-// acks returns the acknowledgments, of any kind, that were sent after a length, for the first
+// acks returns the acknowledgments, of any kind, that were sent after a length and belong to the first
 // deliveries of entries up to a sequence.
 func (w *wiretap) acks(after int, last uint64) (subjects []string) {
 	w.mu.Lock()

@@ -42,6 +42,7 @@ func (d *database) flag(cmd *cobra.Command) {
 	d.flags.StringVar(&d.engine, "engine", "", orList("", engineNames(nil))+", if several URLs are set")
 	d.flags.StringVar(&d.context, "context", "", "context that names the store (see posthaste context)")
 	_ = cmd.RegisterFlagCompletionFunc("context", completeContexts)
+	_ = cmd.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions(engineNames(nil), cobra.ShellCompDirectiveNoFileComp))
 }
 
 // databaseOf returns the store that parsed flags select.

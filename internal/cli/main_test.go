@@ -102,7 +102,7 @@ func TestScriptsOnNATS(t *testing.T) {
 	}
 }
 
-// natsPermissions returns the permissions of docs/nats-engine.md, for the configuration of a server.
+// natsPermissions returns the permissions of docs/nats-engine.md in the form of a server's configuration.
 func natsPermissions(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/nats-engine.md")

@@ -32,7 +32,7 @@ func TestRelayIntoNATS(t *testing.T) {
 	from := start(t, "", nil, "relay", "--queue", "orders", "--nats-url", server.URL(), "--to-engine", last.URL(), "--set", "origin=hub", "--set", "to_queue=all")
 	seen := receiveAll(t, target, "all", count)
 	for payload, d := range seen {
-		if d.Kind != "placed" || d.Key != "k"+payload || !strings.HasPrefix(d.Headers[posthaste.HeaderMessageID], "hub-") {
+		if d.Kind != "placed" || d.Key != "k"+payload || !strings.HasPrefix(d.Headers[posthaste.HeaderMessageID], "shop-") || d.Headers["posthaste-path"] != "shop/orders hub/orders" {
 			t.Errorf("%s arrives as %+v", payload, d)
 		}
 	}

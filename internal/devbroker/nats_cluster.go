@@ -17,8 +17,6 @@ import (
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
-
-	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 )
 
 // natsNodes is the number of servers of a cluster.
@@ -38,9 +36,9 @@ type NATSNode struct {
 	// Name is its server name.
 	Name string
 
-	routes int                 // the port for the other servers
-	peers  []*faultproxy.Proxy // through which it dials the others
-	here   []*faultproxy.Proxy // through which the others dial it
+	routes int      // the port for the other servers
+	peers  []*route // through which it dials the others
+	here   []*route // through which the others dial it
 	down   bool
 	paused bool
 	cut    bool
@@ -96,8 +94,8 @@ func (c *NATSCluster) start(ctx context.Context, further []string) error {
 	return until(ctx, "the cluster has a leader and all servers", func() bool { return c.complete(ctx) })
 }
 
-// configure writes the configuration of a server, with a proxy before each other server. What it
-// tells others to dial is a closed port, so that no route goes around the proxies.
+// configure writes the configuration of a server, with a proxy before each other server. Its
+// advertised address is a closed port, so that no route goes around the proxies.
 func (c *NATSCluster) configure(n *NATSNode, further []string) error {
 	var urls []string
 	for _, other := range c.Nodes {
@@ -108,12 +106,12 @@ func (c *NATSCluster) configure(n *NATSNode, further []string) error {
 			urls = append(urls, strconv.Quote("nats://"+net.JoinHostPort("127.0.0.1", strconv.Itoa(other.routes))))
 			continue
 		}
-		p, err := faultproxy.New(net.JoinHostPort("127.0.0.1", strconv.Itoa(other.routes)), nil)
+		p, err := newRoute(net.JoinHostPort("127.0.0.1", strconv.Itoa(other.routes)))
 		if err != nil {
 			return err
 		}
 		n.peers, other.here = append(n.peers, p), append(other.here, p)
-		urls = append(urls, strconv.Quote("nats://"+p.Address()))
+		urls = append(urls, strconv.Quote("nats://"+p.address()))
 	}
 	settings := append([]string{
 		"server_name: " + n.Name,
@@ -268,7 +266,7 @@ func (c *NATSCluster) Stop() {
 	c.Kill()
 	for _, n := range c.Nodes {
 		for _, p := range n.peers {
-			p.Close()
+			p.close()
 		}
 	}
 }
@@ -277,17 +275,16 @@ func (c *NATSCluster) Stop() {
 func (n *NATSNode) CutOff() {
 	n.cut = true
 	for _, p := range append(slices.Clone(n.peers), n.here...) {
-		p.Refuse(true)
-		p.CutAll()
+		p.cut(true)
 	}
 }
 
-// Heal ends what CutOff did, for all servers.
+// Heal joins all servers again.
 func (c *NATSCluster) Heal() {
 	for _, n := range c.Nodes {
 		n.cut = false
 		for _, p := range n.peers {
-			p.Refuse(false)
+			p.cut(false)
 		}
 	}
 }
@@ -310,7 +307,7 @@ func (n *NATSNode) Shutdown() {
 	n.end(syscall.SIGTERM)
 }
 
-// Retire lets it hand over what it leads, move its clients to other servers and then end, as
+// Retire lets it hand over its leaderships, move its clients to other servers and then end, as
 // "nats-server --signal ldm" does.
 func (n *NATSNode) Retire() {
 	n.Resume()
