@@ -123,6 +123,53 @@ func (s *natsStore) remove(ctx context.Context) (err error) {
 	return nil
 }
 
+// lead makes the connected server the leader of a stream in a cluster, and of its consumer that
+// delivers, so that messages of both sides take the same way.
+func (s *natsStore) lead(ctx context.Context, stream jetstream.Stream) error {
+	if s.servers == 1 {
+		return nil
+	}
+	name, of := s.conn.ConnectedServerName(), stream.CachedInfo().Config.Name
+	for _, group := range []struct {
+		path string
+		info func() (*jetstream.ClusterInfo, error)
+	}{
+		{"STREAM.LEADER.STEPDOWN." + of, func() (*jetstream.ClusterInfo, error) {
+			info, err := stream.Info(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return info.Cluster, nil
+		}},
+		{"CONSUMER.LEADER.STEPDOWN." + of + "." + natsConsumer, func() (*jetstream.ClusterInfo, error) {
+			c, err := stream.Consumer(ctx, natsConsumer)
+			if err != nil {
+				return nil, err
+			}
+			return c.CachedInfo().Cluster, nil
+		}},
+	} {
+		for {
+			at, err := group.info()
+			if ctx.Err() != nil {
+				return errors.Join(ctx.Err(), err)
+			}
+			if err == nil && (at == nil || at.Leader == name) {
+				break
+			}
+			// There may be no leader for a moment.
+			_, _ = s.conn.RequestWithContext(ctx, "$JS.API."+group.path, []byte(`{"placement": {"preferred": "`+name+`"}}`))
+			if err := pause(ctx, 300*time.Millisecond); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// natsConsumer is the consumer of a queue that delivers its messages.
+const natsConsumer = "sub-default-0"
+
 // ours reports whether a stream belongs to a store with a prefix.
 func ours(stream, prefix string) bool {
 	for _, begin := range []string{prefix + "-", "KV_" + prefix + "-"} {
@@ -164,7 +211,7 @@ func (s *natsStore) openRaw(ctx context.Context, queue string) (*natsRaw, error)
 		if err != nil {
 			return nil, err
 		}
-		if info.Config.Durable == "sub-default-0" {
+		if info.Config.Durable == natsConsumer {
 			r.consumer = c
 		}
 	}
@@ -172,9 +219,9 @@ func (s *natsStore) openRaw(ctx context.Context, queue string) (*natsRaw, error)
 		return nil, err
 	}
 	if r.consumer == nil {
-		return nil, fmt.Errorf("the queue %s has no consumer sub-default-0", queue)
+		return nil, fmt.Errorf("the queue %s has no consumer %s", queue, natsConsumer)
 	}
-	return r, like.Purge(ctx)
+	return r, errors.Join(s.lead(ctx, like), s.lead(ctx, r.stream), like.Purge(ctx))
 }
 
 // likewise returns the configuration of a consumer with other subjects: their first bytes are replaced.
