@@ -116,7 +116,7 @@ func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 	begun := time.Now()
 	for first := true; ; first = false {
 		once, cancel := context.WithTimeout(ctx, partTimeout)
-		_, err := e.js.PublishMsg(once, m, jetstream.WithRetryAttempts(0))
+		_, err := e.stored(once, m)
 		cancel()
 		if err == nil {
 			return nil
@@ -233,23 +233,11 @@ func (e *Engine) tryBatch(ctx context.Context, parts []*natsgo.Msg) error {
 	parts[last].Header.Set(headerBatchCommits, "1")
 	ctx, cancel := context.WithTimeout(ctx, partTimeout)
 	defer cancel()
-	reply, err := e.conn.RequestMsgWithContext(ctx, parts[last])
-	if err != nil {
-		return err
+	seq, err := e.stored(ctx, parts[last])
+	if err == nil && seq == 0 {
+		err = errors.New("nats: the answer to a batch has no sequence")
 	}
-	var answer struct {
-		Seq   uint64              `json:"seq"`
-		Error *jetstream.APIError `json:"error"`
-	}
-	switch err := json.Unmarshal(reply.Data, &answer); {
-	case err != nil:
-		return err
-	case answer.Error != nil:
-		return answer.Error
-	case answer.Seq == 0:
-		return errors.New("nats: the answer to a batch has no sequence")
-	}
-	return nil
+	return err
 }
 
 // lastOn returns the last message on a subject as the stream's leader has it, or nil. Direct gets
