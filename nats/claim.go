@@ -134,6 +134,10 @@ func (e *Engine) finish(ctx context.Context, c *claiming, p *pull) error {
 	select {
 	case <-p.done:
 	case <-timer.C:
+		if refused := e.denials.recent(); refused != nil {
+			return refused
+		}
+		e.doubt()
 		return unavailable("NATS does not hand out messages", nil)
 	case <-ctx.Done():
 		return ctx.Err()

@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -15,11 +16,6 @@ const atOnce = 64
 func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement) ([]posthaste.SettleResult, error) {
 	if err := e.ready(ctx); err != nil {
 		return nil, err
-	}
-	for _, s := range settlements {
-		if s.Delivery > 0 && s.Delivery&handedOut != 0 {
-			return nil, &posthaste.Error{Code: posthaste.CodeConflict, Field: "mode", Message: "the queue is an at-most-once queue: its deliveries are settled as soon as they are handed out"}
-		}
 	}
 	results := make([]posthaste.SettleResult, len(settlements))
 	foreign := map[int64][]int{}
@@ -57,6 +53,11 @@ func (s *settling) failed(err error) {
 
 // settleOwn settles deliveries of this process.
 func (e *Engine) settleOwn(ctx context.Context, settlements []posthaste.Settlement, results []posthaste.SettleResult) error {
+	for _, s := range settlements {
+		if s.Delivery > 0 && s.Delivery&handedOut != 0 && holderOf(s.Delivery) == e.holding.number() {
+			return &posthaste.Error{Code: posthaste.CodeConflict, Field: "mode", Message: "the queue is an at-most-once queue: its deliveries are settled as soon as they are handed out"}
+		}
+	}
 	w := &settling{slots: make(chan bool, atOnce)}
 	for i, s := range settlements {
 		d := e.holding.get(s.Delivery)
@@ -69,7 +70,7 @@ func (e *Engine) settleOwn(ctx context.Context, settlements []posthaste.Settleme
 				defer w.open.Done()
 				if !confirmed {
 					e.holding.giveUp(d)
-					w.failed(errUnconfirmed)
+					w.failed(cmp.Or(e.denials.recent(), errUnconfirmed))
 					return
 				}
 				e.holding.remove(d)
