@@ -30,45 +30,68 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 	if len(reply.Deliveries) > 0 {
 		return reply, nil
 	}
-	got, alone, err := e.pull(ctx, q, sub, req.Max, req.AllowAlone)
-	for _, d := range got {
+	c := &claiming{q: q, sub: sub, n: req.Max, allowAlone: req.AllowAlone}
+	err = e.pull(ctx, c)
+	for _, d := range c.got {
 		d.number = req.Number
 		if e.holding.add(d, req.Worker) {
 			reply.Deliveries = append(reply.Deliveries, d.raw())
-		} else {
-			e.drop(d)
 		}
 	}
-	reply.AloneWaiting = alone
-	if len(got) > 0 {
+	reply.AloneWaiting, reply.NextDue = c.aloneWaits, c.nextDue()
+	if len(c.got) > 0 {
 		err = nil // of a further consumer
 	}
 	return reply, err
 }
 
-// pull returns up to n messages of a subscription. aloneWaits says that one waits that must run alone.
-func (e *Engine) pull(ctx context.Context, q *queue, sub *subscription, n int, allowAlone bool) (got []*held, aloneWaits bool, err error) {
-	if !q.PausedAt.IsZero() {
-		return nil, false, nil
+// claiming is a claim or a receive under way.
+type claiming struct {
+	q          *queue
+	sub        *subscription
+	n          int // at most so many
+	allowAlone bool
+
+	got        []*held
+	aloneWaits bool // one waits that must run alone
+	expired    bool // some were too old
+}
+
+// full reports whether nothing more may be handed out.
+func (c *claiming) full() bool {
+	return len(c.got) >= c.n || c.aloneWaits || len(c.got) == 1 && c.got[0].alone
+}
+
+// nextDue is zero if only messages that were too old came, because others may wait behind them.
+func (c *claiming) nextDue() time.Duration {
+	if c.expired && len(c.got) == 0 {
+		return 0
 	}
-	if q.Options.Ordered {
-		return e.pullOrdered(ctx, q, sub, n, allowAlone)
+	return -1
+}
+
+// pull takes messages of a subscription.
+func (e *Engine) pull(ctx context.Context, c *claiming) error {
+	if !c.q.PausedAt.IsZero() {
+		return nil
 	}
-	for _, track := range e.turn(q) {
-		t := e.taps.of(q, sub, track)
-		got, aloneWaits = e.hand(q, sub, t, got, n, allowAlone)
-		if len(got) >= n || aloneWaits || len(got) == 1 && got[0].alone {
-			return got, aloneWaits, nil
+	if c.q.Options.Ordered {
+		return e.pullOrdered(ctx, c)
+	}
+	for _, track := range e.turn(c.q) {
+		t := e.taps.of(c.q, c.sub, track)
+		if e.hand(c, t); c.full() {
+			return nil
 		}
-		p, err := e.taps.open(t, n-len(got), false)
+		p, err := e.taps.open(t, c.n-len(c.got), false)
 		if err != nil {
-			return got, false, e.fault(err)
+			return e.fault(err)
 		}
-		if got, aloneWaits, err = e.finish(ctx, q, sub, p, got, n, allowAlone); err != nil || aloneWaits || len(got) >= n {
-			return got, aloneWaits, err
+		if err := e.finish(ctx, c, p); err != nil || c.full() {
+			return err
 		}
 	}
-	return got, aloneWaits, nil
+	return nil
 }
 
 // shortWait is how long a claim of an ordered queue waits for the first message.
@@ -76,54 +99,54 @@ const shortWait = 30 * time.Millisecond
 
 // pullOrdered is pull for an ordered queue. A consumer that has its one message in hand does not
 // answer a pull, so that each has a pull that stays open, and a claim takes what has come.
-func (e *Engine) pullOrdered(ctx context.Context, q *queue, sub *subscription, n int, allowAlone bool) (got []*held, aloneWaits bool, err error) {
+func (e *Engine) pullOrdered(ctx context.Context, c *claiming) error {
 	rings := make(chan bool, 1)
-	defer e.taps.listen(q.Name, rings)()
+	defer e.taps.listen(c.q.Name, rings)()
 	timer := time.NewTimer(shortWait)
 	defer timer.Stop()
 	for {
-		for _, track := range q.tracks() {
-			t := e.taps.of(q, sub, track)
-			var waits bool
-			if got, waits = e.hand(q, sub, t, got, n, allowAlone); waits {
-				aloneWaits = true
-			}
-			if len(got) >= n || len(got) == 1 && got[0].alone {
-				return got, aloneWaits, nil
+		for _, track := range c.q.tracks() {
+			t := e.taps.of(c.q, c.sub, track)
+			if e.hand(c, t); c.full() {
+				return nil
 			}
 			if _, err := e.taps.openWaiting(t); err != nil {
-				return got, aloneWaits, e.fault(err)
+				return e.fault(err)
 			}
 		}
-		if len(got) > 0 || aloneWaits {
-			return got, aloneWaits, nil
+		if len(c.got) > 0 {
+			return nil
 		}
 		select {
 		case <-rings:
 		case <-timer.C:
-			return nil, false, nil
+			return nil
 		case <-ctx.Done():
-			return nil, false, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }
 
 // finish waits for a pull and takes what it brought.
-func (e *Engine) finish(ctx context.Context, q *queue, sub *subscription, p *pull, got []*held, n int, allowAlone bool) ([]*held, bool, error) {
+func (e *Engine) finish(ctx context.Context, c *claiming, p *pull) error {
 	timer := time.NewTimer(callTimeout)
 	defer timer.Stop()
 	select {
 	case <-p.done:
 	case <-timer.C:
-		return got, false, unavailable("NATS does not hand out messages", nil)
+		if refused := e.denials.recent(); refused != nil {
+			return refused
+		}
+		e.doubt()
+		return unavailable("NATS does not hand out messages", nil)
 	case <-ctx.Done():
-		return got, false, ctx.Err()
+		return ctx.Err()
 	}
-	got, alone := e.hand(q, sub, p.tap, got, n, allowAlone)
-	if fault := e.taps.faultOf(p); fault != "" && len(got) == 0 {
-		return got, alone, unavailable("NATS does not hand out messages: "+fault, nil)
+	e.hand(c, p.tap)
+	if fault := e.taps.faultOf(p); fault != "" && len(c.got) == 0 {
+		return unavailable("NATS does not hand out messages: "+fault, nil)
 	}
-	return got, alone, nil
+	return nil
 }
 
 // turn returns the consumers of a queue in the order in which a claim asks them: by priority, and in
@@ -137,39 +160,32 @@ func (e *Engine) turn(q *queue) []int {
 	return tracks
 }
 
-// hand takes messages from the hand of a consumer until there are n. A message that must run alone is
-// handed out alone, and only if it is allowed; otherwise it stays, and waits is true.
-func (e *Engine) hand(q *queue, sub *subscription, t *tap, got []*held, n int, allowAlone bool) (all []*held, waits bool) {
+// hand takes messages from the hand of a consumer. A message that must run alone is handed out
+// alone, and only if it is allowed; otherwise it stays.
+func (e *Engine) hand(c *claiming, t *tap) {
 	now := e.clock.now()
-	for len(got) < n {
+	for !c.full() {
 		next := e.taps.takes(t, 1)
 		if len(next) == 0 {
-			return got, false
+			return
 		}
-		d := e.heldOf(q, sub, t, next[0], now)
-		switch {
-		case d == nil:
-		case d.alone && (len(got) > 0 || !allowAlone):
+		d := next[0].held(c.q, c.sub, t, now)
+		switch age := c.q.Options.MaxAge; {
+		case age > 0 && now.Sub(d.meta.since()) > age:
+			c.expired = true
+			e.goes(func(ctx context.Context) { e.ends(ctx, d, posthaste.OutcomeExpired) })
+		case d.alone && (len(c.got) > 0 || !c.allowAlone):
 			e.taps.back(t, next[0])
-			return got, len(got) == 0
+			c.aloneWaits = len(c.got) == 0
+			return
 		default:
-			if got = append(got, d); d.alone {
-				return got, false
+			// A time of less than this is not scheduled but waited for.
+			if early := fromMicros(d.meta.Due).Sub(now); early > 0 && early <= soon {
+				time.Sleep(early)
 			}
+			c.got = append(c.got, d)
 		}
 	}
-	return got, false
-}
-
-// heldOf makes a delivery of a message that arrived, or ends the message, if it is too old, and
-// returns nil.
-func (e *Engine) heldOf(q *queue, sub *subscription, t *tap, a *arrival, now time.Time) *held {
-	d := a.held(q, sub, t, now)
-	if age := q.Options.MaxAge; age > 0 && now.Sub(d.meta.since()) > age {
-		e.goes(func(ctx context.Context) { e.ends(ctx, d, posthaste.OutcomeExpired) })
-		return nil
-	}
-	return d
 }
 
 // held makes a delivery of a message that arrived.
@@ -204,7 +220,7 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (pos
 	reply := posthaste.ReceiveReply{NextDue: -1}
 	switch {
 	case req.Max < 1 || req.Max > 1000:
-		return reply, posthaste.Invalidf("max", "max must be 1 to 1,000, got %d", req.Max)
+		return reply, posthaste.Invalidf("max", "max must be 1 to 1000, got %d", req.Max)
 	case req.Lease <= 0 || req.Lease > 12*time.Hour:
 		return reply, posthaste.Invalidf("lease", "lease must be above zero and at most 12h, got %s", req.Lease)
 	}
@@ -212,16 +228,16 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (pos
 	if err != nil {
 		return reply, err
 	}
-	got, _, err := e.pull(ctx, q, sub, req.Max, true)
-	for _, d := range got {
+	c := &claiming{q: q, sub: sub, n: req.Max, allowAlone: true}
+	err = e.pull(ctx, c)
+	for _, d := range c.got {
 		d.until = uptime() + req.Lease
 		if e.holding.add(d, 0) {
 			reply.Deliveries = append(reply.Deliveries, d.raw())
-		} else {
-			e.drop(d)
 		}
 	}
-	if len(got) > 0 {
+	reply.NextDue = c.nextDue()
+	if len(c.got) > 0 {
 		err = nil
 	}
 	return reply, err

@@ -19,18 +19,19 @@ const (
 	codeNoSequence        = 10043
 	codeWrongLastSequence = 10071 // the subject's last message is another one: a record exists
 	codeMayYetFail        = 10164 // a conflict with a write that can still fail: repeat
+	codeInProcess         = 10158 // a message with this id is being stored, by an attempt before
 )
 
 func unavailable(what string, cause error) error {
 	if cause != nil {
 		what += ": " + cause.Error()
 	}
-	return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: what, Cause: cause, Hint: "check that the NATS servers run and that a majority of them can be reached"}
+	return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: what, Cause: cause, Hint: "check that the NATS servers run, that a majority of them can be reached, and that their disks have room"}
 }
 
 func unknown(cause error) error {
 	return &posthaste.Error{Code: posthaste.CodeOutcomeUnknown, Message: "no majority of the NATS servers has answered, so the operation may or may not have happened: " + cause.Error(), Cause: cause,
-		Hint: "repeat it with an idempotency key or a dedupe key, or check what is stored"}
+		Hint: "repeat it with an idempotency key or a dedupe key, or check what is stored; check that a majority of the servers can be reached, and that their disks have room"}
 }
 
 func unsupported(field, format string, args ...any) error {
@@ -57,13 +58,18 @@ func (e *Engine) fault(err error) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, natsgo.ErrPermissionViolation):
-		return &posthaste.Error{Code: posthaste.CodeDenied, Message: err.Error(), Cause: err, Hint: "grant the user the right that the message names; docs/nats-engine.md lists those that Posthaste needs"}
+		return denied(err)
 	case errors.Is(err, natsgo.ErrNoResponders), errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, natsgo.ErrTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(err, natsgo.ErrConnectionClosed),
 		errors.Is(err, natsgo.ErrDisconnected), errors.Is(err, natsgo.ErrReconnectBufExceeded), errors.Is(err, natsgo.ErrConnectionReconnecting):
+		if refused := e.denials.recent(); refused != nil {
+			return refused
+		}
+		e.doubt()
 		return unavailable("NATS does not answer", err)
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return &posthaste.Error{Code: posthaste.CodeUnsupported, Message: "this NATS server has no JetStream for this account", Cause: err, Hint: "start the server with JetStream (nats-server -js), and enable it for the user's account"}
 	case errors.As(err, &api) && api.APIError() != nil && (api.APIError().Code == 503 || api.APIError().Code == 500):
+		e.doubt()
 		return unavailable("NATS cannot do this now", err)
 	}
 	return fmt.Errorf("nats: %w", err)

@@ -46,6 +46,7 @@ type Engine struct {
 	acks      acks
 	bells     bells
 	turns     atomic.Int64 // claims of queues with several consumers
+	doubts    doubts
 	rescued   atomic.Int64 // lost deliveries that were continued, since rescue was called
 	workers   workers
 	tokens    shelf[storedToken]

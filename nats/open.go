@@ -30,14 +30,14 @@ func Open(ctx context.Context, url string, options ...Option) (*Engine, error) {
 	if s, err = s.with(options); err != nil {
 		return nil, err
 	}
-	s.owned = true
+	s.owned, s.denials = true, &denials{}
 	conn, err := natsgo.Connect(servers, append(further,
 		natsgo.Name("posthaste"), natsgo.Timeout(5*time.Second), natsgo.RetryOnFailedConnect(s.lazy),
 		natsgo.MaxReconnects(-1), natsgo.ReconnectWait(200*time.Millisecond), natsgo.ReconnectJitter(100*time.Millisecond, 100*time.Millisecond),
 		natsgo.PingInterval(2*time.Second), natsgo.MaxPingsOutstanding(2), natsgo.IgnoreAuthErrorAbort(),
 		// What waits for a connection could be an acknowledgment whose lease ends meanwhile.
 		natsgo.ReconnectBufSize(-1),
-		natsgo.ErrorHandler(func(*natsgo.Conn, *natsgo.Subscription, error) {}))...)
+		natsgo.ErrorHandler(s.denials.take))...)
 	if err != nil {
 		return nil, connectError(err)
 	}

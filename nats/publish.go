@@ -116,6 +116,12 @@ func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 			return nil
 		}
 		again, stored := judged(err)
+		if again {
+			if refused := e.denials.recent(); refused != nil {
+				return refused
+			}
+			e.doubt()
+		}
 		perhaps = perhaps || stored
 		switch {
 		case errors.Is(err, errWrongSequence) && perhaps:
@@ -143,6 +149,9 @@ func judged(err error) (again, stored bool) {
 		return true, true
 	case errors.As(err, &api) && api.APIError() != nil:
 		a := api.APIError()
+		if a.ErrorCode == codeInProcess {
+			return true, true
+		}
 		return a.ErrorCode == codeMayYetFail || a.Code == 429 || a.Code == 503, false
 	}
 	return false, false
@@ -179,6 +188,12 @@ func (e *Engine) storeBatch(ctx context.Context, parts []*natsgo.Msg) error {
 			return nil
 		}
 		again, stored := judged(err)
+		if again {
+			if refused := e.denials.recent(); refused != nil {
+				return refused
+			}
+			e.doubt()
+		}
 		switch {
 		case errors.Is(err, errWrongSequence):
 			return errExists

@@ -36,6 +36,7 @@ type settings struct {
 	ackWait  time.Duration // of new consumers
 	lazy     bool
 	owned    bool // Close closes the connection
+	denials  *denials
 }
 
 // WithPrefix makes the names of all streams and subjects begin with prefix instead of
