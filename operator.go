@@ -213,9 +213,10 @@ type Capabilities struct {
 	StopOnDead bool
 	// PauseKinds: kinds of messages can be paused.
 	PauseKinds bool
-	// Exact: the store knows the state of each message, which has these effects. Counts of queues are
-	// exact. A look tells when the next message is due. What was set aside is handed out only to
-	// workers that handle its kind.
+	// Exact: the store knows the state of each message, which has these effects. A claim finds what
+	// was sent before, and counts of queues are exact. A look tells when the next message is due, and
+	// that does not wait behind a backlog. What was set aside is handed out only to workers that
+	// handle its kind. Messages that are done can be looked up also without a retention.
 	Exact bool
 	// AtMostOnce: queues can have the mode [AtMostOnce].
 	AtMostOnce bool

@@ -22,7 +22,8 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 		finished()
 		return
 	case err != nil:
-		e.goes(func(ctx context.Context) { defer finished(); e.foreign(ctx, q, sub, a, err) })
+		finished()
+		e.goes(func(ctx context.Context) { e.foreign(ctx, q, sub, a, err) })
 		return
 	}
 	a.meta, a.body, a.seq, a.delivered = m, body, info.Sequence.Stream, int(info.NumDelivered)
@@ -32,24 +33,27 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 		e.acks.send(&ack{reply: a.Reply, sign: signAck, until: a.lease, done: func(bool) { finished() }})
 	case once: // it counts as handed out once that is confirmed
 		e.acks.send(&ack{reply: a.Reply, sign: signAck, until: a.lease, done: func(confirmed bool) {
-			if confirmed {
-				e.taps.put(t, a)
+			if !confirmed {
+				finished()
+				return
 			}
-			finished()
+			e.goes(func(ctx context.Context) {
+				defer finished()
+				d := a.held(q, sub, t, e.clock.now())
+				_ = e.keepOutcome(ctx, d, d.meta, posthaste.OutcomeHandedOut) // it counts as handed out without a record, too
+				e.taps.put(t, a)
+			})
 		}})
 	case a.delivered > 1 && q.Options.Ordered:
-		e.goes(func(ctx context.Context) { defer finished(); e.restore(ctx, q, sub, t, a) })
+		finished()
+		e.goes(func(ctx context.Context) { e.restore(ctx, q, sub, t, a) })
 	case a.delivered > 1:
-		e.goes(func(ctx context.Context) { defer finished(); e.second(ctx, q, sub, t, a) })
+		finished() // a claim does not wait for it
+		e.goes(func(ctx context.Context) { e.second(ctx, q, sub, t, a) })
 	default:
 		e.taps.put(t, a)
 		finished()
 	}
-}
-
-// drop acknowledges an entry of a message that was cancelled.
-func (e *Engine) drop(d *held) {
-	e.acks.send(&ack{reply: d.reply, sign: signAck, until: d.lease, done: func(bool) {}})
 }
 
 // passes reports whether a filter selects a message.
@@ -72,11 +76,15 @@ func (e *Engine) second(ctx context.Context, q *queue, sub *subscription, t *tap
 	d := a.held(q, sub, t, e.clock.now())
 	if followed, err := e.lastOn(ctx, q.stream, d.followedBy()); err != nil {
 		return
-	} else if followed != nil || e.holding.isRefused(q, d.seq) {
+	} else if followed != nil {
 		_ = e.acked(ctx, d)
 		return
 	}
-	d.note = e.noted(ctx, d)
+	cancelled, err := e.wasCancelled(ctx, d)
+	if err != nil || !cancelled && e.holding.isRefused(q, d.seq) {
+		return
+	}
+	d.note, d.cancelled = e.noted(ctx, d), cancelled
 	// An error leaves it for its next delivery.
 	if _, err := e.continues(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"}); err == nil {
 		e.rescued.Add(1)

@@ -44,8 +44,6 @@ type refused struct {
 	// Held has the subscriptions whose deliveries are cancelled now; the value says whether they were
 	// not before.
 	Held map[string]bool `json:"held,omitempty"`
-	// Entries are those of Held.
-	Entries []uint64 `json:"entries,omitempty"`
 	// Busy says that a delivery is being settled at this moment.
 	Busy bool `json:"busy,omitempty"`
 }
@@ -58,7 +56,6 @@ func (r *refused) add(other refused) {
 		}
 		r.Held[name] = fresh
 	}
-	r.Entries = append(r.Entries, other.Entries...)
 	r.Busy = r.Busy || other.Busy
 }
 
@@ -99,7 +96,7 @@ func (h *holding) refuse(r refusal) (answer refused) {
 		case d.settling:
 			answer.Busy = true
 		case now <= d.lease:
-			answer.add(refused{Held: map[string]bool{d.sub.Name: !d.cancelled}, Entries: []uint64{d.seq}})
+			answer.add(refused{Held: map[string]bool{d.sub.Name: !d.cancelled}})
 			if d.cancelled = true; d.note.CancelRequestedAt.IsZero() {
 				d.note.CancelRequestedAt = fromMicros(r.At)
 			}
@@ -108,11 +105,24 @@ func (h *holding) refuse(r refusal) (answer refused) {
 	return answer
 }
 
-// isRefused reports whether an entry must not be handed out.
+// isRefused reports whether an entry must not be handed out. The process that asked for that
+// removes it.
 func (h *holding) isRefused(q *queue, seq uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return uptime() <= h.refused[entryKey{q.stream, seq}]
+}
+
+// cancelSubject is the subject of the record that a message was cancelled while it was handed out. A
+// process that gets a second delivery reads it.
+func (q *queue) cancelSubject(subscription string, id posthaste.MessageID) string {
+	return q.subjects.under("i", "c", token(subscription), id.String())
+}
+
+// wasCancelled reports whether a message was cancelled while its lost delivery was handed out.
+func (e *Engine) wasCancelled(ctx context.Context, d *held) (bool, error) {
+	m, err := e.lastOn(ctx, d.q.stream, d.q.cancelSubject(d.sub.Name, d.meta.ID))
+	return m != nil, err
 }
 
 // refuseAll asks all processes, and returns their answers. Processes that do not answer in time still

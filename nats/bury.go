@@ -11,9 +11,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Replay implements [posthaste.MessageAdmin]. Each dead letter is replayed in a step of its own. If the
-// process is killed between the two parts of a step, the message is delivered and the dead letter is
-// left; replaying that again only removes it.
+// Replay implements [posthaste.MessageAdmin]. Each dead letter is replayed in one step of its own.
 func (e *Engine) Replay(ctx context.Context, f posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error) {
 	return e.buries(ctx, "replay", f, e.replays)
 }
@@ -58,7 +56,15 @@ func noDeadLetters(ids []posthaste.MessageID) string {
 	return text
 }
 
-// replays sends a dead letter again and removes it. It reports whether it was this call that removed it.
+// headerReplayed is what replaces a dead letter in the step that replays it. It is removed at once, and by
+// the server if this process is killed before.
+const (
+	headerReplayed = "Posthaste-Replayed"
+	replayedFor    = "60s"
+)
+
+// replays sends a dead letter again, in one batch with what replaces it. It reports false if the dead
+// letter was removed meanwhile.
 func (e *Engine) replays(ctx context.Context, l *letter) (bool, error) {
 	if l.meta.Erased != 0 {
 		return false, nil
@@ -73,13 +79,18 @@ func (e *Engine) replays(ctx context.Context, l *letter) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	sub := token(l.subscription)
-	entry := next.encoded(q.subjects.under("r", sub, strconv.Itoa(q.trackOf(&next))), l.body)
-	once := recorded(q.subjects.under("i", "rp", sub, l.id.String(), strconv.FormatUint(l.seq, 10)), record{Sent: []posthaste.Sent{{ID: l.id}}}, replayedFor)
-	if err := e.store(ctx, q, []*natsgo.Msg{once, entry}); err != nil && !errors.Is(err, errExists) {
+	entry := next.encoded(q.subjects.under("r", token(l.subscription), strconv.Itoa(q.trackOf(&next))), l.body)
+	end := &natsgo.Msg{Subject: l.subject(), Header: natsgo.Header{headerReplayed: {"1"}, headerTTL: {replayedFor}, "Nats-Rollup": {"sub"}, headerExpectedSeq: {strconv.FormatUint(l.seq, 10)}}}
+	switch err := e.store(ctx, q, []*natsgo.Msg{entry, end}); {
+	case errors.Is(err, errExists):
+		return false, nil
+	case err != nil:
 		return false, err
 	}
-	return e.deleteEntry(ctx, q.stream, l.seq)
+	if last, err := e.lastOn(ctx, q.stream, l.subject()); err == nil && last != nil && last.Header.Get(headerReplayed) != "" {
+		_, _ = e.deleteEntry(ctx, q.stream, last.Sequence)
+	}
+	return true, nil
 }
 
 // discards removes a dead letter and stores that.

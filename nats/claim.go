@@ -34,8 +34,9 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 	err = e.pull(ctx, c)
 	for _, d := range c.got {
 		d.number = req.Number
-		e.holding.add(d, req.Worker)
-		reply.Deliveries = append(reply.Deliveries, d.raw())
+		if e.holding.add(d, req.Worker) {
+			reply.Deliveries = append(reply.Deliveries, d.raw())
+		}
 	}
 	reply.AloneWaiting, reply.NextDue = c.aloneWaits, c.nextDue()
 	if len(c.got) > 0 {
@@ -178,6 +179,10 @@ func (e *Engine) hand(c *claiming, t *tap) {
 			c.aloneWaits = len(c.got) == 0
 			return
 		default:
+			// A time of less than this is not scheduled but waited for.
+			if early := fromMicros(d.meta.Due).Sub(now); early > 0 && early <= soon {
+				time.Sleep(early)
+			}
 			c.got = append(c.got, d)
 		}
 	}
@@ -215,7 +220,7 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (pos
 	reply := posthaste.ReceiveReply{NextDue: -1}
 	switch {
 	case req.Max < 1 || req.Max > 1000:
-		return reply, posthaste.Invalidf("max", "max must be 1 to 1,000, got %d", req.Max)
+		return reply, posthaste.Invalidf("max", "max must be 1 to 1000, got %d", req.Max)
 	case req.Lease <= 0 || req.Lease > 12*time.Hour:
 		return reply, posthaste.Invalidf("lease", "lease must be above zero and at most 12h, got %s", req.Lease)
 	}
@@ -229,8 +234,6 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (pos
 		d.until = uptime() + req.Lease
 		if e.holding.add(d, 0) {
 			reply.Deliveries = append(reply.Deliveries, d.raw())
-		} else {
-			e.drop(d)
 		}
 	}
 	reply.NextDue = c.nextDue()

@@ -20,7 +20,7 @@ const duplicateWindow = 2 * time.Minute
 
 // CreateQueue implements [posthaste.QueueAdmin].
 func (e *Engine) CreateQueue(ctx context.Context, name string, options posthaste.QueueOptions) error {
-	if err := posthaste.CheckName("queue", name); err != nil {
+	if err := posthaste.CheckName("name", name); err != nil {
 		return err
 	}
 	wanted := options

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -165,7 +164,7 @@ func (e *Engine) readLetters(ctx context.Context, letters []*letter) error {
 			return err
 		}
 		for _, l := range letters {
-			if m := found[l.subject()]; l.q.stream == stream && m != nil {
+			if m := found[l.subject()]; l.q.stream == stream && m != nil && m.Header.Get(headerReplayed) == "" {
 				if err := l.read(m); err != nil {
 					return err
 				}
@@ -228,7 +227,3 @@ func (e *Engine) each(ctx context.Context, letters []*letter, act func(context.C
 	all.Wait()
 	return slices.Compact(slices.Sorted(slices.Values(ids))), err
 }
-
-// replayedFor is how long the record of a replay lasts, which lets a replay that was interrupted be
-// repeated.
-const replayedFor = 7 * 24 * time.Hour

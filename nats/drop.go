@@ -114,8 +114,8 @@ func (e *Engine) purgeWaiting(ctx context.Context, q *queue, sub *subscription) 
 			got := 0
 			for m := range batch.Messages() {
 				got++
-				if err := m.DoubleAck(ctx); err != nil {
-					return e.fault(err)
+				if err := e.purgeOne(ctx, q, sub, m); err != nil {
+					return err
 				}
 			}
 			if got == 0 {
@@ -125,4 +125,15 @@ func (e *Engine) purgeWaiting(ctx context.Context, q *queue, sub *subscription) 
 		}
 	}
 	return nil
+}
+
+// purgeOne records that a message was cancelled, and acknowledges it.
+func (e *Engine) purgeOne(ctx context.Context, q *queue, sub *subscription, m jetstream.Msg) error {
+	if is, body, err := decode(m.Headers(), m.Data()); err == nil { // others are removed without a record
+		d := &held{q: q, sub: sub, meta: is, body: body, claimedAt: e.clock.now()}
+		if err := e.keepOutcome(ctx, d, is, posthaste.OutcomeCancelled); err != nil {
+			return err
+		}
+	}
+	return e.fault(m.DoubleAck(ctx))
 }

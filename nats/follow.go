@@ -22,11 +22,8 @@ import (
 // twice.
 const followedFor = 24 * time.Hour
 
-// Bounds of what the story of a message keeps.
-const (
-	storyEnds  = 10 // attempts at its begin, and at its end
-	storyError = 1000
-)
+// storyEnds is how many attempts at its begin and at its end the story of a message keeps.
+const storyEnds = 10
 
 // continues settles a delivery otherwise than by a plain acknowledgment.
 func (e *Engine) continues(ctx context.Context, d *held, s posthaste.Settlement) (r posthaste.SettleResult, err error) {
@@ -130,7 +127,7 @@ func (e *Engine) story(d *held, s posthaste.Settlement, outcome posthaste.Outcom
 	a := e.holding.attempt(d, e.workerName(d))
 	a.Outcome, a.EndedAt, a.Receipt, a.DurationMS = outcome, now, s.Receipt, float64(s.Duration)/1e6
 	if outcome != posthaste.OutcomeDone && outcome != posthaste.OutcomeReleased {
-		a.Error = shortened(posthaste.ErrorText(s.Error))
+		a.Error = posthaste.ErrorText(s.Error)
 	}
 	if outcome == posthaste.OutcomeReleased && a.Checkpoint == nil && a.Progress == 0 && a.Log == "" {
 		return d.meta.Story
@@ -140,16 +137,6 @@ func (e *Engine) story(d *held, s posthaste.Settlement, outcome posthaste.Outcom
 		all = slices.Delete(all, storyEnds, len(all)-storyEnds)
 	}
 	return all
-}
-
-func shortened(text string) string {
-	count := 0
-	for at := range text {
-		if count++; count > storyError {
-			return text[:at]
-		}
-	}
-	return text
 }
 
 // advanced reports whether the attempt has changed the checkpoint.

@@ -50,6 +50,9 @@ func (h *holding) init() {
 	h.byID, h.byWork = map[posthaste.DeliveryID]*held{}, map[posthaste.WorkerID]map[posthaste.DeliveryID]*held{}
 }
 
+// handedOut marks the ids of deliveries of at-most-once queues, which nobody holds.
+const handedOut = 1 << 31
+
 // add gives a delivery its id and its holder, and reports whether it may be handed out: it was not
 // cancelled. A worker is not 0.
 func (h *holding) add(d *held, worker posthaste.WorkerID) bool {
@@ -58,8 +61,12 @@ func (h *holding) add(d *held, worker posthaste.WorkerID) bool {
 	if uptime() <= h.refused[entryKey{d.q.stream, d.seq}] {
 		return false
 	}
-	h.last++
+	h.last = (h.last + 1) % handedOut
 	d.id, d.worker = posthaste.DeliveryID(h.no<<32|h.last), worker
+	if d.q.Options.Mode == posthaste.AtMostOnce {
+		d.id |= handedOut
+		return true
+	}
 	h.byID[d.id] = d
 	if h.byWork[worker] == nil {
 		h.byWork[worker] = map[posthaste.DeliveryID]*held{}

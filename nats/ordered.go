@@ -58,7 +58,11 @@ func (e *Engine) restore(ctx context.Context, q *queue, sub *subscription, t *ta
 		}
 	}
 	if after < a.delivered-1 {
-		d.note, d.alone = e.noted(ctx, d), d.meta.Losses >= 2
+		cancelled, err := e.wasCancelled(ctx, d)
+		if err != nil {
+			return
+		}
+		d.note, d.alone, d.cancelled = e.noted(ctx, d), d.meta.Losses >= 2, cancelled
 		lost := posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"}
 		next, outcome, _ := e.next(d, lost)
 		if over(outcome) {

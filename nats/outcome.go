@@ -15,14 +15,16 @@ func (e *Engine) outcomeSubject(id posthaste.MessageID, subscription string) str
 	return e.prefix + ".log.out." + id.String() + "." + token(subscription)
 }
 
-// cancelledFor is how long cancelled and discarded messages can be looked up at least.
+// cancelledFor is how long cancelled, discarded and expired messages can be looked up at least: they are
+// rare.
 const cancelledFor = 24 * time.Hour
 
-// keepOutcome stores how a message ended, if the queue has a retention or the message was cancelled,
-// before it is acknowledged: after a crash in between, a message that is delivered again has an
+// keepOutcome stores how a message ended, if the queue has a retention or that is
+// rare, before it is acknowledged: after a crash in between, a message that is delivered again has an
 // outcome already.
 func (e *Engine) keepOutcome(ctx context.Context, d *held, end *meta, outcome posthaste.Outcome) error {
-	if !over(outcome) || outcome == posthaste.OutcomeDead || d.q.Options.Retention == 0 && outcome != posthaste.OutcomeCancelled {
+	rare := outcome == posthaste.OutcomeCancelled || outcome == posthaste.OutcomeExpired
+	if !over(outcome) || outcome == posthaste.OutcomeDead || d.q.Options.Retention == 0 && !rare {
 		return nil
 	}
 	if err := e.keepEnd(ctx, d.q, d.sub.Name, end, d.body, posthaste.State(outcome)); err != nil {
@@ -37,7 +39,7 @@ func (e *Engine) keepOutcome(ctx context.Context, d *held, end *meta, outcome po
 // keepEnd stores how a message ended for a subscription.
 func (e *Engine) keepEnd(ctx context.Context, q *queue, subscription string, end *meta, body []byte, state posthaste.State) error {
 	ttl := max(q.Options.Retention, time.Second)
-	if state == posthaste.StateCancelled || state == posthaste.StateDiscarded {
+	if state == posthaste.StateCancelled || state == posthaste.StateDiscarded || state == posthaste.StateExpired {
 		ttl = max(ttl, cancelledFor)
 	}
 	if !q.Options.RetainPayload {

@@ -238,8 +238,8 @@ func (e *Engine) queue(ctx context.Context, name string) (*queue, error) {
 
 // freshQueue reads a queue from the store.
 func (e *Engine) freshQueue(ctx context.Context, name string) (*queue, error) {
-	if err := posthaste.CheckName("queue", name); err != nil {
-		return nil, err
+	if posthaste.CheckName("queue", name) != nil {
+		return nil, noQueue(name)
 	}
 	entry, err := e.kv.Get(ctx, queueKey+token(name))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {

@@ -177,8 +177,8 @@ func (s *schedule) goesOn(was *schedule) {
 
 // DropSchedule implements [posthaste.ScheduleAdmin].
 func (e *Engine) DropSchedule(ctx context.Context, name string) error {
-	if err := posthaste.CheckName("name", name); err != nil {
-		return err
+	if posthaste.CheckName("name", name) != nil {
+		return noSchedule(name)
 	}
 	if err := e.ready(ctx); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"time"
 
@@ -245,7 +246,7 @@ func (e *Engine) sendUnder(ctx context.Context, q *queue, all []outgoing, r *req
 		if err != nil {
 			return nil, false, err
 		}
-		keyed := len(parts) > len(all) || r != nil
+		keyed := r != nil || slices.ContainsFunc(all, func(o outgoing) bool { return o.once != "" })
 		if r != nil {
 			parts = append(parts, recorded(r.subject, record{Digest: r.digest, Sent: sent}, r.window))
 		}

@@ -54,7 +54,7 @@ func (s *settling) failed(err error) {
 // settleOwn settles deliveries of this process.
 func (e *Engine) settleOwn(ctx context.Context, settlements []posthaste.Settlement, results []posthaste.SettleResult) error {
 	for _, s := range settlements {
-		if d := e.holding.get(s.Delivery); d != nil && d.q.Options.Mode == posthaste.AtMostOnce {
+		if s.Delivery > 0 && s.Delivery&handedOut != 0 && holderOf(s.Delivery) == e.holding.number() {
 			return &posthaste.Error{Code: posthaste.CodeConflict, Field: "mode", Message: "the queue is an at-most-once queue: its deliveries are settled as soon as they are handed out"}
 		}
 	}

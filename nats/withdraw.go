@@ -29,7 +29,7 @@ var errMoved = errors.New("nats: the message has moved")
 // later it is exact. One that waits is removed after all processes were asked not to hand it out; a process that does not answer
 // within 0.1 s may hand it out at that moment.
 func (e *Engine) Cancel(ctx context.Context, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
-	c := &cancelling{e: e, done: map[string]posthaste.Withdrawal{}, gone: map[uint64]bool{}}
+	c := &cancelling{e: e, done: map[string]posthaste.Withdrawal{}}
 	err := e.untilSettled(ctx, func() error {
 		s, err := e.sees(ctx, id)
 		if posthaste.CodeOf(err) == posthaste.CodeNotFound && c.seen != nil { // it has ended
@@ -71,7 +71,6 @@ type cancelling struct {
 	e    *Engine
 	seen *sight
 	done map[string]posthaste.Withdrawal // subscriptions that are finished
-	gone map[uint64]bool                 // entries that this call has removed
 	news bool
 }
 
@@ -86,13 +85,6 @@ func (c *cancelling) frees(ctx context.Context) {
 		c.e.frees(ctx, c.seen.q, p.meta)
 		return // all places are of one message
 	}
-}
-
-// delete removes an entry, and reports whether this call has removed it.
-func (c *cancelling) delete(ctx context.Context, stream string, seq uint64) (bool, error) {
-	removed, err := c.e.deleteEntry(ctx, stream, seq)
-	c.gone[seq] = c.gone[seq] || removed
-	return c.gone[seq], err
 }
 
 // ended takes the subscriptions whose message is not found any more: it has ended while it was
@@ -178,13 +170,12 @@ func (c *cancelling) ask(ctx context.Context, s *sight, entries map[uint64][]str
 	}
 	for name, fresh := range answer.Held {
 		c.finish(posthaste.Withdrawal{Subscription: name, State: posthaste.StateRunning, Requested: true})
-		c.news = c.news || fresh
-	}
-	if !s.q.Options.Ordered { // so that it does not come again if its holder is killed
-		for _, seq := range answer.Entries {
-			if _, err := c.delete(ctx, s.q.stream, seq); err != nil {
-				return err
-			}
+		if c.news = c.news || fresh; !fresh {
+			continue
+		}
+		m := recorded(s.q.cancelSubject(name, s.id), record{Sent: []posthaste.Sent{{ID: s.id}}}, cancelledFor)
+		if err := c.e.store(ctx, s.q, []*natsgo.Msg{m}); err != nil && !errors.Is(err, errExists) {
+			return err
 		}
 	}
 	if answer.Busy {
@@ -202,22 +193,23 @@ func (c *cancelling) ask(ctx context.Context, s *sight, entries map[uint64][]str
 func (c *cancelling) remove(ctx context.Context, s *sight, entries map[uint64][]string) error {
 	var moved error
 	for seq, names := range entries {
-		removed, err := c.delete(ctx, s.q.stream, seq)
+		names = slices.DeleteFunc(names, func(name string) bool { _, finished := c.done[name]; return finished })
+		if len(names) == 0 {
+			continue
+		}
+		removed, err := c.e.deleteEntry(ctx, s.q.stream, seq)
 		if err != nil {
 			return err
 		}
+		if !removed {
+			moved = errMoved
+			continue
+		}
 		for _, name := range names {
-			_, finished := c.done[name]
-			switch {
-			case finished:
-			case !removed:
-				moved = errMoved
-			default:
-				c.finish(posthaste.Withdrawal{Subscription: name, State: posthaste.StateCancelled, InTime: true})
-				c.news = true
-				if err := c.e.keepEnd(ctx, s.q, name, s.places[name].meta, s.places[name].body, posthaste.StateCancelled); err != nil {
-					return err
-				}
+			c.finish(posthaste.Withdrawal{Subscription: name, State: posthaste.StateCancelled, InTime: true})
+			c.news = true
+			if err := c.e.keepEnd(ctx, s.q, name, s.places[name].meta, s.places[name].body, posthaste.StateCancelled); err != nil {
+				return err
 			}
 		}
 	}
