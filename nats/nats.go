@@ -42,6 +42,7 @@ type Engine struct {
 	kv        jetstream.KeyValue
 	queues    queues
 	holding   holding
+	peers     peers
 	taps      taps
 	acks      acks
 	bells     bells

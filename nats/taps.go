@@ -92,7 +92,7 @@ type pullRequest struct {
 
 // settles is how long a pull that does not wait waits nevertheless, if there is nothing: a consumer learns of
 // a message some time after its sender has got the confirmation.
-const settles = 5 * time.Millisecond
+const settles = 25 * time.Millisecond
 
 // open sends a pull. With wait it stays open until a message comes or a third of AckWait has
 // passed, otherwise it brings what is there.
