@@ -213,10 +213,11 @@ type Capabilities struct {
 	StopOnDead bool
 	// PauseKinds: kinds of messages can be paused.
 	PauseKinds bool
-	// Exact: the store knows the state of each message, which has these effects. A claim finds what
-	// was sent before, and counts of queues are exact. A look tells when the next message is due, and
-	// that does not wait behind a backlog. What was set aside is handed out only to workers that
-	// handle its kind. Messages that are done can be looked up also without a retention.
+	// Exact: the store knows the state of each message, which has these effects. A claim finds all
+	// earlier messages, and counts of queues are exact. A look tells when the next message is due, and
+	// that one does not wait behind a backlog. Messages that were set aside are handed out only to
+	// workers that handle their kind. Messages that are due can be rescheduled, and those that are done
+	// can be looked up also without a retention.
 	Exact bool
 	// AtMostOnce: queues can have the mode [AtMostOnce].
 	AtMostOnce bool

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
+	"sync"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -12,14 +14,16 @@ import (
 )
 
 // A message that waits may have been handed out by any process, or be under way to it. So a process
-// that cancels one asks all: each marks what it holds, and does not hand out the entries if they come
+// that cancels one asks all: each marks the deliveries that it holds, and does not hand out the entries if they come
 // later.
 
-// Bounds of asking all processes: they answer in the first time after another, and in the second in
-// all.
+// Bounds of asking all processes. Those that are known have the longer time. One that does not answer in it
+// is not waited for again until it asks or answers.
 const (
 	askQuiet = 100 * time.Millisecond
-	askMost  = time.Second
+	askMost  = 2 * time.Second
+	// helloFor is how long a new process waits for the answers that make it know the others.
+	helloFor = time.Second
 	// refusedFor is longer than an entry that was removed can be under way.
 	refusedFor = 2 * time.Minute
 )
@@ -41,6 +45,7 @@ type entryKey struct {
 
 // refused is an answer: what a process holds of the message.
 type refused struct {
+	No int64 `json:"no"` // of the process
 	// Held has the subscriptions whose deliveries are cancelled now; the value says whether they were
 	// not before.
 	Held map[string]bool `json:"held,omitempty"`
@@ -61,20 +66,54 @@ func (r *refused) add(other refused) {
 
 func (e *Engine) allSubject() string { return e.prefix + ".held.all" }
 
-// listenRefusals answers the questions of other processes.
+// peers are the other processes that have asked or answered.
+type peers struct {
+	complete chan struct{} // closed when this process knows the others
+	mu       sync.Mutex
+	known    map[int64]bool
+}
+
+func (p *peers) is(no int64, there bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known == nil {
+		p.known = map[int64]bool{}
+	}
+	if p.known[no] = there; !there {
+		delete(p.known, no)
+	}
+}
+
+func (p *peers) all() map[int64]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.known)
+}
+
+// listenRefusals answers the questions of other processes, and makes this one known to them.
 func (e *Engine) listenRefusals() error {
-	return e.subscribe(e.allSubject(), func(m *natsgo.Msg) {
+	no := e.holding.number()
+	err := e.subscribe(e.allSubject(), func(m *natsgo.Msg) {
 		var r refusal
-		if json.Unmarshal(m.Data, &r) != nil || r.From == e.holding.number() {
+		if json.Unmarshal(m.Data, &r) != nil || r.From == no {
 			return
 		}
-		if body, err := json.Marshal(e.holding.refuse(r)); err == nil {
+		e.peers.is(r.From, true)
+		answer := e.holding.refuse(r)
+		answer.No = no
+		if body, err := json.Marshal(answer); err == nil {
 			_ = m.Respond(body)
 		}
 	})
+	e.peers.complete = make(chan struct{})
+	e.goes(func(ctx context.Context) {
+		defer close(e.peers.complete)
+		_ = e.asksAll(ctx, refusal{From: no}, func() time.Duration { return helloFor }, func(*refused) {})
+	})
+	return err
 }
 
-// refuse makes this process not hand out the entries, and cancels what it holds of the message.
+// refuse makes this process not hand out the entries, and cancels the deliveries of the message that it holds.
 func (h *holding) refuse(r refusal) (answer refused) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,34 +167,64 @@ func (e *Engine) wasCancelled(ctx context.Context, d *held) (bool, error) {
 // refuseAll asks all processes, and returns their answers. Processes that do not answer in time still
 // take the question.
 func (e *Engine) refuseAll(ctx context.Context, r refusal) (answer refused, err error) {
+	select {
+	case <-e.peers.complete:
+	case <-ctx.Done():
+		return answer, ctx.Err()
+	}
+	missing := e.peers.all()
+	err = e.asksAll(ctx, r, func() time.Duration {
+		if len(missing) > 0 {
+			return askMost
+		}
+		return askQuiet
+	}, func(one *refused) {
+		delete(missing, one.No)
+		answer.add(*one)
+	})
+	for no := range missing {
+		e.peers.is(no, false)
+	}
+	return answer, err
+}
+
+// asksAll asks all processes and calls each with their answers, until the time that most returns
+// has passed.
+func (e *Engine) asksAll(ctx context.Context, r refusal, most func() time.Duration, each func(*refused)) error {
 	body, err := json.Marshal(r)
 	if err != nil {
-		return answer, err
+		return err
 	}
 	inbox := e.conn.NewInbox()
 	answers, err := e.conn.SubscribeSync(inbox)
 	if err != nil {
-		return answer, e.fault(err)
+		return e.fault(err)
 	}
 	defer func() { _ = answers.Unsubscribe() }()
 	if err := e.conn.PublishRequest(e.allSubject(), inbox, body); err != nil {
-		return answer, e.fault(err)
+		return e.fault(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, askMost)
+	for begun := time.Now(); ; {
+		one, err := e.refusedBy(ctx, answers, most()-time.Since(begun))
+		if err != nil || one == nil {
+			return err
+		}
+		e.peers.is(one.No, true)
+		each(one)
+	}
+}
+
+// refusedBy returns the next answer, or nil if none comes in time.
+func (e *Engine) refusedBy(ctx context.Context, answers *natsgo.Subscription, most time.Duration) (*refused, error) {
+	within, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	for {
-		quiet, stop := context.WithTimeout(ctx, askQuiet)
-		m, err := answers.NextMsgWithContext(quiet)
-		stop()
-		switch {
-		case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, natsgo.ErrTimeout):
-			return answer, nil
-		case err != nil:
-			return answer, e.fault(err)
-		}
-		var one refused
-		if json.Unmarshal(m.Data, &one) == nil {
-			answer.add(one)
-		}
+	m, err := answers.NextMsgWithContext(within)
+	switch {
+	case err != nil && ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, natsgo.ErrTimeout)):
+		return nil, nil
+	case err != nil:
+		return nil, e.fault(err)
 	}
+	one := &refused{}
+	return one, json.Unmarshal(m.Data, one)
 }

@@ -98,7 +98,7 @@ func (e *Engine) pull(ctx context.Context, c *claiming) error {
 const shortWait = 30 * time.Millisecond
 
 // pullOrdered is pull for an ordered queue. A consumer that has its one message in hand does not
-// answer a pull, so that each has a pull that stays open, and a claim takes what has come.
+// answer a pull, so that each has a pull that stays open, and a claim takes the messages that have come.
 func (e *Engine) pullOrdered(ctx context.Context, c *claiming) error {
 	rings := make(chan bool, 1)
 	defer e.taps.listen(c.q.Name, rings)()
@@ -127,7 +127,7 @@ func (e *Engine) pullOrdered(ctx context.Context, c *claiming) error {
 	}
 }
 
-// finish waits for a pull and takes what it brought.
+// finish waits for a pull and takes the messages that it brought.
 func (e *Engine) finish(ctx context.Context, c *claiming, p *pull) error {
 	timer := time.NewTimer(callTimeout)
 	defer timer.Stop()

@@ -50,7 +50,7 @@ func (h *holding) init() {
 	h.byID, h.byWork = map[posthaste.DeliveryID]*held{}, map[posthaste.WorkerID]map[posthaste.DeliveryID]*held{}
 }
 
-// handedOut marks the ids of deliveries of at-most-once queues, which nobody holds.
+// handedOut marks the ids of deliveries of at-most-once queues, which no process holds.
 const handedOut = 1 << 31
 
 // add gives a delivery its id and its holder, and reports whether it may be handed out: it was not

@@ -42,6 +42,7 @@ type Engine struct {
 	kv        jetstream.KeyValue
 	queues    queues
 	holding   holding
+	peers     peers
 	taps      taps
 	acks      acks
 	bells     bells
@@ -56,7 +57,7 @@ type Engine struct {
 // closeTimeout bounds what Close does at the servers.
 const closeTimeout = 2 * time.Second
 
-// Close implements [posthaste.Engine]. What is held is delivered again when AckWait has passed; a
+// Close implements [posthaste.Engine]. A delivery that is held comes again when AckWait has passed; a
 // worker gives it back before, by Unregister.
 func (e *Engine) Close() {
 	e.life.Lock()

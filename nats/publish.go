@@ -73,7 +73,7 @@ func tooLarge(size, most int64) error {
 		Hint: "raise max_payload of the NATS servers, or store large data elsewhere"}
 }
 
-// reserve is what a message leaves free of the servers' max_payload when it is sent, for the story of
+// reserve is the part of the servers' max_payload that a message leaves free when it is sent: the story of
 // its attempts and a checkpoint.
 const reserve = 80 << 10
 
@@ -106,7 +106,7 @@ func (e *Engine) fits(m *meta, body []byte) {
 }
 
 // storeOne stores a message, and repeats that while no server answers: its id, or its record,
-// lets the server drop what it has already stored. The server strips the id of a
+// lets the server drop a repeated message. The server strips the id of a
 // schedule, which replaces itself.
 func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 	if m.Header.Get(headerMsgID) == "" && m.Header.Get(headerExpectedSeq) == "" && m.Header.Get(headerSchedule) == "" {

@@ -39,7 +39,7 @@ type arrival struct {
 type pull struct {
 	tap   *tap
 	inbox *natsgo.Subscription
-	lease time.Duration // of what it brings
+	lease time.Duration // of the messages that it brings
 	ends  time.Duration // when the server has forgotten it
 	want  int
 	open  int // that came and are not in the hand yet
@@ -92,10 +92,10 @@ type pullRequest struct {
 
 // settles is how long a pull that does not wait waits nevertheless, if there is nothing: a consumer learns of
 // a message some time after its sender has got the confirmation.
-const settles = 5 * time.Millisecond
+const settles = 25 * time.Millisecond
 
 // open sends a pull. With wait it stays open until a message comes or a third of AckWait has
-// passed, otherwise it brings what is there.
+// passed, otherwise it brings the messages that wait.
 func (s *taps) open(t *tap, n int, wait bool) (*pull, error) {
 	r := pullRequest{Batch: n, NoWait: !wait, Expires: settles}
 	now := uptime()

@@ -25,9 +25,9 @@ const (
 // errMoved says that a message is not where it was seen.
 var errMoved = errors.New("nats: the message has moved")
 
-// Cancel implements [posthaste.MessageAdmin]. For a message that is scheduled or retries at least 2 s
-// later it is exact. One that waits is removed after all processes were asked not to hand it out; a process that does not answer
-// within 0.1 s may hand it out at that moment.
+// Cancel implements [posthaste.MessageAdmin]. It is exact for a message that is scheduled, or retries, at
+// least 2 s later. One that waits is removed after all processes were asked not to hand it out; a
+// process that does not answer within 2 s may hand it out at that moment.
 func (e *Engine) Cancel(ctx context.Context, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
 	c := &cancelling{e: e, done: map[string]posthaste.Withdrawal{}}
 	err := e.untilSettled(ctx, func() error {

@@ -55,9 +55,12 @@ func insist(ctx context.Context, engine posthaste.Store, record *history.Recorde
 		case err == nil:
 			e.Kind, e.ID = history.Sent, ids[0]
 		case posthaste.CodeOf(err) == posthaste.CodeUnavailable:
-			e.Kind, e.Note = refused, err.Error()
+			e.Kind = refused
 		default:
-			e.Kind, e.Note = unknown, fmt.Sprintf("%s: %v", posthaste.CodeOf(err), err)
+			e.Kind = unknown
+		}
+		if err != nil {
+			e.Note = fmt.Sprintf("%s: %v", posthaste.CodeOf(err), err)
 		}
 		tried = tried || e.Kind == unknown
 		if tried && e.Kind == refused {

@@ -80,7 +80,7 @@ func (n *natsStage) leader(queue string) *devbroker.NATSNode {
 }
 
 // left counts the messages of a queue that wait, are handed out, or are scheduled, as the servers
-// tell. A number below 0 says that they do not.
+// tell. A number below 0 says that they do not, or that a message moved meanwhile.
 func (n *natsStage) left(queue string) (count int) {
 	ctx, cancel := context.WithTimeout(n.ctx, 5*time.Second)
 	defer cancel()
@@ -88,6 +88,7 @@ func (n *natsStage) left(queue string) (count int) {
 	if err != nil {
 		return -1
 	}
+	before := stream.CachedInfo().State.LastSeq
 	all := stream.ListConsumers(ctx)
 	for c := range all.Info() {
 		if strings.HasPrefix(c.Name, "sub-") {
@@ -95,7 +96,7 @@ func (n *natsStage) left(queue string) (count int) {
 		}
 	}
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter("posthaste.queue.*.s.>"))
-	if err != nil || all.Err() != nil {
+	if err != nil || all.Err() != nil || info.State.LastSeq != before {
 		return -1
 	}
 	return count + len(info.State.Subjects)
@@ -148,6 +149,13 @@ func (n *natsStage) close(c *crew) []history.Event {
 	}
 	events := n.history()
 	ids := history.IDs(events, history.Sent)
+	for _, f := range history.EveryOne(ids, events) {
+		for _, e := range events {
+			if e.ID == f.ID {
+				n.Logf("of the lost message %s: %+v", f.ID, e)
+			}
+		}
+	}
 	n.must(history.Merge(history.EveryOne(ids, events), history.Attempts(events, 0), unexplained(events), stray(events)))
 	doubles := history.Once(events)
 	sort, errs := map[history.Kind]int{}, map[string]int{}

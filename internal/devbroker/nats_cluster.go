@@ -124,29 +124,32 @@ func (c *NATSCluster) configure(n *NATSNode, further []string) error {
 	return os.WriteFile(n.configuration(), []byte(strings.Join(settings, "\n")+"\n"), 0o600)
 }
 
-// complete reports whether the cluster has a leader that knows all servers.
+// complete reports whether the cluster has a leader that knows all servers: it can make a stream on
+// all of them.
 func (c *NATSCluster) complete(ctx context.Context) bool {
-	var reply struct {
+	probe := fmt.Sprintf(`{"name": "complete", "subjects": ["complete"], "storage": "memory", "retention": "limits", "num_replicas": %d}`, natsNodes)
+	var made, gone struct {
 		Error *struct{} `json:"error"`
 	}
-	return c.ask(ctx, "$JS.API.INFO", &reply) == nil && reply.Error == nil
+	return c.ask(ctx, "$JS.API.STREAM.CREATE.complete", probe, &made) == nil && made.Error == nil &&
+		c.ask(ctx, "$JS.API.STREAM.DELETE.complete", "", &gone) == nil && gone.Error == nil
 }
 
 // ask sends a request to the first server that runs, is not cut off and answers.
-func (c *NATSCluster) ask(ctx context.Context, subject string, reply any) (err error) {
+func (c *NATSCluster) ask(ctx context.Context, subject, body string, reply any) (err error) {
 	err = errors.New("no server runs")
 	for _, n := range c.Nodes {
 		if n.down || n.paused || n.cut {
 			continue
 		}
-		if err = n.ask(ctx, subject, reply); err == nil {
+		if err = n.ask(ctx, subject, body, reply); err == nil {
 			return nil
 		}
 	}
 	return err
 }
 
-func (n *NATSNode) ask(ctx context.Context, subject string, reply any) error {
+func (n *NATSNode) ask(ctx context.Context, subject, body string, reply any) error {
 	conn, err := natsgo.Connect(n.URL(), natsgo.Timeout(2*time.Second), natsgo.NoReconnect())
 	if err != nil {
 		return err
@@ -154,7 +157,7 @@ func (n *NATSNode) ask(ctx context.Context, subject string, reply any) error {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	answer, err := conn.RequestWithContext(ctx, subject, nil)
+	answer, err := conn.RequestWithContext(ctx, subject, []byte(body))
 	if err != nil {
 		return err
 	}
@@ -194,7 +197,7 @@ type State struct {
 // Stream returns the state of a stream.
 func (c *NATSCluster) Stream(ctx context.Context, name string) (*State, error) {
 	s := &State{}
-	if err := c.ask(ctx, "$JS.API.STREAM.INFO."+name, s); err != nil {
+	if err := c.ask(ctx, "$JS.API.STREAM.INFO."+name, "", s); err != nil {
 		return nil, err
 	}
 	if s.Error != nil {
