@@ -115,7 +115,7 @@ func (h *holding) ofMessage(id posthaste.MessageID) (all []*held) {
 }
 
 // begin begins a settlement that was asked for at a time, and reports whether the caller may settle: the
-// lease had not ended then, and no other settlement is under way. What is sent to the server looks at
+// lease had not ended then, and no other settlement is under way. Each sign to the server checks
 // the lease again.
 func (h *holding) begin(d *held, now time.Duration) bool {
 	h.mu.Lock()

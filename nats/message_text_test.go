@@ -26,7 +26,7 @@ func FuzzMetaText(f *testing.F) {
 	})
 }
 
-// FuzzMetaRead checks that what is read by hand is what encoding/json reads.
+// FuzzMetaRead checks that a header read by hand equals one that encoding/json reads.
 func FuzzMetaRead(f *testing.F) {
 	for _, text := range []string{`{}`, `{"id":"4097","at":17,"type":"application/json"}`, `{"id":"04097"}`, `{"id":"1","id":"2"}`, `{"at":01}`, `{"at":-1}`, `{"at":1e3}`, `{"ID":"7"}`, `{"key":"a}"}`,
 		`{"key":"a\"b"}`, `{"key":"ü"}`, `{"at":1,}`, `{"at":1}}`, `{"at":1`, `{"at":1234567890123456789}`, ` {"at":1}`, `{"n":3,"at":1}`, `{"prio":9223372036854775807}`, `{"key":"a"`, `{"key":"a","`, `{,}`} {

@@ -20,11 +20,6 @@ import (
 const (
 	// natsQueue is the queue of scenario nats.
 	natsQueue = "bench"
-	// natsOutstanding is the number of goroutines that send at the same time by a client, and of
-	// messages that the raw client publishes without a confirmation.
-	natsOutstanding = 1000
-	// natsBatchers is the number of goroutines that send atomic batches.
-	natsBatchers = 4
 	// natsFetch is the number of messages in a fetch of the raw client.
 	natsFetch = 100
 	// natsIdleQueues is the number of queues of the worker that sleeps.
@@ -34,9 +29,6 @@ const (
 	// natsMost is the maximum of the messages that wait.
 	natsMost = 200_000
 )
-
-// natsWays are the names of the ways.
-var natsWays = []string{"singly", "gathered", "batches-10", "batches-100", "batches-1000", "handled"}
 
 // natsPair is one way to use the engine, and the same with the raw client.
 type natsPair struct {

@@ -9,7 +9,7 @@ type NATSResult struct {
 	// IdleQueues is 0 if only one way was measured.
 	//
 	// IdlePulls is the number of pulls per second of a worker with IdleQueues queues that has nothing to
-	// do. The percentages are of one core, for the client and for all servers.
+	// do. The percentages of one core are those of the client and of all servers.
 	IdleQueues        int      `json:"idle_queues"`
 	IdlePulls         float64  `json:"idle_pulls_per_second"`
 	IdleClientPercent float64  `json:"idle_client_cpu_percent"`
