@@ -27,7 +27,7 @@ func (m *meta) text() []byte {
 func (m *meta) short() (b []byte, ok bool) {
 	if len(m.Headers) > 0 || len(m.Terms) > 0 || m.Since != 0 || m.MaxAttempts != 0 || m.Timeout != 0 || m.BackoffBase != 0 || m.BackoffMax != 0 ||
 		m.Attempt != 0 || m.Failures != 0 || m.Losses != 0 || m.LostAlone != 0 || len(m.Story) > 0 || m.From != 0 || m.DiedAt != 0 || m.Error != "" || m.Erased != 0 ||
-		m.ID < 0 || !plain(m.Key) || !plain(m.Kind) || !plain(m.Reference) || !plain(m.Type) {
+		m.ID < 0 || !plain(m.Key) || !plain(m.Kind) || !plain(m.Reference) || !plain(m.Type) || !plain(m.Once) {
 		return nil, false
 	}
 	b = make([]byte, 0, 96+len(m.Key)+len(m.Kind)+len(m.Reference)+len(m.Type))
@@ -43,6 +43,9 @@ func (m *meta) short() (b []byte, ok bool) {
 	}
 	if m.Due != 0 {
 		b = strconv.AppendInt(append(b, `,"due":`...), m.Due, 10)
+	}
+	if m.Once != "" {
+		b = append(append(append(b, `,"once":"`...), m.Once...), '"')
 	}
 	return append(b, '}'), true
 }
@@ -105,6 +108,8 @@ func (m *meta) field(name, text string) (rest string, ok bool) {
 		m.Reference, rest, ok = word(text)
 	case "type":
 		m.Type, rest, ok = word(text)
+	case "once":
+		m.Once, rest, ok = word(text)
 	}
 	return rest, ok
 }

@@ -61,3 +61,31 @@ func TestShortMeta(t *testing.T) {
 		t.Error("an attempt was left out")
 	}
 }
+
+// Each field of a message survives, also one that is added later.
+func TestEachFieldOfMeta(t *testing.T) {
+	t.Parallel()
+	kind := reflect.TypeFor[meta]()
+	for i := range kind.NumField() {
+		m := meta{ID: 4097}
+		field := reflect.ValueOf(&m).Elem().Field(i)
+		switch field.Kind() {
+		case reflect.String:
+			field.SetString("text")
+		case reflect.Int, reflect.Int64:
+			field.SetInt(7)
+		case reflect.Uint64:
+			field.SetUint(7)
+		case reflect.Map:
+			field.Set(reflect.ValueOf(map[string]string{"a": "b"}))
+		case reflect.Slice:
+			field.Set(reflect.MakeSlice(field.Type(), 1, 1))
+		default:
+			t.Fatalf("the test cannot set %s", kind.Field(i).Name)
+		}
+		stored := m.encoded("subject", nil)
+		if back, _, err := decode(stored.Header, stored.Data); err != nil || !reflect.DeepEqual(*back, m) {
+			t.Errorf("%s: %+v is read as %+v, %v", kind.Field(i).Name, m, back, err)
+		}
+	}
+}
