@@ -69,7 +69,8 @@ func (e *Engine) Close() {
 	}
 	if e.begun.Load() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		e.emptyHands(ctx)
+		e.taps.shut()
+		e.emptyHands(ctx, true)
 		cancel()
 	}
 	close(e.ended)
