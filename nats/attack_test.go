@@ -59,7 +59,9 @@ func TestDropIsKilled(t *testing.T) {
 // A delivery of a queue that was dropped settles none of the queue that has its name now.
 func TestSettleAfterDrop(t *testing.T) {
 	t.Parallel()
-	ctx, a, b := two(t)
+	url, ctx := startServer(t), t.Context()
+	a, b := openEngine(t, url, WithAckWait(leastAckWait)), openEngine(t, url)
+	must(t, a.CreateQueue(ctx, "jobs", posthaste.QueueOptions{}))
 	sendJobs(t, a, posthaste.Message{Payload: 1})
 	old := receiveJobs(t, a, 1)[0]
 	must(t, b.DropQueue(ctx, "jobs", posthaste.DropOptions{}))
@@ -281,4 +283,26 @@ func TestAckWaitOfNewSubscription(t *testing.T) {
 	if lease := a.holding.leaseOf(a.holding.get(got[0].ID)) - uptime(); lease > leastAckWait {
 		t.Errorf("the lease is %s, and the server delivers again after %s", lease, leastAckWait)
 	}
+}
+
+// A process that is killed while it unsubscribes leaves nothing that keeps messages for ever.
+func TestUnsubscribeIsKilled(t *testing.T) {
+	t.Parallel()
+	ctx, a, b := two(t)
+	must(t, a.Subscribe(ctx, "jobs", "more", posthaste.SubscriptionOptions{}))
+	_, err := a.changeQueue(ctx, "jobs", func(q *queue) (bool, error) {
+		q.Subscriptions = q.Subscriptions[:1]
+		return true, nil
+	})
+	must(t, err)
+	_, err = b.Maintain(ctx, posthaste.UpkeepSpace)
+	must(t, err)
+	sendJobs(t, b, posthaste.Message{Payload: 1})
+	var got []posthaste.RawDelivery
+	until(t, ctx, "it comes", func() bool { got = receiveJobs(t, b, 1); return len(got) == 1 })
+	_, err = b.Settle(ctx, []posthaste.Settlement{{Delivery: got[0].ID, Outcome: posthaste.OutcomeDone}})
+	must(t, err)
+	within, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	until(t, within, "the message is removed", func() bool { return len(entries(t, ctx, b)) == 0 })
 }

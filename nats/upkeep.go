@@ -22,5 +22,8 @@ func (e *Engine) Maintain(ctx context.Context, kinds posthaste.Upkeep) (reply po
 		}
 		reply.Rescued = e.rescue(ctx)
 	}
+	if kinds&posthaste.UpkeepSpace != 0 {
+		return reply, e.dropLeft(ctx)
+	}
 	return reply, nil
 }
