@@ -213,16 +213,19 @@ type Capabilities struct {
 	StopOnDead bool
 	// PauseKinds: kinds of messages can be paused.
 	PauseKinds bool
-	// Exact: the store knows the state of each message, which has these effects. A claim finds what
-	// was sent before, and counts of queues are exact. A look tells when the next message is due, and
-	// that does not wait behind a backlog. What was set aside is handed out only to workers that
-	// handle its kind. Messages that are due can be rescheduled, and those that are done can be looked up
-	// also without a retention.
+	// Exact: the store knows the state of each message, which has these effects. A claim finds all
+	// earlier messages, and counts of queues are exact. A look tells when the next message is due, and
+	// that one does not wait behind a backlog. Messages that were set aside are handed out only to
+	// workers that handle their kind. Messages that are due can be rescheduled, and those that are done
+	// can be looked up also without a retention.
 	Exact bool
 	// AtMostOnce: queues can have the mode [AtMostOnce].
 	AtMostOnce bool
 	// SendAcross: one call of Send can send to more than one queue.
 	SendAcross bool
+	// SendApart: the engine stores calls of Send that run at the same time faster one by one than
+	// gathered into one, so that a [Client] does not gather them.
+	SendApart bool
 	// Idempotency: SendOnce recognizes repeated requests.
 	Idempotency bool
 	// Attempts: messages and dead letters list their attempts.

@@ -79,7 +79,7 @@ func (a *acks) confirmed(m *natsgo.Msg) {
 	}
 }
 
-// repeat sends again what was not confirmed, and gives up what must not be sent any more.
+// repeat sends unconfirmed signs again, and gives up those that must not be sent any more.
 func (a *acks) repeat(context.Context) {
 	at := uptime()
 	var ended []*ack

@@ -14,7 +14,7 @@ import (
 )
 
 // A message that waits may have been handed out by any process, or be under way to it. So a process
-// that cancels one asks all: each marks what it holds, and does not hand out the entries if they come
+// that cancels one asks all: each marks the deliveries that it holds, and does not hand out the entries if they come
 // later.
 
 // Bounds of asking all processes. Those that are known have the longer time. One that does not answer in it
@@ -113,7 +113,7 @@ func (e *Engine) listenRefusals() error {
 	return err
 }
 
-// refuse makes this process not hand out the entries, and cancels what it holds of the message.
+// refuse makes this process not hand out the entries, and cancels the deliveries of the message that it holds.
 func (h *holding) refuse(r refusal) (answer refused) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -98,7 +98,7 @@ func (e *Engine) pull(ctx context.Context, c *claiming) error {
 const shortWait = 30 * time.Millisecond
 
 // pullOrdered is pull for an ordered queue. A consumer that has its one message in hand does not
-// answer a pull, so that each has a pull that stays open, and a claim takes what has come.
+// answer a pull, so that each has a pull that stays open, and a claim takes the messages that have come.
 func (e *Engine) pullOrdered(ctx context.Context, c *claiming) error {
 	rings := make(chan bool, 1)
 	defer e.taps.listen(c.q.Name, rings)()
@@ -127,7 +127,7 @@ func (e *Engine) pullOrdered(ctx context.Context, c *claiming) error {
 	}
 }
 
-// finish waits for a pull and takes what it brought.
+// finish waits for a pull and takes the messages that it brought.
 func (e *Engine) finish(ctx context.Context, c *claiming, p *pull) error {
 	timer := time.NewTimer(callTimeout)
 	defer timer.Stop()
@@ -164,24 +164,25 @@ func (e *Engine) turn(q *queue) []int {
 // alone, and only if it is allowed; otherwise it stays.
 func (e *Engine) hand(c *claiming, t *tap) {
 	now := e.clock.now()
-	for !c.full() {
-		next := e.taps.takes(t, 1)
-		if len(next) == 0 {
+	for at := uptime(); !c.full(); {
+		next := e.taps.takes(t, at)
+		if next == nil {
 			return
 		}
-		d := next[0].held(c.q, c.sub, t, now)
+		d := next.held(c.q, c.sub, t, now)
 		switch age := c.q.Options.MaxAge; {
 		case age > 0 && now.Sub(d.meta.since()) > age:
 			c.expired = true
 			e.goes(func(ctx context.Context) { e.ends(ctx, d, posthaste.OutcomeExpired) })
 		case d.alone && (len(c.got) > 0 || !c.allowAlone):
-			e.taps.back(t, next[0])
+			e.taps.back(t, next)
 			c.aloneWaits = len(c.got) == 0
 			return
 		default:
 			// A time of less than this is not scheduled but waited for.
 			if early := fromMicros(d.meta.Due).Sub(now); early > 0 && early <= soon {
 				time.Sleep(early)
+				at = uptime()
 			}
 			c.got = append(c.got, d)
 		}

@@ -155,8 +155,8 @@ func (e *Engine) queueStream(q *queue) jetstream.StreamConfig {
 		Description: fmt.Sprintf("posthaste queue %s", q.Name)}
 }
 
-// keepers are consumers that nobody reads: without them the stream would not store
-// what they filter. Their counts are those of scheduled messages, of dead letters and of records.
+// keepers are consumers that no process reads: without them the stream would not store the messages
+// on their subjects. Their counts are those of scheduled messages, of dead letters and of records.
 var keepers = map[string]string{"keep-s": "s.>", "keep-d": "d.>", "keep-i": "i.>", "keep-n": "n.>"}
 
 // ensureConsumers makes the consumers of a queue that do not exist.

@@ -40,7 +40,7 @@ func (e *Engine) Doctor(ctx context.Context) (found []posthaste.Finding, err err
 	if err := e.ready(ctx); err != nil {
 		return nil, err
 	}
-	found = append(found, e.doctorSync(ctx)...)
+	found = append(found, e.doctorSync()...)
 	if err := e.setClock(ctx); err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (e *Engine) doctorQueue(ctx context.Context, q *queue) (found []posthaste.F
 	slices.Sort(wanted)
 	for _, name := range wanted {
 		if consumers[name] == nil {
-			found = append(found, posthaste.Finding{Check: "consumers", Fault: true, Queue: q.Name, Message: fmt.Sprintf("queue %s lacks the consumer %s: NATS confirms what is sent there and does not store it", q.Name, name),
+			found = append(found, posthaste.Finding{Check: "consumers", Fault: true, Queue: q.Name, Message: fmt.Sprintf("queue %s lacks the consumer %s: NATS confirms messages that it does not store", q.Name, name),
 				Hint: "stop what deletes consumers, and restart a Posthaste program, which makes it again"})
 		}
 	}

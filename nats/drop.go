@@ -122,8 +122,8 @@ func (e *Engine) PurgeQueue(ctx context.Context, name string) (purged []posthast
 	return purged, e.record(ctx, "purge", name, 0, map[string]any{"messages": messages})
 }
 
-// purgeWaiting takes what waits for a subscription and acknowledges it, so that what is in hand
-// stays: a purge of the stream would remove it, too.
+// purgeWaiting takes the messages that wait for a subscription and acknowledges them, so that those in
+// hand stay: a purge of the stream would remove them, too.
 func (e *Engine) purgeWaiting(ctx context.Context, q *queue, sub *subscription) error {
 	for _, track := range q.tracks() {
 		c, err := e.js.Consumer(ctx, q.stream, q.consumer(sub.Name, track))

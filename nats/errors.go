@@ -31,7 +31,7 @@ func unavailable(what string, cause error) error {
 
 func unknown(cause error) error {
 	return &posthaste.Error{Code: posthaste.CodeOutcomeUnknown, Message: "no majority of the NATS servers has answered, so the operation may or may not have happened: " + cause.Error(), Cause: cause,
-		Hint: "repeat it with an idempotency key or a dedupe key, or check what is stored; check that a majority of the servers can be reached, and that their disks have room"}
+		Hint: "repeat it with an idempotency key or a dedupe key, or look for the message; check that a majority of the servers can be reached, and that their disks have room"}
 }
 
 func unsupported(field, format string, args ...any) error {

@@ -15,8 +15,8 @@ import (
 )
 
 // What follows an entry: a retry, a copy, or a dead letter. It is stored in one batch with a record
-// of the entry's sequence, so that an entry is continued once, whoever tries: its holder, and after a
-// crash or an unconfirmed acknowledgment whoever gets its second delivery.
+// of the entry's sequence, so that an entry is continued once, although several processes may try: its holder,
+// and after a crash or an unconfirmed acknowledgment the process that gets its second delivery.
 
 // followedFor is how long these records last. An entry that is handed out again later may be continued
 // twice.

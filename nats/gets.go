@@ -16,7 +16,7 @@ import (
 // rawEntry is an entry of a stream.
 type rawEntry = jetstream.RawStreamMsg
 
-// Bounds of what is read to find a message, or to list messages.
+// Bounds of reading, to find a message or to list messages.
 const (
 	scanMost  = 10_000
 	scanBytes = 64 << 20

@@ -50,7 +50,7 @@ func (h *holding) init() {
 	h.byID, h.byWork = map[posthaste.DeliveryID]*held{}, map[posthaste.WorkerID]map[posthaste.DeliveryID]*held{}
 }
 
-// handedOut marks the ids of deliveries of at-most-once queues, which nobody holds.
+// handedOut marks the ids of deliveries of at-most-once queues, which no process holds.
 const handedOut = 1 << 31
 
 // add gives a delivery its id and its holder, and reports whether it may be handed out: it was not
@@ -114,12 +114,12 @@ func (h *holding) ofMessage(id posthaste.MessageID) (all []*held) {
 	return all
 }
 
-// begin begins a settlement, and reports whether the caller may settle: the lease has not ended,
-// and no other settlement is under way.
-func (h *holding) begin(d *held) bool {
+// begin begins a settlement that was asked for at a time, and reports whether the caller may settle: the
+// lease had not ended then, and no other settlement is under way. Each sign to the server checks
+// the lease again.
+func (h *holding) begin(d *held, now time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := uptime()
 	if h.byID[d.id] != d || d.settling || now > d.lease || d.until != 0 && now > d.until {
 		return false
 	}

@@ -11,7 +11,7 @@ import (
 // the queue of a message is known by its id. Numbers are taken in blocks: a sequence of a stream
 // that holds one message.
 const (
-	idBlock   = 1024
+	idBlock   = 1 << 14
 	queueBits = 12
 	maxQueues = 1<<queueBits - 1
 )

@@ -11,7 +11,7 @@ import (
 )
 
 // Queues implements [posthaste.Engine]. Counts lag by some milliseconds. There are no totals and no
-// rates, because the server does not count what it has removed.
+// rates, because the server does not count removed messages.
 func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
 	if err := e.ready(ctx); err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 )
 
 // renew sends signs of progress for the deliveries of a worker, and waits until they are confirmed
-// or a part of the lease has passed. What is not confirmed keeps its old lease.
+// or a part of the lease has passed. An unconfirmed one keeps its old lease.
 func (e *Engine) renew(ctx context.Context, worker posthaste.WorkerID) {
 	var open sync.WaitGroup
 	for _, d := range e.holding.of(worker) {

@@ -122,7 +122,7 @@ func (l *listing) readsKept(ctx context.Context, q *queue) error {
 	})
 }
 
-// of returns the sight of a message, which it makes if there is none.
+// of returns the sight of a message, which it makes if necessary.
 func (l *listing) of(q *queue, id posthaste.MessageID) *sight {
 	s := l.byID[id]
 	if s == nil {

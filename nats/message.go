@@ -91,10 +91,7 @@ const maxHeader = 32 << 10
 
 // encoded returns a message of a stream.
 func (m *meta) encoded(subject string, body []byte) *natsgo.Msg {
-	head, err := json.Marshal(m)
-	if err != nil {
-		panic(err) // all of its fields can be encoded
-	}
+	head := m.text()
 	if len(head) > maxHeader {
 		return &natsgo.Msg{Subject: subject, Header: natsgo.Header{headerMeta: {"+" + strconv.Itoa(len(head))}}, Data: append(head, body...)}
 	}
@@ -115,6 +112,10 @@ func decode(header natsgo.Header, data []byte) (*meta, []byte, error) {
 		text, data = string(data[:n]), data[n:]
 	}
 	m := &meta{}
+	if m.read(text) {
+		return m, data, nil
+	}
+	*m = meta{}
 	if err := json.Unmarshal([]byte(text), m); err != nil {
 		return nil, nil, fmt.Errorf("the header %s cannot be read: %w", headerMeta, err)
 	}

@@ -48,6 +48,7 @@ type Engine struct {
 	bells     bells
 	turns     atomic.Int64 // claims of queues with several consumers
 	doubts    doubts
+	leftAt    atomic.Int64 // when dropLeft began last, by uptime
 	rescued   atomic.Int64 // lost deliveries that were continued, since rescue was called
 	workers   workers
 	tokens    shelf[storedToken]
@@ -57,7 +58,7 @@ type Engine struct {
 // closeTimeout bounds what Close does at the servers.
 const closeTimeout = 2 * time.Second
 
-// Close implements [posthaste.Engine]. What is held is delivered again when AckWait has passed; a
+// Close implements [posthaste.Engine]. A delivery that is held comes again when AckWait has passed; a
 // worker gives it back before, by Unregister.
 func (e *Engine) Close() {
 	e.life.Lock()

@@ -12,8 +12,8 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
-// Extend implements [posthaste.Engine]. Notes are stored on a subject of the message, which
-// whoever continues the message after a crash reads.
+// Extend implements [posthaste.Engine]. Notes are stored on a subject of the message. The process that
+// continues the message after a crash reads it.
 func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]posthaste.SettleResult, error) {
 	if err := req.Check(); err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (e *Engine) noted(ctx context.Context, d *held) (a posthaste.Attempt) {
 }
 
 // unnote removes the notes of an attempt that has ended: what follows has them. If that fails, they are
-// of an attempt that nobody asks for.
+// of an attempt that has ended.
 func (e *Engine) unnote(ctx context.Context, d *held) {
 	again := d.q.Options.Ordered && d.delivered > 1
 	if again || e.holding.hasNote(d) {

@@ -57,7 +57,7 @@ func Open(ctx context.Context, url string, options ...Option) (*Engine, error) {
 // has ended.
 func New(ctx context.Context, conn *natsgo.Conn, options ...Option) (*Engine, error) {
 	if conn.Opts.ReconnectBufSize >= 0 {
-		return nil, &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "conn", Message: "the connection buffers what is published while it is interrupted, so that an acknowledgment could be sent after its lease has ended",
+		return nil, &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "conn", Message: "the connection buffers messages while it is interrupted, so that an acknowledgment could be sent after its lease has ended",
 			Hint: "make the connection with nats.ReconnectBufSize(-1)"}
 	}
 	s, err := settings{}.with(options)

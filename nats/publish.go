@@ -29,10 +29,15 @@ const (
 
 // within gives a context without a deadline that of a send.
 func within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return withinSince(ctx, time.Now())
+}
+
+// withinSince is within for a send that has begun.
+func withinSince(ctx context.Context, begun time.Time) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, sendTimeout)
+	return context.WithDeadline(ctx, begun.Add(sendTimeout))
 }
 
 // store stores messages of one queue, all or none. Its errors are errExists if a record exists,
@@ -46,8 +51,6 @@ func (e *Engine) store(ctx context.Context, q *queue, parts []*natsgo.Msg) error
 	if len(parts) > maxBatch {
 		return unsupported("messages", "more than %d messages and dedupe keys in one call are not supported", maxBatch)
 	}
-	ctx, cancel := within(ctx)
-	defer cancel()
 	var err error
 	switch len(parts) {
 	case 0:
@@ -55,6 +58,8 @@ func (e *Engine) store(ctx context.Context, q *queue, parts []*natsgo.Msg) error
 	case 1:
 		err = e.storeOne(ctx, parts[0])
 	default:
+		ctx, cancel := within(ctx)
+		defer cancel()
 		err = e.storeBatch(ctx, parts)
 	}
 	if posthaste.CodeOf(err) == posthaste.CodeUnavailable {
@@ -68,7 +73,7 @@ func tooLarge(size, most int64) error {
 		Hint: "raise max_payload of the NATS servers, or store large data elsewhere"}
 }
 
-// reserve is what a message leaves free of the servers' max_payload when it is sent, for the story of
+// reserve is the part of the servers' max_payload that a message leaves free when it is sent: the story of
 // its attempts and a checkpoint.
 const reserve = 80 << 10
 
@@ -101,19 +106,25 @@ func (e *Engine) fits(m *meta, body []byte) {
 }
 
 // storeOne stores a message, and repeats that while no server answers: its id, or its record,
-// lets the server drop what it has already stored. The server strips the id of a
+// lets the server drop a repeated message. The server strips the id of a
 // schedule, which replaces itself.
 func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 	if m.Header.Get(headerMsgID) == "" && m.Header.Get(headerExpectedSeq) == "" && m.Header.Get(headerSchedule) == "" {
 		m.Header.Set(headerMsgID, nuid.Next())
 	}
 	perhaps := false // an attempt may have stored it
-	for {
+	begun := time.Now()
+	for first := true; ; first = false {
 		once, cancel := context.WithTimeout(ctx, partTimeout)
-		_, err := e.js.PublishMsg(once, m, jetstream.WithRetryAttempts(0))
+		_, err := e.stored(once, m)
 		cancel()
 		if err == nil {
 			return nil
+		}
+		if first { // few messages need it
+			var end context.CancelFunc
+			ctx, end = withinSince(ctx, begun)
+			defer end()
 		}
 		again, stored := judged(err)
 		if again {
@@ -222,23 +233,11 @@ func (e *Engine) tryBatch(ctx context.Context, parts []*natsgo.Msg) error {
 	parts[last].Header.Set(headerBatchCommits, "1")
 	ctx, cancel := context.WithTimeout(ctx, partTimeout)
 	defer cancel()
-	reply, err := e.conn.RequestMsgWithContext(ctx, parts[last])
-	if err != nil {
-		return err
+	seq, err := e.stored(ctx, parts[last])
+	if err == nil && seq == 0 {
+		err = errors.New("nats: the answer to a batch has no sequence")
 	}
-	var answer struct {
-		Seq   uint64              `json:"seq"`
-		Error *jetstream.APIError `json:"error"`
-	}
-	switch err := json.Unmarshal(reply.Data, &answer); {
-	case err != nil:
-		return err
-	case answer.Error != nil:
-		return answer.Error
-	case answer.Seq == 0:
-		return errors.New("nats: the answer to a batch has no sequence")
-	}
-	return nil
+	return err
 }
 
 // lastOn returns the last message on a subject as the stream's leader has it, or nil. Direct gets

@@ -78,8 +78,8 @@ type queues struct {
 
 func (s *queues) init() { s.all, s.byNo = map[string]*queue{}, map[int]*queue{} }
 
-// learn takes a revision of a queue, or forgets a queue that was dropped. Older ones than what it
-// has change nothing.
+// learn takes a revision of a queue, or forgets a queue that was dropped. A revision that is older than the
+// known one changes nothing.
 func (s *queues) learn(name string, revision uint64, q *queue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

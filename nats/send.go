@@ -34,7 +34,7 @@ type outgoing struct {
 	window time.Duration
 }
 
-// record is what is stored under a key that was used, as JSON.
+// record says which messages were sent under a key, as JSON.
 type record struct {
 	Digest []byte           `json:"digest,omitempty"`
 	Sent   []posthaste.Sent `json:"sent"`
@@ -216,7 +216,7 @@ func scheduled(m *natsgo.Msg, target string, at time.Time) *natsgo.Msg {
 	return m
 }
 
-// recorded returns a record, which is stored only if there is none on its subject.
+// recorded returns a record, which is stored only if its subject has no message.
 func recorded(subject string, content any, ttl time.Duration) *natsgo.Msg {
 	body, err := json.Marshal(content)
 	if err != nil {
@@ -232,6 +232,8 @@ func recorded(subject string, content any, ttl time.Duration) *natsgo.Msg {
 // sendUnder stores the messages in one atomic batch, with the record of the request, if it has one.
 // Messages whose dedupe key was used are left out.
 func (e *Engine) sendUnder(ctx context.Context, q *queue, all []outgoing, r *request) (sent []posthaste.Sent, replayed bool, err error) {
+	ctx, cancel := within(ctx)
+	defer cancel()
 	for {
 		if r != nil {
 			if before, err := e.recordOn(ctx, q, r.subject); err != nil {
@@ -298,6 +300,9 @@ func (e *Engine) parts(ctx context.Context, q *queue, all []outgoing) (sent []po
 // recordOn returns the record on a subject, or nil.
 func (e *Engine) recordOn(ctx context.Context, q *queue, subject string) (*record, error) {
 	m, err := e.lastOn(ctx, q.stream, subject)
+	for posthaste.CodeOf(err) == posthaste.CodeUnavailable && pausesFor(ctx, pauseBetween) { // as plain sends do
+		m, err = e.lastOn(ctx, q.stream, subject)
+	}
 	if err != nil || m == nil {
 		return nil, err
 	}

@@ -58,10 +58,10 @@ func (e *Engine) settleOwn(ctx context.Context, settlements []posthaste.Settleme
 			return &posthaste.Error{Code: posthaste.CodeConflict, Field: "mode", Message: "the queue is an at-most-once queue: its deliveries are settled as soon as they are handed out"}
 		}
 	}
-	w := &settling{slots: make(chan bool, atOnce)}
+	w, now := &settling{slots: make(chan bool, atOnce)}, uptime()
 	for i, s := range settlements {
 		d := e.holding.get(s.Delivery)
-		if d == nil || results[i].Err != nil || results[i].Settled || !e.holding.begin(d) {
+		if d == nil || results[i].Err != nil || results[i].Settled || !e.holding.begin(d, now) {
 			continue
 		}
 		if s.Outcome == posthaste.OutcomeDone && d.q.Options.Retention == 0 && !e.holding.hasNote(d) && !(d.q.Options.Ordered && d.delivered > 1) {
@@ -79,6 +79,7 @@ func (e *Engine) settleOwn(ctx context.Context, settlements []posthaste.Settleme
 			continue
 		}
 		w.slots <- true
+		now = uptime() // it may have waited
 		w.open.Go(func() {
 			defer func() { <-w.slots }()
 			r, err := e.continues(ctx, d, s)

@@ -42,7 +42,7 @@ type arrival struct {
 type pull struct {
 	tap   *tap
 	inbox *natsgo.Subscription
-	lease time.Duration // of what it brings
+	lease time.Duration // of the messages that it brings
 	ends  time.Duration // when the server has forgotten it
 	want  int
 	open  int // that came and are not in the hand yet
@@ -99,7 +99,7 @@ type pullRequest struct {
 const settles = 25 * time.Millisecond
 
 // open sends a pull. With wait it stays open until a message comes or a third of AckWait has
-// passed, otherwise it brings what is there.
+// passed, otherwise it brings the messages that wait.
 func (s *taps) open(t *tap, n int, wait bool) (*pull, error) {
 	r := pullRequest{Batch: n, NoWait: !wait, Expires: settles}
 	now := uptime()
@@ -264,22 +264,21 @@ func (s *taps) lately(queue string) (all []*tap) {
 // late is how long before the end of its lease a message that was not handed out is given back.
 func (t *tap) late() time.Duration { return t.ackWait / 5 }
 
-// takes takes up to n messages from the hand whose leases last.
-func (s *taps) takes(t *tap, n int) (all []*arrival) {
+// takes takes the next message from the hand whose lease lasts longer than now, or returns nil.
+func (s *taps) takes(t *tap, now time.Duration) *arrival {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := uptime()
-	for len(t.hand) > 0 && len(all) < n {
-		left := t.hand[0].lease - now
+	for len(t.hand) > 0 {
+		a := t.hand[0]
+		left := a.lease - now
 		if left > 0 && left < t.late()/2 { // it is being given back
-			break
+			return nil
 		}
-		if left > 0 {
-			all = append(all, t.hand[0])
+		if t.hand = t.hand[1:]; left > 0 {
+			return a
 		}
-		t.hand = t.hand[1:]
 	}
-	return all
+	return nil
 }
 
 // back puts a message back that cannot be handed out now.

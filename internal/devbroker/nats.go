@@ -102,6 +102,9 @@ func (n *NATS) URL() string { return "nats://" + n.Address() }
 // Address returns its host and port.
 func (n *NATS) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(n.port)) }
 
+// PID returns the id of its process, which changes when it is started again.
+func (n *NATS) PID() int { return n.process.cmd.Process.Pid }
+
 // Kill kills it with SIGKILL, like a crash of the machine.
 func (n *NATS) Kill() { n.process.end(syscall.SIGKILL) }
 
