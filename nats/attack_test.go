@@ -306,3 +306,19 @@ func TestUnsubscribeIsKilled(t *testing.T) {
 	defer cancel()
 	until(t, within, "the message is removed", func() bool { return len(entries(t, ctx, b)) == 0 })
 }
+
+// A batch whose first parts a leader took that does not lead any more is sent again.
+func TestBatchWithoutItsBegin(t *testing.T) {
+	t.Parallel()
+	ctx, a, _ := two(t)
+	q, err := a.queue(ctx, "jobs")
+	must(t, err)
+	m := (&meta{ID: 1}).encoded(q.subjects.under("q", "0"), nil)
+	m.Header.Set(headerBatch, "batch")
+	m.Header.Set(headerBatchPlace, "2")
+	m.Header.Set(headerBatchCommits, "1")
+	_, err = a.stored(ctx, m)
+	if again, stored := judged(err); err == nil || !again || stored {
+		t.Errorf("%v is repeated: %v, and may be stored: %v", err, again, stored)
+	}
+}
