@@ -70,7 +70,7 @@ func possible(o *posthaste.QueueOptions) error {
 // claimName stores the entry of a new queue that is not ready, or returns the one that another
 // process has begun: it may have died.
 func (e *Engine) claimName(ctx context.Context, name string, options posthaste.QueueOptions) (*queue, error) {
-	q := &queue{Name: name, Options: options, CreatedAt: e.clock.now(), stream: e.streamOf(name), subjects: e.subjectsOf(name),
+	q := &queue{Name: name, Options: options, CreatedAt: e.clock.now(), subjects: e.subjectsOf(name),
 		Subscriptions: []subscription{{Name: posthaste.DefaultSubscription, CreatedAt: e.clock.now(), AckWait: e.ackWait}}}
 	entry, err := e.kv.Get(ctx, queueKey+token(name))
 	switch {
@@ -89,6 +89,10 @@ func (e *Engine) claimName(ctx context.Context, name string, options posthaste.Q
 	if q.No, err = e.takeNumber(ctx, name); err != nil {
 		return nil, err
 	}
+	if q.Born, err = e.sequence(ctx); err != nil {
+		return nil, err
+	}
+	q.stream = e.streamOf(name, q.Born)
 	body, err := json.Marshal(q)
 	if err != nil {
 		return nil, err
@@ -236,26 +240,16 @@ func (e *Engine) ensurePriority(ctx context.Context, q *queue, priority int) (*q
 	if priority == 0 || slices.Contains(q.Priorities, priority) {
 		return q, nil
 	}
-	// First the consumers of all that has subscribed, then the entry: a process that finds the
-	// priority there finds its consumers too.
-	next := *q
-	next.Priorities = append(slices.Clone(q.Priorities), priority)
-	slices.Sort(next.Priorities)
-	if err := e.ensureConsumers(ctx, &next); err != nil {
-		return nil, err
-	}
-	q, err := e.changeQueue(ctx, q.Name, func(q *queue) (bool, error) {
+	// First the consumers of all that has subscribed, then the entry, if no subscription came meanwhile: a
+	// process that finds the priority there finds its consumers too.
+	return e.changeQueue(ctx, q.Name, func(q *queue) (bool, error) {
 		if slices.Contains(q.Priorities, priority) {
 			return false, nil
 		}
 		q.Priorities = append(q.Priorities, priority)
 		slices.Sort(q.Priorities)
-		return true, nil
+		return true, e.ensureConsumers(ctx, q)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return q, e.ensureConsumers(ctx, q) // those of subscriptions that came meanwhile
 }
 
 // sameOptions returns an error if a queue that exists has other options than those that are

@@ -59,7 +59,7 @@ func TestReplaysOnce(t *testing.T) {
 		if did != 1 {
 			t.Errorf("%d of %d calls replayed it", did, cap(answers))
 		}
-		if left, err := all[0].countFrom(t.Context(), all[0].streamOf("jobs"), letters[0].subject(), 1); err != nil || left != 0 {
+		if left, err := all[0].countFrom(t.Context(), all[0].queues.known("jobs").stream, letters[0].subject(), 1); err != nil || left != 0 {
 			t.Errorf("%d entries are left of the dead letter, %v", left, err)
 		}
 		got := receiveJobs(t, all[0], 10)

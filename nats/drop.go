@@ -39,7 +39,7 @@ func (e *Engine) finishDrop(ctx context.Context, q *queue) error {
 	if err := e.dropSchedulesOf(ctx, q.Name); err != nil {
 		return err
 	}
-	if err := e.kv.Delete(ctx, "number."+strconv.Itoa(q.No)); err != nil {
+	if err := e.dropNumber(ctx, q); err != nil {
 		return e.fault(err)
 	}
 	err := e.kv.Delete(ctx, queueKey+token(q.Name), jetstream.LastRevision(q.revision))
@@ -48,6 +48,30 @@ func (e *Engine) finishDrop(ctx context.Context, q *queue) error {
 	}
 	e.queues.learn(q.Name, q.revision+1, nil)
 	return e.fault(err)
+}
+
+// dropNumber makes the number of a queue free, as long as its entry is there. Another queue may have the
+// number already, if a process was killed before it removed the entry.
+func (e *Engine) dropNumber(ctx context.Context, q *queue) error {
+	key := "number." + strconv.Itoa(q.No)
+	number, err := e.kv.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) || err == nil && string(number.Value()) != q.Name {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	entry, err := e.kv.Get(ctx, queueKey+token(q.Name))
+	if errors.Is(err, jetstream.ErrKeyNotFound) || err == nil && entry.Revision() != q.revision {
+		return nil // another process has dropped the queue
+	}
+	if err != nil {
+		return err
+	}
+	if err := e.kv.Delete(ctx, key, jetstream.LastRevision(number.Revision())); !conflicts(err) {
+		return err
+	}
+	return nil
 }
 
 // refuseContents returns an error if a subscription of a queue, or any if none is named, is not

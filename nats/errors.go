@@ -19,6 +19,7 @@ const (
 	codeNoSequence        = 10043
 	codeWrongLastSequence = 10071 // the subject's last message is another one: a record exists
 	codeMayYetFail        = 10164 // a conflict with a write that can still fail: repeat
+	codeIncomplete        = 10176 // the first parts of a batch went to a leader before this one
 	codeInProcess         = 10158 // a message with this id is being stored, by an attempt before
 )
 

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	natsgo "github.com/nats-io/nats.go"
+
 	"github.com/posthaste-mq/posthaste"
 )
 
@@ -56,20 +58,25 @@ func (h *holding) extend(d *held, lease time.Duration) {
 // giveBack gives back all deliveries of a worker, and what came and was not handed out.
 func (e *Engine) giveBack(ctx context.Context, worker posthaste.WorkerID) {
 	e.loseAll(ctx, e.holding.of(worker))
-	e.emptyHands(ctx)
+	e.emptyHands(ctx, true)
 }
 
-// emptyHands gives back what came and was not handed out, without an attempt.
-func (e *Engine) emptyHands(ctx context.Context) {
+// emptyHands gives back what came and was not handed out, without an attempt: what is late, or
+// everything.
+func (e *Engine) emptyHands(ctx context.Context, everything bool) {
 	var open sync.WaitGroup
-	for t, all := range e.taps.emptied() {
+	for t, all := range e.taps.emptied(everything) {
 		q := e.queues.known(t.queue)
-		if q == nil || q.subscription(t.subscription) == nil || q.Options.Mode == posthaste.AtMostOnce {
+		if q == nil || q.subscription(t.subscription) == nil {
 			continue
 		}
 		for _, a := range all {
 			open.Go(func() {
 				d := a.held(q, q.subscription(t.subscription), t, e.clock.now())
+				if q.Options.Mode == posthaste.AtMostOnce { // it was acknowledged
+					_ = e.store(ctx, q, []*natsgo.Msg{e.following(d, d.meta, posthaste.OutcomeReleased, e.clock.now())})
+					return
+				}
 				_, _ = e.continues(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeReleased}) // or AckWait ends
 			})
 		}

@@ -48,6 +48,7 @@ type Engine struct {
 	bells     bells
 	turns     atomic.Int64 // claims of queues with several consumers
 	doubts    doubts
+	leftAt    atomic.Int64 // when dropLeft began last, by uptime
 	rescued   atomic.Int64 // lost deliveries that were continued, since rescue was called
 	workers   workers
 	tokens    shelf[storedToken]
@@ -69,7 +70,8 @@ func (e *Engine) Close() {
 	}
 	if e.begun.Load() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		e.emptyHands(ctx)
+		e.taps.shut()
+		e.emptyHands(ctx, true)
 		cancel()
 	}
 	close(e.ended)

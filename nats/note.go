@@ -99,17 +99,28 @@ func (e *Engine) noted(ctx context.Context, d *held) (a posthaste.Attempt) {
 	if err != nil || m == nil || json.Unmarshal(m.Data, &a) != nil || a.Attempt != d.meta.attempt() {
 		return posthaste.Attempt{}
 	}
+	d.noted = true
 	return posthaste.Attempt{Checkpoint: a.Checkpoint, Progress: a.Progress, ProgressText: a.ProgressText, Log: a.Log}
 }
 
 // unnote removes the notes of an attempt that has ended: what follows has them. If that fails, they are
 // of an attempt that has ended.
 func (e *Engine) unnote(ctx context.Context, d *held) {
-	if e.holding.hasNote(d) {
-		_ = e.purge(ctx, d.q.stream, d.noteSubject())
+	again := d.q.Options.Ordered && d.delivered > 1
+	if again || e.holding.hasNote(d) {
+		e.dropNote(ctx, d)
 	}
-	if d.q.Options.Ordered && d.delivered > 1 {
+	if again {
 		_ = e.purge(ctx, d.q.stream, d.keptSubject())
+	}
+}
+
+// dropNote removes the note of an attempt, but not that of the next attempt, which may run already.
+func (e *Engine) dropNote(ctx context.Context, d *held) {
+	var a posthaste.Attempt
+	m, err := e.lastOn(ctx, d.q.stream, d.noteSubject())
+	if err == nil && m != nil && (json.Unmarshal(m.Data, &a) != nil || a.Attempt <= d.meta.attempt()) {
+		_, _ = e.deleteEntry(ctx, d.q.stream, m.Sequence)
 	}
 }
 

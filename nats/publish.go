@@ -163,7 +163,7 @@ func judged(err error) (again, stored bool) {
 		if a.ErrorCode == codeInProcess {
 			return true, true
 		}
-		return a.ErrorCode == codeMayYetFail || a.Code == 429 || a.Code == 503, false
+		return a.ErrorCode == codeMayYetFail || a.ErrorCode == codeIncomplete || a.Code == 429 || a.Code == 503, false
 	}
 	return false, false
 }

@@ -21,6 +21,7 @@ import (
 type queue struct {
 	Name      string                 `json:"name"`
 	No        int                    `json:"no"`
+	Born      int64                  `json:"born"` // no other queue has it, whatever its name
 	Options   posthaste.QueueOptions `json:"options"`
 	CreatedAt time.Time              `json:"created_at"`
 	// Subscriptions are in the order of their names.
@@ -140,7 +141,7 @@ func (e *Engine) readQueue(entry jetstream.KeyValueEntry) (*queue, error) {
 	if err := json.Unmarshal(entry.Value(), q); err != nil {
 		return nil, err
 	}
-	q.revision, q.stream, q.subjects = entry.Revision(), e.streamOf(q.Name), e.subjectsOf(q.Name)
+	q.revision, q.stream, q.subjects = entry.Revision(), e.streamOf(q.Name, q.Born), e.subjectsOf(q.Name)
 	return q, nil
 }
 

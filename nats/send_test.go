@@ -12,7 +12,7 @@ import (
 
 func stored(t *testing.T, e *Engine, queue string) uint64 {
 	t.Helper()
-	s, err := e.js.Stream(context.Background(), e.streamOf(queue))
+	s, err := e.js.Stream(context.Background(), e.queues.known(queue).stream)
 	if err != nil {
 		t.Fatal(err)
 	}

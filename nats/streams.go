@@ -3,6 +3,7 @@ package nats
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 
@@ -47,8 +48,11 @@ func token(name string) string { return strings.ReplaceAll(name, ".", "=") }
 // named returns the name of a token.
 func named(token string) string { return strings.ReplaceAll(token, "=", ".") }
 
-// streamOf returns the name of a queue's stream.
-func (e *Engine) streamOf(queue string) string { return e.prefix + "-q-" + token(queue) }
+// streamOf returns the name of a queue's stream. It ends with a number of its own: who drops a queue, or
+// settles a delivery of a queue that was dropped, does not meet the next queue of that name.
+func (e *Engine) streamOf(queue string, born int64) string {
+	return e.prefix + "-q-" + token(queue) + "-" + strconv.FormatInt(born, 10)
+}
 
 // subjects are those of a queue. All filters of consumers that deliver messages are literal.
 //

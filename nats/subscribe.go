@@ -140,12 +140,56 @@ func (e *Engine) Unsubscribe(ctx context.Context, queueName, name string, o post
 			return e.fault(err)
 		}
 	}
-	// Without a consumer the stream keeps none of its retries; its dead letters and notes have
-	// the keepers.
+	if err := e.purgeSubscription(ctx, q, name); err != nil {
+		return err
+	}
+	return e.record(ctx, "unsubscribe", queueName, 0, map[string]any{"subscription": name})
+}
+
+// purgeSubscription removes what is stored for a subscription that has no consumers any more. Without
+// them the stream keeps none of its retries; its dead letters and notes have the keepers.
+func (e *Engine) purgeSubscription(ctx context.Context, q *queue, name string) error {
 	for _, filter := range []string{q.subjects.under("r", token(name), ">"), q.subjects.under("s", "*", token(name)), q.subjects.under("d", token(name), ">"), q.subjects.under("n", token(name), ">")} {
 		if err := e.purge(ctx, q.stream, filter); err != nil {
 			return err
 		}
 	}
-	return e.record(ctx, "unsubscribe", queueName, 0, map[string]any{"subscription": name})
+	return nil
+}
+
+// dropLeft finishes what processes left that were killed while they unsubscribed: consumers of
+// subscriptions that no queue has, which would keep all later messages.
+func (e *Engine) dropLeft(ctx context.Context) error {
+	for _, q := range e.queues.listed() {
+		if !q.Ready {
+			continue
+		}
+		consumers, err := e.consumers(ctx, q)
+		if posthaste.CodeOf(err) == posthaste.CodeNotFound {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		// A subscription is in the entry before it has consumers.
+		fresh, err := e.freshQueue(ctx, q.Name)
+		if posthaste.CodeOf(err) == posthaste.CodeNotFound || err == nil && fresh.stream != q.stream {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for name := range consumers {
+			at, is := strings.CutPrefix(name, "sub-")
+			if end := strings.LastIndex(at, "-"); is && end >= 0 && fresh.subscription(named(at[:end])) == nil {
+				if err := e.js.DeleteConsumer(ctx, q.stream, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+					return e.fault(err)
+				}
+				if err := e.purgeSubscription(ctx, q, named(at[:end])); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package nats
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,8 +21,10 @@ type tap struct {
 	tapKey
 	stream, consumer string
 	ackWait          time.Duration
+	since            time.Time // when the subscription was made
 	hand             []*arrival
 	waiting          *pull // the open pull that rings the doorbell, or nil
+	unled            bool  // such a pull found no leader: sweep opens it again
 	looked           time.Duration
 }
 
@@ -59,6 +62,7 @@ type taps struct {
 	asleep  func(queue string) bool
 
 	mu    sync.Mutex
+	over  bool // shut was called
 	pulls map[*pull]bool
 	byKey map[tapKey]*tap
 	// listeners are claims that wait for the first message of a queue.
@@ -75,8 +79,8 @@ func (s *taps) of(q *queue, sub *subscription, track int) *tap {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.byKey[key]
-	if t == nil || t.stream != q.stream {
-		t = &tap{tapKey: key, stream: q.stream, consumer: q.consumer(sub.Name, track), ackWait: sub.AckWait}
+	if t == nil || t.stream != q.stream || !t.since.Equal(sub.CreatedAt) {
+		t = &tap{tapKey: key, stream: q.stream, consumer: q.consumer(sub.Name, track), ackWait: sub.AckWait, since: sub.CreatedAt}
 		s.byKey[key] = t
 	}
 	t.looked = uptime()
@@ -117,6 +121,11 @@ func (s *taps) open(t *tap, n int, wait bool) (*pull, error) {
 	}
 	_ = p.inbox.SetPendingLimits(-1, -1) // it fails for closed ones only
 	s.mu.Lock()
+	if s.over {
+		s.mu.Unlock()
+		_ = p.inbox.Unsubscribe()
+		return nil, natsgo.ErrConnectionClosed
+	}
 	s.pulls[p] = true
 	if wait {
 		t.waiting = p
@@ -159,6 +168,7 @@ func (s *taps) take(p *pull, m *natsgo.Msg) {
 			p.fault = status + " " + m.Header.Get("Description")
 		}
 		s.close(p)
+		p.tap.unled = waited && status == "503"
 		s.mu.Unlock()
 		if waited && status != "503" { // without a leader, sweep opens it again
 			s.reopen(p.tap)
@@ -251,13 +261,20 @@ func (s *taps) lately(queue string) (all []*tap) {
 	return all
 }
 
+// late is how long before the end of its lease a message that was not handed out is given back.
+func (t *tap) late() time.Duration { return t.ackWait / 5 }
+
 // takes takes the next message from the hand whose lease lasts longer than now, or returns nil.
 func (s *taps) takes(t *tap, now time.Duration) *arrival {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(t.hand) > 0 {
 		a := t.hand[0]
-		if t.hand = t.hand[1:]; a.lease > now {
+		left := a.lease - now
+		if left > 0 && left < t.late()/2 { // it is being given back
+			return nil
+		}
+		if t.hand = t.hand[1:]; left > 0 {
 			return a
 		}
 	}
@@ -271,15 +288,29 @@ func (s *taps) back(t *tap, a *arrival) {
 	t.hand = append([]*arrival{a}, t.hand...)
 }
 
-// emptied takes everything from all hands.
-func (s *taps) emptied() map[*tap][]*arrival {
+// shut ends all pulls: the servers hand out nothing to an inbox that nobody listens to.
+func (s *taps) shut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := map[*tap][]*arrival{}
+	s.over = true
+	for p := range s.pulls {
+		s.close(p)
+	}
+}
+
+// emptied takes what is late from all hands, or everything.
+func (s *taps) emptied(everything bool) map[*tap][]*arrival {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all, now := map[*tap][]*arrival{}, uptime()
 	for _, t := range s.byKey {
-		if len(t.hand) > 0 {
-			all[t], t.hand = t.hand, nil
-		}
+		t.hand = slices.DeleteFunc(t.hand, func(a *arrival) bool {
+			takes := everything || a.lease-now < t.late()
+			if takes {
+				all[t] = append(all[t], a)
+			}
+			return takes
+		})
 	}
 	return all
 }
@@ -298,6 +329,12 @@ func (s *taps) sweep(context.Context) {
 			if now > p.lease { // until then its messages may still come
 				s.close(p)
 			}
+		}
+	}
+	for _, t := range s.byKey {
+		if t.unled {
+			t.unled = false
+			again = append(again, t)
 		}
 	}
 	s.mu.Unlock()

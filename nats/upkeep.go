@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"time"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -21,6 +22,9 @@ func (e *Engine) Maintain(ctx context.Context, kinds posthaste.Upkeep) (reply po
 			return reply, err
 		}
 		reply.Rescued = e.rescue(ctx)
+	}
+	if last, now := e.leftAt.Load(), int64(uptime()); kinds&posthaste.UpkeepSpace != 0 && (last == 0 || now-last > int64(time.Minute)) && e.leftAt.CompareAndSwap(last, now) {
+		return reply, e.dropLeft(ctx)
 	}
 	return reply, nil
 }

@@ -267,7 +267,7 @@ func TestMoveScheduled(t *testing.T) {
 	if slices.Sort(came); !slices.Equal(came, []string{"1 1", "2 1", "3 2"}) {
 		t.Errorf("they came as %v", came)
 	}
-	left, err := e.subjectsUnder(t.Context(), e.streamOf("jobs"), e.subjectsOf("jobs").under("s.>"))
+	left, err := e.subjectsUnder(t.Context(), e.queues.known("jobs").stream, e.subjectsOf("jobs").under("s.>"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("schedules that are left: %v, %v", left, err)
 	}

@@ -53,7 +53,9 @@ func natsStageOn(t *testing.T, servers string, cluster *devbroker.NATSCluster) *
 
 // stream returns the name of a queue's stream.
 func (n *natsStage) stream(queue string) string {
-	return "posthaste-q-" + strings.ReplaceAll(queue, ".", "=")
+	name, err := n.js.StreamNameBySubject(n.ctx, "posthaste.queue."+strings.ReplaceAll(queue, ".", "=")+".>")
+	n.must(err)
+	return name
 }
 
 // queue creates a queue, and waits until all replicas of its stream are up to date.

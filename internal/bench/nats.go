@@ -60,7 +60,7 @@ func compareNATS(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	own, err := s.js.Stream(ctx, s.prefix+"-q-"+natsQueue)
+	own, err := s.queueStream(ctx, natsQueue)
 	if err != nil {
 		return err
 	}

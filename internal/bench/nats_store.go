@@ -189,9 +189,18 @@ type natsRaw struct {
 	header   string // what the engine puts into the header Posthaste
 }
 
+// queueStream returns the stream of a queue of the engine.
+func (s *natsStore) queueStream(ctx context.Context, queue string) (jetstream.Stream, error) {
+	name, err := s.js.StreamNameBySubject(ctx, s.prefix+".queue."+queue+".>")
+	if err != nil {
+		return nil, err
+	}
+	return s.js.Stream(ctx, name)
+}
+
 // openRaw makes a stream like that of a queue, which has one message.
 func (s *natsStore) openRaw(ctx context.Context, queue string) (*natsRaw, error) {
-	like, err := s.js.Stream(ctx, s.prefix+"-q-"+queue)
+	like, err := s.queueStream(ctx, queue)
 	if err != nil {
 		return nil, err
 	}
