@@ -41,7 +41,7 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 			e.goes(func(ctx context.Context) {
 				defer finished()
 				d := a.held(q, sub, t, e.clock.now())
-				a.lease = math.MaxInt64                                       // nobody else gets it
+				a.lease = math.MaxInt64                                       // no other process gets it
 				_ = e.keepOutcome(ctx, d, d.meta, posthaste.OutcomeHandedOut) // it counts as handed out without a record, too
 				e.taps.put(t, a)
 			})

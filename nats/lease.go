@@ -61,8 +61,8 @@ func (e *Engine) giveBack(ctx context.Context, worker posthaste.WorkerID) {
 	e.emptyHands(ctx, true)
 }
 
-// emptyHands gives back what came and was not handed out, without an attempt: what is late, or
-// everything.
+// emptyHands gives back messages that came and were not handed out, without an attempt: the late ones,
+// or all.
 func (e *Engine) emptyHands(ctx context.Context, everything bool) {
 	var open sync.WaitGroup
 	for t, all := range e.taps.emptied(everything) {

@@ -48,8 +48,8 @@ func token(name string) string { return strings.ReplaceAll(name, ".", "=") }
 // named returns the name of a token.
 func named(token string) string { return strings.ReplaceAll(token, "=", ".") }
 
-// streamOf returns the name of a queue's stream. It ends with a number of its own: who drops a queue, or
-// settles a delivery of a queue that was dropped, does not meet the next queue of that name.
+// streamOf returns the name of a queue's stream. It ends with a number of its own: a process that drops a
+// queue, or settles a delivery of a dropped one, does not meet the next queue of that name.
 func (e *Engine) streamOf(queue string, born int64) string {
 	return e.prefix + "-q-" + token(queue) + "-" + strconv.FormatInt(born, 10)
 }

@@ -146,7 +146,7 @@ func (e *Engine) Unsubscribe(ctx context.Context, queueName, name string, o post
 	return e.record(ctx, "unsubscribe", queueName, 0, map[string]any{"subscription": name})
 }
 
-// purgeSubscription removes what is stored for a subscription that has no consumers any more. Without
+// purgeSubscription removes the messages of a subscription that has no consumers any more. Without
 // them the stream keeps none of its retries; its dead letters and notes have the keepers.
 func (e *Engine) purgeSubscription(ctx context.Context, q *queue, name string) error {
 	for _, filter := range []string{q.subjects.under("r", token(name), ">"), q.subjects.under("s", "*", token(name)), q.subjects.under("d", token(name), ">"), q.subjects.under("n", token(name), ">")} {

@@ -288,7 +288,7 @@ func (s *taps) back(t *tap, a *arrival) {
 	t.hand = append([]*arrival{a}, t.hand...)
 }
 
-// shut ends all pulls: the servers hand out nothing to an inbox that nobody listens to.
+// shut ends all pulls: the servers hand out nothing to an inbox without a listener.
 func (s *taps) shut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -298,7 +298,7 @@ func (s *taps) shut() {
 	}
 }
 
-// emptied takes what is late from all hands, or everything.
+// emptied takes the late messages from all hands, or everything.
 func (s *taps) emptied(everything bool) map[*tap][]*arrival {
 	s.mu.Lock()
 	defer s.mu.Unlock()

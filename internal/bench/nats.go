@@ -20,8 +20,6 @@ import (
 const (
 	// natsQueue is the queue of scenario nats.
 	natsQueue = "bench"
-	// natsFetch is the number of messages in a fetch of the raw client.
-	natsFetch = 100
 	// natsIdleQueues is the number of queues of the worker that sleeps.
 	natsIdleQueues = 10
 	// natsIdle is the share of the duration in which it is measured.

@@ -9,4 +9,6 @@ const (
 	natsOutstanding = 1000
 	// natsBatchers is the number of goroutines that send atomic batches.
 	natsBatchers = 4
+	// natsFetch is the number of messages in a fetch of the raw client.
+	natsFetch = 100
 )
