@@ -10,26 +10,49 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// renew sends signs of progress for the deliveries of a worker, and waits until they are confirmed
-// or a part of the lease has passed. An unconfirmed one keeps its old lease.
-func (e *Engine) renew(ctx context.Context, worker posthaste.WorkerID) {
-	var open sync.WaitGroup
-	for _, d := range e.holding.of(worker) {
-		e.progress(d, &open)
-	}
-	waitFor(ctx, &open, partTimeout)
+// renewed is a delivery and the lease that its server has confirmed.
+type renewed struct {
+	d     *held
+	lease time.Duration
 }
 
-// progress asks the server for a new AckWait, from when the sign is sent on.
-func (e *Engine) progress(d *held, open *sync.WaitGroup) {
+// renew asks the servers for a new AckWait of deliveries. An unconfirmed one keeps its old lease. A
+// server that is cut off confirms signs of progress that the others do not know. So the leases are
+// extended only if the store has taken a write after that, for which it needs a majority.
+func (e *Engine) renew(ctx context.Context, all []*held) {
+	var open sync.WaitGroup
+	var mu sync.Mutex
+	var done []renewed
+	for _, d := range all {
+		e.progress(d, &open, func(lease time.Duration) {
+			mu.Lock()
+			defer mu.Unlock()
+			done = append(done, renewed{d, lease})
+		})
+	}
+	waitFor(ctx, &open, partTimeout)
+	mu.Lock()
+	confirmed := done
+	done = nil
+	mu.Unlock()
+	if len(confirmed) == 0 || !e.reaches(ctx) {
+		return
+	}
+	for _, r := range confirmed {
+		e.holding.extend(r.d, r.lease)
+	}
+}
+
+// progress sends a sign of progress, and calls done with the lease that begins when it is sent, once the
+// server has confirmed it.
+func (e *Engine) progress(d *held, open *sync.WaitGroup, done func(lease time.Duration)) {
 	until := e.holding.leaseOf(d)
 	if at := uptime(); at < until {
-		lease := at + d.sub.AckWait - margin
 		open.Add(1)
 		e.acks.send(&ack{reply: d.reply, sign: signProgress, until: min(until, at+repeatAfter), done: func(confirmed bool) {
 			defer open.Done()
 			if confirmed {
-				e.holding.extend(d, lease)
+				done(at + d.sub.AckWait - margin)
 			}
 		}})
 	}
@@ -130,12 +153,11 @@ func (h *holding) expired(lost func(posthaste.WorkerID) bool) (all []*held) {
 // and forgets those that the server has handed out to others. A worker whose heartbeats are further
 // apart than AckWait keeps its deliveries so.
 func (e *Engine) keepLeases(ctx context.Context) {
-	var open sync.WaitGroup
-	for _, d := range e.holding.ending(e.lost) {
-		e.progress(d, &open)
-	}
 	e.rescued.Add(int64(e.loseAll(ctx, e.holding.expired(e.lost))))
 	e.holding.forget()
+	if all := e.holding.ending(e.lost); len(all) > 0 {
+		e.renew(ctx, all)
+	}
 }
 
 // ending returns the deliveries of living workers and receivers of which half of AckWait has

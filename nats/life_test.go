@@ -132,3 +132,25 @@ func TestLargeMessageIsRetried(t *testing.T) {
 		t.Errorf("there is no dead letter: %v", err)
 	}
 }
+
+// A server that is cut off confirms a sign of progress. Without a majority for a write after it, the
+// lease is not extended.
+func TestLeaseNeedsAMajority(t *testing.T) {
+	t.Parallel()
+	l := lives(t, posthaste.QueueOptions{})
+	l.send(1, posthaste.Message{})
+	d := l.holding.get(l.claim(1)[0].ID)
+	before := l.holding.leaseOf(d)
+	l.renew(context.Background(), []*held{d})
+	after := l.holding.leaseOf(d)
+	if after <= before {
+		t.Errorf("the lease was not extended: %s, then %s", before, after)
+	}
+	if err := l.js.DeleteStream(context.Background(), "KV_"+l.prefix+"-store"); err != nil { // no write succeeds
+		t.Fatal(err)
+	}
+	l.renew(context.Background(), []*held{d})
+	if now := l.holding.leaseOf(d); now != after {
+		t.Errorf("the lease was extended from %s to %s", after, now)
+	}
+}

@@ -158,21 +158,15 @@ func (e *Engine) storeBeat(ctx context.Context, w *worker, at time.Duration, rev
 	return err
 }
 
-// Heartbeat implements [posthaste.Engine]. If the store cannot be reached, it still renews the leases
-// of the worker's deliveries before it returns the error. Otherwise the deliveries would be
-// redelivered while the worker handles them.
+// Heartbeat implements [posthaste.Engine]. The leases of the worker's deliveries are extended by the engine
+// as long as the worker lives.
 func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (reply posthaste.HeartbeatReply, err error) {
 	if err := e.ready(ctx); err != nil {
 		return reply, err
 	}
 	if err := e.beats(ctx, beat); err != nil {
-		if posthaste.CodeOf(err) == posthaste.CodeWorkerLost {
-			return reply, err
-		}
-		e.renew(ctx, beat.Worker)
 		return reply, err
 	}
-	e.renew(ctx, beat.Worker)
 	reply.Cancelled = e.holding.cancelledOf(beat.Worker)
 	reply.TickIn = e.tickIn()
 	reply.Rescue, reply.RescueIn = e.overdue(beat.Worker)
