@@ -63,6 +63,7 @@ func (c *ClientConfig) check() error {
 type Client struct {
 	engine Engine
 	config ClientConfig
+	apart  bool // calls are not gathered
 	small  gatherer
 	// groups has a group for each call that gathers. Clients share none, because a
 	// channel that was made in a bubble of testing/synctest cannot be used outside it.
@@ -91,6 +92,9 @@ func NewClientWith(engine Engine, config ClientConfig) (*Client, error) {
 	c := &Client{engine: engine, config: config, large: map[string]*gatherer{}}
 	c.groups.New = func() any { return &group{done: make(chan struct{}, 1)} }
 	c.small = gatherer{engine: engine, flushes: config.Flushes, messages: config.BatchMessages, bytes: config.BatchBytes, groups: &c.groups}
+	if o, ok := engine.(Observer); ok {
+		c.apart = o.Capabilities().SendApart
+	}
 	return c, nil
 }
 
@@ -111,7 +115,7 @@ func (c *Client) Send(ctx context.Context, messages ...Message) ([]Sent, error) 
 		return nil, notSent(err)
 	}
 	switch {
-	case len(messages) > c.config.BatchMessages || bytes > c.config.BatchBytes || deduped(messages):
+	case c.apart || len(messages) > c.config.BatchMessages || bytes > c.config.BatchBytes || deduped(messages):
 		return sendAlone(ctx, c.engine, messages)
 	case len(messages) < c.config.LargeMessages:
 		return c.small.send(ctx, messages)

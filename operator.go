@@ -207,10 +207,25 @@ type Capabilities struct {
 	Limits bool
 	// Ordered: queues can be ordered.
 	Ordered bool
+	// OrderedRuns: a worker can get several messages of a key of an ordered queue at once.
+	OrderedRuns bool
+	// StopOnDead: a dead letter can hold up its key in an ordered queue.
+	StopOnDead bool
+	// PauseKinds: kinds of messages can be paused.
+	PauseKinds bool
+	// Exact: the store knows the state of each message, which has these effects. A claim finds all
+	// earlier messages, and counts of queues are exact. A look tells when the next message is due, and
+	// that one does not wait behind a backlog. Messages that were set aside are handed out only to
+	// workers that handle their kind. Messages that are due can be rescheduled, and those that are done
+	// can be looked up also without a retention.
+	Exact bool
 	// AtMostOnce: queues can have the mode [AtMostOnce].
 	AtMostOnce bool
 	// SendAcross: one call of Send can send to more than one queue.
 	SendAcross bool
+	// SendApart: the engine stores calls of Send that run at the same time faster one by one than
+	// gathered into one, so that a [Client] does not gather them.
+	SendApart bool
 	// Idempotency: SendOnce recognizes repeated requests.
 	Idempotency bool
 	// Attempts: messages and dead letters list their attempts.
@@ -219,10 +234,17 @@ type Capabilities struct {
 	Search bool
 	// Withdrawal: waiting messages can be cancelled, rescheduled and purged.
 	Withdrawal bool
+	// Updates: waiting messages can be changed.
+	Updates bool
+	// Unique: messages can have unique keys.
+	Unique bool
 	// Schedules: there are recurring schedules.
 	Schedules bool
 	// Tokens: there are tokens of the HTTP API.
 	Tokens bool
+	// Totals: queues count the messages that were sent, done, retried, lost, withdrawn and
+	// expired since they were created.
+	Totals bool
 	// Charts: reports of workers and samples of queues are kept (see [Charts]).
 	Charts bool
 	// SQL: the operations are also SQL functions.

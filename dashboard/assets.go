@@ -90,18 +90,20 @@ var functions = template.FuncMap{
 	"kinds": filterText,
 
 	// They bring the base of links into templates of a part of a page.
-	"row": func(base string, row queueRow, charts bool) any {
+	"row": func(base string, row queueRow, charts, totals bool) any {
 		return struct {
 			Base   string
 			Row    queueRow
 			Charts bool
-		}{base, row, charts}
+			Totals bool
+		}{base, row, charts, totals}
 	},
-	"rows": func(base string, rows []queueRow) any {
+	"rows": func(base string, rows []queueRow, totals bool) any {
 		return struct {
-			Base string
-			Rows []queueRow
-		}{base, rows}
+			Base   string
+			Rows   []queueRow
+			Totals bool
+		}{base, rows, totals}
 	},
 	"group": func(head string, rows []handled) any {
 		return struct {

@@ -81,7 +81,7 @@ type group struct {
 	Count              int
 	First, Last        time.Time
 	// Link lists the dead letters of the group. It selects by a part of the error, which others
-	// may have, too.
+	// may have, too. It is empty if the store cannot search for errors.
 	Link string
 }
 
@@ -99,7 +99,10 @@ func (d *dashboard) groups(p *page, f posthaste.DeadLetterFilter) (groups []*gro
 		alike := fingerprint.Of(dead.Error)
 		g := by[key{dead.Queue, dead.Kind, alike}]
 		if g == nil {
-			g = &group{Queue: dead.Queue, Kind: dead.Kind, Error: alike, First: dead.DiedAt, Last: dead.DiedAt, Link: p.with("queue", dead.Queue, "kind", dead.Kind, "error", fingerprint.Part(dead.Error), "before", "")}
+			g = &group{Queue: dead.Queue, Kind: dead.Kind, Error: alike, First: dead.DiedAt, Last: dead.DiedAt}
+			if d.can.Search {
+				g.Link = p.with("queue", dead.Queue, "kind", dead.Kind, "error", fingerprint.Part(dead.Error), "before", "")
+			}
 			by[key{dead.Queue, dead.Kind, alike}] = g
 			groups = append(groups, g)
 		}

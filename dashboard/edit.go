@@ -22,7 +22,7 @@ import (
 // editable reports whether a message can be changed now: it waits and no subscription was handed it,
 // or it is dead and waits in none.
 func (p *page) editable(m posthaste.MessageInfo) bool {
-	if !m.ErasedAt.IsZero() || len(m.Subscriptions) == 0 {
+	if !p.d.can.Updates || !m.ErasedAt.IsZero() || len(m.Subscriptions) == 0 {
 		return false
 	}
 	if s, err := p.d.snapshots.look(p.ctx()); err == nil {

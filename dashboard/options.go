@@ -28,7 +28,7 @@ var limits = []string{"concurrency", "rate_limit", "key_concurrency", "key_rate_
 // changeable returns the options that a form can change.
 func (d *dashboard) changeable() []posthaste.QueueOption {
 	return slices.DeleteFunc(slices.Clone(posthaste.QueueOptionTable()), func(q posthaste.QueueOption) bool {
-		return q.Fixed != "" || slices.Contains(leftOut, q.Name) || !d.can.Limits && slices.Contains(limits, q.Name) || !d.can.Ordered && q.Name == "on_dead"
+		return q.Fixed != "" || slices.Contains(leftOut, q.Name) || !d.can.Limits && slices.Contains(limits, q.Name) || !d.can.StopOnDead && q.Name == "on_dead"
 	})
 }
 

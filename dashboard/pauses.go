@@ -65,8 +65,8 @@ func (d *dashboard) planWord(p *page, w word, pause bool, effect string) (*plan,
 		return nil, err
 	}
 	fault := w.fits(q.Options)
-	if w.name == "key" && !d.can.Limits {
-		fault = "cannot pause keys in this store"
+	if w.name == "key" && !d.can.Limits || w.name == "kind" && !d.can.PauseKinds {
+		fault = "cannot pause " + w.name + "s in this store"
 	}
 	if fault != "" {
 		return nil, &posthaste.Error{Code: posthaste.CodeUnsupported, Field: w.name, Message: "Queue " + q.Name + " " + fault + ".", Hint: "Pause the whole queue."}

@@ -98,6 +98,9 @@ func (d *dashboard) showQueues(p *page) error {
 	by, descending := strings.CutPrefix(p.text("sort"), "-")
 	var columns []column
 	for _, c := range queueColumns {
+		if !d.can.Totals && (c.Name == "sent" || c.Name == "done") {
+			continue
+		}
 		head := column{Title: c.Title, Link: p.with("sort", "-"+c.Name, "page", "")}
 		if c.Name == "name" {
 			head.Link = p.with("sort", "", "page", "")
@@ -203,7 +206,7 @@ func (d *dashboard) showQueue(p *page) error {
 		return err
 	}
 	var recent posthaste.Page[posthaste.MessageInfo]
-	if d.can.Search && p.r.Header.Get("HX-Request") == "" { // a page that follows the store does not show them again
+	if p.r.Header.Get("HX-Request") == "" { // a page that follows the store does not show them again
 		if recent, err = d.engine.Messages(p.ctx(), posthaste.MessageFilter{Queue: q.Name, Limit: 20}); err != nil {
 			return err
 		}
@@ -227,7 +230,7 @@ func (d *dashboard) showQueue(p *page) error {
 		Handling      *handling
 		Choices       []choice
 		Paused        paused
-	}{q, newQueueRow(*q), set, defaults, recent.Items, keyed(q.Options) && d.can.Limits, !keyed(q.Options), shown, handlers, p.choices(), why})
+	}{q, newQueueRow(*q), set, defaults, recent.Items, keyed(q.Options) && d.can.Limits, !keyed(q.Options) && d.can.PauseKinds, shown, handlers, p.choices(), why})
 }
 
 // history returns the charts of a queue, and the counts of its handlers.

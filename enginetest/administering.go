@@ -19,7 +19,7 @@ var administering = []test{
 	{name: "DeadLettersByFilter", run: deadLettersByFilter},
 	{name: "NoDeadLetters", run: noDeadLetters},
 	{name: "Erase", run: erase, needs: features{Search: true}},
-	{name: "EraseUniqueKey", run: eraseUniqueKey, needs: features{Search: true}},
+	{name: "EraseUniqueKey", run: eraseUniqueKey, needs: features{Search: true, Unique: true}},
 	{name: "Messages", run: messages, needs: features{Search: true}},
 	{name: "PagesOfSubscriptions", run: pagesOfSubscriptions, needs: features{Subscriptions: true, Search: true}},
 	{name: "Retention", run: retention, needs: features{Attempts: true, Search: true}},
@@ -335,7 +335,8 @@ func maintain(s *suite) {
 	var got posthaste.SubscriptionInfo
 	s.until("the counts are up to date", func() bool {
 		got = s.counted()
-		return got.Sent == 4 && got.Done == 1 && got.Depth == 1 && got.InFlight == 1 && got.Dead == 1
+		totals := got.Sent == 4 && got.Done == 1 || !s.engine.Capabilities().Totals
+		return totals && got.Depth == 1 && got.InFlight == 1 && got.Dead == 1
 	})
 	s.settle(done, append(s.claimed(w, 1), d[2])...)
 	s.none(w)

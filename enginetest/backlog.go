@@ -9,11 +9,11 @@ import (
 )
 
 var backlog = []test{
-	{name: "DS10_DueBesideBacklog", run: dueBesideBacklog(nil)},
+	{name: "DS10_DueBesideBacklog", needs: features{Exact: true}, run: dueBesideBacklog(nil)},
 	{name: "DS10_DueBesideBacklogOfALimitedQueue", needs: features{Limits: true}, run: dueBesideBacklog(func(o *posthaste.QueueOptions) {
 		o.Limits.Concurrency = 100_000
 	})},
-	{name: "DS10_DueBesideBacklogOfAnOrderedQueue", needs: features{Ordered: true}, run: dueBesideBacklog(func(o *posthaste.QueueOptions) {
+	{name: "DS10_DueBesideBacklogOfAnOrderedQueue", needs: features{Ordered: true, Exact: true}, run: dueBesideBacklog(func(o *posthaste.QueueOptions) {
 		o.Ordered = true
 	})},
 }

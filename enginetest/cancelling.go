@@ -19,7 +19,7 @@ var cancelling = []test{
 	{name: "R10_ReceiverIsTold", run: cancelTellsReceiver, needs: features{Withdrawal: true}},
 	{name: "R10_NotesAreRecorded", run: cancelThenNote, needs: features{Withdrawal: true}},
 	{name: "R10_IsShown", run: cancelIsShown, needs: features{Withdrawal: true, Attempts: true, Search: true}},
-	{name: "R10_KeysAreReleased", run: cancelReleasesKeys, needs: features{Withdrawal: true}},
+	{name: "R10_KeysAreReleased", run: cancelReleasesKeys, needs: features{Withdrawal: true, Unique: true}},
 	{name: "R10_EachSubscription", run: cancelEachSubscription, needs: features{Withdrawal: true, Subscriptions: true}},
 	{name: "R10_OrderedKeyGoesOn", run: cancelOrdered, needs: features{Withdrawal: true, Ordered: true}},
 	{name: "R10_AtMostOnce", run: cancelAtMostOnce, needs: features{Withdrawal: true, AtMostOnce: true}},
@@ -387,7 +387,7 @@ func cancelEachSubscription(s *suite) {
 // cancelOrdered: when the running message of a key ends as cancelled, the next one of the key
 // goes on, and not before.
 func cancelOrdered(s *suite) {
-	s.ordered(func(o *posthaste.QueueOptions) { o.StopOnDead = true })
+	s.ordered(func(o *posthaste.QueueOptions) { o.StopOnDead = s.engine.Capabilities().StopOnDead })
 	ids := s.sendKeys("a", "a", "a", "a")
 	for i, end := range []posthaste.Settlement{failed, hopeless, released} {
 		d := s.next(ids[i], 1)

@@ -11,7 +11,7 @@ import (
 )
 
 var choosing = []test{
-	{name: "RE4_PrioritiesAreObeyed", run: prioritiesAreObeyed},
+	{name: "RE4_PrioritiesAreObeyed", run: prioritiesAreObeyed, needs: features{Exact: true}},
 	{name: "PrioritiesOfWhatIsDue", run: prioritiesOfWhatIsDue},
 	{name: "NoPriorityIsStarved", run: noPriorityIsStarved},
 	{name: "DS5_RetriesOfEveryPriority", run: retriesOfEveryPriority},

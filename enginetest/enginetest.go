@@ -57,8 +57,13 @@ func (s *suite) must(err error) {
 	}
 }
 
+// create creates the queue of the test. A store that is not exact knows what became of a message
+// only in queues with a retention.
 func (s *suite) create(o posthaste.QueueOptions) {
 	s.Helper()
+	if o.Retention == 0 && !s.engine.Capabilities().Exact {
+		o.Retention = time.Hour
+	}
 	s.must(s.engine.CreateQueue(s.ctx, s.queue, o))
 }
 

@@ -105,9 +105,10 @@ func expiredIsNotHandedOut(s *suite) {
 	var got posthaste.SubscriptionInfo
 	s.until("they are counted", func() bool {
 		got = s.counted()
-		return got.Expired >= 100 && got.InFlight == 0 && got.Done >= 1
+		totals := got.Expired >= 100 && got.Done >= 1 || !s.engine.Capabilities().Totals
+		return totals && got.InFlight == 0
 	})
-	if got.Dead != 0 || got.Sent != got.Done+got.Expired+got.Depth || got.Withdrawn != 0 {
+	if got.Dead != 0 || s.engine.Capabilities().Totals && got.Sent != got.Done+got.Expired+got.Depth || got.Withdrawn != 0 {
 		s.Errorf("after 100 expired it counts %+v", got)
 	}
 	if s.engine.Capabilities().Search {

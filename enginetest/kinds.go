@@ -9,17 +9,17 @@ import (
 )
 
 var kinds = []test{
-	{name: "R1_SetAsideWaitsForItsKind", run: setAsideWaits},
-	{name: "R1_SetAsideToCatchAll", run: setAsideToCatchAll},
+	{name: "R1_SetAsideWaitsForItsKind", run: setAsideWaits, needs: features{Exact: true}},
+	{name: "R1_SetAsideToCatchAll", run: setAsideToCatchAll, needs: features{Exact: true}},
 	{name: "R1_SetAsideToReceiver", run: setAsideToReceiver},
-	{name: "R1_SetAsideIsNoAttempt", run: setAsideIsNoAttempt},
-	{name: "R1_SetAsideIsRetried", run: setAsideIsRetried},
-	{name: "R1_SetAsideIsRedelivered", run: setAsideIsRedelivered},
-	{name: "R1_SetAsideRunsAlone", run: setAsideRunsAlone},
-	{name: "R1_SetAsideClaimedAgain", run: setAsideClaimedAgain},
-	{name: "R1_BothSidesProgress", run: bothSidesProgress},
-	{name: "R1_ManyKinds", run: manyKinds},
-	{name: "R1_SetAsidePerSubscription", run: setAsidePerSubscription, needs: features{Subscriptions: true}},
+	{name: "R1_SetAsideIsNoAttempt", run: setAsideIsNoAttempt, needs: features{Exact: true}},
+	{name: "R1_SetAsideIsRetried", run: setAsideIsRetried, needs: features{Exact: true}},
+	{name: "R1_SetAsideIsRedelivered", run: setAsideIsRedelivered, needs: features{Exact: true}},
+	{name: "R1_SetAsideRunsAlone", run: setAsideRunsAlone, needs: features{Exact: true}},
+	{name: "R1_SetAsideClaimedAgain", run: setAsideClaimedAgain, needs: features{Exact: true}},
+	{name: "R1_BothSidesProgress", run: bothSidesProgress, needs: features{Exact: true}},
+	{name: "R1_ManyKinds", run: manyKinds, needs: features{Exact: true}},
+	{name: "R1_SetAsidePerSubscription", run: setAsidePerSubscription, needs: features{Subscriptions: true, Exact: true}},
 }
 
 // handles registers a worker that handles only some kinds.

@@ -21,7 +21,7 @@ var leasing = []test{
 	{name: "DU5_LateSettleIsRefused", run: lateSettle},
 	{name: "LP7_PoisonDiesAlone", run: poison},
 	{name: "ReceivedLeaseEnds", run: leaseEnds},
-	{name: "ReceiveTellsWhenDue", run: receiveTellsWhenDue},
+	{name: "ReceiveTellsWhenDue", run: receiveTellsWhenDue, needs: features{Exact: true}},
 	{name: "Extend", run: extend},
 	{name: "DU3_RescuersThatRace", run: rescuersThatRace},
 }

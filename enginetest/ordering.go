@@ -14,9 +14,9 @@ var ordering = []test{
 	{name: "OrderedThroughReleases", run: orderedReleases, needs: features{Ordered: true}},
 	{name: "OrderedThroughLosses", run: orderedLosses, needs: features{Ordered: true}},
 	{name: "OrderedDeadLetsItsKeyGo", run: orderedDeadLetsGo, needs: features{Ordered: true}},
-	{name: "OrderedDeadStopsItsKey", run: orderedDeadStops, needs: features{Ordered: true}},
-	{name: "OrderedPausedKey", run: orderedPausedKey, needs: features{Ordered: true}},
-	{name: "OrderedWorkers", run: orderedWorkers, needs: features{Ordered: true}},
+	{name: "OrderedDeadStopsItsKey", run: orderedDeadStops, needs: features{Ordered: true, StopOnDead: true}},
+	{name: "OrderedPausedKey", run: orderedPausedKey, needs: features{Ordered: true, Limits: true}},
+	{name: "OrderedWorkers", run: orderedWorkers, needs: features{Ordered: true, OrderedRuns: true}},
 	{name: "OrderedRefusals", run: orderedRefusals, needs: features{Ordered: true}},
 	{name: "KeyConcurrencyStartsInOrder", run: keyConcurrencyInOrder, needs: features{Limits: true}},
 }
@@ -132,7 +132,12 @@ func orderedReleases(s *suite) {
 func orderedLosses(s *suite) {
 	s.ordered(nil)
 	ids := s.sendKeys("a", "a")
-	if got := s.receive(10, short); len(got) != 1 || got[0].MessageID != ids[0] {
+	var got []posthaste.RawDelivery
+	s.until("one comes", func() bool {
+		got = s.receive(10, short)
+		return len(got) > 0
+	})
+	if len(got) != 1 || got[0].MessageID != ids[0] {
 		s.Fatalf("%d came", len(got))
 	}
 	again := s.next(ids[0], 2) // receiving rescues

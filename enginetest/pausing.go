@@ -11,17 +11,17 @@ import (
 )
 
 var pausing = []test{
-	{name: "R1_PauseTellsReason", run: pauseTellsReason},
+	{name: "R1_PauseTellsReason", run: pauseTellsReason, needs: features{PauseKinds: true}},
 	{name: "R1_PauseChanges", run: pauseChanges},
 	{name: "R1_PauseOptionsChecked", run: pauseOptionsChecked},
 	{name: "R1_PauseEnds", run: pauseEnds},
-	{name: "R1_PauseEndsOfKey", run: pauseEndsOfKey, needs: features{Ordered: true}},
+	{name: "R1_PauseEndsOfKey", run: pauseEndsOfKey, needs: features{Ordered: true, Limits: true}},
 	{name: "R1_PauseEndsOfSchedule", run: pauseEndsOfSchedule, needs: features{Schedules: true}},
 	{name: "R1_PauseEndWakes", run: pauseEndWakes},
-	{name: "R1_EndOfOldPause", run: endOfOldPause},
-	{name: "R1_PauseResumedEarly", run: pauseResumedEarly},
-	{name: "R1_PausesOfDropped", run: pausesOfDropped},
-	{name: "R1_PausesPaged", run: pausesPaged},
+	{name: "R1_EndOfOldPause", run: endOfOldPause, needs: features{PauseKinds: true}},
+	{name: "R1_PauseResumedEarly", run: pauseResumedEarly, needs: features{PauseKinds: true}},
+	{name: "R1_PausesOfDropped", run: pausesOfDropped, needs: features{PauseKinds: true}},
+	{name: "R1_PausesPaged", run: pausesPaged, needs: features{PauseKinds: true}},
 	{name: "R1_PauseEndsOnce", run: pauseEndsOnce},
 }
 
@@ -60,9 +60,13 @@ func (s *suite) pauseOf(what posthaste.Pausable) *posthaste.Pause {
 	return nil
 }
 
-// pausables are the things of the suite's queue that this store can pause: the queue, and a key or a kind.
+// pausables are the things of the suite's queue that this store can pause: the queue and, if possible, a kind.
 func (s *suite) pausables() []posthaste.Pausable {
-	return []posthaste.Pausable{posthaste.OfQueue(s.queue), posthaste.OfKind{Queue: s.queue, Kind: "sms"}}
+	all := []posthaste.Pausable{posthaste.OfQueue(s.queue)}
+	if s.engine.Capabilities().PauseKinds {
+		all = append(all, posthaste.OfKind{Queue: s.queue, Kind: "sms"})
+	}
+	return all
 }
 
 // pauseTellsReason: a pause is listed with its reason, its actor and its end.

@@ -10,8 +10,8 @@ import (
 
 // All returns the capabilities of a store that has every feature.
 func All() posthaste.Capabilities {
-	return posthaste.Capabilities{Subscriptions: true, MaxLag: true, Limits: true, Ordered: true, AtMostOnce: true, SendAcross: true,
-		Idempotency: true, Attempts: true, Search: true, Withdrawal: true, Schedules: true, Tokens: true, SQL: true, Charts: true}
+	return posthaste.Capabilities{Subscriptions: true, MaxLag: true, Limits: true, Ordered: true, OrderedRuns: true, StopOnDead: true, Exact: true, PauseKinds: true, AtMostOnce: true, SendAcross: true,
+		Idempotency: true, Attempts: true, Search: true, Withdrawal: true, Updates: true, Unique: true, Schedules: true, Tokens: true, SQL: true, Totals: true, Charts: true}
 }
 
 // Run runs the whole suite. can are the capabilities that the store must have and report; tests

@@ -18,7 +18,7 @@ var sending = []test{
 	{name: "DS3_FirstInFirstOut", run: firstInFirstOut},
 	{name: "DS9_AnythingArrivesAsSent", run: arrivesAsSent},
 	{name: "DS9_PayloadsUpToTheLimit", run: upToTheLimit},
-	{name: "DelayAndSendAt", run: delayed},
+	{name: "DelayAndSendAt", run: delayed, needs: features{Exact: true}},
 	{name: "BadMessagesStoreNothing", run: badMessages},
 	{name: "ErrorWords", run: errorWords},
 	{name: "UnknownQueue", run: unknownQueue},

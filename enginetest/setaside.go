@@ -10,21 +10,21 @@ import (
 )
 
 var setAside = []test{
-	{name: "R1_SetAsideByManyClaimers", run: setAsideByMany},
-	{name: "R1_LooksTellOnlyOwnKinds", run: looksTellOwnKinds},
-	{name: "R1_SleepersOfTheKindWake", run: sleepersOfKindWake},
+	{name: "R1_SetAsideByManyClaimers", run: setAsideByMany, needs: features{Exact: true}},
+	{name: "R1_LooksTellOnlyOwnKinds", run: looksTellOwnKinds, needs: features{Exact: true}},
+	{name: "R1_SleepersOfTheKindWake", run: sleepersOfKindWake, needs: features{Exact: true}},
 	{name: "R1_SetAsideGivesTokensBack", run: setAsideGivesTokensBack, needs: features{Limits: true}},
 	{name: "R1_SetAsideFreesItsPlace", run: setAsideFreesPlace, needs: features{Limits: true}},
 	{name: "R1_SetAsideHoldsUpItsKey", run: setAsideHoldsUpKey, needs: features{Ordered: true}},
 	{name: "R1_SetAsideOfKeys", run: setAsideOfKeys, needs: features{Limits: true}},
-	{name: "R1_SetAsideCancelled", run: setAsideCancelled, needs: features{Withdrawal: true}},
-	{name: "R1_SetAsideRescheduled", run: setAsideRescheduled, needs: features{Withdrawal: true}},
-	{name: "R1_SetAsidePurged", run: setAsidePurged, needs: features{Withdrawal: true}},
-	{name: "R1_SetAsideExpires", run: setAsideExpires, needs: features{Attempts: true}},
-	{name: "R1_SetAsideIsCounted", run: setAsideIsCounted},
+	{name: "R1_SetAsideCancelled", run: setAsideCancelled, needs: features{Withdrawal: true, Exact: true}},
+	{name: "R1_SetAsideRescheduled", run: setAsideRescheduled, needs: features{Withdrawal: true, Exact: true}},
+	{name: "R1_SetAsidePurged", run: setAsidePurged, needs: features{Withdrawal: true, Exact: true}},
+	{name: "R1_SetAsideExpires", run: setAsideExpires, needs: features{Attempts: true, Exact: true}},
+	{name: "R1_SetAsideIsCounted", run: setAsideIsCounted, needs: features{Exact: true}},
 	{name: "R1_SetAsideIsListed", run: setAsideIsListed, needs: features{Search: true}},
-	{name: "R1_RunOfSetAside", run: runOfSetAside},
-	{name: "R1_RunOfPausedAside", run: runOfPausedAside},
+	{name: "R1_RunOfSetAside", run: runOfSetAside, needs: features{Exact: true}},
+	{name: "R1_RunOfPausedAside", run: runOfPausedAside, needs: features{PauseKinds: true}},
 }
 
 // setAsideByMany: of concurrent claimers, each message that was set aside goes to one.

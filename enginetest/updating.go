@@ -21,7 +21,7 @@ var updating = []test{
 	{name: "JB6_MaxAgeOfScheduled", run: maxAgeOfScheduled},
 	{name: "JB6_MaxAgeOfKeys", run: maxAgeOfKeys, needs: features{Limits: true}},
 	{name: "JB6_Retention", run: retentionChanges, needs: features{Search: true}},
-	{name: "JB6_OnDead", run: onDeadChanges, needs: features{Ordered: true}},
+	{name: "JB6_OnDead", run: onDeadChanges, needs: features{Ordered: true, StopOnDead: true}},
 }
 
 // updateQueue changes options of the suite's queue.
@@ -65,7 +65,7 @@ func eachChangeable(s *suite, do func(option *posthaste.QueueOption, other posth
 			o.Fair = true
 		}
 		limit := o.Fair || option.Name == "concurrency" || option.Name == "rate_limit"
-		if o.Ordered && !can.Ordered || limit && !can.Limits {
+		if o.Ordered && !can.StopOnDead || limit && !can.Limits {
 			continue
 		}
 		other, ok := others[option.Name]
@@ -74,7 +74,7 @@ func eachChangeable(s *suite, do func(option *posthaste.QueueOption, other posth
 			continue
 		}
 		s.queue = "suite-" + fmt.Sprint(len(option.Name)) + "-" + option.Name
-		s.create(o)
+		s.must(s.engine.CreateQueue(s.ctx, s.queue, o))
 		do(&option, other)
 	}
 }
@@ -125,7 +125,7 @@ func eachOption(s *suite) {
 // fixedOptions: what determines where messages lie is refused, and nothing changes.
 func fixedOptions(s *suite) {
 	can := s.engine.Capabilities()
-	s.create(posthaste.QueueOptions{Lanes: 2})
+	s.must(s.engine.CreateQueue(s.ctx, s.queue, posthaste.QueueOptions{Lanes: 2}))
 	before := optionsOf(s)
 	for what, o := range map[string]posthaste.QueueOptions{"ordered": {Ordered: true}, "mode": {Mode: posthaste.AtMostOnce}, "fair": {Fair: true}, "lanes": {Lanes: 1},
 		"key_concurrency": {Limits: posthaste.QueueLimits{KeyConcurrency: 1}}} {

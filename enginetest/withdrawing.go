@@ -14,7 +14,7 @@ import (
 
 var withdrawing = []test{
 	{name: "Cancel", run: cancel, needs: features{Withdrawal: true}},
-	{name: "Reschedule", run: reschedule, needs: features{Withdrawal: true}},
+	{name: "Reschedule", run: reschedule, needs: features{Withdrawal: true, Exact: true}},
 	{name: "FarTimes", run: farTimes, needs: features{Withdrawal: true}},
 	{name: "UnusualIDs", run: unusualIDs, needs: features{Ordered: true, Withdrawal: true}},
 	{name: "Purge", run: purge, needs: features{Withdrawal: true}},

@@ -10,15 +10,17 @@ import (
 	"testing/synctest"
 )
 
-// onRedis reports whether a test runs on Redis, as one of TestOnRedis.
-func onRedis(t *testing.T) bool { return strings.HasPrefix(t.Name(), "TestOnRedis/") }
+// onServer reports whether a test runs on Redis or NATS, as one of TestOnRedis or TestOnNATS.
+func onServer(t *testing.T) bool {
+	return strings.HasPrefix(t.Name(), "TestOnRedis/") || strings.HasPrefix(t.Name(), "TestOnNATS/")
+}
 
 // inBubble runs a test in a bubble of testing/synctest: its clock moves only when all
 // of its goroutines wait. Bounds on times are exact there, and waiting costs nothing.
-// On Redis the test runs in real time, because a bubble cannot wait for a socket.
+// On a server the test runs in real time, because a bubble cannot wait for a socket.
 func inBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
-	if onRedis(t) {
+	if onServer(t) {
 		test(t)
 		return
 	}

@@ -16,13 +16,13 @@ import (
 
 const (
 	claimStream = "CLAIMS"
-	claimQueue  = "c.q"
+	claimPrefix = "c."
 	claimBatch  = 20_000
 )
 
 // measureClaims returns the median of the ratios of the trial's worker to the raw client, on
 // the trial's servers. Both take and acknowledge as many messages, by turns.
-func measureClaims(ctx context.Context, url string, rounds int, tell func(string, ...any)) (ratios []float64, median float64, err error) {
+func measureClaims(ctx context.Context, url string, l layout, rounds int, tell func(string, ...any)) (ratios []float64, median float64, err error) {
 	nc, err := connect(url)
 	if err != nil {
 		return nil, 0, err
@@ -32,19 +32,17 @@ func measureClaims(ctx context.Context, url string, rounds int, tell func(string
 	if err != nil {
 		return nil, 0, err
 	}
-	stream, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: claimStream, Subjects: []string{claimQueue},
-		Retention: jetstream.WorkQueuePolicy, Replicas: servers, Storage: jetstream.FileStorage})
+	stream, err := js.CreateStream(ctx, l.stream(jetstream.StreamConfig{Name: claimStream}))
 	if err != nil {
 		return nil, 0, err
 	}
 	defer func() { _ = js.DeleteStream(context.WithoutCancel(ctx), claimStream) }()
-	consumer, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy,
-		AckWait: time.Minute, MaxAckPending: 10_000})
+	consumer, err := l.consumers(ctx, stream, time.Minute, 10_000)
 	if err != nil {
 		return nil, 0, err
 	}
 	raw := func() (time.Duration, error) { return rawClaims(ctx, nc, consumer) }
-	ours := func() (time.Duration, error) { return workerClaims(ctx, url, nc) }
+	ours := func() (time.Duration, error) { return workerClaims(ctx, url, nc, claimStream) }
 	for round := range rounds + 1 {
 		order := []func() (time.Duration, error){raw, ours}
 		if round%2 == 1 {
@@ -52,7 +50,7 @@ func measureClaims(ctx context.Context, url string, rounds int, tell func(string
 		}
 		var took [2]time.Duration
 		for i, f := range order {
-			if err := fill(ctx, js); err != nil {
+			if err := fill(ctx, js, l, claimBatch); err != nil {
 				return nil, 0, err
 			}
 			if took[(i+round)%2], err = f(); err != nil {
@@ -70,9 +68,14 @@ func measureClaims(ctx context.Context, url string, rounds int, tell func(string
 	return ratios, (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2, nil
 }
 
-func fill(ctx context.Context, js jetstream.JetStream) error {
-	for i := range claimBatch {
-		if _, err := js.PublishMsgAsync(message(claimQueue, uint64(i+1))); err != nil {
+// fill sends messages; each tenth has the last subject.
+func fill(ctx context.Context, js jetstream.JetStream, l layout, count int) error {
+	for i := range count {
+		subject := l.filters[0]
+		if i%10 == 0 {
+			subject = l.filters[len(l.filters)-1]
+		}
+		if _, err := js.PublishMsgAsync(message(subject, uint64(i+1))); err != nil {
 			return err
 		}
 	}
@@ -119,8 +122,8 @@ func rawClaims(ctx context.Context, nc *nats.Conn, consumer jetstream.Consumer) 
 }
 
 // workerClaims is the same with a worker of the trial in this process.
-func workerClaims(ctx context.Context, url string, nc *nats.Conn) (time.Duration, error) {
-	w, err := newWorker(settings{URL: url, Stream: claimStream, Consumer: consumerName, Queue: claimQueue, AckWait: time.Minute},
+func workerClaims(ctx context.Context, url string, nc *nats.Conn, stream string) (time.Duration, error) {
+	w, err := newWorker(settings{URL: url, Stream: stream, Consumer: consumerName, AckWait: time.Minute},
 		nc, bufio.NewWriter(io.Discard))
 	if err != nil {
 		return 0, err

@@ -71,6 +71,8 @@ type history struct {
 	schedules, schedulesLeft int
 	// repeats are batches that were sent again long after their confirmation; each must be refused.
 	repeats, repeatsAccepted int
+	// leaked are acknowledged messages that a server still has, or unfinished ones that it lacks.
+	leaked int
 }
 
 // findings are what the checker found in a history.
@@ -88,6 +90,7 @@ type findings struct {
 	Unexplained     int `json:"doubles_unexplained"`
 	Stuck           int `json:"stuck"`
 	SchedulesLost   int `json:"schedules_lost"`
+	Leaked          int `json:"leaked"`
 	Repeats         int `json:"repeats"`
 	RepeatsAccepted int `json:"repeats_accepted"`
 	// Examples are some of the faults.
@@ -98,7 +101,7 @@ type findings struct {
 // is explained by an unconfirmed acknowledgment or an ended lease, and nothing is stuck. A
 // double of a repeated send has neither explanation.
 func (f *findings) passed() bool {
-	return f.Lost+f.SentAgain+f.Unexplained+f.Stuck+f.SchedulesLost+f.RepeatsAccepted == 0
+	return f.Lost+f.SentAgain+f.Unexplained+f.Stuck+f.SchedulesLost+f.Leaked+f.RepeatsAccepted == 0
 }
 
 func (f *findings) example(format string, args ...any) {
@@ -110,7 +113,7 @@ func (f *findings) example(format string, args ...any) {
 // check checks a history.
 func check(h *history) *findings {
 	f := &findings{Stuck: len(h.left) + h.leftOther, SchedulesLost: max(0, h.schedules-h.schedulesLeft),
-		Repeats: h.repeats, RepeatsAccepted: h.repeatsAccepted}
+		Leaked: h.leaked, Repeats: h.repeats, RepeatsAccepted: h.repeatsAccepted}
 	messages := map[uint64][]*step{}
 	for _, s := range h.steps {
 		messages[s.id] = append(messages[s.id], s)

@@ -100,6 +100,9 @@ func TestCheckSchedulesAndRepeats(t *testing.T) {
 	if f := check(&history{repeats: 3, repeatsAccepted: 1}); f.passed() {
 		t.Errorf("an accepted repeat: %+v", f)
 	}
+	if f := check(&history{leaked: 1}); f.passed() || f.Leaked != 1 {
+		t.Errorf("a leaked message: %+v", f)
+	}
 	if f := check(&history{leftOther: 1}); f.passed() || f.Stuck != 1 {
 		t.Errorf("an unreadable rest: %+v", f)
 	}

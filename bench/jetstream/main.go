@@ -19,7 +19,7 @@ type options struct {
 	duration, ackWait       time.Duration
 	rate, schedules, rounds int
 	faults, json            bool
-	dir                     string
+	dir, retention          string
 }
 
 func main() {
@@ -75,6 +75,7 @@ func parse(args []string) (o options, err error) {
 	flags.IntVar(&o.rounds, "rounds", 5, "rounds in which the claims are compared, 0 to 50; with 0 the rule cannot be kept")
 	flags.BoolVar(&o.faults, "faults", true, "kill, freeze and cut off servers and workers")
 	flags.BoolVar(&o.json, "json", false, "print the report as JSON")
+	flags.StringVar(&o.retention, "retention", "workqueue", "retention of the stream: workqueue, or interest with two filters and keepers")
 	flags.StringVar(&o.dir, "dir", os.TempDir(), "`directory` below which the servers store")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -93,6 +94,9 @@ func parse(args []string) (o options, err error) {
 		if !limit.within {
 			return o, fmt.Errorf("--%s is out of range; allowed: %s", limit.flag, limit.allowance)
 		}
+	}
+	if o.retention != "workqueue" && o.retention != "interest" {
+		return o, fmt.Errorf("--retention is %q; allowed: workqueue, interest", o.retention)
 	}
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q; there are only flags", flags.Arg(0))

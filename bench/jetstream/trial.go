@@ -19,10 +19,10 @@ import (
 const (
 	streamName   = "TRIAL"
 	consumerName = "workers"
-	queue        = "t.q.1"
-	records      = "t.i."
-	schedules    = "t.s."
-	retries      = "t.r."
+	prefix       = "t."
+	queue        = prefix + "q.1"
+	records      = prefix + "i."
+	schedules    = prefix + "s."
 	workerCount  = 4
 )
 
@@ -34,6 +34,7 @@ type trial struct {
 	sender  *sender
 	workers []*exec.Cmd
 	begun   time.Time
+	layout  layout
 }
 
 func (t *trial) tell(format string, args ...any) {
@@ -46,7 +47,7 @@ func try(ctx context.Context, o options) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &trial{options: o, dir: dir, begun: time.Now()}
+	t := &trial{options: o, dir: dir, begun: time.Now(), layout: layoutOf(prefix, o.retention == "interest")}
 	if t.cluster, err = newCluster(dir); err != nil {
 		return nil, err
 	}
@@ -72,10 +73,10 @@ func (t *trial) run(ctx context.Context) (*report, error) {
 	if err := t.prepare(ctx); err != nil {
 		return nil, err
 	}
-	r := &report{Duration: t.duration.String(), Rate: t.rate, AckWait: t.ackWait.String(), Schedules: t.schedules}
+	r := &report{Duration: t.duration.String(), Rate: t.rate, AckWait: t.ackWait.String(), Schedules: t.schedules, Retention: t.retention}
 	if t.rounds > 0 {
 		var err error
-		if r.ClaimRatios, r.ClaimRatio, err = measureClaims(ctx, t.cluster.urls(), t.rounds, t.tell); err != nil {
+		if r.ClaimRatios, r.ClaimRatio, err = measureClaims(ctx, t.cluster.urls(), layoutOf(claimPrefix, t.retention == "interest"), t.rounds, t.tell); err != nil {
 			return nil, fmt.Errorf("claims: %w", err)
 		}
 	}
@@ -114,13 +115,10 @@ func (t *trial) prepare(ctx context.Context) error {
 			return fmt.Errorf("the stream cannot be made: %w", err)
 		}
 		pause(ctx, 500*time.Millisecond)
-		stream, err = t.js.CreateStream(ctx, jetstream.StreamConfig{Name: streamName, Replicas: servers, Storage: jetstream.FileStorage,
-			Subjects:  []string{queue, records + "*", schedules + "*", retries + "*"},
-			Retention: jetstream.WorkQueuePolicy, Duplicates: 2 * time.Minute,
-			AllowMsgTTL: true, AllowAtomicPublish: true, AllowMsgSchedules: true, AllowDirect: true})
+		stream, err = t.js.CreateStream(ctx, t.layout.stream(jetstream.StreamConfig{Name: streamName, Duplicates: 2 * time.Minute,
+			AllowMsgTTL: true, AllowAtomicPublish: true, AllowMsgSchedules: true, AllowDirect: true}))
 	}
-	if _, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{Durable: consumerName, FilterSubject: queue,
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: t.ackWait, MaxAckPending: 4000, MaxDeliver: -1}); err != nil {
+	if _, err := t.layout.consumers(ctx, stream, t.ackWait, 4000); err != nil {
 		return err
 	}
 	at := time.Now().Add(t.duration + 12*time.Hour).UTC().Format(time.RFC3339)
@@ -128,7 +126,7 @@ func (t *trial) prepare(ctx context.Context) error {
 		m := message(schedules+strconv.Itoa(i), uint64(i))
 		m.Data = nil
 		m.Header.Set("Nats-Schedule", "@at "+at)
-		m.Header.Set("Nats-Schedule-Target", queue)
+		m.Header.Set("Nats-Schedule-Target", t.layout.target)
 		if _, err := t.js.PublishMsgAsync(m); err != nil {
 			return err
 		}
@@ -165,7 +163,7 @@ func (t *trial) log(i int) string { return filepath.Join(t.dir, fmt.Sprintf("wor
 
 func (t *trial) startWorkers() error {
 	for i := range workerCount {
-		s := settings{URL: t.cluster.urls(), Stream: streamName, Consumer: consumerName, Queue: queue, Retry: retries,
+		s := settings{URL: t.cluster.urls(), Stream: streamName, Consumer: consumerName, Retry: t.layout.retry, Target: t.layout.target,
 			AckWait: t.ackWait, Failing: 10, Slow: 100, Log: t.log(i)}
 		text, err := json.Marshal(s)
 		if err != nil {
@@ -195,7 +193,7 @@ func (t *trial) finish(ctx context.Context) (*history, error) {
 		return nil, err
 	}
 	info := consumer.CachedInfo()
-	waiting, err := t.count(ctx, retries)
+	waiting, err := t.count(ctx, t.layout.retry)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +219,10 @@ func (t *trial) finish(ctx context.Context) (*history, error) {
 		t.readLeft(consumer, h)
 	}
 	h.leftOther = max(0, stuck-len(h.left))
-	h.schedulesLeft, err = t.count(ctx, schedules)
+	if h.schedulesLeft, err = t.count(ctx, schedules); err != nil {
+		return nil, err
+	}
+	h.leaked, err = t.leaks(ctx, stuck-waiting)
 	return h, err
 }
 

@@ -38,8 +38,10 @@ const (
 
 // settings are those of a worker.
 type settings struct {
-	URL, Stream, Consumer, Queue, Retry, Log string
-	AckWait                                  time.Duration
+	URL, Stream, Consumer, Log string
+	// Retry is the prefix of a retry's schedule, and Target its subject when it is due.
+	Retry, Target string
+	AckWait       time.Duration
 	// Failing is the reciprocal share of the messages whose first run fails; 0 for none.
 	Failing uint64
 	// Slow is the reciprocal share of the runs that take 300 ms; 0 for none.
@@ -191,7 +193,7 @@ func (w *worker) handle(d delivery) {
 	number := func(header string) uint64 { n, _ := strconv.ParseUint(d.Headers().Get(header), 10, 64); return n }
 	s := &step{id: number(headerID), seq: meta.Sequence.Stream, from: number(headerFrom), fails: int(number(headerFails)),
 		attempt: int(number(headerAttempt)), delivery: meta.NumDelivered, start: now(), lease: d.lease, outcome: done}
-	next := nats.NewMsg(w.Queue)
+	next := nats.NewMsg(d.Subject())
 	next.Data = d.Data()
 	next.Header.Set(headerID, strconv.FormatUint(s.id, 10))
 	next.Header.Set(headerFrom, strconv.FormatUint(s.seq, 10))
@@ -207,7 +209,7 @@ func (w *worker) handle(d delivery) {
 		next.Subject = w.Retry + strconv.FormatUint(s.id, 10)
 		next.Header.Set(headerFails, strconv.Itoa(s.fails+1))
 		next.Header.Set("Nats-Schedule", "@at "+time.Now().Add(2*time.Second).UTC().Format(time.RFC3339Nano))
-		next.Header.Set("Nats-Schedule-Target", w.Queue)
+		next.Header.Set("Nats-Schedule-Target", w.Target)
 		err = w.publish(next, d.lease)
 	case w.Slow > 0 && s.id%w.Slow == 1:
 		time.Sleep(300 * time.Millisecond)

@@ -63,6 +63,7 @@ type task struct {
 	Ordered     bool          // the queue is
 	Broker      string        // the relay's
 	Target      string        // where it publishes to
+	Fails       int           // of so many messages one fails in its first attempt; 0: none, below 0: all in each
 }
 
 // roles are the possible roles of a child. They call ready when they work, and end with ctx.
@@ -77,6 +78,9 @@ var roles = map[string]func(ctx context.Context, t task, ready func()) error{
 	"relay":     relayRole,
 	"steps":     stepsRole,
 	"dashboard": dashboardRole,
+	"insister":  insisterRole,
+	"witness":   witnessRole,
+	"funnel":    funnelRole,
 }
 
 func childMain() int {

@@ -13,6 +13,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
+	"github.com/posthaste-mq/posthaste/nats"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/redis"
 )
@@ -53,8 +54,11 @@ func isRedis(url string) bool { return strings.HasPrefix(url, "redis://") }
 
 // openStore opens the engine for a URL. options are those of PostgreSQL.
 func openStore(ctx context.Context, url string, options ...postgres.Option) (posthaste.Store, error) {
-	if isRedis(url) {
+	switch {
+	case isRedis(url):
 		return redis.Open(ctx, url)
+	case strings.HasPrefix(url, "nats://"):
+		return nats.Open(ctx, url)
 	}
 	return postgres.Open(ctx, url, options...)
 }

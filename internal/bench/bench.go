@@ -12,7 +12,7 @@ const overhead = 24 * time.Second
 // runs holds the function of each scenario.
 var runs = map[string]func(context.Context, *run) error{
 	"flow": flow, "single": single, "latency": latency, "transactional": transactional, "senders": senders, "pinned": pinned, "backlog": backlog,
-	"ordered": ordered, "kinds": kinds, "relay": relayed, "pipeline": pipeline, "telemetry": telemetryCost, "redis": redisFlow, "idle": idle,
+	"ordered": ordered, "kinds": kinds, "relay": relayed, "pipeline": pipeline, "telemetry": telemetryCost, "redis": redisFlow, "nats": compareNATS, "idle": idle,
 }
 
 // Run runs one scenario and returns its result. If a measurement must not be trusted,
@@ -60,6 +60,9 @@ func perform(ctx context.Context, r *run, s scenario) (err error) {
 	if r.o.onRedis(s.name) {
 		return performOnRedis(ctx, r, s)
 	}
+	if OnNATS(s.name) {
+		return performOnNATS(ctx, r, s)
+	}
 	r.phase("starting PostgreSQL")
 	r.server, err = openServer(ctx, r)
 	if err != nil {
@@ -84,5 +87,14 @@ func performOnRedis(ctx context.Context, r *run, s scenario) (err error) {
 		return err
 	}
 	defer r.clearUp(ctx, r.redis)
+	return runs[s.name](ctx, r)
+}
+
+func performOnNATS(ctx context.Context, r *run, s scenario) (err error) {
+	r.phase("starting NATS")
+	if r.nats, err = openNATSStore(ctx, r); err != nil {
+		return err
+	}
+	defer r.clearUp(ctx, r.nats)
 	return runs[s.name](ctx, r)
 }

@@ -42,6 +42,12 @@ func TestOptionsAreRefusedByName(t *testing.T) {
 		{"transactional", Options{Engine: "redis"}, posthaste.CodeInvalid, []string{"bench transactional runs on PostgreSQL only"}},
 		{"latency", Options{Engine: "redis", OpenSender: true}, posthaste.CodeInvalid, []string{"transaction"}},
 		{"latency", Options{Engine: "redis", DatabaseURL: "postgres://x/y"}, posthaste.CodeInvalid, []string{"measures on Redis"}},
+		{"nats", Options{Engine: "redis"}, posthaste.CodeInvalid, []string{"bench nats runs on NATS only"}},
+		{"nats", Options{DatabaseURL: "postgres://x/y"}, posthaste.CodeInvalid, []string{"measures on NATS"}},
+		{"nats", Options{Way: "slowly", Servers: 2}, posthaste.CodeInvalid, []string{"singly, gathered", "slowly", "servers must be 1 or 3, got 2"}},
+		{"nats", Options{NATSURL: "nats://x", Servers: 3, DataDir: "x"}, posthaste.CodeInvalid, []string{"excludes the number of servers", "excludes the data directory"}},
+		{"flow", Options{NATSURL: "nats://x", Servers: 3, Way: "singly"}, posthaste.CodeInvalid, []string{"does not measure on NATS", "only bench nats takes a number of servers", "only bench nats takes a way"}},
+		{"nats", Options{NATSURL: "nats://:geheim@127.0.0.1:1"}, posthaste.CodeUnavailable, nil},
 		{"redis", Options{RedisURL: "redis://:geheim@%zz"}, posthaste.CodeInvalid, []string{"not the URL of a Redis server"}},
 		{"relay", Options{Broker: "mqtt://a:geheim@b"}, posthaste.CodeInvalid, []string{"broker", "kafka://"}},
 		{"relay", Options{Broker: "kafka", QueueType: "quorum"}, posthaste.CodeInvalid, []string{"types of queues", "Kafka"}},
@@ -250,7 +256,7 @@ func TestTable(t *testing.T) {
 func TestJSONHasItsFixedNames(t *testing.T) {
 	t.Parallel()
 	r := Result{FlowResult: &FlowResult{}, SingleResult: &SingleResult{}, LatencyResult: &LatencyResult{}, SendingResult: &SendingResult{}, SteadyResult: &SteadyResult{},
-		PinnedResult: &PinnedResult{}, BacklogResult: &BacklogResult{}, OrderedResult: &OrderedResult{}, KindsResult: &KindsResult{}, FlowComparison: &FlowComparison{}, IdleResult: &IdleResult{}, TelemetryResult: &TelemetryResult{}, RelayResult: &RelayResult{}, PipelineResult: &PipelineResult{}, RedisResult: &RedisResult{}}
+		PinnedResult: &PinnedResult{}, BacklogResult: &BacklogResult{}, OrderedResult: &OrderedResult{}, KindsResult: &KindsResult{}, FlowComparison: &FlowComparison{}, IdleResult: &IdleResult{}, TelemetryResult: &TelemetryResult{}, RelayResult: &RelayResult{}, PipelineResult: &PipelineResult{}, RedisResult: &RedisResult{}, NATSResult: &NATSResult{}}
 	r.Machine.PostgresVersion = "18"
 	has := encode(t, &r)
 	// If two embedded structs had the same name, JSON would silently omit both.
@@ -259,7 +265,8 @@ func TestJSONHasItsFixedNames(t *testing.T) {
 		connections queues_sent_to asked_per_second worker_processes most_notifications_per_second most_lock_wait_share ways truncations claims claims_after_truncation claims_after_other_upkeep subscriptions grown
 		keys kinds flow_per_second own_rounds flow_rounds flow_cpu_ratio statements_per_second cpu_percent rss_mb variants
 		broker_ceiling_per_second confirm_p50_ms per_minute sixths_cpu_ratio
-		blmove_per_second brpop_per_second at_least_once_ratio at_most_once_ratio`) {
+		blmove_per_second brpop_per_second at_least_once_ratio at_most_once_ratio
+		servers nats_ways idle_queues idle_pulls_per_second`) {
 		if _, ok := has[name]; !ok {
 			t.Errorf("%q is missing", name)
 		}

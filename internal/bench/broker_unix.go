@@ -33,3 +33,23 @@ func started[B interface {
 	}
 	return b.URL(), b.Stop, nil
 }
+
+// startNATSServers starts one NATS server of this machine, or a cluster of three, with their data in
+// dir.
+func startNATSServers(ctx context.Context, dir string, servers int) (url string, pids []int, stop func(), err error) {
+	if servers == 1 {
+		n, err := devbroker.StartNATS(ctx, dir)
+		if err != nil {
+			return "", nil, nil, err
+		}
+		return n.URL(), []int{n.PID()}, n.Stop, nil
+	}
+	c, err := devbroker.StartNATSClusterDirect(ctx, dir)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	for _, n := range c.Nodes {
+		pids = append(pids, n.PID())
+	}
+	return c.Nodes[0].URL(), pids, c.Stop, nil // all connections to the same one
+}

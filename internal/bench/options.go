@@ -50,6 +50,13 @@ type Options struct {
 	// them at the end. If it is empty, the run starts the redis-server of this machine with
 	// appendonly yes and appendfsync everysec.
 	RedisURL string
+	// NATSURL names the NATS servers to measure on (nats). The run creates its own streams and removes
+	// them at the end. If it is empty, the run starts the nats-server of this machine.
+	NATSURL string
+	// Servers is the number of NATS servers that the run starts: 1 (the default), or 3 as a cluster.
+	Servers int
+	// Way is the only way to measure (nats). Default: all of them, and an idle worker.
+	Way string
 	// Waiting is the number of waiting messages (backlog). Default 1,000,000; 1 to
 	// 10,000,000.
 	Waiting int
@@ -128,6 +135,9 @@ func (o *Options) setDefaults(scenario string) {
 	o.Queues, o.Workers = cmp.Or(o.Queues, 1), cmp.Or(o.Workers, 1)
 	o.Waiting = cmp.Or(o.Waiting, 1_000_000)
 	o.Senders = cmp.Or(o.Senders, 8)
+	if OnNATS(scenario) && o.NATSURL == "" {
+		o.Servers = cmp.Or(o.Servers, 1)
+	}
 	o.Handler = cmp.Or(o.Handler, 10*time.Millisecond)
 	o.Consumers = cmp.Or(o.Consumers, 3)
 	o.QueueType = cmp.Or(o.QueueType, "classic")
@@ -187,13 +197,23 @@ func (o *Options) checkEngine(scenario string, fault func(bad bool, field, forma
 	fault(o.DatabaseURL != "" && (o.PostgresBin != "" || o.PostgresVersion != "" || o.DataDir != ""), "database_url",
 		"a database URL excludes the settings of the embedded PostgreSQL")
 	fault(o.Engine != "" && o.Engine != onPostgres && o.Engine != onRedis, "engine", "engine must be postgres or redis, got %q", o.Engine)
-	fault(o.Engine == onRedis && !CanRedis(scenario), "engine", "bench %s runs on PostgreSQL only; the scenarios on Redis are %s", scenario, strings.Join(redisScenarios(), ", "))
-	fault(o.Engine == onPostgres && !CanPostgres(scenario), "engine", "bench %s runs on Redis only", scenario)
+	fault(o.Engine == onRedis && !CanRedis(scenario) && !OnNATS(scenario), "engine", "bench %s runs on PostgreSQL only; the scenarios on Redis are %s", scenario, strings.Join(redisScenarios(), ", "))
+	fault(o.Engine == onPostgres && !CanPostgres(scenario) && !OnNATS(scenario), "engine", "bench %s runs on Redis only", scenario)
 	fault(o.Steady && o.Engine == onRedis, "steady", "only PostgreSQL has slots that turn over: steady excludes engine redis")
 	redis := o.onRedis(scenario)
 	fault(o.OpenSender && redis, "open_sender", "a sender on Redis has no transaction to keep open: open sender excludes engine redis")
 	fault(o.RedisURL != "" && !redis, "redis_url", "bench %s measures on PostgreSQL, and a Redis URL is given", scenario)
 	fault(o.RedisURL != "" && o.DataDir != "", "redis_url", "a Redis URL excludes the data directory of a Redis that the run starts")
+	onNATS := OnNATS(scenario)
+	fault(onNATS && o.Engine != "", "engine", "bench %s runs on NATS only", scenario)
+	fault(o.NATSURL != "" && !onNATS, "nats_url", "bench %s does not measure on NATS, and a URL of NATS is given", scenario)
+	fault(o.Way != "" && !onNATS, "way", "only bench nats takes a way, not %s", scenario)
+	fault(o.Way != "" && onNATS && !slices.Contains(natsWays, o.Way), "way", "way must be one of %s, got %q", strings.Join(natsWays, ", "), o.Way)
+	fault(o.Servers != 0 && !onNATS, "servers", "only bench nats takes a number of servers, not %s", scenario)
+	fault(o.Servers != 0 && o.Servers != 1 && o.Servers != 3, "servers", "servers must be 1 or 3, got %d", o.Servers)
+	fault(o.NATSURL != "" && o.Servers != 0, "nats_url", "a URL of NATS excludes the number of servers that the run starts")
+	fault(o.NATSURL != "" && o.DataDir != "", "nats_url", "a URL of NATS excludes the data directory of servers that the run starts")
+	fault(onNATS && (o.DatabaseURL != "" || o.PostgresBin != "" || o.PostgresVersion != ""), "database_url", "bench %s measures on NATS, and PostgreSQL is named", scenario)
 	fault(redis && (o.DatabaseURL != "" || o.PostgresBin != "" || o.PostgresVersion != ""), "database_url", "bench %s measures on Redis, and PostgreSQL is named", scenario)
 }
 

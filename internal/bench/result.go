@@ -40,6 +40,7 @@ type Result struct {
 	*TelemetryResult
 	*PipelineResult
 	*RedisResult
+	*NATSResult
 }
 
 // Machine describes the machine and the server.
@@ -50,7 +51,8 @@ type Machine struct {
 	FsyncPerSecond  *float64 `json:"fsync_per_second"`
 	PostgresVersion string   `json:"postgres_version,omitempty"`
 	RedisVersion    string   `json:"redis_version,omitempty"`
-	// Embedded reports that the run started PostgreSQL or Redis itself.
+	NATSVersion     string   `json:"nats_version,omitempty"`
+	// Embedded reports that the run started PostgreSQL, Redis or NATS itself.
 	Embedded bool `json:"embedded"`
 	// Settings are the server's settings that affect durability and speed.
 	Settings map[string]string `json:"settings"`

@@ -29,8 +29,9 @@ const (
 type run struct {
 	o      Options
 	result *Result
-	server *server       // nil on Redis
-	redis  *redisStore   // nil on PostgreSQL
+	server *server       // nil on Redis and NATS
+	redis  *redisStore   // nil on PostgreSQL and NATS
+	nats   *natsStore    // nil on PostgreSQL and Redis
 	until  time.Time     // when the run is cut off
 	during time.Duration // of all phases: Options.Duration, or less if starting took long
 

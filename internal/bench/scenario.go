@@ -16,6 +16,7 @@ const (
 	onlyPostgres engines = iota
 	onlyRedis
 	either
+	onlyNATS
 )
 
 // scenarios are in the order of the documentation.
@@ -33,6 +34,7 @@ var scenarios = []scenario{
 	{"pipeline", "notifications that fall due, in chunks through RabbitMQ, handled one by one behind an inbox and kept in a log", onlyPostgres, false},
 	{"telemetry", "flow and single with metrics and traces; against the same without", onlyPostgres, true},
 	{"redis", "emptying a filled queue on Redis, at least and at most once; against loops of BLMOVE + LREM and of BRPOP", onlyRedis, false},
+	{"nats", "sending and handling by the engine on NATS JetStream; against the client of NATS on a stream of the same configuration", onlyNATS, false},
 	{"idle", "what a worker of 20 queues costs with nothing to do", either, false},
 }
 
@@ -49,10 +51,17 @@ func Scenarios() []string {
 func Describe(scenario string) string { return find(scenario).what }
 
 // CanRedis reports whether a scenario can run on Redis.
-func CanRedis(scenario string) bool { return find(scenario).of != onlyPostgres }
+func CanRedis(scenario string) bool {
+	return find(scenario).of == onlyRedis || find(scenario).of == either
+}
 
 // CanPostgres reports whether a scenario can run on PostgreSQL.
-func CanPostgres(scenario string) bool { return find(scenario).of != onlyRedis }
+func CanPostgres(scenario string) bool {
+	return find(scenario).of == onlyPostgres || find(scenario).of == either
+}
+
+// OnNATS reports whether a scenario runs on NATS.
+func OnNATS(scenario string) bool { return find(scenario).of == onlyNATS }
 
 // comparesSenders reports whether a scenario runs as [sending].
 func comparesSenders(scenario string) bool {

@@ -108,6 +108,9 @@ func (r *Result) Table(w io.Writer) error {
 	if m.RedisVersion != "" {
 		store = "Redis " + m.RedisVersion
 	}
+	if m.NATSVersion != "" {
+		store = "NATS " + m.NATSVersion
+	}
 	fmt.Fprintf(t, "machine\t%d cores, %s\n", m.Cores, store)
 	if m.FsyncPerSecond != nil {
 		fmt.Fprintf(t, "  fsync\t%s/s\n", grouped(*m.FsyncPerSecond))
@@ -202,6 +205,7 @@ func (r *Result) lines() (lines [][2]string) {
 	}
 	r.brokerLines(line)
 	r.redisLines(line)
+	r.natsLines(line)
 	if r.Ratio != nil {
 		line("ratio", "%.2f", *r.Ratio)
 	}

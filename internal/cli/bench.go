@@ -18,7 +18,7 @@ import (
 )
 
 func newBench(a *app) *cobra.Command {
-	var databaseURL, redisURL, engine string
+	var databaseURL, redisURL, natsURL, engine string
 	var o bench.Options
 	var list strings.Builder
 	for _, name := range bench.Scenarios() {
@@ -47,8 +47,11 @@ An invalid result contains the reason, and the exit code is 1.`,
 			if o.Engine != onRedis && !typed(cmd.Flags(), "redis-url") {
 				o.RedisURL = ""
 			}
-			if o.Engine == onRedis && !typed(cmd.Flags(), "database-url") {
+			if (o.Engine == onRedis || bench.OnNATS(args[0])) && !typed(cmd.Flags(), "database-url") {
 				o.DatabaseURL = ""
+			}
+			if o.NATSURL = natsURL; !bench.OnNATS(args[0]) && !typed(cmd.Flags(), "nats-url") {
+				o.NATSURL = ""
 			}
 			show := newBenchBar(a.stderr)
 			o.Progress = show.tell
@@ -66,14 +69,17 @@ An invalid result contains the reason, and the exit code is 1.`,
 			return nil
 		},
 	}
-	benchFlags(cmd.Flags(), &o, &databaseURL, &redisURL, &engine)
+	benchFlags(cmd.Flags(), &o, &databaseURL, &redisURL, &natsURL, &engine)
 	return cmd
 }
 
-func benchFlags(flags *pflag.FlagSet, o *bench.Options, databaseURL, redisURL, engine *string) {
+func benchFlags(flags *pflag.FlagSet, o *bench.Options, databaseURL, redisURL, natsURL, engine *string) {
 	flags.SortFlags = false
 	flags.StringVar(databaseURL, "database-url", "", "PostgreSQL to measure, postgres://user:password@host:5432/database (or DATABASE_URL; default: an embedded one)")
 	flags.StringVar(redisURL, "redis-url", "", "Redis to measure, redis://user:password@host:6379/0 (or REDIS_URL; default: the installed redis-server, started for the run)")
+	flags.StringVar(natsURL, "nats-url", "", "nats: the NATS servers to measure, nats://user:password@host:4222 (or NATS_URL; default: the installed nats-server, started for the run)")
+	flags.IntVar(&o.Servers, "servers", 0, "nats: number of NATS servers to start, 1 or 3 (default 1)")
+	flags.StringVar(&o.Way, "way", "", "nats: measure only singly, gathered, batches-10, batches-100, batches-1000 or handled")
 	flags.StringVar(engine, "engine", "", "flow, single, latency, senders, ordered, kinds, idle: postgres or redis (default: the engine of the URL flag, or postgres)")
 	flags.Var(duration{&o.Duration}, "duration", "total duration of all phases, 1s to 1h (default "+bench.DefaultDuration.String()+", with --steady "+bench.SteadyDuration.String()+")")
 	flags.Float64Var(&o.Rate, "rate", 0, "latency: messages per second (default 50); transactional, senders: messages per second of all senders (default 0: unlimited)")
@@ -102,6 +108,8 @@ func engineOfBench(flags *pflag.FlagSet, scenario, engine string) string {
 	switch {
 	case typed(flags, "engine"):
 		return engine
+	case bench.OnNATS(scenario):
+		return ""
 	case !bench.CanPostgres(scenario) || typed(flags, "redis-url") && bench.CanRedis(scenario):
 		return onRedis
 	case typed(flags, "database-url") || !bench.CanRedis(scenario) || engine == "":

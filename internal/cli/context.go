@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -19,11 +20,9 @@ func newContext(a *app) *cobra.Command {
 
 // contextView is a context without its passwords.
 type contextView struct {
-	Name        string `json:"name"`
-	Current     bool   `json:"current"`
-	DatabaseURL string `json:"database_url,omitempty"`
-	RedisURL    string `json:"redis_url,omitempty"`
-	ServerURL   string `json:"server_url,omitempty"`
+	Name    string `json:"name"`
+	Current bool   `json:"current"`
+	storeURLs
 	// ServerToken is the reference to a variable, or conceals the token.
 	ServerToken     string `json:"server_token,omitempty"`
 	ServerTokenFile string `json:"server_token_file,omitempty"`
@@ -33,9 +32,9 @@ type contextView struct {
 func newContextView(c *contexts, name string) contextView {
 	t := c.Contexts[name]
 	view := contextView{Name: name, Current: name == c.Current, ServerTokenFile: t.ServerTokenFile, AllowPlainHTTP: t.AllowPlainHTTP}
-	view.DatabaseURL, _ = concealed(t.DatabaseURL)
-	view.RedisURL, _ = concealed(t.RedisURL)
-	view.ServerURL, _ = concealed(t.ServerURL)
+	for _, k := range t.set() {
+		*k.url(&view.storeURLs), _ = concealed(*k.url(&t.storeURLs))
+	}
 	view.ServerToken, _ = hidden(t.ServerToken)
 	return view
 }
@@ -55,7 +54,7 @@ func newContextLs(a *app) *cobra.Command {
 			}
 			return a.print(shown, func(w *screen) {
 				if len(shown) == 0 {
-					fmt.Fprintln(w, "no contexts; create one with: posthaste context set NAME, and --database-url, --redis-url or --server-url")
+					fmt.Fprintln(w, "no contexts; create one with: posthaste context set NAME, and "+urlNames())
 					return
 				}
 				table(w, "CURRENT NAME STORE", func(row func(...any)) {
@@ -64,7 +63,7 @@ func newContextLs(a *app) *cobra.Command {
 						if x.Current {
 							mark = "*"
 						}
-						row(mark, x.Name, x.DatabaseURL+x.RedisURL+x.ServerURL)
+						row(mark, x.Name, x.one())
 					}
 				})
 			})
@@ -96,8 +95,11 @@ func newContextShow(a *app) *cobra.Command {
 				if x.AllowPlainHTTP {
 					plain = "allowed"
 				}
-				fields(w, "context", x.Name, "current", x.Current, "database url", x.DatabaseURL, "redis url", x.RedisURL, "server url", x.ServerURL,
-					"server token", x.ServerToken, "server token file", x.ServerTokenFile, "plain http", plain, "file", c.path)
+				pairs := []any{"context", x.Name, "current", x.Current}
+				for _, k := range engines {
+					pairs = append(pairs, strings.ReplaceAll(k.flag, "-", " "), *k.url(&x.storeURLs))
+				}
+				fields(w, append(pairs, "server token", x.ServerToken, "server token file", x.ServerTokenFile, "plain http", plain, "file", c.path)...)
 			})
 		},
 	}
@@ -120,6 +122,7 @@ The token for a server is asked for on a terminal. Keep it in a file with
 without a token uses --server-token or POSTHASTE_SERVER_TOKEN of each command.`,
 		Example: `  posthaste context set prod --database-url postgres://app@db.example.com/app --use
   posthaste context set jobs --redis-url 'rediss://app:${JOBS_PASSWORD}@redis.example.com/0'
+  posthaste context set hub --nats-url 'nats://app:${HUB_PASSWORD}@n1:4222,nats://app:${HUB_PASSWORD}@n2:4222'
   posthaste context set shop --server-url https://mq.example.com --server-token-file ~/.config/shop.token`,
 		Args: exactly(1, "a name"), ValidArgsFunction: completeContexts,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -137,9 +140,9 @@ without a token uses --server-token or POSTHASTE_SERVER_TOKEN of each command.`,
 		},
 	}
 	cmd.Flags().SortFlags = false
-	cmd.Flags().StringVar(&given.DatabaseURL, "database-url", "", "PostgreSQL URL of the context, postgres://user@host:5432/database")
-	cmd.Flags().StringVar(&given.RedisURL, "redis-url", "", "Redis URL of the context, redis://user@host:6379/0")
-	cmd.Flags().StringVar(&given.ServerURL, "server-url", "", "URL of the Posthaste server of the context, https://mq.example.com")
+	given.flags(cmd.Flags(), func(k engineKind) string {
+		return k.noun + " for the context, " + strings.Replace(k.example, ":password", "", 1)
+	})
 	cmd.Flags().StringVar(&given.ServerToken, "server-token", "", "token for the server; ${NAME} stands for the environment variable NAME")
 	cmd.Flags().StringVar(&given.ServerTokenFile, "server-token-file", "", "file from which each command reads the token for the server")
 	cmd.Flags().BoolVar(&given.AllowPlainHTTP, "allow-plain-http", false, "allow a server URL with http:// that is not on this machine; the token and all messages can be read on the way")
@@ -152,23 +155,15 @@ without a token uses --server-token or POSTHASTE_SERVER_TOKEN of each command.`,
 func typedTarget(flags *pflag.FlagSet, given target) (t *target, err error) {
 	t = &target{}
 	urls := 0
-	for _, u := range []struct {
-		flag     string
-		from, to *string
-		schemes  []string
-	}{
-		{"database-url", &given.DatabaseURL, &t.DatabaseURL, []string{"postgres", "postgresql"}},
-		{"redis-url", &given.RedisURL, &t.RedisURL, []string{"redis", "rediss"}},
-		{"server-url", &given.ServerURL, &t.ServerURL, []string{"https", "http"}},
-	} {
-		if typed(flags, u.flag) {
+	for _, k := range engines {
+		if typed(flags, k.flag) {
 			urls++
-			*u.to = *u.from
-			err = cmp.Or(err, checkTarget(u.flag, *u.from, u.schemes...))
+			*k.url(&t.storeURLs) = *k.url(&given.storeURLs)
+			err = cmp.Or(err, checkTarget(k.flag, *k.url(&given.storeURLs), k.schemes...))
 		}
 	}
 	if urls != 1 {
-		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "database-url", Message: "a context has one URL", Hint: "give either --database-url, --redis-url or --server-url"}
+		return nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "database-url", Message: "a context has one URL", Hint: "give either " + urlNames()}
 	}
 	for _, name := range apiFlags[1:] {
 		if t.ServerURL == "" && typed(flags, name) {
@@ -208,7 +203,7 @@ func setContext(a *app, name string, t *target, use bool) error {
 	if err := c.save(); err != nil {
 		return err
 	}
-	if _, had := concealed(t.url()); had {
+	if _, had := concealed(t.one()); had {
 		where := "refer to a variable, such as ${PASSWORD}"
 		if t.DatabaseURL != "" {
 			where = "keep it in ~/.pgpass or the file of PGPASSFILE, or " + where
@@ -224,7 +219,7 @@ func setContext(a *app, name string, t *target, use bool) error {
 // printContext prints the change of a context, and warns of variables that override it.
 func printContext(a *app, c *contexts, name, done string) error {
 	if name == c.Current {
-		for _, variable := range []string{"POSTHASTE_CONTEXT", "POSTHASTE_DATABASE_URL", "DATABASE_URL", "POSTHASTE_REDIS_URL", "REDIS_URL", "POSTHASTE_SERVER_URL"} {
+		for _, variable := range append([]string{"POSTHASTE_CONTEXT"}, urlVariables()...) {
 			if value := os.Getenv(variable); value != "" && value != name {
 				fmt.Fprintf(a.stderr, "posthaste: warning: %s is set, and overrides the current context\n", variable)
 			}

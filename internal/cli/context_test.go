@@ -52,13 +52,14 @@ func TestContexts(t *testing.T) {
 	s.ends(exitFailed, []string{"context", "show"}, "no context is in use")
 	s.does("context ls --json", `"name":"jobs","current":false`)
 
-	s.refuses("context set bad", "either --database-url, --redis-url or --server-url")
-	s.refuses("context set bad --database-url postgres://x/y --redis-url redis://x", "either --database-url, --redis-url or --server-url")
+	s.refuses("context set bad", "either --database-url, --redis-url, --nats-url or --server-url")
+	s.refuses("context set bad --database-url postgres://x/y --redis-url redis://x", "either --database-url, --redis-url, --nats-url or --server-url")
 	s.refuses("context set bad --database-url mysql://x/y", "must begin with postgres:// or postgresql://")
+	s.refuses("context set bad --nats-url nats://a,redis://b", "must begin with nats:// or tls://")
 	s.refuses("context set bad --redis-url postgres://x/y", "must begin with redis:// or rediss://")
 	s.refuses("context set No-Good --redis-url redis://x", "a-z, 0-9")
 	t.Setenv("DATABASE_URL", "postgres://other/x")
-	s.refuses("context set bad", "either --database-url, --redis-url or --server-url")
+	s.refuses("context set bad", "either --database-url, --redis-url, --nats-url or --server-url")
 	s.does("context use jobs", "warning: DATABASE_URL is set, and overrides the current context$")
 }
 
@@ -75,10 +76,15 @@ func TestContextsKeepPasswords(t *testing.T) {
 		"postgres://app@db/app":                            "postgres://app@db/app",
 		"${URL}":                                           "${URL}",
 		"rediss://:hunter2@redis/0":                        "rediss://:xxxxx@redis/0",
+		"nats://hunter2@nats:4222":                         "nats://xxxxx@nats:4222",
+		"nats://me:hun,ter2@a,tls://hunter2@b:4222?x=y":    "nats://me:xxxxx@a,tls://xxxxx@b:4222?x=y",
+		"nats://${TOKEN}@nats:4222":                        "nats://${TOKEN}@nats:4222",
 	} {
 		flag := "--database-url"
 		if strings.HasPrefix(url, "redis") {
 			flag = "--redis-url"
+		} else if strings.HasPrefix(url, "nats") {
+			flag = "--nats-url"
 		}
 		secret := strings.Contains(shown, "xxxxx")
 		for _, command := range [][]string{{"context", "set", "c", flag, url, "--use"}, {"context", "show"}, {"context", "ls"}, {"context", "show", "c", "-o", "yaml"}, {"context", "ls", "-o", "jsonl"}} {
@@ -112,6 +118,53 @@ func TestContextsKeepPasswords(t *testing.T) {
 	}
 }
 
+// Stores as [decided] tells them.
+const (
+	one = "postgres postgres://one/x in context one"
+	two = "redis redis://two/0 in context two"
+	web = "http https://web in context web"
+	js  = "nats nats://js,nats://ks in context js"
+)
+
+// selections has the current context, arguments and variables, and the store that they select.
+var selections = []struct{ current, args, variables, want string }{
+	{"", "", "", "no database is set"},
+	{"one", "", "", one},
+	{"two", "", "", two},
+	{"", "--context one", "", one},
+	{"two", "--context one", "", one},
+	{"two", "", "POSTHASTE_CONTEXT=one", one},
+	{"", "--context two", "POSTHASTE_CONTEXT=one", two},
+	{"one", "", "DATABASE_URL=postgres://env/x", "postgres postgres://env/x"},
+	{"one", "", "POSTHASTE_REDIS_URL=redis://env/0", "redis redis://env/0"},
+	{"", "--context two", "DATABASE_URL=postgres://env/x", two},
+	{"", "", "DATABASE_URL=postgres://env/x POSTHASTE_CONTEXT=two POSTHASTE_ENGINE=postgres", two},
+	{"one", "--database-url postgres://flag/x", "", "postgres postgres://flag/x"},
+	{"one", "--database-url postgres://flag/x", "POSTHASTE_CONTEXT=two", "postgres postgres://flag/x"},
+	{"one", "--redis-url redis://flag/0", "DATABASE_URL=postgres://env/x", "redis redis://flag/0"},
+	{"", "--context one --redis-url redis://flag/0", "", "--context contradicts a URL"},
+	{"one", "--engine redis", "", "--engine redis contradicts context one"},
+	{"js", "", "", js},
+	{"one", "--context js", "NATS_URL=nats://env", js},
+	{"one", "", "NATS_URL=nats://env", "nats nats://env"},
+	{"one", "", "NATS_URL=nats://env POSTHASTE_NATS_URL=nats://ours", "nats nats://ours"},
+	{"js", "--engine redis", "", "--engine redis contradicts context js, which is nats"},
+	{"", "--engine nats", "", "no NATS URL is set"},
+	{"web", "", "", web},
+	{"one", "--context web", "DATABASE_URL=postgres://env/x", web},
+	{"web", "", "DATABASE_URL=postgres://env/x", "postgres postgres://env/x"},
+	{"one", "", "POSTHASTE_SERVER_URL=https://env", "http https://env"},
+	{"one", "--server-url https://flag", "DATABASE_URL=postgres://env/x", "http https://flag"},
+	{"", "", "POSTHASTE_SERVER_URL=https://env DATABASE_URL=postgres://env/x", "PostgreSQL and a server"},
+	{"", "", "POSTHASTE_SERVER_URL=https://env DATABASE_URL=postgres://env/x POSTHASTE_ENGINE=http", "http https://env"},
+	{"", "--engine http", "", "no server URL is set"},
+	{"web", "--engine postgres", "", "--engine postgres contradicts context web, which is http"},
+	{"", "--context web --server-url https://flag", "", "--context contradicts a URL"},
+	{"", "--context other", "", `context "other" does not exist`},
+	{"", "--context var", "", "PW is not set"},
+	{"", "--context var", "PW=a/b+c%", "postgres postgres://app:a%2Fb%2Bc%25@var/x in context var"},
+}
+
 // The store is decided by the command line, the context that a flag or a variable names, the
 // variables of URLs, and the current context, in that order.
 func TestContextPrecedence(t *testing.T) {
@@ -121,38 +174,8 @@ func TestContextPrecedence(t *testing.T) {
 	s.does("context set two --redis-url redis://two/0")
 	s.ends(0, []string{"context", "set", "var", "--database-url", "postgres://app:${PW}@var/x"})
 	s.does("context set web --server-url https://web")
-	const one, two, web = "postgres postgres://one/x in context one", "redis redis://two/0 in context two", "http https://web in context web"
-	for _, c := range []struct{ current, args, variables, want string }{
-		{"", "", "", "no database is set"},
-		{"one", "", "", one},
-		{"two", "", "", two},
-		{"", "--context one", "", one},
-		{"two", "--context one", "", one},
-		{"two", "", "POSTHASTE_CONTEXT=one", one},
-		{"", "--context two", "POSTHASTE_CONTEXT=one", two},
-		{"one", "", "DATABASE_URL=postgres://env/x", "postgres postgres://env/x"},
-		{"one", "", "POSTHASTE_REDIS_URL=redis://env/0", "redis redis://env/0"},
-		{"", "--context two", "DATABASE_URL=postgres://env/x", two},
-		{"", "", "DATABASE_URL=postgres://env/x POSTHASTE_CONTEXT=two POSTHASTE_ENGINE=postgres", two},
-		{"one", "--database-url postgres://flag/x", "", "postgres postgres://flag/x"},
-		{"one", "--database-url postgres://flag/x", "POSTHASTE_CONTEXT=two", "postgres postgres://flag/x"},
-		{"one", "--redis-url redis://flag/0", "DATABASE_URL=postgres://env/x", "redis redis://flag/0"},
-		{"", "--context one --redis-url redis://flag/0", "", "--context contradicts a URL"},
-		{"one", "--engine redis", "", "--engine redis contradicts context one"},
-		{"web", "", "", web},
-		{"one", "--context web", "DATABASE_URL=postgres://env/x", web},
-		{"web", "", "DATABASE_URL=postgres://env/x", "postgres postgres://env/x"},
-		{"one", "", "POSTHASTE_SERVER_URL=https://env", "http https://env"},
-		{"one", "--server-url https://flag", "DATABASE_URL=postgres://env/x", "http https://flag"},
-		{"", "", "POSTHASTE_SERVER_URL=https://env DATABASE_URL=postgres://env/x", "PostgreSQL and a server"},
-		{"", "", "POSTHASTE_SERVER_URL=https://env DATABASE_URL=postgres://env/x POSTHASTE_ENGINE=http", "http https://env"},
-		{"", "--engine http", "", "no server URL is set"},
-		{"web", "--engine postgres", "", "--engine postgres contradicts context web, which is http"},
-		{"", "--context web --server-url https://flag", "", "--context contradicts a URL"},
-		{"", "--context other", "", `context "other" does not exist`},
-		{"", "--context var", "", "PW is not set"},
-		{"", "--context var", "PW=a/b+c%", "postgres postgres://app:a%2Fb%2Bc%25@var/x in context var"},
-	} {
+	s.does("context set js --nats-url nats://js,nats://ks")
+	for _, c := range selections {
 		name := strings.Join([]string{c.current, c.args, c.variables}, " ")
 		t.Run(name, func(t *testing.T) {
 			contexts, err := loadContexts()
@@ -191,14 +214,7 @@ func decided(t *testing.T, args []string) string {
 	if err := db.check(); err != nil {
 		return err.Error()
 	}
-	url := db.url
-	if db.engine == onRedis {
-		url = db.redisURL
-	}
-	if db.engine == onHTTP {
-		url = db.api.url
-	}
-	return db.engine + " " + url + db.place()
+	return db.engine + " " + db.url() + db.place()
 }
 
 // A command that destroys something names the context, in its question and with --yes.

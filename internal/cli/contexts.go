@@ -31,31 +31,18 @@ type contexts struct {
 // target is the store of a context: exactly one of the URLs. A text ${NAME} stands for the
 // environment variable NAME.
 type target struct {
-	DatabaseURL string `yaml:"database_url,omitempty"`
-	RedisURL    string `yaml:"redis_url,omitempty"`
-	ServerURL   string `yaml:"server_url,omitempty"`
+	storeURLs `yaml:",inline"`
 	// The others are for ServerURL.
 	ServerToken     string `yaml:"server_token,omitempty"`
 	ServerTokenFile string `yaml:"server_token_file,omitempty"`
 	AllowPlainHTTP  bool   `yaml:"allow_plain_http,omitempty"`
 }
 
-// url returns the URL of the target.
-func (t *target) url() string { return t.DatabaseURL + t.RedisURL + t.ServerURL }
-
 // fault describes the fault of a target of a file; "" if it is valid.
 func (t *target) fault() string {
-	urls := 0
-	if t != nil {
-		for _, url := range []string{t.DatabaseURL, t.RedisURL, t.ServerURL} {
-			if url != "" {
-				urls++
-			}
-		}
-	}
 	switch {
-	case urls != 1:
-		return "must have database_url, redis_url or server_url"
+	case t == nil || len(t.set()) != 1:
+		return "must have " + strings.ReplaceAll(strings.ReplaceAll(urlNames(), "--", ""), "-", "_")
 	case t.ServerURL == "" && (t.ServerToken+t.ServerTokenFile != "" || t.AllowPlainHTTP):
 		return "must have server_url to have a token or allow_plain_http"
 	case t.ServerToken != "" && t.ServerTokenFile != "":
@@ -163,7 +150,7 @@ func (c *contexts) names() []string { return slices.Sorted(maps.Keys(c.Contexts)
 
 // resolved returns the URL of a context, with the values of the variables in it.
 func (t *target) resolved() (string, error) {
-	chosen, err := expand(t.url())
+	chosen, err := expand(t.one())
 	if err != nil {
 		return "", &posthaste.Error{Code: posthaste.CodeInvalid, Field: "context", Message: "the URL of the context: " + err.Error(),
 			Hint: "set it, or change the context with: posthaste context set", Cause: err}
@@ -176,12 +163,14 @@ func checkTarget(flag, text string, schemes ...string) error {
 	if variable.FindString(text) == text && text != "" {
 		return nil
 	}
-	u, err := url.Parse(variable.ReplaceAllString(text, "x"))
-	switch {
-	case err != nil || login.Misread(text):
-		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: flag, Message: "--" + flag + " is not a valid URL", Hint: "percent-encode special characters of its user and password"}
-	case !slices.Contains(schemes, u.Scheme):
-		return posthaste.Invalidf(flag, "--%s must begin with %s://", flag, strings.Join(schemes, ":// or "))
+	for _, one := range servers(text) {
+		u, err := url.Parse(variable.ReplaceAllString(one, "x"))
+		switch {
+		case err != nil || login.Misread(one):
+			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: flag, Message: "--" + flag + " is not a valid URL", Hint: "percent-encode special characters of its user and password"}
+		case !slices.Contains(schemes, u.Scheme):
+			return posthaste.Invalidf(flag, "--%s must begin with %s://", flag, strings.Join(schemes, ":// or "))
+		}
 	}
 	return nil
 }
@@ -189,9 +178,19 @@ func checkTarget(flag, text string, schemes ...string) error {
 // passwords matches the passwords among the parameters of a URL.
 var passwords = regexp.MustCompile(`([?&][^=&]*password=)([^&]+)`)
 
-// concealed returns a URL without its passwords, and whether it had one. References to variables
-// are no secrets.
+// concealed returns the URL of a store without its passwords and tokens, and whether it had one.
+// References to variables are no secrets.
 func concealed(text string) (shown string, had bool) {
+	var all []string
+	for _, one := range servers(text) {
+		text, has := concealedServer(one)
+		all, had = append(all, text), had || has
+	}
+	return strings.Join(all, ","), had
+}
+
+// concealedServer is [concealed] for the URL of one server.
+func concealedServer(text string) (shown string, had bool) {
 	if login.Misread(text) {
 		return "(not valid)", true
 	}
@@ -210,8 +209,10 @@ func concealed(text string) (shown string, had bool) {
 		return shown, had
 	}
 	user, password, ok := strings.Cut(rest[:at], ":")
-	if ok {
+	if k, known := kindOfURL(text); ok {
 		user += ":" + hide(password)
+	} else if known && k.token {
+		user = hide(user)
 	}
 	return scheme + "://" + user + rest[at:], had
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os/user"
@@ -18,17 +17,17 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/email"
 	"github.com/posthaste-mq/posthaste/postgres"
-	"github.com/posthaste-mq/posthaste/redis"
 )
 
 // database holds the flags that select the store.
 type database struct {
-	url, redisURL, engine string
-	api                   apiServer
-	context               string // its name; empty if no context selects the store
-	resolved              bool   // by resolve
-	cmd                   *cobra.Command
-	flags                 *pflag.FlagSet
+	urls     storeURLs
+	engine   string
+	api      apiServer
+	context  string // its name; empty if no context selects the store
+	resolved bool   // by resolve
+	cmd      *cobra.Command
+	flags    *pflag.FlagSet
 	// sleeps is set for commands that wait at the doorbell. polling forbids that. Other
 	// commands keep no state in a session.
 	sleeps, polling bool
@@ -36,21 +35,14 @@ type database struct {
 	watch           watching
 }
 
-// The engines, as --engine names them.
-const (
-	onPostgres = "postgres"
-	onRedis    = "redis"
-	onHTTP     = "http"
-)
-
 func (d *database) flag(cmd *cobra.Command) {
 	d.cmd, d.flags = cmd, cmd.Flags()
-	d.flags.StringVar(&d.url, "database-url", "", "PostgreSQL URL, postgres://user:password@host:5432/database (or DATABASE_URL)")
-	d.flags.StringVar(&d.redisURL, "redis-url", "", "Redis URL, to use Redis instead of PostgreSQL, redis://user:password@host:6379/0 (or REDIS_URL)")
+	d.urls.flags(d.flags, usageOfURL)
 	d.api.flag(d.flags)
-	d.flags.StringVar(&d.engine, "engine", "", "postgres, redis or http, if several URLs are set")
+	d.flags.StringVar(&d.engine, "engine", "", orList("", engineNames(nil))+", if several URLs are set")
 	d.flags.StringVar(&d.context, "context", "", "context that names the store (see posthaste context)")
 	_ = cmd.RegisterFlagCompletionFunc("context", completeContexts)
+	_ = cmd.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions(engineNames(nil), cobra.ShellCompDirectiveNoFileComp))
 }
 
 // databaseOf returns the store that parsed flags select.
@@ -60,9 +52,33 @@ func databaseOf(flags *pflag.FlagSet) *database {
 		return value
 	}
 	plain, _ := flags.GetBool("allow-plain-http")
-	return &database{url: text("database-url"), redisURL: text("redis-url"), engine: text("engine"), context: text("context"), flags: flags,
-		api: apiServer{url: text("server-url"), token: text("server-token"), tokenFile: text("server-token-file"), allowPlainHTTP: plain}}
+	d := &database{engine: text("engine"), context: text("context"), flags: flags,
+		api: apiServer{token: text("server-token"), tokenFile: text("server-token-file"), allowPlainHTTP: plain}}
+	for _, k := range engines {
+		*k.url(&d.urls) = text(k.flag)
+	}
+	return d
 }
+
+// databaseAt returns the store with a URL.
+func databaseAt(engine, url string) *database {
+	d := &database{engine: engine}
+	*kindOf(engine).url(&d.urls) = url
+	return d
+}
+
+// typedKinds returns the kinds whose URL is on the command line.
+func (d *database) typedKinds() (kinds []engineKind) {
+	for _, k := range engines {
+		if typed(d.flags, k.flag) {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
+}
+
+// url returns the URL of the selected engine.
+func (d *database) url() string { return *kindOf(d.engine).url(&d.urls) }
 
 // resolve decides which store is meant, by the first of these: a URL on the command line, a
 // context that --context or its variable names, the variables of URLs, and the current context.
@@ -76,11 +92,11 @@ func (d *database) resolve() error {
 }
 
 func (d *database) choose() error {
-	onCommandLine := typed(d.flags, "database-url") || typed(d.flags, "redis-url") || typed(d.flags, "server-url")
+	onCommandLine := len(d.typedKinds()) > 0
 	if onCommandLine && typed(d.flags, "context") {
 		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "context", Message: "--context contradicts a URL on the command line", Hint: "omit one of them"}
 	}
-	if onCommandLine || d.context == "" && d.url+d.redisURL+d.api.url != "" {
+	if onCommandLine || d.context == "" && d.urls.set() != nil {
 		d.context = ""
 		return nil
 	}
@@ -102,16 +118,12 @@ func (d *database) choose() error {
 	if err != nil {
 		return err
 	}
-	d.url, d.redisURL, d.api.url = "", "", ""
-	var engine string
-	switch {
-	case t.RedisURL != "":
-		engine, d.redisURL = onRedis, chosen
-	case t.ServerURL != "":
-		engine, d.api.url = onHTTP, chosen
+	k := t.set()[0]
+	engine := k.engine
+	d.urls = storeURLs{}
+	*k.url(&d.urls) = chosen
+	if engine == onHTTP {
 		d.api.prefer(d.flags, t)
-	default:
-		engine, d.url = onPostgres, chosen
 	}
 	if typed(d.flags, "engine") && d.engine != engine {
 		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "engine", Message: fmt.Sprintf("--engine %s contradicts context %s, which is %s", d.engine, d.context, engine), Hint: "omit it"}
@@ -128,11 +140,14 @@ func (d *database) place() string {
 	return " in context " + d.context
 }
 
-// sqlFlag adds the flags of a command that needs PostgreSQL. If Redis is selected, the
+// sqlFlag adds the flags of a command that needs PostgreSQL. If another engine is selected, the
 // command fails with why, a clause that gives the reason.
 func (d *database) sqlFlag(cmd *cobra.Command, why string) {
 	d.flag(cmd)
-	d.flags.Lookup("redis-url").Hidden, d.flags.Lookup("engine").Hidden = true, true
+	for _, k := range engines[1:] {
+		d.flags.Lookup(k.flag).Hidden = true
+	}
+	d.flags.Lookup("engine").Hidden = true
 	needsStore(cmd, "it works inside PostgreSQL")
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -142,15 +157,26 @@ func (d *database) sqlFlag(cmd *cobra.Command, why string) {
 		if err := d.onlyStore(); err != nil {
 			return err
 		}
-		onlyRedis := d.url == "" && (d.redisURL != "" || d.engine == onRedis)
-		if typed(d.flags, "redis-url") || typed(d.flags, "engine") && d.engine == onRedis || onlyRedis {
-			return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "redis-url", Message: cmd.CommandPath() + " needs PostgreSQL: " + why, Hint: "set --database-url"}
+		if k, is := d.otherThanPostgres(); is {
+			return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: k.flag, Message: cmd.CommandPath() + " needs PostgreSQL: " + why, Hint: "set --database-url"}
 		}
-		if d.url != "" && !typed(d.flags, "engine") {
-			d.engine, d.redisURL = onPostgres, "" // set by variables, for other commands
+		if d.urls.DatabaseURL != "" && !typed(d.flags, "engine") { // the others are set by variables, for other commands
+			d.engine, d.urls = onPostgres, storeURLs{DatabaseURL: d.urls.DatabaseURL}
 		}
 		return run(cmd, args)
 	}
+}
+
+// otherThanPostgres returns the engine that is selected instead of PostgreSQL, if there is one.
+// Variables select another only if they do not set the URL of a database.
+func (d *database) otherThanPostgres() (other engineKind, is bool) {
+	for _, k := range engines[1:] {
+		selected := d.urls.DatabaseURL == "" && (*k.url(&d.urls) != "" || d.engine == k.engine)
+		if typed(d.flags, k.flag) || typed(d.flags, "engine") && d.engine == k.engine || selected {
+			return k, true
+		}
+	}
+	return engineKind{}, false
 }
 
 // needsStore marks a command that does not work over HTTP. why is a clause that gives the reason.
@@ -185,26 +211,28 @@ func (d *database) onlyStore() error {
 		return nil
 	}
 	why, only := d.cmd.Annotations[storeMark]
-	if !only || d.api.url == "" {
+	if !only || d.urls.ServerURL == "" {
 		return nil
 	}
 	onCommandLine := typed(d.flags, "server-url") || typed(d.flags, "engine") && d.engine == onHTTP
-	if d.context == "" && !onCommandLine && d.url+d.redisURL != "" {
-		if d.api.url = ""; d.engine == onHTTP {
+	if d.context == "" && !onCommandLine && len(d.urls.set()) > 1 {
+		if d.urls.ServerURL = ""; d.engine == onHTTP {
 			d.engine = ""
 		}
 		return nil
 	}
-	if d.engine == onPostgres || d.engine == onRedis {
+	if d.engine != "" && d.engine != onHTTP {
 		return nil
 	}
-	flags := "--database-url (DATABASE_URL)"
-	if !d.flags.Lookup("redis-url").Hidden {
-		flags += " or --redis-url (REDIS_URL)"
+	var flags []string
+	for _, k := range engines {
+		if !d.flags.Lookup(k.flag).Hidden {
+			flags = append(flags, k.flag+" ("+k.variable+")")
+		}
 	}
 	return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "server-url",
 		Message: fmt.Sprintf("%s needs a database and does not work over HTTP: %s", d.cmd.CommandPath(), why),
-		Hint:    "set " + flags + ", or select a context that has one with --context"}
+		Hint:    "set " + orList("--", flags) + ", or select a context that has one with --context"}
 }
 
 // pollingFlag adds the flags of commands that wait at the doorbell for messages.
@@ -228,11 +256,14 @@ func (d *database) options(more ...postgres.Option) []postgres.Option {
 
 // check selects the engine, and fails if the flags are ambiguous.
 func (d *database) check() error {
-	if err := cmp.Or(checkEngine(d.engine, onPostgres, onRedis, onHTTP), d.resolve(), d.onlyStore(), d.chooseEngine()); err != nil {
+	if err := checkEngine(d.engine, engineNames(nil)); err != nil {
+		return err
+	}
+	if err := cmp.Or(d.resolve(), d.onlyStore(), d.chooseEngine()); err != nil {
 		return err
 	}
 	if d.engine != onPostgres && d.polling {
-		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "polling-only", Message: "--polling-only requires PostgreSQL, but " + nameOf(d.engine) + " is selected", Hint: "omit it"}
+		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "polling-only", Message: "--polling-only requires PostgreSQL, but " + kindOf(d.engine).name + " is selected", Hint: "omit it"}
 	}
 	if d.engine == onHTTP && typed(d.flags, "environment") {
 		return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: "environment", Message: "--environment does not apply to a server, which has its own", Hint: "omit it"}
@@ -240,31 +271,10 @@ func (d *database) check() error {
 	return nil
 }
 
-// kinds are the kinds of stores, with the URLs that are set.
-func (d *database) kinds() []kind {
-	return []kind{{onPostgres, "database-url", d.url}, {onRedis, "redis-url", d.redisURL}, {onHTTP, "server-url", d.api.url}}
-}
-
-// kind is a kind of store, with its flag and URL.
-type kind struct{ engine, flag, url string }
-
-// nameOf returns the name of a kind of store for a person.
-func nameOf(engine string) string {
-	return map[string]string{onPostgres: "PostgreSQL", onRedis: "Redis", onHTTP: "a server"}[engine]
-}
-
 // chooseEngine decides which of the URLs is meant.
 func (d *database) chooseEngine() error {
-	var onCommandLine, set []kind
-	for _, k := range d.kinds() {
-		if typed(d.flags, k.flag) {
-			onCommandLine = append(onCommandLine, k)
-		}
-		if k.url != "" {
-			set = append(set, k)
-		}
-	}
-	if len(onCommandLine) == 1 { // which overrides variables
+	set := d.urls.set()
+	if onCommandLine := d.typedKinds(); len(onCommandLine) == 1 { // which overrides variables
 		means := onCommandLine[0]
 		if typed(d.flags, "engine") && d.engine != means.engine {
 			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "engine", Message: "--engine " + d.engine + " contradicts --" + means.flag,
@@ -273,12 +283,12 @@ func (d *database) chooseEngine() error {
 		d.engine = means.engine
 	}
 	if len(set) > 1 && d.engine == "" {
-		names, engines := make([]string, len(set)), make([]string, len(set))
+		names, options := make([]string, len(set)), make([]string, len(set))
 		for i, k := range set {
-			names[i], engines[i] = nameOf(k.engine), "--engine "+k.engine
+			names[i], options[i] = k.name, "--engine "+k.engine
 		}
 		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "engine", Message: "the URLs of several stores are set: " + strings.Join(names, " and "),
-			Hint: "select one with " + strings.Join(engines, " or ") + " (POSTHASTE_ENGINE), or omit the other URL"}
+			Hint: "select one with " + strings.Join(options, " or ") + " (POSTHASTE_ENGINE), or omit the other URL"}
 	}
 	for _, k := range set {
 		if d.engine == "" || d.engine == k.engine {
@@ -286,23 +296,31 @@ func (d *database) chooseEngine() error {
 			return nil
 		}
 	}
-	switch d.engine {
-	case onRedis:
-		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "redis-url", Message: "no Redis URL is set", Hint: "set --redis-url or REDIS_URL"}
-	case onHTTP:
-		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "server-url", Message: "no server URL is set", Hint: "set --server-url or POSTHASTE_SERVER_URL"}
+	return d.noURL()
+}
+
+// noURL returns the error that no URL of the selected engine is set.
+func (d *database) noURL() error {
+	if d.engine != "" && d.engine != onPostgres {
+		k := kindOf(d.engine)
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: k.flag, Message: "no " + strings.TrimPrefix(k.name, "a ") + " URL is set", Hint: "set --" + k.flag + " or " + cmp.Or(k.variable, envName(k.flag))}
+	}
+	hint := "set --database-url or DATABASE_URL"
+	for _, k := range engines[1:] {
+		if hint += ", for " + k.name + " --" + k.flag; k.variable != "" {
+			hint += " or " + k.variable
+		}
 	}
 	return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "database-url", Message: "no database is set",
-		Hint: "set --database-url or DATABASE_URL, for Redis --redis-url or REDIS_URL, or for a server --server-url; `posthaste up` starts a database and prints its URL"}
+		Hint: hint + "; `posthaste up` starts a database and prints its URL"}
 }
 
 // checkEngine checks a value of --engine.
-func checkEngine(name string, engines ...string) error {
+func checkEngine(name string, engines []string) error {
 	if name == "" || slices.Contains(engines, name) {
 		return nil
 	}
-	last := len(engines) - 1
-	return posthaste.Invalidf("engine", "--engine must be %s or %s, got %q", strings.Join(engines[:last], ", "), engines[last], name)
+	return posthaste.Invalidf("engine", "--engine must be %s, got %q", orList("", engines), name)
 }
 
 // withStore is the key of the store in the context of tests, which replaces the one that flags
@@ -320,13 +338,21 @@ func (d *database) open(ctx context.Context, log *slog.Logger) (posthaste.Store,
 	if err := d.check(); err != nil {
 		return nil, err
 	}
-	switch d.engine {
-	case onRedis:
-		return openRedis(ctx, d.redisURL)
-	case onHTTP:
-		return d.api.open(d.flags)
+	o, err := d.opening(log, postgres.WithPoolSize(2))
+	if err != nil {
+		return nil, err
 	}
-	return postgres.Open(ctx, d.url, d.options(postgres.WithLogger(log), postgres.WithPoolSize(2))...)
+	return kindOf(d.engine).openAt(ctx, o)
+}
+
+// opening returns how to open the selected store.
+func (d *database) opening(log *slog.Logger, more ...postgres.Option) (opening, error) {
+	o := opening{url: d.url(), log: log, postgres: d.options(more...), allowPlainHTTP: d.api.allowPlainHTTP}
+	var err error
+	if d.engine == onHTTP {
+		o.token, err = d.api.secret(d.flags)
+	}
+	return o, err
 }
 
 // with runs f with an engine, which it closes at the end.
@@ -348,23 +374,12 @@ func (d *database) openLazily(ctx context.Context, log *slog.Logger) (posthaste.
 	if err := d.check(); err != nil {
 		return nil, err
 	}
-	if d.engine == onRedis {
-		return openRedis(ctx, d.redisURL, redis.WithLazyConnect())
+	o, err := d.opening(log)
+	if err != nil {
+		return nil, err
 	}
-	return postgres.Open(ctx, d.url, d.options(postgres.WithLogger(log), postgres.WithLazyConnect())...)
-}
-
-// openRedis opens Redis. Its errors name the flag of an invalid URL.
-func openRedis(ctx context.Context, url string, options ...redis.Option) (posthaste.Store, error) {
-	engine, err := redis.Open(ctx, url, options...)
-	if err == nil {
-		return engine, nil
-	}
-	var e *posthaste.Error
-	if errors.As(err, &e) && e.Field == "url" {
-		e.Field = "redis-url"
-	}
-	return nil, err
+	o.lazy = true
+	return kindOf(d.engine).openAt(ctx, o)
 }
 
 // wait opens the store for a long-running program and waits with [untilReady] until the
@@ -428,15 +443,15 @@ func makeEmails(ctx context.Context, engine posthaste.Store, o posthaste.QueueOp
 	return err
 }
 
-// emailsKept is how long Redis keeps settled mails. PostgreSQL keeps them for a while
+// emailsKept is how long other engines keep settled mails. PostgreSQL keeps them for a while
 // without such an option.
 const emailsKept = 24 * time.Hour
 
-// prepare creates the queue of e-mails on Redis, which needs no other setup. On PostgreSQL,
-// `migrate up` does it. prepare retries while Redis is unavailable or if the reply is lost,
+// prepare creates the queue of e-mails on engines that need no other setup. On PostgreSQL,
+// `migrate up` does it. prepare retries while the store is unavailable or if the reply is lost,
 // since creating the queue is idempotent.
 func (d *database) prepare(ctx context.Context, engine posthaste.Store) error {
-	if err := d.check(); err != nil || d.engine != onRedis {
+	if err := d.check(); err != nil || !kindOf(d.engine).prepares {
 		return err
 	}
 	for {
@@ -455,7 +470,7 @@ func (d *database) connected(ctx context.Context, f func(*pgx.Conn) error) error
 	if err := d.check(); err != nil {
 		return err
 	}
-	conn, err := postgres.Connect(ctx, d.url, postgres.WithPollingOnly())
+	conn, err := postgres.Connect(ctx, d.urls.DatabaseURL, postgres.WithPollingOnly())
 	if err != nil {
 		return err
 	}

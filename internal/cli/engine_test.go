@@ -40,7 +40,7 @@ func TestPrepareWaits(t *testing.T) {
 		"":                   {posthaste.CodeOutcomeUnknown, posthaste.CodeUnavailable, posthaste.CodeConflict},
 		posthaste.CodeDenied: {posthaste.CodeDenied, posthaste.CodeConflict},
 	} {
-		db := database{redisURL: "redis://127.0.0.1:1", engine: onRedis}
+		db := databaseAt(onRedis, "redis://127.0.0.1:1")
 		if err := db.prepare(t.Context(), &failing{memory.Open(), codes}); posthaste.CodeOf(err) != want {
 			t.Errorf("after %v: %v", codes, err)
 		}
@@ -61,7 +61,8 @@ func TestRedisOnATakenPort(t *testing.T) {
 	}
 	_, port, _ := strings.Cut(other.Address(), ":")
 	n, _ := strconv.Atoi(port)
-	r := &localRedis{path: "redis-server", home: home, log: log, port: n}
+	r := newLocalRedis(home, "redis-server", log)
+	r.port = n
 	if err := r.Restart(t.Context()); posthaste.CodeOf(err) != posthaste.CodeUnavailable || !strings.Contains(err.Error(), "did not start") {
 		t.Errorf("on the port of another: %v", err)
 	}

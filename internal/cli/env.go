@@ -14,10 +14,16 @@ import (
 )
 
 // wellKnown holds variables that are common to many programs. POSTHASTE_… takes precedence.
-var wellKnown = map[string]string{"database-url": "DATABASE_URL", "redis-url": "REDIS_URL", "smtp-url": "SMTP_URL"}
+var wellKnown = map[string]string{"smtp-url": "SMTP_URL"}
 
 // secret holds the flags whose values do not appear in errors.
-var secret = map[string]bool{"database-url": true, "redis-url": true, "smtp-url": true, "server-url": true, "token": true, "server-token": true, "session-key": true}
+var secret = map[string]bool{"smtp-url": true, "token": true, "server-token": true, "session-key": true}
+
+func init() {
+	for _, k := range engines {
+		wellKnown[k.flag], secret[k.flag] = k.variable, true
+	}
+}
 
 // envMark annotates flags that were set by environment variables.
 const envMark = "posthaste_env"

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,7 +39,7 @@ func cleanEnvironment() {
 	for _, env := range os.Environ() {
 		name, _, _ := strings.Cut(env, "=")
 		ours := strings.HasPrefix(name, "POSTHASTE_") && !strings.HasPrefix(name, "POSTHASTE_TEST_") && name != "POSTHASTE_MAVEN_REPOSITORY"
-		if ours || strings.HasPrefix(name, "OTEL_") || name == "DATABASE_URL" || name == "REDIS_URL" || name == "SMTP_URL" {
+		if ours || strings.HasPrefix(name, "OTEL_") || name == "DATABASE_URL" || name == "REDIS_URL" || name == "NATS_URL" || name == "SMTP_URL" {
 			os.Unsetenv(name)
 		}
 	}
@@ -82,6 +83,52 @@ func TestScriptsOnRedis(t *testing.T) {
 			runScript(t, file, "REDIS_URL", startRedis(t).URL())
 		})
 	}
+}
+
+// TestScriptsOnNATS runs testdata/nats/*.txtar, each with its own NATS server: $NATS_URL. Its user
+// has the permissions of docs/nats-engine.md.
+func TestScriptsOnNATS(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/nats/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			server := startNATS(t, "authorization: {users: [{user: app, password: right, permissions: "+natsPermissions(t)+"}]}")
+			runScript(t, file, "NATS_URL", "nats://app:right@"+server.Address())
+		})
+	}
+}
+
+// natsPermissions returns the permissions of docs/nats-engine.md in the form of a server's configuration.
+func natsPermissions(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/nats-engine.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile("(?m)^\\| (publish|subscribe) \\| (`.*`) \\|$").FindAllStringSubmatch(string(text), -1)
+	if len(rows) != 2 {
+		t.Fatalf("the table of permissions has the rows %q", rows)
+	}
+	var all []string
+	for _, row := range rows {
+		all = append(all, row[1]+": ["+strings.ReplaceAll(row[2], "`", `"`)+"]")
+	}
+	return "{" + strings.Join(all, ", ") + "}"
+}
+
+// startNATS starts a NATS server for one test.
+func startNATS(t *testing.T, further ...string) *devbroker.NATS {
+	t.Helper()
+	n, err := devbroker.StartNATS(t.Context(), t.TempDir(), further...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Stop)
+	return n
 }
 
 // startRedis starts a Redis for one test.

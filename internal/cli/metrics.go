@@ -147,6 +147,9 @@ func (m *storeMetrics) collectQueues(ctx context.Context, out chan<- prometheus.
 		for i := range q.Subscriptions {
 			s := &q.Subscriptions[i]
 			for _, each := range subscriptionMetrics {
+				if each.kind == prometheus.CounterValue && !m.engine.Capabilities().Totals {
+					continue
+				}
 				out <- prometheus.MustNewConstMetric(each.desc, each.kind, each.value(s), q.Name, s.Name)
 			}
 			for _, a := range s.SetAside {

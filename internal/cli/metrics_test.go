@@ -25,6 +25,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/nats"
 	"github.com/posthaste-mq/posthaste/postgres"
 	posthasteredis "github.com/posthaste-mq/posthaste/redis"
 )
@@ -198,12 +199,24 @@ func TestTR2_MetricsBoardAndAlerts(t *testing.T) {
 	}
 }
 
-// On Redis, a worker, a relay and a source export the same metrics, except those of
+// On Redis and NATS, a worker, a relay and a source export the same metrics, except those of
 // PostgreSQL: the ring and plans.
 func TestTR2_MetricsOnRedis(t *testing.T) {
 	t.Parallel()
-	store := startRedis(t)
-	env := []string{"REDIS_URL=" + store.URL(), "SMTP_URL=smtp://127.0.0.1:1?tls=none"}
+	url := startRedis(t).URL()
+	metricsOfStore(t, "--redis-url", url, storeOf(posthasteredis.Open(t.Context(), url))(t))
+}
+
+func TestTR2_MetricsOnNATS(t *testing.T) {
+	t.Parallel()
+	url := startNATS(t).URL()
+	metricsOfStore(t, "--nats-url", url, storeOf(nats.Open(t.Context(), url))(t))
+}
+
+// metricsOfStore tests the metrics of a store without a ring, which the flag names.
+func metricsOfStore(t *testing.T, storeFlag, store string, engine posthaste.Store) {
+	t.Helper()
+	env := []string{"POSTHASTE_" + strings.ToUpper(strings.ReplaceAll(storeFlag[2:], "-", "_")) + "=" + store, "SMTP_URL=smtp://127.0.0.1:1?tls=none"}
 	p := start(t, "", env, "worker", "--queue", "emails", "--metrics-listen", "127.0.0.1:0")
 	_, address := startServe(t, env[:1])
 	eventually(t, "it is ready", answers("http://"+address+"/readyz", 200))
@@ -222,12 +235,7 @@ func TestTR2_MetricsOnRedis(t *testing.T) {
 		}
 		return err
 	})
-	engine, err := posthasteredis.Open(t.Context(), store.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer engine.Close()
-	page += relayMetrics(t, "--redis-url", store.URL(), engine)
+	page += relayMetrics(t, storeFlag, store, engine)
 	operating, err := os.ReadFile("../../docs/operating.md")
 	if err != nil {
 		t.Fatal(err)
@@ -240,9 +248,15 @@ func TestTR2_MetricsOnRedis(t *testing.T) {
 			t.Errorf("%s is shown where there is no ring", name)
 		}
 	}
-	for _, line := range []string{`posthaste_possible_duplicates_total{queue="emails",subscription="default"} 0`, `posthaste_deliveries_settled_total{outcome="dead",queue="emails",subscription="default"} 0`,
-		`posthaste_queue_sent_total{queue="emails",subscription="default"} 1`, `posthaste_store_up 1`} {
-		if !strings.Contains(page, line+"\n") {
+	sent := "posthaste_queue_depth{queue=\"emails\",subscription=\"default\"} 1\n"
+	if engine.Capabilities().Totals {
+		sent = "posthaste_queue_sent_total{queue=\"emails\",subscription=\"default\"} 1\n"
+	} else if strings.Contains(page, "posthaste_queue_sent_total") {
+		t.Error("totals are shown that the store does not have")
+	}
+	for _, line := range []string{"posthaste_possible_duplicates_total{queue=\"emails\",subscription=\"default\"} 0\n", "posthaste_deliveries_settled_total{outcome=\"dead\",queue=\"emails\",subscription=\"default\"} 0\n",
+		sent, "posthaste_store_up 1\n"} {
+		if !strings.Contains(page, line) {
 			t.Errorf("the page has no line %s", line)
 		}
 	}

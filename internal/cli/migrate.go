@@ -35,13 +35,13 @@ It needs the privilege to create schemas in the database, and to create roles un
 				return err
 			}
 			options.Log = a.quietly()
-			if err := install(cmd.Context(), db.url, options); err != nil {
+			if err := install(cmd.Context(), db.urls.DatabaseURL, options); err != nil {
 				return err
 			}
 			return listMigrations(cmd.Context(), a, db)
 		},
 	}
-	db.sqlFlag(cmd, "Redis has no schema to migrate")
+	db.sqlFlag(cmd, "other engines have no schema to migrate")
 	cmd.Flags().BoolVar(&options.NoRoles, "no-roles", false, noRolesHelp)
 	return cmd
 }
@@ -87,7 +87,7 @@ others depend on it, the command lists them and removes nothing.`,
 			})
 		},
 	}
-	db.sqlFlag(cmd, "Redis has no schema to migrate")
+	db.sqlFlag(cmd, "other engines have no schema to migrate")
 	cmd.Flags().BoolVar(&options.NoRoles, "no-roles", false, noRolesHelp)
 	yes.flag(cmd)
 	return cmd
@@ -100,7 +100,7 @@ func newMigrateStatus(a *app) *cobra.Command {
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return listMigrations(cmd.Context(), a, db) },
 	}
-	db.sqlFlag(cmd, "Redis has no schema to migrate")
+	db.sqlFlag(cmd, "other engines have no schema to migrate")
 	return cmd
 }
 

@@ -55,7 +55,11 @@ func listQueues(ctx context.Context, a *app, e posthaste.Store, names []string) 
 			fmt.Fprintln(w, "no queues; create one with: posthaste queue create NAME")
 			return
 		}
-		table(w, "QUEUE WAITING IN-FLIGHT DEAD OLDEST SENT/S DONE/S SENT DONE", func(row func(...any)) {
+		head, totals := "QUEUE WAITING IN-FLIGHT DEAD OLDEST", e.Capabilities().Totals
+		if totals {
+			head += " SENT/S DONE/S SENT DONE"
+		}
+		table(w, head, func(row func(...any)) {
 			for _, q := range queues {
 				for _, s := range q.Subscriptions {
 					name := q.Name
@@ -65,7 +69,11 @@ func listQueues(ctx context.Context, a *app, e posthaste.Store, names []string) 
 					if !q.PausedAt.IsZero() {
 						name += " (paused)"
 					}
-					row(name, s.Depth, s.InFlight, failures(s.Dead), age(s.OldestAge), fmt.Sprintf("%.1f", s.SentPerSecond), fmt.Sprintf("%.1f", s.DonePerSecond), s.Sent, s.Done)
+					cells := []any{name, s.Depth, s.InFlight, failures(s.Dead), age(s.OldestAge)}
+					if totals {
+						cells = append(cells, fmt.Sprintf("%.1f", s.SentPerSecond), fmt.Sprintf("%.1f", s.DonePerSecond), s.Sent, s.Done)
+					}
+					row(cells...)
 				}
 			}
 		})
@@ -82,9 +90,17 @@ func showQueue(ctx context.Context, a *app, e posthaste.Store, name string) erro
 	return printQueue(ctx, a, e, name, func(w *screen, q posthaste.QueueInfo) {
 		queueFields(w, q, "created", q.CreatedAt, "paused", q.PausedAt)
 		fmt.Fprintln(w)
-		table(w, "SUBSCRIPTION WAITING IN-FLIGHT DEAD OLDEST SENT DONE RETRIED LOST EXPIRED WITHDRAWN", func(row func(...any)) {
+		head, totals := "SUBSCRIPTION WAITING IN-FLIGHT DEAD OLDEST", e.Capabilities().Totals
+		if totals {
+			head += " SENT DONE RETRIED LOST EXPIRED WITHDRAWN"
+		}
+		table(w, head, func(row func(...any)) {
 			for _, s := range q.Subscriptions {
-				row(s.Name, s.Depth, s.InFlight, failures(s.Dead), age(s.OldestAge), s.Sent, s.Done, s.Retried, s.Lost, s.Expired, s.Withdrawn)
+				cells := []any{s.Name, s.Depth, s.InFlight, failures(s.Dead), age(s.OldestAge)}
+				if totals {
+					cells = append(cells, s.Sent, s.Done, s.Retried, s.Lost, s.Expired, s.Withdrawn)
+				}
+				row(cells...)
 			}
 		})
 		showAside(w, q)

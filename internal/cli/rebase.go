@@ -28,7 +28,7 @@ interrupted, nothing changes. If the database is not a copy, nothing is done.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return rebaseDatabase(cmd.Context(), a, db, sameIDs) },
 	}
-	db.sqlFlag(cmd, "a copy of Redis needs no rebase")
+	db.sqlFlag(cmd, "a copy of another engine needs no rebase")
 	cmd.Flags().BoolVar(&sameIDs, "same-ids", false, "the transaction ids are unchanged, as after pg_upgrade or if the same database has a new address; nothing is redelivered")
 	return cmd
 }
@@ -37,7 +37,7 @@ func rebaseDatabase(ctx context.Context, a *app, db database, sameIDs bool) erro
 	if err := db.check(); err != nil {
 		return err
 	}
-	did, err := postgres.Rebase(posthaste.WithActor(ctx, caller()), db.url, sameIDs, func(progress string) { a.log.Info(progress) })
+	did, err := postgres.Rebase(posthaste.WithActor(ctx, caller()), db.urls.DatabaseURL, sameIDs, func(progress string) { a.log.Info(progress) })
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ SIGTERM or Ctrl-C stops it gracefully, as posthaste worker.`,
 		urls = append(urls, strings.Join(k.Schemes, ":// or ")+":// for "+k.Name)
 	}
 	flags.StringVar(&r.broker, "broker", "", "the broker: "+strings.Join(urls, ", ")+"; also the default for relays and sources in the file")
-	flags.StringVar(&r.engine, "to-engine", "", "the engine to relay to, in place of a broker: postgres://, redis:// or the https:// URL of a server; needs --set origin=NAME")
+	flags.StringVar(&r.engine, "to-engine", "", "the engine to relay to, in place of a broker: postgres://, redis://, nats:// or the https:// URL of a server; needs --set origin=NAME")
 	flags.StringArrayVar(&r.set, "set", nil, "set a key of the file, such as exchange=orders or headers.region=eu; may be repeated")
 	db.flag(cmd)
 	needsStore(cmd, "a relay delivers the messages of its own database")

@@ -1,40 +1,19 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/brokers"
-	"github.com/posthaste-mq/posthaste/internal/remote"
 	"github.com/posthaste-mq/posthaste/postgres"
-	"github.com/posthaste-mq/posthaste/redis"
 	"github.com/posthaste-mq/posthaste/sink/funnel"
 )
-
-// engineKind is an engine that a relay sends to.
-type engineKind struct {
-	name    string
-	schemes []string // of its URLs
-	// open opens it without connecting.
-	open func(c *relayTarget, log *slog.Logger) (funnel.Target, error)
-}
-
-var engineKinds = []engineKind{
-	{"PostgreSQL", []string{"postgres", "postgresql"}, func(c *relayTarget, log *slog.Logger) (funnel.Target, error) {
-		return postgres.Open(context.Background(), c.ToEngine, postgres.WithLogger(log), postgres.WithLazyConnect(), postgres.WithPoolSize(c.Concurrency))
-	}},
-	{"Redis", []string{"redis", "rediss"}, func(c *relayTarget, _ *slog.Logger) (funnel.Target, error) {
-		return redis.Open(context.Background(), c.ToEngine, redis.WithLazyConnect())
-	}},
-	{"Posthaste server", []string{"https", "http"}, func(c *relayTarget, _ *slog.Logger) (funnel.Target, error) {
-		return remote.Open(remote.Config{URL: c.ToEngine, Token: c.Token, Program: "posthaste/" + version()})
-	}},
-}
 
 // engine returns the kind of the engine to which the relay sends, in the form of a broker's.
 func (c *relayConfig) engine() (*brokers.Kind, error) {
@@ -46,28 +25,41 @@ func (c *relayConfig) engine() (*brokers.Kind, error) {
 	if c.Token, err = expand(c.Token); err != nil {
 		return nil, c.fault("token", err.Error(), hint)
 	}
-	// The error of a URL may quote its password.
-	u, err := url.Parse(c.ToEngine)
-	var schemes []string
-	for _, k := range engineKinds {
-		schemes = append(schemes, k.schemes...)
-		if err == nil && u.Host != "" && slices.Contains(k.schemes, u.Scheme) {
-			if c.Token != "" && k.schemes[0] != "https" {
-				return nil, c.fault("token", "token is set, but to_engine is not a server", "omit token, and put user and password into the URL")
-			}
-			return c.sinkInto(k, u.Host+strings.TrimSuffix(u.Path, "/")), nil
+	k, known := kindOfURL(c.ToEngine)
+	address, err := addressOf(c.ToEngine)
+	if !known || err != nil {
+		var schemes []string
+		for _, k := range engines {
+			schemes = append(schemes, k.schemes...)
 		}
+		return nil, c.fault("to_engine", "to_engine is not the URL of an engine", "expected a URL that begins with "+strings.Join(schemes, "://, ")+"://")
 	}
-	return nil, c.fault("to_engine", "to_engine is not the URL of an engine", "expected a URL that begins with "+strings.Join(schemes, "://, ")+"://")
+	if c.Token != "" && k.engine != onHTTP {
+		return nil, c.fault("token", "token is set, but to_engine is not a server", "omit token, and put user and password into the URL")
+	}
+	return c.sinkInto(k, address), nil
+}
+
+// addressOf returns the hosts of a URL and its path, without its secrets.
+func addressOf(text string) (string, error) {
+	var all []string
+	for _, one := range servers(text) {
+		u, err := url.Parse(one)
+		if err != nil || u.Host == "" { // the error may quote a password
+			return "", errors.New("not a URL")
+		}
+		all = append(all, u.Host+strings.TrimSuffix(u.Path, "/"))
+	}
+	return strings.Join(all, ","), nil
 }
 
 // sinkInto returns the kind of sinks that send to an engine at an address.
 func (c *relayConfig) sinkInto(k engineKind, address string) *brokers.Kind {
 	at := c.relayTarget
-	return &brokers.Kind{Name: k.name, Schemes: k.schemes, Sink: func(string) (any, brokers.OpenSink) {
+	return &brokers.Kind{Name: cmp.Or(k.target, k.name), Schemes: k.schemes, Sink: func(string) (any, brokers.OpenSink) {
 		config := &funnel.Config{Name: address}
 		return config, func(log *slog.Logger) (brokers.Sink, error) {
-			target, err := k.open(&at, log)
+			target, err := k.open(context.Background(), opening{url: at.ToEngine, lazy: true, log: log, token: at.Token, postgres: []postgres.Option{postgres.WithPoolSize(at.Concurrency)}})
 			if err != nil {
 				return nil, engineFault(err)
 			}

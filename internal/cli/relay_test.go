@@ -24,6 +24,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
+	posthastenats "github.com/posthaste-mq/posthaste/nats"
 	"github.com/posthaste-mq/posthaste/postgres"
 	posthasteredis "github.com/posthaste-mq/posthaste/redis"
 )
@@ -51,6 +52,13 @@ func TestOR2_RelayOnRedis(t *testing.T) {
 	}
 	t.Cleanup(engine.Close)
 	relays(t, "--redis-url", server.URL(), engine)
+}
+
+func TestOR2_RelayOnNATS(t *testing.T) {
+	t.Parallel()
+	testrun.Nightly(t, "the commands of relays do not depend on the engine")
+	server := startNATS(t)
+	relays(t, "--nats-url", server.URL(), storeOf(posthastenats.Open(t.Context(), server.URL()))(t))
 }
 
 // address returns the host and port of a URL.
@@ -349,17 +357,17 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 	})
 
 	t.Run("up", func(t *testing.T) {
-		ports := anyPorts
-		if storeFlag == "--redis-url" {
-			ports = anyRedisPorts
-		}
+		ports := map[string][]string{"--database-url": anyPorts, "--redis-url": anyRedisPorts, "--nats-url": anyNATSPorts}[storeFlag]
 		here := workDir(t)
 		p, u := startUp(t, here, append([]string{"--broker", broker.URL()}, ports...)...)
 		ours := engine
-		if u.Database != "" {
+		switch {
+		case u.Database != "":
 			engine, err = postgres.Open(t.Context(), u.Database)
-		} else {
+		case u.Redis != "":
 			engine, err = posthasteredis.Open(t.Context(), u.Redis)
+		default:
+			engine, err = posthastenats.Open(t.Context(), u.NATS)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -8,20 +8,18 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/posthaste-mq/posthaste"
-	"github.com/posthaste-mq/posthaste/internal/remote"
 )
 
-// apiServer holds the flags that select a server of the HTTP API in place of a database.
+// apiServer holds the flags of access to a server of the HTTP API, besides its URL.
 type apiServer struct {
-	url, token, tokenFile string
-	allowPlainHTTP        bool
+	token, tokenFile string
+	allowPlainHTTP   bool
 }
 
-// apiFlags are the flags of [apiServer].
+// apiFlags are the flag of the URL of a server and those of [apiServer].
 var apiFlags = []string{"server-url", "server-token", "server-token-file", "allow-plain-http"}
 
 func (s *apiServer) flag(flags *pflag.FlagSet) {
-	flags.StringVar(&s.url, "server-url", "", "URL of a Posthaste server, to use its HTTP API instead of a database, https://mq.example.com")
 	flags.StringVar(&s.token, "server-token", "", "token for the server (prefer POSTHASTE_SERVER_TOKEN or --server-token-file, which process lists do not show)")
 	flags.StringVar(&s.tokenFile, "server-token-file", "", "file with the token for the server")
 	flags.BoolVar(&s.allowPlainHTTP, "allow-plain-http", false, "allow a server URL with http:// that is not on this machine; the token and all messages can be read on the way")
@@ -34,15 +32,6 @@ func (s *apiServer) prefer(flags *pflag.FlagSet, t *target) {
 	if t.ServerToken+t.ServerTokenFile != "" && !typed(flags, "server-token") && !typed(flags, "server-token-file") {
 		s.token, s.tokenFile = t.ServerToken, t.ServerTokenFile
 	}
-}
-
-// open returns the store behind the server.
-func (s *apiServer) open(flags *pflag.FlagSet) (posthaste.Store, error) {
-	token, err := s.secret(flags)
-	if err != nil {
-		return nil, err
-	}
-	return remote.Open(remote.Config{URL: s.url, Token: token, AllowPlainHTTP: s.allowPlainHTTP, Program: "posthaste/" + version()})
 }
 
 // secret returns the token, or "" without one.

@@ -2,8 +2,8 @@
 // connects engines, worker, server and sinks. Only the program itself imports it.
 //
 // Each flag has an environment variable: --log-level is POSTHASTE_LOG_LEVEL. The flag
-// wins. --database-url, --redis-url and --smtp-url are also read from DATABASE_URL,
-// REDIS_URL and SMTP_URL. Without a URL, the current context of the user selects the store,
+// wins. --database-url, --redis-url, --nats-url and --smtp-url are also read from
+// DATABASE_URL, REDIS_URL, NATS_URL and SMTP_URL. Without a URL, the current context of the user selects the store,
 // which can also be a server of the HTTP API.
 //
 // Exit codes: 0 success, 1 failure, 2 usage error or unsupported operation, 3 the
@@ -38,9 +38,9 @@ func Main(args []string) int {
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "posthaste",
-		Short: "Message queue in PostgreSQL or Redis, with transactional sends",
-		Long: `Posthaste is a message queue inside PostgreSQL, or on Redis. On PostgreSQL,
-applications send messages in their own transactions. Messages are redelivered
+		Short: "Message queue in PostgreSQL, Redis or NATS JetStream, with transactional sends",
+		Long: `Posthaste is a message queue inside PostgreSQL, or on Redis or NATS JetStream. On
+PostgreSQL, applications send messages in their own transactions. Messages are redelivered
 until they succeed or are dead-lettered.
 
 Start with ` + "`posthaste up`" + `, which needs nothing else. Each flag has an environment

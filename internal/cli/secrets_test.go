@@ -31,6 +31,7 @@ import (
 var secrets = map[string]string{
 	"password of the database": "db-S3cret/p%w", "wrong password of the database": "db-Wr0ng/p%w", "password of the mail server": "smtp-S3cret/p%w",
 	"password of Redis": "redis-S3cret/p%w", "wrong password of Redis": "redis-Wr0ng/p%w",
+	"password of NATS": "nats-S3cret/p%w", "wrong password of NATS": "nats-Wr0ng/p%w", "token of NATS": "nats-S3cret/token",
 	"wrong password of the mail server": "smtp-Wr0ng/p%w", "given token": "given-S3cret-token", "wrong token": "wrong-S3cret-token",
 	"payload": "payload-S3cret", "header of a message": "header-S3cret", "text of a mail": "text-S3cret", "subject of a mail": "subject-S3cret",
 	"beginning of a password that is not escaped": "begin-S3cret", "end of a password that is not escaped": "end-S3cret",
@@ -92,6 +93,7 @@ func TestNoSecretComesOut(t *testing.T) {
 	server.stop(syscall.SIGTERM)
 	tryCommands(t, &out, asUser)
 	tryRedis(t, &out, secrets["payload"])
+	tryNATS(t, &out, secrets["payload"])
 	tryUnescaped(t, &out, database)
 	for what, p := range map[string]*process{"server": server, "worker with a wrong password": wrong, "worker": right} {
 		out.add(what, p.said())
@@ -236,6 +238,39 @@ func tryRedis(t *testing.T, out *output, payload string) {
 	}
 }
 
+// tryNATS runs commands and a server that fail on NATS.
+func tryNATS(t *testing.T, out *output, payload string) {
+	t.Helper()
+	n := startNATS(t, `authorization: {user: "shop", password: "`+secrets["password of NATS"]+`"}`)
+	at := func(password, host string) string {
+		return (&url.URL{Scheme: "nats", User: url.UserPassword("shop", password), Host: host}).String()
+	}
+	right := at(secrets["password of NATS"], n.Address())
+	wrong := at(secrets["wrong password of NATS"], n.Address())
+	away := at(secrets["password of NATS"], "127.0.0.1:1")
+	token := (&url.URL{Scheme: "nats", User: url.User(secrets["token of NATS"]), Host: n.Address()}).String()
+	if _, said, code := run(t, "", "queue", "create", "orders", "--nats-url", right); code != 0 {
+		t.Fatalf("queue create: %s", said)
+	}
+	for _, c := range []struct{ nats, args string }{
+		{wrong, "queue create orders"}, {wrong, "worker --queue orders"}, {wrong, "queue create orders --json"}, {token, "queue create orders"}, {away, "queue create orders"}, {away, "doctor"},
+		{at(secrets["password of NATS"], "127.0.0.1:port"), "queue create orders"}, {right + "?" + payload + "=1", "queue create orders"}, {right + "?replicas=9", "serve --listen 127.0.0.1:0"},
+		{right + "," + wrong + "," + away + "/nonsense?x", "queue create orders"}, {away + "," + token, "serve --listen 127.0.0.1:0"},
+		{strings.Replace(right, "nats:", "tls:", 1), "queue create orders"}, {right, "send nowhere " + payload}, {right, "serve --listen nonsense"},
+		{right, "relay --queue orders --set origin=a --to-engine " + wrong},
+	} {
+		limited, cancel := context.WithTimeout(t.Context(), 3*time.Second) // long-running commands wait for NATS
+		cmd := exec.CommandContext(limited, "posthaste", strings.Fields(c.args)...)
+		cmd.Env = append(os.Environ(), "NATS_URL="+c.nats, "DATABASE_URL=", "POSTHASTE_LOG_LEVEL=debug")
+		text, err := cmd.CombinedOutput()
+		cancel()
+		if err == nil {
+			t.Errorf("%s passes on NATS", c.args)
+		}
+		out.add("posthaste "+strings.Fields(c.args)[0]+" on NATS", string(text))
+	}
+}
+
 // tryCommands runs commands with secrets that fail.
 func tryCommands(t *testing.T, out *output, asUser string) {
 	t.Helper()
@@ -275,7 +310,7 @@ func tryUnescaped(t *testing.T, out *output, database string) {
 		for _, sign := range []string{"/", "#", "?"} {
 			at := func(scheme string) string { return scheme + "://shop:" + begin + sign + end + "@127.0.0.1:1/" }
 			all := [][]string{
-				{"queue", "ls", "--database-url", at("postgres")}, {"queue", "ls", "--redis-url", at("redis")},
+				{"queue", "ls", "--database-url", at("postgres")}, {"queue", "ls", "--redis-url", at("redis")}, {"queue", "ls", "--nats-url", at("nats")},
 				{"import", "sidekiq", "--database-url", database, "--from", at("redis")},
 				{"worker", "--queue", "emails", "--database-url", database, "--smtp-url", at("smtp")},
 			}
@@ -292,7 +327,7 @@ func tryUnescaped(t *testing.T, out *output, database string) {
 			for _, args := range all {
 				limited, cancel := context.WithTimeout(t.Context(), 10*time.Second) // commands that accept the URL wait for its server
 				cmd := exec.CommandContext(limited, "posthaste", args...)
-				cmd.Env = append(os.Environ(), "POSTHASTE_LOG_LEVEL=debug", "DATABASE_URL=", "REDIS_URL=")
+				cmd.Env = append(os.Environ(), "POSTHASTE_LOG_LEVEL=debug", "DATABASE_URL=", "REDIS_URL=", "NATS_URL=")
 				text, err := cmd.CombinedOutput()
 				cancel()
 				if err == nil {

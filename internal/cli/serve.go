@@ -82,7 +82,7 @@ func newServe(a *app) *cobra.Command {
 	var withWorker bool
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run the HTTP API",
-		Long: `Run the HTTP API on PostgreSQL or Redis, and with --worker also the built-in sinks.
+		Long: `Run the HTTP API on PostgreSQL, Redis or NATS, and with --worker also the built-in sinks.
 The server starts even if the database is unavailable; /readyz then answers 503.
 It requires a token if --token is set, if a token was ever added to the database
 ("posthaste token add"), or if it listens on an address other than loopback. On such

@@ -75,6 +75,11 @@ func TestTR1_ServeSendsTracesOnRedis(t *testing.T) {
 	tracesOfServe(t, "REDIS_URL="+startRedis(t).URL())
 }
 
+func TestTR1_ServeSendsTracesOnNATS(t *testing.T) {
+	t.Parallel()
+	tracesOfServe(t, "NATS_URL="+startNATS(t).URL())
+}
+
 func tracesOfServe(t *testing.T, store string) {
 	spans := newReceiver(t)
 	p, address := startServe(t, []string{store, "SMTP_URL=smtp://127.0.0.1:1?tls=none", "OTEL_EXPORTER_OTLP_ENDPOINT=" + spans.URL, "OTEL_SERVICE_NAME=post"}, "--worker")

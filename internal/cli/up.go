@@ -33,10 +33,11 @@ and crashes.
 
 With --engine redis, messages are stored in Redis instead of PostgreSQL. up starts
 the installed redis-server with an append-only file that is synced to disk every
-second.
+second. With --engine nats, they are stored in NATS JetStream: up starts the installed
+nats-server with streams in files that are synced to disk every second.
 
 Ctrl-C or SIGTERM stops everything in order: server, worker, mail catcher, then
-PostgreSQL or Redis. A second signal stops the program at once with exit code 130 or 143.`,
+the store. A second signal stops the program at once with exit code 130 or 143.`,
 		Example: "  posthaste up\n  posthaste up --reset     # start with an empty database",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,8 +55,9 @@ PostgreSQL or Redis. A second signal stops the program at once with exit code 13
 	u.serverFlags.flags(cmd)
 	flags.IntVar(&u.postgresPort, "postgres-port", 5484, "port of the embedded PostgreSQL on 127.0.0.1; 0 selects a free port")
 	flags.StringVar(&u.postgresBin, "postgres-bin", "", "directory with initdb and postgres, to use instead of a download")
-	flags.StringVar(&u.engine, "engine", onPostgres, "store of the messages: postgres or redis")
+	flags.StringVar(&u.engine, "engine", onPostgres, "store of the messages: "+orList("", localEngineNames()))
 	flags.IntVar(&u.redisPort, "redis-port", 6484, "with --engine redis, port of Redis on 127.0.0.1; 0 selects a free port")
+	flags.IntVar(&u.natsPort, "nats-port", 6485, "with --engine nats, port of NATS on 127.0.0.1; 0 selects a free port")
 	flags.StringVar(&u.smtpListen, "smtp-listen", "127.0.0.1:1025", "address of the mail catcher, host:port")
 	flags.StringVar(&u.smtpURL, "smtp-url", "", "mail server that delivers mails, instead of the catcher (or SMTP_URL)")
 	flags.StringVar(&u.broker, "broker", "", "broker that gets the messages of queue "+relayQueue+", such as amqp://guest:guest@localhost/, with the defaults of posthaste relay")
@@ -68,9 +70,6 @@ func runUp(ctx context.Context, a *app, u upFlags) error {
 	given, exposed, err := u.access()
 	if err := cmp.Or(err, exposed); err != nil {
 		return err
-	}
-	if u.postgresPort < 0 || u.postgresPort > 65535 {
-		return posthaste.Invalidf("postgres-port", "--postgres-port must be 0 to 65535, got %d", u.postgresPort)
 	}
 	if err := u.check(); err != nil {
 		return err
@@ -156,7 +155,7 @@ func runAll(ctx context.Context, a *app, u upFlags, home *home, r *running, api 
 		}},
 		service{u.storeName(), func(ctx context.Context) error { return keepRunning(ctx, a.log, u.storeName(), r.database) }},
 	)
-	r.close() // engine, then PostgreSQL or Redis
+	r.close() // engine, then its server
 	r.undo = nil
 	if err == nil && a.format() == asTable {
 		fmt.Fprintln(a.stderr, "posthaste: stopped")
@@ -185,13 +184,13 @@ func keepRunning(ctx context.Context, log *slog.Logger, name string, store local
 
 // resetHome removes all files that up keeps, and no others.
 func resetHome(ctx context.Context, h *home) error {
-	if err := stopLeftRedis(ctx, h); err != nil {
+	if err := cmp.Or(stopLeftRedis(ctx, h), stopLeftNATS(ctx, h)); err != nil {
 		return err
 	}
 	if err := devpg.Remove(ctx, h.dir); err != nil {
 		return err
 	}
-	for _, name := range []string{"mails", "postgres.log", redisDir, redisPortFile, redisLogFile} {
+	for _, name := range []string{"mails", "postgres.log", redisDir, redisPortFile, redisLogFile, natsDir, natsPortFile, natsPIDFile, natsLogFile, natsConfFile} {
 		if err := os.RemoveAll(h.path(name)); err != nil {
 			return dataError("cannot be emptied", err)
 		}

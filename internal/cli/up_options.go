@@ -19,6 +19,7 @@ type upFlags struct {
 	postgresBin  string
 	engine       string
 	redisPort    int
+	natsPort     int
 	smtpListen   string
 	broker       string
 	relays       []relayConfig // set by --broker
@@ -28,31 +29,26 @@ type upFlags struct {
 
 // checkStore checks the flags that apply to one engine.
 func (u *upFlags) checkStore(flags *pflag.FlagSet) error {
-	if err := checkEngine(u.engine, onPostgres, onRedis); err != nil {
+	if err := checkEngine(u.engine, localEngineNames()); err != nil {
 		return err
 	}
-	others := []string{"redis-port"}
-	if u.engine == onRedis {
-		others = []string{"postgres-port", "postgres-bin"}
-	}
-	for _, name := range others {
-		if typed(flags, name) {
-			return posthaste.Invalidf(name, "--%s does not apply to --engine %s", name, u.engine)
+	for _, e := range localEngines {
+		for _, name := range e.flags {
+			if e.engine != u.engine && typed(flags, name) {
+				return posthaste.Invalidf(name, "--%s does not apply to --engine %s", name, u.engine)
+			}
 		}
 	}
-	if u.redisPort < 0 || u.redisPort > 65535 {
-		return posthaste.Invalidf("redis-port", "--redis-port must be 0 to 65535, got %d", u.redisPort)
+	for name, port := range map[string]int{"postgres-port": u.postgresPort, "redis-port": u.redisPort, "nats-port": u.natsPort} {
+		if port < 0 || port > 65535 {
+			return posthaste.Invalidf(name, "--%s must be 0 to 65535, got %d", name, port)
+		}
 	}
 	return nil
 }
 
 // storeName returns the product name of the store.
-func (u *upFlags) storeName() string {
-	if u.engine == onRedis {
-		return "Redis"
-	}
-	return "PostgreSQL"
-}
+func (u *upFlags) storeName() string { return kindOf(u.engine).name }
 
 // relayQueue is the queue that `up --broker` relays.
 const relayQueue = "outbox"

@@ -10,10 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -31,23 +29,15 @@ const (
 // localRedis runs the installed redis-server with its data in the data directory. Like
 // devpg.Server, it implements [localStore].
 type localRedis struct {
-	path string
+	localServer
 	home *home
-	log  *os.File
-	port int
-
-	running atomic.Pointer[redisProcess]
 }
 
-// redisProcess is one process of the server.
-type redisProcess struct {
-	cmd   *exec.Cmd
-	ended chan struct{}
-}
-
-func (p *redisProcess) kill() {
-	_ = p.cmd.Process.Kill()
-	<-p.ended
+// newLocalRedis returns the server at a path, which is not started yet.
+func newLocalRedis(home *home, path string, log *os.File) *localRedis {
+	r := &localRedis{home: home}
+	r.localServer = localServer{name: "Redis", program: "redis-server", path: path, log: log, args: r.args, serves: r.serves}
+	return r
 }
 
 // startRedis starts redis-server with its data and its log in the data directory. First it
@@ -65,17 +55,15 @@ func startRedis(ctx context.Context, home *home, port int) (*localRedis, error) 
 	if err := os.MkdirAll(home.path(redisDir), 0o700); err != nil {
 		return nil, dataError("cannot be written", err)
 	}
-	// Redis reports a port that is in use only in its log.
-	listener, err := listenOn("redis-port", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	log, err := home.create(redisLogFile)
 	if err != nil {
 		return nil, err
 	}
-	r := &localRedis{path: path, home: home, port: listener.Addr().(*net.TCPAddr).Port}
-	listener.Close()
-	if r.log, err = home.create(redisLogFile); err != nil {
+	home.closers = append(home.closers, log)
+	r := newLocalRedis(home, path, log)
+	if err := r.takePort("redis-port", port); err != nil {
 		return nil, err
 	}
-	home.closers = append(home.closers, r.log)
 	if err := os.WriteFile(home.path(redisPortFile), []byte(strconv.Itoa(r.port)), 0o600); err != nil {
 		return nil, dataError("cannot be written", err)
 	}
@@ -86,89 +74,28 @@ func startRedis(ctx context.Context, home *home, port int) (*localRedis, error) 
 }
 
 // URL implements [localStore].
-func (r *localRedis) URL() string {
-	return "redis://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port)) + "/0"
-}
+func (r *localRedis) URL() string { return "redis://" + r.address() + "/0" }
 
 // DataDir implements [localStore].
 func (r *localRedis) DataDir() string { return r.home.path(redisDir) }
 
-// Done implements [localStore].
-func (r *localRedis) Done() <-chan struct{} { return r.running.Load().ended }
-
-// Restart implements [localStore]. It waits until the server answers.
-func (r *localRedis) Restart(ctx context.Context) error {
-	p := &redisProcess{ended: make(chan struct{})}
-	p.cmd = exec.Command(r.path, "--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--dir", r.DataDir(), "--daemonize", "no",
-		"--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction")
-	p.cmd.Stdout, p.cmd.Stderr = r.log, r.log
-	p.cmd.SysProcAttr = childOf() // so that Ctrl-C reaches only up, which stops the server last
-	started := make(chan error, 1)
-	go func() {
-		// On Linux the server ends with the thread that started it.
-		runtime.LockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = p.cmd.Wait()
-			close(p.ended)
-		}
-	}()
-	if err := <-started; err != nil {
-		return fmt.Errorf("start redis-server: %w", err)
-	}
-	r.running.Store(p)
-	client := r.client()
-	defer client.Close()
-	for !serves(ctx, client, p.cmd.Process.Pid) { // includes loading of the data
-		select {
-		case <-p.ended:
-			return &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "engine", Message: "Redis did not start: " + r.lastWords(), Hint: "see its log " + r.log.Name()}
-		case <-ctx.Done():
-			p.kill()
-			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	return nil
+func (r *localRedis) args() ([]string, error) {
+	return []string{"--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--dir", r.DataDir(), "--daemonize", "no",
+		"--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction"}, nil
 }
 
 // serves reports whether the process pid answers, and not another process that took the
 // port.
-func serves(ctx context.Context, client *goredis.Client, pid int) bool {
+func (r *localRedis) serves(ctx context.Context, pid int) bool {
+	client := redisAt(r.address())
+	defer client.Close()
 	about, err := client.Info(ctx, "server").Result()
 	return err == nil && strings.Contains(about, fmt.Sprintf("\nprocess_id:%d\r\n", pid)) && client.Ping(ctx).Err() == nil
 }
 
-// Stop implements [localStore]. It kills the server when ctx ends.
-func (r *localRedis) Stop(ctx context.Context) error {
-	p := r.running.Load()
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.ended:
-		return nil
-	case <-ctx.Done():
-		p.kill()
-		return errors.New("redis-server had to be killed")
-	}
+func redisAt(address string) *goredis.Client {
+	return goredis.NewClient(&goredis.Options{Addr: address, MaxRetries: -1, DialerRetries: 1, PoolSize: 1})
 }
-
-func (r *localRedis) client() *goredis.Client {
-	return goredis.NewClient(&goredis.Options{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port)), MaxRetries: -1, DialerRetries: 1, PoolSize: 1})
-}
-
-// lastWords returns the last lines of the log.
-func (r *localRedis) lastWords() string {
-	text, err := os.ReadFile(r.log.Name())
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	if err != nil || lines[0] == "" {
-		return "its log is empty"
-	}
-	return strings.Join(lines[max(0, len(lines)-3):], "; ")
-}
-
-// leftTimeout bounds the shutdown of a server that a killed up has left running.
-const leftTimeout = 30 * time.Second
 
 // stopLeftRedis stops a server that a killed up has left running, if it uses this data
 // directory. Only a refused connection proves that there is no server: a server that shuts
@@ -182,8 +109,7 @@ func stopLeftRedis(ctx context.Context, home *home) error {
 	if err != nil {
 		return nil
 	}
-	left := &localRedis{port: port}
-	client := left.client()
+	client := redisAt(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	defer client.Close()
 	limit := time.Now().Add(leftTimeout)
 	for {
@@ -197,9 +123,7 @@ func stopLeftRedis(ctx context.Context, home *home) error {
 			err = client.Shutdown(ctx).Err() // the reply is a closed connection
 		}
 		if time.Now().After(limit) {
-			return &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "engine", Cause: err,
-				Message: fmt.Sprintf("a Redis on port %d, possibly left by an earlier up, does not stop: %v", port, err),
-				Hint:    "stop the program on that port; if it is not a Redis of this directory, remove " + home.path(redisPortFile)}
+			return leftError("Redis", port, home.path(redisPortFile), err)
 		}
 		select {
 		case <-ctx.Done():

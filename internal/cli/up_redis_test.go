@@ -101,7 +101,7 @@ func TestUpOnRedisIsRefused(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"up", "--engine", "mysql"}, 2, "postgres or redis"},
+		{[]string{"up", "--engine", "mysql"}, 2, "postgres, redis or nats"},
 		{[]string{"up", "--engine", "redis", "--postgres-port", "1"}, 2, "--postgres-port does not apply to --engine redis"},
 		{[]string{"up", "--redis-port", "1"}, 2, "--redis-port does not apply to --engine postgres"},
 		{[]string{"up", "--engine", "redis", "--redis-port", "70000"}, 2, "--redis-port must be"},

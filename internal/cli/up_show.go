@@ -14,12 +14,11 @@ type addresses struct {
 	Dashboard string `json:"dashboard,omitempty"`
 	HTTP      string `json:"http"`
 	Caught    string `json:"caught"`
-	Database  string `json:"database_url,omitempty"`
-	Redis     string `json:"redis_url,omitempty"`
-	SMTP      string `json:"smtp"`
-	Data      string `json:"data"`
-	Cluster   string `json:"cluster"`
-	Next      string `json:"next"`
+	storeURLs
+	SMTP    string `json:"smtp"`
+	Data    string `json:"data"`
+	Cluster string `json:"cluster"`
+	Next    string `json:"next"`
 }
 
 // announce prints the addresses of all services and the next steps.
@@ -32,11 +31,7 @@ func announce(a *app, u upFlags, home *home, r *running) {
 	if exposed, _ := u.exposed(nil); u.shows(exposed) { // it was checked before
 		shown.Dashboard = base + dashboardPath + "/"
 	}
-	if u.engine == onRedis {
-		shown.Redis = r.database.URL()
-	} else {
-		shown.Database = r.database.URL()
-	}
+	*kindOf(u.engine).url(&shown.storeURLs) = r.database.URL()
 	_ = a.print(shown, func(w *screen) {
 		fmt.Fprintf(w, "\nPosthaste is up.\n\n")
 		if shown.Dashboard != "" {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -15,7 +16,7 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// localStore is a PostgreSQL or Redis server that up has started.
+// localStore is the server of an engine that up has started.
 type localStore interface {
 	// URL returns the URL of the server, and DataDir its data directory.
 	URL() string
@@ -25,6 +26,29 @@ type localStore interface {
 	Restart(ctx context.Context) error
 	// Stop shuts the server down.
 	Stop(ctx context.Context) error
+}
+
+// localEngine is an engine whose server up can start.
+type localEngine struct {
+	engine string
+	flags  []string // that apply to it alone
+	start  func(ctx context.Context, a *app, u *upFlags, home *home, r *running) error
+}
+
+// localEngines are the engines of `up --engine`. The first one is the default.
+var localEngines = []localEngine{
+	{onPostgres, []string{"postgres-port", "postgres-bin"}, startOnPostgres},
+	{onRedis, []string{"redis-port"}, startOnRedis},
+	{onNATS, []string{"nats-port"}, startOnNATS},
+}
+
+// localEngineNames returns the names of [localEngines].
+func localEngineNames() []string {
+	names := make([]string, len(localEngines))
+	for i, e := range localEngines {
+		names[i] = e.engine
+	}
+	return names
 }
 
 // running holds the services that up has started, in order.
@@ -72,11 +96,8 @@ func startAll(ctx context.Context, a *app, u *upFlags, home *home, r *running) (
 		u.delivers = server.Server()
 	}
 	home.tell(state{HTTP: "http://" + reachable(r.listener.Addr().String())})
-	start := startOnPostgres
-	if u.engine == onRedis {
-		start = startOnRedis
-	}
-	if err := start(ctx, a, u, home, r); err != nil {
+	local := slices.IndexFunc(localEngines, func(e localEngine) bool { return e.engine == u.engine }) // checkStore has checked it
+	if err := localEngines[local].start(ctx, a, u, home, r); err != nil {
 		return err
 	}
 	return startRelay(ctx, a, u, r)
@@ -107,9 +128,23 @@ func startOnRedis(ctx context.Context, a *app, u *upFlags, home *home, r *runnin
 	if err != nil {
 		return err
 	}
+	return useLocal(ctx, a, u, r, server)
+}
+
+func startOnNATS(ctx context.Context, a *app, u *upFlags, home *home, r *running) error {
+	fmt.Fprintln(a.stderr, "posthaste: starting NATS")
+	server, err := startNATS(ctx, home, u.natsPort)
+	if err != nil {
+		return err
+	}
+	return useLocal(ctx, a, u, r, server)
+}
+
+// useLocal opens the engine on a server that was started, and stops both at the end.
+func useLocal(ctx context.Context, a *app, u *upFlags, r *running, server localStore) (err error) {
 	r.database = server
 	r.later(func() { stopStore(a, u, server) })
-	db := database{redisURL: server.URL(), engine: onRedis}
+	db := databaseAt(u.engine, server.URL())
 	if r.engine, err = db.open(ctx, a.log); err != nil {
 		return err
 	}

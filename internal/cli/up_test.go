@@ -25,6 +25,7 @@ type upped struct {
 	Caught    string `json:"caught"`
 	Database  string `json:"database_url"`
 	Redis     string `json:"redis_url"`
+	NATS      string `json:"nats_url"`
 	SMTP      string `json:"smtp"`
 	Data      string `json:"data"`
 	Cluster   string `json:"cluster"`

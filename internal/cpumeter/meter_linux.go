@@ -142,10 +142,10 @@ func readProcess(pid int) (p process, ok bool) {
 	p.parent, p.started = number(1), number(19)
 	p.own = time.Duration(number(11)+number(12)) * tick
 	// Ticks are sampled, and miss most of the time of processes that run for less than one at
-	// a time.
+	// a time. The exact time is that of the first thread alone.
 	if b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/schedstat"); err == nil {
 		if exact, err := strconv.ParseInt(string(bytes.SplitN(b, []byte(" "), 2)[0]), 10, 64); err == nil && exact > 0 {
-			p.own = time.Duration(exact)
+			p.own = max(p.own, time.Duration(exact))
 		}
 	}
 	p.reaped = time.Duration(number(13)+number(14)) * tick

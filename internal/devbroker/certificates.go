@@ -80,6 +80,9 @@ func (c *Certificates) key() string { return c.server + ".key" }
 // Trust returns a configuration that trusts only the authority.
 func (c *Certificates) Trust() *tls.Config { return &tls.Config{RootCAs: c.pool} }
 
+// Authority returns the path of the authority's certificate, in PEM.
+func (c *Certificates) Authority() string { return c.authority }
+
 // Address returns the address at which the broker listens with TLS, for a name of this host.
 func (c *Certificates) Address(name string) string {
 	return net.JoinHostPort(name, strconv.Itoa(c.port))

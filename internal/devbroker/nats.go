@@ -47,7 +47,7 @@ func StartNATSTLS(ctx context.Context, dir string, c *Certificates) (*NATS, erro
 }
 
 func startNATS(ctx context.Context, dir string, port int, further []string) (*NATS, error) {
-	path, err := natsServer()
+	path, err := NATSServer()
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +62,9 @@ func startNATS(ctx context.Context, dir string, port int, further []string) (*NA
 	return n, n.Start(ctx)
 }
 
-// natsServer returns the path of the program that scripts/needs built, or else of the one
+// NATSServer returns the path of the program that scripts/needs built, or else of the one
 // in PATH, which may have another version.
-func natsServer() (string, error) {
+func NATSServer() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
@@ -101,6 +101,9 @@ func (n *NATS) URL() string { return "nats://" + n.Address() }
 
 // Address returns its host and port.
 func (n *NATS) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(n.port)) }
+
+// PID returns the id of its process, which changes when it is started again.
+func (n *NATS) PID() int { return n.process.cmd.Process.Pid }
 
 // Kill kills it with SIGKILL, like a crash of the machine.
 func (n *NATS) Kill() { n.process.end(syscall.SIGKILL) }

@@ -114,7 +114,7 @@ func until(ctx context.Context, what string, met func() bool) error {
 	for !met() {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("Redis: waiting until %s: %w", what, ctx.Err())
+			return fmt.Errorf("waiting until %s: %w", what, ctx.Err())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -178,6 +178,7 @@ func (p *Proxy) serve(client net.Conn) {
 	}
 	l := &link{client, server}
 	p.mu.Lock()
+	refuse = p.refuse || p.closed // Refuse and CutAll may have been called meanwhile
 	p.links[l] = true
 	p.mu.Unlock()
 	defer func() {
@@ -186,6 +187,9 @@ func (p *Proxy) serve(client net.Conn) {
 		defer p.mu.Unlock()
 		delete(p.links, l)
 	}()
+	if refuse {
+		return
+	}
 	var armed atomic.Pointer[fault] // set if this link's next response is to be cut
 	var back sync.WaitGroup
 	back.Go(func() { l.respond(&armed) })

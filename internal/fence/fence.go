@@ -45,6 +45,7 @@ var rooms = []room{
 	{name: "sql", stdOnly: true},
 	{name: "postgres", may: []string{".", "sql", "internal/jsoncheck", "internal/pacedbell"}},
 	{name: "redis", may: []string{".", "internal/charts", "internal/cron", "internal/jsoncheck", "internal/pacedbell", "internal/quote", "internal/redis"}},
+	{name: "nats", may: []string{".", "internal/cron", "internal/jsoncheck", "internal/login", "internal/quote"}},
 	{name: "worker", may: []string{".", "internal/fingerprint", "internal/sharedbell"}},
 	{name: "email", may: []string{"."}},
 	{name: "relay", may: []string{"."}},
@@ -67,13 +68,13 @@ var rooms = []room{
 	{name: "examples/*", may: []string{".", "postgres", "worker", "relay", "sink/*", "source", "broker/*", "codec/*", "inbox", "dashboard"}}, // what users write
 
 	{name: "cmd/*", may: []string{"internal/cli"}},
-	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "worker", "email", "sink/*", "source", "inbox", "dashboard", "server", "telemetry", "telemetry/tracing", "codec/*",
-		"relay", "internal/bench", "internal/brokers", "internal/catcher", "internal/cron", "internal/devpg", "internal/login", "internal/outbox", "internal/remote", "internal/sidekiq", "internal/wire"}},
+	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "nats", "worker", "email", "sink/*", "source", "inbox", "dashboard", "server", "telemetry", "telemetry/tracing", "codec/*",
+		"relay", "internal/bench", "internal/brokers", "internal/catcher", "internal/cron", "internal/devbroker", "internal/devpg", "internal/login", "internal/outbox", "internal/remote", "internal/sidekiq", "internal/wire"}},
 
 	// They measure and test the shipped packages, combined as users combine them.
-	{name: "internal/bench", may: []string{".", "postgres", "redis", "server", "worker", "source", "broker/*", "codec/*", "inbox", "relay", "telemetry", "telemetry/tracing", "internal/brokers", "internal/cpumeter", "internal/devpg", "internal/devbroker"}},
+	{name: "internal/bench", may: []string{".", "postgres", "redis", "nats", "server", "worker", "source", "broker/*", "codec/*", "inbox", "relay", "telemetry", "telemetry/tracing", "internal/brokers", "internal/cpumeter", "internal/devpg", "internal/devbroker"}},
 	{name: "internal/brokers", may: []string{".", "broker/*", "source"}},
-	{name: "internal/chaos", may: []string{".", "postgres", "redis", "worker", "email", "internal/catcher", "internal/devbroker", "internal/devpg", "internal/history"}},
+	{name: "internal/chaos", may: []string{".", "postgres", "redis", "nats", "worker", "email", "internal/catcher", "internal/devbroker", "internal/devpg", "internal/history"}},
 	{name: "internal/chaos/run", may: []string{"internal/chaos"}},
 	{name: "internal/cpumeter", stdOnly: true},
 	{name: "internal/fingerprint", stdOnly: true},

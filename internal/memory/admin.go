@@ -165,7 +165,7 @@ func (e *Engine) Vitals(ctx context.Context) (posthaste.Vitals, error) {
 // Capabilities implements [posthaste.Observer].
 func (e *Engine) Capabilities() posthaste.Capabilities {
 	return posthaste.Capabilities{AtMostOnce: true, SendAcross: true, Idempotency: true, Attempts: true, Search: true, Withdrawal: true,
-		Schedules: true, Tokens: true, Charts: true}
+		PauseKinds: true, Exact: true, Updates: true, Unique: true, Schedules: true, Tokens: true, Totals: true, Charts: true}
 }
 
 // Doctor implements [posthaste.Observer].

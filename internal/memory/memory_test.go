@@ -11,6 +11,6 @@ import (
 func TestEngine(t *testing.T) {
 	t.Parallel()
 	can := enginetest.All()
-	can.Subscriptions, can.MaxLag, can.Limits, can.Ordered, can.SQL = false, false, false, false, false
+	can.Subscriptions, can.MaxLag, can.Limits, can.Ordered, can.OrderedRuns, can.StopOnDead, can.SQL = false, false, false, false, false, false, false
 	enginetest.Run(t, can, func(*testing.T) posthaste.Store { return memory.Open() })
 }

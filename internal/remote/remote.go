@@ -110,6 +110,6 @@ func (s *Store) Ready(ctx context.Context) error { return s.get(ctx, "/readyz", 
 
 // Capabilities implements [posthaste.Observer]. The server's store may lack some of them.
 func (s *Store) Capabilities() posthaste.Capabilities {
-	return posthaste.Capabilities{Subscriptions: true, MaxLag: true, Limits: true, Ordered: true, AtMostOnce: true, Idempotency: true, Attempts: true, Charts: true,
-		Search: true, Withdrawal: true, Schedules: true}
+	return posthaste.Capabilities{Subscriptions: true, MaxLag: true, Limits: true, Ordered: true, OrderedRuns: true, StopOnDead: true, PauseKinds: true, Exact: true, AtMostOnce: true, Idempotency: true, Attempts: true, Totals: true, Charts: true,
+		Search: true, Withdrawal: true, Updates: true, Unique: true, Schedules: true}
 }

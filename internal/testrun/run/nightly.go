@@ -18,7 +18,7 @@ func nightly() []step {
 		steps = append(steps, interleavings(version)...)
 		steps = append(steps, fullSizes(version)...)
 	}
-	steps = append(steps, onRedis()...)
+	steps = append(steps, onOthers()...)
 	steps = append(steps, step{name: "fuzzing", minutes: 35, command: []string{launcher, "-versions", "18", "--", "scripts/fuzz", "60s"}})
 	steps = append(steps, chaos()...)
 	steps = append(steps, peers(), jetstreamTrial(), exampleModules())
@@ -121,6 +121,12 @@ var sizedOnRedis = map[string][]string{
 	"./internal/cron":       {"TestTicksAreThoseOfTheClockOnTheWall"},
 }
 
+// sizedOnNATS are the sized tests of the engine on NATS, with their approximate minutes.
+var sizedOnNATS = map[string]int{
+	"TestNJ1_LeadersKilled": 60, "TestNJ2_MinorityCutOff": 5, "TestNJ2_MajorityCutOff": 5, "TestNJ3_AllKilled": 5, "TestNJ4_DelayedMessages": 3,
+	"TestNJ5_FrozenWorker": 1, "TestNJ6_KilledDeadLettering": 1, "TestNJ7_Funnel": 6, "TestNJ10_LongBacklog": 4,
+}
+
 func fullSizes(version string) []step {
 	var steps []step
 	for _, s := range sized {
@@ -131,12 +137,15 @@ func fullSizes(version string) []step {
 	return steps
 }
 
-func onRedis() []step {
+func onOthers() []step {
 	var steps []step
 	for _, pkg := range slices.Sorted(maps.Keys(sizedOnRedis)) {
 		for _, test := range sizedOnRedis[pkg] {
 			steps = append(steps, fullSize("18", pkg, test, 5, nil))
 		}
+	}
+	for _, test := range slices.Sorted(maps.Keys(sizedOnNATS)) {
+		steps = append(steps, fullSize("18", "./internal/acceptance", test, sizedOnNATS[test], nil))
 	}
 	return steps
 }

@@ -57,6 +57,9 @@ var benches = []struct {
 	{"relay --broker kafka", 1, []bound{{field: "ratio", least: 0.2}}},
 	{"pipeline", 1, []bound{{field: "per_minute", least: 200_000}}},
 	{"redis", 1, []bound{{field: "at_least_once_ratio", least: 3}, {field: "at_most_once_ratio", least: 3}}},
+	// Ways 0 to 5 of nats: singly, gathered, atomic batches of 10, 100 and 1,000, handled.
+	{"nats --duration 60s", 2, []bound{{field: "nats_ways.0.ratio_to_raw", least: 0.6}, {field: "nats_ways.2.ratio_to_raw", least: 0.6}, {field: "nats_ways.4.ratio_to_raw", least: 0.6}, {field: "nats_ways.5.ratio_to_raw", least: 0.5}}},
+	{"nats --servers 3 --duration 60s", 2, []bound{{field: "nats_ways.0.ratio_to_raw", least: 0.6}, {field: "nats_ways.5.ratio_to_raw", least: 0.5}}},
 	{"latency --engine redis --duration 8s", 1, []bound{{field: "p50_ms", most: 1}, {field: "p99_ms", most: 5}}},
 }
 

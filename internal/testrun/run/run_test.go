@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os/exec"
 	"slices"
 	"strings"
@@ -114,7 +115,7 @@ func TestStepsBesideOthers(t *testing.T) {
 
 func TestPartsOfANightAreAllOfIt(t *testing.T) {
 	t.Parallel()
-	const parts, hour = 20, 62
+	const parts, hour = 20, 66
 	seen := map[string]int{}
 	for k := range parts {
 		part, err := partOf(nightly(), string(rune('0'+(k+1)/10))+string(rune('0'+(k+1)%10))+"/20")
@@ -186,6 +187,7 @@ func TestNamedTestsExist(t *testing.T) {
 	for pkg, tests := range sizedOnRedis {
 		named[pkg] = append(named[pkg], tests...)
 	}
+	named["./internal/acceptance"] = append(named["./internal/acceptance"], slices.Collect(maps.Keys(sizedOnNATS))...)
 	for pkg, tests := range named {
 		out, err := exec.CommandContext(t.Context(), "grep", "-rhoE", "--include=*_test.go", `^func Test[A-Za-z0-9_]+`, "../../../"+pkg).Output()
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -228,7 +229,7 @@ func isSized(t found) bool {
 			return true
 		}
 	}
-	return false
+	return is("./internal/acceptance", slices.Collect(maps.Keys(sizedOnNATS)))
 }
 
 // withTable returns the page with the current table.

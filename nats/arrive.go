@@ -1,0 +1,110 @@
+package nats
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// arrive decides about a message that came: it goes into the hand, or it is continued or ended at
+// once.
+func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
+	q := e.queues.known(t.queue)
+	var sub *subscription
+	if q != nil {
+		sub = q.subscription(t.subscription)
+	}
+	m, body, err := decode(a.Header, a.Data)
+	info, infoErr := a.Metadata()
+	switch {
+	case sub == nil || infoErr != nil: // dropped
+		finished()
+		return
+	case err != nil:
+		finished()
+		e.goes(func(ctx context.Context) { e.foreign(ctx, q, sub, a, err) })
+		return
+	}
+	a.meta, a.body, a.seq, a.delivered = m, body, info.Sequence.Stream, int(info.NumDelivered)
+	once := q.Options.Mode == posthaste.AtMostOnce
+	switch {
+	case !passes(&sub.Filter, m), once && a.delivered > 1:
+		e.acks.send(&ack{reply: a.Reply, sign: signAck, until: a.lease, done: func(bool) { finished() }})
+	case once: // it counts as handed out once that is confirmed
+		e.acks.send(&ack{reply: a.Reply, sign: signAck, until: a.lease, done: func(confirmed bool) {
+			if !confirmed {
+				finished()
+				return
+			}
+			e.goes(func(ctx context.Context) {
+				defer finished()
+				d := a.held(q, sub, t, e.clock.now())
+				a.lease = math.MaxInt64                                       // no other process gets it
+				_ = e.keepOutcome(ctx, d, d.meta, posthaste.OutcomeHandedOut) // it counts as handed out without a record, too
+				e.taps.put(t, a)
+			})
+		}})
+	case a.delivered > 1 && q.Options.Ordered:
+		finished()
+		e.goes(func(ctx context.Context) { e.restore(ctx, q, sub, t, a) })
+	case a.delivered > 1:
+		finished() // a claim does not wait for it
+		e.goes(func(ctx context.Context) { e.second(ctx, q, sub, t, a) })
+	default:
+		e.taps.put(t, a)
+		finished()
+	}
+}
+
+// passes reports whether a filter selects a message.
+func passes(f *posthaste.Filter, m *meta) bool {
+	if len(f.Kinds) > 0 && !slices.Contains(f.Kinds, m.Kind) {
+		return false
+	}
+	for name, values := range f.Headers {
+		if value, has := m.Headers[name]; !has || !slices.Contains(values, value) {
+			return false
+		}
+	}
+	return true
+}
+
+// second continues an entry that was handed out before: that delivery was lost, or was continued
+// and not acknowledged. It is not run, so that a late acknowledgment of the first delivery cannot
+// end another run.
+func (e *Engine) second(ctx context.Context, q *queue, sub *subscription, t *tap, a *arrival) {
+	d := a.held(q, sub, t, e.clock.now())
+	if followed, err := e.lastOn(ctx, q.stream, d.followedBy()); err != nil {
+		return
+	} else if followed != nil {
+		_ = e.acked(ctx, d)
+		return
+	}
+	cancelled, err := e.wasCancelled(ctx, d)
+	if err != nil || !cancelled && e.holding.isRefused(q, d.seq) {
+		return
+	}
+	d.note, d.cancelled = e.noted(ctx, d), cancelled
+	// An error leaves it for its next delivery.
+	if _, err := e.continues(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"}); err == nil {
+		e.rescued.Add(1)
+	}
+}
+
+// foreign makes a dead letter of a message that no Posthaste has sent, so that it does not come again
+// forever.
+func (e *Engine) foreign(ctx context.Context, q *queue, sub *subscription, a *arrival, cause error) {
+	info, err := a.Metadata()
+	if err != nil {
+		return
+	}
+	number, err := e.ids.take(ctx, 1)
+	if err != nil {
+		return
+	}
+	d := &held{q: q, sub: sub, body: a.Data, reply: a.Reply, seq: info.Sequence.Stream, claimedAt: e.clock.now(), lease: a.lease,
+		meta: &meta{ID: messageID(number, q.No), At: micros(info.Timestamp), Type: posthaste.ContentTypeBytes}}
+	_, _ = e.continues(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeDead, Error: cause.Error()})
+}

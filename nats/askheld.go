@@ -1,0 +1,230 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"sync"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// A message that waits may have been handed out by any process, or be under way to it. So a process
+// that cancels one asks all: each marks the deliveries that it holds, and does not hand out the entries if they come
+// later.
+
+// Bounds of asking all processes. Those that are known have the longer time. One that does not answer in it
+// is not waited for again until it asks or answers.
+const (
+	askQuiet = 100 * time.Millisecond
+	askMost  = 2 * time.Second
+	// helloFor is how long a new process waits for the answers that make it know the others.
+	helloFor = time.Second
+	// refusedFor is longer than an entry that was removed can be under way.
+	refusedFor = 2 * time.Minute
+)
+
+// refusal is what a process asks all others: not to hand out entries of a message.
+type refusal struct {
+	From    int64               `json:"from"` // the process that asks
+	Message posthaste.MessageID `json:"message"`
+	Stream  string              `json:"stream"`
+	Entries []uint64            `json:"entries"`
+	At      int64               `json:"at"`
+}
+
+// entryKey names an entry of a queue.
+type entryKey struct {
+	stream string
+	seq    uint64
+}
+
+// refused is an answer: what a process holds of the message.
+type refused struct {
+	No int64 `json:"no"` // of the process
+	// Held has the subscriptions whose deliveries are cancelled now; the value says whether they were
+	// not before.
+	Held map[string]bool `json:"held,omitempty"`
+	// Busy says that a delivery is being settled at this moment.
+	Busy bool `json:"busy,omitempty"`
+}
+
+// add takes what another process answered.
+func (r *refused) add(other refused) {
+	for name, fresh := range other.Held {
+		if r.Held == nil {
+			r.Held = map[string]bool{}
+		}
+		r.Held[name] = fresh
+	}
+	r.Busy = r.Busy || other.Busy
+}
+
+func (e *Engine) allSubject() string { return e.prefix + ".held.all" }
+
+// peers are the other processes that have asked or answered.
+type peers struct {
+	complete chan struct{} // closed when this process knows the others
+	mu       sync.Mutex
+	known    map[int64]bool
+}
+
+func (p *peers) is(no int64, there bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known == nil {
+		p.known = map[int64]bool{}
+	}
+	if p.known[no] = there; !there {
+		delete(p.known, no)
+	}
+}
+
+func (p *peers) all() map[int64]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.known)
+}
+
+// listenRefusals answers the questions of other processes, and makes this one known to them.
+func (e *Engine) listenRefusals() error {
+	no := e.holding.number()
+	err := e.subscribe(e.allSubject(), func(m *natsgo.Msg) {
+		var r refusal
+		if json.Unmarshal(m.Data, &r) != nil || r.From == no {
+			return
+		}
+		e.peers.is(r.From, true)
+		answer := e.holding.refuse(r)
+		answer.No = no
+		if body, err := json.Marshal(answer); err == nil {
+			_ = m.Respond(body)
+		}
+	})
+	e.peers.complete = make(chan struct{})
+	e.goes(func(ctx context.Context) {
+		defer close(e.peers.complete)
+		_ = e.asksAll(ctx, refusal{From: no}, func() time.Duration { return helloFor }, func(*refused) {})
+	})
+	return err
+}
+
+// refuse makes this process not hand out the entries, and cancels the deliveries of the message that it holds.
+func (h *holding) refuse(r refusal) (answer refused) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := uptime()
+	if h.refused == nil {
+		h.refused = map[entryKey]time.Duration{}
+	}
+	for key, until := range h.refused {
+		if now > until {
+			delete(h.refused, key)
+		}
+	}
+	for _, seq := range r.Entries {
+		h.refused[entryKey{r.Stream, seq}] = now + refusedFor
+	}
+	for _, d := range h.byID {
+		switch {
+		case d.meta.ID != r.Message || d.q.stream != r.Stream || d.q.Options.Mode == posthaste.AtMostOnce:
+		case d.settling:
+			answer.Busy = true
+		case now <= d.lease:
+			answer.add(refused{Held: map[string]bool{d.sub.Name: !d.cancelled}})
+			if d.cancelled = true; d.note.CancelRequestedAt.IsZero() {
+				d.note.CancelRequestedAt = fromMicros(r.At)
+			}
+		}
+	}
+	return answer
+}
+
+// isRefused reports whether an entry must not be handed out. The process that asked for that
+// removes it.
+func (h *holding) isRefused(q *queue, seq uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return uptime() <= h.refused[entryKey{q.stream, seq}]
+}
+
+// cancelSubject is the subject of the record that a message was cancelled while it was handed out. A
+// process that gets a second delivery reads it.
+func (q *queue) cancelSubject(subscription string, id posthaste.MessageID) string {
+	return q.subjects.under("i", "c", token(subscription), id.String())
+}
+
+// wasCancelled reports whether a message was cancelled while its lost delivery was handed out.
+func (e *Engine) wasCancelled(ctx context.Context, d *held) (bool, error) {
+	m, err := e.lastOn(ctx, d.q.stream, d.q.cancelSubject(d.sub.Name, d.meta.ID))
+	return m != nil, err
+}
+
+// refuseAll asks all processes, and returns their answers. Processes that do not answer in time still
+// take the question.
+func (e *Engine) refuseAll(ctx context.Context, r refusal) (answer refused, err error) {
+	select {
+	case <-e.peers.complete:
+	case <-ctx.Done():
+		return answer, ctx.Err()
+	}
+	missing := e.peers.all()
+	err = e.asksAll(ctx, r, func() time.Duration {
+		if len(missing) > 0 {
+			return askMost
+		}
+		return askQuiet
+	}, func(one *refused) {
+		delete(missing, one.No)
+		answer.add(*one)
+	})
+	for no := range missing {
+		e.peers.is(no, false)
+	}
+	return answer, err
+}
+
+// asksAll asks all processes and calls each with their answers, until the time that most returns
+// has passed.
+func (e *Engine) asksAll(ctx context.Context, r refusal, most func() time.Duration, each func(*refused)) error {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	inbox := e.conn.NewInbox()
+	answers, err := e.conn.SubscribeSync(inbox)
+	if err != nil {
+		return e.fault(err)
+	}
+	defer func() { _ = answers.Unsubscribe() }()
+	if err := e.conn.PublishRequest(e.allSubject(), inbox, body); err != nil {
+		return e.fault(err)
+	}
+	for begun := time.Now(); ; {
+		one, err := e.refusedBy(ctx, answers, most()-time.Since(begun))
+		if err != nil || one == nil {
+			return err
+		}
+		e.peers.is(one.No, true)
+		each(one)
+	}
+}
+
+// refusedBy returns the next answer, or nil if none comes in time.
+func (e *Engine) refusedBy(ctx context.Context, answers *natsgo.Subscription, most time.Duration) (*refused, error) {
+	within, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	m, err := answers.NextMsgWithContext(within)
+	switch {
+	case err != nil && ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, natsgo.ErrTimeout)):
+		return nil, nil
+	case err != nil:
+		return nil, e.fault(err)
+	}
+	one := &refused{}
+	return one, json.Unmarshal(m.Data, one)
+}

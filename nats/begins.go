@@ -1,0 +1,74 @@
+package nats
+
+import (
+	"context"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+)
+
+// begins starts what runs as long as the engine. It is called again if it fails.
+func (e *Engine) begins(ctx context.Context) error {
+	if e.holding.number() == 0 {
+		no, err := e.sequence(ctx)
+		if err != nil {
+			return err
+		}
+		if err := e.start(no); err != nil {
+			return e.fault(err)
+		}
+	}
+	for _, keep := range []func(context.Context, bucket) error{e.tokens.keep, e.schedules.keep, e.workers.keep} {
+		if err := keep(ctx, e.bucket()); err != nil {
+			return err
+		}
+	}
+	return e.watchQueues(ctx)
+}
+
+// start starts what listens and repeats. no is the number of this process.
+func (e *Engine) start(no int64) error {
+	e.taps.arrived, e.taps.ring, e.taps.asleep = e.arrive, e.bells.ring, e.bells.asleep
+	e.taps.start(e.conn)
+	if err := e.acks.start(e.conn, e.subscribe); err != nil {
+		return err
+	}
+	e.holding.mu.Lock()
+	e.holding.no = no
+	e.holding.mu.Unlock()
+	for _, listen := range []func() error{e.listen, e.listenQueues, e.listenRefusals} {
+		if err := listen(); err != nil {
+			return err
+		}
+	}
+	connected := e.conn.StatusChanged(natsgo.CONNECTED)
+	e.goes(func(ctx context.Context) {
+		defer e.conn.RemoveStatusListener(connected)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-connected:
+				e.taps.reconnected()
+			}
+		}
+	})
+	e.goes(func(ctx context.Context) { every(ctx, 100*time.Millisecond, func() { e.acks.repeat(ctx) }) })
+	e.goes(func(ctx context.Context) { every(ctx, 250*time.Millisecond, func() { e.taps.sweep(ctx) }) })
+	e.goes(func(ctx context.Context) { every(ctx, 250*time.Millisecond, func() { e.emptyHands(ctx, false) }) })
+	e.goes(func(ctx context.Context) { every(ctx, time.Second/2, func() { e.keepLeases(ctx) }) })
+	return nil
+}
+
+// bucket returns the part of the store that holds entries.
+func (e *Engine) bucket() bucket {
+	name := e.prefix + "-store"
+	last := func(ctx context.Context, prefix string) (uint64, error) {
+		m, err := e.lastOn(ctx, "KV_"+name, "$KV."+name+"."+prefix+">")
+		if err != nil || m == nil {
+			return 0, err
+		}
+		return m.Sequence, nil
+	}
+	return bucket{KeyValue: e.kv, last: last, goes: e.goes, fault: e.fault}
+}

@@ -1,0 +1,245 @@
+package nats
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// Claim implements [posthaste.Engine].
+func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthaste.ClaimReply, error) {
+	reply := posthaste.ClaimReply{NextDue: -1}
+	if req.Max < 1 || req.Max > posthaste.MaxPlaces {
+		return reply, posthaste.Invalidf("max", "max must be 1 to %d, got %d", posthaste.MaxPlaces, req.Max)
+	}
+	if err := e.alive(ctx, req.Worker); err != nil {
+		return reply, err
+	}
+	q, sub, err := e.subscribed(ctx, req.QueueRef)
+	if err != nil {
+		return reply, err
+	}
+	before := e.holding.of(req.Worker)
+	for _, d := range before {
+		if d.number == req.Number { // repeated after a lost response
+			reply.Deliveries = append(reply.Deliveries, d.raw())
+		}
+	}
+	if len(reply.Deliveries) > 0 {
+		return reply, nil
+	}
+	c := &claiming{q: q, sub: sub, n: req.Max, allowAlone: req.AllowAlone}
+	err = e.pull(ctx, c)
+	for _, d := range c.got {
+		d.number = req.Number
+		if e.holding.add(d, req.Worker) {
+			reply.Deliveries = append(reply.Deliveries, d.raw())
+		}
+	}
+	reply.AloneWaiting, reply.NextDue = c.aloneWaits, c.nextDue()
+	if len(c.got) > 0 {
+		err = nil // of a further consumer
+	}
+	return reply, err
+}
+
+// claiming is a claim or a receive under way.
+type claiming struct {
+	q          *queue
+	sub        *subscription
+	n          int // at most so many
+	allowAlone bool
+
+	got        []*held
+	aloneWaits bool // one waits that must run alone
+	expired    bool // some were too old
+}
+
+// full reports whether nothing more may be handed out.
+func (c *claiming) full() bool {
+	return len(c.got) >= c.n || c.aloneWaits || len(c.got) == 1 && c.got[0].alone
+}
+
+// nextDue is zero if only messages that were too old came, because others may wait behind them.
+func (c *claiming) nextDue() time.Duration {
+	if c.expired && len(c.got) == 0 {
+		return 0
+	}
+	return -1
+}
+
+// pull takes messages of a subscription.
+func (e *Engine) pull(ctx context.Context, c *claiming) error {
+	if !c.q.PausedAt.IsZero() {
+		return nil
+	}
+	if c.q.Options.Ordered {
+		return e.pullOrdered(ctx, c)
+	}
+	for _, track := range e.turn(c.q) {
+		t := e.taps.of(c.q, c.sub, track)
+		if e.hand(c, t); c.full() {
+			return nil
+		}
+		p, err := e.taps.open(t, c.n-len(c.got), false)
+		if err != nil {
+			return e.fault(err)
+		}
+		if err := e.finish(ctx, c, p); err != nil || c.full() {
+			return err
+		}
+	}
+	return nil
+}
+
+// shortWait is how long a claim of an ordered queue waits for the first message.
+const shortWait = 30 * time.Millisecond
+
+// pullOrdered is pull for an ordered queue. A consumer that has its one message in hand does not
+// answer a pull, so that each has a pull that stays open, and a claim takes the messages that have come.
+func (e *Engine) pullOrdered(ctx context.Context, c *claiming) error {
+	rings := make(chan bool, 1)
+	defer e.taps.listen(c.q.Name, rings)()
+	timer := time.NewTimer(shortWait)
+	defer timer.Stop()
+	for {
+		for _, track := range c.q.tracks() {
+			t := e.taps.of(c.q, c.sub, track)
+			if e.hand(c, t); c.full() {
+				return nil
+			}
+			if _, err := e.taps.openWaiting(t); err != nil {
+				return e.fault(err)
+			}
+		}
+		if len(c.got) > 0 {
+			return nil
+		}
+		select {
+		case <-rings:
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// finish waits for a pull and takes the messages that it brought.
+func (e *Engine) finish(ctx context.Context, c *claiming, p *pull) error {
+	timer := time.NewTimer(callTimeout)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+	case <-timer.C:
+		if refused := e.denials.recent(); refused != nil {
+			return refused
+		}
+		e.doubt()
+		return unavailable("NATS does not hand out messages", nil)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	e.hand(c, p.tap)
+	if fault := e.taps.faultOf(p); fault != "" && len(c.got) == 0 {
+		return unavailable("NATS does not hand out messages: "+fault, nil)
+	}
+	return nil
+}
+
+// turn returns the consumers of a queue in the order in which a claim asks them: by priority, and in
+// each eighth claim another one first, so that none starves.
+func (e *Engine) turn(q *queue) []int {
+	tracks := q.tracks()
+	if n := e.turns.Add(1); len(tracks) > 1 && n%8 == 0 {
+		first := 1 + int(n/8)%(len(tracks)-1)
+		tracks = slices.Insert(slices.Delete(slices.Clone(tracks), first, first+1), 0, tracks[first])
+	}
+	return tracks
+}
+
+// hand takes messages from the hand of a consumer. A message that must run alone is handed out
+// alone, and only if it is allowed; otherwise it stays.
+func (e *Engine) hand(c *claiming, t *tap) {
+	now := e.clock.now()
+	for at := uptime(); !c.full(); {
+		next := e.taps.takes(t, at)
+		if next == nil {
+			return
+		}
+		d := next.held(c.q, c.sub, t, now)
+		switch age := c.q.Options.MaxAge; {
+		case age > 0 && now.Sub(d.meta.since()) > age:
+			c.expired = true
+			e.goes(func(ctx context.Context) { e.ends(ctx, d, posthaste.OutcomeExpired) })
+		case d.alone && (len(c.got) > 0 || !c.allowAlone):
+			e.taps.back(t, next)
+			c.aloneWaits = len(c.got) == 0
+			return
+		default:
+			// A time of less than this is not scheduled but waited for.
+			if early := fromMicros(d.meta.Due).Sub(now); early > 0 && early <= soon {
+				time.Sleep(early)
+				at = uptime()
+			}
+			c.got = append(c.got, d)
+		}
+	}
+}
+
+// held makes a delivery of a message that arrived.
+func (a *arrival) held(q *queue, sub *subscription, t *tap, now time.Time) *held {
+	m := *a.meta
+	return &held{q: q, sub: sub, track: t.track, meta: &m, body: a.body, reply: a.Reply, seq: a.seq, delivered: a.delivered, claimedAt: now, lease: a.lease, alone: m.Losses >= 2}
+}
+
+// since is when the message's age begins to count.
+func (m *meta) since() time.Time {
+	switch {
+	case m.Since != 0:
+		return fromMicros(m.Since)
+	case m.Due != 0:
+		return fromMicros(m.Due)
+	}
+	return fromMicros(m.At)
+}
+
+// raw returns the delivery as workers get it.
+func (d *held) raw() posthaste.RawDelivery {
+	m := d.meta
+	o := d.q.Options.Attempts(m.Kind, m.own())
+	return posthaste.RawDelivery{ID: d.id, MessageID: m.ID, Queue: d.q.Name, Subscription: d.sub.Name, Attempt: m.attempt(), Key: m.Key, Kind: m.Kind, Headers: m.Headers,
+		Reference: m.Reference, ContentType: m.Type, Payload: d.body, CreatedAt: fromMicros(m.At), DueAt: fromMicros(m.Due), Timeout: o.Timeout, Story: m.Story, Alone: d.alone,
+		AtMostOnce: d.q.Options.Mode == posthaste.AtMostOnce}
+}
+
+// Receive implements [posthaste.Engine]. The delivery is held by this process, which extends its
+// lease at the server up to the one that was requested.
+func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (posthaste.ReceiveReply, error) {
+	reply := posthaste.ReceiveReply{NextDue: -1}
+	switch {
+	case req.Max < 1 || req.Max > 1000:
+		return reply, posthaste.Invalidf("max", "max must be 1 to 1000, got %d", req.Max)
+	case req.Lease <= 0 || req.Lease > 12*time.Hour:
+		return reply, posthaste.Invalidf("lease", "lease must be above zero and at most 12h, got %s", req.Lease)
+	}
+	q, sub, err := e.subscribed(ctx, req.QueueRef)
+	if err != nil {
+		return reply, err
+	}
+	c := &claiming{q: q, sub: sub, n: req.Max, allowAlone: true}
+	err = e.pull(ctx, c)
+	for _, d := range c.got {
+		d.until = uptime() + req.Lease
+		if e.holding.add(d, 0) {
+			reply.Deliveries = append(reply.Deliveries, d.raw())
+		}
+	}
+	reply.NextDue = c.nextDue()
+	if len(c.got) > 0 {
+		err = nil
+	}
+	return reply, err
+}

@@ -1,0 +1,262 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// duplicateWindow covers the repetition of a send by the call that made it.
+const duplicateWindow = 2 * time.Minute
+
+// CreateQueue implements [posthaste.QueueAdmin].
+func (e *Engine) CreateQueue(ctx context.Context, name string, options posthaste.QueueOptions) error {
+	if err := posthaste.CheckName("name", name); err != nil {
+		return err
+	}
+	wanted := options
+	if err := options.Complete(); err != nil {
+		return err
+	}
+	if err := possible(&options); err != nil {
+		return err
+	}
+	if err := e.ready(ctx); err != nil {
+		return err
+	}
+	for {
+		q, err := e.freshQueue(ctx, name)
+		if err == nil {
+			return sameOptions(q, wanted)
+		}
+		if posthaste.CodeOf(err) != posthaste.CodeNotFound {
+			return err
+		}
+		q, err = e.claimName(ctx, name, options)
+		if conflicts(err) {
+			continue // another process creates it
+		}
+		if err != nil {
+			return e.fault(err)
+		}
+		if err := e.completeQueue(ctx, q); err != nil {
+			return err
+		}
+	}
+}
+
+// possible rejects options that the engine does not have.
+func possible(o *posthaste.QueueOptions) error {
+	switch {
+	case !reflect.ValueOf(o.Limits).IsZero():
+		return unsupported("limits", "limits of queues are not supported")
+	case o.Fair:
+		return unsupported("fair", "fair queues are not supported")
+	case o.StopOnDead:
+		return unsupported("on_dead", "on_dead=stop is not supported")
+	}
+	return nil
+}
+
+// claimName stores the entry of a new queue that is not ready, or returns the one that another
+// process has begun: it may have died.
+func (e *Engine) claimName(ctx context.Context, name string, options posthaste.QueueOptions) (*queue, error) {
+	q := &queue{Name: name, Options: options, CreatedAt: e.clock.now(), subjects: e.subjectsOf(name),
+		Subscriptions: []subscription{{Name: posthaste.DefaultSubscription, CreatedAt: e.clock.now(), AckWait: e.ackWait}}}
+	entry, err := e.kv.Get(ctx, queueKey+token(name))
+	switch {
+	case err == nil:
+		begun, err := e.readQueue(entry) // with the options of the process that began it
+		if err != nil || !begun.Dropping {
+			return begun, err
+		}
+		if err := e.finishDrop(ctx, begun); err != nil {
+			return nil, err
+		}
+		return nil, jetstream.ErrKeyExists // look again
+	case !errors.Is(err, jetstream.ErrKeyNotFound):
+		return nil, err
+	}
+	if q.No, err = e.takeNumber(ctx, name); err != nil {
+		return nil, err
+	}
+	if q.Born, err = e.sequence(ctx); err != nil {
+		return nil, err
+	}
+	q.stream = e.streamOf(name, q.Born)
+	body, err := json.Marshal(q)
+	if err != nil {
+		return nil, err
+	}
+	q.revision, err = e.kv.Create(ctx, queueKey+token(name), body)
+	return q, err
+}
+
+// takeNumber takes the lowest number that no queue has. A process that dies before it stores the
+// queue leaves a number whose queue does not exist; it is taken by the next queue of that name.
+func (e *Engine) takeNumber(ctx context.Context, name string) (int, error) {
+	keys, err := e.kv.ListKeysFiltered(ctx, "number.>")
+	if err != nil {
+		return 0, err
+	}
+	taken := map[string]bool{}
+	for key := range keys.Keys() {
+		taken[key] = true
+	}
+	for no := 1; no <= maxQueues; no++ {
+		key := "number." + strconv.Itoa(no)
+		if taken[key] {
+			if entry, err := e.kv.Get(ctx, key); err == nil && string(entry.Value()) == name {
+				return no, nil
+			}
+			continue
+		}
+		if _, err := e.kv.Create(ctx, key, []byte(name)); err == nil {
+			return no, nil
+		} else if !errors.Is(err, jetstream.ErrKeyExists) {
+			return 0, err
+		}
+	}
+	return 0, unsupported("queue", "more than %d queues are not supported", maxQueues)
+}
+
+// completeQueue makes the stream and its consumers, and says then that the queue is ready.
+func (e *Engine) completeQueue(ctx context.Context, q *queue) error {
+	if err := e.ensureStream(ctx, e.queueStream(q)); err != nil {
+		return err
+	}
+	if err := e.ensureConsumers(ctx, q); err != nil {
+		return err
+	}
+	next := *q
+	next.Ready = true
+	_, err := e.putQueue(ctx, &next)
+	if conflicts(err) { // another process completed it
+		return nil
+	}
+	if err != nil {
+		return e.fault(err)
+	}
+	return e.record(ctx, "create", q.Name, 0, nil)
+}
+
+func (e *Engine) queueStream(q *queue) jetstream.StreamConfig {
+	return jetstream.StreamConfig{Name: q.stream, Subjects: []string{q.subjects.under(">")}, Retention: jetstream.InterestPolicy, Replicas: e.replicas, Storage: jetstream.FileStorage,
+		Duplicates: duplicateWindow, AllowMsgTTL: true, AllowAtomicPublish: true, AllowMsgSchedules: true, AllowDirect: true, AllowRollup: true,
+		Description: fmt.Sprintf("posthaste queue %s", q.Name)}
+}
+
+// keepers are consumers that no process reads: without them the stream would not store the messages
+// on their subjects. Their counts are those of scheduled messages, of dead letters and of records.
+var keepers = map[string]string{"keep-s": "s.>", "keep-d": "d.>", "keep-i": "i.>", "keep-n": "n.>"}
+
+// ensureConsumers makes the consumers of a queue that do not exist.
+func (e *Engine) ensureConsumers(ctx context.Context, q *queue) error {
+	for name, filter := range keepers {
+		c := jetstream.ConsumerConfig{Durable: name, FilterSubject: q.subjects.under(filter), AckPolicy: jetstream.AckExplicitPolicy}
+		if err := e.ensureConsumer(ctx, q, c); err != nil {
+			return err
+		}
+	}
+	for i := range q.Subscriptions {
+		for _, c := range q.consumersOf(&q.Subscriptions[i]) {
+			if err := e.ensureConsumer(ctx, q, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// consumersOf returns the consumers that deliver the messages of a subscription: one for each
+// priority that was ever used, or for each partition of an ordered queue.
+func (q *queue) consumersOf(s *subscription) (all []jetstream.ConsumerConfig) {
+	common := jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, AckWait: s.AckWait, MaxAckPending: -1, MaxDeliver: -1}
+	if s.Name != posthaste.DefaultSubscription && s.From != posthaste.FromOldest {
+		common.DeliverPolicy = jetstream.DeliverNewPolicy
+	}
+	if q.Options.Ordered {
+		for part := range q.partitions() {
+			c := common
+			c.Durable, c.MaxAckPending = q.consumer(s.Name, part), 1
+			c.FilterSubjects = []string{q.subjects.under("o", strconv.Itoa(part)), q.subjects.under("r", token(s.Name), strconv.Itoa(part))}
+			all = append(all, c)
+		}
+		return all
+	}
+	for _, priority := range q.levels() {
+		c := common
+		c.Durable = q.consumer(s.Name, priority)
+		c.FilterSubjects = []string{q.subjects.under("q", strconv.Itoa(priority)), q.subjects.under("r", token(s.Name), strconv.Itoa(priority))}
+		all = append(all, c)
+	}
+	return all
+}
+
+// levels returns the priorities that have consumers, most urgent first.
+func (q *queue) levels() []int { return append([]int{0}, q.Priorities...) }
+
+// tracks returns how many consumers each subscription has: priorities or partitions.
+func (q *queue) tracks() []int {
+	if !q.Options.Ordered {
+		return q.levels()
+	}
+	all := make([]int, q.partitions())
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// consumer returns the name of a consumer.
+func (q *queue) consumer(subscription string, track int) string {
+	return "sub-" + token(subscription) + "-" + strconv.Itoa(track)
+}
+
+func (e *Engine) ensureConsumer(ctx context.Context, q *queue, c jetstream.ConsumerConfig) error {
+	_, err := e.js.Consumer(ctx, q.stream, c.Durable)
+	if !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return e.fault(err)
+	}
+	c.Replicas = 0 // as the stream
+	if _, err = e.js.CreateConsumer(ctx, q.stream, c); errors.Is(err, jetstream.ErrConsumerExists) {
+		return nil
+	}
+	return e.fault(err)
+}
+
+// ensurePriority makes the consumers for a priority before the first message with it is sent: the
+// stream would not store it otherwise.
+func (e *Engine) ensurePriority(ctx context.Context, q *queue, priority int) (*queue, error) {
+	if priority == 0 || slices.Contains(q.Priorities, priority) {
+		return q, nil
+	}
+	// First the consumers of all that has subscribed, then the entry, if no subscription came meanwhile: a
+	// process that finds the priority there finds its consumers too.
+	return e.changeQueue(ctx, q.Name, func(q *queue) (bool, error) {
+		if slices.Contains(q.Priorities, priority) {
+			return false, nil
+		}
+		q.Priorities = append(q.Priorities, priority)
+		slices.Sort(q.Priorities)
+		return true, e.ensureConsumers(ctx, q)
+	})
+}
+
+// sameOptions returns an error if a queue that exists has other options than those that are
+// wanted.
+func sameOptions(q *queue, wanted posthaste.QueueOptions) error {
+	if differences := q.Options.Differences(wanted); len(differences) > 0 {
+		return posthaste.ConflictError(q.Name, differences)
+	}
+	return nil
+}

@@ -1,0 +1,375 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// place is where a message is for one subscription.
+type place struct {
+	rank     rank
+	state    posthaste.State
+	meta     *meta
+	body     []byte
+	subject  string
+	seq      uint64
+	at       time.Time // when the entry was stored
+	attempts []posthaste.Attempt
+}
+
+// rank orders places: that with the lower one tells where the message is. A message that several
+// subscriptions wait for is in its first entry until all have acknowledged it.
+type rank int
+
+const (
+	isHeld     rank = iota // by this process
+	isRetry                // on s.<id>.<sub>
+	isCopy                 // on r.<sub>.<track>
+	isDead                 // on d.<sub>.<id>
+	isOver                 // in the log
+	isShared               // on q.<priority> or o.<part>
+	isSchedule             // on s.<id>
+)
+
+// sight is a message as far as this process sees it.
+type sight struct {
+	q      *queue
+	id     posthaste.MessageID
+	places map[string]*place // by subscription
+	shared *place            // the entry for all subscriptions, or nil
+	kept   map[string]*meta  // of an ordered queue: the message after its attempts, by subscription
+}
+
+func noMessage(id posthaste.MessageID) error {
+	return notFound("id", "message %d is unknown, or its space was reclaimed", id)
+}
+
+// queueOf returns the queue of a message by its id.
+func (e *Engine) queueOfMessage(ctx context.Context, id posthaste.MessageID) (*queue, error) {
+	if err := e.ready(ctx); err != nil {
+		return nil, err
+	}
+	no := queueNumber(id)
+	if id <= 0 || no == 0 {
+		return nil, noMessage(id)
+	}
+	if q := e.queues.numbered(no); q != nil && q.Ready {
+		return q, nil
+	}
+	entry, err := e.kv.Get(ctx, "number."+strconv.Itoa(no))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, noMessage(id)
+	}
+	if err != nil {
+		return nil, e.fault(err)
+	}
+	q, err := e.freshQueue(ctx, string(entry.Value()))
+	if code := posthaste.CodeOf(err); code == posthaste.CodeNotFound || code == posthaste.CodeInvalid || err == nil && q.No != no {
+		return nil, noMessage(id)
+	}
+	return q, err
+}
+
+// findAgain is how often a message that is not found is looked for: it may move meanwhile.
+const findAgain = 3
+
+// sees finds a message.
+func (e *Engine) sees(ctx context.Context, id posthaste.MessageID) (*sight, error) {
+	q, err := e.queueOfMessage(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	for range findAgain {
+		s, err := e.seesOnce(ctx, q, id)
+		if err != nil || len(s.places) > 0 {
+			return s, err
+		}
+	}
+	return nil, noMessage(id)
+}
+
+func (e *Engine) seesOnce(ctx context.Context, q *queue, id posthaste.MessageID) (*sight, error) {
+	s := &sight{q: q, id: id, places: map[string]*place{}}
+	e.seesHeld(s)
+	if err := e.seesAt(ctx, s, q.stream, q.subjects.under("s", id.String())); err != nil {
+		return nil, err
+	}
+	for _, sub := range q.Subscriptions {
+		if err := e.seesAt(ctx, s, q.stream, q.subjects.under("s", id.String(), token(sub.Name))); err != nil {
+			return nil, err
+		}
+	}
+	if !s.complete() {
+		if err := e.seesWaiting(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	for _, sub := range q.Subscriptions {
+		if err := e.seesAt(ctx, s, q.stream, q.subjects.under("d", token(sub.Name), id.String())); err != nil {
+			return nil, err
+		}
+		if err := e.seesAt(ctx, s, e.prefix+"-log", e.outcomeSubject(id, sub.Name)); err != nil {
+			return nil, err
+		}
+	}
+	e.seesHeld(s) // it may have been handed out meanwhile
+	return s, e.spread(ctx, s)
+}
+
+// complete reports whether each subscription has a place that its own subjects or the schedule tell.
+func (s *sight) complete() bool {
+	if s.shared != nil {
+		return true
+	}
+	for _, sub := range s.q.Subscriptions {
+		if s.places[sub.Name] == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// seesAt takes the last entry on a subject.
+func (e *Engine) seesAt(ctx context.Context, s *sight, stream, subject string) error {
+	m, err := e.lastOn(ctx, stream, subject)
+	if err != nil || m == nil {
+		return err
+	}
+	e.takes(s, m)
+	return nil
+}
+
+// seesHeld takes the deliveries of this process.
+func (e *Engine) seesHeld(s *sight) {
+	for _, d := range e.holding.ofMessage(s.id) {
+		e.takesHeld(s, d)
+	}
+}
+
+func (e *Engine) takesHeld(s *sight, d *held) {
+	p := &place{rank: isHeld, state: posthaste.StateRunning, meta: d.meta, body: d.body, seq: d.seq}
+	switch once := d.q.Options.Mode == posthaste.AtMostOnce; {
+	case once:
+		p.state = posthaste.StateHandedOut
+	case uptime() > e.holding.leaseOf(d):
+		return // the server hands it out again
+	}
+	p.attempts = append(slices.Clone(d.meta.Story), e.holding.attempt(d, e.workerName(d)))
+	s.put(d.sub.Name, p)
+}
+
+// seesWaiting looks through the entries that wait: the newest, and if there are more, the oldest.
+func (e *Engine) seesWaiting(ctx context.Context, s *sight) error {
+	take := func(m *rawEntry) { e.takesOwn(s, m) }
+	for _, filter := range s.q.waitFilters() {
+		from, older, err := e.newestFrom(ctx, s.q.stream, filter)
+		if err != nil {
+			return err
+		}
+		if err := e.scan(ctx, s.q.stream, filter, from, take); err != nil {
+			return err
+		}
+		if older {
+			if err := e.scan(ctx, s.q.stream, filter, 1, take); err != nil {
+				return err
+			}
+		}
+	}
+	if !s.q.Options.Ordered {
+		return nil
+	}
+	return e.scan(ctx, s.q.stream, s.q.subjects.under("n", "*", s.id.String(), "kept"), 1, s.takesKept)
+}
+
+// waitFilters select the entries that wait.
+func (q *queue) waitFilters() []string {
+	first := "q.*"
+	if q.Options.Ordered {
+		first = "o.*"
+	}
+	return []string{q.subjects.under(first), q.subjects.under("r.*.*")}
+}
+
+// takesOwn takes an entry if it is one of the message.
+func (e *Engine) takesOwn(s *sight, m *rawEntry) {
+	if x, _, err := decode(m.Header, m.Data); err == nil && x.ID == s.id {
+		e.takes(s, m)
+	}
+}
+
+// takes takes an entry of the message.
+func (e *Engine) takes(s *sight, m *rawEntry) {
+	x, body, err := decode(m.Header, m.Data)
+	if err != nil {
+		return
+	}
+	p := &place{meta: x, body: body, subject: m.Subject, seq: m.Sequence, at: m.Time, attempts: x.Story}
+	if strings.HasPrefix(m.Subject, e.prefix+".log.out.") {
+		p.rank, p.state = isOver, posthaste.State(m.Header.Get(headerOutcome))
+		s.put(named(m.Subject[strings.LastIndex(m.Subject, ".")+1:]), p)
+		return
+	}
+	tokens := strings.Split(strings.TrimPrefix(m.Subject, string(s.q.subjects)), ".")
+	late := fromMicros(x.Due).After(e.clock.now())
+	switch {
+	case (tokens[0] == "q" || tokens[0] == "o") && len(tokens) == 2:
+		p.rank, p.state = isShared, posthaste.StateReady
+		s.share(p)
+	case tokens[0] == "s" && len(tokens) == 2:
+		p.rank, p.state = isSchedule, posthaste.StateReady
+		if late {
+			p.state = posthaste.StateScheduled
+		}
+		s.share(p)
+	case tokens[0] == "s" && len(tokens) == 3:
+		p.rank, p.state = isRetry, x.comesAgain(late)
+		s.put(named(tokens[2]), p)
+	case tokens[0] == "r" && len(tokens) == 3:
+		p.rank, p.state = isCopy, x.comesAgain(false)
+		s.put(named(tokens[1]), p)
+	case tokens[0] == "d" && len(tokens) == 3:
+		p.rank, p.state = isDead, posthaste.StateDead
+		s.put(named(tokens[1]), p)
+	}
+}
+
+// takesKept takes what an ordered queue keeps beside a message that comes again.
+func (s *sight) takesKept(m *rawEntry) {
+	var k kept
+	if err := json.Unmarshal(m.Data, &k); err != nil || k.Meta == nil {
+		return
+	}
+	if s.kept == nil {
+		s.kept = map[string]*meta{}
+	}
+	s.kept[named(strings.Split(strings.TrimPrefix(m.Subject, string(s.q.subjects)), ".")[1])] = k.Meta
+}
+
+// comesAgain returns the state of a message that was handed out before and waits.
+func (m *meta) comesAgain(late bool) posthaste.State {
+	switch {
+	case m.Failures > 0 || m.Losses > 0:
+		return posthaste.StateRetrying
+	case late:
+		return posthaste.StateScheduled
+	}
+	return posthaste.StateReady
+}
+
+// put takes a place for a subscription, unless a better one is known.
+func (s *sight) put(subscription string, p *place) {
+	if s.q.subscription(subscription) == nil {
+		return
+	}
+	if was := s.places[subscription]; was == nil || p.rank < was.rank || p.rank == was.rank && p.seq > was.seq {
+		s.places[subscription] = p
+	}
+}
+
+// share takes the entry for all subscriptions.
+func (s *sight) share(p *place) {
+	if s.shared == nil || p.rank < s.shared.rank {
+		s.shared = p
+	}
+}
+
+// spread puts the entry for all subscriptions in the place of those that have none.
+func (e *Engine) spread(ctx context.Context, s *sight) error {
+	return s.spread(func(sub *subscription, track int) (uint64, error) { return e.floor(ctx, s.q, sub, track) })
+}
+
+func (s *sight) spread(floor func(*subscription, int) (uint64, error)) error {
+	if s.shared == nil {
+		return nil
+	}
+	for i := range s.q.Subscriptions {
+		sub := &s.q.Subscriptions[i]
+		if s.places[sub.Name] != nil || !passes(&sub.Filter, s.shared.meta) {
+			continue
+		}
+		p := *s.shared
+		if p.rank == isShared {
+			if sub.Name != posthaste.DefaultSubscription && sub.From != posthaste.FromOldest && p.at.Before(sub.CreatedAt) {
+				continue // it was sent before
+			}
+			if len(s.q.Subscriptions) > 1 {
+				track, err := strconv.Atoi(p.subject[strings.LastIndex(p.subject, ".")+1:])
+				if err != nil {
+					continue
+				}
+				upTo, err := floor(sub, track)
+				if err != nil {
+					return err
+				}
+				if p.seq <= upTo {
+					p.rank, p.state = isOver, posthaste.StateDone
+				}
+			}
+			if m := s.kept[sub.Name]; m != nil && m.From == p.seq {
+				p.meta, p.attempts, p.state = m, m.Story, m.comesAgain(false)
+			}
+		}
+		s.places[sub.Name] = &p
+	}
+	return nil
+}
+
+// floor returns the sequence up to which a subscription has acknowledged all entries.
+func (e *Engine) floor(ctx context.Context, q *queue, sub *subscription, track int) (uint64, error) {
+	c, err := e.js.Consumer(ctx, q.stream, q.consumer(sub.Name, track))
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, e.fault(err)
+	}
+	return c.CachedInfo().AckFloor.Stream, nil
+}
+
+// info returns the message as operators see it.
+func (s *sight) info(now time.Time) (info posthaste.MessageInfo) {
+	for _, sub := range s.q.Subscriptions {
+		p := s.places[sub.Name]
+		if p == nil {
+			continue
+		}
+		if m := p.meta; info.ID == 0 || info.Payload == nil && p.body != nil {
+			info = posthaste.MessageInfo{ID: s.id, Queue: s.q.Name, Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms, ContentType: m.Type,
+				Payload: p.body, CreatedAt: fromMicros(m.At), Options: m.own(), ErasedAt: fromMicros(m.Erased), Subscriptions: info.Subscriptions}
+		}
+		state := posthaste.MessageState{Subscription: sub.Name, State: p.state, Attempts: posthaste.NewestCheckpoint(slices.Clone(p.attempts))}
+		if due := fromMicros(p.meta.Due); p.rank == isRetry || p.rank == isSchedule {
+			if due.After(now) {
+				state.DueAt = due
+			}
+		}
+		info.Subscriptions = append(info.Subscriptions, state)
+	}
+	if len(info.Payload) == 0 {
+		info.Payload = nil
+	}
+	return info
+}
+
+// Message implements [posthaste.MessageAdmin]. A message that waits is looked for among the newest and
+// the oldest 10,000. One that another process has in hand appears as ready.
+func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste.MessageInfo, error) {
+	s, err := e.sees(ctx, id)
+	if err != nil {
+		return posthaste.MessageInfo{}, err
+	}
+	info := s.info(e.clock.now())
+	if info.Payload != nil {
+		info.Version = posthaste.VersionOf(&info)
+	}
+	return info, nil
+}

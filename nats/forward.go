@@ -1,0 +1,84 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// A process settles and extends the deliveries that it was handed. Others ask it, by a subject
+// with its number: a receiver may reach another server for the settlement than for the receive.
+
+func (e *Engine) heldSubject(no int64) string {
+	return e.prefix + ".held." + strconv.FormatInt(no, 10)
+}
+
+// asked is the answer to a forwarded call.
+type asked struct {
+	Results []posthaste.SettleResult `json:"results"`
+	Error   *posthaste.Error         `json:"error,omitempty"`
+}
+
+// listen answers the calls of other processes.
+func (e *Engine) listen() error {
+	return e.subscribe(e.heldSubject(e.holding.number()), func(m *natsgo.Msg) {
+		e.goes(func(ctx context.Context) {
+			var all []posthaste.Settlement
+			var reply asked
+			if err := json.Unmarshal(m.Data, &all); err != nil {
+				return
+			}
+			reply.Results = make([]posthaste.SettleResult, len(all))
+			for i := range all {
+				reply.Results[i].Delivery = all[i].Delivery
+			}
+			if err := e.settleOwn(ctx, all, reply.Results); err != nil {
+				if !errors.As(err, &reply.Error) {
+					reply.Error = &posthaste.Error{Code: posthaste.CodeOutcomeUnknown, Message: err.Error()}
+				}
+			}
+			if body, err := json.Marshal(reply); err == nil {
+				_ = m.Respond(body)
+			}
+		})
+	})
+}
+
+// forward lets another process settle. If it is gone nothing is settled.
+func (e *Engine) forward(ctx context.Context, no int64, places []int, settlements []posthaste.Settlement, results []posthaste.SettleResult) error {
+	all := make([]posthaste.Settlement, len(places))
+	for i, at := range places {
+		all[i] = settlements[at]
+	}
+	body, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := within(ctx)
+	defer cancel()
+	m, err := e.conn.RequestWithContext(ctx, e.heldSubject(no), body)
+	if errors.Is(err, natsgo.ErrNoResponders) {
+		return nil
+	}
+	if err != nil {
+		return unknown(err)
+	}
+	var reply asked
+	if err := json.Unmarshal(m.Data, &reply); err != nil {
+		return unknown(err)
+	}
+	if reply.Error != nil {
+		return reply.Error
+	}
+	for i, at := range places {
+		if i < len(reply.Results) {
+			results[at] = reply.Results[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+package nats
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// held is a delivery that this process was handed. Its fields do not change after
+// it was handed out, but for those that holding.mu guards.
+type held struct {
+	id        posthaste.DeliveryID
+	q         *queue
+	sub       *subscription
+	track     int // its consumer: a priority or a partition
+	meta      *meta
+	body      []byte
+	reply     string // where acknowledgments go
+	seq       uint64 // its entry in the stream
+	delivered int    // how often the server has handed out the entry
+	claimedAt time.Time
+	alone     bool
+	number    int64 // of the claim
+
+	// holding.mu guards what follows.
+	worker    posthaste.WorkerID // 0 for a receiver
+	lease     time.Duration      // by uptime; the server may hand it out again after it
+	until     time.Duration      // for a receiver: up to when the lease is extended
+	settling  bool               // a settlement is under way
+	cancelled bool               // the message was cancelled meanwhile
+	note      posthaste.Attempt  // what the handler has noted: Checkpoint, Progress, ProgressText, Log
+	noted     bool               // notes are stored
+}
+
+// holding has the deliveries that this process holds. A delivery's id has the number of the
+// process, so that other processes can ask it to settle: see forward.go.
+type holding struct {
+	mu     sync.Mutex
+	no     int64 // of this process, 0 before begin
+	last   int64
+	byID   map[posthaste.DeliveryID]*held
+	byWork map[posthaste.WorkerID]map[posthaste.DeliveryID]*held
+	// refused has the entries that must not be handed out, and until when by uptime.
+	refused map[entryKey]time.Duration
+}
+
+func (h *holding) init() {
+	h.byID, h.byWork = map[posthaste.DeliveryID]*held{}, map[posthaste.WorkerID]map[posthaste.DeliveryID]*held{}
+}
+
+// handedOut marks the ids of deliveries of at-most-once queues, which no process holds.
+const handedOut = 1 << 31
+
+// add gives a delivery its id and its holder, and reports whether it may be handed out: it was not
+// cancelled. A worker is not 0.
+func (h *holding) add(d *held, worker posthaste.WorkerID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if uptime() <= h.refused[entryKey{d.q.stream, d.seq}] {
+		return false
+	}
+	h.last = (h.last + 1) % handedOut
+	d.id, d.worker = posthaste.DeliveryID(h.no<<32|h.last), worker
+	if d.q.Options.Mode == posthaste.AtMostOnce {
+		d.id |= handedOut
+		return true
+	}
+	h.byID[d.id] = d
+	if h.byWork[worker] == nil {
+		h.byWork[worker] = map[posthaste.DeliveryID]*held{}
+	}
+	h.byWork[worker][d.id] = d
+	return true
+}
+
+// remove forgets a delivery that ended.
+func (h *holding) remove(d *held) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.byID, d.id)
+	delete(h.byWork[d.worker], d.id)
+}
+
+// get returns a delivery that is held, even if its lease has ended, or nil.
+func (h *holding) get(id posthaste.DeliveryID) *held {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.byID[id]
+}
+
+// of returns the deliveries of a worker in the order of their ids.
+func (h *holding) of(worker posthaste.WorkerID) []*held {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make([]*held, 0, len(h.byWork[worker]))
+	for _, d := range h.byWork[worker] {
+		all = append(all, d)
+	}
+	slices.SortFunc(all, func(a, b *held) int { return int(a.id - b.id) })
+	return all
+}
+
+// ofMessage returns the deliveries of a message.
+func (h *holding) ofMessage(id posthaste.MessageID) (all []*held) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range h.byID {
+		if d.meta.ID == id {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// begin begins a settlement that was asked for at a time, and reports whether the caller may settle: the
+// lease had not ended then, and no other settlement is under way. Each sign to the server checks
+// the lease again.
+func (h *holding) begin(d *held, now time.Duration) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.byID[d.id] != d || d.settling || now > d.lease || d.until != 0 && now > d.until {
+		return false
+	}
+	d.settling = true
+	return true
+}
+
+// beginLost is begin for a delivery whose holder is gone, while the lease at the server lasts.
+func (h *holding) beginLost(d *held) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.byID[d.id] != d || d.settling || uptime() > d.lease {
+		return false
+	}
+	d.settling = true
+	return true
+}
+
+// isCancelled reports whether the message was cancelled while it was handed out.
+func (h *holding) isCancelled(d *held) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return d.cancelled
+}
+
+// attempt returns the attempt as far as it has come.
+func (h *holding) attempt(d *held, worker string) posthaste.Attempt {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a := d.note
+	a.Attempt, a.Worker, a.ClaimedAt = d.meta.attempt(), worker, d.claimedAt
+	return a
+}
+
+// number returns the number of this process.
+func (h *holding) number() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.no
+}
+
+// holderOf returns the number of the process that holds a delivery.
+func holderOf(id posthaste.DeliveryID) int64 { return int64(id) >> 32 }
+
+// giveUp ends a settlement whose outcome is not known. It can be repeated.
+func (h *holding) giveUp(d *held) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d.settling = false
+}
+
+// leaseOf returns up to when a delivery may be settled.
+func (h *holding) leaseOf(d *held) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return d.lease
+}

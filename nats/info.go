@@ -1,0 +1,189 @@
+package nats
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// Queues implements [posthaste.Engine]. Counts lag by some milliseconds. There are no totals and no
+// rates, because the server does not count removed messages.
+func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.QueueInfo, error) {
+	if err := e.ready(ctx); err != nil {
+		return nil, err
+	}
+	var all []*queue
+	for _, name := range names {
+		switch q, err := e.freshQueue(ctx, name); {
+		case err == nil:
+			all = append(all, q)
+		case posthaste.CodeOf(err) != posthaste.CodeNotFound:
+			return nil, err
+		}
+	}
+	all = sortedQueues(all)
+	if len(names) == 0 {
+		var err error
+		if all, err = e.allQueues(ctx); err != nil {
+			return nil, err
+		}
+	}
+	infos := make([]posthaste.QueueInfo, 0, len(all))
+	for _, q := range all {
+		info, err := e.infoOf(ctx, q)
+		if posthaste.CodeOf(err) == posthaste.CodeNotFound && len(names) == 0 {
+			continue // it was dropped meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		infos = append(infos, info)
+	}
+	return infos, nil
+}
+
+// allQueues reads the queues from the store.
+func (e *Engine) allQueues(ctx context.Context) (all []*queue, err error) {
+	keys, err := e.kv.ListKeysFiltered(ctx, queueKey+">")
+	if err != nil {
+		return nil, e.fault(err)
+	}
+	var names []string
+	for key := range keys.Keys() {
+		names = append(names, named(strings.TrimPrefix(key, queueKey)))
+	}
+	for _, name := range names {
+		switch q, err := e.freshQueue(ctx, name); {
+		case err == nil:
+			all = append(all, q)
+		case posthaste.CodeOf(err) != posthaste.CodeNotFound:
+			return nil, err
+		}
+	}
+	return sortedQueues(all), nil
+}
+
+func (e *Engine) infoOf(ctx context.Context, q *queue) (posthaste.QueueInfo, error) {
+	info := posthaste.QueueInfo{Name: q.Name, Options: q.Options, CreatedAt: q.CreatedAt, PausedAt: q.PausedAt}
+	consumers, err := e.consumers(ctx, q)
+	if err != nil {
+		return info, err
+	}
+	for i := range q.Subscriptions {
+		s := &q.Subscriptions[i]
+		of := posthaste.SubscriptionInfo{Name: s.Name, Filter: s.Filter, CountedAt: e.clock.now()}
+		for _, track := range q.tracks() {
+			c := consumers[q.consumer(s.Name, track)]
+			if c == nil {
+				continue
+			}
+			of.Depth += int64(c.NumPending)
+			of.InFlight += int64(c.NumAckPending)
+			if age, err := e.oldest(ctx, q, c, track); err != nil {
+				return info, err
+			} else if c.NumPending > 0 {
+				of.OldestAge = max(of.OldestAge, age)
+			}
+		}
+		if of.Dead, err = e.count(ctx, q, consumers["keep-d"], len(q.Subscriptions) > 1, q.subjects.under("d", token(s.Name), ">")); err != nil {
+			return info, err
+		}
+		if c := consumers["keep-s"]; c != nil {
+			of.Depth += int64(c.NumPending) // those of other subscriptions' retries included
+		}
+		info.Subscriptions = append(info.Subscriptions, of)
+	}
+	return info, nil
+}
+
+// consumers returns the state of all consumers of a queue by name.
+func (e *Engine) consumers(ctx context.Context, q *queue) (map[string]*jetstream.ConsumerInfo, error) {
+	stream, err := e.js.Stream(ctx, q.stream)
+	if err != nil {
+		return nil, e.missing(ctx, q, err)
+	}
+	all := map[string]*jetstream.ConsumerInfo{}
+	list := stream.ListConsumers(ctx)
+	for c := range list.Info() {
+		all[c.Name] = c
+	}
+	return all, e.missing(ctx, q, list.Err())
+}
+
+// count counts the messages on subjects: by the keeper, unless it counts those of several
+// subscriptions.
+func (e *Engine) count(ctx context.Context, q *queue, keeper *jetstream.ConsumerInfo, shared bool, filter string) (int64, error) {
+	switch {
+	case keeper == nil || keeper.NumPending == 0:
+		return 0, nil
+	case !shared:
+		return int64(keeper.NumPending), nil
+	}
+	stream, err := e.js.Stream(ctx, q.stream)
+	if err != nil {
+		return 0, e.missing(ctx, q, err)
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(filter))
+	if err != nil {
+		return 0, e.missing(ctx, q, err)
+	}
+	return int64(len(info.State.Subjects)), nil
+}
+
+// oldest returns the age of the first message that a consumer has not handed out.
+func (e *Engine) oldest(ctx context.Context, q *queue, c *jetstream.ConsumerInfo, track int) (age time.Duration, err error) {
+	if c.NumPending == 0 {
+		return 0, nil
+	}
+	for _, filter := range c.Config.FilterSubjects {
+		m, err := e.leaderGet(ctx, q.stream, map[string]any{"seq": c.Delivered.Stream + 1, "next_by_subj": filter})
+		if err != nil {
+			return 0, err
+		}
+		if m != nil {
+			age = max(age, e.clock.now().Sub(m.Time))
+		}
+	}
+	return age, nil
+}
+
+// missing returns the error of a call about a queue's stream: the queue may have been dropped.
+func (e *Engine) missing(ctx context.Context, q *queue, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, gone := e.freshQueue(ctx, q.Name); posthaste.CodeOf(gone) == posthaste.CodeNotFound {
+		return gone
+	}
+	return e.fault(err)
+}
+
+// UpdateQueue implements [posthaste.QueueAdmin].
+func (e *Engine) UpdateQueue(ctx context.Context, name string, update posthaste.QueueUpdate) error {
+	if err := posthaste.CheckName("queue", name); err != nil {
+		return err
+	}
+	var changes []posthaste.OptionChange
+	_, err := e.changeQueue(ctx, name, func(q *queue) (bool, error) {
+		next, differences, err := update.Apply(name, q.Options)
+		if err != nil {
+			return false, err
+		}
+		if err := possible(&next); err != nil {
+			return false, err
+		}
+		if q.Options.Ordered && next.Lanes != q.Options.Lanes {
+			return false, unsupported("lanes", "the lanes of an ordered queue cannot be changed")
+		}
+		q.Options, changes = next, differences
+		return len(changes) > 0, nil
+	})
+	if err != nil || len(changes) == 0 {
+		return err
+	}
+	return e.record(ctx, "update", name, 0, posthaste.ChangeDetails(changes))
+}

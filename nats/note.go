@@ -1,0 +1,145 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
+)
+
+// Extend implements [posthaste.Engine]. Notes are stored on a subject of the message. The process that
+// continues the message after a crash reads it.
+func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]posthaste.SettleResult, error) {
+	if err := req.Check(); err != nil {
+		return nil, err
+	}
+	results := make([]posthaste.SettleResult, len(req.Deliveries))
+	var noted []*held
+	for i, id := range req.Deliveries {
+		results[i].Delivery = id
+		if req.Notes != nil {
+			if results[i].Err = checkNote(&req.Notes[i]); results[i].Err != nil {
+				continue
+			}
+		}
+		d := e.holding.get(id)
+		if d == nil || !e.holding.extends(d, req, i) {
+			continue
+		}
+		results[i].Settled, results[i].Cancelled = true, e.holding.isCancelled(d)
+		if req.Notes != nil && !slices.Contains(noted, d) {
+			noted = append(noted, d)
+		}
+	}
+	for _, d := range noted {
+		if err := e.storeNote(ctx, d); err != nil {
+			return results, err
+		}
+	}
+	return results, nil
+}
+
+func checkNote(n *posthaste.Note) error {
+	if err := n.Check(); err != nil {
+		return err
+	}
+	if n.Checkpoint != nil {
+		return jsoncheck.Check("checkpoint", n.Checkpoint)
+	}
+	return nil
+}
+
+// extends takes a later lease and a note, and reports whether the delivery is held.
+func (h *holding) extends(d *held, req posthaste.ExtendRequest, i int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := uptime()
+	if h.byID[d.id] != d || d.settling || now > d.lease || d.until != 0 && now > d.until {
+		return false
+	}
+	if req.Lease > 0 && d.until != 0 {
+		d.until = now + req.Lease
+	}
+	if req.Notes != nil {
+		n := &req.Notes[i]
+		if n.Checkpoint != nil {
+			d.note.Checkpoint = slices.Clone(n.Checkpoint)
+		}
+		if n.Progress != nil {
+			d.note.Progress, d.note.ProgressText = *n.Progress, n.ProgressText
+		}
+		d.note.Log = posthaste.LogTail(d.note.Log+n.Log, posthaste.MaxLogBytes)
+		d.noted = true
+	}
+	return true
+}
+
+func (d *held) noteSubject() string {
+	return d.q.subjects.under("n", token(d.sub.Name), d.meta.ID.String())
+}
+
+// storeNote stores what a handler has noted. The subject has one message: the newest.
+func (e *Engine) storeNote(ctx context.Context, d *held) error {
+	body, err := json.Marshal(e.holding.attempt(d, ""))
+	if err != nil {
+		return err
+	}
+	m := &natsgo.Msg{Subject: d.noteSubject(), Header: natsgo.Header{"Nats-Rollup": {"sub"}}, Data: body}
+	return e.store(ctx, d.q, []*natsgo.Msg{m})
+}
+
+// noted returns what the handler of a lost delivery has noted.
+func (e *Engine) noted(ctx context.Context, d *held) (a posthaste.Attempt) {
+	m, err := e.lastOn(ctx, d.q.stream, d.noteSubject())
+	if err != nil || m == nil || json.Unmarshal(m.Data, &a) != nil || a.Attempt != d.meta.attempt() {
+		return posthaste.Attempt{}
+	}
+	d.noted = true
+	return posthaste.Attempt{Checkpoint: a.Checkpoint, Progress: a.Progress, ProgressText: a.ProgressText, Log: a.Log}
+}
+
+// unnote removes the notes of an attempt that has ended: what follows has them. If that fails, they are
+// of an attempt that has ended.
+func (e *Engine) unnote(ctx context.Context, d *held) {
+	again := d.q.Options.Ordered && d.delivered > 1
+	if again || e.holding.hasNote(d) {
+		e.dropNote(ctx, d)
+	}
+	if again {
+		_ = e.purge(ctx, d.q.stream, d.keptSubject())
+	}
+}
+
+// dropNote removes the note of an attempt, but not that of the next attempt, which may run already.
+func (e *Engine) dropNote(ctx context.Context, d *held) {
+	var a posthaste.Attempt
+	m, err := e.lastOn(ctx, d.q.stream, d.noteSubject())
+	if err == nil && m != nil && (json.Unmarshal(m.Data, &a) != nil || a.Attempt <= d.meta.attempt()) {
+		_, _ = e.deleteEntry(ctx, d.q.stream, m.Sequence)
+	}
+}
+
+func (h *holding) hasNote(d *held) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return d.noted
+}
+
+// purge removes all messages on a subject.
+func (e *Engine) purge(ctx context.Context, stream, subject string) error {
+	var answer struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := e.ask(ctx, "STREAM.PURGE."+stream, map[string]any{"filter": subject}, &answer); err != nil {
+		return err
+	}
+	if answer.Error != nil {
+		return e.fault(answer.Error)
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// In an ordered queue a message that comes again stays where it is, because a copy would come
+// behind later ones of its key. What changes with each attempt is kept beside it.
+
+// kept is a message of an ordered queue after a delivery that was given back.
+type kept struct {
+	Meta *meta `json:"meta"`
+	// After is how often the server had handed out the message. If it has done so more than once
+	// since, the last delivery was lost.
+	After int `json:"after"`
+}
+
+// again keeps the message as it is after a delivery, and lets the server hand it out again after a
+// time.
+func (e *Engine) again(ctx context.Context, d *held, next *meta, after time.Duration) error {
+	if err := e.keep(ctx, d, next); err != nil {
+		return err
+	}
+	return e.nak(ctx, d, after)
+}
+
+func (d *held) keptSubject() string {
+	return d.q.subjects.under("n", token(d.sub.Name), d.meta.ID.String(), "kept")
+}
+
+func (e *Engine) keep(ctx context.Context, d *held, next *meta) error {
+	body, err := json.Marshal(kept{Meta: next, After: d.delivered})
+	if err != nil {
+		return err
+	}
+	return e.store(ctx, d.q, []*natsgo.Msg{{Subject: d.keptSubject(), Header: natsgo.Header{"Nats-Rollup": {"sub"}}, Data: body}})
+}
+
+// restore completes a message of an ordered queue that was handed out before, and puts it into the
+// hand. If its last delivery was lost, that counts as an attempt.
+func (e *Engine) restore(ctx context.Context, q *queue, sub *subscription, t *tap, a *arrival) {
+	d := a.held(q, sub, t, e.clock.now())
+	m, err := e.lastOn(ctx, q.stream, d.keptSubject())
+	if err != nil {
+		return // it comes again
+	}
+	after := 0
+	if m != nil {
+		var k kept
+		if err := json.Unmarshal(m.Data, &k); err == nil && k.Meta != nil && k.Meta.From == a.seq {
+			d.meta, after = k.Meta, k.After
+		}
+	}
+	if after < a.delivered-1 {
+		cancelled, err := e.wasCancelled(ctx, d)
+		if err != nil {
+			return
+		}
+		d.note, d.alone, d.cancelled = e.noted(ctx, d), d.meta.Losses >= 2, cancelled
+		lost := posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"}
+		next, outcome, _ := e.next(d, lost)
+		if over(outcome) {
+			_, _ = e.continues(ctx, d, lost) // an error leaves it for its next delivery
+			return
+		}
+		d.meta, d.delivered = next, a.delivered-1
+		if e.keep(ctx, d, next) != nil {
+			return
+		}
+	}
+	a.meta = d.meta
+	e.taps.put(t, a)
+}

@@ -1,0 +1,210 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/cron"
+)
+
+// schedule is an entry schedule.<name> of the store.
+type schedule struct {
+	definition
+	Name        string              `json:"name"`
+	Next        time.Time           `json:"next,omitzero"` // also while it is paused
+	LastTick    time.Time           `json:"last_tick,omitzero"`
+	LastMessage posthaste.MessageID `json:"last_message,omitzero"`
+	LastSent    time.Time           `json:"last_sent,omitzero"`
+	Sent        int64               `json:"sent,omitzero"`
+	Missed      int64               `json:"missed,omitzero"`
+	Error       string              `json:"error,omitzero"`
+	Pause       *pauseNote          `json:"pause,omitempty"`
+	Created     time.Time           `json:"created"`
+	Changed     time.Time           `json:"changed"`
+}
+
+// definition is the part of a schedule that a user sets.
+type definition struct {
+	Queue string `json:"queue"`
+	// Of is when the queue was created: a schedule ends with its queue.
+	Of          time.Time         `json:"of"`
+	Spec        string            `json:"spec"`
+	Zone        string            `json:"zone"`
+	CatchUp     posthaste.CatchUp `json:"catch_up"`
+	Payload     json.RawMessage   `json:"payload"`
+	ContentType string            `json:"content_type,omitzero"`
+	Key         string            `json:"key,omitzero"`
+	Kind        string            `json:"kind,omitzero"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	Reference   string            `json:"reference,omitzero"`
+	Terms       []string          `json:"terms,omitempty"`
+	Priority    int               `json:"priority,omitzero"`
+	MaxAttempts int               `json:"max_attempts,omitzero"`
+	Timeout     time.Duration     `json:"timeout,omitzero"`
+	Backoff     posthaste.Backoff `json:"backoff,omitzero"`
+}
+
+// schedules are the schedules of the store.
+type schedules struct {
+	shelf[schedule]
+	resting resting
+}
+
+// tickAgain is how long the schedules of a queue rest after one of them failed, because the queue's
+// stream may have no leader.
+const tickAgain = 5 * time.Second
+
+// resting has the queues whose schedules failed, so that they hold up no others.
+type resting struct {
+	mu     sync.Mutex
+	failed map[string]time.Duration // when the last try failed, by uptime
+}
+
+// rests returns how long the schedules of a queue still rest.
+func (r *resting) rests(queue string) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, failed := r.failed[queue]
+	if !failed {
+		return 0
+	}
+	return max(0, at+tickAgain-uptime())
+}
+
+// tried notes how a try of a queue's schedule ended.
+func (r *resting) tried(queue string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failed == nil {
+		r.failed = map[string]time.Duration{}
+	}
+	if err == nil {
+		delete(r.failed, queue)
+	} else {
+		r.failed[queue] = uptime()
+	}
+}
+
+// message returns the message of the schedule, without the headers of a tick.
+func (s *schedule) message() posthaste.Message {
+	return posthaste.Message{Queue: s.Queue, Payload: s.Payload, ContentType: s.ContentType, Key: s.Key, Kind: s.Kind,
+		Headers: s.Headers, Reference: s.Reference, Terms: s.Terms, Priority: s.Priority,
+		MaxAttempts: s.MaxAttempts, Timeout: s.Timeout, Backoff: s.Backoff}
+}
+
+// at returns the message of a tick.
+func (s *schedule) at(tick time.Time) posthaste.Message { return cron.Tick(s.Name, s.message(), tick) }
+
+// ticks reports whether the schedule will tick.
+func (s *schedule) ticks() bool { return s.Pause == nil && !s.Next.IsZero() }
+
+// line returns the schedule's parsed spec and zone. There is an error if this machine does not
+// know the zone.
+func (s *schedule) line() (line cron.Spec, zone *time.Location, err error) {
+	if line, err = cron.Parse(s.Spec); err == nil {
+		zone, err = cron.Zone(s.Zone)
+	}
+	return line, zone, err
+}
+
+func (s *schedule) info() posthaste.ScheduleInfo {
+	info := posthaste.ScheduleInfo{
+		Schedule: posthaste.Schedule{Name: s.Name, Spec: s.Spec, TimeZone: s.Zone, CatchUp: s.CatchUp, Message: s.message()},
+		LastTick: s.LastTick, LastMessage: s.LastMessage, LastSentAt: s.LastSent, Sent: s.Sent, Missed: s.Missed, Error: s.Error,
+		CreatedAt: s.Created, ChangedAt: s.Changed,
+	}
+	info.Message.Headers, info.Message.Terms = maps.Clone(s.Headers), slices.Clone(s.Terms)
+	if s.Pause != nil {
+		info.PausedAt = s.Pause.Since
+	}
+	if s.ticks() {
+		info.NextAt = s.Next
+		if line, zone, err := s.line(); err == nil {
+			info.Upcoming = line.Upcoming(zone, s.Next, 5)
+		}
+	}
+	return info
+}
+
+// queueOf returns the queue of a schedule, nil if it was dropped, even if there is another one with
+// its name.
+func (e *Engine) queueOf(ctx context.Context, s *schedule) (*queue, error) {
+	if q := e.queues.known(s.Queue); q != nil && q.Ready && q.CreatedAt.Equal(s.Of) {
+		return q, nil
+	}
+	q, err := e.freshQueue(ctx, s.Queue)
+	if posthaste.CodeOf(err) == posthaste.CodeNotFound {
+		return nil, nil
+	}
+	if err != nil || !q.CreatedAt.Equal(s.Of) {
+		return nil, err
+	}
+	return q, nil
+}
+
+// freshSchedules returns the schedules that the store has now, without those whose queues were
+// dropped.
+func (e *Engine) freshSchedules(ctx context.Context) (map[string]*schedule, error) {
+	all, err := e.schedules.freshAll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for name, s := range all {
+		q, err := e.queueOf(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		if q == nil {
+			delete(all, name)
+		}
+	}
+	return all, nil
+}
+
+// dropSchedulesOf removes the schedules of a queue that was dropped. Those that it does not reach do
+// not tick, and are removed by a later tick.
+func (e *Engine) dropSchedulesOf(ctx context.Context, queue string) error {
+	all, err := e.schedules.freshAll(ctx)
+	if err != nil {
+		return err
+	}
+	for name, s := range all {
+		if s.Queue != queue {
+			continue
+		}
+		if err := e.dropOrphan(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropOrphan removes a schedule if its queue was dropped.
+func (e *Engine) dropOrphan(ctx context.Context, name string) error {
+	_, err := e.schedules.change(ctx, name, func(was *schedule) (*schedule, error) {
+		if was == nil {
+			return nil, errSame
+		}
+		if q, err := e.queueOf(ctx, was); err != nil || q != nil {
+			return nil, cmpError(err, errSame)
+		}
+		return nil, nil
+	})
+	return err
+}
+
+func cmpError(err, or error) error {
+	if err != nil {
+		return err
+	}
+	return or
+}
+
+func noSchedule(name string) error {
+	return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: "schedule " + quoted(name) + " does not exist", Hint: "check its name; list the schedules"}
+}

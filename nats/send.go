@@ -1,0 +1,341 @@
+package nats
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
+)
+
+// maxBatch is how many messages and records the server stores in one atomic batch.
+const maxBatch = 1000
+
+// soon is how close to its time a message is not scheduled any more.
+const soon = 5 * time.Millisecond
+
+// outgoing is a message that a call sends.
+type outgoing struct {
+	meta   meta
+	body   []byte
+	once   string // subject of the record of its dedupe key, or ""
+	window time.Duration
+}
+
+// record says which messages were sent under a key, as JSON.
+type record struct {
+	Digest []byte           `json:"digest,omitempty"`
+	Sent   []posthaste.Sent `json:"sent"`
+}
+
+// Send implements [posthaste.Engine]. At most 1,000 messages of one queue can be sent in a call.
+func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]posthaste.Sent, error) {
+	if len(messages) == 0 {
+		return nil, ctx.Err()
+	}
+	q, all, err := e.prepare(ctx, messages)
+	if err != nil {
+		return nil, err
+	}
+	sent, _, err := e.sendUnder(ctx, q, all, nil)
+	return sent, err
+}
+
+// SendOnce implements [posthaste.Engine].
+func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages ...posthaste.Message) (sent []posthaste.Sent, replayed bool, err error) {
+	if err := r.Check(); err != nil {
+		return nil, false, err
+	}
+	if len(messages) == 0 {
+		return nil, false, ctx.Err()
+	}
+	q, all, err := e.prepare(ctx, messages)
+	if err != nil {
+		return nil, false, err
+	}
+	return e.sendUnder(ctx, q, all, &request{subject: q.subjects.under("i", "o", hashed(r.Scope, r.Key)), digest: r.Digest, window: r.Window})
+}
+
+// request is the record of a call of SendOnce. It is in the stream of the queue, so that the same
+// key in a call for another queue is another key.
+type request struct {
+	subject string
+	digest  []byte
+	window  time.Duration
+}
+
+// prepare checks messages and gives them ids.
+func (e *Engine) prepare(ctx context.Context, messages []posthaste.Message) (*queue, []outgoing, error) {
+	messages = posthaste.Completed(messages)
+	if len(messages) > maxBatch {
+		return nil, nil, unsupported("messages", "more than %d messages in one call are not supported", maxBatch)
+	}
+	for i := range messages {
+		if err := messages[i].Check(); err != nil {
+			return nil, nil, err
+		}
+	}
+	for i := range messages {
+		if _, err := e.queue(ctx, messages[i].Queue); err != nil {
+			return nil, nil, err
+		}
+		if messages[i].Queue != messages[0].Queue {
+			return nil, nil, unsupported("queue", "messages of several queues in one call are not supported")
+		}
+	}
+	q, err := e.queue(ctx, messages[0].Queue)
+	if err != nil {
+		return nil, nil, err
+	}
+	all := make([]outgoing, len(messages))
+	now := e.clock.now()
+	for i := range messages {
+		if all[i], err = e.outgoing(q, &messages[i], now); err != nil {
+			return nil, nil, err
+		}
+		if q, err = e.ensurePriority(ctx, q, all[i].meta.Priority); err != nil {
+			return nil, nil, err
+		}
+	}
+	first, err := e.ids.take(ctx, len(all))
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range all {
+		all[i].meta.ID = messageID(first+int64(i), q.No)
+	}
+	return q, all, nil
+}
+
+// outgoing checks a message that Check has passed against its queue.
+func (e *Engine) outgoing(q *queue, m *posthaste.Message, now time.Time) (o outgoing, err error) {
+	if err := m.CheckFor(&q.Options); err != nil {
+		return o, err
+	}
+	if err := checkFor(q, m); err != nil {
+		return o, err
+	}
+	body, contentType, err := m.Body()
+	if err != nil {
+		return o, err
+	}
+	if len(body) > q.Options.MaxPayload {
+		return o, &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload",
+			Message: fmt.Sprintf("payload of %d bytes is over the queue's limit of %d (max_payload)", len(body), q.Options.MaxPayload)}
+	}
+	if posthaste.IsJSON(contentType) {
+		if err := jsoncheck.Check("payload", body); err != nil {
+			return o, err
+		}
+	}
+	due := m.SendAt
+	if m.Delay > 0 {
+		due = now.Add(m.Delay)
+	}
+	if !due.After(now) {
+		due = time.Time{} // a time in the past means now
+	}
+	o = outgoing{body: body, meta: meta{At: micros(now), Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms, Type: contentType,
+		Priority: m.Priority, Due: micros(due), MaxAttempts: m.MaxAttempts, Timeout: m.Timeout, BackoffBase: m.Backoff.Base, BackoffMax: m.Backoff.Max}}
+	if m.DedupeKey != "" {
+		o.meta.Once = hashed(m.DedupeKey)
+		o.once, o.window = q.subjects.under("i", "k", o.meta.Once), cmp.Or(m.DedupeWindow, 24*time.Hour)
+	}
+	return o, nil
+}
+
+// checkFor rejects what the queue or the engine cannot do.
+func checkFor(q *queue, m *posthaste.Message) error {
+	switch {
+	case m.Unique != nil:
+		return unsupported("unique", "unique keys are not supported (use a dedupe key)")
+	case len(m.Terms) > 1000:
+		return posthaste.Invalidf("terms", "there are over 1,000 terms")
+	case !q.Options.Ordered:
+		return nil
+	case m.Key == "":
+		return posthaste.Invalidf("key", "an ordered queue needs a key in each message, which determines its order")
+	case m.Delay > 0:
+		return posthaste.Invalidf("delay", "a message of an ordered queue cannot be delayed: all later ones of its key would wait for it")
+	case !m.SendAt.IsZero():
+		return posthaste.Invalidf("send_at", "a message of an ordered queue cannot be scheduled: all later ones of its key would wait for it")
+	case m.Priority != 0:
+		return posthaste.Invalidf("priority", "queues that are ordered or fair, or have limits for each key, have no priorities")
+	}
+	return nil
+}
+
+// hashed returns a token for text of a caller.
+func hashed(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:%s", len(p), p)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// waits returns the subject of messages that wait for all subscriptions.
+func (q *queue) waits(m *meta) string {
+	if q.Options.Ordered {
+		return q.subjects.under("o", strconv.Itoa(q.partition(m.Key)))
+	}
+	return q.subjects.under("q", strconv.Itoa(m.Priority))
+}
+
+// partition returns the partition of a key in an ordered queue.
+func (q *queue) partition(key string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key))
+	return int(h.Sum32() % uint32(q.partitions()))
+}
+
+// entry returns a message as it is stored: in the queue, or as a schedule.
+func (q *queue) entry(m *meta, body []byte, now time.Time) *natsgo.Msg {
+	if !fromMicros(m.Due).After(now.Add(soon)) {
+		return m.encoded(q.waits(m), body)
+	}
+	return scheduled(m.encoded(q.subjects.under("s", m.ID.String()), body), q.waits(m), fromMicros(m.Due))
+}
+
+// scheduled makes a message a schedule that the server publishes to the target at a time.
+func scheduled(m *natsgo.Msg, target string, at time.Time) *natsgo.Msg {
+	m.Header.Set(headerSchedule, "@at "+at.UTC().Format(time.RFC3339Nano))
+	m.Header.Set(headerTarget, target)
+	return m
+}
+
+// recorded returns a record, which is stored only if its subject has no message.
+func recorded(subject string, content any, ttl time.Duration) *natsgo.Msg {
+	body, err := json.Marshal(content)
+	if err != nil {
+		panic(err) // all contents can be encoded
+	}
+	m := &natsgo.Msg{Subject: subject, Header: natsgo.Header{headerExpectedSeq: {"0"}}, Data: body}
+	if ttl > 0 {
+		m.Header.Set(headerTTL, strconv.FormatInt(int64((ttl+time.Second-1)/time.Second), 10)+"s")
+	}
+	return m
+}
+
+// sendUnder stores the messages in one atomic batch, with the record of the request, if it has one.
+// Messages whose dedupe key was used are left out.
+func (e *Engine) sendUnder(ctx context.Context, q *queue, all []outgoing, r *request) (sent []posthaste.Sent, replayed bool, err error) {
+	ctx, cancel := within(ctx)
+	defer cancel()
+	for {
+		if r != nil {
+			if before, err := e.recordOn(ctx, q, r.subject); err != nil {
+				return nil, false, err
+			} else if before != nil && !bytes.Equal(before.Digest, r.digest) {
+				return nil, false, &posthaste.Error{Code: posthaste.CodeKeyReused, Field: "Idempotency-Key", Message: "the key was used for a different request", Hint: "use a new key for each request"}
+			} else if before != nil {
+				return before.Sent, true, nil
+			}
+		}
+		sent, parts, err := e.parts(ctx, q, all)
+		if err != nil {
+			return nil, false, err
+		}
+		keyed := r != nil || slices.ContainsFunc(all, func(o outgoing) bool { return o.once != "" })
+		if r != nil {
+			parts = append(parts, recorded(r.subject, record{Digest: r.digest, Sent: sent}, r.window))
+		}
+		err = e.store(ctx, q, parts)
+		if keyed && errors.Is(err, errExists) {
+			continue // another sender was faster, or a record has just ended
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		return sent, false, nil
+	}
+}
+
+// parts returns the entries and records of messages whose dedupe keys were not used.
+func (e *Engine) parts(ctx context.Context, q *queue, all []outgoing) (sent []posthaste.Sent, parts []*natsgo.Msg, err error) {
+	sent = make([]posthaste.Sent, len(all))
+	used := map[string]posthaste.MessageID{} // dedupe keys in this call
+	for i := range all {
+		o := &all[i]
+		sent[i].ID = o.meta.ID
+		if o.once != "" {
+			first := used[o.once]
+			if first == 0 {
+				before, err := e.recordOn(ctx, q, o.once)
+				if err != nil {
+					return nil, nil, err
+				}
+				if before != nil {
+					first = before.Sent[0].ID
+				}
+			}
+			if first != 0 {
+				sent[i] = posthaste.Sent{ID: first, Duplicate: true}
+				continue
+			}
+			used[o.once] = o.meta.ID
+			parts = append(parts, recorded(o.once, record{Sent: []posthaste.Sent{{ID: o.meta.ID}}}, o.window))
+		}
+		entry := q.entry(&o.meta, o.body, e.clock.now())
+		if err := e.checkSize(entry); err != nil {
+			return nil, nil, err
+		}
+		parts = append(parts, entry)
+	}
+	return sent, parts, nil
+}
+
+// recordOn returns the record on a subject, or nil.
+func (e *Engine) recordOn(ctx context.Context, q *queue, subject string) (*record, error) {
+	m, err := e.lastOn(ctx, q.stream, subject)
+	for posthaste.CodeOf(err) == posthaste.CodeUnavailable && pausesFor(ctx, pauseBetween) { // as plain sends do
+		m, err = e.lastOn(ctx, q.stream, subject)
+	}
+	if err != nil || m == nil {
+		return nil, err
+	}
+	r := &record{}
+	if err := json.Unmarshal(m.Data, r); err != nil || len(r.Sent) == 0 {
+		return nil, fmt.Errorf("nats: the record on %s cannot be read", subject)
+	}
+	return r, nil
+}
+
+// frees makes the dedupe key of a message that was withdrawn from all subscriptions free. If that fails
+// the key ends with its window.
+func (e *Engine) frees(ctx context.Context, q *queue, m *meta) {
+	if m.Once == "" {
+		return
+	}
+	subject := q.subjects.under("i", "k", m.Once)
+	last, err := e.lastOn(ctx, q.stream, subject)
+	if err != nil || last == nil {
+		return
+	}
+	var r record
+	if json.Unmarshal(last.Data, &r) == nil && len(r.Sent) == 1 && r.Sent[0].ID == m.ID {
+		_, _ = e.deleteEntry(ctx, q.stream, last.Sequence)
+	}
+}
+
+// sendRecorded stores a message and a record in one batch, unless the record exists: then stored is
+// false.
+func (e *Engine) sendRecorded(ctx context.Context, q *queue, subject string, ttl time.Duration, m *meta, body []byte) (stored bool, err error) {
+	err = e.store(ctx, q, []*natsgo.Msg{recorded(subject, record{Sent: []posthaste.Sent{{ID: m.ID}}}, ttl), q.entry(m, body, e.clock.now())})
+	if errors.Is(err, errExists) {
+		return false, nil
+	}
+	return err == nil, err
+}

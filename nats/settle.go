@@ -1,0 +1,117 @@
+package nats
+
+import (
+	"cmp"
+	"context"
+	"sync"
+
+	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
+)
+
+// atOnce is how many settlements other than plain successes one call works on at the same time.
+const atOnce = 64
+
+// Settle implements [posthaste.Engine]. A delivery of another process is settled by that process.
+func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement) ([]posthaste.SettleResult, error) {
+	if err := e.ready(ctx); err != nil {
+		return nil, err
+	}
+	results := make([]posthaste.SettleResult, len(settlements))
+	foreign := map[int64][]int{}
+	for i, s := range settlements {
+		results[i].Delivery = s.Delivery
+		if err := checkSettlement(s); err != nil {
+			results[i].Err = err
+		} else if no := holderOf(s.Delivery); no != e.holding.number() {
+			foreign[no] = append(foreign[no], i)
+		}
+	}
+	for no, places := range foreign {
+		if err := e.forward(ctx, no, places, settlements, results); err != nil {
+			return nil, err
+		}
+	}
+	return results, e.settleOwn(ctx, settlements, results)
+}
+
+// settling is what one call of Settle waits for.
+type settling struct {
+	open  sync.WaitGroup
+	slots chan bool
+	mu    sync.Mutex
+	err   error
+}
+
+func (s *settling) failed(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+// settleOwn settles deliveries of this process.
+func (e *Engine) settleOwn(ctx context.Context, settlements []posthaste.Settlement, results []posthaste.SettleResult) error {
+	for _, s := range settlements {
+		if s.Delivery > 0 && s.Delivery&handedOut != 0 && holderOf(s.Delivery) == e.holding.number() {
+			return &posthaste.Error{Code: posthaste.CodeConflict, Field: "mode", Message: "the queue is an at-most-once queue: its deliveries are settled as soon as they are handed out"}
+		}
+	}
+	w, now := &settling{slots: make(chan bool, atOnce)}, uptime()
+	for i, s := range settlements {
+		d := e.holding.get(s.Delivery)
+		if d == nil || results[i].Err != nil || results[i].Settled || !e.holding.begin(d, now) {
+			continue
+		}
+		if s.Outcome == posthaste.OutcomeDone && d.q.Options.Retention == 0 && !e.holding.hasNote(d) && !(d.q.Options.Ordered && d.delivered > 1) {
+			w.open.Add(1)
+			e.acks.send(&ack{reply: d.reply, sign: signAck, until: e.holding.leaseOf(d), done: func(confirmed bool) {
+				defer w.open.Done()
+				if !confirmed {
+					e.holding.giveUp(d)
+					w.failed(cmp.Or(e.denials.recent(), errUnconfirmed))
+					return
+				}
+				e.holding.remove(d)
+				results[i].Settled, results[i].Outcome = true, posthaste.OutcomeDone
+			}})
+			continue
+		}
+		w.slots <- true
+		now = uptime() // it may have waited
+		w.open.Go(func() {
+			defer func() { <-w.slots }()
+			r, err := e.continues(ctx, d, s)
+			if err != nil {
+				e.holding.giveUp(d)
+				w.failed(err)
+				return
+			}
+			e.holding.remove(d)
+			results[i] = r
+		})
+	}
+	w.open.Wait()
+	return w.err
+}
+
+var errUnconfirmed error = &posthaste.Error{Code: posthaste.CodeOutcomeUnknown, Message: "NATS has not confirmed an acknowledgment before the lease ended, so the message may be delivered again",
+	Hint: "make handlers idempotent, for example by package inbox"}
+
+func checkSettlement(s posthaste.Settlement) error {
+	switch s.Outcome {
+	case posthaste.OutcomeDone, posthaste.OutcomeReleased, posthaste.OutcomeSetAside, posthaste.OutcomeRetried, posthaste.OutcomeDead:
+	default:
+		return posthaste.Invalidf("outcome", "a delivery cannot be settled as %q", s.Outcome)
+	}
+	if len(s.Receipt) > 0 {
+		if err := jsoncheck.Check("receipt", s.Receipt); err != nil {
+			return err
+		}
+	}
+	if len(s.Terms) > 1000 {
+		return posthaste.Invalidf("terms", "there are over 1,000 terms")
+	}
+	return (&posthaste.Message{Queue: "any", Terms: s.Terms}).Check()
+}

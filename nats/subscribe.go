@@ -1,0 +1,195 @@
+package nats
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/posthaste-mq/posthaste"
+)
+
+// maxSubscriptions bounds the subscriptions of a queue. Each has consumers of its own.
+const maxSubscriptions = 20
+
+// Subscribe implements [posthaste.QueueAdmin]. From the oldest begins with the messages that some
+// subscription must still deliver.
+func (e *Engine) Subscribe(ctx context.Context, queueName, name string, o posthaste.SubscriptionOptions) error {
+	if err := posthaste.CheckName("subscription", name); err != nil {
+		return err
+	}
+	if err := checkSubscription(&o); err != nil {
+		return err
+	}
+	made := false
+	q, err := e.changeQueue(ctx, queueName, func(q *queue) (bool, error) {
+		made = false
+		if s := q.subscription(name); s != nil {
+			if cmp.Or(s.From, posthaste.FromNow) != o.From || !reflect.DeepEqual(s.Filter, o.Filter) {
+				return false, &posthaste.Error{Code: posthaste.CodeConflict, Field: "subscription", Message: "subscription " + quoted(name) + " of queue " + quoted(queueName) + " exists with different options",
+					Hint: "unsubscribe first, or use another name"}
+			}
+			return false, nil
+		}
+		if len(q.Subscriptions) >= maxSubscriptions {
+			return false, &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "subscription", Message: "queue " + quoted(queueName) + " has " + strconv.Itoa(maxSubscriptions) + " subscriptions, which is the maximum", Hint: "unsubscribe one"}
+		}
+		q.Subscriptions = append(q.Subscriptions, subscription{Name: name, Filter: o.Filter, From: o.From, CreatedAt: e.clock.now(), AckWait: e.ackWait})
+		slices.SortFunc(q.Subscriptions, func(a, b subscription) int { return strings.Compare(a.Name, b.Name) })
+		made = true
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	// Also if it exists: the process that made it may have been killed here.
+	if err := e.ensureConsumers(ctx, q); err != nil {
+		return err
+	}
+	if !made {
+		return nil
+	}
+	return e.record(ctx, "subscribe", queueName, 0, detailsOf(name, o))
+}
+
+// checkSubscription checks options, and normalizes them so that they can be compared.
+func checkSubscription(o *posthaste.SubscriptionOptions) error {
+	o.From = cmp.Or(o.From, posthaste.FromNow)
+	switch {
+	case o.From != posthaste.FromNow && o.From != posthaste.FromOldest:
+		return posthaste.Invalidf("from", "from must be %s or %s, got %q", posthaste.FromNow, posthaste.FromOldest, o.From)
+	case o.Scheduled && o.From == posthaste.FromOldest:
+		return posthaste.Invalidf("scheduled", "from %[1]s and scheduled exclude each other: %[1]s includes scheduled messages", posthaste.FromOldest)
+	case o.MaxLag < 0:
+		return posthaste.Invalidf("max_lag", "max_lag must be above zero")
+	case o.MaxLag > 0:
+		return unsupported("max_lag", "max_lag is not supported")
+	case slices.Contains(o.Filter.Kinds, ""):
+		return posthaste.Invalidf("filter", "the filter needs a word or a list of words for kind, and has an empty word, which no message has")
+	}
+	sorted := func(words []string) []string { return slices.Compact(slices.Sorted(slices.Values(words))) }
+	o.Filter.Kinds = sorted(o.Filter.Kinds)
+	o.Filter.Headers = maps.Clone(o.Filter.Headers)
+	for name, words := range o.Filter.Headers {
+		if len(words) == 0 {
+			return posthaste.Invalidf("filter", "the filter needs a word or a list of words for header %s, and has none", name)
+		}
+		if name == "traceparent" {
+			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "filter", Message: "a filter cannot use the header traceparent, which differs in every trace",
+				Hint: "send messages with another header to filter by"}
+		}
+		o.Filter.Headers[name] = sorted(words)
+	}
+	if len(o.Filter.Headers) == 0 {
+		o.Filter.Headers = nil
+	}
+	return nil
+}
+
+// detailsOf returns the options of a new subscription for its recorded action.
+func detailsOf(name string, o posthaste.SubscriptionOptions) map[string]any {
+	details := map[string]any{"subscription": name}
+	if o.From != posthaste.FromNow {
+		details["from"] = o.From
+	}
+	if len(o.Filter.Kinds) > 0 {
+		details["kinds"] = o.Filter.Kinds
+	}
+	if len(o.Filter.Headers) > 0 {
+		details["headers"] = o.Filter.Headers
+	}
+	return details
+}
+
+// Unsubscribe implements [posthaste.QueueAdmin].
+func (e *Engine) Unsubscribe(ctx context.Context, queueName, name string, o posthaste.DropOptions) error {
+	if err := posthaste.CheckName("subscription", name); err != nil {
+		return err
+	}
+	if o.IfEmpty {
+		if err := e.refuseContents(ctx, queueName, name); err != nil {
+			return err
+		}
+	}
+	var was *queue
+	q, err := e.changeQueue(ctx, queueName, func(q *queue) (bool, error) {
+		copied := *q
+		was = &copied
+		at := slices.IndexFunc(q.Subscriptions, func(s subscription) bool { return s.Name == name })
+		if at < 0 {
+			return false, notFound("subscription", "queue %s has no subscription %s", quoted(queueName), quoted(name))
+		}
+		if len(q.Subscriptions) == 1 {
+			return false, &posthaste.Error{Code: posthaste.CodeConflict, Field: "subscription", Message: "subscription " + quoted(name) + " is the last one of queue " + quoted(queueName), Hint: "drop the queue, or add another subscription first"}
+		}
+		was.Subscriptions = slices.Clone(q.Subscriptions)
+		q.Subscriptions = slices.Delete(q.Subscriptions, at, at+1)
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, track := range was.tracks() {
+		if err := e.js.DeleteConsumer(ctx, q.stream, q.consumer(name, track)); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return e.fault(err)
+		}
+	}
+	if err := e.purgeSubscription(ctx, q, name); err != nil {
+		return err
+	}
+	return e.record(ctx, "unsubscribe", queueName, 0, map[string]any{"subscription": name})
+}
+
+// purgeSubscription removes the messages of a subscription that has no consumers any more. Without
+// them the stream keeps none of its retries; its dead letters and notes have the keepers.
+func (e *Engine) purgeSubscription(ctx context.Context, q *queue, name string) error {
+	for _, filter := range []string{q.subjects.under("r", token(name), ">"), q.subjects.under("s", "*", token(name)), q.subjects.under("d", token(name), ">"), q.subjects.under("n", token(name), ">")} {
+		if err := e.purge(ctx, q.stream, filter); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropLeft finishes what processes left that were killed while they unsubscribed: consumers of
+// subscriptions that no queue has, which would keep all later messages.
+func (e *Engine) dropLeft(ctx context.Context) error {
+	for _, q := range e.queues.listed() {
+		if !q.Ready {
+			continue
+		}
+		consumers, err := e.consumers(ctx, q)
+		if posthaste.CodeOf(err) == posthaste.CodeNotFound {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		// A subscription is in the entry before it has consumers.
+		fresh, err := e.freshQueue(ctx, q.Name)
+		if posthaste.CodeOf(err) == posthaste.CodeNotFound || err == nil && fresh.stream != q.stream {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for name := range consumers {
+			at, is := strings.CutPrefix(name, "sub-")
+			if end := strings.LastIndex(at, "-"); is && end >= 0 && fresh.subscription(named(at[:end])) == nil {
+				if err := e.js.DeleteConsumer(ctx, q.stream, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+					return e.fault(err)
+				}
+				if err := e.purgeSubscription(ctx, q, named(at[:end])); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
