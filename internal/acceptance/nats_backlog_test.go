@@ -15,6 +15,7 @@ import (
 // With a million messages that wait and 300,000 that are scheduled, claims and acknowledgments are at
 // least 0.7 as fast as in a short queue; on each change with fewer, and at least half as fast.
 func TestNJ10_LongBacklog(t *testing.T) {
+	testrun.Nightly(t, "it fills a store for a minute; package nats tests the engine on each change")
 	besideOthers(t)
 	server := devbroker.Own(t, devbroker.StartNATS)
 	n := natsStageOn(t, server.URL(), nil)

@@ -18,6 +18,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/history"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
@@ -25,6 +26,7 @@ import (
 // is room again.
 func TestNJ8_StorageFull(t *testing.T) {
 	t.Parallel()
+	testrun.Nightly(t, "it fills a store for a minute; package nats tests the engine on each change")
 	server := devbroker.Own(t, devbroker.StartNATS, fmt.Sprintf("jetstream: {store_dir: %q, max_file_store: 24MB}", t.TempDir()))
 	n := natsStageOn(t, server.URL(), nil)
 	queue := n.queue(manyAttempts)
@@ -56,6 +58,7 @@ func TestNJ8_StorageFull(t *testing.T) {
 // messages are there.
 func TestNJ8_DiskFull(t *testing.T) {
 	t.Parallel()
+	testrun.Nightly(t, "it fills a store for a minute; package nats tests the engine on each change")
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=24m"); errors.Is(err, syscall.EPERM) {
 		t.Skip("a file system of the test's own needs root")

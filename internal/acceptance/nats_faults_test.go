@@ -30,6 +30,7 @@ const (
 // order: no message is lost, each double is explained, and messages flow again within 10 s, or 2 s.
 // At full size for an hour.
 func TestNJ1_LeadersKilled(t *testing.T) {
+	testrun.Nightly(t, "three servers and their workers take both cores for a minute; package nats tests the engine on each change")
 	besideOthers(t)
 	for range size(1, 18) { // a history of an hour would take long to read
 		testrun.Timed(t, stoppedGap, func() string { return leadersEnd(t) })
@@ -86,6 +87,7 @@ func (n *natsStage) without(c *crew, end func(*devbroker.NATSNode)) (gap time.Du
 // the stream. All that was accepted is there after healing.
 func TestNJ2_MinorityCutOff(t *testing.T) {
 	t.Parallel()
+	testrun.Nightly(t, "three servers and their workers take both cores for a minute; package nats tests the engine on each change")
 	n := newNATSStage(t)
 	queue := n.queue(manyAttempts)
 	c := n.crew(queue, 1, 2)
@@ -133,6 +135,7 @@ func (n *natsStage) connected(node *devbroker.NATSNode) posthaste.Store {
 // unavailable if nothing was stored; none is accepted, and after healing all that was accepted is there.
 func TestNJ2_MajorityCutOff(t *testing.T) {
 	t.Parallel()
+	testrun.Nightly(t, "three servers and their workers take both cores for a minute; package nats tests the engine on each change")
 	n := newNATSStage(t)
 	queue := n.queue(manyAttempts)
 	c := n.crew(queue, 1, 2)
@@ -182,6 +185,7 @@ func hasCode(e history.Event, code posthaste.Code) bool {
 // handled, and each double is explained.
 func TestNJ3_AllKilled(t *testing.T) {
 	t.Parallel()
+	testrun.Nightly(t, "three servers and their workers take both cores for a minute; package nats tests the engine on each change")
 	n := newNATSStage(t)
 	queue := n.queue(manyAttempts)
 	c := n.crew(queue, 2, 2)
@@ -199,6 +203,7 @@ func TestNJ3_AllKilled(t *testing.T) {
 // Delayed messages are on time, and none comes early or is lost; also if the leader is killed while
 // they are due.
 func TestNJ4_DelayedMessages(t *testing.T) {
+	testrun.Nightly(t, "three servers and their workers take both cores for a minute; package nats tests the engine on each change")
 	besideOthers(t)
 	for name, c := range map[string]struct {
 		kill  bool

@@ -17,6 +17,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/devpg"
 	"github.com/posthaste-mq/posthaste/internal/history"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/nats"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/sink/funnel"
@@ -64,6 +65,7 @@ const funnelKeys = 7
 // message is lost, none is stored twice, and the order of each key is kept.
 func TestNJ7_Funnel(t *testing.T) {
 	t.Parallel()
+	testrun.Nightly(t, "three servers and their workers take both cores for a minute; package nats tests the engine on each change")
 	n := newNATSStage(t)
 	queue := n.queue(posthaste.QueueOptions{Ordered: true, Lanes: 4, MaxAttempts: 1000, BackoffBase: 100 * time.Millisecond, BackoffMax: time.Second})
 	server := testpg.Server(t)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,6 +30,7 @@ type natsStage struct {
 	*stage
 	cluster *devbroker.NATSCluster
 	js      jetstream.JetStream
+	streams sync.Map // the name of the stream of each queue
 }
 
 func newNATSStage(t *testing.T, further ...string) *natsStage {
@@ -51,10 +53,18 @@ func natsStageOn(t *testing.T, servers string, cluster *devbroker.NATSCluster) *
 	return n
 }
 
-// stream returns the name of a queue's stream.
+// stream returns the name of a queue's stream. It is asked for once, before servers are cut off.
 func (n *natsStage) stream(queue string) string {
-	name, err := n.js.StreamNameBySubject(n.ctx, "posthaste.queue."+strings.ReplaceAll(queue, ".", "=")+".>")
-	n.must(err)
+	if name, known := n.streams.Load(queue); known {
+		return name.(string)
+	}
+	var name string
+	n.until("the stream of "+queue+" is known", func() (known bool) {
+		var err error
+		name, err = n.js.StreamNameBySubject(n.ctx, "posthaste.queue."+strings.ReplaceAll(queue, ".", "=")+".>")
+		return err == nil
+	})
+	n.streams.Store(queue, name)
 	return name
 }
 

@@ -30,6 +30,13 @@ func TestPageTellsWhatRunsWhen(t *testing.T) {
 var nightOnly = map[string]string{
 	"BK3": "pg_upgrade of a whole cluster",
 	"NP6": "speed through a broker",
+
+	"NJ1":  "three NATS servers that are killed for a minute",
+	"NJ2":  "three NATS servers that are cut off for a minute",
+	"NJ3":  "three NATS servers that are killed at once",
+	"NJ4":  "three NATS servers, and delays that are measured",
+	"NJ7":  "a relay into three NATS servers, both killed for minutes",
+	"NJ10": "a NATS stream that is filled for a minute",
 }
 
 // Each acceptance id has a test on each change.
