@@ -250,10 +250,10 @@ func TestNotesOfLostAttempt(t *testing.T) {
 	}
 	q, err := b.queue(ctx, "jobs")
 	must(t, err)
-	left, err := b.subjectsUnder(ctx, q.stream, q.subjects.under("n.>"))
-	if err != nil || len(left) > 0 {
-		t.Errorf("left are %v, %v", left, err)
-	}
+	until(t, ctx, "nothing is left", func() bool { // it is removed after the retry is stored
+		left, err := b.subjectsUnder(ctx, q.stream, q.subjects.under("n.>"))
+		return err == nil && len(left) == 0
+	})
 }
 
 // A process that knew a subscription keeps to the AckWait of one that was made again.

@@ -53,8 +53,7 @@ type pull struct {
 
 // taps pulls messages from consumers.
 type taps struct {
-	conn  *natsgo.Conn
-	inbox string // with a dot at its end
+	conn *natsgo.Conn
 	// arrived is called for each message and must not block. It calls finished once it has put the
 	// message into the hand, or decided not to.
 	arrived func(t *tap, a *arrival, finished func())

@@ -4,7 +4,6 @@ package bench
 
 import (
 	"os"
-	"runtime"
 	"testing"
 	"time"
 
@@ -41,9 +40,6 @@ func runNATS(t *testing.T, o Options, servers int) *Result {
 		above(t, w.Way, w.PerSecond)
 		above(t, w.Way+" by the raw client", w.RawPerSecond)
 		aboveKnown(t, "client CPU of "+w.Way, w.ClientCPU)
-		if servers > 0 && runtime.GOOS == "linux" {
-			aboveKnown(t, "server CPU of "+w.Way, w.ServerCPU)
-		}
 	}
 	return r
 }
