@@ -36,6 +36,10 @@ func TestRuleWhatCannotBeReadIsQuarantined(t *testing.T) {
 			return "the doctor despairs after three tries"
 		}
 		tries(9)
+		// A try that finds a lock taken, by autovacuum for example, does not count.
+		for n := 0; n < 30 && get[int](s, `select coalesce(max(tries), 0) from posthaste.held_claims`) < 12; n++ {
+			tries(1)
+		}
 		if got := ascending(s.receive()); !slices.Equal(got, good) {
 			return fmt.Sprintf("the other messages %v came again as %v", good, got)
 		}
