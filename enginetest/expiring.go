@@ -17,7 +17,7 @@ var expiring = []test{
 	{name: "R11_ExpiredKeepsNoPlace", run: expiredKeepsNoPlace, needs: features{Limits: true}},
 	{name: "R11_ExpiredBlocksNoKey", run: expiredBlocksNoKey, needs: features{Ordered: true}},
 	{name: "R11_ExpiredOfFairKeys", run: expiredOfFairKeys, needs: features{Limits: true}},
-	{name: "R11_ExpiredAtMostOnce", run: expiredAtMostOnce, needs: features{AtMostOnce: true}},
+	{name: "R11_ExpiredAtMostOnce", run: expiredAtMostOnce, needs: features{AtMostOnce: true, Exact: true}},
 }
 
 // maxAge is short enough to wait for, and long enough for a claim right after a send.

@@ -64,7 +64,6 @@ func TestOnNATS(t *testing.T) {
 		"ReceiverThatLeavesWhileNothingComes": TestReceiverThatLeavesWhileNothingComes,
 		"AnswerThatIsNotTaken":                TestAnswerThatIsNotTakenIsHandedBack,
 		"HandingBack":                         TestHandingBackIsTriedAgain,
-		"ErrorsToAllWhoWait":                  TestReceiveTellsErrorsToAllWhoWait,
 		"WhatFallsDue":                        TestReceiveFindsWhatFallsDue,
 		"AnswerGivenWhileLeaving":             TestAnswerGivenWhileLeavingIsHandedBack,
 		"ReceiversComeAndGo":                  TestReceiversComeAndGo,
