@@ -1,7 +1,10 @@
 package posthaste
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -32,6 +35,75 @@ type SubscriptionOptions struct {
 type Filter struct {
 	Kinds   []string
 	Headers map[string][]string
+}
+
+// Passes reports whether the filter selects a message with the kind and headers.
+func (f *Filter) Passes(kind string, headers map[string]string) bool {
+	if len(f.Kinds) > 0 && !slices.Contains(f.Kinds, kind) {
+		return false
+	}
+	for name, words := range f.Headers {
+		if word, ok := headers[name]; !ok || !slices.Contains(words, word) {
+			return false
+		}
+	}
+	return true
+}
+
+// Complete checks the options, and normalizes them so that they can be compared. It is for engines,
+// which also check whether they have MaxLag.
+func (o *SubscriptionOptions) Complete() error {
+	o.From = cmp.Or(o.From, FromNow)
+	switch {
+	case o.From != FromNow && o.From != FromOldest:
+		return Invalidf("from", "from must be %s or %s, got %q", FromNow, FromOldest, o.From)
+	case o.Scheduled && o.From == FromOldest:
+		return Invalidf("scheduled", "from %[1]s and scheduled exclude each other: %[1]s includes scheduled messages", FromOldest)
+	case o.MaxLag < 0:
+		return Invalidf("max_lag", "max_lag must be above zero")
+	case slices.Contains(o.Filter.Kinds, ""):
+		return Invalidf("filter", "the filter needs a word or a list of words for kind, and has an empty word, which no message has")
+	}
+	sorted := func(words []string) []string { return slices.Compact(slices.Sorted(slices.Values(words))) }
+	o.Filter.Kinds = sorted(o.Filter.Kinds)
+	o.Filter.Headers = maps.Clone(o.Filter.Headers)
+	for name, words := range o.Filter.Headers {
+		if len(words) == 0 {
+			return Invalidf("filter", "the filter needs a word or a list of words for header %s, and has none", name)
+		}
+		if name == "traceparent" {
+			return &Error{Code: CodeInvalid, Field: "filter", Message: "a filter cannot use the header traceparent, which differs in every trace",
+				Hint: "send messages with another header to filter by"}
+		}
+		o.Filter.Headers[name] = sorted(words)
+	}
+	if len(o.Filter.Headers) == 0 {
+		o.Filter.Headers = nil
+	}
+	return nil
+}
+
+// Details returns the details of the [Action] that records a new subscription with the name. It is
+// for engines.
+func (o *SubscriptionOptions) Details(name string) map[string]any {
+	details := map[string]any{"subscription": name}
+	if o.From != FromNow {
+		details["from"] = o.From
+	}
+	if o.Scheduled {
+		details["scheduled"] = true
+	}
+	wanted := map[string]any{}
+	if len(o.Filter.Kinds) > 0 {
+		wanted["kind"] = o.Filter.Kinds
+	}
+	if len(o.Filter.Headers) > 0 {
+		wanted["headers"] = o.Filter.Headers
+	}
+	if len(wanted) > 0 {
+		details["filter"] = wanted
+	}
+	return details
 }
 
 // Withdrawal is the result of cancelling or rescheduling a message for one subscription.

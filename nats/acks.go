@@ -1,7 +1,6 @@
 package nats
 
 import (
-	"context"
 	"strconv"
 	"sync"
 	"time"
@@ -80,7 +79,7 @@ func (a *acks) confirmed(m *natsgo.Msg) {
 }
 
 // repeat sends unconfirmed signs again, and gives up those that must not be sent any more.
-func (a *acks) repeat(context.Context) {
+func (a *acks) repeat() {
 	at := uptime()
 	var ended []*ack
 	again := map[string]*ack{}

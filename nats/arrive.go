@@ -3,7 +3,6 @@ package nats
 import (
 	"context"
 	"math"
-	"slices"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -30,7 +29,7 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 	a.meta, a.body, a.seq, a.delivered = m, body, info.Sequence.Stream, int(info.NumDelivered)
 	once := q.Options.Mode == posthaste.AtMostOnce
 	switch {
-	case !passes(&sub.Filter, m), once && a.delivered > 1:
+	case !sub.Filter.Passes(m.Kind, m.Headers), once && a.delivered > 1:
 		e.acks.send(&ack{reply: a.Reply, sign: signAck, until: a.lease, done: func(bool) { finished() }})
 	case once: // it counts as handed out once that is confirmed
 		e.acks.send(&ack{reply: a.Reply, sign: signAck, until: a.lease, done: func(confirmed bool) {
@@ -56,19 +55,6 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 		e.taps.put(t, a)
 		finished()
 	}
-}
-
-// passes reports whether a filter selects a message.
-func passes(f *posthaste.Filter, m *meta) bool {
-	if len(f.Kinds) > 0 && !slices.Contains(f.Kinds, m.Kind) {
-		return false
-	}
-	for name, values := range f.Headers {
-		if value, has := m.Headers[name]; !has || !slices.Contains(values, value) {
-			return false
-		}
-	}
-	return true
 }
 
 // second continues an entry that was handed out before: that delivery was lost, or was continued

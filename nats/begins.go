@@ -53,8 +53,8 @@ func (e *Engine) start(no int64) error {
 			}
 		}
 	})
-	e.goes(func(ctx context.Context) { every(ctx, 100*time.Millisecond, func() { e.acks.repeat(ctx) }) })
-	e.goes(func(ctx context.Context) { every(ctx, 250*time.Millisecond, func() { e.taps.sweep(ctx) }) })
+	e.goes(func(ctx context.Context) { every(ctx, 100*time.Millisecond, e.acks.repeat) })
+	e.goes(func(ctx context.Context) { every(ctx, 250*time.Millisecond, e.taps.sweep) })
 	e.goes(func(ctx context.Context) { every(ctx, 250*time.Millisecond, func() { e.emptyHands(ctx, false) }) })
 	e.goes(func(ctx context.Context) { every(ctx, time.Second/2, func() { e.keepLeases(ctx) }) })
 	return nil

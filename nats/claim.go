@@ -110,7 +110,7 @@ func (e *Engine) pullOrdered(ctx context.Context, c *claiming) error {
 			if e.hand(c, t); c.full() {
 				return nil
 			}
-			if _, err := e.taps.openWaiting(t); err != nil {
+			if err := e.taps.openWaiting(t); err != nil {
 				return e.fault(err)
 			}
 		}

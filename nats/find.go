@@ -293,7 +293,7 @@ func (s *sight) spread(floor func(*subscription, int) (uint64, error)) error {
 	}
 	for i := range s.q.Subscriptions {
 		sub := &s.q.Subscriptions[i]
-		if s.places[sub.Name] != nil || !passes(&sub.Filter, s.shared.meta) {
+		if s.places[sub.Name] != nil || !sub.Filter.Passes(s.shared.meta.Kind, s.shared.meta.Headers) {
 			continue
 		}
 		p := *s.shared

@@ -129,8 +129,12 @@ func (e *Engine) loseAll(ctx context.Context, all []*held) (lost int) {
 // has ended. The server hands out those of other processes again when AckWait has passed. It
 // returns how many this process has continued since the last call, in one way or the other.
 func (e *Engine) rescue(ctx context.Context) int {
-	e.rescued.Add(int64(e.loseAll(ctx, e.holding.expired(e.lost))))
+	e.loseExpired(ctx)
 	return int(e.rescued.Swap(0))
+}
+
+func (e *Engine) loseExpired(ctx context.Context) {
+	e.rescued.Add(int64(e.loseAll(ctx, e.holding.expired(e.lost))))
 }
 
 // expired returns deliveries of receivers whose time has passed, and of workers that are lost.
@@ -153,7 +157,7 @@ func (h *holding) expired(lost func(posthaste.WorkerID) bool) (all []*held) {
 // and forgets those that the server has handed out to others. A worker whose heartbeats are further
 // apart than AckWait keeps its deliveries so.
 func (e *Engine) keepLeases(ctx context.Context) {
-	e.rescued.Add(int64(e.loseAll(ctx, e.holding.expired(e.lost))))
+	e.loseExpired(ctx)
 	e.holding.forget()
 	if all := e.holding.ending(e.lost); len(all) > 0 {
 		e.renew(ctx, all)

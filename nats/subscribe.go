@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -55,56 +54,18 @@ func (e *Engine) Subscribe(ctx context.Context, queueName, name string, o postha
 	if !made {
 		return nil
 	}
-	return e.record(ctx, "subscribe", queueName, 0, detailsOf(name, o))
+	return e.record(ctx, "subscribe", queueName, 0, o.Details(name))
 }
 
 // checkSubscription checks options, and normalizes them so that they can be compared.
 func checkSubscription(o *posthaste.SubscriptionOptions) error {
-	o.From = cmp.Or(o.From, posthaste.FromNow)
-	switch {
-	case o.From != posthaste.FromNow && o.From != posthaste.FromOldest:
-		return posthaste.Invalidf("from", "from must be %s or %s, got %q", posthaste.FromNow, posthaste.FromOldest, o.From)
-	case o.Scheduled && o.From == posthaste.FromOldest:
-		return posthaste.Invalidf("scheduled", "from %[1]s and scheduled exclude each other: %[1]s includes scheduled messages", posthaste.FromOldest)
-	case o.MaxLag < 0:
-		return posthaste.Invalidf("max_lag", "max_lag must be above zero")
-	case o.MaxLag > 0:
+	if err := o.Complete(); err != nil {
+		return err
+	}
+	if o.MaxLag > 0 {
 		return unsupported("max_lag", "max_lag is not supported")
-	case slices.Contains(o.Filter.Kinds, ""):
-		return posthaste.Invalidf("filter", "the filter needs a word or a list of words for kind, and has an empty word, which no message has")
-	}
-	sorted := func(words []string) []string { return slices.Compact(slices.Sorted(slices.Values(words))) }
-	o.Filter.Kinds = sorted(o.Filter.Kinds)
-	o.Filter.Headers = maps.Clone(o.Filter.Headers)
-	for name, words := range o.Filter.Headers {
-		if len(words) == 0 {
-			return posthaste.Invalidf("filter", "the filter needs a word or a list of words for header %s, and has none", name)
-		}
-		if name == "traceparent" {
-			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "filter", Message: "a filter cannot use the header traceparent, which differs in every trace",
-				Hint: "send messages with another header to filter by"}
-		}
-		o.Filter.Headers[name] = sorted(words)
-	}
-	if len(o.Filter.Headers) == 0 {
-		o.Filter.Headers = nil
 	}
 	return nil
-}
-
-// detailsOf returns the options of a new subscription for its recorded action.
-func detailsOf(name string, o posthaste.SubscriptionOptions) map[string]any {
-	details := map[string]any{"subscription": name}
-	if o.From != posthaste.FromNow {
-		details["from"] = o.From
-	}
-	if len(o.Filter.Kinds) > 0 {
-		details["kinds"] = o.Filter.Kinds
-	}
-	if len(o.Filter.Headers) > 0 {
-		details["headers"] = o.Filter.Headers
-	}
-	return details
 }
 
 // Unsubscribe implements [posthaste.QueueAdmin].

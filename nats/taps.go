@@ -1,7 +1,6 @@
 package nats
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"sync"
@@ -225,20 +224,21 @@ func (s *taps) listen(queue string, rings chan bool) (stop func()) {
 }
 
 // openWaiting opens a pull that waits, unless one is open or a message is in the hand.
-func (s *taps) openWaiting(t *tap) (opened bool, err error) {
+func (s *taps) openWaiting(t *tap) error {
 	s.mu.Lock()
 	wanted := t.waiting == nil && len(t.hand) == 0
 	s.mu.Unlock()
-	if wanted {
-		_, err = s.open(t, 1, true)
+	if !wanted {
+		return nil
 	}
-	return wanted, err
+	_, err := s.open(t, 1, true)
+	return err
 }
 
 // reopen opens a pull that waits, if a process sleeps and none is open.
 func (s *taps) reopen(t *tap) {
 	if s.asleep(t.queue) {
-		_, _ = s.openWaiting(t) // sweep tries again
+		_ = s.openWaiting(t) // sweep tries again
 	}
 }
 
@@ -315,7 +315,7 @@ func (s *taps) emptied(everything bool) map[*tap][]*arrival {
 }
 
 // sweep forgets pulls that no server answers any more, and opens those again that wait.
-func (s *taps) sweep(context.Context) {
+func (s *taps) sweep() {
 	now := uptime()
 	var again []*tap
 	s.mu.Lock()

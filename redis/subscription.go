@@ -62,7 +62,7 @@ func (e *Engine) Subscribe(ctx context.Context, name, subscription string, o pos
 		return conflict
 	}
 	if made { // also if fill is interrupted, which the next claim continues
-		details, err := json.Marshal(detailsOf(subscription, o))
+		details, err := json.Marshal(o.Details(subscription))
 		if err != nil {
 			return err
 		}
