@@ -160,8 +160,11 @@ func judged(err error) (again, stored bool) {
 		return true, true
 	case errors.As(err, &api) && api.APIError() != nil:
 		a := api.APIError()
-		if a.ErrorCode == codeInProcess {
+		if a.ErrorCode == codeInProcess || a.ErrorCode == codeStoreFailed { // other servers may have stored it
 			return true, true
+		}
+		if isFull(err) {
+			return true, false
 		}
 		return a.ErrorCode == codeMayYetFail || a.ErrorCode == codeIncomplete || a.Code == 429 || a.Code == 503, false
 	}
@@ -175,6 +178,8 @@ func (e *Engine) unsent(ctx context.Context, err error, perhaps bool) error {
 		return unknown(err)
 	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err()
+	case isFull(err):
+		return e.fault(err)
 	}
 	return unavailable("NATS does not take messages", err)
 }
