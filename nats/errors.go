@@ -55,7 +55,7 @@ func unknown(cause error) error {
 
 func unsupported(field, format string, args ...any) error {
 	return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: field, Message: fmt.Sprintf(format, args...) + " on NATS",
-		Hint: "see the differences in docs/nats-engine.md, or use PostgreSQL or Redis"}
+		Hint: "see the differences in docs/production/nats-engine.md, or use PostgreSQL or Redis"}
 }
 
 func notFound(field, format string, args ...any) error {
