@@ -32,8 +32,9 @@ CHAOS_SEED     ?= 0
 CHAOS_ENGINE   ?= postgres
 CHAOS_FLAGS    ?=
 
-# The platforms of `make release`.
-PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64
+# The version and the platforms of `make release`, such as linux/amd64 (default: the tag's, all).
+VERSION   ?=
+PLATFORMS ?=
 
 # What `make peers` is given; see bench/peers/README.md.
 PEERS_FLAGS    ?=
@@ -158,7 +159,7 @@ jetstream-trial:
 
 # A module of its own: its libraries do not come into the program. See docs/start/install.md.
 release:
-	cd release && $(GO) run . -version "$(VERSION)" -platforms "$(PLATFORMS)"
+	cd release && $(GO) run . -version "$(VERSION)" $(if $(PLATFORMS),-platforms "$(PLATFORMS)")
 
 clean:
 	rm -rf bin .cache dist

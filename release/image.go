@@ -106,9 +106,10 @@ func (r release) imageOf(p platform) (v1.Image, error) {
 		config.OS, config.Architecture, config.Created = p.os, p.arch, created
 		config.Config = v1.Config{
 			User: user + ":" + user, Entrypoint: []string{"/posthaste"},
-			// Beyond loopback it starts only if a token is given or stored.
-			Cmd:          []string{"serve", "--listen", "0.0.0.0:8484"},
-			Env:          []string{"PATH=/", "HOME=/"},
+			Cmd: []string{"serve"},
+			// Read by the server and by the health check. Beyond loopback the server starts only
+			// if a token is given or stored.
+			Env:          []string{"PATH=/", "HOME=/", "POSTHASTE_LISTEN=0.0.0.0:8484"},
 			ExposedPorts: map[string]struct{}{"8484/tcp": {}}, StopSignal: "SIGTERM", Labels: labels,
 			// Docker and podman run it. Kubernetes ignores it: the chart has probes.
 			Healthcheck: &v1.HealthConfig{Test: []string{"CMD", "/posthaste", "healthcheck"}, Interval: 10 * time.Second, Timeout: 5 * time.Second, StartPeriod: 10 * time.Second, Retries: 3},
