@@ -221,8 +221,10 @@ func TestReleaseListsComponents(t *testing.T) {
 	t.Parallel()
 	var list struct {
 		BomFormat, SpecVersion string
-		Metadata               struct{ Component struct{ Name, Version string } }
-		Components             []struct{ Name, Version, Purl string }
+		Metadata               struct {
+			Component struct{ Name, Version string }
+		}
+		Components []struct{ Name, Version, Purl string }
 	}
 	if err := json.Unmarshal(readFile(t, release(t), fmt.Sprintf("posthaste-%s-linux-%s.cdx.json", releaseNumber, runtime.GOARCH)), &list); err != nil {
 		t.Fatal(err)
