@@ -21,7 +21,7 @@ type file struct {
 	content []byte
 }
 
-// archive writes the program with its license and what is needed to run it.
+// archive writes the program with its license, and on Linux with its units and its container file.
 func (r release) archive(p platform) error {
 	program, err := os.ReadFile(r.built(p))
 	if err != nil {

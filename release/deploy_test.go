@@ -82,7 +82,7 @@ func render(t *testing.T, values map[string]any) []runtime.Object {
 	return objects
 }
 
-// The chart passes Helm's linter, and Kubernetes knows every field of what it makes.
+// The chart passes Helm's linter, and Kubernetes knows every field of its objects.
 func TestChart(t *testing.T) {
 	for name, values := range map[string]map[string]any{"defaults": {}, "all": all} {
 		for _, m := range lint.RunAll(chartFolder, values, "ns").Messages {
@@ -192,7 +192,7 @@ func TestCompose(t *testing.T) {
 	}
 	load := func(env composetypes.Mapping) (*composetypes.Project, error) {
 		return composeloader.LoadWithContext(context.Background(), composetypes.ConfigDetails{WorkingDir: filepath.Dir(file),
-			ConfigFiles: []composetypes.ConfigFile{{Filename: file, Content: content}}, Environment: env})
+			ConfigFiles: []composetypes.ConfigFile{{Filename: file, Content: content}}, Environment: maps.Clone(env)})
 	}
 	secrets := composetypes.Mapping{"POSTGRES_PASSWORD": "p", "POSTHASTE_TOKEN": "t", "SMTP_URL": "smtp://mail.example.com"}
 	project, err := load(secrets)

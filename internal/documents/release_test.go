@@ -39,7 +39,7 @@ const (
 	maxProgramSize = 48_000_000
 )
 
-// buildRelease builds a release of the work tree source, for the given platforms, into dist.
+// buildRelease builds a release of the work tree source into dist. It has the given platforms.
 func buildRelease(source, dist, platforms string, env ...string) error {
 	cmd := exec.Command("go", "run", ".", "-version", releaseVersion, "-dist", dist, "-platforms", platforms)
 	cmd.Dir = filepath.Join(source, "release")
@@ -50,7 +50,7 @@ func buildRelease(source, dist, platforms string, env ...string) error {
 	return nil
 }
 
-// sharedRelease is the folder of the release for this machine's processor.
+// sharedRelease is the folder with the release of this machine's processor.
 var (
 	sharedRelease string
 	buildShared   = sync.OnceValue(func() (err error) {
@@ -254,7 +254,7 @@ func TestReleaseListsComponents(t *testing.T) {
 // Two builds of the same commit, from two clones in different folders and two empty caches of Go,
 // are byte-equal in all files.
 func TestDR5_TwoBuildsAreEqual(t *testing.T) {
-	testrun.Nightly(t, "compiles the program, its libraries and the standard library anew")
+	testrun.Nightly(t, "compiles the program, its libraries and the standard library without a cache")
 	if runtime.GOOS != "linux" {
 		t.Skip("releases are compared on Linux")
 	}

@@ -54,7 +54,7 @@ func allTests(version string) []step {
 	if version == "18" {
 		known := []string{"./sql", "./postgres", "./server", "./posthastetest", "./telemetry/...", "./internal/outbox", "./internal/sidekiq", "./internal/testpg/...", "./internal/acceptance", "./internal/cli", "./internal/chaos"}
 		known = append(listed(known...), listed(brokers...)...)
-		steps = append(steps, tests("brokers", 25, true, brokers...), tests("the rest", 25, true, without(listed("./..."), known)...))
+		steps = append(steps, tests("brokers", 25, true, brokers...), tests("the rest", 20, true, without(listed("./..."), known)...))
 	}
 	return steps
 }
@@ -145,7 +145,7 @@ func onOthers() []step {
 		}
 	}
 	// All platforms of a release, twice.
-	steps = append(steps, fullSize("18", "./internal/documents", "TestDR5_TwoBuildsAreEqual", 30, nil))
+	steps = append(steps, fullSize("18", "./internal/documents", "TestDR5_TwoBuildsAreEqual", 25, nil))
 	for _, test := range slices.Sorted(maps.Keys(sizedOnNATS)) {
 		steps = append(steps, fullSize("18", "./internal/acceptance", test, sizedOnNATS[test], nil))
 	}
@@ -181,7 +181,7 @@ func exampleModules() step {
 // releaseModule checks the program that builds releases, which is a separate module, the chart and
 // the compose file.
 func releaseModule() step {
-	return step{name: "releases, chart and compose file", minutes: 6, command: []string{"sh", "-ec",
+	return step{name: "releases, chart and compose file", minutes: 5, command: []string{"sh", "-ec",
 		"go build -o .cache/staticcheck honnef.co/go/tools/cmd/staticcheck; cd release; go vet ./...; ../.cache/staticcheck ./...; go test ./..."}}
 }
 
