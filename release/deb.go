@@ -31,7 +31,7 @@ func (r release) deb(p platform) error {
 			Recommends: []string{"ca-certificates"},
 			Suggests:   []string{"postgresql"},
 			Umask:      0o022,
-			Deb:        nfpm.Deb{Compression: "xz"},
+			Deb:        nfpm.Deb{Compression: "gzip"},
 			Scripts: nfpm.Scripts{
 				PostInstall: filepath.Join(r.root, "deploy/deb/postinst"),
 				PreRemove:   filepath.Join(r.root, "deploy/deb/prerm"),

@@ -8,6 +8,7 @@ import (
 
 	cyclonedx "github.com/CycloneDX/cyclonedx-go"
 	"github.com/CycloneDX/cyclonedx-gomod/pkg/generate/bin"
+	"github.com/rs/zerolog"
 )
 
 const module = "github.com/posthaste-mq/posthaste"
@@ -26,8 +27,8 @@ func (r release) name(p platform) string {
 	return fmt.Sprintf("posthaste-%s-%s-%s", r.version, p.os, p.arch)
 }
 
-// program compiles a static program. What Go would take from the repository and from the
-// environment of the builder is given instead, since a clone, a work tree and an archive of the
+// program compiles a static program. Version, commit and settings are
+// given, and not taken from the repository and the environment of the builder, since a clone, a work tree and an archive of the
 // same commit must make the same bytes.
 func (r release) program(p platform) error {
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false",
@@ -45,7 +46,7 @@ func (r release) program(p platform) error {
 // components writes the list of all modules in the program (SBOM), in the format of CycloneDX.
 // It has neither a serial number nor a time, which would differ from build to build.
 func (r release) components(p platform) error {
-	generator, err := bin.NewGenerator(r.built(p), bin.WithVersionOverride(r.tag), bin.WithIncludeStdlib(true))
+	generator, err := bin.NewGenerator(r.built(p), bin.WithVersionOverride(r.tag), bin.WithIncludeStdlib(true), bin.WithLogger(zerolog.Nop()))
 	if err != nil {
 		return err
 	}
