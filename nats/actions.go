@@ -30,7 +30,7 @@ func (e *Engine) actionsOn(queue, message string) string {
 	if queue == "" {
 		queue = "_"
 	}
-	return e.prefix + ".log.action." + token(queue) + "." + message
+	return e.prefix + ".log.action." + subjectToken(queue) + "." + message
 }
 
 // record records an action of the context's actor after it was done. A process that is killed in
@@ -63,7 +63,7 @@ func (e *Engine) record(ctx context.Context, action, queue string, message posth
 
 // Actions implements [posthaste.Observer]. The log keeps them for 90 days.
 func (e *Engine) Actions(ctx context.Context, f posthaste.ActionFilter) ([]posthaste.Action, error) {
-	limit, err := opsLimit(f.Limit, "actions")
+	limit, err := listLimit(f.Limit, "actions")
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // queuesSubject is where a process tells the queues of deliveries that it holds.
-func (e *Engine) queuesSubject(no int64) string { return e.heldSubject(no) + ".queues" }
+func (e *Engine) queuesSubject(no int64) string { return e.processSubject(no) + ".queues" }
 
 // listenQueues answers askQueues of other processes.
 func (e *Engine) listenQueues() error {
@@ -72,7 +72,7 @@ func (e *Engine) askProcess(ctx context.Context, no int64, body []byte) (names [
 		return nil, nil
 	}
 	if err != nil {
-		return nil, e.fault(err)
+		return nil, e.readError(err)
 	}
 	return names, json.Unmarshal(m.Data, &names)
 }

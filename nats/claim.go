@@ -21,7 +21,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 	if err != nil {
 		return reply, err
 	}
-	before := e.holding.of(req.Worker)
+	before := e.holding.ofWorker(req.Worker)
 	for _, d := range before {
 		if d.number == req.Number { // repeated after a lost response
 			reply.Deliveries = append(reply.Deliveries, d.raw())
@@ -78,16 +78,16 @@ func (e *Engine) pull(ctx context.Context, c *claiming) error {
 	if c.q.Options.Ordered {
 		return e.pullOrdered(ctx, c)
 	}
-	for _, track := range e.turn(c.q) {
-		t := e.taps.of(c.q, c.sub, track)
-		if e.hand(c, t); c.full() {
+	for _, lane := range e.laneOrder(c.q) {
+		t := e.taps.of(c.q, c.sub, lane)
+		if e.handOut(c, t); c.full() {
 			return nil
 		}
 		p, err := e.taps.open(t, c.n-len(c.got), false)
 		if err != nil {
-			return e.fault(err)
+			return e.readError(err)
 		}
-		if err := e.finish(ctx, c, p); err != nil || c.full() {
+		if err := e.awaitPull(ctx, c, p); err != nil || c.full() {
 			return err
 		}
 	}
@@ -105,13 +105,13 @@ func (e *Engine) pullOrdered(ctx context.Context, c *claiming) error {
 	timer := time.NewTimer(shortWait)
 	defer timer.Stop()
 	for {
-		for _, track := range c.q.tracks() {
-			t := e.taps.of(c.q, c.sub, track)
-			if e.hand(c, t); c.full() {
+		for _, lane := range c.q.lanes() {
+			t := e.taps.of(c.q, c.sub, lane)
+			if e.handOut(c, t); c.full() {
 				return nil
 			}
 			if err := e.taps.openWaiting(t); err != nil {
-				return e.fault(err)
+				return e.readError(err)
 			}
 		}
 		if len(c.got) > 0 {
@@ -127,45 +127,45 @@ func (e *Engine) pullOrdered(ctx context.Context, c *claiming) error {
 	}
 }
 
-// finish waits for a pull and takes the messages that it brought.
-func (e *Engine) finish(ctx context.Context, c *claiming, p *pull) error {
+// awaitPull waits for a pull and takes the messages that it brought.
+func (e *Engine) awaitPull(ctx context.Context, c *claiming, p *pull) error {
 	timer := time.NewTimer(callTimeout)
 	defer timer.Stop()
 	select {
 	case <-p.done:
 	case <-timer.C:
-		if refused := e.denials.recent(); refused != nil {
-			return refused
+		if denial := e.denials.recent(); denial != nil {
+			return denial
 		}
-		e.doubt()
+		e.leaveIfCutOff()
 		return unavailable("NATS does not hand out messages", nil)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	e.hand(c, p.tap)
+	e.handOut(c, p.tap)
 	if fault := e.taps.faultOf(p); fault != "" && len(c.got) == 0 {
 		return unavailable("NATS does not hand out messages: "+fault, nil)
 	}
 	return nil
 }
 
-// turn returns the consumers of a queue in the order in which a claim asks them: by priority, and in
+// laneOrder returns the consumers of a queue in the order in which a claim asks them: by priority, and in
 // each eighth claim another one first, so that none starves.
-func (e *Engine) turn(q *queue) []int {
-	tracks := q.tracks()
-	if n := e.turns.Add(1); len(tracks) > 1 && n%8 == 0 {
-		first := 1 + int(n/8)%(len(tracks)-1)
-		tracks = slices.Insert(slices.Delete(slices.Clone(tracks), first, first+1), 0, tracks[first])
+func (e *Engine) laneOrder(q *queue) []int {
+	lanes := q.lanes()
+	if n := e.turns.Add(1); len(lanes) > 1 && n%8 == 0 {
+		first := 1 + int(n/8)%(len(lanes)-1)
+		lanes = slices.Insert(slices.Delete(slices.Clone(lanes), first, first+1), 0, lanes[first])
 	}
-	return tracks
+	return lanes
 }
 
-// hand takes messages from the hand of a consumer. A message that must run alone is handed out
+// handOut takes messages from the hand of a consumer. A message that must run alone is handed out
 // alone, and only if it is allowed; otherwise it stays.
-func (e *Engine) hand(c *claiming, t *tap) {
+func (e *Engine) handOut(c *claiming, t *tap) {
 	now := e.clock.now()
 	for at := uptime(); !c.full(); {
-		next := e.taps.takes(t, at)
+		next := e.taps.next(t, at)
 		if next == nil {
 			return
 		}
@@ -173,9 +173,9 @@ func (e *Engine) hand(c *claiming, t *tap) {
 		switch age := c.q.Options.MaxAge; {
 		case age > 0 && now.Sub(d.meta.since()) > age:
 			c.expired = true
-			e.goes(func(ctx context.Context) { e.ends(ctx, d, posthaste.OutcomeExpired) })
+			e.runInBackground(func(ctx context.Context) { e.expire(ctx, d, posthaste.OutcomeExpired) })
 		case d.alone && (len(c.got) > 0 || !c.allowAlone):
-			e.taps.back(t, next)
+			e.taps.putBack(t, next)
 			c.aloneWaits = len(c.got) == 0
 			return
 		default:
@@ -192,7 +192,7 @@ func (e *Engine) hand(c *claiming, t *tap) {
 // held makes a delivery of a message that arrived.
 func (a *arrival) held(q *queue, sub *subscription, t *tap, now time.Time) *held {
 	m := *a.meta
-	return &held{q: q, sub: sub, track: t.track, meta: &m, body: a.body, reply: a.Reply, seq: a.seq, delivered: a.delivered, claimedAt: now, lease: a.lease, alone: m.Losses >= 2}
+	return &held{q: q, sub: sub, lane: t.lane, meta: &m, body: a.body, reply: a.Reply, seq: a.seq, delivered: a.delivered, claimedAt: now, lease: a.lease, alone: m.Losses >= 2}
 }
 
 // since is when the message's age begins to count.

@@ -16,11 +16,11 @@ func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.offset.L
 func (e *Engine) setClock(ctx context.Context) error {
 	before := time.Now()
 	if _, err := e.kv.Put(ctx, "clock", nil); err != nil {
-		return e.fault(err)
+		return e.readError(err)
 	}
 	entry, err := e.kv.Get(ctx, "clock")
 	if err != nil {
-		return e.fault(err)
+		return e.readError(err)
 	}
 	took := time.Since(before)
 	// Half the time is the best guess for when it was stamped. A difference within that time

@@ -25,7 +25,7 @@ type letter struct {
 }
 
 func (l *letter) subject() string {
-	return l.q.subjects.under("d", token(l.subscription), l.id.String())
+	return l.q.subjects.under("d", subjectToken(l.subscription), l.id.String())
 }
 
 // read takes the entry of the letter.
@@ -35,7 +35,7 @@ func (l *letter) read(m *rawEntry) error {
 	return err
 }
 
-func (l *letter) told() posthaste.DeadLetter {
+func (l *letter) public() posthaste.DeadLetter {
 	m := l.meta
 	return posthaste.DeadLetter{ID: l.id, Queue: l.q.Name, Subscription: l.subscription, Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms,
 		ContentType: m.Type, Payload: l.body, CreatedAt: fromMicros(m.At), DiedAt: fromMicros(m.DiedAt), Error: m.Error, Attempts: posthaste.NewestCheckpoint(slices.Clone(m.Story)), ErasedAt: fromMicros(m.Erased)}
@@ -43,7 +43,7 @@ func (l *letter) told() posthaste.DeadLetter {
 
 // DeadLetters implements [posthaste.MessageAdmin]. It looks at up to 3,000 dead letters.
 func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) (page posthaste.Page[posthaste.DeadLetter], err error) {
-	limit, err := opsLimit(f.Limit, "dead letters")
+	limit, err := listLimit(f.Limit, "dead letters")
 	if err != nil {
 		return page, err
 	}
@@ -52,7 +52,7 @@ func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) 
 		return page, err
 	}
 	for _, l := range letters {
-		page.Items = append(page.Items, l.told())
+		page.Items = append(page.Items, l.public())
 	}
 	return posthaste.NewPage(page.Items, limit, cutAt, func(d *posthaste.DeadLetter) posthaste.MessageID { return d.ID }), nil
 }
@@ -117,7 +117,7 @@ func (e *Engine) possibleLetters(ctx context.Context, f *posthaste.DeadLetterFil
 	for _, q := range queues {
 		filter := q.subjects.under("d.>")
 		if f.Subscription != "" {
-			filter = q.subjects.under("d", token(f.Subscription), "*")
+			filter = q.subjects.under("d", subjectToken(f.Subscription), "*")
 		}
 		subjects, err := e.subjectsUnder(ctx, q.stream, filter)
 		if err != nil {
@@ -126,7 +126,7 @@ func (e *Engine) possibleLetters(ctx context.Context, f *posthaste.DeadLetterFil
 		for _, s := range subjects {
 			sub, id, _ := strings.Cut(strings.TrimPrefix(s, q.subjects.under("d.")), ".")
 			if n, err := strconv.ParseInt(id, 10, 64); err == nil {
-				all = append(all, &letter{id: posthaste.MessageID(n), q: q, subscription: named(sub)})
+				all = append(all, &letter{id: posthaste.MessageID(n), q: q, subscription: nameOf(sub)})
 			}
 		}
 	}
@@ -191,7 +191,7 @@ func (e *Engine) chosenLetters(ctx context.Context, f *posthaste.DeadLetterFilte
 	if err := f.CheckChoice(); err != nil {
 		return nil, 0, err
 	}
-	limit, err := opsLimit(f.Limit, "dead letters")
+	limit, err := listLimit(f.Limit, "dead letters")
 	if err != nil {
 		return nil, 0, err
 	}
@@ -221,7 +221,7 @@ func (e *Engine) each(ctx context.Context, letters []*letter, act func(context.C
 			if did {
 				ids = append(ids, l.id)
 			}
-			err = cmpError(err, failed)
+			err = cmp.Or(err, failed)
 		})
 	}
 	all.Wait()

@@ -14,22 +14,22 @@ import (
 // A process settles and extends the deliveries that it was handed. Others ask it, by a subject
 // with its number: a receiver may reach another server for the settlement than for the receive.
 
-func (e *Engine) heldSubject(no int64) string {
+func (e *Engine) processSubject(no int64) string {
 	return e.prefix + ".held." + strconv.FormatInt(no, 10)
 }
 
-// asked is the answer to a forwarded call.
-type asked struct {
+// forwardAnswer is the answer to a forwarded call.
+type forwardAnswer struct {
 	Results []posthaste.SettleResult `json:"results"`
 	Error   *posthaste.Error         `json:"error,omitempty"`
 }
 
-// listen answers the calls of other processes.
-func (e *Engine) listen() error {
-	return e.subscribe(e.heldSubject(e.holding.number()), func(m *natsgo.Msg) {
-		e.goes(func(ctx context.Context) {
+// listenSettlements answers the calls of other processes.
+func (e *Engine) listenSettlements() error {
+	return e.subscribe(e.processSubject(e.holding.number()), func(m *natsgo.Msg) {
+		e.runInBackground(func(ctx context.Context) {
 			var all []posthaste.Settlement
-			var reply asked
+			var reply forwardAnswer
 			if err := json.Unmarshal(m.Data, &all); err != nil {
 				return
 			}
@@ -61,16 +61,16 @@ func (e *Engine) forward(ctx context.Context, no int64, places []int, settlement
 	}
 	ctx, cancel := within(ctx)
 	defer cancel()
-	m, err := e.conn.RequestWithContext(ctx, e.heldSubject(no), body)
+	m, err := e.conn.RequestWithContext(ctx, e.processSubject(no), body)
 	if errors.Is(err, natsgo.ErrNoResponders) {
 		return nil
 	}
 	if err != nil {
-		return unknown(err)
+		return outcomeUnknown(err)
 	}
-	var reply asked
+	var reply forwardAnswer
 	if err := json.Unmarshal(m.Data, &reply); err != nil {
-		return unknown(err)
+		return outcomeUnknown(err)
 	}
 	if reply.Error != nil {
 		return reply.Error

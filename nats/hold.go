@@ -14,7 +14,7 @@ type held struct {
 	id        posthaste.DeliveryID
 	q         *queue
 	sub       *subscription
-	track     int // its consumer: a priority or a partition
+	lane      int // its consumer: a priority or a partition
 	meta      *meta
 	body      []byte
 	reply     string // where acknowledgments go
@@ -42,8 +42,8 @@ type holding struct {
 	last   int64
 	byID   map[posthaste.DeliveryID]*held
 	byWork map[posthaste.WorkerID]map[posthaste.DeliveryID]*held
-	// refused has the entries that must not be handed out, and until when by uptime.
-	refused map[entryKey]time.Duration
+	// withheld has the entries that must not be handed out, and until when by uptime.
+	withheld map[entryKey]time.Duration
 }
 
 func (h *holding) init() {
@@ -58,7 +58,7 @@ const handedOut = 1 << 31
 func (h *holding) add(d *held, worker posthaste.WorkerID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if uptime() <= h.refused[entryKey{d.q.stream, d.seq}] {
+	if uptime() <= h.withheld[entryKey{d.q.stream, d.seq}] {
 		return false
 	}
 	h.last = (h.last + 1) % handedOut
@@ -90,8 +90,8 @@ func (h *holding) get(id posthaste.DeliveryID) *held {
 	return h.byID[id]
 }
 
-// of returns the deliveries of a worker in the order of their ids.
-func (h *holding) of(worker posthaste.WorkerID) []*held {
+// ofWorker returns the deliveries of a worker in the order of their ids.
+func (h *holding) ofWorker(worker posthaste.WorkerID) []*held {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := make([]*held, 0, len(h.byWork[worker]))
@@ -114,10 +114,10 @@ func (h *holding) ofMessage(id posthaste.MessageID) (all []*held) {
 	return all
 }
 
-// begin begins a settlement that was asked for at a time, and reports whether the caller may settle: the
+// beginSettling begins a settlement that was asked for at a time, and reports whether the caller may settle: the
 // lease had not ended then, and no other settlement is under way. Each sign to the server checks
 // the lease again.
-func (h *holding) begin(d *held, now time.Duration) bool {
+func (h *holding) beginSettling(d *held, now time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.byID[d.id] != d || d.settling || now > d.lease || d.until != 0 && now > d.until {
@@ -127,8 +127,8 @@ func (h *holding) begin(d *held, now time.Duration) bool {
 	return true
 }
 
-// beginLost is begin for a delivery whose holder is gone, while the lease at the server lasts.
-func (h *holding) beginLost(d *held) bool {
+// beginSettlingLost is begin for a delivery whose holder is gone, while the lease at the server lasts.
+func (h *holding) beginSettlingLost(d *held) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.byID[d.id] != d || d.settling || uptime() > d.lease {
@@ -164,8 +164,8 @@ func (h *holding) number() int64 {
 // holderOf returns the number of the process that holds a delivery.
 func holderOf(id posthaste.DeliveryID) int64 { return int64(id) >> 32 }
 
-// giveUp ends a settlement whose outcome is not known. It can be repeated.
-func (h *holding) giveUp(d *held) {
+// abandonSettling ends a settlement whose outcome is not known. It can be repeated.
+func (h *holding) abandonSettling(d *held) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	d.settling = false

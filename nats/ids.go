@@ -52,7 +52,7 @@ func (i *ids) take(ctx context.Context, n int) (first int64, err error) {
 func (e *Engine) sequence(ctx context.Context) (int64, error) {
 	ack, err := e.js.Publish(ctx, e.prefix+".ids", nil)
 	if err != nil {
-		return 0, e.fault(err)
+		return 0, e.readError(err)
 	}
 	return int64(ack.Sequence), nil
 }

@@ -80,7 +80,7 @@ func (h *holding) extend(d *held, lease time.Duration) {
 
 // giveBack gives back all deliveries of a worker, and what came and was not handed out.
 func (e *Engine) giveBack(ctx context.Context, worker posthaste.WorkerID) {
-	e.loseAll(ctx, e.holding.of(worker))
+	e.settleAllLost(ctx, e.holding.ofWorker(worker))
 	e.emptyHands(ctx, true)
 }
 
@@ -88,7 +88,7 @@ func (e *Engine) giveBack(ctx context.Context, worker posthaste.WorkerID) {
 // or all.
 func (e *Engine) emptyHands(ctx context.Context, everything bool) {
 	var open sync.WaitGroup
-	for t, all := range e.taps.emptied(everything) {
+	for t, all := range e.taps.drain(everything) {
 		q := e.queues.known(t.queue)
 		if q == nil || q.subscription(t.subscription) == nil {
 			continue
@@ -97,24 +97,24 @@ func (e *Engine) emptyHands(ctx context.Context, everything bool) {
 			open.Go(func() {
 				d := a.held(q, q.subscription(t.subscription), t, e.clock.now())
 				if q.Options.Mode == posthaste.AtMostOnce { // it was acknowledged
-					_ = e.store(ctx, q, []*natsgo.Msg{e.following(d, d.meta, posthaste.OutcomeReleased, e.clock.now())})
+					_ = e.store(ctx, q, []*natsgo.Msg{e.followingEntry(d, d.meta, posthaste.OutcomeReleased, e.clock.now())})
 					return
 				}
-				_, _ = e.continues(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeReleased}) // or AckWait ends
+				_, _ = e.settleByEntry(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeReleased}) // or AckWait ends
 			})
 		}
 	}
 	open.Wait()
 }
 
-func (e *Engine) loseAll(ctx context.Context, all []*held) (lost int) {
+func (e *Engine) settleAllLost(ctx context.Context, all []*held) (lost int) {
 	results := make(chan bool, len(all))
 	slots := make(chan bool, atOnce)
 	for _, d := range all {
 		slots <- true
 		go func() {
 			defer func() { <-slots }()
-			results <- e.lose(ctx, d)
+			results <- e.settleLost(ctx, d)
 		}()
 	}
 	for range all {
@@ -129,12 +129,12 @@ func (e *Engine) loseAll(ctx context.Context, all []*held) (lost int) {
 // has ended. The server hands out those of other processes again when AckWait has passed. It
 // returns how many this process has continued since the last call, in one way or the other.
 func (e *Engine) rescue(ctx context.Context) int {
-	e.loseExpired(ctx)
+	e.settleExpired(ctx)
 	return int(e.rescued.Swap(0))
 }
 
-func (e *Engine) loseExpired(ctx context.Context) {
-	e.rescued.Add(int64(e.loseAll(ctx, e.holding.expired(e.lost))))
+func (e *Engine) settleExpired(ctx context.Context) {
+	e.rescued.Add(int64(e.settleAllLost(ctx, e.holding.expired(e.lost))))
 }
 
 // expired returns deliveries of receivers whose time has passed, and of workers that are lost.
@@ -157,7 +157,7 @@ func (h *holding) expired(lost func(posthaste.WorkerID) bool) (all []*held) {
 // and forgets those that the server has handed out to others. A worker whose heartbeats are further
 // apart than AckWait keeps its deliveries so.
 func (e *Engine) keepLeases(ctx context.Context) {
-	e.loseExpired(ctx)
+	e.settleExpired(ctx)
 	e.holding.forget()
 	if all := e.holding.ending(e.lost); len(all) > 0 {
 		e.renew(ctx, all)
@@ -201,7 +201,7 @@ func (e *Engine) Unsettled(ctx context.Context, worker posthaste.WorkerID, upTo 
 	if err := e.alive(ctx, worker); err != nil {
 		return nil, err
 	}
-	for _, d := range e.holding.of(worker) {
+	for _, d := range e.holding.ofWorker(worker) {
 		if d.number <= upTo {
 			ids = append(ids, d.id)
 		}
@@ -219,15 +219,15 @@ func (e *Engine) look(ctx context.Context, ref posthaste.QueueRef) (posthaste.Lo
 	if err != nil {
 		return reply, err
 	}
-	for _, track := range q.tracks() {
-		t := e.taps.of(q, sub, track)
+	for _, lane := range q.lanes() {
+		t := e.taps.of(q, sub, lane)
 		if e.taps.holds(t) {
 			reply.Found = true
 			return reply, nil
 		}
 		c, err := e.js.Consumer(ctx, q.stream, t.consumer)
 		if err != nil {
-			return reply, e.fault(err)
+			return reply, e.readError(err)
 		}
 		if c.CachedInfo().NumPending > 0 {
 			reply.Found = true

@@ -26,19 +26,19 @@ var _ posthaste.Store = (*Engine)(nil)
 // Each of its parts has a lock of its own, and none is held during a call to the server.
 type Engine struct {
 	settings
-	conn  *natsgo.Conn
-	js    jetstream.JetStream
-	begun atomic.Bool // begin has prepared the streams
-	clock clock
-	ids   ids
-	life  sync.Mutex
-	over  bool           // Close was called
-	ended chan struct{}  // closed then
-	work  sync.WaitGroup // the goroutines of this engine
+	conn     *natsgo.Conn
+	js       jetstream.JetStream
+	prepared atomic.Bool // begin has prepared the streams
+	clock    clock
+	ids      ids
+	life     sync.Mutex
+	closed   bool           // Close was called
+	ended    chan struct{}  // closed then
+	work     sync.WaitGroup // the goroutines of this engine
 
 	subscriptions []*natsgo.Subscription // made by begin
 
-	beginning sync.Mutex
+	preparing sync.Mutex
 	kv        jetstream.KeyValue
 	queues    queues
 	holding   holding
@@ -48,7 +48,7 @@ type Engine struct {
 	bells     bells
 	turns     atomic.Int64 // claims of queues with several consumers
 	doubts    doubts
-	leftAt    atomic.Int64 // when dropLeft began last, by uptime
+	orphansAt atomic.Int64 // when dropOrphanConsumers began last, by uptime
 	rescued   atomic.Int64 // lost deliveries that were continued, since rescue was called
 	workers   workers
 	tokens    shelf[storedToken]
@@ -62,13 +62,13 @@ const closeTimeout = 2 * time.Second
 // worker gives it back before, by Unregister.
 func (e *Engine) Close() {
 	e.life.Lock()
-	over := e.over
-	e.over = true
+	over := e.closed
+	e.closed = true
 	e.life.Unlock()
 	if over {
 		return
 	}
-	if e.begun.Load() {
+	if e.prepared.Load() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		e.taps.shut()
 		e.emptyHands(ctx, true)
@@ -84,11 +84,11 @@ func (e *Engine) Close() {
 	}
 }
 
-// goes runs f, whose ctx ends when the engine is closed. After that it runs nothing.
-func (e *Engine) goes(f func(ctx context.Context)) {
+// runInBackground runs f, whose ctx ends when the engine is closed. After that it runs nothing.
+func (e *Engine) runInBackground(f func(ctx context.Context)) {
 	e.life.Lock()
 	defer e.life.Unlock()
-	if e.over {
+	if e.closed {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -113,18 +113,4 @@ func (e *Engine) subscribe(subject string, f natsgo.MsgHandler) error {
 	}
 	e.subscriptions = append(e.subscriptions, s)
 	return s.SetPendingLimits(-1, -1)
-}
-
-// every calls f at an interval until ctx ends.
-func every(ctx context.Context, interval time.Duration, f func()) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			f()
-		}
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	natsgo "github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
@@ -28,7 +27,7 @@ func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]pos
 			}
 		}
 		d := e.holding.get(id)
-		if d == nil || !e.holding.extends(d, req, i) {
+		if d == nil || !e.holding.extendAndNote(d, req, i) {
 			continue
 		}
 		results[i].Settled, results[i].Cancelled = true, e.holding.isCancelled(d)
@@ -54,8 +53,8 @@ func checkNote(n *posthaste.Note) error {
 	return nil
 }
 
-// extends takes a later lease and a note, and reports whether the delivery is held.
-func (h *holding) extends(d *held, req posthaste.ExtendRequest, i int) bool {
+// extendAndNote takes a later lease and a note, and reports whether the delivery is held.
+func (h *holding) extendAndNote(d *held, req posthaste.ExtendRequest, i int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := uptime()
@@ -80,7 +79,7 @@ func (h *holding) extends(d *held, req posthaste.ExtendRequest, i int) bool {
 }
 
 func (d *held) noteSubject() string {
-	return d.q.subjects.under("n", token(d.sub.Name), d.meta.ID.String())
+	return d.q.subjects.under("n", subjectToken(d.sub.Name), d.meta.ID.String())
 }
 
 // storeNote stores what a handler has noted. The subject has one message: the newest.
@@ -93,8 +92,8 @@ func (e *Engine) storeNote(ctx context.Context, d *held) error {
 	return e.store(ctx, d.q, []*natsgo.Msg{m})
 }
 
-// noted returns what the handler of a lost delivery has noted.
-func (e *Engine) noted(ctx context.Context, d *held) (a posthaste.Attempt) {
+// readNote returns what the handler of a lost delivery has noted.
+func (e *Engine) readNote(ctx context.Context, d *held) (a posthaste.Attempt) {
 	m, err := e.lastOn(ctx, d.q.stream, d.noteSubject())
 	if err != nil || m == nil || json.Unmarshal(m.Data, &a) != nil || a.Attempt != d.meta.attempt() {
 		return posthaste.Attempt{}
@@ -103,20 +102,20 @@ func (e *Engine) noted(ctx context.Context, d *held) (a posthaste.Attempt) {
 	return posthaste.Attempt{Checkpoint: a.Checkpoint, Progress: a.Progress, ProgressText: a.ProgressText, Log: a.Log}
 }
 
-// unnote removes the notes of an attempt that has ended: what follows has them. If that fails, they are
+// removeNotes removes the notes of an attempt that has ended: what follows has them. If that fails, they are
 // of an attempt that has ended.
-func (e *Engine) unnote(ctx context.Context, d *held) {
+func (e *Engine) removeNotes(ctx context.Context, d *held) {
 	again := d.q.Options.Ordered && d.delivered > 1
 	if again || e.holding.hasNote(d) {
-		e.dropNote(ctx, d)
+		e.removeNote(ctx, d)
 	}
 	if again {
 		_ = e.purge(ctx, d.q.stream, d.keptSubject())
 	}
 }
 
-// dropNote removes the note of an attempt, but not that of the next attempt, which may run already.
-func (e *Engine) dropNote(ctx context.Context, d *held) {
+// removeNote removes the note of an attempt, but not that of the next attempt, which may run already.
+func (e *Engine) removeNote(ctx context.Context, d *held) {
 	var a posthaste.Attempt
 	m, err := e.lastOn(ctx, d.q.stream, d.noteSubject())
 	if err == nil && m != nil && (json.Unmarshal(m.Data, &a) != nil || a.Attempt <= d.meta.attempt()) {
@@ -128,18 +127,4 @@ func (h *holding) hasNote(d *held) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return d.noted
-}
-
-// purge removes all messages on a subject.
-func (e *Engine) purge(ctx context.Context, stream, subject string) error {
-	var answer struct {
-		Error *jetstream.APIError `json:"error"`
-	}
-	if err := e.ask(ctx, "STREAM.PURGE."+stream, map[string]any{"filter": subject}, &answer); err != nil {
-		return err
-	}
-	if answer.Error != nil {
-		return e.fault(answer.Error)
-	}
-	return nil
 }

@@ -21,20 +21,20 @@ type kept struct {
 	After int `json:"after"`
 }
 
-// again keeps the message as it is after a delivery, and lets the server hand it out again after a
+// giveBackInOrder keeps the message as it is after a delivery, and lets the server hand it out again after a
 // time.
-func (e *Engine) again(ctx context.Context, d *held, next *meta, after time.Duration) error {
-	if err := e.keep(ctx, d, next); err != nil {
+func (e *Engine) giveBackInOrder(ctx context.Context, d *held, next *meta, after time.Duration) error {
+	if err := e.storeKept(ctx, d, next); err != nil {
 		return err
 	}
 	return e.nak(ctx, d, after)
 }
 
 func (d *held) keptSubject() string {
-	return d.q.subjects.under("n", token(d.sub.Name), d.meta.ID.String(), "kept")
+	return d.q.subjects.under("n", subjectToken(d.sub.Name), d.meta.ID.String(), "kept")
 }
 
-func (e *Engine) keep(ctx context.Context, d *held, next *meta) error {
+func (e *Engine) storeKept(ctx context.Context, d *held, next *meta) error {
 	body, err := json.Marshal(kept{Meta: next, After: d.delivered})
 	if err != nil {
 		return err
@@ -42,9 +42,9 @@ func (e *Engine) keep(ctx context.Context, d *held, next *meta) error {
 	return e.store(ctx, d.q, []*natsgo.Msg{{Subject: d.keptSubject(), Header: natsgo.Header{"Nats-Rollup": {"sub"}}, Data: body}})
 }
 
-// restore completes a message of an ordered queue that was handed out before, and puts it into the
+// restoreOrdered completes a message of an ordered queue that was handed out before, and puts it into the
 // hand. If its last delivery was lost, that counts as an attempt.
-func (e *Engine) restore(ctx context.Context, q *queue, sub *subscription, t *tap, a *arrival) {
+func (e *Engine) restoreOrdered(ctx context.Context, q *queue, sub *subscription, t *tap, a *arrival) {
 	d := a.held(q, sub, t, e.clock.now())
 	m, err := e.lastOn(ctx, q.stream, d.keptSubject())
 	if err != nil {
@@ -62,15 +62,15 @@ func (e *Engine) restore(ctx context.Context, q *queue, sub *subscription, t *ta
 		if err != nil {
 			return
 		}
-		d.note, d.alone, d.cancelled = e.noted(ctx, d), d.meta.Losses >= 2, cancelled
+		d.note, d.alone, d.cancelled = e.readNote(ctx, d), d.meta.Losses >= 2, cancelled
 		lost := posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"}
-		next, outcome, _ := e.next(d, lost)
-		if over(outcome) {
-			_, _ = e.continues(ctx, d, lost) // an error leaves it for its next delivery
+		next, outcome, _ := e.nextAttempt(d, lost)
+		if isFinal(outcome) {
+			_, _ = e.settleByEntry(ctx, d, lost) // an error leaves it for its next delivery
 			return
 		}
 		d.meta, d.delivered = next, a.delivered-1
-		if e.keep(ctx, d, next) != nil {
+		if e.storeKept(ctx, d, next) != nil {
 			return
 		}
 	}

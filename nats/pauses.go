@@ -137,7 +137,7 @@ func (e *Engine) switchPause(ctx context.Context, what posthaste.Pausable, c swi
 }
 
 func (e *Engine) switchSchedule(ctx context.Context, name string, c switching) (changed bool, err error) {
-	_, err = e.schedules.change(ctx, token(name), func(was *schedule) (*schedule, error) {
+	_, err = e.schedules.change(ctx, subjectToken(name), func(was *schedule) (*schedule, error) {
 		changed = false
 		if was == nil || !e.ofLivingQueue(ctx, was) {
 			return nil, noSchedule(name)
@@ -208,10 +208,10 @@ func (e *Engine) applyTo(ctx context.Context, q *queue) (done bool, err error) {
 	}
 	for _, consumer := range q.deliverers() {
 		if _, err := e.js.PauseConsumer(ctx, q.stream, consumer, until); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-			return false, e.fault(err)
+			return false, e.readError(err)
 		}
 	}
-	if q.Pause == nil && !pausesFor(ctx, until.Sub(e.clock.now())) {
+	if q.Pause == nil && !sleepFor(ctx, until.Sub(e.clock.now())) {
 		return false, ctx.Err() // upkeep does the rest
 	}
 	_, err = e.changeQueue(ctx, q.Name, func(now *queue) (bool, error) {
@@ -231,16 +231,6 @@ func ignoreNotFound(err error) error {
 		return nil
 	}
 	return err
-}
-
-// deliverers returns the names of the consumers that deliver messages.
-func (q *queue) deliverers() (names []string) {
-	for _, s := range q.Subscriptions {
-		for _, track := range q.tracks() {
-			names = append(names, q.consumer(s.Name, track))
-		}
-	}
-	return names
 }
 
 // endPauses ends the pauses whose ends are reached, and returns how many. It also resumes consumers
@@ -275,7 +265,7 @@ func (e *Engine) endPauses(ctx context.Context, began time.Duration) (ended int,
 
 // Pauses implements [posthaste.QueueAdmin].
 func (e *Engine) Pauses(ctx context.Context, f posthaste.PauseFilter) (pauses []posthaste.Pause, err error) {
-	limit, err := opsLimit(f.Limit, "pauses")
+	limit, err := listLimit(f.Limit, "pauses")
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package nats
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -63,7 +62,7 @@ func (e *Engine) store(ctx context.Context, q *queue, parts []*natsgo.Msg) error
 		err = e.storeBatch(ctx, parts)
 	}
 	if posthaste.CodeOf(err) == posthaste.CodeUnavailable {
-		return e.missing(context.WithoutCancel(ctx), q, err) // the queue may have been dropped
+		return e.queueError(context.WithoutCancel(ctx), q, err) // the queue may have been dropped
 	}
 	return err
 }
@@ -85,9 +84,9 @@ func (e *Engine) checkSize(m *natsgo.Msg) error {
 	return nil
 }
 
-// fits shortens the story of a message until the servers take it: first the logs, then the attempts
+// shortenStory shortens the story of a message until the servers take it: first the logs, then the attempts
 // but the last one.
-func (e *Engine) fits(m *meta, body []byte) {
+func (e *Engine) shortenStory(m *meta, body []byte) {
 	most := e.conn.MaxPayload()
 	if most <= 0 {
 		return
@@ -116,7 +115,7 @@ func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 	begun := time.Now()
 	for first := true; ; first = false {
 		once, cancel := context.WithTimeout(ctx, partTimeout)
-		_, err := e.stored(once, m)
+		_, err := e.publish(once, m)
 		cancel()
 		if err == nil {
 			return nil
@@ -126,22 +125,22 @@ func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 			ctx, end = withinSince(ctx, begun)
 			defer end()
 		}
-		again, stored := judged(err)
+		again, stored := classifyPublish(err)
 		if again {
-			if refused := e.denials.recent(); refused != nil {
-				return refused
+			if denial := e.denials.recent(); denial != nil {
+				return denial
 			}
-			e.doubt()
+			e.leaveIfCutOff()
 		}
 		perhaps = perhaps || stored
 		switch {
 		case errors.Is(err, errWrongSequence) && perhaps:
-			return unknown(err) // perhaps its own record
+			return outcomeUnknown(err) // perhaps its own record
 		case errors.Is(err, errWrongSequence):
 			return errExists
 		case !again:
-			return e.fault(err)
-		case !pausesFor(ctx, pauseBetween):
+			return e.readError(err)
+		case !sleepFor(ctx, pauseBetween):
 			return e.unsent(ctx, err, perhaps)
 		}
 	}
@@ -149,9 +148,9 @@ func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 
 var errWrongSequence = &jetstream.APIError{ErrorCode: codeWrongLastSequence}
 
-// judged says whether a publish may be repeated after an error, and whether the message may be
+// classifyPublish says whether a publish may be repeated after an error, and whether the message may be
 // stored nevertheless.
-func judged(err error) (again, stored bool) {
+func classifyPublish(err error) (again, stored bool) {
 	var api jetstream.JetStreamError
 	switch {
 	case errors.Is(err, natsgo.ErrNoResponders), errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, natsgo.ErrReconnectBufExceeded), errors.Is(err, natsgo.ErrConnectionReconnecting):
@@ -175,25 +174,13 @@ func judged(err error) (again, stored bool) {
 func (e *Engine) unsent(ctx context.Context, err error, perhaps bool) error {
 	switch {
 	case perhaps:
-		return unknown(err)
+		return outcomeUnknown(err)
 	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err()
 	case isFull(err):
-		return e.fault(err)
+		return e.readError(err)
 	}
 	return unavailable("NATS does not take messages", err)
-}
-
-// pausesFor waits, and reports false if ctx ended.
-func pausesFor(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // storeBatch stores messages in one atomic batch. A batch that may be stored is not repeated.
@@ -203,21 +190,21 @@ func (e *Engine) storeBatch(ctx context.Context, parts []*natsgo.Msg) error {
 		if err == nil {
 			return nil
 		}
-		again, stored := judged(err)
+		again, stored := classifyPublish(err)
 		if again {
-			if refused := e.denials.recent(); refused != nil {
-				return refused
+			if denial := e.denials.recent(); denial != nil {
+				return denial
 			}
-			e.doubt()
+			e.leaveIfCutOff()
 		}
 		switch {
 		case errors.Is(err, errWrongSequence):
 			return errExists
 		case stored:
-			return unknown(err)
+			return outcomeUnknown(err)
 		case !again:
-			return e.fault(err)
-		case !pausesFor(ctx, pauseBetween):
+			return e.readError(err)
+		case !sleepFor(ctx, pauseBetween):
 			return e.unsent(ctx, err, false)
 		}
 	}
@@ -238,63 +225,9 @@ func (e *Engine) tryBatch(ctx context.Context, parts []*natsgo.Msg) error {
 	parts[last].Header.Set(headerBatchCommits, "1")
 	ctx, cancel := context.WithTimeout(ctx, partTimeout)
 	defer cancel()
-	seq, err := e.stored(ctx, parts[last])
+	seq, err := e.publish(ctx, parts[last])
 	if err == nil && seq == 0 {
 		err = errors.New("nats: the answer to a batch has no sequence")
 	}
 	return err
-}
-
-// lastOn returns the last message on a subject as the stream's leader has it, or nil. Direct gets
-// may be answered by a server that lags.
-func (e *Engine) lastOn(ctx context.Context, stream, subject string) (*jetstream.RawStreamMsg, error) {
-	return e.leaderGet(ctx, stream, map[string]any{"last_by_subj": subject})
-}
-
-func (e *Engine) leaderGet(ctx context.Context, stream string, request any) (*jetstream.RawStreamMsg, error) {
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message *struct {
-			Subject string    `json:"subject"`
-			Seq     uint64    `json:"seq"`
-			Header  []byte    `json:"hdrs"`
-			Data    []byte    `json:"data"`
-			Time    time.Time `json:"time"`
-		} `json:"message"`
-	}
-	if err := e.ask(ctx, "STREAM.MSG.GET."+stream, request, &answer); err != nil {
-		return nil, err
-	}
-	switch {
-	case answer.Error != nil && answer.Error.ErrorCode == codeNoMessage:
-		return nil, nil
-	case answer.Error != nil:
-		return nil, e.fault(answer.Error)
-	case answer.Message == nil:
-		return nil, errors.New("nats: the answer has no message")
-	}
-	m := &jetstream.RawStreamMsg{Subject: answer.Message.Subject, Sequence: answer.Message.Seq, Data: answer.Message.Data, Time: answer.Message.Time}
-	if len(answer.Message.Header) > 0 {
-		header, err := natsgo.DecodeHeadersMsg(answer.Message.Header)
-		if err != nil {
-			return nil, err
-		}
-		m.Header = header
-	}
-	return m, nil
-}
-
-// ask calls the API of JetStream.
-func (e *Engine) ask(ctx context.Context, what string, request, answer any) error {
-	body, err := json.Marshal(request)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	reply, err := e.conn.RequestWithContext(ctx, "$JS.API."+what, body)
-	if err != nil {
-		return e.fault(err)
-	}
-	return json.Unmarshal(reply.Data, answer)
 }

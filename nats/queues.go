@@ -59,14 +59,11 @@ func (q *queue) subscription(name string) *subscription {
 	return nil
 }
 
-// partitions returns how many consumers an ordered queue has for each subscription.
-func (q *queue) partitions() int { return q.Options.Lanes }
-
 const queueKey = "queue."
 
 // queueNamed returns the name of the queue of an entry.
 func queueNamed(entry jetstream.KeyValueEntry) string {
-	return named(strings.TrimPrefix(entry.Key(), queueKey))
+	return nameOf(strings.TrimPrefix(entry.Key(), queueKey))
 }
 
 // queues keeps the queues as a watch of the store tells them.
@@ -148,23 +145,23 @@ func (e *Engine) readQueue(entry jetstream.KeyValueEntry) (*queue, error) {
 // watchQueues keeps e.queues up to date, and returns once it has all.
 func (e *Engine) watchQueues(ctx context.Context) error {
 	first := make(chan error, 1)
-	e.goes(func(ctx context.Context) {
+	e.runInBackground(func(ctx context.Context) {
 		for ctx.Err() == nil {
-			err := e.watchOnce(ctx, func() { tell(first, nil) })
-			tell(first, err)
-			pausesFor(ctx, watchAgain)
+			err := e.watchOnce(ctx, func() { sendFirst(first, nil) })
+			sendFirst(first, err)
+			sleepFor(ctx, watchAgain)
 		}
 	})
 	select {
 	case err := <-first:
-		return e.fault(err)
+		return e.readError(err)
 	case <-ctx.Done():
-		return e.fault(ctx.Err())
+		return e.readError(ctx.Err())
 	}
 }
 
-// tell sends an error to a channel that has no reader after the first one.
-func tell(to chan error, err error) {
+// sendFirst sends an error to a channel that has no reader after the first one.
+func sendFirst(to chan error, err error) {
 	select {
 	case to <- err:
 	default:
@@ -242,12 +239,12 @@ func (e *Engine) freshQueue(ctx context.Context, name string) (*queue, error) {
 	if posthaste.CheckName("queue", name) != nil {
 		return nil, noQueue(name)
 	}
-	entry, err := e.kv.Get(ctx, queueKey+token(name))
+	entry, err := e.kv.Get(ctx, queueKey+subjectToken(name))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return nil, noQueue(name)
 	}
 	if err != nil {
-		return nil, e.fault(err)
+		return nil, e.readError(err)
 	}
 	if q := e.learnEntry(entry); q != nil && q.Ready {
 		return q, nil
@@ -289,7 +286,7 @@ func (e *Engine) changeQueue(ctx context.Context, name string, change func(q *qu
 		}
 		stored, err := e.putQueue(ctx, &next)
 		if err == nil || !conflicts(err) {
-			return stored, e.fault(err)
+			return stored, e.readError(err)
 		}
 	}
 }
@@ -301,7 +298,7 @@ func (e *Engine) putQueue(ctx context.Context, q *queue) (*queue, error) {
 		return nil, err
 	}
 	next := *q
-	if next.revision, err = e.kv.Update(ctx, queueKey+token(q.Name), body, q.revision); err != nil {
+	if next.revision, err = e.kv.Update(ctx, queueKey+subjectToken(q.Name), body, q.revision); err != nil {
 		return nil, err
 	}
 	e.learnQueue(q.Name, next.revision, &next)

@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -191,18 +192,11 @@ func (e *Engine) dropOrphan(ctx context.Context, name string) error {
 			return nil, errSame
 		}
 		if q, err := e.queueOf(ctx, was); err != nil || q != nil {
-			return nil, cmpError(err, errSame)
+			return nil, cmp.Or(err, errSame)
 		}
 		return nil, nil
 	})
 	return err
-}
-
-func cmpError(err, or error) error {
-	if err != nil {
-		return err
-	}
-	return or
 }
 
 func noSchedule(name string) error {

@@ -21,7 +21,7 @@ func (e *Engine) PutSchedule(ctx context.Context, p posthaste.Schedule) (next ti
 		if err != nil {
 			return next, err
 		}
-		was, revision, err := e.schedules.read(ctx, token(p.Name))
+		was, revision, err := e.schedules.read(ctx, subjectToken(p.Name))
 		if err != nil {
 			return next, err
 		}
@@ -38,12 +38,12 @@ func (e *Engine) PutSchedule(ctx context.Context, p posthaste.Schedule) (next ti
 			}
 			s.goesOn(was)
 		}
-		_, err = e.schedules.put(ctx, token(p.Name), s, revision)
+		_, err = e.schedules.put(ctx, subjectToken(p.Name), s, revision)
 		if conflicts(err) {
 			continue
 		}
 		if err != nil {
-			return next, e.written(err)
+			return next, e.writeError(err)
 		}
 		if err := e.stillThere(ctx, q, s); err != nil {
 			return next, err
@@ -68,7 +68,7 @@ func (e *Engine) tickBeforePut(ctx context.Context, was *schedule) (ticked bool,
 	if _, _, err := was.line(); err != nil {
 		return false, nil // without the zone, the tick is unknown
 	}
-	_, _, err = e.tick(ctx, token(was.Name))
+	_, _, err = e.tick(ctx, subjectToken(was.Name))
 	return true, err
 }
 
@@ -82,7 +82,7 @@ func (e *Engine) stillThere(ctx context.Context, q *queue, s *schedule) error {
 		err = noQueue(q.Name)
 	}
 	if posthaste.CodeOf(err) == posthaste.CodeNotFound {
-		if fault := e.dropOrphan(ctx, token(s.Name)); fault != nil {
+		if fault := e.dropOrphan(ctx, subjectToken(s.Name)); fault != nil {
 			return fault
 		}
 	}
@@ -121,7 +121,7 @@ func (e *Engine) newSchedule(ctx context.Context, p *posthaste.Schedule) (*queue
 	if err := first.Check(); err != nil {
 		return nil, nil, err
 	}
-	if _, err := e.outgoing(q, &first, now); err != nil {
+	if _, err := e.newOutgoing(q, &first, now); err != nil {
 		return nil, nil, err
 	}
 	q, err = e.ensurePriority(ctx, q, first.Priority)
@@ -184,7 +184,7 @@ func (e *Engine) DropSchedule(ctx context.Context, name string) error {
 		return err
 	}
 	dropped := false
-	_, err := e.schedules.change(ctx, token(name), func(was *schedule) (*schedule, error) {
+	_, err := e.schedules.change(ctx, subjectToken(name), func(was *schedule) (*schedule, error) {
 		dropped = was != nil && e.ofLivingQueue(ctx, was)
 		return nil, nil
 	})
@@ -219,7 +219,7 @@ func (e *Engine) scheduleNamed(ctx context.Context, name string) (*schedule, err
 	if err := e.ready(ctx); err != nil {
 		return nil, err
 	}
-	s, _, err := e.schedules.read(ctx, token(name))
+	s, _, err := e.schedules.read(ctx, subjectToken(name))
 	if err != nil {
 		return nil, err
 	}

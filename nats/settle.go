@@ -61,7 +61,7 @@ func (e *Engine) settleOwn(ctx context.Context, settlements []posthaste.Settleme
 	w, now := &settling{slots: make(chan bool, atOnce)}, uptime()
 	for i, s := range settlements {
 		d := e.holding.get(s.Delivery)
-		if d == nil || results[i].Err != nil || results[i].Settled || !e.holding.begin(d, now) {
+		if d == nil || results[i].Err != nil || results[i].Settled || !e.holding.beginSettling(d, now) {
 			continue
 		}
 		if s.Outcome == posthaste.OutcomeDone && d.q.Options.Retention == 0 && !e.holding.hasNote(d) && !(d.q.Options.Ordered && d.delivered > 1) {
@@ -69,7 +69,7 @@ func (e *Engine) settleOwn(ctx context.Context, settlements []posthaste.Settleme
 			e.acks.send(&ack{reply: d.reply, sign: signAck, until: e.holding.leaseOf(d), done: func(confirmed bool) {
 				defer w.open.Done()
 				if !confirmed {
-					e.holding.giveUp(d)
+					e.holding.abandonSettling(d)
 					w.failed(cmp.Or(e.denials.recent(), errUnconfirmed))
 					return
 				}
@@ -82,9 +82,9 @@ func (e *Engine) settleOwn(ctx context.Context, settlements []posthaste.Settleme
 		now = uptime() // it may have waited
 		w.open.Go(func() {
 			defer func() { <-w.slots }()
-			r, err := e.continues(ctx, d, s)
+			r, err := e.settleByEntry(ctx, d, s)
 			if err != nil {
-				e.holding.giveUp(d)
+				e.holding.abandonSettling(d)
 				w.failed(err)
 				return
 			}

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/posthaste-mq/posthaste"
 )
 
 // bucket is the part of the store that holds entries.
@@ -20,22 +18,22 @@ type bucket struct {
 	jetstream.KeyValue
 	// last returns the last revision of the keys that begin with a prefix, as the leader has it.
 	last func(ctx context.Context, prefix string) (uint64, error)
-	// goes runs something until the engine is closed.
-	goes func(f func(ctx context.Context))
-	// fault returns the error of a call that failed.
-	fault func(error) error
+	// runInBackground runs something until the engine is closed.
+	runInBackground func(f func(ctx context.Context))
+	// readError returns the error of a call that failed.
+	readError func(error) error
 }
 
 // shelf keeps the entries of the store whose keys begin with a prefix, as a watch tells them. Names
 // are those of the rest of the key.
 type shelf[T any] struct {
-	prefix string
-	bucket bucket // set by keep
-	mu     sync.Mutex
-	all    map[string]shelved[T]
-	seen   uint64        // the watch has told every revision up to this one
-	moved  chan struct{} // closed when seen grows
-	kept   sync.Once
+	prefix  string
+	bucket  bucket // set by keep
+	mu      sync.Mutex
+	all     map[string]shelved[T]
+	seen    uint64        // the watch has told every revision up to this one
+	moved   chan struct{} // closed when seen grows
+	started sync.Once
 }
 
 // shelved is an entry. A removed one has no value, and is kept until the watch has told the removal.
@@ -60,14 +58,14 @@ func (s *shelf[T]) init(prefix string) {
 	s.prefix, s.all, s.moved = prefix, map[string]shelved[T]{}, make(chan struct{})
 }
 
-// keep keeps the shelf up to date until the engine is closed, and returns once it has all entries.
-func (s *shelf[T]) keep(ctx context.Context, b bucket) error {
-	s.kept.Do(func() {
+// startWatch keeps the shelf up to date until the engine is closed, and returns once it has all entries.
+func (s *shelf[T]) startWatch(ctx context.Context, b bucket) error {
+	s.started.Do(func() {
 		s.bucket = b
-		b.goes(func(ctx context.Context) {
+		b.runInBackground(func(ctx context.Context) {
 			for ctx.Err() == nil {
 				s.watch(ctx)
-				pausesFor(ctx, watchAgain)
+				sleepFor(ctx, watchAgain)
 			}
 		})
 	})
@@ -93,7 +91,7 @@ func (s *shelf[T]) watch(ctx context.Context) {
 			case !more:
 				return
 			case entry != nil:
-				s.tell(entry)
+				s.learnEntry(entry)
 				if first {
 					told[strings.TrimPrefix(entry.Key(), s.prefix)] = true
 				}
@@ -105,8 +103,8 @@ func (s *shelf[T]) watch(ctx context.Context) {
 	}
 }
 
-// tell takes an entry from the watch.
-func (s *shelf[T]) tell(entry jetstream.KeyValueEntry) {
+// learnEntry takes an entry from the watch.
+func (s *shelf[T]) learnEntry(entry jetstream.KeyValueEntry) {
 	var is *T
 	if entry.Operation() == jetstream.KeyValuePut {
 		is = new(T)
@@ -141,8 +139,8 @@ func (s *shelf[T]) learn(name string, revision uint64, is *T) {
 	}
 }
 
-// keepHere replaces an entry for this process alone, until its next revision.
-func (s *shelf[T]) keepHere(name string, is *T, revision uint64) {
+// setLocally replaces an entry for this process alone, until its next revision.
+func (s *shelf[T]) setLocally(name string, is *T, revision uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all[name].revision <= revision {
@@ -209,7 +207,7 @@ func (s *shelf[T]) read(ctx context.Context, name string) (is *T, revision uint6
 		return nil, 0, nil
 	}
 	if err != nil {
-		return nil, 0, s.bucket.fault(err)
+		return nil, 0, s.bucket.readError(err)
 	}
 	is = new(T)
 	if err := json.Unmarshal(entry.Value(), is); err != nil {
@@ -240,7 +238,7 @@ func (s *shelf[T]) change(ctx context.Context, name string, change func(was *T) 
 		}
 		_, err = s.put(ctx, name, next, revision)
 		if !conflicts(err) {
-			return next, s.bucket.fault(err)
+			return next, s.bucket.readError(err)
 		}
 	}
 	return nil, unavailable("other processes change "+s.prefix+name+" at this moment", nil)
@@ -274,17 +272,6 @@ func (s *shelf[T]) put(ctx context.Context, name string, is *T, revision uint64)
 // conflicts reports whether another process has changed an entry.
 func conflicts(err error) bool {
 	return errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch)
-}
-
-// opsLimit returns the limit of a listing, by default 100.
-func opsLimit(limit int, what string) (int, error) {
-	if limit < 0 || limit > 1000 {
-		return 0, posthaste.Invalidf("limit", "a call lists 1 to 1000 %s, not %d", what, limit)
-	}
-	if limit == 0 {
-		limit = 100
-	}
-	return limit, nil
 }
 
 // sortedBy returns the values of a map in the order of a number.

@@ -34,24 +34,24 @@ func (e *Engine) commonStreams() []jetstream.StreamConfig {
 func (e *Engine) ensureStream(ctx context.Context, c jetstream.StreamConfig) error {
 	_, err := e.js.Stream(ctx, c.Name)
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return e.fault(err)
+		return e.readError(err)
 	}
 	if _, err = e.js.CreateStream(ctx, c); errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		return nil
 	}
-	return e.fault(err)
+	return e.readError(err)
 }
 
-// token returns a name as a token of subjects and names of streams: names have dots, and no "=".
-func token(name string) string { return strings.ReplaceAll(name, ".", "=") }
+// subjectToken returns a name as a token of subjects and names of streams: names have dots, and no "=".
+func subjectToken(name string) string { return strings.ReplaceAll(name, ".", "=") }
 
-// named returns the name of a token.
-func named(token string) string { return strings.ReplaceAll(token, "=", ".") }
+// nameOf returns the name of a token.
+func nameOf(token string) string { return strings.ReplaceAll(token, "=", ".") }
 
 // streamOf returns the name of a queue's stream. It ends with a number of its own: a process that drops a
 // queue, or settles a delivery of a dropped one, does not meet the next queue of that name.
 func (e *Engine) streamOf(queue string, born int64) string {
-	return e.prefix + "-q-" + token(queue) + "-" + strconv.FormatInt(born, 10)
+	return e.prefix + "-q-" + subjectToken(queue) + "-" + strconv.FormatInt(born, 10)
 }
 
 // subjects are those of a queue. All filters of consumers that deliver messages are literal.
@@ -66,7 +66,7 @@ func (e *Engine) streamOf(queue string, born int64) string {
 type subjects string
 
 func (e *Engine) subjectsOf(queue string) subjects {
-	return subjects(e.prefix + ".queue." + token(queue) + ".")
+	return subjects(e.prefix + ".queue." + subjectToken(queue) + ".")
 }
 
 // under returns a subject of the queue.

@@ -96,9 +96,9 @@ func (e *Engine) Unsubscribe(ctx context.Context, queueName, name string, o post
 	if err != nil {
 		return err
 	}
-	for _, track := range was.tracks() {
-		if err := e.js.DeleteConsumer(ctx, q.stream, q.consumer(name, track)); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-			return e.fault(err)
+	for _, lane := range was.lanes() {
+		if err := e.js.DeleteConsumer(ctx, q.stream, q.consumer(name, lane)); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return e.readError(err)
 		}
 	}
 	if err := e.purgeSubscription(ctx, q, name); err != nil {
@@ -110,7 +110,7 @@ func (e *Engine) Unsubscribe(ctx context.Context, queueName, name string, o post
 // purgeSubscription removes the messages of a subscription that has no consumers any more. Without
 // them the stream keeps none of its retries; its dead letters and notes have the keepers.
 func (e *Engine) purgeSubscription(ctx context.Context, q *queue, name string) error {
-	for _, filter := range []string{q.subjects.under("r", token(name), ">"), q.subjects.under("s", "*", token(name)), q.subjects.under("d", token(name), ">"), q.subjects.under("n", token(name), ">")} {
+	for _, filter := range []string{q.subjects.under("r", subjectToken(name), ">"), q.subjects.under("s", "*", subjectToken(name)), q.subjects.under("d", subjectToken(name), ">"), q.subjects.under("n", subjectToken(name), ">")} {
 		if err := e.purge(ctx, q.stream, filter); err != nil {
 			return err
 		}
@@ -118,9 +118,9 @@ func (e *Engine) purgeSubscription(ctx context.Context, q *queue, name string) e
 	return nil
 }
 
-// dropLeft finishes what processes left that were killed while they unsubscribed: consumers of
+// dropOrphanConsumers finishes what processes left that were killed while they unsubscribed: consumers of
 // subscriptions that no queue has, which would keep all later messages.
-func (e *Engine) dropLeft(ctx context.Context) error {
+func (e *Engine) dropOrphanConsumers(ctx context.Context) error {
 	for _, q := range e.queues.listed() {
 		if !q.Ready {
 			continue
@@ -142,11 +142,11 @@ func (e *Engine) dropLeft(ctx context.Context) error {
 		}
 		for name := range consumers {
 			at, is := strings.CutPrefix(name, "sub-")
-			if end := strings.LastIndex(at, "-"); is && end >= 0 && fresh.subscription(named(at[:end])) == nil {
+			if end := strings.LastIndex(at, "-"); is && end >= 0 && fresh.subscription(nameOf(at[:end])) == nil {
 				if err := e.js.DeleteConsumer(ctx, q.stream, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-					return e.fault(err)
+					return e.readError(err)
 				}
-				if err := e.purgeSubscription(ctx, q, named(at[:end])); err != nil {
+				if err := e.purgeSubscription(ctx, q, nameOf(at[:end])); err != nil {
 					return err
 				}
 			}

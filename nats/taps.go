@@ -12,7 +12,7 @@ import (
 // tapKey names a consumer.
 type tapKey struct {
 	queue, subscription string
-	track               int
+	lane                int
 }
 
 // tap has what came from one consumer and was not handed out yet. taps.mu guards it.
@@ -23,8 +23,8 @@ type tap struct {
 	since            time.Time // when the subscription was made
 	hand             []*arrival
 	waiting          *pull // the open pull that rings the doorbell, or nil
-	unled            bool  // such a pull found no leader: sweep opens it again
-	looked           time.Duration
+	noLeader         bool  // such a pull found no leader: sweep opens it again
+	usedAt           time.Duration
 }
 
 // arrival is a message that came.
@@ -39,15 +39,15 @@ type arrival struct {
 
 // pull is a request for messages that was sent to a consumer.
 type pull struct {
-	tap   *tap
-	inbox *natsgo.Subscription
-	lease time.Duration // of the messages that it brings
-	ends  time.Duration // when the server has forgotten it
-	want  int
-	open  int // that came and are not in the hand yet
-	over  bool
-	fault string        // the status that ended it, if that is no usual one
-	done  chan struct{} // closed when it is over and all is in the hand
+	tap      *tap
+	inbox    *natsgo.Subscription
+	lease    time.Duration // of the messages that it brings
+	ends     time.Duration // when the server has forgotten it
+	want     int
+	arriving int // that came and are not in the hand yet
+	ended    bool
+	fault    string        // the status that ended it, if that is no usual one
+	done     chan struct{} // closed when it is over and all is in the hand
 }
 
 // taps pulls messages from consumers.
@@ -59,10 +59,10 @@ type taps struct {
 	ring    func(queue string)
 	asleep  func(queue string) bool
 
-	mu    sync.Mutex
-	over  bool // shut was called
-	pulls map[*pull]bool
-	byKey map[tapKey]*tap
+	mu     sync.Mutex
+	closed bool // shut was called
+	pulls  map[*pull]bool
+	byKey  map[tapKey]*tap
 	// listeners are claims that wait for the first message of a queue.
 	listeners map[chan bool]string
 }
@@ -72,16 +72,16 @@ func (s *taps) start(conn *natsgo.Conn) {
 }
 
 // of returns the tap of a consumer.
-func (s *taps) of(q *queue, sub *subscription, track int) *tap {
-	key := tapKey{q.Name, sub.Name, track}
+func (s *taps) of(q *queue, sub *subscription, lane int) *tap {
+	key := tapKey{q.Name, sub.Name, lane}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.byKey[key]
 	if t == nil || t.stream != q.stream || !t.since.Equal(sub.CreatedAt) {
-		t = &tap{tapKey: key, stream: q.stream, consumer: q.consumer(sub.Name, track), ackWait: sub.AckWait, since: sub.CreatedAt}
+		t = &tap{tapKey: key, stream: q.stream, consumer: q.consumer(sub.Name, lane), ackWait: sub.AckWait, since: sub.CreatedAt}
 		s.byKey[key] = t
 	}
-	t.looked = uptime()
+	t.usedAt = uptime()
 	return t
 }
 
@@ -92,14 +92,14 @@ type pullRequest struct {
 	Expires time.Duration `json:"expires,omitempty"`
 }
 
-// settles is how long a pull that does not wait waits nevertheless, if there is nothing: a consumer learns of
+// emptyWait is how long a pull that does not wait waits nevertheless, if there is nothing: a consumer learns of
 // a message some time after its sender has got the confirmation.
-const settles = 25 * time.Millisecond
+const emptyWait = 25 * time.Millisecond
 
 // open sends a pull. With wait it stays open until a message comes or a third of AckWait has
 // passed, otherwise it brings the messages that wait.
 func (s *taps) open(t *tap, n int, wait bool) (*pull, error) {
-	r := pullRequest{Batch: n, NoWait: !wait, Expires: settles}
+	r := pullRequest{Batch: n, NoWait: !wait, Expires: emptyWait}
 	now := uptime()
 	p := &pull{tap: t, want: n, lease: now + t.ackWait - margin, ends: now + callTimeout, done: make(chan struct{})}
 	if wait {
@@ -119,7 +119,7 @@ func (s *taps) open(t *tap, n int, wait bool) (*pull, error) {
 	}
 	_ = p.inbox.SetPendingLimits(-1, -1) // it fails for closed ones only
 	s.mu.Lock()
-	if s.over {
+	if s.closed {
 		s.mu.Unlock()
 		_ = p.inbox.Unsubscribe()
 		return nil, natsgo.ErrConnectionClosed
@@ -146,9 +146,9 @@ func (s *taps) close(p *pull) {
 
 // end ends a pull under the mutex.
 func (s *taps) end(p *pull) {
-	if !p.over {
-		p.over = true
-		if p.open == 0 {
+	if !p.ended {
+		p.ended = true
+		if p.arriving == 0 {
 			closeOnce(p.done)
 		}
 	}
@@ -166,14 +166,14 @@ func (s *taps) take(p *pull, m *natsgo.Msg) {
 			p.fault = status + " " + m.Header.Get("Description")
 		}
 		s.close(p)
-		p.tap.unled = waited && status == "503"
+		p.tap.noLeader = waited && status == "503"
 		s.mu.Unlock()
 		if waited && status != "503" { // without a leader, sweep opens it again
 			s.reopen(p.tap)
 		}
 		return
 	}
-	p.open++
+	p.arriving++
 	if p.want--; p.want == 0 {
 		s.close(p)
 	}
@@ -181,7 +181,7 @@ func (s *taps) take(p *pull, m *natsgo.Msg) {
 	s.arrived(p.tap, &arrival{Msg: m, lease: p.lease}, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if p.open--; p.over && p.open == 0 {
+		if p.arriving--; p.ended && p.arriving == 0 {
 			closeOnce(p.done)
 		}
 	})
@@ -244,16 +244,16 @@ func (s *taps) reopen(t *tap) {
 
 // wait opens pulls that wait for the consumers of a queue that were asked lately.
 func (s *taps) wait(queue string) {
-	for _, t := range s.lately(queue) {
+	for _, t := range s.recent(queue) {
 		s.reopen(t)
 	}
 }
 
-func (s *taps) lately(queue string) (all []*tap) {
+func (s *taps) recent(queue string) (all []*tap) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.byKey {
-		if t.queue == queue && uptime()-t.looked < t.ackWait {
+		if t.queue == queue && uptime()-t.usedAt < t.ackWait {
 			all = append(all, t)
 		}
 	}
@@ -263,8 +263,8 @@ func (s *taps) lately(queue string) (all []*tap) {
 // late is how long before the end of its lease a message that was not handed out is given back.
 func (t *tap) late() time.Duration { return t.ackWait / 5 }
 
-// takes takes the next message from the hand whose lease lasts longer than now, or returns nil.
-func (s *taps) takes(t *tap, now time.Duration) *arrival {
+// next takes the next message from the hand whose lease lasts longer than now, or returns nil.
+func (s *taps) next(t *tap, now time.Duration) *arrival {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(t.hand) > 0 {
@@ -280,8 +280,8 @@ func (s *taps) takes(t *tap, now time.Duration) *arrival {
 	return nil
 }
 
-// back puts a message back that cannot be handed out now.
-func (s *taps) back(t *tap, a *arrival) {
+// putBack puts a message back that cannot be handed out now.
+func (s *taps) putBack(t *tap, a *arrival) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.hand = append([]*arrival{a}, t.hand...)
@@ -291,14 +291,14 @@ func (s *taps) back(t *tap, a *arrival) {
 func (s *taps) shut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = true
+	s.closed = true
 	for p := range s.pulls {
 		s.close(p)
 	}
 }
 
-// emptied takes the late messages from all hands, or everything.
-func (s *taps) emptied(everything bool) map[*tap][]*arrival {
+// drain takes the late messages from all hands, or everything.
+func (s *taps) drain(everything bool) map[*tap][]*arrival {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all, now := map[*tap][]*arrival{}, uptime()
@@ -331,8 +331,8 @@ func (s *taps) sweep() {
 		}
 	}
 	for _, t := range s.byKey {
-		if t.unled {
-			t.unled = false
+		if t.noLeader {
+			t.noLeader = false
 			again = append(again, t)
 		}
 	}

@@ -88,7 +88,7 @@ func (e *Engine) tickIn() (in time.Duration) {
 func (e *Engine) tickSoon(ctx context.Context, s *schedule) (sent, missed int, err error) {
 	soon, cancel := context.WithTimeout(ctx, tickTry)
 	defer cancel()
-	sent, missed, err = e.tick(soon, token(s.Name))
+	sent, missed, err = e.tick(soon, subjectToken(s.Name))
 	e.schedules.resting.tried(s.Queue, err)
 	return sent, missed, err
 }
@@ -101,7 +101,7 @@ type lastTick struct {
 
 // ticksOf returns the subject of the record of a tick, or a filter for them.
 func (q *queue) ticksOf(s *schedule, tick string) string {
-	return q.subjects.under("i", "t", token(s.Name), strconv.FormatInt(micros(s.Created), 10), tick)
+	return q.subjects.under("i", "t", subjectToken(s.Name), strconv.FormatInt(micros(s.Created), 10), tick)
 }
 
 // lastTick returns the last tick of a schedule that has a record, zero if none has.
@@ -114,7 +114,7 @@ func (e *Engine) lastTick(ctx context.Context, q *queue, s *schedule) (last last
 	if err != nil {
 		return last, err
 	}
-	r, err := e.recordOn(ctx, q, m.Subject)
+	r, err := e.readRecord(ctx, q, m.Subject)
 	if err != nil || r == nil {
 		return last, err
 	}
@@ -213,11 +213,11 @@ func (e *Engine) sendTick(ctx context.Context, q *queue, s *schedule, tick time.
 		return 0, err
 	}
 	subject := q.ticksOf(s, strconv.FormatInt(tick.Unix(), 10))
-	stored, err := e.sendRecorded(ctx, q, subject, max(tickKept, min(ticksKept*min(interval, tickKeptMost), tickKeptMost)), &all[0].meta, all[0].body)
+	stored, err := e.sendUnlessRecorded(ctx, q, subject, max(tickKept, min(ticksKept*min(interval, tickKeptMost), tickKeptMost)), &all[0].meta, all[0].body)
 	if err != nil || stored {
 		return all[0].meta.ID, err
 	}
-	r, err := e.recordOn(ctx, q, subject)
+	r, err := e.readRecord(ctx, q, subject)
 	if err != nil || r == nil {
 		return 0, err
 	}

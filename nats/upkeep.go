@@ -23,8 +23,8 @@ func (e *Engine) Maintain(ctx context.Context, kinds posthaste.Upkeep) (reply po
 		}
 		reply.Rescued = e.rescue(ctx)
 	}
-	if last, now := e.leftAt.Load(), int64(uptime()); kinds&posthaste.UpkeepSpace != 0 && (last == 0 || now-last > int64(time.Minute)) && e.leftAt.CompareAndSwap(last, now) {
-		return reply, e.dropLeft(ctx)
+	if last, now := e.orphansAt.Load(), int64(uptime()); kinds&posthaste.UpkeepSpace != 0 && (last == 0 || now-last > int64(time.Minute)) && e.orphansAt.CompareAndSwap(last, now) {
+		return reply, e.dropOrphanConsumers(ctx)
 	}
 	return reply, nil
 }

@@ -16,20 +16,20 @@ const doubtFor = 5 * time.Second
 // doubts says that the connection is being looked at.
 type doubts struct{ asking atomic.Bool }
 
-// doubt looks whether the server that this process is connected to reaches the leader of the
+// leaveIfCutOff looks whether the server that this process is connected to reaches the leader of the
 // store, and connects to another server if it does not. It does not block.
-func (e *Engine) doubt() {
-	if !e.begun.Load() || !e.conn.IsConnected() || !e.doubts.asking.CompareAndSwap(false, true) {
+func (e *Engine) leaveIfCutOff() {
+	if !e.prepared.Load() || !e.conn.IsConnected() || !e.doubts.asking.CompareAndSwap(false, true) {
 		return
 	}
-	e.goes(func(ctx context.Context) {
+	e.runInBackground(func(ctx context.Context) {
 		defer e.doubts.asking.Store(false)
 		from := e.conn.ConnectedUrl()
 		for begun := uptime(); uptime()-begun < doubtFor; {
 			if err := e.reach(ctx); err == nil || isFull(err) {
 				return
 			}
-			if !pausesFor(ctx, pauseBetween) {
+			if !sleepFor(ctx, pauseBetween) {
 				return
 			}
 		}

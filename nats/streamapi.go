@@ -35,14 +35,14 @@ func (e *Engine) direct(ctx context.Context, stream string, request any, each fu
 	inbox := e.conn.NewInbox()
 	answers, err := e.conn.SubscribeSync(inbox)
 	if err != nil {
-		return 0, e.fault(err)
+		return 0, e.readError(err)
 	}
 	defer func() { _ = answers.Unsubscribe() }()
 	if err := answers.SetPendingLimits(-1, -1); err != nil {
-		return 0, e.fault(err)
+		return 0, e.readError(err)
 	}
 	if err := e.conn.PublishRequest("$JS.API.DIRECT.GET."+stream, inbox, body); err != nil {
-		return 0, e.fault(err)
+		return 0, e.readError(err)
 	}
 	for {
 		m, err := e.nextAnswer(ctx, answers)
@@ -76,7 +76,7 @@ func (e *Engine) nextAnswer(ctx context.Context, answers *natsgo.Subscription) (
 	if errors.Is(err, natsgo.ErrNoResponders) {
 		return nil, unavailable("NATS does not answer", err)
 	}
-	return m, e.fault(err)
+	return m, e.readError(err)
 }
 
 func storedOf(m *natsgo.Msg) (*rawEntry, error) {
@@ -188,7 +188,7 @@ func (e *Engine) subjectsUnder(ctx context.Context, stream, filter string) (all 
 			return nil, err
 		}
 		if answer.Error != nil {
-			return nil, e.fault(answer.Error)
+			return nil, e.readError(answer.Error)
 		}
 		for s := range answer.State.Subjects {
 			all = append(all, s)
@@ -207,7 +207,7 @@ func (e *Engine) deleteEntry(ctx context.Context, stream string, seq uint64) (bo
 	}
 	if err := e.ask(ctx, "STREAM.MSG.DELETE."+stream, map[string]any{"seq": seq}, &answer); err != nil {
 		if posthaste.CodeOf(err) == posthaste.CodeUnavailable {
-			return false, unknown(err)
+			return false, outcomeUnknown(err)
 		}
 		return false, err
 	}
@@ -217,5 +217,73 @@ func (e *Engine) deleteEntry(ctx context.Context, stream string, seq uint64) (bo
 	case answer.Error.ErrorCode == codeNoSequence, answer.Error.Description == "no message found": // the code of the latter is that of all its faults
 		return false, nil
 	}
-	return false, e.fault(answer.Error)
+	return false, e.readError(answer.Error)
+}
+
+// lastOn returns the last message on a subject as the stream's leader has it, or nil. Direct gets
+// may be answered by a server that lags.
+func (e *Engine) lastOn(ctx context.Context, stream, subject string) (*jetstream.RawStreamMsg, error) {
+	return e.leaderGet(ctx, stream, map[string]any{"last_by_subj": subject})
+}
+
+func (e *Engine) leaderGet(ctx context.Context, stream string, request any) (*jetstream.RawStreamMsg, error) {
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message *struct {
+			Subject string    `json:"subject"`
+			Seq     uint64    `json:"seq"`
+			Header  []byte    `json:"hdrs"`
+			Data    []byte    `json:"data"`
+			Time    time.Time `json:"time"`
+		} `json:"message"`
+	}
+	if err := e.ask(ctx, "STREAM.MSG.GET."+stream, request, &answer); err != nil {
+		return nil, err
+	}
+	switch {
+	case answer.Error != nil && answer.Error.ErrorCode == codeNoMessage:
+		return nil, nil
+	case answer.Error != nil:
+		return nil, e.readError(answer.Error)
+	case answer.Message == nil:
+		return nil, errors.New("nats: the answer has no message")
+	}
+	m := &jetstream.RawStreamMsg{Subject: answer.Message.Subject, Sequence: answer.Message.Seq, Data: answer.Message.Data, Time: answer.Message.Time}
+	if len(answer.Message.Header) > 0 {
+		header, err := natsgo.DecodeHeadersMsg(answer.Message.Header)
+		if err != nil {
+			return nil, err
+		}
+		m.Header = header
+	}
+	return m, nil
+}
+
+// ask calls the API of JetStream.
+func (e *Engine) ask(ctx context.Context, what string, request, answer any) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	reply, err := e.conn.RequestWithContext(ctx, "$JS.API."+what, body)
+	if err != nil {
+		return e.readError(err)
+	}
+	return json.Unmarshal(reply.Data, answer)
+}
+
+// purge removes all messages on a subject.
+func (e *Engine) purge(ctx context.Context, stream, subject string) error {
+	var answer struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := e.ask(ctx, "STREAM.PURGE."+stream, map[string]any{"filter": subject}, &answer); err != nil {
+		return err
+	}
+	if answer.Error != nil {
+		return e.readError(answer.Error)
+	}
+	return nil
 }

@@ -7,18 +7,18 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 )
 
-// begins starts what runs as long as the engine. It is called again if it fails.
-func (e *Engine) begins(ctx context.Context) error {
+// startBackground starts what runs as long as the engine. It is called again if it fails.
+func (e *Engine) startBackground(ctx context.Context) error {
 	if e.holding.number() == 0 {
 		no, err := e.sequence(ctx)
 		if err != nil {
 			return err
 		}
-		if err := e.start(no); err != nil {
-			return e.fault(err)
+		if err := e.startLoops(no); err != nil {
+			return e.readError(err)
 		}
 	}
-	for _, keep := range []func(context.Context, bucket) error{e.tokens.keep, e.schedules.keep, e.workers.keep} {
+	for _, keep := range []func(context.Context, bucket) error{e.tokens.startWatch, e.schedules.startWatch, e.workers.startWatch} {
 		if err := keep(ctx, e.bucket()); err != nil {
 			return err
 		}
@@ -26,8 +26,8 @@ func (e *Engine) begins(ctx context.Context) error {
 	return e.watchQueues(ctx)
 }
 
-// start starts what listens and repeats. no is the number of this process.
-func (e *Engine) start(no int64) error {
+// startLoops starts what listens and repeats. no is the number of this process.
+func (e *Engine) startLoops(no int64) error {
 	e.taps.arrived, e.taps.ring, e.taps.asleep = e.arrive, e.bells.ring, e.bells.asleep
 	e.taps.start(e.conn)
 	if err := e.acks.start(e.conn, e.subscribe); err != nil {
@@ -36,13 +36,13 @@ func (e *Engine) start(no int64) error {
 	e.holding.mu.Lock()
 	e.holding.no = no
 	e.holding.mu.Unlock()
-	for _, listen := range []func() error{e.listen, e.listenQueues, e.listenRefusals} {
+	for _, listen := range []func() error{e.listenSettlements, e.listenQueues, e.listenWithhold} {
 		if err := listen(); err != nil {
 			return err
 		}
 	}
 	connected := e.conn.StatusChanged(natsgo.CONNECTED)
-	e.goes(func(ctx context.Context) {
+	e.runInBackground(func(ctx context.Context) {
 		defer e.conn.RemoveStatusListener(connected)
 		for {
 			select {
@@ -53,10 +53,10 @@ func (e *Engine) start(no int64) error {
 			}
 		}
 	})
-	e.goes(func(ctx context.Context) { every(ctx, 100*time.Millisecond, e.acks.repeat) })
-	e.goes(func(ctx context.Context) { every(ctx, 250*time.Millisecond, e.taps.sweep) })
-	e.goes(func(ctx context.Context) { every(ctx, 250*time.Millisecond, func() { e.emptyHands(ctx, false) }) })
-	e.goes(func(ctx context.Context) { every(ctx, time.Second/2, func() { e.keepLeases(ctx) }) })
+	e.runInBackground(func(ctx context.Context) { every(ctx, 100*time.Millisecond, e.acks.repeat) })
+	e.runInBackground(func(ctx context.Context) { every(ctx, 250*time.Millisecond, e.taps.sweep) })
+	e.runInBackground(func(ctx context.Context) { every(ctx, 250*time.Millisecond, func() { e.emptyHands(ctx, false) }) })
+	e.runInBackground(func(ctx context.Context) { every(ctx, time.Second/2, func() { e.keepLeases(ctx) }) })
 	return nil
 }
 
@@ -70,5 +70,5 @@ func (e *Engine) bucket() bucket {
 		}
 		return m.Sequence, nil
 	}
-	return bucket{KeyValue: e.kv, last: last, goes: e.goes, fault: e.fault}
+	return bucket{KeyValue: e.kv, last: last, runInBackground: e.runInBackground, readError: e.readError}
 }
