@@ -149,7 +149,7 @@ func (e *Engine) switchSchedule(ctx context.Context, name string, c switching) (
 		}
 		next := *was
 		if next.Pause = pause; pause == nil {
-			line, zone, err := was.line()
+			line, zone, err := was.Parsed()
 			if err != nil {
 				return nil, err
 			}

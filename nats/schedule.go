@@ -3,7 +3,6 @@ package nats
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
@@ -29,25 +28,12 @@ type schedule struct {
 	Changed     time.Time           `json:"changed"`
 }
 
-// definition is the part of a schedule that a user sets.
+// definition is a definition and the queue that it is for.
 type definition struct {
 	Queue string `json:"queue"`
 	// Of is when the queue was created: a schedule ends with its queue.
-	Of          time.Time         `json:"of"`
-	Spec        string            `json:"spec"`
-	Zone        string            `json:"zone"`
-	CatchUp     posthaste.CatchUp `json:"catch_up"`
-	Payload     json.RawMessage   `json:"payload"`
-	ContentType string            `json:"content_type,omitzero"`
-	Key         string            `json:"key,omitzero"`
-	Kind        string            `json:"kind,omitzero"`
-	Headers     map[string]string `json:"headers,omitempty"`
-	Reference   string            `json:"reference,omitzero"`
-	Terms       []string          `json:"terms,omitempty"`
-	Priority    int               `json:"priority,omitzero"`
-	MaxAttempts int               `json:"max_attempts,omitzero"`
-	Timeout     time.Duration     `json:"timeout,omitzero"`
-	Backoff     posthaste.Backoff `json:"backoff,omitzero"`
+	Of time.Time `json:"of"`
+	cron.Definition
 }
 
 // schedules are the schedules of the store.
@@ -92,26 +78,13 @@ func (r *resting) tried(queue string, err error) {
 }
 
 // message returns the message of the schedule, without the headers of a tick.
-func (s *schedule) message() posthaste.Message {
-	return posthaste.Message{Queue: s.Queue, Payload: s.Payload, ContentType: s.ContentType, Key: s.Key, Kind: s.Kind,
-		Headers: s.Headers, Reference: s.Reference, Terms: s.Terms, Priority: s.Priority,
-		MaxAttempts: s.MaxAttempts, Timeout: s.Timeout, Backoff: s.Backoff}
-}
+func (s *schedule) message() posthaste.Message { return s.Message(s.Queue) }
 
 // at returns the message of a tick.
 func (s *schedule) at(tick time.Time) posthaste.Message { return cron.Tick(s.Name, s.message(), tick) }
 
 // ticks reports whether the schedule will tick.
 func (s *schedule) ticks() bool { return s.Pause == nil && !s.Next.IsZero() }
-
-// line returns the schedule's parsed spec and zone. There is an error if this machine does not
-// know the zone.
-func (s *schedule) line() (line cron.Spec, zone *time.Location, err error) {
-	if line, err = cron.Parse(s.Spec); err == nil {
-		zone, err = cron.Zone(s.Zone)
-	}
-	return line, zone, err
-}
 
 func (s *schedule) info() posthaste.ScheduleInfo {
 	info := posthaste.ScheduleInfo{
@@ -125,7 +98,7 @@ func (s *schedule) info() posthaste.ScheduleInfo {
 	}
 	if s.ticks() {
 		info.NextAt = s.Next
-		if line, zone, err := s.line(); err == nil {
+		if line, zone, err := s.Parsed(); err == nil {
 			info.Upcoming = line.Upcoming(zone, s.Next, 5)
 		}
 	}

@@ -1,7 +1,6 @@
 package nats
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/cron"
-	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
 // PutSchedule implements [posthaste.ScheduleAdmin].
@@ -65,7 +63,7 @@ func (e *Engine) tickBeforePut(ctx context.Context, was *schedule) (ticked bool,
 	if !was.ticks() || was.Next.After(e.clock.now()) {
 		return false, nil
 	}
-	if _, _, err := was.line(); err != nil {
+	if _, _, err := was.Parsed(); err != nil {
 		return false, nil // without the zone, the tick is unknown
 	}
 	_, _, err = e.tick(ctx, subjectToken(was.Name))
@@ -91,31 +89,18 @@ func (e *Engine) stillThere(ctx context.Context, q *queue, s *schedule) error {
 
 // newSchedule checks a schedule that is put.
 func (e *Engine) newSchedule(ctx context.Context, p *posthaste.Schedule) (*queue, *schedule, error) {
-	p.Message.Complete()
-	if err := p.Check(); err != nil {
-		return nil, nil, err
-	}
-	m := &p.Message
-	s := &schedule{Name: p.Name, definition: definition{Queue: m.Queue, Spec: strings.Trim(p.Spec, " \t"), CatchUp: cmp.Or(p.CatchUp, posthaste.CatchUpOnce), Key: m.Key, Kind: m.Kind,
-		Headers: m.Headers, Reference: m.Reference, Terms: m.Terms, Priority: m.Priority, ContentType: m.ContentType,
-		MaxAttempts: m.MaxAttempts, Timeout: m.Timeout, Backoff: m.Backoff}}
-	if err := s.checkDefinition(p); err != nil {
-		return nil, nil, err
-	}
-	q, err := e.queue(ctx, m.Queue)
+	is, err := cron.Define(p)
 	if err != nil {
 		return nil, nil, err
 	}
-	s.Of = q.CreatedAt
-	line, zone, err := s.line()
+	q, err := e.queue(ctx, p.Message.Queue)
 	if err != nil {
 		return nil, nil, err
 	}
 	now := e.clock.now()
-	s.Created, s.Changed = now, now
-	var ok bool
-	if s.Next, ok = line.Next(zone, now.Truncate(time.Second)); !ok {
-		return nil, nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "spec", Message: "the cron line " + quoted(s.Spec) + " never fires", Hint: "none of its months has such a day"}
+	s := &schedule{Name: p.Name, definition: definition{Queue: q.Name, Of: q.CreatedAt, Definition: is}, Created: now, Changed: now}
+	if s.Next, err = s.First(now); err != nil {
+		return nil, nil, err
 	}
 	first := s.at(s.Next)
 	if err := first.Check(); err != nil {
@@ -126,37 +111,6 @@ func (e *Engine) newSchedule(ctx context.Context, p *posthaste.Schedule) (*queue
 	}
 	q, err = e.ensurePriority(ctx, q, first.Priority)
 	return q, s, err
-}
-
-// checkDefinition checks what does not depend on the queue, and completes the definition.
-func (s *schedule) checkDefinition(p *posthaste.Schedule) error {
-	zone, err := cron.Zone(p.TimeZone)
-	if _, fault := cron.Parse(p.Spec); fault != nil {
-		err = fault
-	}
-	if err != nil {
-		return err
-	}
-	s.Zone = zone.String()
-	switch s.CatchUp {
-	case posthaste.CatchUpOnce, posthaste.CatchUpEach, posthaste.CatchUpSkip:
-	default:
-		return posthaste.Invalidf("catch_up", "catch_up must be each, once or skip, got %q", p.CatchUp)
-	}
-	for _, name := range []string{posthaste.HeaderSchedule, posthaste.HeaderTick} {
-		if _, set := p.Message.Headers[name]; set {
-			return posthaste.Invalidf("headers", "headers %s and %s are set by each tick", posthaste.HeaderSchedule, posthaste.HeaderTick)
-		}
-	}
-	body, _, err := p.Message.Body()
-	if err != nil {
-		return err
-	}
-	if err := jsoncheck.Check("payload", body); err != nil {
-		return err
-	}
-	s.Payload = body
-	return nil
 }
 
 // sameAs reports whether two schedules have the same definition.

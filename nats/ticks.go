@@ -129,7 +129,7 @@ func (e *Engine) tick(ctx context.Context, name string) (sent, missed int, err e
 		return 0, 0, err
 	}
 	now := e.clock.now()
-	line, zone, fault := s.line()
+	line, zone, fault := s.Parsed()
 	if !s.ticks() || s.Next.After(now) || fault != nil {
 		return 0, 0, nil
 	}
