@@ -7,8 +7,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// arrive decides about a message that came: it goes into the hand, or it is continued or ended at
-// once.
+// arrive decides about a message that came: it goes into the hand, is acknowledged because the
+// subscription does not want it, or is a redelivery and is continued.
 func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 	q := e.queues.known(t.queue)
 	var sub *subscription
@@ -18,7 +18,7 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 	m, body, err := decode(a.Header, a.Data)
 	info, infoErr := a.Metadata()
 	switch {
-	case sub == nil || infoErr != nil: // dropped
+	case sub == nil || infoErr != nil: // the queue or the subscription was dropped
 		finished()
 		return
 	case err != nil:
@@ -31,7 +31,7 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 	switch {
 	case !sub.Filter.Passes(m.Kind, m.Headers), once && a.delivered > 1:
 		e.acks.send(&ack{reply: a.Reply, sign: signAck, until: a.lease, done: func(bool) { finished() }})
-	case once: // it counts as handed out once that is confirmed
+	case once: // it counts as handed out once its acknowledgment is confirmed
 		e.acks.send(&ack{reply: a.Reply, sign: signAck, until: a.lease, done: func(confirmed bool) {
 			if !confirmed {
 				finished()
@@ -41,7 +41,7 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 				defer finished()
 				d := a.held(q, sub, t, e.clock.now())
 				a.lease = math.MaxInt64                                        // no other process gets it
-				_ = e.storeOutcome(ctx, d, d.meta, posthaste.OutcomeHandedOut) // it counts as handed out without a record, too
+				_ = e.storeOutcome(ctx, d, d.meta, posthaste.OutcomeHandedOut) // it is handed out even if this fails
 				e.taps.put(t, a)
 			})
 		}})
@@ -57,9 +57,9 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 	}
 }
 
-// continueLost continues an entry that was handed out before: that delivery was lost, or was continued
-// and not acknowledged. It is not run, so that a late acknowledgment of the first delivery cannot
-// end another run.
+// continueLost handles a redelivery: the delivery before it was lost, or its entry was continued and not
+// acknowledged. The message does not run from this entry but from a copy, so that a late acknowledgment
+// of the earlier delivery cannot end the next attempt.
 func (e *Engine) continueLost(ctx context.Context, q *queue, sub *subscription, t *tap, a *arrival) {
 	d := a.held(q, sub, t, e.clock.now())
 	if followed, err := e.lastOn(ctx, q.stream, d.followSubject()); err != nil {
@@ -73,13 +73,13 @@ func (e *Engine) continueLost(ctx context.Context, q *queue, sub *subscription, 
 		return
 	}
 	d.note, d.cancelled = e.readNote(ctx, d), cancelled
-	// An error leaves it for its next delivery.
+	// After an error, the server redelivers it again.
 	if _, err := e.settleByEntry(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"}); err == nil {
 		e.rescued.Add(1)
 	}
 }
 
-// buryForeign makes a dead letter of a message that no Posthaste has sent, so that it does not come again
+// buryForeign makes a dead letter of a message that Posthaste did not send, so that it is not redelivered
 // forever.
 func (e *Engine) buryForeign(ctx context.Context, q *queue, sub *subscription, a *arrival, cause error) {
 	info, err := a.Metadata()

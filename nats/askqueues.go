@@ -10,7 +10,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// queuesSubject is where a process tells the queues of deliveries that it holds.
+// queuesSubject is the subject on which a process names the queues of deliveries that it holds.
 func (e *Engine) queuesSubject(no int64) string { return e.processSubject(no) + ".queues" }
 
 // listenQueues answers askQueues of other processes.
@@ -32,8 +32,8 @@ func (e *Engine) listenQueues() error {
 	})
 }
 
-// askQueues asks the processes that were handed deliveries for their queues. The name is "" if
-// the process is gone, or does not hold the delivery.
+// askQueues asks the processes that hold deliveries for the queues of these. A name is "" if the process is
+// gone or does not hold the delivery.
 func (e *Engine) askQueues(ctx context.Context, ids []posthaste.DeliveryID) ([]string, error) {
 	names := make([]string, len(ids))
 	places := map[int64][]int{} // by process

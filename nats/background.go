@@ -7,7 +7,8 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 )
 
-// startBackground starts what runs as long as the engine. It is called again if it fails.
+// startBackground starts the goroutines and subscriptions of the engine, and returns once this process
+// knows all entries of the store. If it fails, it is called again.
 func (e *Engine) startBackground(ctx context.Context) error {
 	if e.holding.number() == 0 {
 		no, err := e.sequence(ctx)
@@ -26,7 +27,7 @@ func (e *Engine) startBackground(ctx context.Context) error {
 	return e.watchQueues(ctx)
 }
 
-// startLoops starts what listens and repeats. no is the number of this process.
+// startLoops starts all but the watches of the store. no is the number of this process.
 func (e *Engine) startLoops(no int64) error {
 	e.taps.arrived, e.taps.ring, e.taps.asleep = e.arrive, e.bells.ring, e.bells.asleep
 	e.taps.start(e.conn)
@@ -60,7 +61,7 @@ func (e *Engine) startLoops(no int64) error {
 	return nil
 }
 
-// bucket returns the part of the store that holds entries.
+// bucket returns the store as the shelves use it.
 func (e *Engine) bucket() bucket {
 	name := e.prefix + "-store"
 	last := func(ctx context.Context, prefix string) (uint64, error) {

@@ -40,7 +40,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 	}
 	reply.AloneWaiting, reply.NextDue = c.aloneWaits, c.nextDue()
 	if len(c.got) > 0 {
-		err = nil // of a further consumer
+		err = nil // another consumer failed
 	}
 	return reply, err
 }
@@ -49,12 +49,12 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 type claiming struct {
 	q          *queue
 	sub        *subscription
-	n          int // at most so many
+	n          int // the maximum of deliveries
 	allowAlone bool
 
 	got        []*held
-	aloneWaits bool // one waits that must run alone
-	expired    bool // some were too old
+	aloneWaits bool // a message waits that must run alone
+	expired    bool // messages came that were older than max_age
 }
 
 // full reports whether nothing more may be handed out.
@@ -62,7 +62,7 @@ func (c *claiming) full() bool {
 	return len(c.got) >= c.n || c.aloneWaits || len(c.got) == 1 && c.got[0].alone
 }
 
-// nextDue is zero if only messages that were too old came, because others may wait behind them.
+// nextDue is zero if only expired messages came, because others may wait behind them.
 func (c *claiming) nextDue() time.Duration {
 	if c.expired && len(c.got) == 0 {
 		return 0
@@ -70,7 +70,7 @@ func (c *claiming) nextDue() time.Duration {
 	return -1
 }
 
-// pull takes messages of a subscription.
+// pull fetches messages of a subscription, and hands them out to c.
 func (e *Engine) pull(ctx context.Context, c *claiming) error {
 	if !c.q.PausedAt.IsZero() {
 		return nil
@@ -97,8 +97,8 @@ func (e *Engine) pull(ctx context.Context, c *claiming) error {
 // shortWait is how long a claim of an ordered queue waits for the first message.
 const shortWait = 30 * time.Millisecond
 
-// pullOrdered is pull for an ordered queue. A consumer that has its one message in hand does not
-// answer a pull, so that each has a pull that stays open, and a claim takes the messages that have come.
+// pullOrdered is pull for an ordered queue. A consumer whose one message is in flight does not answer
+// a pull. So each consumer has a pull that stays open, and a claim takes the messages that have come.
 func (e *Engine) pullOrdered(ctx context.Context, c *claiming) error {
 	rings := make(chan bool, 1)
 	defer e.taps.listen(c.q.Name, rings)()
@@ -149,8 +149,8 @@ func (e *Engine) awaitPull(ctx context.Context, c *claiming, p *pull) error {
 	return nil
 }
 
-// laneOrder returns the consumers of a queue in the order in which a claim asks them: by priority, and in
-// each eighth claim another one first, so that none starves.
+// laneOrder returns the lanes of a queue in the order in which a claim asks their consumers: by
+// priority, and in each eighth claim another one first, so that none starves.
 func (e *Engine) laneOrder(q *queue) []int {
 	lanes := q.lanes()
 	if n := e.turns.Add(1); len(lanes) > 1 && n%8 == 0 {
@@ -160,8 +160,8 @@ func (e *Engine) laneOrder(q *queue) []int {
 	return lanes
 }
 
-// handOut takes messages from the hand of a consumer. A message that must run alone is handed out
-// alone, and only if it is allowed; otherwise it stays.
+// handOut moves messages from the hand of a consumer to the claim, which gives them ids. A message that
+// must run alone is handed out alone, and only if the claim allows that; otherwise it stays.
 func (e *Engine) handOut(c *claiming, t *tap) {
 	now := e.clock.now()
 	for at := uptime(); !c.full(); {
@@ -179,7 +179,7 @@ func (e *Engine) handOut(c *claiming, t *tap) {
 			c.aloneWaits = len(c.got) == 0
 			return
 		default:
-			// A time of less than this is not scheduled but waited for.
+			// A message that was due within soon was sent without a schedule.
 			if early := fromMicros(d.meta.Due).Sub(now); early > 0 && early <= soon {
 				time.Sleep(early)
 				at = uptime()
@@ -195,7 +195,7 @@ func (a *arrival) held(q *queue, sub *subscription, t *tap, now time.Time) *held
 	return &held{q: q, sub: sub, lane: t.lane, meta: &m, body: a.body, reply: a.Reply, seq: a.seq, delivered: a.delivered, claimedAt: now, lease: a.lease, alone: m.Losses >= 2}
 }
 
-// since is when the message's age begins to count.
+// since returns when the age of the message begins: see max_age.
 func (m *meta) since() time.Time {
 	switch {
 	case m.Since != 0:
@@ -215,8 +215,8 @@ func (d *held) raw() posthaste.RawDelivery {
 		AtMostOnce: d.q.Options.Mode == posthaste.AtMostOnce}
 }
 
-// Receive implements [posthaste.Engine]. The delivery is held by this process, which extends its
-// lease at the server up to the one that was requested.
+// Receive implements [posthaste.Engine]. This process holds the deliveries, and extends their leases at
+// the server up to the requested one. So they end with this process, too.
 func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (posthaste.ReceiveReply, error) {
 	reply := posthaste.ReceiveReply{NextDue: -1}
 	switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// duplicateWindow covers the repetition of a send by the call that made it.
+// duplicateWindow covers the repetitions of a send by the same call: see storeOne.
 const duplicateWindow = 2 * time.Minute
 
 // CreateQueue implements [posthaste.QueueAdmin].
@@ -53,15 +53,15 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, options posthaste
 	}
 }
 
-// beginQueue stores the entry of a new queue that is not ready, or returns the one that another
-// process has begun: it may have died.
+// beginQueue stores the entry of a new queue, which is not ready yet. If another process has begun the
+// queue, which may have been killed, it returns that entry.
 func (e *Engine) beginQueue(ctx context.Context, name string, options posthaste.QueueOptions) (*queue, error) {
 	q := &queue{Name: name, Options: options, CreatedAt: e.clock.now(), subjects: e.subjectsOf(name),
 		Subscriptions: []subscription{{Name: posthaste.DefaultSubscription, CreatedAt: e.clock.now(), AckWait: e.ackWait}}}
 	entry, err := e.kv.Get(ctx, queueKey+subjectToken(name))
 	switch {
 	case err == nil:
-		begun, err := e.readQueue(entry) // with the options of the process that began it
+		begun, err := e.readQueue(entry) // its options are those of the process that began it
 		if err != nil || !begun.Dropping {
 			return begun, err
 		}
@@ -87,8 +87,8 @@ func (e *Engine) beginQueue(ctx context.Context, name string, options posthaste.
 	return q, err
 }
 
-// takeNumber takes the lowest number that no queue has. A process that dies before it stores the
-// queue leaves a number whose queue does not exist; it is taken by the next queue of that name.
+// takeNumber takes the lowest free number. A process that is killed before it stores the queue leaves its
+// number taken, until a queue of that name is created.
 func (e *Engine) takeNumber(ctx context.Context, name string) (int, error) {
 	keys, err := e.kv.ListKeysFiltered(ctx, "number.>")
 	if err != nil {
@@ -115,7 +115,7 @@ func (e *Engine) takeNumber(ctx context.Context, name string) (int, error) {
 	return 0, unsupported("queue", "more than %d queues are not supported", maxQueues)
 }
 
-// completeQueue makes the stream and its consumers, and says then that the queue is ready.
+// completeQueue makes the stream and its consumers, and then stores that the queue is ready.
 func (e *Engine) completeQueue(ctx context.Context, q *queue) error {
 	if err := e.ensureStream(ctx, e.queueStream(q)); err != nil {
 		return err
@@ -141,8 +141,9 @@ func (e *Engine) queueStream(q *queue) jetstream.StreamConfig {
 		Description: fmt.Sprintf("posthaste queue %s", q.Name)}
 }
 
-// keepers are consumers that no process reads: without them the stream would not store the messages
-// on their subjects. Their counts are those of scheduled messages, of dead letters and of records.
+// keepers are consumers from which no process pulls. Without them the stream, which has interest retention,
+// would not store entries on their subjects. The counts of the first two are those of scheduled messages
+// and retries, and of dead letters.
 var keepers = map[string]string{"keep-s": "s.>", "keep-d": "d.>", "keep-i": "i.>", "keep-n": "n.>"}
 
 // ensureConsumers makes the consumers of a queue that do not exist.
@@ -175,14 +176,14 @@ func (e *Engine) ensureConsumer(ctx context.Context, q *queue, c jetstream.Consu
 	return e.readError(err)
 }
 
-// ensurePriority makes the consumers for a priority before the first message with it is sent: the
-// stream would not store it otherwise.
+// ensurePriority makes the consumers of a priority before the first message with it is sent, because the
+// stream would not store that otherwise.
 func (e *Engine) ensurePriority(ctx context.Context, q *queue, priority int) (*queue, error) {
 	if priority == 0 || slices.Contains(q.Priorities, priority) {
 		return q, nil
 	}
-	// First the consumers of all that has subscribed, then the entry, if no subscription came meanwhile: a
-	// process that finds the priority there finds its consumers too.
+	// The consumers of all subscriptions are made before the entry is stored, which fails if a subscription
+	// was added meanwhile. So a process that reads the priority in the entry can rely on its consumers.
 	return e.changeQueue(ctx, q.Name, func(q *queue) (bool, error) {
 		if slices.Contains(q.Priorities, priority) {
 			return false, nil
@@ -193,8 +194,7 @@ func (e *Engine) ensurePriority(ctx context.Context, q *queue, priority int) (*q
 	})
 }
 
-// checkSameOptions returns an error if a queue that exists has other options than those that are
-// wanted.
+// checkSameOptions returns an error if an existing queue has other options than the wanted ones.
 func checkSameOptions(q *queue, wanted posthaste.QueueOptions) error {
 	if differences := q.Options.Differences(wanted); len(differences) > 0 {
 		return posthaste.ConflictError(q.Name, differences)

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// A server that is cut off from the others keeps its clients, and can do nothing for them. So after a
-// call that failed, the engine looks whether its server still reaches a leader, and otherwise goes
-// to another one.
+// A server that is cut off from the others keeps its clients, although it cannot serve them. So after a
+// failed call, the engine checks whether its server still reaches the leader of the store, and otherwise
+// connects to another one.
 
-// doubtFor is how long the leader is looked for. An election takes less, mostly.
+// doubtFor is how long the engine tries to reach the leader. Most elections take less.
 const doubtFor = 5 * time.Second
 
-// doubts says that the connection is being looked at.
+// doubts says whether the connection is being checked.
 type doubts struct{ asking atomic.Bool }
 
-// leaveIfCutOff looks whether the server that this process is connected to reaches the leader of the
-// store, and connects to another server if it does not. It does not block.
+// leaveIfCutOff checks in the background whether the server of this connection reaches the leader of the
+// store, and connects to another server if it does not.
 func (e *Engine) leaveIfCutOff() {
 	if !e.prepared.Load() || !e.conn.IsConnected() || !e.doubts.asking.CompareAndSwap(false, true) {
 		return
@@ -39,7 +39,7 @@ func (e *Engine) leaveIfCutOff() {
 	})
 }
 
-// reach lets the store take a write. A leader that is cut off answers reads.
+// reach writes to the store, which needs a majority: a leader that is cut off still answers reads.
 func (e *Engine) reach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

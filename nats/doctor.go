@@ -109,7 +109,7 @@ func (e *Engine) doctorQueue(ctx context.Context, q *queue) (found []posthaste.F
 	return found, nil
 }
 
-// doctorReplicas reports a stream that the loss of one server ends, or whose replicas are not all there.
+// doctorReplicas reports a stream that would not survive the loss of a server, or that lacks replicas.
 func doctorReplicas(queue string, info *jetstream.StreamInfo) (found []posthaste.Finding) {
 	if info.Config.Replicas < 3 {
 		found = append(found, posthaste.Finding{Check: "replicas", Queue: queue, Message: fmt.Sprintf("queue %s is stored on %d server: if that is lost, so are its messages", queue, info.Config.Replicas),

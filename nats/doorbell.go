@@ -8,7 +8,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// bells rings for the processes' sleepers.
+// bells has the doorbells of this engine, and counts their sleepers.
 type bells struct {
 	mu    sync.Mutex
 	all   map[*bell]bool
@@ -17,7 +17,7 @@ type bells struct {
 
 func (s *bells) init() { s.all, s.sleep = map[*bell]bool{}, map[string]int{} }
 
-// ring wakes all that sleep on a queue.
+// ring wakes all sleepers of a queue.
 func (s *bells) ring(queue string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,8 +40,8 @@ func (s *bells) sleeps(queue string, by int) {
 	}
 }
 
-// bell implements [posthaste.Doorbell]. While a process sleeps on a queue it has a pull open at each
-// consumer that it has asked before.
+// bell implements [posthaste.Doorbell]. While a process sleeps on a queue, it has a pull open at each
+// consumer from which it claimed lately.
 type bell struct {
 	of     *bells
 	wait   func(queue string) // opens pulls that ring
@@ -72,7 +72,7 @@ func (b *bell) ringOf(queue string) chan struct{} {
 	return b.rings[queue]
 }
 
-// lookAgain is when a sleeper looks again although nothing has rung.
+// lookAgain is how long a sleep lasts at most.
 const lookAgain = 30 * time.Second
 
 // Sleep implements [posthaste.Doorbell].

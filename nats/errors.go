@@ -28,7 +28,7 @@ const (
 	codeStoreFailed = 10077 // the disk is full, among other causes
 )
 
-// isFull reports whether the servers have refused a write because their storage is full.
+// isFull reports whether the servers have rejected a write because their storage is full.
 func isFull(err error) bool {
 	var api jetstream.JetStreamError
 	if !errors.As(err, &api) || api.APIError() == nil {
@@ -66,7 +66,8 @@ func noQueue(name string) error {
 	return notFound("queue", "queue %s does not exist", quoted(name))
 }
 
-// readError returns an error of a call that reads, or that may be repeated.
+// readError returns the error of a call that reads, or that may be repeated. If the servers do not answer,
+// it also looks for a server that does, see leaveIfCutOff.
 func (e *Engine) readError(err error) error {
 	var api jetstream.JetStreamError
 	switch {
@@ -116,7 +117,7 @@ func connectError(err error) error {
 
 func quoted(name string) string { return quote.Name(name) }
 
-// queueError returns the error of a call about a queue's stream: the queue may have been dropped.
+// queueError is readError for a call about a queue's stream, which may fail because the queue was dropped.
 func (e *Engine) queueError(ctx context.Context, q *queue, err error) error {
 	if err == nil {
 		return nil
@@ -127,7 +128,7 @@ func (e *Engine) queueError(ctx context.Context, q *queue, err error) error {
 	return e.readError(err)
 }
 
-// writeError returns the error of a write that must not be repeated unseen.
+// writeError returns the error of a write that may have happened and must not be repeated blindly.
 func (e *Engine) writeError(err error) error {
 	if _, perhaps := classifyPublish(err); perhaps {
 		return outcomeUnknown(err)

@@ -26,8 +26,8 @@ type place struct {
 	attempts []posthaste.Attempt
 }
 
-// rank orders places: that with the lower one tells where the message is. A message that several
-// subscriptions wait for is in its first entry until all have acknowledged it.
+// rank orders the places in which a message is found for one subscription: the lowest rank counts. An
+// entry for all subscriptions stays until all have acknowledged it, so it has the highest ranks.
 type rank int
 
 const (
@@ -40,7 +40,7 @@ const (
 	rankSchedule             // on s.<id>
 )
 
-// lookup is a message as far as this process sees it.
+// lookup is a message with the places in which it was found.
 type lookup struct {
 	q      *queue
 	id     posthaste.MessageID
@@ -53,7 +53,7 @@ func noMessage(id posthaste.MessageID) error {
 	return notFound("id", "message %d is unknown, or its space was reclaimed", id)
 }
 
-// queueOf returns the queue of a message by its id.
+// queueOfMessage returns the queue of a message by its id.
 func (e *Engine) queueOfMessage(ctx context.Context, id posthaste.MessageID) (*queue, error) {
 	if err := e.ready(ctx); err != nil {
 		return nil, err
@@ -79,10 +79,10 @@ func (e *Engine) queueOfMessage(ctx context.Context, id posthaste.MessageID) (*q
 	return q, err
 }
 
-// findAgain is how often a message that is not found is looked for: it may move meanwhile.
+// findAgain is how often a message is looked for before it is not found: it may move meanwhile.
 const findAgain = 3
 
-// find finds a message.
+// find finds a message for all its subscriptions.
 func (e *Engine) find(ctx context.Context, id posthaste.MessageID) (*lookup, error) {
 	q, err := e.queueOfMessage(ctx, id)
 	if err != nil {
@@ -125,7 +125,8 @@ func (e *Engine) findOnce(ctx context.Context, q *queue, id posthaste.MessageID)
 	return s, e.spreadShared(ctx, s)
 }
 
-// complete reports whether each subscription has a place that its own subjects or the schedule tell.
+// complete reports whether each subscription has a place already, so that the waiting messages need not be
+// scanned.
 func (s *lookup) complete() bool {
 	if s.shared != nil {
 		return true
@@ -138,7 +139,7 @@ func (s *lookup) complete() bool {
 	return true
 }
 
-// findAt takes the last entry on a subject.
+// findAt adds the last entry on a subject, if there is one.
 func (e *Engine) findAt(ctx context.Context, s *lookup, stream, subject string) error {
 	m, err := e.lastOn(ctx, stream, subject)
 	if err != nil || m == nil {
@@ -148,7 +149,7 @@ func (e *Engine) findAt(ctx context.Context, s *lookup, stream, subject string) 
 	return nil
 }
 
-// findHeld takes the deliveries of this process.
+// findHeld adds the deliveries of this process.
 func (e *Engine) findHeld(s *lookup) {
 	for _, d := range e.holding.ofMessage(s.id) {
 		e.addHeld(s, d)
@@ -161,13 +162,14 @@ func (e *Engine) addHeld(s *lookup, d *held) {
 	case once:
 		p.state = posthaste.StateHandedOut
 	case uptime() > e.holding.leaseOf(d):
-		return // the server hands it out again
+		return // the server redelivers it
 	}
 	p.attempts = append(slices.Clone(d.meta.Story), e.holding.attempt(d, e.workerName(d)))
 	s.addPlace(d.sub.Name, p)
 }
 
-// findWaiting looks through the entries that wait: the newest, and if there are more, the oldest.
+// findWaiting scans the waiting entries: the newest, and if there are more, the oldest. Each scan is bounded,
+// see scan.
 func (e *Engine) findWaiting(ctx context.Context, s *lookup) error {
 	take := func(m *rawEntry) { e.addIfOwn(s, m) }
 	for _, filter := range s.q.waitFilters() {
@@ -199,14 +201,14 @@ func (q *queue) waitFilters() []string {
 	return []string{q.subjects.under(first), q.subjects.under("r.*.*")}
 }
 
-// addIfOwn takes an entry if it is one of the message.
+// addIfOwn adds an entry if it is one of the message.
 func (e *Engine) addIfOwn(s *lookup, m *rawEntry) {
 	if x, _, err := decode(m.Header, m.Data); err == nil && x.ID == s.id {
 		e.addEntry(s, m)
 	}
 }
 
-// addEntry takes an entry of the message.
+// addEntry adds the place of an entry of the message.
 func (e *Engine) addEntry(s *lookup, m *rawEntry) {
 	x, body, err := decode(m.Header, m.Data)
 	if err != nil {
@@ -242,7 +244,7 @@ func (e *Engine) addEntry(s *lookup, m *rawEntry) {
 	}
 }
 
-// addKept takes what an ordered queue keeps beside a message that comes again.
+// addKept adds the fields that an ordered queue stores beside a message, see kept.
 func (s *lookup) addKept(m *rawEntry) {
 	var k kept
 	if err := json.Unmarshal(m.Data, &k); err != nil || k.Meta == nil {
@@ -265,7 +267,7 @@ func (m *meta) waitingState(late bool) posthaste.State {
 	return posthaste.StateReady
 }
 
-// addPlace takes a place for a subscription, unless a better one is known.
+// addPlace adds a place for a subscription, unless one with a lower rank or a newer entry is known.
 func (s *lookup) addPlace(subscription string, p *place) {
 	if s.q.subscription(subscription) == nil {
 		return
@@ -275,14 +277,14 @@ func (s *lookup) addPlace(subscription string, p *place) {
 	}
 }
 
-// addShared takes the entry for all subscriptions.
+// addShared adds an entry for all subscriptions.
 func (s *lookup) addShared(p *place) {
 	if s.shared == nil || p.rank < s.shared.rank {
 		s.shared = p
 	}
 }
 
-// spreadShared puts the entry for all subscriptions in the place of those that have none.
+// spreadShared gives the subscriptions without a place that of the entry for all subscriptions.
 func (e *Engine) spreadShared(ctx context.Context, s *lookup) error {
 	return s.spreadShared(func(sub *subscription, lane int) (uint64, error) { return e.floor(ctx, s.q, sub, lane) })
 }
@@ -335,7 +337,7 @@ func (e *Engine) floor(ctx context.Context, q *queue, sub *subscription, lane in
 	return c.CachedInfo().AckFloor.Stream, nil
 }
 
-// info returns the message as operators see it.
+// info returns the message for operators.
 func (s *lookup) info(now time.Time) (info posthaste.MessageInfo) {
 	for _, sub := range s.q.Subscriptions {
 		p := s.places[sub.Name]
@@ -360,8 +362,8 @@ func (s *lookup) info(now time.Time) (info posthaste.MessageInfo) {
 	return info
 }
 
-// Message implements [posthaste.MessageAdmin]. A message that waits is looked for among the newest and
-// the oldest 10,000. One that another process has in hand appears as ready.
+// Message implements [posthaste.MessageAdmin]. A waiting message is looked for among the newest and the
+// oldest 10,000. One that another process holds appears as ready.
 func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste.MessageInfo, error) {
 	s, err := e.find(ctx, id)
 	if err != nil {

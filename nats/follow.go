@@ -14,18 +14,20 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// What follows an entry: a retry, a copy, or a dead letter. It is stored in one batch with a record
-// of the entry's sequence, so that an entry is continued once, although several processes may try: its holder,
-// and after a crash or an unconfirmed acknowledgment the process that gets its second delivery.
+// An entry is continued by another one: a retry, a copy (of a message that was released or lost), or a
+// dead letter. That entry is stored in one batch with a record of the sequence of the entry that it
+// continues. So an entry is continued once, although several processes may try: its holder, and, after a
+// crash or an unconfirmed acknowledgment, the process to which the server redelivers it.
 
-// followedFor is how long these records last. An entry that is handed out again later may be continued
-// twice.
+// followedFor is how long these records last. An entry that is redelivered later than that may be
+// continued twice.
 const followedFor = 24 * time.Hour
 
-// storyEnds is how many attempts at its begin and at its end the story of a message keeps.
+// storyEnds is how many attempts the story of a message keeps at its beginning, and at its end.
 const storyEnds = 10
 
-// settleByEntry settles a delivery otherwise than by a plain acknowledgment.
+// settleByEntry settles a delivery for which something must be stored: its outcome, or the entry that
+// continues it. It acknowledges the delivery after that.
 func (e *Engine) settleByEntry(ctx context.Context, d *held, s posthaste.Settlement) (r posthaste.SettleResult, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.holding.leaseOf(d)-uptime())
 	defer cancel()
@@ -48,7 +50,7 @@ func (e *Engine) settleByEntry(ctx context.Context, d *held, s posthaste.Settlem
 	switch err := e.ackAndWait(ctx, d); {
 	case isFinal(outcome) && outcome != posthaste.OutcomeDead:
 		return r, err
-	default: // what follows is stored, and a second delivery changes nothing
+	default: // the next entry is stored, and a redelivery of this one only acknowledges it
 		return r, nil
 	}
 }
@@ -62,12 +64,13 @@ func isFinal(outcome posthaste.Outcome) bool {
 	return true
 }
 
-// followSubject is the subject of the record of what follows an entry.
+// followSubject is the subject of the record that the entry was continued.
 func (d *held) followSubject() string {
 	return d.q.subjects.under("i", "n", subjectToken(d.sub.Name), strconv.FormatUint(d.seq, 10))
 }
 
-// nextAttempt returns the message after a settlement, the outcome, and when the next attempt may start.
+// nextAttempt returns the message after a settlement, the outcome, and when the next attempt may start,
+// zero if there is none. It has the rules of package memory (delivery end).
 func (e *Engine) nextAttempt(d *held, s posthaste.Settlement) (*meta, posthaste.Outcome, time.Time) {
 	next, now := *d.meta, e.clock.now()
 	due, outcome := now, s.Outcome
@@ -114,7 +117,7 @@ func (e *Engine) nextAttempt(d *held, s posthaste.Settlement) (*meta, posthaste.
 	return &next, outcome, due
 }
 
-// options returns the options of the queue of a delivery as they are now.
+// options returns the current options of the queue of a delivery.
 func (e *Engine) options(d *held) *posthaste.QueueOptions {
 	if q := e.queues.known(d.q.Name); q != nil {
 		return &q.Options
@@ -145,8 +148,8 @@ func (d *held) advanced(checkpoint []byte) bool {
 	return checkpoint != nil && (len(story) == 0 || !bytes.Equal(checkpoint, story[len(story)-1].Checkpoint))
 }
 
-// followingEntry returns the entry that continues a delivery: the retry, which may be scheduled, or the
-// dead letter; nil if the message is over.
+// followingEntry returns the entry that continues that of a delivery: the retry or copy, which may be
+// scheduled, or the dead letter; nil if the outcome needs none.
 func (e *Engine) followingEntry(d *held, next *meta, outcome posthaste.Outcome, due time.Time) *natsgo.Msg {
 	sub := subjectToken(d.sub.Name)
 	switch {
@@ -163,7 +166,8 @@ func (e *Engine) followingEntry(d *held, next *meta, outcome posthaste.Outcome, 
 	return asSchedule(next.encoded(d.q.subjects.under("s", next.ID.String(), sub), d.body), target, due)
 }
 
-// ackAndWait acknowledges a delivery, and returns an error if that is not confirmed within its lease.
+// ackAndWait acknowledges a delivery. It returns an error if the server does not confirm that before the
+// lease ends.
 func (e *Engine) ackAndWait(ctx context.Context, d *held) error {
 	return e.signAndWait(ctx, d, signAck)
 }
@@ -191,19 +195,19 @@ func (e *Engine) nak(ctx context.Context, d *held, after time.Duration) error {
 	return e.signAndWait(ctx, d, sign)
 }
 
-// expire ends a message that is not handed out.
+// expire ends a message that is too old to be handed out.
 func (e *Engine) expire(ctx context.Context, d *held, outcome posthaste.Outcome) {
 	now := e.clock.now()
 	next := *d.meta
 	next.Story = posthaste.WithAttempt(next.Story, posthaste.Attempt{Attempt: next.attempt(), Outcome: outcome, ClaimedAt: now, EndedAt: now})
-	// What fails here is repeated with the next delivery.
+	// After an error, the server redelivers the message, and a claim finds again that it is too old.
 	if err := e.storeOutcome(ctx, d, &next, outcome); err == nil {
 		_ = e.ackAndWait(ctx, d)
 	}
 }
 
-// settleLost gives a delivery back whose holder is gone: its worker or its lease has ended, and this
-// process still holds it at the server.
+// settleLost settles a delivery as lost: its worker is gone or its receiver's lease has ended, and this
+// process still has its lease at the server. It reports whether it did.
 func (e *Engine) settleLost(ctx context.Context, d *held) bool {
 	if !e.holding.beginSettlingLost(d) {
 		return false

@@ -11,8 +11,9 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// A process settles and extends the deliveries that it was handed. Others ask it, by a subject
-// with its number: a receiver may reach another server for the settlement than for the receive.
+// A process settles the deliveries that it holds. Other processes ask it to, by a subject with its
+// number: the HTTP call that settles a received delivery may reach another process than the one that
+// received it. Extend is not forwarded.
 
 func (e *Engine) processSubject(no int64) string {
 	return e.prefix + ".held." + strconv.FormatInt(no, 10)
@@ -24,7 +25,7 @@ type forwardAnswer struct {
 	Error   *posthaste.Error         `json:"error,omitempty"`
 }
 
-// listenSettlements answers the calls of other processes.
+// listenSettlements settles deliveries of this process for others.
 func (e *Engine) listenSettlements() error {
 	return e.subscribe(e.processSubject(e.holding.number()), func(m *natsgo.Msg) {
 		e.runInBackground(func(ctx context.Context) {
@@ -49,7 +50,8 @@ func (e *Engine) listenSettlements() error {
 	})
 }
 
-// forward lets another process settle. If it is gone nothing is settled.
+// forward asks the process that holds deliveries to settle them, and puts its answers into the results. If
+// that process is gone, none is settled.
 func (e *Engine) forward(ctx context.Context, no int64, places []int, settlements []posthaste.Settlement, results []posthaste.SettleResult) error {
 	all := make([]posthaste.Settlement, len(places))
 	for i, at := range places {

@@ -83,7 +83,7 @@ func (e *Engine) infoOf(ctx context.Context, q *queue) (posthaste.QueueInfo, err
 			}
 			of.Depth += int64(c.NumPending)
 			of.InFlight += int64(c.NumAckPending)
-			if age, err := e.oldest(ctx, q, c, lane); err != nil {
+			if age, err := e.oldest(ctx, q, c); err != nil {
 				return info, err
 			} else if c.NumPending > 0 {
 				of.OldestAge = max(of.OldestAge, age)
@@ -93,7 +93,7 @@ func (e *Engine) infoOf(ctx context.Context, q *queue) (posthaste.QueueInfo, err
 			return info, err
 		}
 		if c := consumers["keep-s"]; c != nil {
-			of.Depth += int64(c.NumPending) // those of other subscriptions' retries included
+			of.Depth += int64(c.NumPending) // retries of other subscriptions included
 		}
 		info.Subscriptions = append(info.Subscriptions, of)
 	}
@@ -114,8 +114,8 @@ func (e *Engine) consumers(ctx context.Context, q *queue) (map[string]*jetstream
 	return all, e.queueError(ctx, q, list.Err())
 }
 
-// count counts the messages on subjects: by the keeper, unless it counts those of several
-// subscriptions.
+// count returns the number of messages that a filter selects: that of the keeper, unless the keeper also
+// counts those of other subscriptions.
 func (e *Engine) count(ctx context.Context, q *queue, keeper *jetstream.ConsumerInfo, shared bool, filter string) (int64, error) {
 	switch {
 	case keeper == nil || keeper.NumPending == 0:
@@ -134,8 +134,8 @@ func (e *Engine) count(ctx context.Context, q *queue, keeper *jetstream.Consumer
 	return int64(len(info.State.Subjects)), nil
 }
 
-// oldest returns the age of the first message that a consumer has not handed out.
-func (e *Engine) oldest(ctx context.Context, q *queue, c *jetstream.ConsumerInfo, lane int) (age time.Duration, err error) {
+// oldest returns the age of the oldest message that a consumer has not delivered.
+func (e *Engine) oldest(ctx context.Context, q *queue, c *jetstream.ConsumerInfo) (age time.Duration, err error) {
 	if c.NumPending == 0 {
 		return 0, nil
 	}

@@ -16,9 +16,9 @@ type renewed struct {
 	lease time.Duration
 }
 
-// renew asks the servers for a new AckWait of deliveries. An unconfirmed one keeps its old lease. A
-// server that is cut off confirms signs of progress that the others do not know. So the leases are
-// extended only if the store has taken a write after that, for which it needs a majority.
+// renew extends the leases of deliveries by signs of progress. A delivery whose sign is not confirmed
+// keeps its lease. A server that is cut off confirms signs that the others do not know, so the leases
+// are extended only if the store has taken a write after that, which needs a majority.
 func (e *Engine) renew(ctx context.Context, all []*held) {
 	var open sync.WaitGroup
 	var mu sync.Mutex
@@ -43,8 +43,8 @@ func (e *Engine) renew(ctx context.Context, all []*held) {
 	}
 }
 
-// progress sends a sign of progress, and calls done with the lease that begins when it is sent, once the
-// server has confirmed it.
+// progress sends a sign of progress. Once the server has confirmed it, it calls done with the end of the
+// new lease, which began when the sign was sent.
 func (e *Engine) progress(d *held, open *sync.WaitGroup, done func(lease time.Duration)) {
 	until := e.holding.leaseOf(d)
 	if at := uptime(); at < until {
@@ -78,14 +78,15 @@ func (h *holding) extend(d *held, lease time.Duration) {
 	d.lease = max(d.lease, lease)
 }
 
-// giveBack gives back all deliveries of a worker, and what came and was not handed out.
+// giveBack settles all deliveries of a worker as lost, and gives back all messages that came to this
+// process and were not handed out.
 func (e *Engine) giveBack(ctx context.Context, worker posthaste.WorkerID) {
 	e.settleAllLost(ctx, e.holding.ofWorker(worker))
 	e.emptyHands(ctx, true)
 }
 
-// emptyHands gives back messages that came and were not handed out, without an attempt: the late ones,
-// or all.
+// emptyHands gives back messages that came and were not handed out, without counting an attempt: those
+// whose lease ends soon, or all.
 func (e *Engine) emptyHands(ctx context.Context, everything bool) {
 	var open sync.WaitGroup
 	for t, all := range e.taps.drain(everything) {
@@ -96,11 +97,11 @@ func (e *Engine) emptyHands(ctx context.Context, everything bool) {
 		for _, a := range all {
 			open.Go(func() {
 				d := a.held(q, q.subscription(t.subscription), t, e.clock.now())
-				if q.Options.Mode == posthaste.AtMostOnce { // it was acknowledged
+				if q.Options.Mode == posthaste.AtMostOnce { // it was acknowledged when it came
 					_ = e.store(ctx, q, []*natsgo.Msg{e.followingEntry(d, d.meta, posthaste.OutcomeReleased, e.clock.now())})
 					return
 				}
-				_, _ = e.settleByEntry(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeReleased}) // or AckWait ends
+				_, _ = e.settleByEntry(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeReleased}) // after an error, it is redelivered when AckWait has passed
 			})
 		}
 	}
@@ -125,9 +126,9 @@ func (e *Engine) settleAllLost(ctx context.Context, all []*held) (lost int) {
 	return lost
 }
 
-// rescue gives back the deliveries of this process whose receiver's lease or whose worker's lease
-// has ended. The server hands out those of other processes again when AckWait has passed. It
-// returns how many this process has continued since the last call, in one way or the other.
+// rescue settles the deliveries of this process whose receiver's or worker's lease has ended as lost.
+// The server redelivers those of other processes that are gone when AckWait has passed, see
+// continueLost. It returns how many lost deliveries this process has continued since the last call.
 func (e *Engine) rescue(ctx context.Context) int {
 	e.settleExpired(ctx)
 	return int(e.rescued.Swap(0))
@@ -153,9 +154,9 @@ func (h *holding) expired(lost func(posthaste.WorkerID) bool) (all []*held) {
 	return all
 }
 
-// keepLeases extends the leases of deliveries at the server, gives back those whose holder is gone,
-// and forgets those that the server has handed out to others. A worker whose heartbeats are further
-// apart than AckWait keeps its deliveries so.
+// keepLeases extends the leases of deliveries at the server, settles those whose holder is gone as lost,
+// and forgets those that the server has redelivered. So a worker keeps its deliveries even if its
+// heartbeats are further apart than AckWait.
 func (e *Engine) keepLeases(ctx context.Context) {
 	e.settleExpired(ctx)
 	e.holding.forget()
@@ -164,8 +165,7 @@ func (e *Engine) keepLeases(ctx context.Context) {
 	}
 }
 
-// ending returns the deliveries of living workers and receivers of which half of AckWait has
-// passed.
+// ending returns the deliveries of live workers and receivers of whose AckWait half has passed.
 func (h *holding) ending(lost func(posthaste.WorkerID) bool) (all []*held) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -237,7 +237,7 @@ func (e *Engine) look(ctx context.Context, ref posthaste.QueueRef) (posthaste.Lo
 	return reply, nil
 }
 
-// holds reports whether messages of a consumer wait in this process.
+// holds reports whether the hand of a consumer has messages.
 func (s *taps) holds(t *tap) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

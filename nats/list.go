@@ -18,9 +18,8 @@ type listing struct {
 	floors map[string]uint64 // of consumers, by queue and name
 }
 
-// Messages implements [posthaste.MessageAdmin]. It reads the newest 10,000 entries of each kind: those
-// that wait, scheduled ones, dead letters, and outcomes of queues with a retention. Messages can be
-// selected by queue, state and time only.
+// Messages implements [posthaste.MessageAdmin]. It reads the newest 10,000 entries of each kind: waiting
+// messages, schedules, dead letters, and outcomes. Messages can be selected by queue, state and time only.
 func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (page posthaste.Page[posthaste.MessageInfo], err error) {
 	limit, err := listLimit(f.Limit, "messages")
 	if err != nil {
@@ -62,7 +61,7 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (page 
 	return posthaste.NewPage(page.Items, limit, 0, func(m *posthaste.MessageInfo) posthaste.MessageID { return m.ID }), nil
 }
 
-// read takes the entries of queues that can have a state.
+// read adds the entries of queues that can have a state.
 func (l *listing) read(ctx context.Context, queues []*queue, state posthaste.State) error {
 	for _, q := range queues {
 		for _, d := range l.e.holding.ofQueue(q.Name) {
@@ -99,7 +98,7 @@ func (l *listing) read(ctx context.Context, queues []*queue, state posthaste.Sta
 	})
 }
 
-// readKept takes what an ordered queue keeps beside the messages that come again.
+// readKept adds the fields that an ordered queue stores beside its messages, see kept.
 func (l *listing) readKept(ctx context.Context, q *queue) error {
 	return l.e.newest(ctx, q.stream, q.subjects.under("n", "*", "*", "kept"), func(m *rawEntry) {
 		tokens := strings.Split(m.Subject, ".")
@@ -109,7 +108,7 @@ func (l *listing) readKept(ctx context.Context, q *queue) error {
 	})
 }
 
-// of returns the sight of a message, which it makes if necessary.
+// of returns the lookup of a message, which it makes if necessary.
 func (l *listing) of(q *queue, id posthaste.MessageID) *lookup {
 	s := l.byID[id]
 	if s == nil {
@@ -119,7 +118,7 @@ func (l *listing) of(q *queue, id posthaste.MessageID) *lookup {
 	return s
 }
 
-// floor asks once for each consumer.
+// floor is floor of the engine, which it calls once for each consumer.
 func (l *listing) floor(ctx context.Context, q *queue, sub *subscription, lane int) (uint64, error) {
 	name := q.Name + " " + sub.Name + " " + strconv.Itoa(lane)
 	if n, known := l.floors[name]; known {

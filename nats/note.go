@@ -11,8 +11,9 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
-// Extend implements [posthaste.Engine]. Notes are stored on a subject of the message. The process that
-// continues the message after a crash reads it.
+// Extend implements [posthaste.Engine] for deliveries of this process: those that another process holds
+// are not extended. Notes are stored on a subject of the message, where the process reads them that
+// continues the message after a crash.
 func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]posthaste.SettleResult, error) {
 	if err := req.Check(); err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func checkNote(n *posthaste.Note) error {
 	return nil
 }
 
-// extendAndNote takes a later lease and a note, and reports whether the delivery is held.
+// extendAndNote sets a later lease and adds a note, and reports whether the delivery is still held.
 func (h *holding) extendAndNote(d *held, req posthaste.ExtendRequest, i int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,7 +83,7 @@ func (d *held) noteSubject() string {
 	return d.q.subjects.under("n", subjectToken(d.sub.Name), d.meta.ID.String())
 }
 
-// storeNote stores what a handler has noted. The subject has one message: the newest.
+// storeNote stores the note of the attempt that runs, in place of the one before.
 func (e *Engine) storeNote(ctx context.Context, d *held) error {
 	body, err := json.Marshal(e.holding.attempt(d, ""))
 	if err != nil {
@@ -92,7 +93,7 @@ func (e *Engine) storeNote(ctx context.Context, d *held) error {
 	return e.store(ctx, d.q, []*natsgo.Msg{m})
 }
 
-// readNote returns what the handler of a lost delivery has noted.
+// readNote returns the note of a lost delivery.
 func (e *Engine) readNote(ctx context.Context, d *held) (a posthaste.Attempt) {
 	m, err := e.lastOn(ctx, d.q.stream, d.noteSubject())
 	if err != nil || m == nil || json.Unmarshal(m.Data, &a) != nil || a.Attempt != d.meta.attempt() {
@@ -102,8 +103,8 @@ func (e *Engine) readNote(ctx context.Context, d *held) (a posthaste.Attempt) {
 	return posthaste.Attempt{Checkpoint: a.Checkpoint, Progress: a.Progress, ProgressText: a.ProgressText, Log: a.Log}
 }
 
-// removeNotes removes the notes of an attempt that has ended: what follows has them. If that fails, they are
-// of an attempt that has ended.
+// removeNotes removes the note of an attempt that has ended, because the next entry has it in its story. If
+// that fails, the note does no harm: readNote compares the attempt.
 func (e *Engine) removeNotes(ctx context.Context, d *held) {
 	again := d.q.Options.Ordered && d.delivered > 1
 	if again || e.holding.hasNote(d) {

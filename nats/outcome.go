@@ -10,18 +10,18 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// outcomeSubject is where the outcome of a message in a queue with a retention is kept.
+// outcomeSubject is the subject of the log on which the outcome of a message is stored.
 func (e *Engine) outcomeSubject(id posthaste.MessageID, subscription string) string {
 	return e.prefix + ".log.out." + id.String() + "." + subjectToken(subscription)
 }
 
-// cancelledFor is how long cancelled, discarded and expired messages can be looked up at least: they are
-// rare.
+// cancelledFor is how long cancelled, discarded and expired messages can be looked up at least, because there
+// are few of them.
 const cancelledFor = 24 * time.Hour
 
-// storeOutcome stores how a message ended, if the queue has a retention or that is
-// rare, before it is acknowledged: after a crash in between, a message that is delivered again has an
-// outcome already.
+// storeOutcome stores how a message ended, if the queue has a retention, or if the message was cancelled or
+// has expired. The caller acknowledges the message after that: after a crash in between, the message is
+// redelivered and has an outcome already.
 func (e *Engine) storeOutcome(ctx context.Context, d *held, end *meta, outcome posthaste.Outcome) error {
 	rare := outcome == posthaste.OutcomeCancelled || outcome == posthaste.OutcomeExpired
 	if !isFinal(outcome) || outcome == posthaste.OutcomeDead || d.q.Options.Retention == 0 && !rare {
@@ -51,5 +51,5 @@ func (e *Engine) storeEnd(ctx context.Context, q *queue, subscription string, en
 	return e.store(ctx, q, []*natsgo.Msg{m})
 }
 
-// headerOutcome has the outcome of a message that ended.
+// headerOutcome is the header with the state of a message that ended.
 const headerOutcome = "Posthaste-Outcome"

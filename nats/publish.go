@@ -39,8 +39,8 @@ func withinSince(ctx context.Context, begun time.Time) (context.Context, context
 	return context.WithDeadline(ctx, begun.Add(sendTimeout))
 }
 
-// store stores messages of one queue, all or none. Its errors are errExists if a record exists,
-// Unavailable if nothing was stored, and OutcomeUnknown if the answer was lost.
+// store stores entries of one queue, all or none. Its errors are errExists if a record exists, Unavailable
+// if nothing was stored, and OutcomeUnknown if the answer was lost.
 func (e *Engine) store(ctx context.Context, q *queue, parts []*natsgo.Msg) error {
 	for _, m := range parts {
 		if size, most := int64(m.Size()), e.conn.MaxPayload(); size > most && most > 0 {
@@ -72,8 +72,8 @@ func tooLarge(size, most int64) error {
 		Hint: "raise max_payload of the NATS servers, or store large data elsewhere"}
 }
 
-// reserve is the part of the servers' max_payload that a message leaves free when it is sent: the story of
-// its attempts and a checkpoint.
+// reserve is the part of the servers' max_payload that a message must leave free when it is sent: for the
+// story of its attempts and a checkpoint.
 const reserve = 80 << 10
 
 // checkSize rejects a message that could not be retried.
@@ -84,8 +84,8 @@ func (e *Engine) checkSize(m *natsgo.Msg) error {
 	return nil
 }
 
-// shortenStory shortens the story of a message until the servers take it: first the logs, then the attempts
-// but the last one.
+// shortenStory shortens the story of a message until the servers accept it. It removes first the logs and
+// receipts, then all attempts but the last one.
 func (e *Engine) shortenStory(m *meta, body []byte) {
 	most := e.conn.MaxPayload()
 	if most <= 0 {
@@ -104,14 +104,14 @@ func (e *Engine) shortenStory(m *meta, body []byte) {
 	}
 }
 
-// storeOne stores a message, and repeats that while no server answers: its id, or its record,
-// lets the server drop a repeated message. The server strips the id of a
-// schedule, which replaces itself.
+// storeOne stores an entry, and repeats that while no server answers. The server drops a repeated entry by
+// its id, or rejects it because its record exists. A schedule needs no id, which the server would strip:
+// a repeated one replaces the first.
 func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 	if m.Header.Get(headerMsgID) == "" && m.Header.Get(headerExpectedSeq) == "" && m.Header.Get(headerSchedule) == "" {
 		m.Header.Set(headerMsgID, nuid.Next())
 	}
-	perhaps := false // an attempt may have stored it
+	perhaps := false // an earlier try may have stored it
 	begun := time.Now()
 	for first := true; ; first = false {
 		once, cancel := context.WithTimeout(ctx, partTimeout)
@@ -120,7 +120,7 @@ func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 		if err == nil {
 			return nil
 		}
-		if first { // few messages need it
+		if first { // most entries are stored at once and do not need this context
 			var end context.CancelFunc
 			ctx, end = withinSince(ctx, begun)
 			defer end()
@@ -135,7 +135,7 @@ func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 		perhaps = perhaps || stored
 		switch {
 		case errors.Is(err, errWrongSequence) && perhaps:
-			return outcomeUnknown(err) // perhaps its own record
+			return outcomeUnknown(err) // the record may be its own
 		case errors.Is(err, errWrongSequence):
 			return errExists
 		case !again:
@@ -148,8 +148,8 @@ func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 
 var errWrongSequence = &jetstream.APIError{ErrorCode: codeWrongLastSequence}
 
-// classifyPublish says whether a publish may be repeated after an error, and whether the message may be
-// stored nevertheless.
+// classifyPublish reports whether a publish may be repeated after an error, and whether the message may have
+// been stored.
 func classifyPublish(err error) (again, stored bool) {
 	var api jetstream.JetStreamError
 	switch {
@@ -183,7 +183,8 @@ func (e *Engine) unsent(ctx context.Context, err error, perhaps bool) error {
 	return unavailable("NATS does not take messages", err)
 }
 
-// storeBatch stores messages in one atomic batch. A batch that may be stored is not repeated.
+// storeBatch stores entries in one atomic batch. Unlike a single entry, a batch that may have been stored is
+// not repeated, because the server knows no id of it.
 func (e *Engine) storeBatch(ctx context.Context, parts []*natsgo.Msg) error {
 	for {
 		err := e.tryBatch(ctx, parts)

@@ -44,7 +44,7 @@ func (e *Engine) actOnLetters(ctx context.Context, action string, f posthaste.De
 	return page, nil
 }
 
-// noDeadLetters is an error text with the first of the ids.
+// noDeadLetters returns an error text that names the first of the ids.
 func noDeadLetters(ids []posthaste.MessageID) string {
 	text := fmt.Sprintf("no dead letter to act on: message %d", ids[0])
 	for _, id := range ids[1:min(len(ids), 5)] {
@@ -56,15 +56,15 @@ func noDeadLetters(ids []posthaste.MessageID) string {
 	return text
 }
 
-// headerReplayed is what replaces a dead letter in the step that replays it. It is removed at once, and by
-// the server if this process is killed before.
+// headerReplayed marks the entry that replaces a dead letter in the batch that replays it. This process
+// removes that entry at once. If it is killed before, the server does after replayedFor.
 const (
 	headerReplayed = "Posthaste-Replayed"
 	replayedFor    = "60s"
 )
 
-// replayLetter sends a dead letter again, in one batch with what replaces it. It reports false if the dead
-// letter was removed meanwhile.
+// replayLetter sends the message of a dead letter again, in one batch with the entry that replaces the
+// dead letter. It reports false if another call has replayed or discarded it.
 func (e *Engine) replayLetter(ctx context.Context, l *letter) (bool, error) {
 	if l.meta.Erased != 0 {
 		return false, nil
@@ -93,7 +93,7 @@ func (e *Engine) replayLetter(ctx context.Context, l *letter) (bool, error) {
 	return true, nil
 }
 
-// discardLetter removes a dead letter and stores that.
+// discardLetter removes a dead letter, and stores that the message was discarded.
 func (e *Engine) discardLetter(ctx context.Context, l *letter) (bool, error) {
 	removed, err := e.deleteEntry(ctx, l.q.stream, l.seq)
 	if err != nil || !removed {

@@ -28,7 +28,7 @@ type schedule struct {
 	Changed     time.Time           `json:"changed"`
 }
 
-// definition is a definition and the queue that it is for.
+// definition is the part of a schedule that a user sets, but its name.
 type definition struct {
 	Queue string `json:"queue"`
 	// Of is when the queue was created: a schedule ends with its queue.
@@ -42,11 +42,11 @@ type schedules struct {
 	resting resting
 }
 
-// tickAgain is how long the schedules of a queue rest after one of them failed, because the queue's
-// stream may have no leader.
+// tickAgain is how long the schedules of a queue rest after one of them failed, because the stream of the
+// queue may have no leader.
 const tickAgain = 5 * time.Second
 
-// resting has the queues whose schedules failed, so that they hold up no others.
+// resting has the queues whose schedules failed, so that these do not delay those of other queues.
 type resting struct {
 	mu     sync.Mutex
 	failed map[string]time.Duration // when the last try failed, by uptime
@@ -63,7 +63,7 @@ func (r *resting) rests(queue string) time.Duration {
 	return max(0, at+tickAgain-uptime())
 }
 
-// tried notes how a try of a queue's schedule ended.
+// tried records how a try of a schedule of a queue ended.
 func (r *resting) tried(queue string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,8 +105,8 @@ func (s *schedule) info() posthaste.ScheduleInfo {
 	return info
 }
 
-// queueOf returns the queue of a schedule, nil if it was dropped, even if there is another one with
-// its name.
+// queueOf returns the queue of a schedule, or nil if it was dropped, even if another queue now has its
+// name.
 func (e *Engine) queueOf(ctx context.Context, s *schedule) (*queue, error) {
 	if q := e.queues.known(s.Queue); q != nil && q.Ready && q.CreatedAt.Equal(s.Of) {
 		return q, nil
@@ -140,8 +140,8 @@ func (e *Engine) freshSchedules(ctx context.Context) (map[string]*schedule, erro
 	return all, nil
 }
 
-// dropSchedulesOf removes the schedules of a queue that was dropped. Those that it does not reach do
-// not tick, and are removed by a later tick.
+// dropSchedulesOf removes the schedules of a queue that was dropped. Those that are left if it fails do not
+// send, and tick removes them.
 func (e *Engine) dropSchedulesOf(ctx context.Context, queue string) error {
 	all, err := e.schedules.freshAll(ctx)
 	if err != nil {

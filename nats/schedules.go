@@ -51,14 +51,14 @@ func (e *Engine) PutSchedule(ctx context.Context, p posthaste.Schedule) (next ti
 	return next, unavailable("other processes change schedule "+quoted(p.Name)+" at this moment", nil)
 }
 
-// ofLivingQueue reports whether the queue of a schedule exists, or may exist.
+// ofLivingQueue reports whether the queue of a schedule exists, or may exist because it cannot be read.
 func (e *Engine) ofLivingQueue(ctx context.Context, s *schedule) bool {
 	q, err := e.queueOf(ctx, s)
 	return q != nil || err != nil
 }
 
-// tickBeforePut sends the ticks of a schedule that are due before it is changed: another
-// process may be sending them.
+// tickBeforePut sends the due ticks of a schedule before it is changed, because another process may be
+// sending them.
 func (e *Engine) tickBeforePut(ctx context.Context, was *schedule) (ticked bool, err error) {
 	if !was.ticks() || was.Next.After(e.clock.now()) {
 		return false, nil
@@ -87,7 +87,7 @@ func (e *Engine) stillThere(ctx context.Context, q *queue, s *schedule) error {
 	return err
 }
 
-// newSchedule checks a schedule that is put.
+// newSchedule checks a schedule that is put, and returns its queue and its entry.
 func (e *Engine) newSchedule(ctx context.Context, p *posthaste.Schedule) (*queue, *schedule, error) {
 	is, err := cron.Define(p)
 	if err != nil {

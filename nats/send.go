@@ -29,8 +29,8 @@ const soon = 5 * time.Millisecond
 type outgoing struct {
 	meta   meta
 	body   []byte
-	once   string // subject of the record of its dedupe key, or ""
-	window time.Duration
+	once   string        // the subject of the record of its dedupe key, or ""
+	window time.Duration // of its dedupe key
 }
 
 // sentRecord says which messages were sent under a key, as JSON.
@@ -67,15 +67,15 @@ func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages
 	return e.sendWithRecord(ctx, q, all, &onceRequest{subject: q.subjects.under("i", "o", hashOf(r.Scope, r.Key)), digest: r.Digest, window: r.Window})
 }
 
-// onceRequest is the record of a call of SendOnce. It is in the stream of the queue, so that the same
-// key in a call for another queue is another key.
+// onceRequest is a call of SendOnce. Its record is in the stream of the queue, so that the same key in a
+// call for another queue is another key.
 type onceRequest struct {
 	subject string
 	digest  []byte
 	window  time.Duration
 }
 
-// prepare checks messages and gives them ids.
+// prepare checks the messages of a call and gives them ids.
 func (e *Engine) prepare(ctx context.Context, messages []posthaste.Message) (*queue, []outgoing, error) {
 	messages = posthaste.Completed(messages)
 	if len(messages) > maxBatch {
@@ -118,7 +118,7 @@ func (e *Engine) prepare(ctx context.Context, messages []posthaste.Message) (*qu
 	return q, all, nil
 }
 
-// newOutgoing checks a message that Check has passed against its queue.
+// newOutgoing checks a message, which has passed Check, against its queue.
 func (e *Engine) newOutgoing(q *queue, m *posthaste.Message, now time.Time) (o outgoing, err error) {
 	if err := m.CheckFor(&q.Options); err != nil {
 		return o, err
@@ -155,7 +155,7 @@ func (e *Engine) newOutgoing(q *queue, m *posthaste.Message, now time.Time) (o o
 	return o, nil
 }
 
-// hashOf returns a token for text of a caller.
+// hashOf returns a token of subjects for texts of a caller.
 func hashOf(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -172,14 +172,14 @@ func (q *queue) newEntry(m *meta, body []byte, now time.Time) *natsgo.Msg {
 	return asSchedule(m.encoded(q.subjects.under("s", m.ID.String()), body), q.waitSubject(m), fromMicros(m.Due))
 }
 
-// asSchedule makes a message a schedule that the server publishes to the target at a time.
+// asSchedule turns a message into a schedule, which the server publishes to the target at a time.
 func asSchedule(m *natsgo.Msg, target string, at time.Time) *natsgo.Msg {
 	m.Header.Set(headerSchedule, "@at "+at.UTC().Format(time.RFC3339Nano))
 	m.Header.Set(headerTarget, target)
 	return m
 }
 
-// recordEntry returns a record, which is stored only if its subject has no message.
+// recordEntry returns the entry of a record. It is stored only if its subject has no entry.
 func recordEntry(subject string, content any, ttl time.Duration) *natsgo.Msg {
 	body, err := json.Marshal(content)
 	if err != nil {
@@ -196,7 +196,7 @@ func recordEntry(subject string, content any, ttl time.Duration) *natsgo.Msg {
 // Messages whose dedupe key was used are left out.
 func (e *Engine) sendWithRecord(ctx context.Context, q *queue, all []outgoing, r *onceRequest) (sent []posthaste.Sent, replayed bool, err error) {
 	keyed := r != nil || slices.ContainsFunc(all, func(o outgoing) bool { return o.once != "" })
-	if keyed { // otherwise there is one store, which is bounded
+	if keyed { // other calls store once, and that is bounded
 		var cancel context.CancelFunc
 		ctx, cancel = within(ctx)
 		defer cancel()
@@ -282,8 +282,8 @@ func (e *Engine) readRecord(ctx context.Context, q *queue, subject string) (*sen
 	return r, nil
 }
 
-// freeDedupeKey makes the dedupe key of a message that was withdrawn from all subscriptions free. If that fails
-// the key ends with its window.
+// freeDedupeKey frees the dedupe key of a message that was withdrawn from all subscriptions. If that fails,
+// the key is free when its window ends.
 func (e *Engine) freeDedupeKey(ctx context.Context, q *queue, m *meta) {
 	if m.Once == "" {
 		return
@@ -299,8 +299,8 @@ func (e *Engine) freeDedupeKey(ctx context.Context, q *queue, m *meta) {
 	}
 }
 
-// sendUnlessRecorded stores a message and a record in one batch, unless the record exists: then stored is
-// false.
+// sendUnlessRecorded stores a message and a record in one batch. If the record exists, it stores nothing, and
+// stored is false.
 func (e *Engine) sendUnlessRecorded(ctx context.Context, q *queue, subject string, ttl time.Duration, m *meta, body []byte) (stored bool, err error) {
 	err = e.store(ctx, q, []*natsgo.Msg{recordEntry(subject, sentRecord{Sent: []posthaste.Sent{{ID: m.ID}}}, ttl), q.newEntry(m, body, e.clock.now())})
 	if errors.Is(err, errExists) {

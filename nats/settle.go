@@ -9,7 +9,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
-// atOnce is how many settlements other than plain successes one call works on at the same time.
+// atOnce is the maximum of settlements other than plain successes that one call works on concurrently.
 const atOnce = 64
 
 // Settle implements [posthaste.Engine]. A delivery of another process is settled by that process.
@@ -35,7 +35,7 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 	return results, e.settleOwn(ctx, settlements, results)
 }
 
-// settling is what one call of Settle waits for.
+// settling has the settlements under way in one call of Settle.
 type settling struct {
 	open  sync.WaitGroup
 	slots chan bool
@@ -79,7 +79,7 @@ func (e *Engine) settleOwn(ctx context.Context, settlements []posthaste.Settleme
 			continue
 		}
 		w.slots <- true
-		now = uptime() // it may have waited
+		now = uptime() // waiting for the slot took time
 		w.open.Go(func() {
 			defer func() { <-w.slots }()
 			r, err := e.settleByEntry(ctx, d, s)

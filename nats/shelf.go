@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// bucket is the part of the store that holds entries.
+// bucket is the store with the functions of the engine that a shelf needs.
 type bucket struct {
 	jetstream.KeyValue
 	// last returns the last revision of the keys that begin with a prefix, as the leader has it.
@@ -24,27 +24,27 @@ type bucket struct {
 	readError func(error) error
 }
 
-// shelf keeps the entries of the store whose keys begin with a prefix, as a watch tells them. Names
-// are those of the rest of the key.
+// shelf caches the entries of the store whose keys begin with a prefix, and a watch keeps it up to date.
+// The name of an entry is its key without the prefix.
 type shelf[T any] struct {
 	prefix  string
-	bucket  bucket // set by keep
+	bucket  bucket // set by startWatch
 	mu      sync.Mutex
 	all     map[string]shelved[T]
-	seen    uint64        // the watch has told every revision up to this one
+	seen    uint64        // the watch has reported every revision up to this one
 	moved   chan struct{} // closed when seen grows
 	started sync.Once
 }
 
-// shelved is an entry. A removed one has no value, and is kept until the watch has told the removal.
+// shelved is an entry. A removed one has no value, and is kept until the watch reports its removal.
 type shelved[T any] struct {
 	is       *T
 	revision uint64
 }
 
 const (
-	// watchLife is how long one watch lasts. The next one begins with all entries, so that a removal
-	// that was missed is found. Markers of removals are kept for longer (removalKept).
+	// watchLife is how long one watch lasts. The next one begins with all entries, so that a missed
+	// removal is found. The store keeps markers of removals for longer: removalKept.
 	watchLife   = time.Hour
 	removalKept = 24 * time.Hour
 	watchAgain  = 200 * time.Millisecond
@@ -58,7 +58,8 @@ func (s *shelf[T]) init(prefix string) {
 	s.prefix, s.all, s.moved = prefix, map[string]shelved[T]{}, make(chan struct{})
 }
 
-// startWatch keeps the shelf up to date until the engine is closed, and returns once it has all entries.
+// startWatch starts to keep the shelf up to date until the engine is closed, unless it was started, and
+// returns once the shelf has all entries.
 func (s *shelf[T]) startWatch(ctx context.Context, b bucket) error {
 	s.started.Do(func() {
 		s.bucket = b
@@ -72,7 +73,7 @@ func (s *shelf[T]) startWatch(ctx context.Context, b bucket) error {
 	return s.fresh(ctx)
 }
 
-// watch takes entries until the watch ends.
+// watch caches the entries that one watch reports, until that ends.
 func (s *shelf[T]) watch(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, watchLife)
 	defer cancel()
@@ -103,7 +104,7 @@ func (s *shelf[T]) watch(ctx context.Context) {
 	}
 }
 
-// learnEntry takes an entry from the watch.
+// learnEntry caches an entry that the watch has reported.
 func (s *shelf[T]) learnEntry(entry jetstream.KeyValueEntry) {
 	var is *T
 	if entry.Operation() == jetstream.KeyValuePut {
@@ -123,14 +124,14 @@ func (s *shelf[T]) learnEntry(entry jetstream.KeyValueEntry) {
 	}
 }
 
-// prune forgets the entries that a watch, which has told all, has not told.
+// prune forgets the entries that are not among told: the names that a watch reported, which has reported all.
 func (s *shelf[T]) prune(told map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.all, func(name string, x shelved[T]) bool { return !told[name] && x.revision <= s.seen })
 }
 
-// learn takes a revision of an entry, nil if it was removed.
+// learn caches a revision of an entry, nil if it was removed, unless a newer one is cached.
 func (s *shelf[T]) learn(name string, revision uint64, is *T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +140,7 @@ func (s *shelf[T]) learn(name string, revision uint64, is *T) {
 	}
 }
 
-// setLocally replaces an entry for this process alone, until its next revision.
+// setLocally replaces an entry in this process alone, until its next revision.
 func (s *shelf[T]) setLocally(name string, is *T, revision uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +149,7 @@ func (s *shelf[T]) setLocally(name string, is *T, revision uint64) {
 	}
 }
 
-// known returns an entry as far as this process knows it, or nil, and its revision.
+// known returns a cached entry, or nil, and its revision.
 func (s *shelf[T]) known(name string) (is *T, revision uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +157,7 @@ func (s *shelf[T]) known(name string) (is *T, revision uint64) {
 	return x.is, x.revision
 }
 
-// knownAll returns the entries that this process knows.
+// knownAll returns all cached entries by name.
 func (s *shelf[T]) knownAll() map[string]*T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +170,7 @@ func (s *shelf[T]) knownAll() map[string]*T {
 	return all
 }
 
-// fresh waits until this process knows what the store has now.
+// fresh waits until the shelf has all revisions that the store has now.
 func (s *shelf[T]) fresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
@@ -192,7 +193,7 @@ func (s *shelf[T]) fresh(ctx context.Context) error {
 	}
 }
 
-// freshAll returns the entries that the store has, by name.
+// freshAll is knownAll after fresh.
 func (s *shelf[T]) freshAll(ctx context.Context) (map[string]*T, error) {
 	if err := s.fresh(ctx); err != nil {
 		return nil, err
@@ -217,12 +218,12 @@ func (s *shelf[T]) read(ctx context.Context, name string) (is *T, revision uint6
 	return is, entry.Revision(), nil
 }
 
-// errSame says that an entry needs no change.
+// errSame is what a change returns if the entry needs no change.
 var errSame = errors.New("no change")
 
-// change changes an entry in the store: change gets it, nil if the store has none, and returns the
-// one that replaces it, nil to remove it. It is called again if another process was faster. With errSame, or
-// any other error, nothing is changed.
+// change replaces an entry in the store. The function change gets it, nil if the store has none, and
+// returns its replacement, nil to remove it. It is called again if another process was faster. If it
+// returns errSame or another error, nothing is stored.
 func (s *shelf[T]) change(ctx context.Context, name string, change func(was *T) (*T, error)) (*T, error) {
 	for range changeTries {
 		was, revision, err := s.read(ctx, name)
@@ -244,8 +245,8 @@ func (s *shelf[T]) change(ctx context.Context, name string, change func(was *T) 
 	return nil, unavailable("other processes change "+s.prefix+name+" at this moment", nil)
 }
 
-// put stores an entry, nil to remove it, if the store has that revision: 0 if it has none. It returns
-// the new revision.
+// put stores an entry, nil to remove it, if its revision in the store is still revision (0: there is none).
+// It returns the new revision.
 func (s *shelf[T]) put(ctx context.Context, name string, is *T, revision uint64) (uint64, error) {
 	if is == nil {
 		err := s.bucket.Purge(ctx, s.prefix+name, jetstream.LastRevision(revision), jetstream.PurgeTTL(removalKept))

@@ -17,7 +17,7 @@ const (
 	tickTime = time.Second
 	// tickTry bounds a try of one schedule.
 	tickTry = 3 * time.Second
-	// Records of ticks are kept at least and at most so long, and otherwise for ticksKept ticks.
+	// Records of ticks are kept for ticksKept ticks, at least tickKept and at most tickKeptMost.
 	tickKept     = 2 * time.Hour
 	tickKeptMost = 24 * time.Hour
 	ticksKept    = 1500
@@ -161,8 +161,8 @@ type moving struct {
 	counted int // ticks with a message
 }
 
-// after begins with what another process has sent which did not move the schedule on: the
-// ticks up to last.
+// after adopts the ticks up to last, which another process sent before it was killed or failed to move the
+// schedule on.
 func (m *moving) after(s *schedule, last lastTick, now time.Time) {
 	m.Next, m.counted = m.due.Next, len(m.due.Ticks)
 	if last.at.Before(s.Next) {
@@ -175,8 +175,8 @@ func (m *moving) after(s *schedule, last lastTick, now time.Time) {
 	}
 }
 
-// sendTicks sends the messages of due ticks after the last one. After an error, the schedule moves on to
-// the tick that failed.
+// sendTicks sends the messages of the due ticks after last. After an error, the schedule moves on to the
+// tick that failed.
 func (e *Engine) sendTicks(ctx context.Context, q *queue, s *schedule, m *moving, last lastTick, now time.Time) error {
 	ticks := slices.DeleteFunc(slices.Clone(m.due.Ticks), func(tick time.Time) bool { return !tick.After(last.at) })
 	began := uptime()
@@ -203,7 +203,7 @@ func (e *Engine) sendTicks(ctx context.Context, q *queue, s *schedule, m *moving
 	return nil
 }
 
-// sendTick sends the message of a tick, unless it was sent, and returns its id.
+// sendTick sends the message of a tick, unless another process has, and returns its id.
 func (e *Engine) sendTick(ctx context.Context, q *queue, s *schedule, tick time.Time, interval time.Duration) (posthaste.MessageID, error) {
 	now, all, err := e.prepare(ctx, []posthaste.Message{s.at(tick)})
 	if err == nil && !now.CreatedAt.Equal(q.CreatedAt) {
@@ -224,7 +224,7 @@ func (e *Engine) sendTick(ctx context.Context, q *queue, s *schedule, tick time.
 	return r.Sent[0].ID, nil
 }
 
-// moveOn moves a schedule on after it was ticked, unless another process has. It keeps concurrent
+// moveOn stores that a schedule has ticked, unless another process has stored it. It keeps concurrent
 // changes, such as a pause.
 func (e *Engine) moveOn(ctx context.Context, name string, from *schedule, moved *moving) (sent, missed int, err error) {
 	done := false

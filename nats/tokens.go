@@ -31,12 +31,12 @@ type storedToken struct {
 const (
 	// secretBytes is the number of random bytes of a secret.
 	secretBytes = 32
-	// tokensMost is about the maximum of tokens, and tokenQueuesMost that of queues of a token.
+	// tokensMost is about the maximum of tokens, and tokenQueuesMost the maximum of queues of a token.
 	tokensMost      = 1000
 	tokenQueuesMost = 100
-	// usedAgain is how old the time of a token's last use may be before it is stored again.
+	// usedAgain is how old the stored time of a token's last use may be.
 	usedAgain = 5 * time.Minute
-	// tokensEver is the key of the entry that says that a token was created once.
+	// tokensEver is the key of the entry which says that a token has existed.
 	tokensEver = "tokens-ever"
 )
 
@@ -63,8 +63,8 @@ func (e *Engine) CreateToken(ctx context.Context, t posthaste.Token) (string, er
 	if !is.Expires.IsZero() && !is.Expires.After(is.Created) {
 		return "", posthaste.Invalidf("expires_at", "a token must expire in the future")
 	}
-	// It is stored first that there was a token: a server must not be open to all because
-	// this process was killed in between.
+	// This is stored first: a server without a token that ever existed is open to all, and must not stay
+	// open because this process was killed in between.
 	if _, err := e.kv.Create(ctx, tokensEver, nil); err != nil && !conflicts(err) {
 		return "", e.readError(err)
 	}
@@ -119,7 +119,7 @@ func (e *Engine) RevokeToken(ctx context.Context, name string) error {
 	return e.record(ctx, "token_drop", "", 0, map[string]string{"token": name})
 }
 
-// dropToken reports whether there was such a token.
+// dropToken removes a token, and reports whether it existed.
 func (e *Engine) dropToken(ctx context.Context, name string) (dropped bool, err error) {
 	_, err = e.tokens.change(ctx, subjectToken(name), func(was *storedToken) (*storedToken, error) {
 		dropped = was != nil
@@ -153,8 +153,8 @@ func (e *Engine) TokensInForce(ctx context.Context, used ...string) ([]posthaste
 	return slices.DeleteFunc(all, func(t posthaste.Token) bool { return t.Expired }), ever, nil
 }
 
-// useToken stores when a token was used. That it fails is no reason to reject the token, and the next
-// call stores it.
+// useToken stores when a token was used. If that fails, the token is still valid, and the next call stores
+// it.
 func (e *Engine) useToken(ctx context.Context, name string) {
 	_, _ = e.tokens.change(ctx, subjectToken(name), func(was *storedToken) (*storedToken, error) {
 		now := e.clock.now()

@@ -7,7 +7,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Maintain implements [posthaste.Engine].
+// Maintain implements [posthaste.Engine]. UpkeepSpace also removes what killed processes left, once a minute.
 func (e *Engine) Maintain(ctx context.Context, kinds posthaste.Upkeep) (reply posthaste.MaintainReply, err error) {
 	if err := e.ready(ctx); err != nil {
 		return reply, err

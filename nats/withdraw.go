@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// firesWithin is how long before its time a schedule may be under way to its target already: what
-	// replaces or removes it then can come too late.
+	// firesWithin is how long before its time a schedule may already be under way to its target: replacing
+	// or removing it then can be too late.
 	firesWithin = 2 * time.Second
 	// withdrawFor bounds the repetitions while a message moves.
 	withdrawFor   = 15 * time.Second
@@ -25,9 +25,9 @@ const (
 // errMoved says that a message is not where it was seen.
 var errMoved = errors.New("nats: the message has moved")
 
-// Cancel implements [posthaste.MessageAdmin]. It is exact for a message that is scheduled, or retries, at
-// least 2 s later. One that waits is removed after all processes were asked not to hand it out; a
-// process that does not answer within 2 s may hand it out at that moment.
+// Cancel implements [posthaste.MessageAdmin]. It is exact for a scheduled message or a retry that is due
+// at least 2 s later. A waiting message is removed after all processes were asked not to hand it out; a
+// process that does not answer within 2 s may still hand it out.
 func (e *Engine) Cancel(ctx context.Context, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
 	c := &cancelling{e: e, done: map[string]posthaste.Withdrawal{}}
 	err := e.untilSettled(ctx, func() error {
@@ -87,8 +87,8 @@ func (c *cancelling) freeDedupeKey(ctx context.Context) {
 	}
 }
 
-// ended takes the subscriptions whose message is not found any more: it has ended while it was
-// cancelled.
+// ended finishes the subscriptions for which the message is no longer found: it has ended while it was
+// being cancelled.
 func (c *cancelling) ended() {
 	for name := range c.found.places {
 		c.finish(posthaste.Withdrawal{Subscription: name, State: posthaste.StateDone})
@@ -109,9 +109,9 @@ func (c *cancelling) results() (all []posthaste.Withdrawal) {
 	return all
 }
 
-// try cancels the message where it is seen.
+// try cancels the message in the places where it was found.
 func (c *cancelling) try(ctx context.Context, s *lookup) error {
-	entries := map[uint64][]string{} // subscriptions that wait for them
+	entries := map[uint64][]string{} // the entries to remove, with the subscriptions that wait for them
 	asks, later := false, false
 	for name, p := range s.places {
 		if _, finished := c.done[name]; finished {
@@ -152,7 +152,8 @@ func (c *cancelling) try(ctx context.Context, s *lookup) error {
 	return nil
 }
 
-// ask makes all processes refuse the entries, and finishes the subscriptions that hold the message.
+// ask makes all processes withhold the entries, and finishes the subscriptions of which a process holds the
+// message: its attempt is told.
 func (c *cancelling) ask(ctx context.Context, s *lookup, entries map[uint64][]string) error {
 	r := withholdRequest{From: c.e.holding.number(), Message: s.id, Stream: s.q.stream, At: micros(c.e.clock.now())}
 	for seq, names := range entries {
@@ -216,8 +217,8 @@ func (c *cancelling) remove(ctx context.Context, s *lookup, entries map[uint64][
 	return moved
 }
 
-// Reschedule implements [posthaste.MessageAdmin]. A message that waits, or that is due within 2 s, is not
-// moved.
+// Reschedule implements [posthaste.MessageAdmin]. It does not move a waiting message, nor one that is due
+// within 2 s.
 func (e *Engine) Reschedule(ctx context.Context, id posthaste.MessageID, at time.Time) ([]posthaste.Withdrawal, error) {
 	if at.IsZero() {
 		return nil, posthaste.Invalidf("send_at", "send_at must say when")
@@ -237,8 +238,8 @@ func (e *Engine) Reschedule(ctx context.Context, id posthaste.MessageID, at time
 	return all, nil
 }
 
-// moveSchedules gives the schedules of a message another time, and returns the message after that and the
-// subscriptions for which it has moved.
+// moveSchedules gives the schedules of a message another time. It returns the message after that, and the
+// subscriptions for which it was moved.
 func (e *Engine) moveSchedules(ctx context.Context, action string, id posthaste.MessageID, at time.Time) (s *lookup, moved map[string]bool, err error) {
 	moved = map[string]bool{}
 	err = e.untilSettled(ctx, func() error {

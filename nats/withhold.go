@@ -13,22 +13,22 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// A message that waits may have been handed out by any process, or be under way to it. So a process
-// that cancels one asks all: each marks the deliveries that it holds, and does not hand out the entries if they come
-// later.
+// Any process may hold a waiting message, or may be about to get it. So a process that cancels one asks
+// all processes to withhold it: each marks the deliveries of the message that it holds as cancelled, and
+// does not hand out the entries if they come later.
 
-// Bounds of asking all processes. Those that are known have the longer time. One that does not answer in it
-// is not waited for again until it asks or answers.
+// Bounds of asking all processes: askMost while a known process has not answered, otherwise askQuiet. A
+// process that does not answer is not known any more, until it asks or answers.
 const (
 	askQuiet = 100 * time.Millisecond
 	askMost  = 2 * time.Second
 	// helloFor is how long a new process waits for the answers that make it know the others.
 	helloFor = time.Second
-	// withheldFor is longer than an entry that was removed can be under way.
+	// withheldFor is longer than a removed entry can be under way to a process.
 	withheldFor = 2 * time.Minute
 )
 
-// withholdRequest is what a process asks all others: not to hand out entries of a message.
+// withholdRequest asks all other processes not to hand out entries of a message.
 type withholdRequest struct {
 	From    int64               `json:"from"` // the process that asks
 	Message posthaste.MessageID `json:"message"`
@@ -43,17 +43,17 @@ type entryKey struct {
 	seq    uint64
 }
 
-// withholdAnswer is an answer: what a process holds of the message.
+// withholdAnswer says what a process holds of the message.
 type withholdAnswer struct {
 	No int64 `json:"no"` // of the process
-	// Held has the subscriptions whose deliveries are cancelled now; the value says whether they were
-	// not before.
+	// Held has the subscriptions whose deliveries are now cancelled. The value says whether this request
+	// has cancelled them.
 	Held map[string]bool `json:"held,omitempty"`
 	// Busy says that a delivery is being settled at this moment.
 	Busy bool `json:"busy,omitempty"`
 }
 
-// add takes what another process answered.
+// add adds the answer of another process.
 func (r *withholdAnswer) add(other withholdAnswer) {
 	for name, fresh := range other.Held {
 		if r.Held == nil {
@@ -113,7 +113,7 @@ func (e *Engine) listenWithhold() error {
 	return err
 }
 
-// withhold makes this process not hand out the entries, and cancels the deliveries of the message that it holds.
+// withhold makes this process withhold the entries, and cancels the deliveries of the message that it holds.
 func (h *holding) withhold(r withholdRequest) (answer withholdAnswer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -144,8 +144,8 @@ func (h *holding) withhold(r withholdRequest) (answer withholdAnswer) {
 	return answer
 }
 
-// isWithheld reports whether an entry must not be handed out. The process that asked for that
-// removes it.
+// isWithheld reports whether an entry must not be handed out. The process that asked for that removes the
+// entry.
 func (h *holding) isWithheld(q *queue, seq uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -153,7 +153,7 @@ func (h *holding) isWithheld(q *queue, seq uint64) bool {
 }
 
 // cancelSubject is the subject of the record that a message was cancelled while it was handed out. A
-// process that gets a second delivery reads it.
+// process reads it when it gets a redelivery.
 func (q *queue) cancelSubject(subscription string, id posthaste.MessageID) string {
 	return q.subjects.under("i", "c", subjectToken(subscription), id.String())
 }

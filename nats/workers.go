@@ -34,8 +34,8 @@ type handledKinds struct {
 // lostKept is how long a lost worker is listed.
 const lostKept = 10 * time.Minute
 
-// workers are the workers of all processes. Of those whose last heartbeat came through this process,
-// it has the time by a clock that is never set.
+// workers are the workers of all processes. For those whose last heartbeat came through this process, it
+// also has the time of that heartbeat by uptime, a clock that is never set.
 type workers struct {
 	shelf[worker]
 	beating sync.Mutex
@@ -63,8 +63,8 @@ func (w *workers) forget(id posthaste.WorkerID) {
 	delete(w.beats, id)
 }
 
-// frozen reports whether this process sent the worker's last heartbeat, and has not run for longer
-// than the worker's lease.
+// frozen reports whether this process stored the worker's last heartbeat, longer ago than the worker's
+// lease by uptime: the process or its machine was suspended.
 func (w *workers) frozen(is *worker, revision uint64) bool {
 	w.beating.Lock()
 	defer w.beating.Unlock()
@@ -72,7 +72,7 @@ func (w *workers) frozen(is *worker, revision uint64) bool {
 	return ours && b.revision == revision && uptime()-b.at > is.Lease
 }
 
-// lostAt returns when the worker was lost, or zero.
+// lostAt returns when the worker was lost, or zero if it is alive.
 func (w *worker) lostAt(now time.Time) time.Time {
 	if end := w.Beat.Add(w.Lease); w.Lost.IsZero() && end.Before(now) {
 		return end
@@ -86,7 +86,7 @@ func workerLost() error {
 	return &posthaste.Error{Code: posthaste.CodeWorkerLost, Message: "the worker was declared lost, or ended", Hint: "register it again"}
 }
 
-// alive returns an error if a worker is lost. Claims call it, so that it asks the store only if this
+// alive returns an error if a worker is lost. Each claim calls it, so it reads the store only if this
 // process does not know the worker.
 func (e *Engine) alive(ctx context.Context, id posthaste.WorkerID) error {
 	if err := e.ready(ctx); err != nil {
@@ -105,7 +105,7 @@ func (e *Engine) alive(ctx context.Context, id posthaste.WorkerID) error {
 	return nil
 }
 
-// gone reports whether a worker, nil if it is unknown, has ended or is lost.
+// gone reports whether a worker is unknown (nil), has ended or is lost.
 func (e *Engine) gone(w *worker, revision uint64) bool {
 	return w == nil || !w.lostAt(e.clock.now()).IsZero() || e.workers.frozen(w, revision)
 }
@@ -189,7 +189,8 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (reply
 	return reply, nil
 }
 
-// storeHeartbeat stores a heartbeat, within half of the time that the call has.
+// storeHeartbeat stores a heartbeat within half of the time until the deadline of ctx: the rest is for the
+// looks.
 func (e *Engine) storeHeartbeat(ctx context.Context, beat posthaste.Heartbeat) error {
 	most := callTimeout
 	if deadline, bounded := ctx.Deadline(); bounded {
@@ -222,7 +223,7 @@ func (e *Engine) storeHeartbeat(ctx context.Context, beat posthaste.Heartbeat) e
 		err := e.putBeat(ctx, &next, at, revision)
 		switch {
 		case conflicts(err):
-			w = nil // what this process knows is out of date
+			w = nil // another process has changed the entry: read it
 		case lost && isFull(err):
 			return workerLost()
 		case err != nil:
@@ -268,8 +269,8 @@ func (e *Engine) overdue(but posthaste.WorkerID) (overdue bool, in time.Duration
 	return false, in
 }
 
-// loseWorkers declares workers lost whose leases have ended, and forgets those that were lost long
-// ago. Their deliveries end with AckWait.
+// loseWorkers declares the workers lost whose leases have ended, and forgets those that were lost long
+// ago. The server redelivers their messages when AckWait has passed.
 func (e *Engine) loseWorkers(ctx context.Context) error {
 	for name, w := range e.workers.knownAll() {
 		now := e.clock.now()
