@@ -38,7 +38,7 @@ func (l *letter) read(m *rawEntry) error {
 func (l *letter) public() posthaste.DeadLetter {
 	m := l.meta
 	return posthaste.DeadLetter{ID: l.id, Queue: l.q.Name, Subscription: l.subscription, Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms,
-		ContentType: m.Type, Payload: l.body, CreatedAt: fromMicros(m.At), DiedAt: fromMicros(m.DiedAt), Error: m.Error, Attempts: posthaste.NewestCheckpoint(slices.Clone(m.Story)), ErasedAt: fromMicros(m.Erased)}
+		ContentType: m.Type, Payload: l.body, CreatedAt: fromMicros(m.At), DiedAt: fromMicros(m.DiedAt), Error: m.Error, Attempts: posthaste.NewestCheckpoint(slices.Clone(m.Story))}
 }
 
 // DeadLetters implements [posthaste.MessageAdmin]. It reads up to 3,000 dead letters.

@@ -346,7 +346,7 @@ func (s *lookup) info(now time.Time) (info posthaste.MessageInfo) {
 		}
 		if m := p.meta; info.ID == 0 || info.Payload == nil && p.body != nil {
 			info = posthaste.MessageInfo{ID: s.id, Queue: s.q.Name, Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms, ContentType: m.Type,
-				Payload: p.body, CreatedAt: fromMicros(m.At), Options: m.own(), ErasedAt: fromMicros(m.Erased), Subscriptions: info.Subscriptions}
+				Payload: p.body, CreatedAt: fromMicros(m.At), Options: m.own(), Subscriptions: info.Subscriptions}
 		}
 		state := posthaste.MessageState{Subscription: sub.Name, State: p.state, Attempts: posthaste.NewestCheckpoint(slices.Clone(p.attempts))}
 		if due := fromMicros(p.meta.Due); p.rank == rankRetry || p.rank == rankSchedule {

@@ -60,7 +60,6 @@ type meta struct {
 	// DiedAt and Error are of a dead letter, whose subject has its subscription.
 	DiedAt int64  `json:"died,omitempty"`
 	Error  string `json:"error,omitempty"`
-	Erased int64  `json:"erased,omitempty"`
 }
 
 func micros(t time.Time) int64 {

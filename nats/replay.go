@@ -66,9 +66,6 @@ const (
 // replayLetter sends the message of a dead letter again, in one batch with the entry that replaces the
 // dead letter. It reports false if another call has replayed or discarded it.
 func (e *Engine) replayLetter(ctx context.Context, l *letter) (bool, error) {
-	if l.meta.Erased != 0 {
-		return false, nil
-	}
 	next := *l.meta
 	next.Attempt, next.Failures, next.Losses, next.LostAlone = next.attempt(), 0, 0, 0
 	if n := len(next.Story); n > 0 {
