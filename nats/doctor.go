@@ -93,7 +93,7 @@ func (e *Engine) doctorQueue(ctx context.Context, q *queue) (found []posthaste.F
 	for _, name := range wanted {
 		if consumers[name] == nil {
 			found = append(found, posthaste.Finding{Check: "consumers", Fault: true, Queue: q.Name, Message: fmt.Sprintf("queue %s lacks the consumer %s: NATS confirms messages that it does not store", q.Name, name),
-				Hint: "stop what deletes consumers, and restart a Posthaste program, which makes it again"})
+				Hint: "stop what deletes consumers, then repeat the creation of any subscription of the queue with its options, which makes all consumers again"})
 		}
 	}
 	info, err := e.infoOf(ctx, q)

@@ -70,7 +70,7 @@ func (d *held) followSubject() string {
 }
 
 // nextAttempt returns the message after a settlement, the outcome, and when the next attempt may start,
-// zero if there is none. It has the rules of package memory (delivery end).
+// zero for a final outcome. It has the rules of package memory (delivery end).
 func (e *Engine) nextAttempt(d *held, s posthaste.Settlement) (*meta, posthaste.Outcome, time.Time) {
 	next, now := *d.meta, e.clock.now()
 	due, outcome := now, s.Outcome

@@ -46,7 +46,7 @@ type switching struct {
 	ended int64      // the id of the pause whose end is reached, or 0
 }
 
-// of returns the pause that replaces was, nil if there is none, or errSame.
+// of returns the pause that replaces was, nil after a resume, or errSame.
 func (c switching) of(was *pauseNote, now time.Time) (*pauseNote, error) {
 	switch {
 	case c.is == nil && was == nil, c.ended != 0 && was.ID != c.ended:

@@ -245,7 +245,7 @@ func (s *shelf[T]) change(ctx context.Context, name string, change func(was *T) 
 	return nil, unavailable("other processes change "+s.prefix+name+" at this moment", nil)
 }
 
-// put stores an entry, nil to remove it, if its revision in the store is still revision (0: there is none).
+// put stores an entry, nil to remove it, if its revision in the store is still revision (0 for a new entry).
 // It returns the new revision.
 func (s *shelf[T]) put(ctx context.Context, name string, is *T, revision uint64) (uint64, error) {
 	if is == nil {

@@ -93,7 +93,7 @@ type pullRequest struct {
 	Expires time.Duration `json:"expires,omitempty"`
 }
 
-// emptyWait is how long a pull that does not wait for messages stays open while there is none: a
+// emptyWait is how long a pull that does not wait for messages stays open while no message waits: a
 // consumer learns of a message some time after its sender was told that it is stored.
 const emptyWait = 25 * time.Millisecond
 

@@ -76,7 +76,7 @@ func (d *Definition) Parsed() (s Spec, zone *time.Location, err error) {
 	return s, zone, err
 }
 
-// First returns the first tick after now, or an error if there is none.
+// First returns the first tick after now, or an error if the spec never ticks.
 func (d *Definition) First(now time.Time) (time.Time, error) {
 	s, zone, err := d.Parsed()
 	if err != nil {
