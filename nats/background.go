@@ -61,7 +61,7 @@ func (e *Engine) startLoops(no int64) error {
 	return nil
 }
 
-// bucket returns the store as the shelves use it.
+// bucket returns the store as the caches use it.
 func (e *Engine) bucket() bucket {
 	name := e.prefix + "-store"
 	last := func(ctx context.Context, prefix string) (uint64, error) {

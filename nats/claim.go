@@ -17,7 +17,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 	if err := e.alive(ctx, req.Worker); err != nil {
 		return reply, err
 	}
-	q, sub, err := e.subscribed(ctx, req.QueueRef)
+	q, sub, err := e.findSubscription(ctx, req.QueueRef)
 	if err != nil {
 		return reply, err
 	}
@@ -94,15 +94,15 @@ func (e *Engine) pull(ctx context.Context, c *claiming) error {
 	return nil
 }
 
-// shortWait is how long a claim of an ordered queue waits for the first message.
-const shortWait = 30 * time.Millisecond
+// orderedClaimWait is how long a claim of an ordered queue waits for the first message.
+const orderedClaimWait = 30 * time.Millisecond
 
 // pullOrdered is pull for an ordered queue. A consumer whose one message is in flight does not answer
 // a pull. So each consumer has a pull that stays open, and a claim takes the messages that have come.
 func (e *Engine) pullOrdered(ctx context.Context, c *claiming) error {
 	rings := make(chan bool, 1)
 	defer e.taps.listen(c.q.Name, rings)()
-	timer := time.NewTimer(shortWait)
+	timer := time.NewTimer(orderedClaimWait)
 	defer timer.Stop()
 	for {
 		for _, lane := range c.q.lanes() {
@@ -179,8 +179,8 @@ func (e *Engine) handOut(c *claiming, t *tap) {
 			c.aloneWaits = len(c.got) == 0
 			return
 		default:
-			// A message that was due within soon was sent without a schedule.
-			if early := fromMicros(d.meta.Due).Sub(now); early > 0 && early <= soon {
+			// A message that was due within dueSoon was sent without a schedule.
+			if early := fromMicros(d.meta.Due).Sub(now); early > 0 && early <= dueSoon {
 				time.Sleep(early)
 				at = uptime()
 			}
@@ -225,7 +225,7 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (pos
 	case req.Lease <= 0 || req.Lease > 12*time.Hour:
 		return reply, posthaste.Invalidf("lease", "lease must be above zero and at most 12h, got %s", req.Lease)
 	}
-	q, sub, err := e.subscribed(ctx, req.QueueRef)
+	q, sub, err := e.findSubscription(ctx, req.QueueRef)
 	if err != nil {
 		return reply, err
 	}

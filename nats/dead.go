@@ -103,7 +103,7 @@ func (e *Engine) possibleLetters(ctx context.Context, f *posthaste.DeadLetterFil
 	if f.Queue != "" {
 		q, err := e.queue(ctx, f.Queue)
 		if err == nil && f.Subscription != "" {
-			q, _, err = e.subscribed(ctx, posthaste.QueueRef{Queue: f.Queue, Subscription: f.Subscription})
+			q, _, err = e.findSubscription(ctx, posthaste.QueueRef{Queue: f.Queue, Subscription: f.Subscription})
 		}
 		if err != nil {
 			return nil, err
@@ -204,9 +204,9 @@ func (e *Engine) chosenLetters(ctx context.Context, f *posthaste.DeadLetterFilte
 	return all, next, err
 }
 
-// each calls act for letters, 16 at a time. It returns the ids of those for which act reports true, and the
+// actOnEach calls act for letters, 16 at a time. It returns the ids of those for which act reports true, and the
 // first error.
-func (e *Engine) each(ctx context.Context, letters []*letter, act func(context.Context, *letter) (bool, error)) (ids []posthaste.MessageID, err error) {
+func (e *Engine) actOnEach(ctx context.Context, letters []*letter, act func(context.Context, *letter) (bool, error)) (ids []posthaste.MessageID, err error) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	slots := make(chan bool, 16)

@@ -23,8 +23,8 @@ type denials struct {
 	at   time.Duration // by uptime
 }
 
-// take is a natsgo.ErrHandler.
-func (d *denials) take(_ *natsgo.Conn, _ *natsgo.Subscription, err error) {
+// handleError is a natsgo.ErrHandler.
+func (d *denials) handleError(_ *natsgo.Conn, _ *natsgo.Subscription, err error) {
 	if errors.Is(err, natsgo.ErrPermissionViolation) {
 		d.mu.Lock()
 		defer d.mu.Unlock()

@@ -32,7 +32,7 @@ func (s *bells) asleep(queue string) bool {
 	return s.sleep[queue] > 0
 }
 
-func (s *bells) sleeps(queue string, by int) {
+func (s *bells) countSleeper(queue string, by int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sleep[queue] += by; s.sleep[queue] == 0 {
@@ -86,8 +86,8 @@ func (b *bell) Sleep(ctx context.Context, queue string, look func(context.Contex
 	if err != nil || found.Found {
 		return err
 	}
-	b.of.sleeps(queue, 1)
-	defer b.of.sleeps(queue, -1)
+	b.of.countSleeper(queue, 1)
+	defer b.of.countSleeper(queue, -1)
 	b.wait(queue)
 	wait := lookAgain
 	if found.NextDue >= 0 {

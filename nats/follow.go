@@ -159,7 +159,7 @@ func (e *Engine) followingEntry(d *held, next *meta, outcome posthaste.Outcome, 
 		return nil
 	}
 	target := d.q.subjects.under("r", sub, strconv.Itoa(d.lane))
-	if !due.After(e.clock.now().Add(soon)) {
+	if !due.After(e.clock.now().Add(dueSoon)) {
 		return next.encoded(target, d.body)
 	}
 	next.Due = micros(due)

@@ -50,8 +50,8 @@ func (h *holding) init() {
 	h.byID, h.byWork = map[posthaste.DeliveryID]*held{}, map[posthaste.WorkerID]map[posthaste.DeliveryID]*held{}
 }
 
-// handedOut marks the ids of deliveries of at-most-once queues, which no process holds.
-const handedOut = 1 << 31
+// handedOutBit marks the ids of deliveries of at-most-once queues, which no process holds.
+const handedOutBit = 1 << 31
 
 // add gives a delivery its id and its holder, 0 for a receiver. It reports whether the delivery may be
 // handed out: a cancelled one may not.
@@ -61,10 +61,10 @@ func (h *holding) add(d *held, worker posthaste.WorkerID) bool {
 	if uptime() <= h.withheld[entryKey{d.q.stream, d.seq}] {
 		return false
 	}
-	h.last = (h.last + 1) % handedOut
+	h.last = (h.last + 1) % handedOutBit
 	d.id, d.worker = posthaste.DeliveryID(h.no<<32|h.last), worker
 	if d.q.Options.Mode == posthaste.AtMostOnce {
-		d.id |= handedOut
+		d.id |= handedOutBit
 		return true
 	}
 	h.byID[d.id] = d

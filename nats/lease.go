@@ -24,7 +24,7 @@ func (e *Engine) renew(ctx context.Context, all []*held) {
 	var mu sync.Mutex
 	var done []renewed
 	for _, d := range all {
-		e.progress(d, &open, func(lease time.Duration) {
+		e.sendProgress(d, &open, func(lease time.Duration) {
 			mu.Lock()
 			defer mu.Unlock()
 			done = append(done, renewed{d, lease})
@@ -39,13 +39,13 @@ func (e *Engine) renew(ctx context.Context, all []*held) {
 		return
 	}
 	for _, r := range confirmed {
-		e.holding.extend(r.d, r.lease)
+		e.holding.extendLease(r.d, r.lease)
 	}
 }
 
-// progress sends a sign of progress. Once the server has confirmed it, it calls done with the end of the
+// sendProgress sends a sign of progress. Once the server has confirmed it, it calls done with the end of the
 // new lease, which began when the sign was sent.
-func (e *Engine) progress(d *held, open *sync.WaitGroup, done func(lease time.Duration)) {
+func (e *Engine) sendProgress(d *held, open *sync.WaitGroup, done func(lease time.Duration)) {
 	until := e.holding.leaseOf(d)
 	if at := uptime(); at < until {
 		open.Add(1)
@@ -71,16 +71,16 @@ func waitFor(ctx context.Context, open *sync.WaitGroup, most time.Duration) {
 	}
 }
 
-// extend sets a later lease.
-func (h *holding) extend(d *held, lease time.Duration) {
+// extendLease sets a later lease.
+func (h *holding) extendLease(d *held, lease time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	d.lease = max(d.lease, lease)
 }
 
-// giveBack settles all deliveries of a worker as lost, and gives back all messages that came to this
+// giveBackAll settles all deliveries of a worker as lost, and gives back all messages that came to this
 // process and were not handed out.
-func (e *Engine) giveBack(ctx context.Context, worker posthaste.WorkerID) {
+func (e *Engine) giveBackAll(ctx context.Context, worker posthaste.WorkerID) {
 	e.settleAllLost(ctx, e.holding.ofWorker(worker))
 	e.emptyHands(ctx, true)
 }
@@ -135,11 +135,11 @@ func (e *Engine) rescue(ctx context.Context) int {
 }
 
 func (e *Engine) settleExpired(ctx context.Context) {
-	e.rescued.Add(int64(e.settleAllLost(ctx, e.holding.expired(e.lost))))
+	e.rescued.Add(int64(e.settleAllLost(ctx, e.holding.abandoned(e.lost))))
 }
 
-// expired returns deliveries of receivers whose time has passed, and of workers that are lost.
-func (h *holding) expired(lost func(posthaste.WorkerID) bool) (all []*held) {
+// abandoned returns deliveries of receivers whose time has passed, and of workers that are lost.
+func (h *holding) abandoned(lost func(posthaste.WorkerID) bool) (all []*held) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := uptime()
@@ -159,14 +159,14 @@ func (h *holding) expired(lost func(posthaste.WorkerID) bool) (all []*held) {
 // heartbeats are further apart than AckWait.
 func (e *Engine) keepLeases(ctx context.Context) {
 	e.settleExpired(ctx)
-	e.holding.forget()
-	if all := e.holding.ending(e.lost); len(all) > 0 {
+	e.holding.forgetEnded()
+	if all := e.holding.toRenew(e.lost); len(all) > 0 {
 		e.renew(ctx, all)
 	}
 }
 
-// ending returns the deliveries of live workers and receivers of whose AckWait half has passed.
-func (h *holding) ending(lost func(posthaste.WorkerID) bool) (all []*held) {
+// toRenew returns the deliveries of live workers and receivers of whose AckWait half has passed.
+func (h *holding) toRenew(lost func(posthaste.WorkerID) bool) (all []*held) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := uptime()
@@ -183,8 +183,8 @@ func (h *holding) ending(lost func(posthaste.WorkerID) bool) (all []*held) {
 	return all
 }
 
-// forget removes deliveries whose lease ended long ago.
-func (h *holding) forget() {
+// forgetEnded removes deliveries whose lease ended long ago.
+func (h *holding) forgetEnded() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := uptime()
@@ -212,7 +212,7 @@ func (e *Engine) Unsettled(ctx context.Context, worker posthaste.WorkerID, upTo 
 // look looks for messages of a subscription without taking any.
 func (e *Engine) look(ctx context.Context, ref posthaste.QueueRef) (posthaste.LookReply, error) {
 	reply := posthaste.LookReply{NextDue: -1}
-	q, sub, err := e.subscribed(ctx, ref)
+	q, sub, err := e.findSubscription(ctx, ref)
 	if posthaste.CodeOf(err) == posthaste.CodeNotFound || err == nil && !q.PausedAt.IsZero() {
 		return reply, nil
 	}
@@ -221,7 +221,7 @@ func (e *Engine) look(ctx context.Context, ref posthaste.QueueRef) (posthaste.Lo
 	}
 	for _, lane := range q.lanes() {
 		t := e.taps.of(q, sub, lane)
-		if e.taps.holds(t) {
+		if e.taps.hasMessages(t) {
 			reply.Found = true
 			return reply, nil
 		}
@@ -237,8 +237,8 @@ func (e *Engine) look(ctx context.Context, ref posthaste.QueueRef) (posthaste.Lo
 	return reply, nil
 }
 
-// holds reports whether the hand of a consumer has messages.
-func (s *taps) holds(t *tap) bool {
+// hasMessages reports whether the hand of a consumer has messages.
+func (s *taps) hasMessages(t *tap) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(t.hand) > 0

@@ -19,7 +19,7 @@
 // is dead, dead.go lists it, and replay.go replays or discards it. Operators look up messages by find.go
 // and list.go, cancel and reschedule them by withdraw.go and withhold.go, and pause queues and schedules
 // by pauses.go. Schedules are in schedule.go, schedules.go and ticks.go, and workers in workers.go, all
-// cached by shelf.go; queues.go caches the queues. open.go and background.go start the engine, and
+// cached by entrycache.go; queues.go caches the queues. open.go and background.go start the engine, and
 // cutoff.go, denied.go and errors.go handle failures of the servers. streamapi.go has the calls of the
 // JetStream API that its Go package lacks.
 package nats
@@ -68,7 +68,7 @@ type Engine struct {
 	orphansAt atomic.Int64 // when dropOrphanConsumers began last, by uptime
 	rescued   atomic.Int64 // lost deliveries that this process has continued since the last call of rescue
 	workers   workers
-	tokens    shelf[storedToken]
+	tokens    entryCache[storedToken]
 	schedules schedules
 }
 

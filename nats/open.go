@@ -37,7 +37,7 @@ func Open(ctx context.Context, url string, options ...Option) (*Engine, error) {
 		natsgo.PingInterval(2*time.Second), natsgo.MaxPingsOutstanding(2), natsgo.IgnoreAuthErrorAbort(),
 		// What waits for a connection could be an acknowledgment whose lease ends meanwhile.
 		natsgo.ReconnectBufSize(-1),
-		natsgo.ErrorHandler(s.denials.take))...)
+		natsgo.ErrorHandler(s.denials.handleError))...)
 	if err != nil {
 		return nil, connectError(err)
 	}

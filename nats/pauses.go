@@ -139,7 +139,7 @@ func (e *Engine) switchPause(ctx context.Context, what posthaste.Pausable, c swi
 func (e *Engine) switchSchedule(ctx context.Context, name string, c switching) (changed bool, err error) {
 	_, err = e.schedules.change(ctx, subjectToken(name), func(was *schedule) (*schedule, error) {
 		changed = false
-		if was == nil || !e.ofLivingQueue(ctx, was) {
+		if was == nil || !e.hasQueue(ctx, was) {
 			return nil, noSchedule(name)
 		}
 		now := e.clock.now()

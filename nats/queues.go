@@ -252,8 +252,8 @@ func (e *Engine) freshQueue(ctx context.Context, name string) (*queue, error) {
 	return nil, noQueue(name)
 }
 
-// subscribed returns a queue and a subscription of it. It reads the store if the cache lacks them.
-func (e *Engine) subscribed(ctx context.Context, ref posthaste.QueueRef) (*queue, *subscription, error) {
+// findSubscription returns a queue and a subscription of it. It reads the store if the cache lacks them.
+func (e *Engine) findSubscription(ctx context.Context, ref posthaste.QueueRef) (*queue, *subscription, error) {
 	ref = ref.Normal()
 	q, err := e.queue(ctx, ref.Queue)
 	if err != nil {

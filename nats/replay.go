@@ -26,7 +26,7 @@ func (e *Engine) actOnLetters(ctx context.Context, action string, f posthaste.De
 	if err != nil {
 		return page, err
 	}
-	page.Items, err = e.each(ctx, letters, func(ctx context.Context, l *letter) (bool, error) {
+	page.Items, err = e.actOnEach(ctx, letters, func(ctx context.Context, l *letter) (bool, error) {
 		did, err := act(ctx, l)
 		if did {
 			err = errors.Join(err, e.record(ctx, action, l.q.Name, l.id, map[string]any{"subscription": l.subscription}))

@@ -38,7 +38,7 @@ type definition struct {
 
 // schedules are the schedules of the store.
 type schedules struct {
-	shelf[schedule]
+	entryCache[schedule]
 	resting resting
 }
 
@@ -105,9 +105,9 @@ func (s *schedule) info() posthaste.ScheduleInfo {
 	return info
 }
 
-// queueOf returns the queue of a schedule, or nil if it was dropped, even if another queue now has its
+// queueOfSchedule returns the queue of a schedule, or nil if it was dropped, even if another queue now has its
 // name.
-func (e *Engine) queueOf(ctx context.Context, s *schedule) (*queue, error) {
+func (e *Engine) queueOfSchedule(ctx context.Context, s *schedule) (*queue, error) {
 	if q := e.queues.known(s.Queue); q != nil && q.Ready && q.CreatedAt.Equal(s.Of) {
 		return q, nil
 	}
@@ -129,7 +129,7 @@ func (e *Engine) freshSchedules(ctx context.Context) (map[string]*schedule, erro
 		return nil, err
 	}
 	for name, s := range all {
-		q, err := e.queueOf(ctx, s)
+		q, err := e.queueOfSchedule(ctx, s)
 		if err != nil {
 			return nil, err
 		}
@@ -164,7 +164,7 @@ func (e *Engine) dropOrphan(ctx context.Context, name string) error {
 		if was == nil {
 			return nil, errSame
 		}
-		if q, err := e.queueOf(ctx, was); err != nil || q != nil {
+		if q, err := e.queueOfSchedule(ctx, was); err != nil || q != nil {
 			return nil, cmp.Or(err, errSame)
 		}
 		return nil, nil

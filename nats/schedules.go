@@ -23,7 +23,7 @@ func (e *Engine) PutSchedule(ctx context.Context, p posthaste.Schedule) (next ti
 		if err != nil {
 			return next, err
 		}
-		if was != nil && e.ofLivingQueue(ctx, was) {
+		if was != nil && e.hasQueue(ctx, was) {
 			if s.sameAs(was) {
 				return was.Next, nil
 			}
@@ -51,9 +51,9 @@ func (e *Engine) PutSchedule(ctx context.Context, p posthaste.Schedule) (next ti
 	return next, unavailable("other processes change schedule "+quoted(p.Name)+" at this moment", nil)
 }
 
-// ofLivingQueue reports whether the queue of a schedule exists, or may exist because it cannot be read.
-func (e *Engine) ofLivingQueue(ctx context.Context, s *schedule) bool {
-	q, err := e.queueOf(ctx, s)
+// hasQueue reports whether the queue of a schedule exists, or may exist because it cannot be read.
+func (e *Engine) hasQueue(ctx context.Context, s *schedule) bool {
+	q, err := e.queueOfSchedule(ctx, s)
 	return q != nil || err != nil
 }
 
@@ -139,7 +139,7 @@ func (e *Engine) DropSchedule(ctx context.Context, name string) error {
 	}
 	dropped := false
 	_, err := e.schedules.change(ctx, subjectToken(name), func(was *schedule) (*schedule, error) {
-		dropped = was != nil && e.ofLivingQueue(ctx, was)
+		dropped = was != nil && e.hasQueue(ctx, was)
 		return nil, nil
 	})
 	if err != nil {
@@ -177,7 +177,7 @@ func (e *Engine) scheduleNamed(ctx context.Context, name string) (*schedule, err
 	if err != nil {
 		return nil, err
 	}
-	if s == nil || !e.ofLivingQueue(ctx, s) {
+	if s == nil || !e.hasQueue(ctx, s) {
 		return nil, noSchedule(name)
 	}
 	return s, nil

@@ -22,8 +22,8 @@ import (
 // maxBatch is how many messages and records the server stores in one atomic batch.
 const maxBatch = 1000
 
-// soon is how close to its time a message is not scheduled any more.
-const soon = 5 * time.Millisecond
+// dueSoon is how close to its time a message is not scheduled any more.
+const dueSoon = 5 * time.Millisecond
 
 // outgoing is a message that a call sends.
 type outgoing struct {
@@ -166,7 +166,7 @@ func hashOf(parts ...string) string {
 
 // newEntry returns a message as it is stored: in the queue, or as a schedule.
 func (q *queue) newEntry(m *meta, body []byte, now time.Time) *natsgo.Msg {
-	if !fromMicros(m.Due).After(now.Add(soon)) {
+	if !fromMicros(m.Due).After(now.Add(dueSoon)) {
 		return m.encoded(q.waitSubject(m), body)
 	}
 	return asSchedule(m.encoded(q.subjects.under("s", m.ID.String()), body), q.waitSubject(m), fromMicros(m.Due))

@@ -18,16 +18,16 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 		return nil, err
 	}
 	results := make([]posthaste.SettleResult, len(settlements))
-	foreign := map[int64][]int{}
+	elsewhere := map[int64][]int{}
 	for i, s := range settlements {
 		results[i].Delivery = s.Delivery
 		if err := checkSettlement(s); err != nil {
 			results[i].Err = err
 		} else if no := holderOf(s.Delivery); no != e.holding.number() {
-			foreign[no] = append(foreign[no], i)
+			elsewhere[no] = append(elsewhere[no], i)
 		}
 	}
-	for no, places := range foreign {
+	for no, places := range elsewhere {
 		if err := e.forward(ctx, no, places, settlements, results); err != nil {
 			return nil, err
 		}
@@ -54,7 +54,7 @@ func (s *settling) failed(err error) {
 // settleOwn settles deliveries of this process.
 func (e *Engine) settleOwn(ctx context.Context, settlements []posthaste.Settlement, results []posthaste.SettleResult) error {
 	for _, s := range settlements {
-		if s.Delivery > 0 && s.Delivery&handedOut != 0 && holderOf(s.Delivery) == e.holding.number() {
+		if s.Delivery > 0 && s.Delivery&handedOutBit != 0 && holderOf(s.Delivery) == e.holding.number() {
 			return &posthaste.Error{Code: posthaste.CodeConflict, Field: "mode", Message: "the queue is an at-most-once queue: its deliveries are settled as soon as they are handed out"}
 		}
 	}

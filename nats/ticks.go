@@ -133,7 +133,7 @@ func (e *Engine) tick(ctx context.Context, name string) (sent, missed int, err e
 	if !s.ticks() || s.Next.After(now) || fault != nil {
 		return 0, 0, nil
 	}
-	q, err := e.queueOf(ctx, s)
+	q, err := e.queueOfSchedule(ctx, s)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -145,7 +145,7 @@ func (e *Engine) tick(ctx context.Context, name string) (sent, missed int, err e
 		return 0, 0, err
 	}
 	moved := &moving{schedule: *s, due: line.Due(zone, s.Next, now, s.CatchUp)}
-	moved.after(s, last, now)
+	moved.adopt(s, last, now)
 	err = e.sendTicks(ctx, q, s, moved, last, now)
 	if moved.Next.Equal(s.Next) {
 		return 0, 0, ignoreNotFound(err) // the first one failed
@@ -161,9 +161,9 @@ type moving struct {
 	counted int // ticks with a message
 }
 
-// after adopts the ticks up to last, which another process sent before it was killed or failed to move the
+// adopt adopts the ticks up to last, which another process sent before it was killed or failed to move the
 // schedule on.
-func (m *moving) after(s *schedule, last lastTick, now time.Time) {
+func (m *moving) adopt(s *schedule, last lastTick, now time.Time) {
 	m.Next, m.counted = m.due.Next, len(m.due.Ticks)
 	if last.at.Before(s.Next) {
 		return

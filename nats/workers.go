@@ -37,7 +37,7 @@ const lostKept = 10 * time.Minute
 // workers are the workers of all processes. For those whose last heartbeat came through this process, it
 // also has the time of that heartbeat by uptime, a clock that is never set.
 type workers struct {
-	shelf[worker]
+	entryCache[worker]
 	beating sync.Mutex
 	beats   map[posthaste.WorkerID]lastBeat
 }
@@ -304,7 +304,7 @@ func (e *Engine) Unregister(ctx context.Context, id posthaste.WorkerID) error {
 		return err
 	}
 	_, err := e.workers.change(ctx, workerKey(id), func(*worker) (*worker, error) { return nil, nil })
-	e.giveBack(ctx, id)
+	e.giveBackAll(ctx, id)
 	if err == nil {
 		e.workers.forget(id)
 	}

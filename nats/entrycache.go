@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// bucket is the store with the functions of the engine that a shelf needs.
+// bucket is the store with the functions of the engine that a cache needs.
 type bucket struct {
 	jetstream.KeyValue
 	// last returns the last revision of the keys that begin with a prefix, as the leader has it.
@@ -24,21 +24,21 @@ type bucket struct {
 	readError func(error) error
 }
 
-// shelf caches the entries of the store whose keys begin with a prefix, and a watch keeps it up to date.
+// entryCache caches the entries of the store whose keys begin with a prefix, and a watch keeps it up to date.
 // The name of an entry is its key without the prefix.
-type shelf[T any] struct {
+type entryCache[T any] struct {
 	prefix  string
 	bucket  bucket // set by startWatch
 	mu      sync.Mutex
-	all     map[string]shelved[T]
+	all     map[string]cachedEntry[T]
 	seen    uint64        // the watch has reported every revision up to this one
 	moved   chan struct{} // closed when seen grows
 	started sync.Once
 }
 
-// shelved is an entry. A removed one has no value, and is kept until the watch reports its removal.
-type shelved[T any] struct {
-	is       *T
+// cachedEntry is an entry. A removed one has no value, and is kept until the watch reports its removal.
+type cachedEntry[T any] struct {
+	value    *T
 	revision uint64
 }
 
@@ -54,13 +54,13 @@ const (
 	changeTries = 1000
 )
 
-func (s *shelf[T]) init(prefix string) {
-	s.prefix, s.all, s.moved = prefix, map[string]shelved[T]{}, make(chan struct{})
+func (s *entryCache[T]) init(prefix string) {
+	s.prefix, s.all, s.moved = prefix, map[string]cachedEntry[T]{}, make(chan struct{})
 }
 
-// startWatch starts to keep the shelf up to date until the engine is closed, unless it was started, and
-// returns once the shelf has all entries.
-func (s *shelf[T]) startWatch(ctx context.Context, b bucket) error {
+// startWatch starts to keep the cache up to date until the engine is closed, unless it was started, and
+// returns once the cache has all entries.
+func (s *entryCache[T]) startWatch(ctx context.Context, b bucket) error {
 	s.started.Do(func() {
 		s.bucket = b
 		b.runInBackground(func(ctx context.Context) {
@@ -74,7 +74,7 @@ func (s *shelf[T]) startWatch(ctx context.Context, b bucket) error {
 }
 
 // watch caches the entries that one watch reports, until that ends.
-func (s *shelf[T]) watch(ctx context.Context) {
+func (s *entryCache[T]) watch(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, watchLife)
 	defer cancel()
 	watch, err := s.bucket.Watch(ctx, s.prefix+">")
@@ -105,7 +105,7 @@ func (s *shelf[T]) watch(ctx context.Context) {
 }
 
 // learnEntry caches an entry that the watch has reported.
-func (s *shelf[T]) learnEntry(entry jetstream.KeyValueEntry) {
+func (s *entryCache[T]) learnEntry(entry jetstream.KeyValueEntry) {
 	var is *T
 	if entry.Operation() == jetstream.KeyValuePut {
 		is = new(T)
@@ -120,58 +120,58 @@ func (s *shelf[T]) learnEntry(entry jetstream.KeyValueEntry) {
 		s.seen = entry.Revision()
 		close(s.moved)
 		s.moved = make(chan struct{})
-		maps.DeleteFunc(s.all, func(_ string, x shelved[T]) bool { return x.is == nil && x.revision <= s.seen })
+		maps.DeleteFunc(s.all, func(_ string, x cachedEntry[T]) bool { return x.value == nil && x.revision <= s.seen })
 	}
 }
 
 // prune forgets the entries that are not among told: the names that a watch reported, which has reported all.
-func (s *shelf[T]) prune(told map[string]bool) {
+func (s *entryCache[T]) prune(told map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.all, func(name string, x shelved[T]) bool { return !told[name] && x.revision <= s.seen })
+	maps.DeleteFunc(s.all, func(name string, x cachedEntry[T]) bool { return !told[name] && x.revision <= s.seen })
 }
 
 // learn caches a revision of an entry, nil if it was removed, unless a newer one is cached.
-func (s *shelf[T]) learn(name string, revision uint64, is *T) {
+func (s *entryCache[T]) learn(name string, revision uint64, is *T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all[name].revision < revision {
-		s.all[name] = shelved[T]{is: is, revision: revision}
+		s.all[name] = cachedEntry[T]{value: is, revision: revision}
 	}
 }
 
 // setLocally replaces an entry in this process alone, until its next revision.
-func (s *shelf[T]) setLocally(name string, is *T, revision uint64) {
+func (s *entryCache[T]) setLocally(name string, is *T, revision uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all[name].revision <= revision {
-		s.all[name] = shelved[T]{is: is, revision: revision}
+		s.all[name] = cachedEntry[T]{value: is, revision: revision}
 	}
 }
 
 // known returns a cached entry, or nil, and its revision.
-func (s *shelf[T]) known(name string) (is *T, revision uint64) {
+func (s *entryCache[T]) known(name string) (is *T, revision uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := s.all[name]
-	return x.is, x.revision
+	return x.value, x.revision
 }
 
 // knownAll returns all cached entries by name.
-func (s *shelf[T]) knownAll() map[string]*T {
+func (s *entryCache[T]) knownAll() map[string]*T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := make(map[string]*T, len(s.all))
 	for name, x := range s.all {
-		if x.is != nil {
-			all[name] = x.is
+		if x.value != nil {
+			all[name] = x.value
 		}
 	}
 	return all
 }
 
-// fresh waits until the shelf has all revisions that the store has now.
-func (s *shelf[T]) fresh(ctx context.Context) error {
+// fresh waits until the cache has all revisions that the store has now.
+func (s *entryCache[T]) fresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
 	last, err := s.bucket.last(ctx, s.prefix)
@@ -194,7 +194,7 @@ func (s *shelf[T]) fresh(ctx context.Context) error {
 }
 
 // freshAll is knownAll after fresh.
-func (s *shelf[T]) freshAll(ctx context.Context) (map[string]*T, error) {
+func (s *entryCache[T]) freshAll(ctx context.Context) (map[string]*T, error) {
 	if err := s.fresh(ctx); err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func (s *shelf[T]) freshAll(ctx context.Context) (map[string]*T, error) {
 }
 
 // read reads an entry from the store, nil if the store has none.
-func (s *shelf[T]) read(ctx context.Context, name string) (is *T, revision uint64, err error) {
+func (s *entryCache[T]) read(ctx context.Context, name string) (is *T, revision uint64, err error) {
 	entry, err := s.bucket.Get(ctx, s.prefix+name)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return nil, 0, nil
@@ -224,7 +224,7 @@ var errSame = errors.New("no change")
 // change replaces an entry in the store. The function change gets it, nil if the store has none, and
 // returns its replacement, nil to remove it. It is called again if another process was faster. If it
 // returns errSame or another error, nothing is stored.
-func (s *shelf[T]) change(ctx context.Context, name string, change func(was *T) (*T, error)) (*T, error) {
+func (s *entryCache[T]) change(ctx context.Context, name string, change func(was *T) (*T, error)) (*T, error) {
 	for range changeTries {
 		was, revision, err := s.read(ctx, name)
 		if err != nil {
@@ -247,7 +247,7 @@ func (s *shelf[T]) change(ctx context.Context, name string, change func(was *T) 
 
 // put stores an entry, nil to remove it, if its revision in the store is still revision (0 for a new entry).
 // It returns the new revision.
-func (s *shelf[T]) put(ctx context.Context, name string, is *T, revision uint64) (uint64, error) {
+func (s *entryCache[T]) put(ctx context.Context, name string, is *T, revision uint64) (uint64, error) {
 	if is == nil {
 		err := s.bucket.Purge(ctx, s.prefix+name, jetstream.LastRevision(revision), jetstream.PurgeTTL(removalKept))
 		if err == nil {
