@@ -82,7 +82,7 @@ func (s *entryCache[T]) watch(ctx context.Context) {
 		return
 	}
 	defer func() { _ = watch.Stop() }()
-	told, first := map[string]bool{}, true
+	reported, first := map[string]bool{}, true
 	for {
 		select {
 		case <-ctx.Done():
@@ -94,11 +94,11 @@ func (s *entryCache[T]) watch(ctx context.Context) {
 			case entry != nil:
 				s.learnEntry(entry)
 				if first {
-					told[strings.TrimPrefix(entry.Key(), s.prefix)] = true
+					reported[strings.TrimPrefix(entry.Key(), s.prefix)] = true
 				}
 			case first:
 				first = false
-				s.prune(told)
+				s.prune(reported)
 			}
 		}
 	}
@@ -124,11 +124,11 @@ func (s *entryCache[T]) learnEntry(entry jetstream.KeyValueEntry) {
 	}
 }
 
-// prune forgets the entries that are not among told: the names that a watch reported, which has reported all.
-func (s *entryCache[T]) prune(told map[string]bool) {
+// prune forgets the entries that a watch did not report, which has reported all.
+func (s *entryCache[T]) prune(reported map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.all, func(name string, x cachedEntry[T]) bool { return !told[name] && x.revision <= s.seen })
+	maps.DeleteFunc(s.all, func(name string, x cachedEntry[T]) bool { return !reported[name] && x.revision <= s.seen })
 }
 
 // learn caches a revision of an entry, nil if it was removed, unless a newer one is cached.

@@ -50,7 +50,7 @@ func (h *holding) init() {
 	h.byID, h.byWork = map[posthaste.DeliveryID]*held{}, map[posthaste.WorkerID]map[posthaste.DeliveryID]*held{}
 }
 
-// handedOutBit marks the ids of deliveries of at-most-once queues, which no process holds.
+// handedOutBit marks the ids of deliveries of at-most-once queues. No process holds these.
 const handedOutBit = 1 << 31
 
 // add gives a delivery its id and its holder, 0 for a receiver. It reports whether the delivery may be

@@ -92,13 +92,12 @@ func (s *queues) learn(name string, revision uint64, q *queue) {
 	}
 }
 
-// prune forgets the queues up to a revision that are not among told: the names that a watch reported, which
-// has reported all up to that revision.
-func (s *queues) prune(told map[string]bool, last uint64) {
+// prune forgets the queues that a watch did not report, which has reported all up to the revision last.
+func (s *queues) prune(reported map[string]bool, last uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, q := range s.all {
-		if !told[name] && q.revision <= last {
+		if !reported[name] && q.revision <= last {
 			delete(s.all, name)
 			if s.byNo[q.No] == q {
 				delete(s.byNo, q.No)
@@ -178,7 +177,7 @@ func (e *Engine) watchOnce(ctx context.Context, complete func()) error {
 		return err
 	}
 	defer func() { _ = watch.Stop() }()
-	told, last := map[string]bool{}, uint64(0)
+	reported, last := map[string]bool{}, uint64(0)
 	for {
 		select {
 		case <-ctx.Done():
@@ -189,12 +188,12 @@ func (e *Engine) watchOnce(ctx context.Context, complete func()) error {
 				return natsgo.ErrConsumerDeleted
 			case entry != nil:
 				e.learnEntry(entry)
-				if told != nil {
-					told[queueNamed(entry)], last = true, entry.Revision()
+				if reported != nil {
+					reported[queueNamed(entry)], last = true, entry.Revision()
 				}
-			case told != nil:
-				e.queues.prune(told, last)
-				told = nil
+			case reported != nil:
+				e.queues.prune(reported, last)
+				reported = nil
 				complete()
 			}
 		}

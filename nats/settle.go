@@ -64,18 +64,8 @@ func (e *Engine) settleOwn(ctx context.Context, settlements []posthaste.Settleme
 		if d == nil || results[i].Err != nil || results[i].Settled || !e.holding.beginSettling(d, now) {
 			continue
 		}
-		if s.Outcome == posthaste.OutcomeDone && d.q.Options.Retention == 0 && !e.holding.hasNote(d) && !(d.q.Options.Ordered && d.delivered > 1) {
-			w.open.Add(1)
-			e.acks.send(&ack{reply: d.reply, sign: signAck, until: e.holding.leaseOf(d), done: func(confirmed bool) {
-				defer w.open.Done()
-				if !confirmed {
-					e.holding.abandonSettling(d)
-					w.failed(cmp.Or(e.denials.recent(), errUnconfirmed))
-					return
-				}
-				e.holding.remove(d)
-				results[i].Settled, results[i].Outcome = true, posthaste.OutcomeDone
-			}})
+		if s.Outcome == posthaste.OutcomeDone && e.leavesNothing(d) {
+			e.settleByAck(d, w, &results[i])
 			continue
 		}
 		w.slots <- true
@@ -94,6 +84,27 @@ func (e *Engine) settleOwn(ctx context.Context, settlements []posthaste.Settleme
 	}
 	w.open.Wait()
 	return w.err
+}
+
+// leavesNothing reports whether a success of a delivery needs an acknowledgment and nothing else: no
+// outcome is stored, and there are no notes and no stored attempt to remove.
+func (e *Engine) leavesNothing(d *held) bool {
+	return d.q.Options.Retention == 0 && !e.holding.hasNote(d) && !(d.q.Options.Ordered && d.delivered > 1)
+}
+
+// settleByAck settles a delivery as done by its acknowledgment. It does not wait for the confirmation.
+func (e *Engine) settleByAck(d *held, w *settling, result *posthaste.SettleResult) {
+	w.open.Add(1)
+	e.acks.send(&ack{reply: d.reply, sign: signAck, until: e.holding.leaseOf(d), done: func(confirmed bool) {
+		defer w.open.Done()
+		if !confirmed {
+			e.holding.abandonSettling(d)
+			w.failed(cmp.Or(e.denials.recent(), errUnconfirmed))
+			return
+		}
+		e.holding.remove(d)
+		result.Settled, result.Outcome = true, posthaste.OutcomeDone
+	}})
 }
 
 var errUnconfirmed error = &posthaste.Error{Code: posthaste.CodeOutcomeUnknown, Message: "NATS has not confirmed an acknowledgment before the lease ended, so the message may be delivered again",

@@ -22,7 +22,7 @@ const (
 	withdrawPause = 20 * time.Millisecond
 )
 
-// errMoved says that a message is not where it was seen.
+// errMoved says that a message is not where it was found.
 var errMoved = errors.New("nats: the message has moved")
 
 // Cancel implements [posthaste.MessageAdmin]. It is exact for a scheduled message or a retry that is due
@@ -153,7 +153,7 @@ func (c *cancelling) try(ctx context.Context, s *lookup) error {
 }
 
 // ask makes all processes withhold the entries, and finishes the subscriptions of which a process holds the
-// message: its attempt is told.
+// message, whose attempt learns that it is cancelled.
 func (c *cancelling) ask(ctx context.Context, s *lookup, entries map[uint64][]string) error {
 	r := withholdRequest{From: c.e.holding.number(), Message: s.id, Stream: s.q.stream, At: micros(c.e.clock.now())}
 	for seq, names := range entries {
