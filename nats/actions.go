@@ -48,7 +48,7 @@ func (e *Engine) record(ctx context.Context, action, queue string, message posth
 	if err != nil {
 		return err
 	}
-	ctx, cancel := within(ctx)
+	ctx, cancel := withSendTimeout(ctx)
 	defer cancel()
 	m := &natsgo.Msg{Subject: e.actionsOn(queue, strconv.FormatInt(int64(message), 10)), Header: natsgo.Header{}, Data: body}
 	if err = e.storeOne(ctx, m); err == nil {

@@ -15,7 +15,7 @@ func (e *Engine) queuesSubject(no int64) string { return e.processSubject(no) + 
 
 // listenQueues answers askQueues of other processes.
 func (e *Engine) listenQueues() error {
-	return e.subscribe(e.queuesSubject(e.holding.number()), func(m *natsgo.Msg) {
+	return e.subscribe(e.queuesSubject(e.holding.processNumber()), func(m *natsgo.Msg) {
 		var ids []posthaste.DeliveryID
 		if json.Unmarshal(m.Data, &ids) != nil {
 			return
@@ -38,7 +38,7 @@ func (e *Engine) askQueues(ctx context.Context, ids []posthaste.DeliveryID) ([]s
 	names := make([]string, len(ids))
 	places := map[int64][]int{} // by process
 	for i, id := range ids {
-		if no := int64(id) >> 32; no != e.holding.number() {
+		if no := int64(id) >> 32; no != e.holding.processNumber() {
 			places[no] = append(places[no], i)
 		}
 	}

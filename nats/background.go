@@ -10,7 +10,7 @@ import (
 // startBackground starts the goroutines and subscriptions of the engine, and returns once this process
 // knows all entries of the store. If it fails, it is called again.
 func (e *Engine) startBackground(ctx context.Context) error {
-	if e.holding.number() == 0 {
+	if e.holding.processNumber() == 0 {
 		no, err := e.sequence(ctx)
 		if err != nil {
 			return err
@@ -35,7 +35,7 @@ func (e *Engine) startLoops(no int64) error {
 		return err
 	}
 	e.holding.mu.Lock()
-	e.holding.no = no
+	e.holding.process = no
 	e.holding.mu.Unlock()
 	for _, listen := range []func() error{e.listenSettlements, e.listenQueues, e.listenWithhold} {
 		if err := listen(); err != nil {

@@ -23,7 +23,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 	}
 	before := e.holding.ofWorker(req.Worker)
 	for _, d := range before {
-		if d.number == req.Number { // repeated after a lost response
+		if d.claimNumber == req.Number { // repeated after a lost response
 			reply.Deliveries = append(reply.Deliveries, d.raw())
 		}
 	}
@@ -33,7 +33,7 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 	c := &claiming{q: q, sub: sub, n: req.Max, allowAlone: req.AllowAlone}
 	err = e.pull(ctx, c)
 	for _, d := range c.got {
-		d.number = req.Number
+		d.claimNumber = req.Number
 		if e.holding.add(d, req.Worker) {
 			reply.Deliveries = append(reply.Deliveries, d.raw())
 		}

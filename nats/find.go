@@ -286,7 +286,7 @@ func (s *lookup) addShared(p *place) {
 
 // spreadShared gives the subscriptions without a place that of the entry for all subscriptions.
 func (e *Engine) spreadShared(ctx context.Context, s *lookup) error {
-	return s.spreadShared(func(sub *subscription, lane int) (uint64, error) { return e.floor(ctx, s.q, sub, lane) })
+	return s.spreadShared(func(sub *subscription, lane int) (uint64, error) { return e.ackFloor(ctx, s.q, sub, lane) })
 }
 
 func (s *lookup) spreadShared(floor func(*subscription, int) (uint64, error)) error {
@@ -325,8 +325,8 @@ func (s *lookup) spreadShared(floor func(*subscription, int) (uint64, error)) er
 	return nil
 }
 
-// floor returns the sequence up to which a subscription has acknowledged all entries.
-func (e *Engine) floor(ctx context.Context, q *queue, sub *subscription, lane int) (uint64, error) {
+// ackFloor returns the sequence up to which a subscription has acknowledged all entries.
+func (e *Engine) ackFloor(ctx context.Context, q *queue, sub *subscription, lane int) (uint64, error) {
 	c, err := e.js.Consumer(ctx, q.stream, q.consumer(sub.Name, lane))
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return 0, nil

@@ -27,7 +27,7 @@ type forwardAnswer struct {
 
 // listenSettlements settles deliveries of this process for others.
 func (e *Engine) listenSettlements() error {
-	return e.subscribe(e.processSubject(e.holding.number()), func(m *natsgo.Msg) {
+	return e.subscribe(e.processSubject(e.holding.processNumber()), func(m *natsgo.Msg) {
 		e.runInBackground(func(ctx context.Context) {
 			var all []posthaste.Settlement
 			var reply forwardAnswer
@@ -61,7 +61,7 @@ func (e *Engine) forward(ctx context.Context, no int64, places []int, settlement
 	if err != nil {
 		return err
 	}
-	ctx, cancel := within(ctx)
+	ctx, cancel := withSendTimeout(ctx)
 	defer cancel()
 	m, err := e.conn.RequestWithContext(ctx, e.processSubject(no), body)
 	if errors.Is(err, natsgo.ErrNoResponders) {

@@ -11,18 +11,18 @@ import (
 // held is a delivery that this process holds. Once it is handed out, only the fields that holding.mu
 // guards change.
 type held struct {
-	id        posthaste.DeliveryID
-	q         *queue
-	sub       *subscription
-	lane      int // of its queue
-	meta      *meta
-	body      []byte
-	reply     string // where acknowledgments go
-	seq       uint64 // its entry in the stream
-	delivered int    // how often the server has handed out the entry
-	claimedAt time.Time
-	alone     bool
-	number    int64 // of the claim
+	id          posthaste.DeliveryID
+	q           *queue
+	sub         *subscription
+	lane        int // of its queue
+	meta        *meta
+	body        []byte
+	reply       string // where acknowledgments go
+	seq         uint64 // its entry in the stream
+	delivered   int    // how often the server has handed out the entry
+	claimedAt   time.Time
+	alone       bool
+	claimNumber int64 // ClaimRequest.Number
 
 	// holding.mu guards what follows.
 	worker    posthaste.WorkerID // 0 for a receiver
@@ -37,11 +37,11 @@ type held struct {
 // holding has the deliveries that this process holds. A delivery's id has the number of the
 // process, so that other processes can ask it to settle: see forward.go.
 type holding struct {
-	mu     sync.Mutex
-	no     int64 // of this process, 0 before startLoops
-	last   int64
-	byID   map[posthaste.DeliveryID]*held
-	byWork map[posthaste.WorkerID]map[posthaste.DeliveryID]*held
+	mu      sync.Mutex
+	process int64 // of this process, 0 before startLoops
+	last    int64
+	byID    map[posthaste.DeliveryID]*held
+	byWork  map[posthaste.WorkerID]map[posthaste.DeliveryID]*held
 	// withheld has the entries that must not be handed out, and until when, by uptime.
 	withheld map[entryKey]time.Duration
 }
@@ -62,7 +62,7 @@ func (h *holding) add(d *held, worker posthaste.WorkerID) bool {
 		return false
 	}
 	h.last = (h.last + 1) % handedOutBit
-	d.id, d.worker = posthaste.DeliveryID(h.no<<32|h.last), worker
+	d.id, d.worker = posthaste.DeliveryID(h.process<<32|h.last), worker
 	if d.q.Options.Mode == posthaste.AtMostOnce {
 		d.id |= handedOutBit
 		return true
@@ -154,11 +154,11 @@ func (h *holding) attempt(d *held, worker string) posthaste.Attempt {
 	return a
 }
 
-// number returns the number of this process.
-func (h *holding) number() int64 {
+// processNumber returns the number of this process.
+func (h *holding) processNumber() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.no
+	return h.process
 }
 
 // holderOf returns the number of the process that holds a delivery.

@@ -202,7 +202,7 @@ func (e *Engine) Unsettled(ctx context.Context, worker posthaste.WorkerID, upTo 
 		return nil, err
 	}
 	for _, d := range e.holding.ofWorker(worker) {
-		if d.number <= upTo {
+		if d.claimNumber <= upTo {
 			ids = append(ids, d.id)
 		}
 	}

@@ -49,7 +49,7 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (page 
 			continue
 		}
 		s := l.byID[id]
-		if err := s.spreadShared(func(sub *subscription, lane int) (uint64, error) { return l.floor(ctx, s.q, sub, lane) }); err != nil {
+		if err := s.spreadShared(func(sub *subscription, lane int) (uint64, error) { return l.ackFloor(ctx, s.q, sub, lane) }); err != nil {
 			return page, err
 		}
 		info := s.info(now)
@@ -118,13 +118,13 @@ func (l *listing) of(q *queue, id posthaste.MessageID) *lookup {
 	return s
 }
 
-// floor is floor of the engine, which it calls once for each consumer.
-func (l *listing) floor(ctx context.Context, q *queue, sub *subscription, lane int) (uint64, error) {
+// ackFloor is floor of the engine, which it calls once for each consumer.
+func (l *listing) ackFloor(ctx context.Context, q *queue, sub *subscription, lane int) (uint64, error) {
 	name := q.Name + " " + sub.Name + " " + strconv.Itoa(lane)
 	if n, known := l.floors[name]; known {
 		return n, nil
 	}
-	n, err := l.e.floor(ctx, q, sub, lane)
+	n, err := l.e.ackFloor(ctx, q, sub, lane)
 	l.floors[name] = n
 	return n, err
 }

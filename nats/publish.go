@@ -26,13 +26,13 @@ const (
 	pauseBetween = 100 * time.Millisecond
 )
 
-// within gives a context without a deadline that of a send.
-func within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return withinSince(ctx, time.Now())
+// withSendTimeout gives a context without a deadline that of a send.
+func withSendTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return withSendTimeoutSince(ctx, time.Now())
 }
 
-// withinSince is within for a send that has begun.
-func withinSince(ctx context.Context, begun time.Time) (context.Context, context.CancelFunc) {
+// withSendTimeoutSince is within for a send that has begun.
+func withSendTimeoutSince(ctx context.Context, begun time.Time) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {
 		return context.WithCancel(ctx)
 	}
@@ -57,7 +57,7 @@ func (e *Engine) store(ctx context.Context, q *queue, parts []*natsgo.Msg) error
 	case 1:
 		err = e.storeOne(ctx, parts[0])
 	default:
-		ctx, cancel := within(ctx)
+		ctx, cancel := withSendTimeout(ctx)
 		defer cancel()
 		err = e.storeBatch(ctx, parts)
 	}
@@ -122,7 +122,7 @@ func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 		}
 		if first { // most entries are stored at once and do not need this context
 			var end context.CancelFunc
-			ctx, end = withinSince(ctx, begun)
+			ctx, end = withSendTimeoutSince(ctx, begun)
 			defer end()
 		}
 		again, stored := classifyPublish(err)

@@ -198,7 +198,7 @@ func (e *Engine) sendWithRecord(ctx context.Context, q *queue, all []outgoing, r
 	keyed := r != nil || slices.ContainsFunc(all, func(o outgoing) bool { return o.once != "" })
 	if keyed { // other calls store once, and that is bounded
 		var cancel context.CancelFunc
-		ctx, cancel = within(ctx)
+		ctx, cancel = withSendTimeout(ctx)
 		defer cancel()
 	}
 	for {

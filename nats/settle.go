@@ -23,7 +23,7 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 		results[i].Delivery = s.Delivery
 		if err := checkSettlement(s); err != nil {
 			results[i].Err = err
-		} else if no := holderOf(s.Delivery); no != e.holding.number() {
+		} else if no := holderOf(s.Delivery); no != e.holding.processNumber() {
 			elsewhere[no] = append(elsewhere[no], i)
 		}
 	}
@@ -54,7 +54,7 @@ func (s *settling) failed(err error) {
 // settleOwn settles deliveries of this process.
 func (e *Engine) settleOwn(ctx context.Context, settlements []posthaste.Settlement, results []posthaste.SettleResult) error {
 	for _, s := range settlements {
-		if s.Delivery > 0 && s.Delivery&handedOutBit != 0 && holderOf(s.Delivery) == e.holding.number() {
+		if s.Delivery > 0 && s.Delivery&handedOutBit != 0 && holderOf(s.Delivery) == e.holding.processNumber() {
 			return &posthaste.Error{Code: posthaste.CodeConflict, Field: "mode", Message: "the queue is an at-most-once queue: its deliveries are settled as soon as they are handed out"}
 		}
 	}

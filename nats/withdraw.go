@@ -155,7 +155,7 @@ func (c *cancelling) try(ctx context.Context, s *lookup) error {
 // ask makes all processes withhold the entries, and finishes the subscriptions of which a process holds the
 // message, whose attempt learns that it is cancelled.
 func (c *cancelling) ask(ctx context.Context, s *lookup, entries map[uint64][]string) error {
-	r := withholdRequest{From: c.e.holding.number(), Message: s.id, Stream: s.q.stream, At: micros(c.e.clock.now())}
+	r := withholdRequest{From: c.e.holding.processNumber(), Message: s.id, Stream: s.q.stream, At: micros(c.e.clock.now())}
 	for seq, names := range entries {
 		if p := s.places[names[0]]; p.rank == rankCopy || p.rank == rankShared {
 			r.Entries = append(r.Entries, seq)

@@ -45,7 +45,7 @@ type entryKey struct {
 
 // withholdAnswer says what a process holds of the message.
 type withholdAnswer struct {
-	No int64 `json:"no"` // of the process
+	Process int64 `json:"no"` // the number of the process that answers
 	// Held has the subscriptions whose deliveries are now cancelled. The value says whether this request
 	// has cancelled them.
 	Held map[string]bool `json:"held,omitempty"`
@@ -92,7 +92,7 @@ func (p *peers) all() map[int64]bool {
 
 // listenWithhold answers the questions of other processes, and makes this one known to them.
 func (e *Engine) listenWithhold() error {
-	no := e.holding.number()
+	no := e.holding.processNumber()
 	err := e.subscribe(e.askAllSubject(), func(m *natsgo.Msg) {
 		var r withholdRequest
 		if json.Unmarshal(m.Data, &r) != nil || r.From == no {
@@ -100,7 +100,7 @@ func (e *Engine) listenWithhold() error {
 		}
 		e.peers.set(r.From, true)
 		answer := e.holding.withhold(r)
-		answer.No = no
+		answer.Process = no
 		if body, err := json.Marshal(answer); err == nil {
 			_ = m.Respond(body)
 		}
@@ -179,7 +179,7 @@ func (e *Engine) withholdEverywhere(ctx context.Context, r withholdRequest) (ans
 		}
 		return askQuiet
 	}, func(one *withholdAnswer) {
-		delete(missing, one.No)
+		delete(missing, one.Process)
 		answer.add(*one)
 	})
 	for no := range missing {
@@ -209,7 +209,7 @@ func (e *Engine) askAll(ctx context.Context, r withholdRequest, most func() time
 		if err != nil || one == nil {
 			return err
 		}
-		e.peers.set(one.No, true)
+		e.peers.set(one.Process, true)
 		each(one)
 	}
 }
