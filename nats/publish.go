@@ -30,12 +30,12 @@ const (
 	pauseBetween = 100 * time.Millisecond
 )
 
-// withSendTimeout gives a context without a deadline that of a send.
+// withSendTimeout gives a context without a deadline the deadline of a send.
 func withSendTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return withSendTimeoutSince(ctx, time.Now())
 }
 
-// withSendTimeoutSince is within for a send that has begun.
+// withSendTimeoutSince is withSendTimeout for a send that has begun.
 func withSendTimeoutSince(ctx context.Context, begun time.Time) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {
 		return context.WithCancel(ctx)
