@@ -1,9 +1,19 @@
-// Package posthaste defines the domain of Posthaste: messages that are sent in the database
-// transaction that causes them, their deliveries, and the interfaces between engines, runtime
-// and sinks ([Engine], [Sink], [Doorbell]).
+// Package posthaste is a message queue. It defines messages, their deliveries, the [Client]
+// that sends them, and the interfaces between the parts of the library.
 //
-// The package imports only the standard library. Package postgres implements the engine, and
-// package worker the runtime that calls handlers.
+// A program usually needs three packages: an engine, this package and package worker.
+//
+//   - An engine stores messages: package postgres, redis or nats. On PostgreSQL, a message can
+//     be sent in the transaction that causes it (postgres.In).
+//   - This package has the types of messages, queues and schedules. The interface [Engine] is
+//     for clients and workers, and [Operator] for administration.
+//   - Package worker calls handlers, retries failed messages and stores dead letters.
+//
+// A message is delivered at least once, unless its queue is at-most-once. It is redelivered
+// until it succeeds or is dead-lettered, even if processes crash.
+//
+// Errors that a caller can act on are of type [Error] with a code, the field at fault and a
+// hint. The package imports only the standard library.
 package posthaste
 
 import (
