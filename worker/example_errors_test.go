@@ -38,7 +38,7 @@ func Example_errors() {
 			return posthaste.Snooze(10 * time.Minute)
 		}
 		return nil
-	}, worker.WithConcurrency(1)) // in order, for this example
+	}, worker.WithConcurrency(1)) // one at a time, to keep the order
 	must(w.Run(ctx))
 
 	for i, id := range ids {
