@@ -198,6 +198,7 @@ func (e *Engine) ends(ctx context.Context, d *held, outcome posthaste.Outcome) {
 	next.Story = posthaste.WithAttempt(next.Story, posthaste.Attempt{Attempt: next.attempt(), Outcome: outcome, ClaimedAt: now, EndedAt: now})
 	// What fails here is repeated with the next delivery.
 	if err := e.keepOutcome(ctx, d, &next, outcome); err == nil {
+		e.unnote(ctx, d)
 		_ = e.acked(ctx, d)
 	}
 }

@@ -48,18 +48,12 @@ func read(t *testing.T, file string) string {
 func documents(t *testing.T) []string {
 	t.Helper()
 	var found []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
-		files, err := filepath.Glob(filepath.Join(root, pattern))
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "docs/*/*/*.md"} {
+		files, err := fs.Glob(os.DirFS(root), pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, file := range files {
-			name, err := filepath.Rel(root, file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			found = append(found, name)
-		}
+		found = append(found, files...)
 	}
 	if len(found) < 10 {
 		t.Fatalf("only %d documents: %v", len(found), found)
@@ -187,14 +181,19 @@ func TestLinksLeadSomewhere(t *testing.T) {
 var (
 	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	unspoken = regexp.MustCompile(`[^a-z0-9 _-]`)
+	// former is a heading's earlier name, for links from elsewhere.
+	former = regexp.MustCompile(`(?m)^<a id="([a-z0-9_-]+)"></a>$`)
 )
 
-// anchors are the headings of a document as links name them.
+// anchors are the headings of a document, and their earlier names, as links name them.
 func anchors(t *testing.T, file string) []string {
 	t.Helper()
 	var found []string
 	for _, m := range heading.FindAllStringSubmatch(read(t, file), -1) {
 		found = append(found, strings.ReplaceAll(unspoken.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	for _, m := range former.FindAllStringSubmatch(read(t, file), -1) {
+		found = append(found, m[1])
 	}
 	return found
 }
@@ -241,7 +240,7 @@ func TestTestsThatAreNamedAreThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(read(t, "docs/comparison.md"), "| shown by |")
+	_, table, _ := strings.Cut(read(t, "docs/explanation/comparison.md"), "| shown by |")
 	checked := 0
 	for line := range strings.Lines(table) {
 		cells := strings.Split(line, "|")
@@ -255,7 +254,7 @@ func TestTestsThatAreNamedAreThere(t *testing.T) {
 		for _, m := range names {
 			checked++
 			if !strings.Contains(code.String(), "func "+m[1]+"(") && !strings.Contains(code.String(), `{name: "`+m[1]+`"`) {
-				t.Errorf("docs/comparison.md names the test %s, which is not there", m[1])
+				t.Errorf("docs/explanation/comparison.md names the test %s, which is not there", m[1])
 			}
 		}
 	}
