@@ -7,8 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +14,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-var update = flag.Bool("update", false, "write the generated part of docs/reference/http.md")
+var update = flag.Bool("update", false, "write the generated part of docs/reference/http.md, and links to the glossary")
 
 // TestHTTPReferenceIsTheDescription: the page about the HTTP API has what openapi.yaml says.
 func TestHTTPReferenceIsTheDescription(t *testing.T) {
@@ -40,9 +38,7 @@ func TestHTTPReferenceIsTheDescription(t *testing.T) {
 	if !*update {
 		t.Fatalf("the generated part of %s is out of date; run: go test ./internal/documents -run HTTPReference -update", file)
 	}
-	if err := os.WriteFile(filepath.Join(root, file), []byte(before+mark+want), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, file, before+mark+want)
 }
 
 // object is an object of a description in OpenAPI.
