@@ -5,5 +5,5 @@ import (
 )
 
 func newImport(a *app) *cobra.Command {
-	return newGroup("import", "Import messages from other systems", newImportOutbox(a), newImportSidekiq(a))
+	return newGroup("import", "Import messages from other systems", newImportOutbox(a), newImportSidekiq(a), newImportSQL(a))
 }
