@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -41,16 +42,16 @@ docs/migrate/index.md.`,
 			if o.Queues, err = parseQueueMap(queues); err != nil {
 				return err
 			}
+			if err := db.resolve(); err != nil {
+				return err
+			}
+			o.Same = from == ""
+			if other, is := db.otherThanPostgres(); is && o.Same {
+				return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "from", Message: "the database with the jobs is unknown",
+					Hint: "set --from, since --" + other.flag + " selects the store of the queues"}
+			}
 			return db.with(cmd, a.log, func(ctx context.Context, e posthaste.Store) error {
-				o.Same = from == ""
-				if other, is := db.otherThanPostgres(); is && o.Same {
-					return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "from", Message: "the database with the jobs is unknown",
-						Hint: "set --from, since --" + other.flag + " selects the store of the queues"}
-				}
-				if o.Same {
-					from = db.urls.DatabaseURL
-				}
-				return importSQL(ctx, a, from, e, o)
+				return importSQL(ctx, a, cmp.Or(from, db.urls.DatabaseURL), e, o)
 			})
 		},
 	}
@@ -87,19 +88,6 @@ func checkImportSQL(o *sqlimport.Options) error {
 	return nil
 }
 
-// parseQueueMap parses the values of --map.
-func parseQueueMap(pairs []string) (map[string]string, error) {
-	queues := map[string]string{}
-	for _, pair := range pairs {
-		at := strings.LastIndexByte(pair, '=') // other products allow it in names
-		if at <= 0 || at == len(pair)-1 {
-			return nil, posthaste.Invalidf("map", "--map must be OLD=NEW, got %q", pair)
-		}
-		queues[pair[:at]] = pair[at+1:]
-	}
-	return queues, nil
-}
-
 func importSQL(ctx context.Context, a *app, from string, to posthaste.Store, o sqlimport.Options) error {
 	conn, err := postgres.Connect(ctx, from, postgres.WithPollingOnly())
 	if err != nil {
@@ -123,16 +111,20 @@ func importSQL(ctx context.Context, a *app, from string, to posthaste.Store, o s
 }
 
 func printImportSQL(w *screen, r sqlimport.Report) {
-	if len(r.Jobs) > 0 {
+	switch {
+	case r.DryRun:
+		table(w, "FROM QUEUE KIND FOUND", func(row func(...any)) {
+			for _, c := range r.Jobs {
+				row(c.From, c.Queue, c.Kind, c.Found)
+			}
+		})
+		fmt.Fprintf(w, "%d jobs would be imported\n", r.Found)
+	default:
 		table(w, "FROM QUEUE KIND FOUND IMPORTED LEFT", func(row func(...any)) {
 			for _, c := range r.Jobs {
 				row(c.From, c.Queue, c.Kind, c.Found, c.Imported, c.Left)
 			}
 		})
-	}
-	if r.DryRun {
-		fmt.Fprintf(w, "%d jobs would be imported\n", r.Found)
-	} else {
 		fmt.Fprintf(w, "imported %d of %d jobs; %d are left\n", r.Imported, r.Found, r.Left)
 	}
 	if r.Known > 0 {

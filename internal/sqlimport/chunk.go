@@ -234,7 +234,7 @@ func explain(err error) error {
 	case state == "55P03", state == "40P01", state == "40001", strings.HasPrefix(state, "57"), strings.HasPrefix(state, "08"), strings.HasPrefix(state, "53"):
 		e.Code, e.Hint = posthaste.CodeUnavailable, again
 	default:
-		e.Code, e.Hint = posthaste.CodeInvalid, "check --query and --done; with --preset, check that the tables are those of a version that the documents name"
+		e.Code, e.Hint = posthaste.CodeInvalid, "check --query, --lock and --done; with --preset, check that the tables are those of a version that the documents name"
 	}
 	return e
 }
