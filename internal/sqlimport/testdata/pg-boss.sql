@@ -1,5 +1,5 @@
--- Tables of pg-boss 12.38.0, as the product creates them. TestMigrations of internal/documents writes this file with
--- -update, and compares it at night.
+-- Tables of pg-boss 12.38.0, as the product creates them. TestMigrations of internal/documents writes
+-- this file with -update, and compares it at night.
 
 create schema if not exists pgboss;
 

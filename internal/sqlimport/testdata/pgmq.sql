@@ -1,5 +1,5 @@
--- Tables of pgmq 1.13.0, as the product creates them. TestMigrations of internal/documents writes this file with
--- -update, and compares it at night.
+-- Tables of pgmq 1.13.0, as the product creates them. TestMigrations of internal/documents writes
+-- this file with -update, and compares it at night.
 
 create schema if not exists pgmq;
 

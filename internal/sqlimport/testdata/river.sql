@@ -1,5 +1,5 @@
--- Tables of River 0.51.2, as the product creates them. TestMigrations of internal/documents writes this file with
--- -update, and compares it at night.
+-- Tables of River 0.51.2, as the product creates them. TestMigrations of internal/documents writes
+-- this file with -update, and compares it at night.
 
 create type river_job_state as enum ('available', 'cancelled', 'completed', 'discarded', 'pending', 'retryable', 'running', 'scheduled');
 
