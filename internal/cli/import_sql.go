@@ -24,8 +24,8 @@ func newImportSQL(a *app) *cobra.Command {
 queue, and delete each in the same transaction. --preset names the product. For any
 other table, --query selects the jobs, and --done deletes or marks them.
 
-Let the workers of the other product finish what waits, and import what is scheduled
-for later. Jobs that a worker holds are not imported. If the command is killed, run
+Let the workers of the other product finish the jobs that are due, and import those
+that are scheduled for later. Jobs that a worker holds are not imported. If the command is killed, run
 it again. If the queues are in another database than the jobs, name that of the jobs
 with --from: jobs are then deduplicated by id for a week, and unique keys are not
 imported. For the columns of a query and the mapping of each product, see

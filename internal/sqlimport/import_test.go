@@ -110,7 +110,7 @@ func TestUniqueKeys(t *testing.T) {
 	}
 }
 
-// A repetition recognizes what was sent to another database although the jobs are still there, also
+// A repetition recognizes the messages in another database although the jobs are still there, also
 // if another database has jobs with the same ids.
 func TestRepetitionIsRecognized(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,7 @@ type jobs struct {
 	insert string
 	// messages are what the waiting ones become, see [summary].
 	messages []string
-	// held counts the running ones, and left is what they and the finished ones are selected by.
+	// held counts the running ones, and left is the table.
 	held int
 	left string
 	// rest is how many rows of left stay.
