@@ -47,12 +47,12 @@ func allTests(version string) []step {
 	}
 	steps := []step{
 		tests("sql", 15, false, "./sql"),
-		tests("the server and the engine", 10, true, "./postgres", "./server", "./posthastetest", "./telemetry/...", "./internal/outbox", "./internal/sidekiq", "./internal/testpg/..."),
+		tests("the server and the engine", 10, true, "./postgres", "./server", "./posthastetest", "./telemetry/...", "./internal/outbox", "./internal/sidekiq", "./internal/sqlimport", "./internal/testpg/..."),
 		tests("acceptance", 25, true, "./internal/acceptance"),
 		tests("the program", 15, true, "./internal/cli", "./internal/chaos"),
 	}
 	if version == "18" {
-		known := []string{"./sql", "./postgres", "./server", "./posthastetest", "./telemetry/...", "./internal/outbox", "./internal/sidekiq", "./internal/testpg/...", "./internal/acceptance", "./internal/cli", "./internal/chaos"}
+		known := []string{"./sql", "./postgres", "./server", "./posthastetest", "./telemetry/...", "./internal/outbox", "./internal/sidekiq", "./internal/sqlimport", "./internal/testpg/...", "./internal/acceptance", "./internal/cli", "./internal/chaos"}
 		known = append(listed(known...), listed(brokers...)...)
 		steps = append(steps, tests("brokers", 25, true, brokers...), tests("the rest", 20, true, without(listed("./..."), known)...))
 	}
