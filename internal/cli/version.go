@@ -15,10 +15,15 @@ func newVersion(a *app) *cobra.Command {
 				Version  string `json:"version"`
 				Go       string `json:"go"`
 				Platform string `json:"platform"`
-			}{version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
-			return a.print(shown, func(w *screen) {
-				fmt.Fprintf(w, "posthaste %s (%s, %s)\n", shown.Version, shown.Go, shown.Platform)
-			})
+			}{version(), runtime.Version(), platform()}
+			return a.print(shown, func(w *screen) { fmt.Fprint(w, versionLine()) })
 		},
 	}
 }
+
+// versionLine returns what `version` and --version print.
+func versionLine() string {
+	return fmt.Sprintf("posthaste %s (%s, %s)\n", version(), runtime.Version(), platform())
+}
+
+func platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
