@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// proveOnce runs a proof of 12 s with a planted bug.
+// proveOnce runs a proof of 18 s with a planted bug.
 func proveOnce(t *testing.T, sabotage string) *Report {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -62,7 +62,7 @@ func proveOnce(t *testing.T, sabotage string) *Report {
 		t.Fatal(err)
 	}
 	defer words.Close()
-	o := Options{Command: []string{os.Args[0], "process"}, Dir: dir, Database: pg, Duration: 12 * time.Second, Rate: 200, Workers: 3, Seed: 1, Words: words,
+	o := Options{Command: []string{os.Args[0], "process"}, Dir: dir, Database: pg, Duration: 18 * time.Second, Rate: 200, Workers: 3, Seed: 1, Words: words,
 		Tell: func(at time.Duration, line string) { t.Logf("%s  %s", at.Round(time.Millisecond), line) }, sabotage: sabotage}
 	if sabotage != "" {
 		o.patience = 12 * time.Second // what is lost need not be waited for
