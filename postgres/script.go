@@ -91,15 +91,22 @@ func (s *schemaSource) script(opts ScriptOptions) ([]ScriptPart, error) {
 // scriptBegin takes the lock of migrations and sets the parameters of one, as tryMigration does.
 // The search_path of the caller, who may write a record of its own in the same transaction, is
 // restored at the end.
-var scriptBegin = fmt.Sprintf(`select pg_catalog.pg_advisory_xact_lock(%d);
-select pg_catalog.set_config('posthaste.search_path', pg_catalog.current_setting('search_path'), true);
+var scriptBegin = fmt.Sprintf(`do $posthaste$
+begin
+  perform pg_catalog.pg_advisory_xact_lock(%d);
+  perform pg_catalog.set_config('posthaste.search_path', pg_catalog.current_setting('search_path'), true);
+end $posthaste$;
 set local search_path = pg_catalog, pg_temp;
 set local check_function_bodies = off;
 set local lock_timeout = '10s';
 set local client_min_messages = warning;
 `, int64(migrateKey))
 
-const scriptEnd = `select pg_catalog.set_config('search_path', pg_catalog.current_setting('posthaste.search_path'), true);`
+const scriptEnd = `do $posthaste$
+begin
+  perform pg_catalog.set_config('search_path', pg_catalog.current_setting('posthaste.search_path'), true);
+end $posthaste$;
+`
 
 // scriptGuard fails if the database is not in the state that the script starts from.
 func scriptGuard(from int) string {

@@ -80,7 +80,7 @@ the database has (see migrate status), before you start that version.`,
 // emailsSQL creates the queue of e-mails as makeEmails does.
 var emailsSQL = fmt.Sprintf(`do $posthaste$
 begin
-  if not exists (select from posthaste.queues where name = '%s') then
+  if not exists (select from posthaste.queues where queue = '%s') then
     perform posthaste.create_queue('%[1]s', '{"max_payload": %d}');
   end if;
 end $posthaste$;

@@ -25,7 +25,7 @@ type proveFlags struct {
 	duration    time.Duration
 	data        string
 	keep        bool
-	seed        uint64
+	seed        int
 	rate        float64
 	workers     int
 	postgresBin string
@@ -50,7 +50,7 @@ never sent. The seed selects the kills; what is in flight then differs between r
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("seed") {
-				p.seed = uint64(rand.Uint32())
+				p.seed = rand.IntN(1 << 30)
 			}
 			return p.run(cmd.Context(), a)
 		},
@@ -61,7 +61,7 @@ never sent. The seed selects the kills; what is in flight then differs between r
 	flags.Lookup("duration").DefValue = ""
 	flags.Float64Var(&p.rate, "rate", 200, "messages per second, 1 to 10000")
 	flags.IntVar(&p.workers, "workers", 3, "number of worker processes, 1 to 20")
-	flags.Uint64Var(&p.seed, "seed", 0, "selects what is killed and when (default: random)")
+	flags.IntVar(&p.seed, "seed", 0, "selects what is killed and when (default: random)")
 	flags.StringVar(&p.data, "data", "", "directory for the database and the histories, which must be empty (default: a temporary one)")
 	flags.BoolVar(&p.keep, "keep", false, "keep that directory")
 	flags.StringVar(&p.postgresBin, "postgres-bin", "", "directory with initdb and postgres, to use instead of a download")
@@ -127,7 +127,7 @@ func (p *proveFlags) run(ctx context.Context, a *app) error {
 	fmt.Fprintf(a.stderr, "posthaste: killing %d workers, 2 senders and PostgreSQL %s for %s; seed %d\n", p.workers, pg.Version(), p.duration, p.seed)
 	report, err := prove.Run(ctx, prove.Options{
 		Command: []string{program, "prove", "process"}, Dir: filepath.Join(dir, histories), Database: pg,
-		Duration: p.duration, Rate: p.rate, Workers: p.workers, Seed: p.seed, Words: log,
+		Duration: p.duration, Rate: p.rate, Workers: p.workers, Seed: uint64(p.seed), Words: log,
 		Tell: func(at time.Duration, line string) {
 			fmt.Fprintf(a.stderr, "%3d:%02d  %s\n", int(at.Minutes()), int(at.Seconds())%60, line)
 		},
