@@ -112,15 +112,15 @@ screenshots: needs $(LAUNCH)
 	rm -rf dist/screenshots
 	POSTHASTE_TEST_POSTGRES=18 POSTHASTE_TEST_NIGHT=1 $(LAUNCH) -versions 18 -- $(GO) test -count=1 ./internal/browsertest -run 'Screenshot|DB8_.*Pages' -update
 
-# See docs/chaos.md.
+# See docs/project/chaos.md.
 chaos: bin/posthaste $(CHAOS)
 	$(CHAOS) -engine $(CHAOS_ENGINE) -program bin/posthaste -duration $(CHAOS_DURATION) -seed $(CHAOS_SEED) $(CHAOS_FLAGS)
 
 $(CHAOS):
 	$(GO) build -o $@ ./internal/chaos/run
 
-# What takes too long for every change; see docs/testing.md. nightly-list names the
-# steps, and nightly-page gives each a row in docs/nightly.md.
+# What takes too long for every change; see docs/project/tests.md. nightly-list names the
+# steps, and nightly-page gives each a row in docs/project/nightly.md.
 nightly: needs $(LAUNCH)
 	$(GO) run ./internal/testrun/run nightly -part '$(PART)' -steps '$(STEPS)'
 
@@ -134,7 +134,7 @@ nightly-age:
 nightly-page:
 	$(GO) run ./internal/testrun/run page
 
-# The table in docs/testing.md of what runs when.
+# The table in docs/project/tests.md of what runs when.
 testing-page:
 	$(GO) run ./internal/testrun/run table
 

@@ -70,7 +70,7 @@ type Message struct {
 	// It excludes Delay.
 	SendAt time.Time
 	// Priority is 0 (default) to [MaxPriority]. Lower numbers are delivered first, and none
-	// is starved (docs/priorities.md).
+	// is starved (docs/guides/priorities.md).
 	Priority int
 	// DedupeKey, if not empty, deduplicates sends within DedupeWindow: a second send with
 	// the same key to the same queue stores nothing and returns the first message's id

@@ -11,7 +11,7 @@
 //
 // While the store is down, no message is handled: calls return an error, so that the message
 // is redelivered, and in a handler this counts no attempt. The package needs nothing else of
-// Posthaste, neither its ledger nor its workers. docs/inbox.md describes its use from SQL
+// Posthaste, neither its ledger nor its workers. docs/guides/inbox.md describes its use from SQL
 // alone.
 package inbox
 

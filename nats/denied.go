@@ -48,5 +48,5 @@ func (d *denials) recent() error {
 func denied(err error) error {
 	what := strings.TrimPrefix(err.Error(), natsgo.ErrPermissionViolation.Error()+": ")
 	return &posthaste.Error{Code: posthaste.CodeDenied, Message: "NATS refuses this user: " + what, Cause: err,
-		Hint: "grant the user the right to the subject that the message names; docs/nats-engine.md lists those that Posthaste needs"}
+		Hint: "grant the user the right to the subject that the message names; docs/production/nats-engine.md lists those that Posthaste needs"}
 }

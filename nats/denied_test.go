@@ -41,7 +41,7 @@ func startSecured(t *testing.T, publish, subscribe []string) string {
 // rights returns the subjects of a line of the table of permissions in the documentation.
 func rights(t *testing.T, of string) (subjects []string) {
 	t.Helper()
-	text, err := os.ReadFile("../docs/nats-engine.md")
+	text, err := os.ReadFile("../docs/production/nats-engine.md")
 	if err != nil {
 		t.Fatal(err)
 	}

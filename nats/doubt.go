@@ -26,7 +26,7 @@ func (e *Engine) doubt() {
 		defer e.doubts.asking.Store(false)
 		from := e.conn.ConnectedUrl()
 		for begun := uptime(); uptime()-begun < doubtFor; {
-			if e.reaches(ctx) {
+			if err := e.reach(ctx); err == nil || isFull(err) {
 				return
 			}
 			if !pausesFor(ctx, pauseBetween) {
@@ -39,10 +39,10 @@ func (e *Engine) doubt() {
 	})
 }
 
-// reaches reports whether the store takes a write. A leader that is cut off answers reads.
-func (e *Engine) reaches(ctx context.Context) bool {
+// reach lets the store take a write. A leader that is cut off answers reads.
+func (e *Engine) reach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_, err := e.kv.Put(ctx, "reached", nil)
-	return err == nil
+	return err
 }

@@ -13,9 +13,12 @@ import (
 )
 
 // startServer starts a server in this process and returns its URL. Its data is gone with the test.
-func startServer(t testing.TB) string {
+func startServer(t testing.TB) string { return startServerOf(t, 0) }
+
+// startServerOf starts a server that stores at most some bytes, 0: as many as the disk has room for.
+func startServerOf(t testing.TB, bytes int64) string {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: bytes, NoLog: true, NoSigs: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,25 @@ const (
 	codeMayYetFail        = 10164 // a conflict with a write that can still fail: repeat
 	codeIncomplete        = 10176 // the first parts of a batch went to a leader before this one
 	codeInProcess         = 10158 // a message with this id is being stored, by an attempt before
+
+	codeAccountFull = 10002 // the account's limit of storage is reached
+	codeServersFull = 10023 // that of the servers
+	codeServerFull  = 10047
+	codeStoreFailed = 10077 // the disk is full, among other causes
 )
+
+// isFull reports whether the servers have refused a write because their storage is full.
+func isFull(err error) bool {
+	var api jetstream.JetStreamError
+	if !errors.As(err, &api) || api.APIError() == nil {
+		return false
+	}
+	switch api.APIError().ErrorCode {
+	case codeAccountFull, codeServersFull, codeServerFull, codeStoreFailed:
+		return true
+	}
+	return false
+}
 
 func unavailable(what string, cause error) error {
 	if cause != nil {
@@ -37,7 +55,7 @@ func unknown(cause error) error {
 
 func unsupported(field, format string, args ...any) error {
 	return &posthaste.Error{Code: posthaste.CodeUnsupported, Field: field, Message: fmt.Sprintf(format, args...) + " on NATS",
-		Hint: "see the differences in docs/nats-engine.md, or use PostgreSQL or Redis"}
+		Hint: "see the differences in docs/production/nats-engine.md, or use PostgreSQL or Redis"}
 }
 
 func notFound(field, format string, args ...any) error {
@@ -69,6 +87,9 @@ func (e *Engine) fault(err error) error {
 		return unavailable("NATS does not answer", err)
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return &posthaste.Error{Code: posthaste.CodeUnsupported, Message: "this NATS server has no JetStream for this account", Cause: err, Hint: "start the server with JetStream (nats-server -js), and enable it for the user's account"}
+	case isFull(err):
+		return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "the storage of the NATS servers is full: " + err.Error(), Cause: err,
+			Hint: "let workers handle messages, purge queues, or raise max_file_store of the servers and the limits of the account"}
 	case errors.As(err, &api) && api.APIError() != nil && (api.APIError().Code == 503 || api.APIError().Code == 500):
 		e.doubt()
 		return unavailable("NATS cannot do this now", err)

@@ -35,7 +35,7 @@ func (e *Engine) renew(ctx context.Context, all []*held) {
 	confirmed := done
 	done = nil
 	mu.Unlock()
-	if len(confirmed) == 0 || !e.reaches(ctx) {
+	if len(confirmed) == 0 || e.reach(ctx) != nil {
 		return
 	}
 	for _, r := range confirmed {

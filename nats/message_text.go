@@ -51,7 +51,7 @@ func (m *meta) short() (b []byte, ok bool) {
 }
 
 // plain reports whether encoding/json writes a text as it is.
-func plain(text string) bool {
+func plain[T string | []byte](text T) bool {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
 			return false

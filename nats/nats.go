@@ -1,5 +1,5 @@
 // Package nats is the engine on NATS JetStream (nats-server 2.14 or newer), for more than one
-// machine. Each queue is one stream. docs/nats-engine.md describes how it works, and in which
+// machine. Each queue is one stream. docs/production/nats-engine.md describes how it works, and in which
 // points it differs from the other engines.
 //
 // A message that was answered as sent is on the disks of a majority of the stream's servers,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -23,6 +24,9 @@ var errExists = errors.New("nats: the record exists")
 const (
 	sendTimeout = 15 * time.Second
 	partTimeout = 3 * time.Second
+	// firesEarly is how long before its time a schedule may be delivered, and how long a repetition
+	// may take.
+	firesEarly = time.Second + partTimeout
 	// pauseBetween attempts, while no server answers.
 	pauseBetween = 100 * time.Millisecond
 )
@@ -143,8 +147,21 @@ func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 			return e.fault(err)
 		case !pausesFor(ctx, pauseBetween):
 			return e.unsent(ctx, err, perhaps)
+		case perhaps && e.mayHaveFired(m):
+			return unknown(err) // repeated, it would come twice
 		}
 	}
+}
+
+// mayHaveFired reports whether the server may have delivered a schedule, if it has it. Until then a
+// repetition replaces it.
+func (e *Engine) mayHaveFired(m *natsgo.Msg) bool {
+	at, is := strings.CutPrefix(m.Header.Get(headerSchedule), "@at ")
+	if !is {
+		return false
+	}
+	due, err := time.Parse(time.RFC3339Nano, at)
+	return err != nil || due.Before(e.clock.now().Add(firesEarly))
 }
 
 var errWrongSequence = &jetstream.APIError{ErrorCode: codeWrongLastSequence}
@@ -160,8 +177,11 @@ func judged(err error) (again, stored bool) {
 		return true, true
 	case errors.As(err, &api) && api.APIError() != nil:
 		a := api.APIError()
-		if a.ErrorCode == codeInProcess {
+		if a.ErrorCode == codeInProcess || a.ErrorCode == codeStoreFailed { // other servers may have stored it
 			return true, true
+		}
+		if isFull(err) {
+			return true, false
 		}
 		return a.ErrorCode == codeMayYetFail || a.ErrorCode == codeIncomplete || a.Code == 429 || a.Code == 503, false
 	}
@@ -175,6 +195,8 @@ func (e *Engine) unsent(ctx context.Context, err error, perhaps bool) error {
 		return unknown(err)
 	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err()
+	case isFull(err):
+		return e.fault(err)
 	}
 	return unavailable("NATS does not take messages", err)
 }

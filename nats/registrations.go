@@ -133,7 +133,7 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 	if err := e.ready(ctx); err != nil {
 		return 0, err
 	}
-	id, err := e.sequence(ctx)
+	id, err := e.ids.take(ctx, 1)
 	if err != nil {
 		return 0, err
 	}
@@ -149,11 +149,17 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 	return w.ID, nil
 }
 
-// storeBeat stores the entry of a worker whose heartbeat began at a time.
+// storeBeat stores the entry of a worker whose heartbeat began at a time. While the servers' storage is
+// full, only this process learns of the heartbeat, so that its worker goes on and makes room: an
+// acknowledgment needs none. Other processes see a lost worker meanwhile, and can take nothing from it.
 func (e *Engine) storeBeat(ctx context.Context, w *worker, at time.Duration, revision uint64) error {
-	revision, err := e.workers.put(ctx, workerKey(w.ID), w, revision)
+	stored, err := e.workers.put(ctx, workerKey(w.ID), w, revision)
+	if isFull(err) && w.Lost.IsZero() {
+		e.workers.keepHere(workerKey(w.ID), w, revision)
+		stored, err = revision, nil
+	}
 	if err == nil {
-		e.workers.beat(w.ID, lastBeat{at: at, revision: revision})
+		e.workers.beat(w.ID, lastBeat{at: at, revision: stored})
 	}
 	return err
 }
@@ -217,6 +223,8 @@ func (e *Engine) beats(ctx context.Context, beat posthaste.Heartbeat) error {
 		switch {
 		case conflicts(err):
 			w = nil // what this process knows is out of date
+		case lost && isFull(err):
+			return workerLost()
 		case err != nil:
 			return e.fault(err)
 		case lost:

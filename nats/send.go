@@ -232,8 +232,12 @@ func recorded(subject string, content any, ttl time.Duration) *natsgo.Msg {
 // sendUnder stores the messages in one atomic batch, with the record of the request, if it has one.
 // Messages whose dedupe key was used are left out.
 func (e *Engine) sendUnder(ctx context.Context, q *queue, all []outgoing, r *request) (sent []posthaste.Sent, replayed bool, err error) {
-	ctx, cancel := within(ctx)
-	defer cancel()
+	keyed := r != nil || slices.ContainsFunc(all, func(o outgoing) bool { return o.once != "" })
+	if keyed { // otherwise there is one store, which is bounded
+		var cancel context.CancelFunc
+		ctx, cancel = within(ctx)
+		defer cancel()
+	}
 	for {
 		if r != nil {
 			if before, err := e.recordOn(ctx, q, r.subject); err != nil {
@@ -248,7 +252,6 @@ func (e *Engine) sendUnder(ctx context.Context, q *queue, all []outgoing, r *req
 		if err != nil {
 			return nil, false, err
 		}
-		keyed := r != nil || slices.ContainsFunc(all, func(o outgoing) bool { return o.once != "" })
 		if r != nil {
 			parts = append(parts, recorded(r.subject, record{Digest: r.digest, Sent: sent}, r.window))
 		}
@@ -266,7 +269,7 @@ func (e *Engine) sendUnder(ctx context.Context, q *queue, all []outgoing, r *req
 // parts returns the entries and records of messages whose dedupe keys were not used.
 func (e *Engine) parts(ctx context.Context, q *queue, all []outgoing) (sent []posthaste.Sent, parts []*natsgo.Msg, err error) {
 	sent = make([]posthaste.Sent, len(all))
-	used := map[string]posthaste.MessageID{} // dedupe keys in this call
+	var used map[string]posthaste.MessageID // dedupe keys in this call
 	for i := range all {
 		o := &all[i]
 		sent[i].ID = o.meta.ID
@@ -284,6 +287,9 @@ func (e *Engine) parts(ctx context.Context, q *queue, all []outgoing) (sent []po
 			if first != 0 {
 				sent[i] = posthaste.Sent{ID: first, Duplicate: true}
 				continue
+			}
+			if used == nil {
+				used = map[string]posthaste.MessageID{}
 			}
 			used[o.once] = o.meta.ID
 			parts = append(parts, recorded(o.once, record{Sent: []posthaste.Sent{{ID: o.meta.ID}}}, o.window))

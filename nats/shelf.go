@@ -141,6 +141,15 @@ func (s *shelf[T]) learn(name string, revision uint64, is *T) {
 	}
 }
 
+// keepHere replaces an entry for this process alone, until its next revision.
+func (s *shelf[T]) keepHere(name string, is *T, revision uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all[name].revision <= revision {
+		s.all[name] = shelved[T]{is: is, revision: revision}
+	}
+}
+
 // known returns an entry as far as this process knows it, or nil, and its revision.
 func (s *shelf[T]) known(name string) (is *T, revision uint64) {
 	s.mu.Lock()

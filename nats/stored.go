@@ -46,7 +46,7 @@ func sequenceIn(data []byte) (seq uint64, err error) {
 func usualSequence(data []byte) uint64 {
 	rest, found := bytes.CutPrefix(data, []byte(`{"stream":"`))
 	name, rest, ends := bytes.Cut(rest, []byte(`"`))
-	if !found || !ends || len(name) == 0 || !plain(string(name)) {
+	if !found || !ends || len(name) == 0 || !plain(name) {
 		return 0
 	}
 	rest, found = bytes.CutPrefix(rest, []byte(","))

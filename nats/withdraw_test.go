@@ -84,7 +84,7 @@ func TestCancelOfAnotherProcess(t *testing.T) {
 	id := sendJobs(t, a, posthaste.Message{Payload: 1})[0]
 	d := receiveJobs(t, a, 1)[0]
 	wantJob(t, a, id, posthaste.StateRunning)
-	wantJob(t, b, id, posthaste.StateReady) // as docs/nats-engine.md says
+	wantJob(t, b, id, posthaste.StateReady) // as docs/production/nats-engine.md says
 	for range 2 {
 		if got := cancelJob(t, b, id); !got.Requested || got.State != posthaste.StateRunning {
 			t.Errorf("it answered %+v", got)

@@ -1,5 +1,5 @@
 // Package redis is the engine on Redis 7.0 or newer, on one server or a cluster. Functions
-// that it lacks return an error with code Unsupported; docs/redis-engine.md describes them and
+// that it lacks return an error with code Unsupported; docs/production/redis-engine.md describes them and
 // how the engine works.
 //
 // The engine keeps the promises of [posthaste.Engine] as far as Redis keeps its data: messages

@@ -11,13 +11,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-var update = flag.Bool("update", false, "write the table of commands in docs/command-line.md")
+var update = flag.Bool("update", false, "write the table of commands in docs/reference/cli.md")
 
 // The document of the command line lists each command as its help describes it, and the flags that
 // all commands have.
 func TestCommandsAreInTheReference(t *testing.T) {
 	t.Parallel()
-	const file, head = "../../docs/command-line.md", "| command | purpose |\n|---|---|\n"
+	const file, head = "../../docs/reference/cli.md", "| command | purpose |\n|---|---|\n"
 	document, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

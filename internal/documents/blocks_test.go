@@ -48,18 +48,12 @@ func read(t *testing.T, file string) string {
 func documents(t *testing.T) []string {
 	t.Helper()
 	var found []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
-		files, err := filepath.Glob(filepath.Join(root, pattern))
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "docs/*/*/*.md"} {
+		files, err := fs.Glob(os.DirFS(root), pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, file := range files {
-			name, err := filepath.Rel(root, file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			found = append(found, name)
-		}
+		found = append(found, files...)
 	}
 	if len(found) < 10 {
 		t.Fatalf("only %d documents: %v", len(found), found)
@@ -241,7 +235,7 @@ func TestTestsThatAreNamedAreThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(read(t, "docs/comparison.md"), "| shown by |")
+	_, table, _ := strings.Cut(read(t, "docs/explanation/comparison.md"), "| shown by |")
 	checked := 0
 	for line := range strings.Lines(table) {
 		cells := strings.Split(line, "|")
@@ -255,7 +249,7 @@ func TestTestsThatAreNamedAreThere(t *testing.T) {
 		for _, m := range names {
 			checked++
 			if !strings.Contains(code.String(), "func "+m[1]+"(") && !strings.Contains(code.String(), `{name: "`+m[1]+`"`) {
-				t.Errorf("docs/comparison.md names the test %s, which is not there", m[1])
+				t.Errorf("docs/explanation/comparison.md names the test %s, which is not there", m[1])
 			}
 		}
 	}

@@ -48,7 +48,7 @@ func TestEveryRecipeIsRunAndShown(t *testing.T) {
 	if err != nil || len(programs) != len(recipeCommands) {
 		t.Errorf("%d programs, %d commands, %v", len(programs), len(recipeCommands), err)
 	}
-	page := read(t, "docs/sql-from-your-language.md") + read(t, "docs/sending.md")
+	page := read(t, "docs/guides/sql-from-your-language.md") + read(t, "docs/guides/sending.md")
 	for name, command := range recipeCommands {
 		program := command[len(command)-1]
 		if !strings.Contains(page, "<!-- quote: "+recipes+"/"+program+" -->") {
