@@ -49,21 +49,17 @@ none yet. The exit code is 1 if there is a fault, and 3 if the store cannot be r
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			checks, err := runSelfCheck(cmd.Context(), a, &db, smtpURL)
 			if printErr := a.print(listed{data: checks}, func(w *screen) {
-				table(w, "CHECK STATE DETAIL", func(row func(...any)) {
-					for _, c := range checks {
-						row(c.Check, c.State, c.Detail)
-					}
-				})
 				for _, c := range checks {
+					fmt.Fprintf(w, "%-8s %-8s %s\n", c.Check, c.State, oneLine(c.Detail, 4000))
 					if c.Hint != "" {
-						fmt.Fprintf(w, "%s: %s\n", c.Check, c.Hint)
+						fmt.Fprintf(w, "%18s%s\n", "", c.Hint)
 					}
 				}
 			}); printErr != nil {
 				return printErr
 			}
 			if err != nil {
-				return &exitError{code: a.exitCode(err)} // the table has the reasons
+				return &exitError{code: a.exitCode(err)} // the checks have the reasons
 			}
 			return nil
 		},

@@ -48,6 +48,7 @@ type fault struct {
 	whom     string
 	number   int
 	from, to time.Duration
+	down     time.Duration // when its target was gone
 	inFlight int
 }
 
@@ -182,10 +183,10 @@ func (a *account) flows(r *Report) {
 	}
 	slices.SortFunc(all, func(x, y flow) int { return cmp.Compare(x.handled, y.handled) })
 	for i, f := range a.faults {
-		from, _ := slices.BinarySearchFunc(all, f.from, func(x flow, at time.Duration) int { return cmp.Compare(x.handled, at) })
+		from, _ := slices.BinarySearchFunc(all, f.down, func(x flow, at time.Duration) int { return cmp.Compare(x.handled, at) })
 		for _, x := range all[from:] {
-			if x.sent > f.from {
-				r.Faults[i].FlowedAfter = duration(x.handled - f.from)
+			if x.sent > f.down {
+				r.Faults[i].FlowedAfter = duration(x.handled - f.down)
 				break
 			}
 		}
@@ -222,7 +223,11 @@ func read(events []history.Event) (*account, error) {
 		case history.Handled:
 			err = a.handled(e, open)
 		case Struck:
-			a.faults = append(a.faults, &fault{kind: Fault(e.Note), whom: e.Whom, number: len(a.faults) + 1, from: e.At, to: e.At, inFlight: e.Count})
+			a.faults = append(a.faults, &fault{kind: Fault(e.Note), whom: e.Whom, number: len(a.faults) + 1, from: e.At, to: e.At, down: e.At, inFlight: e.Count})
+		case Down:
+			if n := len(a.faults); n > 0 {
+				a.faults[n-1].down = e.At
+			}
 		case Healed:
 			if n := len(a.faults); n > 0 {
 				a.faults[n-1].to = e.At

@@ -33,6 +33,7 @@ func good() []history.Event {
 		{Kind: history.Handled, At: at(9.5), Process: "worker-1", Token: "a", ID: 1, Attempt: 1},
 		{Kind: history.Started, At: at(9.8), Process: "worker-1", Token: "b", ID: 2, Attempt: 1},
 		{Kind: Struck, At: at(10), Process: "prove", Token: "fault-1", Note: string(KillWorker), Whom: "worker-1", Count: 1},
+		{Kind: Down, At: at(10.05), Process: "prove", Token: "fault-1"},
 		{Kind: Healed, At: at(10.1), Process: "prove", Token: "fault-1"},
 		{Kind: Intent, At: at(11), Process: "sender-1", Token: "d", Count: 2},
 		{Kind: history.Started, At: at(12), Process: "worker-2", Token: "d", Part: 0, ID: 5, Attempt: 1},
@@ -69,7 +70,7 @@ func TestAGoodHistoryIsAccountedFor(t *testing.T) {
 	}
 	f := r.Faults[0]
 	if f.Whom != "worker-1" || f.At != duration(10*time.Second) || f.InFlight != 1 || f.Doubled != 1 ||
-		f.LastRedelivery != duration(10*time.Second) || f.FlowedAfter != duration(2500*time.Millisecond) {
+		f.LastRedelivery != duration(10*time.Second) || f.FlowedAfter != duration(2450*time.Millisecond) {
 		t.Errorf("the fault is %+v", f)
 	}
 	if d := r.Doubles[0]; d.Message != "a.0" || d.Fault != 1 || d.First != "worker-1" || d.Second != "worker-2" {

@@ -62,8 +62,8 @@ type FaultReport struct {
 	// LastRedelivery is when the last message that it interrupted ran again, from the fault;
 	// 0 if none had to.
 	LastRedelivery duration `json:"last_redelivery"`
-	// FlowedAfter is when the first message that was sent after the fault was handled, from the
-	// fault; 0 if there was none.
+	// FlowedAfter is when the first message that was sent after the kill was handled, from the
+	// moment at which the last killed process was gone; 0 if there was none.
 	FlowedAfter duration `json:"flowed_after"`
 }
 
@@ -101,7 +101,7 @@ func (r *Report) Words() []string {
 	case r.Doubled == 0:
 		words = append(words, "No message was handled twice.")
 	case r.Unexplained == 0:
-		words = append(words, fmt.Sprintf("%s handled twice, which at-least-once delivery allows: each time a kill came between the end of the handler and the acknowledgment.", were(r.Doubled)))
+		words = append(words, fmt.Sprintf("%s handled twice, which at-least-once delivery allows: each time a kill came before the acknowledgment was stored.", were(r.Doubled)))
 	default:
 		words = append(words, fmt.Sprintf("UNEXPLAINED: %s handled twice, and no kill explains it for %d of them.", were(r.Doubled), r.Unexplained))
 	}

@@ -187,6 +187,7 @@ func (p *proof) strikeProcess(ctx context.Context, kind Fault, all *[]*process, 
 	}
 	struck := p.begins(kind, victim.name, p.follower.open[victim.name])
 	victim.kill()
+	down := p.downAt(struck)
 	if err := p.replace(all, which, role); err != nil {
 		return err
 	}
@@ -195,7 +196,7 @@ func (p *proof) strikeProcess(ctx context.Context, kind Fault, all *[]*process, 
 	if role == roleSender {
 		doing = "sending"
 	}
-	return p.toldFlow(ctx, struck, fmt.Sprintf("killed %s while it was %s %s; %s takes its place",
+	return p.toldFlow(ctx, struck.At, down, fmt.Sprintf("killed %s while it was %s %s; %s takes its place",
 		victim.name, doing, counted(struck.Count, "message"), (*all)[which].name))
 }
 
@@ -211,18 +212,18 @@ func (p *proof) strikeDatabase(ctx context.Context) error {
 		}
 	}
 	struck := p.begins(KillDatabase, "PostgreSQL", inFlight)
-	begun := history.Now()
 	if err := p.Database.Kill(); err != nil {
 		return err
 	}
+	down := p.downAt(struck)
 	// A moment without a database, in which sends fail.
 	time.Sleep(time.Duration(p.random.IntN(500)) * time.Millisecond)
 	if err := p.Database.Restart(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
 	p.recorder.Record(history.Event{Kind: Healed, Token: struck.Token})
-	return p.toldFlow(ctx, struck, fmt.Sprintf("killed PostgreSQL with all its processes while %s in flight; it accepted connections again after %s",
-		were(struck.Count), seconds(history.Now()-begun)))
+	return p.toldFlow(ctx, struck.At, down, fmt.Sprintf("killed PostgreSQL with all its processes while %s in flight; it accepted connections again after %s",
+		were(struck.Count), seconds(history.Now()-down)))
 }
 
 // begins records the begin of a fault.
@@ -234,20 +235,26 @@ func (p *proof) begins(kind Fault, whom string, inFlight int) history.Event {
 	return e
 }
 
-// toldFlow waits until a message that was sent after a fault is handled, and tells both.
-func (p *proof) toldFlow(ctx context.Context, struck history.Event, line string) error {
+// downAt records that the target of a fault is gone.
+func (p *proof) downAt(struck history.Event) time.Duration {
+	p.recorder.Record(history.Event{Kind: Down, Token: struck.Token})
+	return history.Now()
+}
+
+// toldFlow waits until a message that was sent after a kill is handled, and tells both.
+func (p *proof) toldFlow(ctx context.Context, struck, down time.Duration, line string) error {
 	until := history.Now() + flowPatience
-	for p.follower.newest <= struck.At {
+	for p.follower.newest <= down {
 		if err := p.follower.poll(); err != nil {
 			return err
 		}
 		if history.Now() > until || ctx.Err() != nil {
-			p.tellOf(struck.At, "%s; nothing that was sent since then was handled yet", line)
+			p.tellOf(struck, "%s; nothing that was sent since then was handled yet", line)
 			return nil
 		}
 		time.Sleep(pollEvery)
 	}
-	p.tellOf(struck.At, "%s; messages flowed again after %s", line, seconds(history.Now()-struck.At))
+	p.tellOf(struck, "%s; messages flowed again after %s", line, seconds(history.Now()-down))
 	return nil
 }
 
