@@ -99,7 +99,8 @@ func blocks(t *testing.T, file string) []block {
 	return found
 }
 
-var marks = regexp.MustCompile(`^(run: (up|after up|after up, until it shows|psql)|quote: .+|run by: .+|not run: .+)$`)
+var marks = regexp.MustCompile(`^(run: (up|after up|after up, until it shows|psql|on a database|at night)` +
+	`|run: after up, at night|run: (up|after up), with a broker|run: after up, with a broker, until it shows|quote: .+|run by: .+|not run: .+)$`)
 
 // Each block says how it is run, or why it is not.
 func TestEveryBlockIsMarked(t *testing.T) {
@@ -111,8 +112,8 @@ func TestEveryBlockIsMarked(t *testing.T) {
 				t.Errorf("%s: no such mark: %s", b, b.mark)
 			case b.mark == "" && (b.lang == "sh" || b.lang == "sql" || b.lang == "go" || b.lang == ""):
 				t.Errorf("%s: a block of %q without a mark: say whether it is run", b, b.lang)
-			case strings.HasPrefix(b.mark, "run: ") && b.mark != "run: psql" && file != "README.md":
-				t.Errorf("%s: commands run in README.md only", b)
+			case strings.HasPrefix(b.mark, "run: ") && b.mark != "run: psql" && !slices.Contains(runPages(t), file):
+				t.Errorf("%s: commands run in README.md, docs/start and docs/leaving.md only", b)
 			}
 		}
 	}
@@ -125,6 +126,7 @@ func TestQuotesEqualTheirFiles(t *testing.T) {
 	for _, file := range documents(t) {
 		for _, b := range blocks(t, file) {
 			if quoted, ok := strings.CutPrefix(b.mark, "quote: "); ok {
+				quoted, _, _ = strings.Cut(quoted, savedAs)
 				quotes++
 				if read(t, quoted) != b.text {
 					t.Errorf("%s differs from %s", b, quoted)
