@@ -221,7 +221,7 @@ func TestFilesThatAreNamedAreThere(t *testing.T) {
 	}
 }
 
-// TestTestsThatAreNamedAreThere: what the comparison says is shown by a test is.
+// TestTestsThatAreNamedAreThere: what the comparison and the failures say is shown by a test is.
 func TestTestsThatAreNamedAreThere(t *testing.T) {
 	t.Parallel()
 	var code strings.Builder
@@ -237,7 +237,16 @@ func TestTestsThatAreNamedAreThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(read(t, "docs/explanation/comparison.md"), "| shown by |")
+	for page, least := range map[string]int{"docs/explanation/comparison.md": 40, "docs/failures.md": 10} {
+		checkNamedTests(t, page, least, code.String())
+	}
+}
+
+// checkNamedTests checks that code has each test that the table of a page names, and that each row
+// names one.
+func checkNamedTests(t *testing.T, page string, least int, code string) {
+	t.Helper()
+	_, table, _ := strings.Cut(read(t, page), "| shown by |")
 	checked := 0
 	for line := range strings.Lines(table) {
 		cells := strings.Split(line, "|")
@@ -246,16 +255,16 @@ func TestTestsThatAreNamedAreThere(t *testing.T) {
 		}
 		names := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[3], -1)
 		if len(names) == 0 {
-			t.Errorf("no test shows %q", cells[1])
+			t.Errorf("%s: no test shows %q", page, cells[1])
 		}
 		for _, m := range names {
 			checked++
-			if !strings.Contains(code.String(), "func "+m[1]+"(") && !strings.Contains(code.String(), `{name: "`+m[1]+`"`) {
-				t.Errorf("docs/explanation/comparison.md names the test %s, which is not there", m[1])
+			if !strings.Contains(code, "func "+m[1]+"(") && !strings.Contains(code, `{name: "`+m[1]+`"`) {
+				t.Errorf("%s names the test %s, which is not there", page, m[1])
 			}
 		}
 	}
-	if checked < 40 {
-		t.Errorf("it names only %d tests", checked)
+	if checked < least {
+		t.Errorf("%s names only %d tests", page, checked)
 	}
 }
