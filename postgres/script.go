@@ -9,7 +9,7 @@ import (
 
 // ScriptPart is a part of [MigrationScript]: statements that belong together.
 type ScriptPart struct {
-	// Name says what it does, such as "migration 0001_ledger".
+	// Name describes it, such as "migration 0001_ledger".
 	Name string
 	// SQL ends with a semicolon and a line break.
 	SQL string
@@ -23,7 +23,7 @@ type ScriptOptions struct {
 	NoRoles bool
 }
 
-// MigrationScript returns what [Migrate] does, as SQL for other programs: the migrations after
+// MigrationScript returns the steps of [Migrate] as SQL for other programs: the migrations after
 // opts.From, all functions and views, roles and privileges. The parts run in order in one
 // transaction, which the caller begins and commits. The first part fails if the database has
 // other migrations than opts.From says. The script is the same for each call of one program, and
@@ -155,7 +155,7 @@ begin
 end $posthaste$;
 `
 
-// scriptReplace creates a function that does what applyFunction does.
+// scriptReplace creates a function with the effect of applyFunction.
 const scriptReplace = `create function pg_temp.posthaste_replace(name text, definition text) returns void language plpgsql as $posthaste$
 declare
   names text;
@@ -186,7 +186,7 @@ end $posthaste$;
 drop function pg_temp.posthaste_replace;
 `
 
-// scriptRecord does what recordObjects and applyCode record.
+// scriptRecord records the same as recordObjects and applyCode.
 const scriptRecord = thereObjects + `
 insert into posthaste.applied as a (hash, objects)
 select '%s', coalesce(array_agg(t.name order by t.name), '{}') from there t

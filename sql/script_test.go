@@ -32,7 +32,7 @@ func (s *session) runScript(text string) error {
 	return err
 }
 
-// records are what migrate writes down of itself, but for times.
+// records are the records that migrate keeps of itself, except times.
 const records = `select concat_ws(' ', version, name, breaking) from posthaste.migrations
 	union all select hash from posthaste.applied union all select unnest(objects) from posthaste.applied order by 1`
 

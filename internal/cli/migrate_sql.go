@@ -39,8 +39,8 @@ func newMigrateSQL(a *app) *cobra.Command {
 		names = append(names, f.name)
 	}
 	cmd := &cobra.Command{
-		Use: "sql", Short: "Print what migrate up does as SQL, for goose, Atlas or a DBA",
-		Long: `Print what migrate up does as SQL: the migrations after --from, functions and views,
+		Use: "sql", Short: "Print the steps of migrate up as SQL, for goose, Atlas or a DBA",
+		Long: `Print the steps of migrate up as SQL: the migrations after --from, functions and views,
 roles and privileges, and the queue of e-mails. The command does not connect to a
 database, and prints the same for each call of one version of the program.
 

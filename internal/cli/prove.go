@@ -39,13 +39,13 @@ func newProve(a *app) *cobra.Command {
 them one after the other with SIGKILL, and account for every message: which were
 acknowledged, handled, lost, handled twice and why.
 
-The account does not ask the queue. Each process appends what it was told and what it
-handled to a file of its own, which it syncs to disk before it goes on, and a checker
-compares these files. Duplicates are allowed if a kill explains them.
+The account does not use the records of the queue. Each process appends the answers to
+its sends and the messages it handled to its own file, which it syncs to disk before it
+goes on. A checker compares these files. Duplicates are allowed if a kill explains them.
 
 Ctrl-C ends the run early and still accounts. The exit code is 1 if a message was lost,
 was handled twice without a kill that explains it, or was delivered although it was
-never sent. The seed selects the kills; what is in flight then differs between runs.`,
+never sent. The seed selects the kills; the messages in flight then differ between runs.`,
 		Example: "  posthaste prove --duration 2m\n  posthaste prove --duration 30s --rate 500 --workers 5 --json",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -61,7 +61,7 @@ never sent. The seed selects the kills; what is in flight then differs between r
 	flags.Lookup("duration").DefValue = ""
 	flags.Float64Var(&p.rate, "rate", 200, "messages per second, 1 to 10000")
 	flags.IntVar(&p.workers, "workers", 3, "number of worker processes, 1 to 20")
-	flags.IntVar(&p.seed, "seed", 0, "selects what is killed and when (default: random)")
+	flags.IntVar(&p.seed, "seed", 0, "selects the kills and their times (default: random)")
 	flags.StringVar(&p.data, "data", "", "directory for the database and the histories, which must be empty (default: a temporary one)")
 	flags.BoolVar(&p.keep, "keep", false, "keep that directory")
 	flags.StringVar(&p.postgresBin, "postgres-bin", "", "directory with initdb and postgres, to use instead of a download")

@@ -64,7 +64,7 @@ func TestProve(t *testing.T) {
 	}
 }
 
-// TestProveInterrupted: Ctrl-C ends the run early, and what was sent is accounted for.
+// TestProveInterrupted: Ctrl-C ends the run early, and the messages sent so far are accounted for.
 func TestProveInterrupted(t *testing.T) {
 	testrun.Nightly(t, "kills processes until a message flows, and waits for their leases")
 	p := prove(t, func(cmd *exec.Cmd, line string) {

@@ -37,13 +37,13 @@ func newSelfCheck(a *app) *cobra.Command {
 	var smtpURL string
 	cmd := &cobra.Command{
 		Use: "self-check", Short: "Check this installation: program, store, schema, doctor and mail server",
-		Long: `Check what a new installation or a new release needs, in this order: the version of the
-program, whether the selected store can be reached, whether its schema fits this program,
-what doctor finds there (settings, privileges, clocks, pooler and more), and, if
+		Long: `Check a new installation or a new release, in this order: the version of the program,
+whether the selected store can be reached, whether its schema fits this program,
+the findings of doctor (settings, privileges, clocks, pooler and more), and, if
 --smtp-url is set, whether the mail server accepts a session and the password. It sends
 no message and no mail.
 
-doctor explains what is wrong in a store that runs. self-check also tells when there is
+doctor explains the problems of a store that runs. self-check also tells when there is
 none yet. The exit code is 1 if there is a fault, and 3 if the store cannot be reached.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

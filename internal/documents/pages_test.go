@@ -50,7 +50,7 @@ func patienceOf(b block) time.Duration {
 	return patience
 }
 
-// TestReadme does what the README and the pages for new users show, in their order and after
+// TestReadme runs the commands of the README and the pages for new users, in their order and after
 // one up: a mail is sent and seen, the example runs, and so do the commands.
 func TestReadme(t *testing.T) {
 	t.Parallel()
@@ -156,7 +156,7 @@ func TestDR1_Quickstarts(t *testing.T) {
 	}
 }
 
-// quickstart does what a page shows. module is the folder of this module, in place of its
+// quickstart runs the blocks of a page. module is the folder of this module, in place of its
 // published version.
 func (s *shell) quickstart(file, module string) {
 	s.t.Helper()

@@ -81,7 +81,7 @@ func missing(b block, output string) string {
 	return ""
 }
 
-// must runs a block and checks what it shows.
+// must runs a block and checks its output.
 func (s *shell) must(b block) {
 	s.t.Helper()
 	if output := s.run(b); missing(b, output) != "" {
@@ -89,7 +89,7 @@ func (s *shell) must(b block) {
 	}
 }
 
-// until runs a block until it shows what it must.
+// until runs a block until it shows the expected output.
 func (s *shell) until(b block) {
 	s.t.Helper()
 	if len(b.shows) == 0 {

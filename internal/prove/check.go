@@ -14,7 +14,7 @@ import (
 // that time explains that the message is handled again.
 const settling = 2 * time.Second
 
-// account is what the histories say.
+// account is the content of the histories.
 type account struct {
 	sends  map[string]*sendRecord
 	order  []string // tokens, by time
@@ -22,7 +22,7 @@ type account struct {
 	faults []*fault
 	begun  time.Duration // the first event
 	calm   time.Duration // 0 if the run did not reach it
-	// strays are calls of messages that nobody sent.
+	// strays are calls of messages that no sender sent.
 	strays []history.Event
 }
 
@@ -70,7 +70,7 @@ func Check(events []history.Event) (*Report, error) {
 		a.checkSend(r, token)
 	}
 	for _, e := range a.strays {
-		r.broken("%s got message %s, which nobody sent", e.Process, e.ID)
+		r.broken("%s got message %s, which no sender sent", e.Process, e.ID)
 	}
 	if r.Acknowledged == 0 || r.Handled == 0 {
 		r.broken("%d messages were acknowledged and %d handled, which proves nothing", r.Acknowledged, r.Handled)

@@ -105,8 +105,8 @@ func TestPlantedFaultsOfTheQueueAreFound(t *testing.T) {
 			"never sent: message 2 of c was rolled back"},
 		"half a transaction": {func(e []history.Event) []history.Event { return append(e, run("e", 0, "worker-2", 30)...) },
 			"half a transaction: of e"},
-		"a message that nobody sent": {func(e []history.Event) []history.Event { return append(e, run("x", 0, "worker-2", 30)...) },
-			"which nobody sent"},
+		"a message that no sender sent": {func(e []history.Event) []history.Event { return append(e, run("x", 0, "worker-2", 30)...) },
+			"which no sender sent"},
 		"no flow after the fault": {func(e []history.Event) []history.Event {
 			return slices.DeleteFunc(e, func(e history.Event) bool { return e.Token == "d" })
 		}, "no message that was sent after fault 1"},

@@ -24,7 +24,7 @@ const (
 	roleWorker = "worker"
 )
 
-// task is what a process is to do. It comes as one line of JSON on its standard input.
+// task describes a process. It comes as one line of JSON on its standard input.
 type task struct {
 	Role string
 	Name string // of its history

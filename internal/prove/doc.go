@@ -2,8 +2,8 @@
 // workers as processes of their own, kills them and their database with SIGKILL, and accounts
 // for every message.
 //
-// The account does not use the queue. Each process appends what it was told and what it did to
-// a file of its own (package history) and syncs the file before it goes on: a sender before it
+// The account does not use the queue. Each process appends its own observations to
+// its own file (package history) and syncs the file before it goes on: a sender before it
 // sends and after the answer, a worker before it acknowledges. [Check] reads only these files.
 //
 // It is the small sibling of internal/chaos, which breaks much more and needs the tools of the

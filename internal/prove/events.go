@@ -17,9 +17,9 @@ const (
 	// Struck says that a fault of the kind Note begins. Whom is the process, Count the number
 	// of messages that were in flight, and Token names the fault.
 	Struck history.Kind = "struck"
-	// Down says that what the fault Token struck is gone, to its last process.
+	// Down says that the last process of the target of the fault Token is gone.
 	Down history.Kind = "down"
-	// Healed says that what the fault Token struck runs again.
+	// Healed says that the target of the fault Token runs again.
 	Healed history.Kind = "healed"
 	// Calm says that no fault and no send follows.
 	Calm history.Kind = "calm"

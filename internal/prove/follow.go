@@ -18,7 +18,7 @@ type place struct {
 	part  int
 }
 
-// follower reads the histories while they grow, for the progress and to know when everything
+// follower reads the histories while they grow, to show the progress and to know when everything
 // is handled. The account at the end does not use it.
 type follower struct {
 	dir     string
@@ -36,7 +36,7 @@ func newFollower(dir string) *follower {
 		due: map[place]bool{}, handled: map[place]bool{}}
 }
 
-// poll reads what was added since the last call.
+// poll reads the lines that were added since the last call.
 func (f *follower) poll() error {
 	names, err := filepath.Glob(filepath.Join(f.dir, "*.history"))
 	if err != nil {

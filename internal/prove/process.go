@@ -87,7 +87,7 @@ func (p *proof) end(all []*process) {
 	}
 }
 
-// killAll ends what is left of a run that failed.
+// killAll ends the processes of a run that failed.
 func (p *proof) killAll() {
 	for _, all := range [][]*process{p.workers, p.senders} {
 		for _, one := range all {

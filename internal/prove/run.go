@@ -40,7 +40,7 @@ type Options struct {
 	Workers int
 	// Seed determines which faults come when.
 	Seed uint64
-	// Words receives what the processes log.
+	// Words receives the logs of the processes.
 	Words io.Writer
 	// Tell reports the progress, one line per call, at a time since the begin.
 	Tell func(at time.Duration, line string)
@@ -106,7 +106,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		p.tell("interrupted; accounting for what was sent so far")
+		p.tell("interrupted; accounting for the messages sent so far")
 	}
 	if err := p.drain(context.WithoutCancel(ctx)); err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func createQueue(ctx context.Context, url string) error {
 
 func (p *proof) tell(format string, args ...any) { p.tellOf(history.Now(), format, args...) }
 
-// tellOf tells what began at a time.
+// tellOf tells an event that began at a time.
 func (p *proof) tellOf(at time.Duration, format string, args ...any) {
 	p.Tell(at-p.begun, fmt.Sprintf(format, args...))
 }

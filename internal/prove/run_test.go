@@ -65,7 +65,7 @@ func proveOnce(t *testing.T, sabotage string) *Report {
 	o := Options{Command: []string{os.Args[0], "process"}, Dir: dir, Database: pg, Duration: 18 * time.Second, Rate: 200, Workers: 3, Seed: 1, Words: words,
 		Tell: func(at time.Duration, line string) { t.Logf("%s  %s", at.Round(time.Millisecond), line) }, sabotage: sabotage}
 	if sabotage != "" {
-		o.patience = 12 * time.Second // what is lost need not be waited for
+		o.patience = 12 * time.Second // lost messages need not be waited for
 	}
 	r, err := Run(ctx, o)
 	if err != nil {
