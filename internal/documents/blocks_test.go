@@ -99,7 +99,7 @@ func blocks(t *testing.T, file string) []block {
 	return found
 }
 
-var marks = regexp.MustCompile(`^(run: (up|after up|after up, until it shows|psql|on a database|at night)` +
+var marks = regexp.MustCompile(`^(run: (up|after up|after up, until it shows|psql|on a database)` +
 	`|run: after up, at night|run: (up|after up), with a broker|run: after up, with a broker, until it shows|quote: .+|run by: .+|not run: .+)$`)
 
 // Each block says how it is run, or why it is not.

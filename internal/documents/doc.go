@@ -14,7 +14,6 @@
 //	run: after up, with a broker, until it shows
 //	run: psql                        statements for psql
 //	run: on a database               a shell command, with DATABASE_URL
-//	run: at night                    a shell command without a database
 //	quote: FILE                      the block is that file
 //	quote: FILE, saved as NAME       the same; the reader saves it under that name
 //	run by: FILE                     the file's commands are these
