@@ -14,6 +14,9 @@ import (
 // that time explains that the message is handled again.
 const settling = 2 * time.Second
 
+// flowPatience is how long after a fault messages must flow again.
+const flowPatience = 30 * time.Second
+
 // account is the content of the histories.
 type account struct {
 	sends  map[string]*sendRecord
@@ -59,7 +62,7 @@ func Check(events []history.Event) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Faults: make([]FaultReport, len(a.faults))}
+	r := &Report{Faults: make([]FaultReport, len(a.faults)), Doubles: []Double{}, Broken: []string{}}
 	for i, f := range a.faults {
 		r.Faults[i] = FaultReport{Number: f.number, Kind: f.kind, Whom: f.whom, At: duration(f.from - a.begun), InFlight: f.inFlight}
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"syscall"
 	"time"
@@ -33,8 +32,7 @@ func (p *proof) replace(all *[]*process, which int, role string) error {
 	}
 	one := &process{name: name, cmd: exec.Command(p.Command[0], p.Command[1:]...), ended: make(chan struct{})}
 	one.cmd.Stdout, one.cmd.Stderr = p.Words, p.Words
-	one.cmd.Env = append(os.Environ(), "POSTHASTE_LOG_LEVEL=error") // it expects its database to be killed
-	one.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}       // Ctrl-C is for the parent alone
+	one.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the parent alone
 	in, err := one.cmd.StdinPipe()
 	if err != nil {
 		return err

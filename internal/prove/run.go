@@ -56,8 +56,6 @@ const (
 	firstFault = 2 * time.Second
 	leastPause = 2 * time.Second
 	mostPause  = 4 * time.Second
-	// flowPatience is how long to wait until messages flow again after a fault.
-	flowPatience = 30 * time.Second
 	// drainPatience is how long to wait at the end until all messages are handled, by default.
 	drainPatience = 90 * time.Second
 	stopPatience  = 40 * time.Second
