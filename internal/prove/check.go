@@ -11,7 +11,8 @@ import (
 )
 
 // settling is how much later than its handler's end a message may be settled: a fault within
-// that time explains that the message is handled again.
+// that time explains that the message is handled again. A fault after it does so only if the
+// worker had fewer confirmed acknowledgments than handled messages up to this one.
 const settling = 2 * time.Second
 
 // flowPatience is how long after a fault messages must flow again.
@@ -25,6 +26,10 @@ type account struct {
 	faults []*fault
 	begun  time.Duration // the first event
 	calm   time.Duration // 0 if the run did not reach it
+	// finished counts the handled messages of each process, and settled has its confirmed
+	// acknowledgments, by time.
+	finished map[string]int
+	settled  map[string][]settlement
 	// strays are calls of messages that no sender sent.
 	strays []history.Event
 }
@@ -37,12 +42,19 @@ type sendRecord struct {
 	ids    []posthaste.MessageID
 }
 
+// settlement is the number of confirmed acknowledgments of a process at a time.
+type settlement struct {
+	at    time.Duration
+	total int
+}
+
 // call is a run of a handler. It was cut short if handled is false.
 type call struct {
 	process  string
 	id       posthaste.MessageID
 	from, to time.Duration
 	handled  bool
+	number   int // among the handled messages of its process, from 1
 }
 
 // fault is a fault with its consequences.
@@ -165,11 +177,21 @@ func (a *account) again(r *Report, p place, calls []*call) {
 func (a *account) explains(c *call) *fault {
 	for _, f := range a.faults {
 		concerned := f.kind == KillDatabase || f.whom == c.process
-		if concerned && c.from <= f.to && f.from <= c.to+settling {
+		if concerned && c.from <= f.to && (f.from <= c.to+settling || c.number > a.confirmed(c.process, f.from)) {
 			return f
 		}
 	}
 	return nil
+}
+
+// confirmed returns the number of confirmed acknowledgments of a process at a time.
+func (a *account) confirmed(process string, at time.Duration) int {
+	all := a.settled[process]
+	i, _ := slices.BinarySearchFunc(all, at, func(s settlement, at time.Duration) int { return cmp.Compare(s.at, at) })
+	if i == 0 {
+		return 0
+	}
+	return all[i-1].total
 }
 
 // flows computes how long after each fault a message that was sent after it was handled.
@@ -201,7 +223,7 @@ func (a *account) flows(r *Report) {
 
 // read makes an account of events, which are in the order of their times.
 func read(events []history.Event) (*account, error) {
-	a := &account{sends: map[string]*sendRecord{}, calls: map[place][]*call{}}
+	a := &account{sends: map[string]*sendRecord{}, calls: map[place][]*call{}, finished: map[string]int{}, settled: map[string][]settlement{}}
 	if len(events) > 0 {
 		a.begun = events[0].At
 	}
@@ -235,6 +257,9 @@ func read(events []history.Event) (*account, error) {
 			if n := len(a.faults); n > 0 {
 				a.faults[n-1].to = e.At
 			}
+		case Settled:
+			total := a.confirmed(e.Process, e.At+1) + e.Count
+			a.settled[e.Process] = append(a.settled[e.Process], settlement{e.At, total})
 		case Calm:
 			a.calm = e.At
 		}
@@ -278,7 +303,8 @@ func (a *account) handled(e history.Event, open map[string]map[place]*call) erro
 		}
 		return fmt.Errorf("the histories are damaged: %s handled %s without a start", e.Process, e.Token)
 	}
-	c.handled, c.to = true, e.At
+	a.finished[e.Process]++
+	c.handled, c.to, c.number = true, e.At, a.finished[e.Process]
 	delete(open[e.Process], p)
 	return nil
 }

@@ -32,6 +32,7 @@ func good() []history.Event {
 		{Kind: history.Started, At: at(9.4), Process: "worker-1", Token: "a", ID: 1, Attempt: 1},
 		{Kind: history.Handled, At: at(9.5), Process: "worker-1", Token: "a", ID: 1, Attempt: 1},
 		{Kind: history.Started, At: at(9.8), Process: "worker-1", Token: "b", ID: 2, Attempt: 1},
+		{Kind: Settled, At: at(9.9), Process: "worker-1", Count: 1},
 		{Kind: Struck, At: at(10), Process: "prove", Token: "fault-1", Note: string(KillWorker), Whom: "worker-1", Count: 1},
 		{Kind: Down, At: at(10.05), Process: "prove", Token: "fault-1"},
 		{Kind: Healed, At: at(10.1), Process: "prove", Token: "fault-1"},
@@ -75,6 +76,24 @@ func TestAGoodHistoryIsAccountedFor(t *testing.T) {
 	}
 	if d := r.Doubles[0]; d.Message != "a.0" || d.Fault != 1 || d.First != "worker-1" || d.Second != "worker-2" {
 		t.Errorf("the double is %+v", d)
+	}
+}
+
+// A worker that could not settle for a while explains a double of a message that it handled
+// before that.
+func TestASlowSettlementExplainsADouble(t *testing.T) {
+	t.Parallel()
+	slow := []history.Event{
+		{Kind: history.Started, At: at(5), Process: "worker-1", Token: "b", ID: 2},
+		{Kind: history.Handled, At: at(5.1), Process: "worker-1", Token: "b", ID: 2},
+	}
+	confirmed := history.Event{Kind: Settled, At: at(6), Process: "worker-1", Count: 1}
+	without := slices.DeleteFunc(good(), func(e history.Event) bool { return e.Kind == Settled })
+	if r := check(t, slices.Concat(without, slow)); !r.Kept() || r.Doubled != 2 {
+		t.Errorf("%d doubles, broken: %q", r.Doubled, r.Broken)
+	}
+	if r := check(t, append(slices.Concat(without, slow), confirmed)); r.Unexplained != 1 {
+		t.Errorf("%d unexplained doubles, although the acknowledgment was confirmed: %q", r.Unexplained, r.Broken)
 	}
 }
 

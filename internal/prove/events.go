@@ -14,6 +14,8 @@ const (
 	RolledBack history.Kind = "rolled back"
 	// Unknown says that the sender got no answer: its messages may be delivered or not.
 	Unknown history.Kind = "unknown"
+	// Settled says that the database confirmed Count acknowledgments of this worker.
+	Settled history.Kind = "settled"
 	// Struck says that a fault of the kind Note begins. Whom is the process, Count the number
 	// of messages that were in flight, and Token names the fault.
 	Struck history.Kind = "struck"

@@ -15,7 +15,7 @@ import (
 // work handles messages until ctx ends. A handler takes 20 to 200 ms, so that a kill finds
 // messages in flight.
 func work(ctx context.Context, t task, r *history.Recorder, engine posthaste.Engine, log *slog.Logger) error {
-	w := worker.New(engine, worker.Config{Name: t.Name, Logger: log})
+	w := worker.New(engine, worker.Config{Name: t.Name, Logger: log, Telemetry: settlements{r}})
 	worker.HandleRaw(w, queue, func(_ context.Context, d posthaste.RawDelivery) error {
 		var p payload
 		if err := json.Unmarshal(d.Payload, &p); err != nil {
@@ -43,4 +43,14 @@ func hash(data []byte) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write(data)
 	return h.Sum32()
+}
+
+// settlements records how many acknowledgments the database confirmed.
+type settlements struct{ r *history.Recorder }
+
+// Event implements [posthaste.Telemetry].
+func (s settlements) Event(_ context.Context, e posthaste.Event) {
+	if e.Kind == posthaste.EventSettled && e.Outcome == posthaste.OutcomeDone {
+		s.r.Record(history.Event{Kind: Settled, Count: max(1, e.Count)})
+	}
 }
