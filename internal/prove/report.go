@@ -95,7 +95,7 @@ func (r *Report) Words() []string {
 	if r.Lost == 0 {
 		words = append(words, fmt.Sprintf("Nothing was lost: of %d messages that were acknowledged to their senders, each was handled.", r.Acknowledged))
 	} else {
-		words = append(words, fmt.Sprintf("LOST: of %d messages that were acknowledged to their senders, %d were never handled.", r.Acknowledged, r.Lost))
+		words = append(words, fmt.Sprintf("LOST: of %d messages that were acknowledged to their senders, %s never handled.", r.Acknowledged, wereOf(r.Lost)))
 	}
 	switch {
 	case r.Doubled == 0:
@@ -149,6 +149,14 @@ func were(n int) string {
 		return "1 message was"
 	}
 	return fmt.Sprintf("%d messages were", n)
+}
+
+// wereOf continues a sentence about messages.
+func wereOf(n int) string {
+	if n == 1 {
+		return "1 was"
+	}
+	return fmt.Sprintf("%d were", n)
 }
 
 func often(n int) string {

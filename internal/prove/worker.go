@@ -30,7 +30,7 @@ func work(ctx context.Context, t task, r *history.Recorder, engine posthaste.Eng
 			r.Sync() // before the acknowledgment
 		}
 		if t.Sabotage == ackFirst {
-			go handle()
+			time.AfterFunc(500*time.Millisecond, handle)
 			return nil
 		}
 		handle()
