@@ -7,7 +7,7 @@
 #   make golden  writes the golden files anew
 #   make screenshots  writes all pages of the dashboard to dist/screenshots, and the picture of the README
 #   make twins   runs all broken twins of the SQL and records those that were found
-#   make release builds what a release consists of, into dist
+#   make release builds what a release consists of, into dist: make release VERSION=v0.1.0
 #   make peers   runs Posthaste and other queues in PostgreSQL side by side
 #   make jetstream-trial  tries the protocol of an engine on NATS JetStream under faults
 #   make chaos   breaks everything around it, and accounts for every message
@@ -31,6 +31,10 @@ CHAOS_SEED     ?= 0
 # The engine that it runs on, postgres or redis.
 CHAOS_ENGINE   ?= postgres
 CHAOS_FLAGS    ?=
+
+# The version and the platforms of `make release`, such as linux/amd64 (default: the tag's, all).
+VERSION   ?=
+PLATFORMS ?=
 
 # What `make peers` is given; see bench/peers/README.md.
 PEERS_FLAGS    ?=
@@ -153,9 +157,9 @@ jetstream-trial:
 	cd bench/jetstream && $(GO) build -o ../../.cache/jetstream-trial .
 	.cache/jetstream-trial $(TRIAL_FLAGS)
 
-# Static programs for Linux with units, container file and checksums.
+# A module of its own: its libraries do not come into the program. See docs/start/install.md.
 release:
-	VERSION=$(VERSION) scripts/release
+	cd release && $(GO) run . -version "$(VERSION)" $(if $(PLATFORMS),-platforms "$(PLATFORMS)")
 
 clean:
 	rm -rf bin .cache dist
