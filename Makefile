@@ -6,6 +6,7 @@
 #   make up      PostgreSQL, server, worker and a mail catcher, to try it out
 #   make golden  writes the golden files anew
 #   make screenshots  writes all pages of the dashboard to dist/screenshots, and the picture of the README
+#   make docs    builds the documentation site into dist/docs
 #   make twins   runs all broken twins of the SQL and records those that were found
 #   make release builds what a release consists of, into dist: make release VERSION=v0.1.0
 #   make peers   runs Posthaste and other queues in PostgreSQL side by side
@@ -45,7 +46,7 @@ TRIAL_FLAGS    ?=
 LAUNCH = .cache/launch
 CHAOS  = .cache/chaos
 
-.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence prose test-18 test-14 fuzz golden screenshots chaos nightly nightly-list nightly-age nightly-page testing-page twins peers jetstream-trial release clean $(LAUNCH) $(CHAOS) bin/posthaste
+.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence prose test-18 test-14 fuzz golden screenshots docs chaos nightly nightly-list nightly-age nightly-page testing-page twins peers jetstream-trial release clean $(LAUNCH) $(CHAOS) bin/posthaste
 .NOTPARALLEL:
 
 # Runs all steps even if some fail, and ends with a summary.
@@ -115,6 +116,10 @@ golden: $(LAUNCH)
 screenshots: needs $(LAUNCH)
 	rm -rf dist/screenshots
 	POSTHASTE_TEST_POSTGRES=18 POSTHASTE_TEST_NIGHT=1 $(LAUNCH) -versions 18 -- $(GO) test -count=1 ./internal/browsertest -run 'Screenshot|DB8_.*Pages' -update
+
+# The documentation site, in a folder for its version: make docs VERSION=0.1
+docs: needs
+	VERSION=$(VERSION) scripts/site/build
 
 # See docs/project/chaos.md.
 chaos: bin/posthaste $(CHAOS)

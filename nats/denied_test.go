@@ -26,7 +26,7 @@ func startSecured(t *testing.T, publish, subscribe []string) string {
 	t.Helper()
 	user := &server.User{Username: "app", Password: secret, Permissions: &server.Permissions{
 		Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe}}}
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true, Users: []*server.User{user}})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: storeDir(t), NoLog: true, NoSigs: true, Users: []*server.User{user}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,27 +1,31 @@
 // Package nats is the engine on NATS JetStream (nats-server 2.14.10, 2.15.1 or newer), for more than
-// one machine. Each queue is one stream. docs/production/nats-engine.md describes how it works, and in
-// which points it differs from the other engines.
+// one machine. Each queue is one stream. docs/production/nats-engine.md explains the engine and its
+// differences from the other engines.
 //
-// A message that was answered as sent is on the disks of a majority of the stream's servers,
-// as far as their settings sync them. A lease is kept by the clock of the process that holds
-// the delivery.
+// When Send returns, a majority of the stream's servers has stored the message. Whether it
+// survives a power failure depends on their sync settings. A lease runs by the clock of the
+// process that holds the delivery.
 //
-// # Where things are
+// # Files
 //
-// A message is sent by send.go, which checks it and makes its entries and records, and publish.go,
-// which stores them; message.go and message_text.go have its stored form. It is stored in a stream
-// with the subjects of streams.go and the consumers of lanes.go, which create.go, subscribe.go and
-// drop.go make and remove. It is claimed by pulls of taps.go, sorted by arrive.go when it comes and
-// handed out by claim.go; hold.go has the deliveries of this process, lease.go their leases, and
-// doorbell.go the sleepers. It is settled by settle.go: acks.go acknowledges a success, and follow.go
-// stores a retry, a copy or a dead letter first. Outcomes are in outcome.go, notes in note.go, the
-// exceptions of ordered queues in ordered.go, and deliveries of other processes in forward.go. Once it
-// is dead, dead.go lists it, and replay.go replays or discards it. Operators look up messages by find.go
-// and list.go, cancel and reschedule them by withdraw.go and withhold.go, and pause queues and schedules
-// by pauses.go. Schedules are in schedule.go, schedules.go and ticks.go, and workers in workers.go, all
-// cached by entrycache.go; queues.go caches the queues. open.go and background.go start the engine, and
-// cutoff.go, denied.go and errors.go handle failures of the servers. streamapi.go has the calls of the
-// JetStream API that its Go package lacks.
+//   - Sending: send.go checks a message and builds its entries and records. publish.go stores
+//     them. message.go and message_text.go have the stored form.
+//   - Streams: streams.go has the subjects and lanes.go the consumers. create.go, subscribe.go and
+//     drop.go create and remove them.
+//   - Claiming: taps.go pulls messages, arrive.go sorts them on arrival, and claim.go hands them
+//     out. hold.go has the deliveries of this process, lease.go their leases, and doorbell.go the
+//     sleeping workers.
+//   - Settling: settle.go begins a settlement. acks.go acknowledges a success. follow.go first
+//     stores a retry, a copy or a dead letter. outcome.go has outcomes, note.go notes, ordered.go
+//     the exceptions of ordered queues, and forward.go the deliveries of other processes.
+//   - Dead letters: dead.go lists them, and replay.go replays or discards them.
+//   - Operators: find.go and list.go look up messages, withdraw.go and withhold.go cancel and
+//     reschedule them, and pauses.go pauses queues and schedules.
+//   - Schedules and workers: schedule.go, schedules.go, ticks.go and workers.go. entrycache.go
+//     caches both, and queues.go the queues.
+//   - Infrastructure: open.go and background.go start the engine. cutoff.go, denied.go and
+//     errors.go handle failures of the servers. streamapi.go has calls of the JetStream API that
+//     its Go package lacks.
 package nats
 
 import (

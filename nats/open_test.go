@@ -15,7 +15,7 @@ import (
 // A program that waits for its servers is told why it cannot connect.
 func TestLazyConnectTellsWhy(t *testing.T) {
 	t.Parallel()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true, Username: "a", Password: "b"})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: storeDir(t), NoLog: true, NoSigs: true, Username: "a", Password: "b"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func startCluster(t *testing.T) string {
 	var urls []string
 	var servers []*server.Server
 	for i, port := range ports {
-		s, err := server.NewServer(&server.Options{ServerName: fmt.Sprint("s", i), Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+		s, err := server.NewServer(&server.Options{ServerName: fmt.Sprint("s", i), Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: storeDir(t), NoLog: true, NoSigs: true,
 			Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: port}, Routes: routes})
 		must(t, err)
 		go s.Start()

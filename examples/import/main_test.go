@@ -9,7 +9,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// The example runs, and shows what docs/guides/checkpoints.md says.
+// The example prints the output that docs/guides/checkpoints.md shows.
 func TestJB5_ImportGoesOn(t *testing.T) {
 	t.Parallel()
 	environment := append(os.Environ(), "DATABASE_URL="+testpg.New(t))

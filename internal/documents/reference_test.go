@@ -186,7 +186,7 @@ func views(t *testing.T, conn *pgx.Conn) []relation {
 	return found
 }
 
-// TestSettingsAreTold: operating.md has every setting with its default.
+// TestSettingsAreTold: the page about configuration has every setting with its default.
 func TestSettingsAreTold(t *testing.T) {
 	t.Parallel()
 	conn, err := pgx.Connect(t.Context(), testpg.New(t))
@@ -203,10 +203,10 @@ func TestSettingsAreTold(t *testing.T) {
 	if err != nil || len(settings) == 0 {
 		t.Fatalf("no settings: %v", err)
 	}
-	text := read(t, "docs/production/operating.md")
+	text := read(t, "docs/reference/configuration.md")
 	for _, s := range settings {
 		if !strings.Contains(text, "| `"+s.Name+"` | "+s.Value+" |") {
-			t.Errorf("docs/production/operating.md does not say that %s is %s", s.Name, s.Value)
+			t.Errorf("docs/reference/configuration.md does not say that %s is %s", s.Name, s.Value)
 		}
 	}
 }
