@@ -99,7 +99,8 @@ func blocks(t *testing.T, file string) []block {
 	return found
 }
 
-var marks = regexp.MustCompile(`^(run: (up|after up|after up, until it shows|psql)|quote: .+|run by: .+|not run: .+)$`)
+var marks = regexp.MustCompile(`^(run: (up|after up|after up, until it shows|psql|on a database)` +
+	`|run: after up, at night|run: (up|after up), with a broker|run: after up, with a broker, until it shows|quote: .+|run by: .+|not run: .+)$`)
 
 // Each block says how it is run, or why it is not.
 func TestEveryBlockIsMarked(t *testing.T) {
@@ -111,8 +112,8 @@ func TestEveryBlockIsMarked(t *testing.T) {
 				t.Errorf("%s: no such mark: %s", b, b.mark)
 			case b.mark == "" && (b.lang == "sh" || b.lang == "sql" || b.lang == "go" || b.lang == ""):
 				t.Errorf("%s: a block of %q without a mark: say whether it is run", b, b.lang)
-			case strings.HasPrefix(b.mark, "run: ") && b.mark != "run: psql" && file != "README.md":
-				t.Errorf("%s: commands run in README.md only", b)
+			case strings.HasPrefix(b.mark, "run: ") && b.mark != "run: psql" && !slices.Contains(runPages(t), file):
+				t.Errorf("%s: commands run in README.md, docs/start and docs/leaving.md only", b)
 			}
 		}
 	}
@@ -125,6 +126,7 @@ func TestQuotesEqualTheirFiles(t *testing.T) {
 	for _, file := range documents(t) {
 		for _, b := range blocks(t, file) {
 			if quoted, ok := strings.CutPrefix(b.mark, "quote: "); ok {
+				quoted, _, _ = strings.Cut(quoted, savedAs)
 				quotes++
 				if read(t, quoted) != b.text {
 					t.Errorf("%s differs from %s", b, quoted)
@@ -224,7 +226,7 @@ func TestFilesThatAreNamedAreThere(t *testing.T) {
 	}
 }
 
-// TestTestsThatAreNamedAreThere: what the comparison says is shown by a test is.
+// TestTestsThatAreNamedAreThere: what the comparison and the failures say is shown by a test is.
 func TestTestsThatAreNamedAreThere(t *testing.T) {
 	t.Parallel()
 	var code strings.Builder
@@ -240,7 +242,16 @@ func TestTestsThatAreNamedAreThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(read(t, "docs/explanation/comparison.md"), "| shown by |")
+	for page, least := range map[string]int{"docs/explanation/comparison.md": 40, "docs/failures.md": 10} {
+		checkNamedTests(t, page, least, code.String())
+	}
+}
+
+// checkNamedTests checks that code has each test that the table of a page names, and that each row
+// names one.
+func checkNamedTests(t *testing.T, page string, least int, code string) {
+	t.Helper()
+	_, table, _ := strings.Cut(read(t, page), "| shown by |")
 	checked := 0
 	for line := range strings.Lines(table) {
 		cells := strings.Split(line, "|")
@@ -249,16 +260,16 @@ func TestTestsThatAreNamedAreThere(t *testing.T) {
 		}
 		names := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[3], -1)
 		if len(names) == 0 {
-			t.Errorf("no test shows %q", cells[1])
+			t.Errorf("%s: no test shows %q", page, cells[1])
 		}
 		for _, m := range names {
 			checked++
-			if !strings.Contains(code.String(), "func "+m[1]+"(") && !strings.Contains(code.String(), `{name: "`+m[1]+`"`) {
-				t.Errorf("docs/explanation/comparison.md names the test %s, which is not there", m[1])
+			if !strings.Contains(code, "func "+m[1]+"(") && !strings.Contains(code, `{name: "`+m[1]+`"`) {
+				t.Errorf("%s names the test %s, which is not there", page, m[1])
 			}
 		}
 	}
-	if checked < 40 {
-		t.Errorf("it names only %d tests", checked)
+	if checked < least {
+		t.Errorf("%s names only %d tests", page, checked)
 	}
 }
