@@ -173,14 +173,7 @@ func TestDR4_Image(t *testing.T) {
 	if found := bytes.Count(readFile(t, bundle, "rootfs/etc/ssl/certs/ca-certificates.crt"), []byte("BEGIN CERTIFICATE")); found < 100 {
 		t.Errorf("it has %d certificate authorities", found)
 	}
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_, port, _ := net.SplitHostPort(address)
-	_ = l.Close()
-
+	port := freePort(t)
 	database := testpg.Empty(t)
 	env := []string{"DATABASE_URL=" + database, "POSTHASTE_TOKEN=" + imageToken, "POSTHASTE_LISTEN=0.0.0.0:" + port}
 	if _, ended := startContainer(t, image, bundle, []string{"migrate", "up"}, env); <-ended != nil {
@@ -191,12 +184,11 @@ func TestDR4_Image(t *testing.T) {
 	if len(check) < 2 || check[0] != "CMD" {
 		t.Fatalf("the health check is %q", check)
 	}
-	var out string
 	testrun.Until(t, time.Minute, "it is healthy", func() bool {
-		out, err = c.runs(t.Context(), check[1:]...)
+		out, err := c.runs(t.Context(), check[1:]...)
 		return err == nil && strings.TrimSpace(out) == "ready"
 	})
-	sends(t, address)
+	sends(t, "127.0.0.1:"+port)
 
 	c.checkRights(t)
 
@@ -209,7 +201,7 @@ func TestDR4_Image(t *testing.T) {
 		t.Fatal(err)
 	}
 	testrun.Until(t, time.Minute, "it is not healthy without its tables", func() bool {
-		_, err = c.runs(t.Context(), check[1:]...)
+		_, err := c.runs(t.Context(), check[1:]...)
 		return err != nil
 	})
 	if out, err := c.runs(t.Context(), "/posthaste", "healthcheck", "--live"); err != nil {
@@ -235,6 +227,21 @@ func (c container) checkRights(t *testing.T) {
 	if mounts := c.process(t, "mountinfo"); !regexp.MustCompile(`(?m)^\d+ \d+ \S+ \S+ / ro[ ,]`).MatchString(mounts) {
 		t.Errorf("its root file system is not read-only:\n%s", mounts)
 	}
+}
+
+// freePort returns a port on which nothing listens.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }
 
 // sends sends a message through the server of the container.
