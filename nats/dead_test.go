@@ -43,7 +43,7 @@ func TestReplaysOnce(t *testing.T) {
 		answers := make(chan bool, 4)
 		for i := range cap(answers) {
 			go func() {
-				did, err := all[i%2].replays(t.Context(), letters[0])
+				did, err := all[i%2].replayLetter(t.Context(), letters[0])
 				if err != nil {
 					t.Error(err)
 				}

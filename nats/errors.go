@@ -28,7 +28,7 @@ const (
 	codeStoreFailed = 10077 // the disk is full, among other causes
 )
 
-// isFull reports whether the servers have refused a write because their storage is full.
+// isFull reports whether the servers have rejected a write because their storage is full.
 func isFull(err error) bool {
 	var api jetstream.JetStreamError
 	if !errors.As(err, &api) || api.APIError() == nil {
@@ -48,7 +48,7 @@ func unavailable(what string, cause error) error {
 	return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: what, Cause: cause, Hint: "check that the NATS servers run, that a majority of them can be reached, and that their disks have room"}
 }
 
-func unknown(cause error) error {
+func outcomeUnknown(cause error) error {
 	return &posthaste.Error{Code: posthaste.CodeOutcomeUnknown, Message: "no majority of the NATS servers has answered, so the operation may or may not have happened: " + cause.Error(), Cause: cause,
 		Hint: "repeat it with an idempotency key or a dedupe key, or look for the message; check that a majority of the servers can be reached, and that their disks have room"}
 }
@@ -66,8 +66,9 @@ func noQueue(name string) error {
 	return notFound("queue", "queue %s does not exist", quoted(name))
 }
 
-// fault returns an error of a call that reads, or that may be repeated.
-func (e *Engine) fault(err error) error {
+// readError returns the error of a call that reads, or that may be repeated. If the servers do not answer,
+// it also looks for a server that does, see leaveIfCutOff.
+func (e *Engine) readError(err error) error {
 	var api jetstream.JetStreamError
 	switch {
 	case err == nil:
@@ -80,10 +81,10 @@ func (e *Engine) fault(err error) error {
 		return denied(err)
 	case errors.Is(err, natsgo.ErrNoResponders), errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, natsgo.ErrTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(err, natsgo.ErrConnectionClosed),
 		errors.Is(err, natsgo.ErrDisconnected), errors.Is(err, natsgo.ErrReconnectBufExceeded), errors.Is(err, natsgo.ErrConnectionReconnecting):
-		if refused := e.denials.recent(); refused != nil {
-			return refused
+		if denial := e.denials.recent(); denial != nil {
+			return denial
 		}
-		e.doubt()
+		e.leaveIfCutOff()
 		return unavailable("NATS does not answer", err)
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return &posthaste.Error{Code: posthaste.CodeUnsupported, Message: "this NATS server has no JetStream for this account", Cause: err, Hint: "start the server with JetStream (nats-server -js), and enable it for the user's account"}
@@ -91,7 +92,7 @@ func (e *Engine) fault(err error) error {
 		return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "the storage of the NATS servers is full: " + err.Error(), Cause: err,
 			Hint: "let workers handle messages, purge queues, or raise max_file_store of the servers and the limits of the account"}
 	case errors.As(err, &api) && api.APIError() != nil && (api.APIError().Code == 503 || api.APIError().Code == 500):
-		e.doubt()
+		e.leaveIfCutOff()
 		return unavailable("NATS cannot do this now", err)
 	}
 	return fmt.Errorf("nats: %w", err)
@@ -115,3 +116,22 @@ func connectError(err error) error {
 }
 
 func quoted(name string) string { return quote.Name(name) }
+
+// queueError is readError for a call about a queue's stream, which may fail because the queue was dropped.
+func (e *Engine) queueError(ctx context.Context, q *queue, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, gone := e.freshQueue(ctx, q.Name); posthaste.CodeOf(gone) == posthaste.CodeNotFound {
+		return gone
+	}
+	return e.readError(err)
+}
+
+// writeError returns the error of a write that may have happened and must not be repeated blindly.
+func (e *Engine) writeError(err error) error {
+	if _, perhaps := classifyPublish(err); perhaps {
+		return outcomeUnknown(err)
+	}
+	return e.readError(err)
+}

@@ -11,25 +11,26 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// A process settles and extends the deliveries that it was handed. Others ask it, by a subject
-// with its number: a receiver may reach another server for the settlement than for the receive.
+// A process settles the deliveries that it holds. Other processes ask it to, by a subject with its
+// number: the HTTP call that settles a received delivery may reach another process than the one that
+// received it. Extend is not forwarded.
 
-func (e *Engine) heldSubject(no int64) string {
+func (e *Engine) processSubject(no int64) string {
 	return e.prefix + ".held." + strconv.FormatInt(no, 10)
 }
 
-// asked is the answer to a forwarded call.
-type asked struct {
+// forwardAnswer is the answer to a forwarded call.
+type forwardAnswer struct {
 	Results []posthaste.SettleResult `json:"results"`
 	Error   *posthaste.Error         `json:"error,omitempty"`
 }
 
-// listen answers the calls of other processes.
-func (e *Engine) listen() error {
-	return e.subscribe(e.heldSubject(e.holding.number()), func(m *natsgo.Msg) {
-		e.goes(func(ctx context.Context) {
+// listenSettlements settles deliveries of this process for others.
+func (e *Engine) listenSettlements() error {
+	return e.subscribe(e.processSubject(e.holding.processNumber()), func(m *natsgo.Msg) {
+		e.runInBackground(func(ctx context.Context) {
 			var all []posthaste.Settlement
-			var reply asked
+			var reply forwardAnswer
 			if err := json.Unmarshal(m.Data, &all); err != nil {
 				return
 			}
@@ -49,7 +50,8 @@ func (e *Engine) listen() error {
 	})
 }
 
-// forward lets another process settle. If it is gone nothing is settled.
+// forward asks the process that holds deliveries to settle them, and puts its answers into the results. If
+// that process is gone, none is settled.
 func (e *Engine) forward(ctx context.Context, no int64, places []int, settlements []posthaste.Settlement, results []posthaste.SettleResult) error {
 	all := make([]posthaste.Settlement, len(places))
 	for i, at := range places {
@@ -59,18 +61,18 @@ func (e *Engine) forward(ctx context.Context, no int64, places []int, settlement
 	if err != nil {
 		return err
 	}
-	ctx, cancel := within(ctx)
+	ctx, cancel := withSendTimeout(ctx)
 	defer cancel()
-	m, err := e.conn.RequestWithContext(ctx, e.heldSubject(no), body)
+	m, err := e.conn.RequestWithContext(ctx, e.processSubject(no), body)
 	if errors.Is(err, natsgo.ErrNoResponders) {
 		return nil
 	}
 	if err != nil {
-		return unknown(err)
+		return outcomeUnknown(err)
 	}
-	var reply asked
+	var reply forwardAnswer
 	if err := json.Unmarshal(m.Data, &reply); err != nil {
-		return unknown(err)
+		return outcomeUnknown(err)
 	}
 	if reply.Error != nil {
 		return reply.Error

@@ -6,14 +6,14 @@ import (
 	"slices"
 
 	natsgo "github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
-// Extend implements [posthaste.Engine]. Notes are stored on a subject of the message. The process that
-// continues the message after a crash reads it.
+// Extend implements [posthaste.Engine] for deliveries of this process: those that another process holds
+// are not extended. Notes are stored on a subject of the message, where the process reads them that
+// continues the message after a crash.
 func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]posthaste.SettleResult, error) {
 	if err := req.Check(); err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]pos
 			}
 		}
 		d := e.holding.get(id)
-		if d == nil || !e.holding.extends(d, req, i) {
+		if d == nil || !e.holding.extendAndNote(d, req, i) {
 			continue
 		}
 		results[i].Settled, results[i].Cancelled = true, e.holding.isCancelled(d)
@@ -54,8 +54,8 @@ func checkNote(n *posthaste.Note) error {
 	return nil
 }
 
-// extends takes a later lease and a note, and reports whether the delivery is held.
-func (h *holding) extends(d *held, req posthaste.ExtendRequest, i int) bool {
+// extendAndNote sets a later lease and adds a note, and reports whether the delivery is still held.
+func (h *holding) extendAndNote(d *held, req posthaste.ExtendRequest, i int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := uptime()
@@ -80,10 +80,10 @@ func (h *holding) extends(d *held, req posthaste.ExtendRequest, i int) bool {
 }
 
 func (d *held) noteSubject() string {
-	return d.q.subjects.under("n", token(d.sub.Name), d.meta.ID.String())
+	return d.q.subjects.under("n", subjectToken(d.sub.Name), d.meta.ID.String())
 }
 
-// storeNote stores what a handler has noted. The subject has one message: the newest.
+// storeNote stores the note of the attempt that runs, in place of the one before.
 func (e *Engine) storeNote(ctx context.Context, d *held) error {
 	body, err := json.Marshal(e.holding.attempt(d, ""))
 	if err != nil {
@@ -93,8 +93,8 @@ func (e *Engine) storeNote(ctx context.Context, d *held) error {
 	return e.store(ctx, d.q, []*natsgo.Msg{m})
 }
 
-// noted returns what the handler of a lost delivery has noted.
-func (e *Engine) noted(ctx context.Context, d *held) (a posthaste.Attempt) {
+// readNote returns the note of a lost delivery.
+func (e *Engine) readNote(ctx context.Context, d *held) (a posthaste.Attempt) {
 	m, err := e.lastOn(ctx, d.q.stream, d.noteSubject())
 	if err != nil || m == nil || json.Unmarshal(m.Data, &a) != nil || a.Attempt != d.meta.attempt() {
 		return posthaste.Attempt{}
@@ -103,20 +103,20 @@ func (e *Engine) noted(ctx context.Context, d *held) (a posthaste.Attempt) {
 	return posthaste.Attempt{Checkpoint: a.Checkpoint, Progress: a.Progress, ProgressText: a.ProgressText, Log: a.Log}
 }
 
-// unnote removes the notes of an attempt that has ended: what follows has them. If that fails, they are
-// of an attempt that has ended.
-func (e *Engine) unnote(ctx context.Context, d *held) {
+// removeNotes removes the note of an attempt that has ended, because the next entry has it in its story. If
+// that fails, the note does no harm: readNote compares the attempt.
+func (e *Engine) removeNotes(ctx context.Context, d *held) {
 	again := d.q.Options.Ordered && d.delivered > 1
 	if again || e.holding.hasNote(d) {
-		e.dropNote(ctx, d)
+		e.removeNote(ctx, d)
 	}
 	if again {
 		_ = e.purge(ctx, d.q.stream, d.keptSubject())
 	}
 }
 
-// dropNote removes the note of an attempt, but not that of the next attempt, which may run already.
-func (e *Engine) dropNote(ctx context.Context, d *held) {
+// removeNote removes the note of an attempt, but not that of the next attempt, which may run already.
+func (e *Engine) removeNote(ctx context.Context, d *held) {
 	var a posthaste.Attempt
 	m, err := e.lastOn(ctx, d.q.stream, d.noteSubject())
 	if err == nil && m != nil && (json.Unmarshal(m.Data, &a) != nil || a.Attempt <= d.meta.attempt()) {
@@ -128,18 +128,4 @@ func (h *holding) hasNote(d *held) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return d.noted
-}
-
-// purge removes all messages on a subject.
-func (e *Engine) purge(ctx context.Context, stream, subject string) error {
-	var answer struct {
-		Error *jetstream.APIError `json:"error"`
-	}
-	if err := e.ask(ctx, "STREAM.PURGE."+stream, map[string]any{"filter": subject}, &answer); err != nil {
-		return err
-	}
-	if answer.Error != nil {
-		return e.fault(answer.Error)
-	}
-	return nil
 }

@@ -81,7 +81,7 @@ func TestOperationsInCluster(t *testing.T) {
 	t.Parallel()
 	servers := startCluster(t)
 	for name, test := range map[string]func(t *testing.T, ctx context.Context, a, b *Engine){
-		"ticks": ticksAreSentOnce, "tokens": tokensAgree, "pauses": pausesRace, "workers": workersAreListed, "shelves": shelvesAgree,
+		"ticks": ticksAreSentOnce, "tokens": tokensAgree, "pauses": pausesRace, "workers": workersAreListed, "caches": cachesAgree,
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

@@ -190,7 +190,7 @@ func cancelRace(t *testing.T, all []*Engine) bool {
 					came[d.MessageID]++
 				}
 				mu.Unlock()
-				pausesFor(ctx, 30*time.Millisecond)
+				sleepFor(ctx, 30*time.Millisecond)
 			}
 		})
 	}

@@ -47,7 +47,7 @@ type Config struct {
 	// Middleware wraps every handler of messages, the first one outermost.
 	// Sinks are not wrapped. Around a batch handler it runs for each message on
 	// a goroutine of its own, and the handler that it calls adds the message to
-	// the batch: see docs/guides/handlers.md. Default none.
+	// the batch: see docs/guides/batches.md. Default none.
 	Middleware []func(posthaste.Handler) posthaste.Handler
 	// Codecs decode payloads for [Handle] and [HandleBatch], beside JSON and raw
 	// bytes; the first one that has a message's content type is used. Default none.

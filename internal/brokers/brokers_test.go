@@ -54,19 +54,15 @@ func between(t *testing.T, text, mark, end string) string {
 func TestDocumented(t *testing.T) {
 	t.Parallel()
 	readme, relays, sources := read(t, "README.md"), read(t, "docs/guides/relay.md"), read(t, "docs/guides/sources.md")
-	same := between(t, relays, "### Redis Streams", `are the same for all`)
-	same = same[strings.LastIndex(same, "\n"):] + "`connections`"
+	same := between(t, relays, "### All brokers\n", `\n###? `)
 	every := between(t, sources, "| key | meaning | default |", `\| \*\*`)
 	for _, k := range All {
 		if !strings.Contains(readme, k.Name) {
 			t.Errorf("README.md does not name %s", k.Name)
 		}
-		section := "### " + k.Name + "\n"
-		if k == All[0] {
-			section = "| key | meaning | default |\n"
-		}
+		section := between(t, relays, "### "+k.Name+"\n", `\n###? `)
 		config, _ := k.Sink("")
-		compare(t, "docs/guides/relay.md", k, between(t, relays, section, `\n###? `), same, keys(reflect.TypeOf(config)))
+		compare(t, "docs/guides/relay.md", k, section, same, keys(reflect.TypeOf(config)))
 		if k.Source != nil {
 			config, _ = k.Source("")
 			compare(t, "docs/guides/sources.md", k, between(t, sources, "| **"+k.Name+":** ", `\| \*\*|\n\n`), every, keys(reflect.TypeOf(config)))

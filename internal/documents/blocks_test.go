@@ -181,14 +181,19 @@ func TestLinksLeadSomewhere(t *testing.T) {
 var (
 	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	unspoken = regexp.MustCompile(`[^a-z0-9 _-]`)
+	// former is a heading's earlier name, for links from elsewhere.
+	former = regexp.MustCompile(`(?m)^<a id="([a-z0-9_-]+)"></a>$`)
 )
 
-// anchors are the headings of a document as links name them.
+// anchors are the headings of a document, and their earlier names, as links name them.
 func anchors(t *testing.T, file string) []string {
 	t.Helper()
 	var found []string
 	for _, m := range heading.FindAllStringSubmatch(read(t, file), -1) {
 		found = append(found, strings.ReplaceAll(unspoken.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	for _, m := range former.FindAllStringSubmatch(read(t, file), -1) {
+		found = append(found, m[1])
 	}
 	return found
 }

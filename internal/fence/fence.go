@@ -78,6 +78,7 @@ var rooms = []room{
 	{name: "internal/chaos/run", may: []string{"internal/chaos"}},
 	{name: "internal/cpumeter", stdOnly: true},
 	{name: "internal/fingerprint", stdOnly: true},
+	{name: "internal/cron", may: []string{".", "internal/jsoncheck", "internal/quote"}},
 	{name: "internal/cron/crontest"},
 	{name: "internal/memory", may: []string{".", "internal/charts", "internal/cron", "internal/jsoncheck", "internal/quote"}},
 	{name: "internal/wire", may: []string{".", "email", "internal/jsoncheck"}},

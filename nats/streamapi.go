@@ -25,8 +25,8 @@ const (
 	partBytes = 8 << 20
 )
 
-// direct asks for entries and calls each with them. It returns how many further ones there are. A
-// server that lags may answer.
+// direct requests entries and calls each with them. It returns how many more there are. The answer may be
+// that of a server that lags behind the leader.
 func (e *Engine) direct(ctx context.Context, stream string, request any, each func(*rawEntry)) (left uint64, err error) {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -35,14 +35,14 @@ func (e *Engine) direct(ctx context.Context, stream string, request any, each fu
 	inbox := e.conn.NewInbox()
 	answers, err := e.conn.SubscribeSync(inbox)
 	if err != nil {
-		return 0, e.fault(err)
+		return 0, e.readError(err)
 	}
 	defer func() { _ = answers.Unsubscribe() }()
 	if err := answers.SetPendingLimits(-1, -1); err != nil {
-		return 0, e.fault(err)
+		return 0, e.readError(err)
 	}
 	if err := e.conn.PublishRequest("$JS.API.DIRECT.GET."+stream, inbox, body); err != nil {
-		return 0, e.fault(err)
+		return 0, e.readError(err)
 	}
 	for {
 		m, err := e.nextAnswer(ctx, answers)
@@ -76,7 +76,7 @@ func (e *Engine) nextAnswer(ctx context.Context, answers *natsgo.Subscription) (
 	if errors.Is(err, natsgo.ErrNoResponders) {
 		return nil, unavailable("NATS does not answer", err)
 	}
-	return m, e.fault(err)
+	return m, e.readError(err)
 }
 
 func storedOf(m *natsgo.Msg) (*rawEntry, error) {
@@ -91,8 +91,8 @@ func storedOf(m *natsgo.Msg) (*rawEntry, error) {
 	return &rawEntry{Subject: m.Header.Get("Nats-Subject"), Sequence: seq, Header: m.Header, Data: m.Data, Time: at}, nil
 }
 
-// scan calls each with the entries whose subjects a filter selects, from a sequence on, oldest first,
-// within the bounds of a scan.
+// scan calls each with the entries that a filter selects, from a sequence on, oldest first. It stops after
+// scanMost entries or scanBytes.
 func (e *Engine) scan(ctx context.Context, stream, filter string, from uint64, each func(*rawEntry)) error {
 	for count, size := 0, 0; count < scanMost && size < scanBytes; {
 		last := uint64(0)
@@ -116,8 +116,8 @@ func (e *Engine) countFrom(ctx context.Context, stream, filter string, from uint
 	return n + left, err
 }
 
-// newestFrom returns a sequence from which on there are at most scanMost entries that a filter selects,
-// and whether there are others before.
+// newestFrom returns the sequence at which the newest scanMost entries begin that a filter selects, and
+// whether there are older ones.
 func (e *Engine) newestFrom(ctx context.Context, stream, filter string) (from uint64, older bool, err error) {
 	n, err := e.countFrom(ctx, stream, filter, 1)
 	if err != nil || n <= scanMost {
@@ -127,7 +127,7 @@ func (e *Engine) newestFrom(ctx context.Context, stream, filter string) (from ui
 	if err != nil || last == nil {
 		return 1, false, err
 	}
-	low, high := uint64(1), last.Sequence // before low there are too many, from high on there are not
+	low, high := uint64(1), last.Sequence // from before low on there are too many, from high on there are not
 	for low < high {
 		middle := low + (high-low)/2
 		if n, err = e.countFrom(ctx, stream, filter, middle); err != nil {
@@ -142,7 +142,7 @@ func (e *Engine) newestFrom(ctx context.Context, stream, filter string) (from ui
 	return high, true, nil
 }
 
-// newest calls each with the newest entries that a filter selects, oldest first.
+// newest is scan from the sequence of newestFrom on. If the bytes bound it, the newest entries are missing.
 func (e *Engine) newest(ctx context.Context, stream, filter string, each func(*rawEntry)) error {
 	from, _, err := e.newestFrom(ctx, stream, filter)
 	if err != nil {
@@ -151,7 +151,7 @@ func (e *Engine) newest(ctx context.Context, stream, filter string, each func(*r
 	return e.scan(ctx, stream, filter, from, each)
 }
 
-// lastOf returns the last entries on subjects. Those of subjects that have none are missing.
+// lastOf returns the last entries on subjects, by subject. Subjects without an entry are missing.
 func (e *Engine) lastOf(ctx context.Context, stream string, subjects []string) (map[string]*rawEntry, error) {
 	found := map[string]*rawEntry{}
 	for len(subjects) > 0 {
@@ -174,7 +174,7 @@ func (e *Engine) lastOf(ctx context.Context, stream string, subjects []string) (
 	return found, nil
 }
 
-// subjectsUnder returns the subjects that have entries and that a filter selects.
+// subjectsUnder returns the subjects of entries that a filter selects.
 func (e *Engine) subjectsUnder(ctx context.Context, stream, filter string) (all []string, err error) {
 	for {
 		var answer struct {
@@ -188,7 +188,7 @@ func (e *Engine) subjectsUnder(ctx context.Context, stream, filter string) (all 
 			return nil, err
 		}
 		if answer.Error != nil {
-			return nil, e.fault(answer.Error)
+			return nil, e.readError(answer.Error)
 		}
 		for s := range answer.State.Subjects {
 			all = append(all, s)
@@ -199,7 +199,7 @@ func (e *Engine) subjectsUnder(ctx context.Context, stream, filter string) (all 
 	}
 }
 
-// deleteEntry removes an entry, and reports whether it was there. Of several calls one removes it.
+// deleteEntry removes an entry, and reports whether it existed. Of several calls only one removes it.
 func (e *Engine) deleteEntry(ctx context.Context, stream string, seq uint64) (bool, error) {
 	var answer struct {
 		Error   *jetstream.APIError `json:"error"`
@@ -207,7 +207,7 @@ func (e *Engine) deleteEntry(ctx context.Context, stream string, seq uint64) (bo
 	}
 	if err := e.ask(ctx, "STREAM.MSG.DELETE."+stream, map[string]any{"seq": seq}, &answer); err != nil {
 		if posthaste.CodeOf(err) == posthaste.CodeUnavailable {
-			return false, unknown(err)
+			return false, outcomeUnknown(err)
 		}
 		return false, err
 	}
@@ -217,5 +217,73 @@ func (e *Engine) deleteEntry(ctx context.Context, stream string, seq uint64) (bo
 	case answer.Error.ErrorCode == codeNoSequence, answer.Error.Description == "no message found": // the code of the latter is that of all its faults
 		return false, nil
 	}
-	return false, e.fault(answer.Error)
+	return false, e.readError(answer.Error)
+}
+
+// lastOn returns the last entry on a subject, or nil. The leader of the stream answers, while direct may get
+// the answer of a server that lags.
+func (e *Engine) lastOn(ctx context.Context, stream, subject string) (*jetstream.RawStreamMsg, error) {
+	return e.leaderGet(ctx, stream, map[string]any{"last_by_subj": subject})
+}
+
+func (e *Engine) leaderGet(ctx context.Context, stream string, request any) (*jetstream.RawStreamMsg, error) {
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message *struct {
+			Subject string    `json:"subject"`
+			Seq     uint64    `json:"seq"`
+			Header  []byte    `json:"hdrs"`
+			Data    []byte    `json:"data"`
+			Time    time.Time `json:"time"`
+		} `json:"message"`
+	}
+	if err := e.ask(ctx, "STREAM.MSG.GET."+stream, request, &answer); err != nil {
+		return nil, err
+	}
+	switch {
+	case answer.Error != nil && answer.Error.ErrorCode == codeNoMessage:
+		return nil, nil
+	case answer.Error != nil:
+		return nil, e.readError(answer.Error)
+	case answer.Message == nil:
+		return nil, errors.New("nats: the answer has no message")
+	}
+	m := &jetstream.RawStreamMsg{Subject: answer.Message.Subject, Sequence: answer.Message.Seq, Data: answer.Message.Data, Time: answer.Message.Time}
+	if len(answer.Message.Header) > 0 {
+		header, err := natsgo.DecodeHeadersMsg(answer.Message.Header)
+		if err != nil {
+			return nil, err
+		}
+		m.Header = header
+	}
+	return m, nil
+}
+
+// ask calls the API of JetStream.
+func (e *Engine) ask(ctx context.Context, what string, request, answer any) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	reply, err := e.conn.RequestWithContext(ctx, "$JS.API."+what, body)
+	if err != nil {
+		return e.readError(err)
+	}
+	return json.Unmarshal(reply.Data, answer)
+}
+
+// purge removes all entries that a filter selects.
+func (e *Engine) purge(ctx context.Context, stream, subject string) error {
+	var answer struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := e.ask(ctx, "STREAM.PURGE."+stream, map[string]any{"filter": subject}, &answer); err != nil {
+		return err
+	}
+	if answer.Error != nil {
+		return e.readError(answer.Error)
+	}
+	return nil
 }

@@ -15,7 +15,7 @@ type worker struct {
 	Name    string                 `json:"name"`
 	Version string                 `json:"version,omitempty"`
 	Lease   time.Duration          `json:"lease"`
-	Kinds   []handles              `json:"kinds,omitempty"`
+	Kinds   []handledKinds         `json:"kinds,omitempty"`
 	Sinks   []posthaste.WorkerSink `json:"sinks,omitempty"`
 	Started time.Time              `json:"started"`
 	Beat    time.Time              `json:"beat"`
@@ -24,8 +24,8 @@ type worker struct {
 	State posthaste.WorkerState `json:"state,omitzero"`
 }
 
-// handles are the kinds that a worker handles in a subscription in which it does not handle all.
-type handles struct {
+// handledKinds are the kinds that a worker handles in a subscription in which it does not handle all.
+type handledKinds struct {
 	Queue        string   `json:"queue"`
 	Subscription string   `json:"subscription"`
 	Kinds        []string `json:"kinds"`
@@ -34,10 +34,10 @@ type handles struct {
 // lostKept is how long a lost worker is listed.
 const lostKept = 10 * time.Minute
 
-// workers are the workers of all processes. Of those whose last heartbeat came through this process,
-// it has the time by a clock that is never set.
+// workers are the workers of all processes. For those whose last heartbeat came through this process, it
+// also has the time of that heartbeat by uptime, a clock that is never set.
 type workers struct {
-	shelf[worker]
+	entryCache[worker]
 	beating sync.Mutex
 	beats   map[posthaste.WorkerID]lastBeat
 }
@@ -48,7 +48,7 @@ type lastBeat struct {
 	revision uint64        // of the entry that it stored
 }
 
-func (w *workers) beat(id posthaste.WorkerID, b lastBeat) {
+func (w *workers) noteBeat(id posthaste.WorkerID, b lastBeat) {
 	w.beating.Lock()
 	defer w.beating.Unlock()
 	if w.beats == nil {
@@ -63,8 +63,8 @@ func (w *workers) forget(id posthaste.WorkerID) {
 	delete(w.beats, id)
 }
 
-// frozen reports whether this process sent the worker's last heartbeat, and has not run for longer
-// than the worker's lease.
+// frozen reports whether this process stored the worker's last heartbeat, longer ago than the worker's
+// lease by uptime: the process or its machine was suspended.
 func (w *workers) frozen(is *worker, revision uint64) bool {
 	w.beating.Lock()
 	defer w.beating.Unlock()
@@ -72,7 +72,7 @@ func (w *workers) frozen(is *worker, revision uint64) bool {
 	return ours && b.revision == revision && uptime()-b.at > is.Lease
 }
 
-// lostAt returns when the worker was lost, or zero.
+// lostAt returns when the worker was lost, or zero if it is alive.
 func (w *worker) lostAt(now time.Time) time.Time {
 	if end := w.Beat.Add(w.Lease); w.Lost.IsZero() && end.Before(now) {
 		return end
@@ -86,7 +86,7 @@ func workerLost() error {
 	return &posthaste.Error{Code: posthaste.CodeWorkerLost, Message: "the worker was declared lost, or ended", Hint: "register it again"}
 }
 
-// alive returns an error if a worker is lost. Claims call it, so that it asks the store only if this
+// alive returns an error if a worker is lost. Each claim calls it, so it reads the store only if this
 // process does not know the worker.
 func (e *Engine) alive(ctx context.Context, id posthaste.WorkerID) error {
 	if err := e.ready(ctx); err != nil {
@@ -105,7 +105,7 @@ func (e *Engine) alive(ctx context.Context, id posthaste.WorkerID) error {
 	return nil
 }
 
-// gone reports whether a worker, nil if it is unknown, has ended or is lost.
+// gone reports whether a worker is unknown (nil), has ended or is lost.
 func (e *Engine) gone(w *worker, revision uint64) bool {
 	return w == nil || !w.lostAt(e.clock.now()).IsZero() || e.workers.frozen(w, revision)
 }
@@ -141,25 +141,25 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 	w := &worker{ID: posthaste.WorkerID(id), Name: info.Name, Version: info.Version, Lease: info.Lease, Sinks: info.Sinks, Started: now, Beat: now}
 	for ref, kinds := range info.Kinds {
 		ref = ref.Normal()
-		w.Kinds = append(w.Kinds, handles{Queue: ref.Queue, Subscription: ref.Subscription, Kinds: append([]string{}, kinds...)})
+		w.Kinds = append(w.Kinds, handledKinds{Queue: ref.Queue, Subscription: ref.Subscription, Kinds: append([]string{}, kinds...)})
 	}
-	if err := e.storeBeat(ctx, w, at, 0); err != nil {
-		return 0, e.written(err)
+	if err := e.putBeat(ctx, w, at, 0); err != nil {
+		return 0, e.writeError(err)
 	}
 	return w.ID, nil
 }
 
-// storeBeat stores the entry of a worker whose heartbeat began at a time. While the servers' storage is
+// putBeat stores the entry of a worker whose heartbeat began at a time. While the servers' storage is
 // full, only this process learns of the heartbeat, so that its worker goes on and makes room: an
 // acknowledgment needs none. Other processes see a lost worker meanwhile, and can take nothing from it.
-func (e *Engine) storeBeat(ctx context.Context, w *worker, at time.Duration, revision uint64) error {
+func (e *Engine) putBeat(ctx context.Context, w *worker, at time.Duration, revision uint64) error {
 	stored, err := e.workers.put(ctx, workerKey(w.ID), w, revision)
 	if isFull(err) && w.Lost.IsZero() {
-		e.workers.keepHere(workerKey(w.ID), w, revision)
+		e.workers.setLocally(workerKey(w.ID), w, revision)
 		stored, err = revision, nil
 	}
 	if err == nil {
-		e.workers.beat(w.ID, lastBeat{at: at, revision: stored})
+		e.workers.noteBeat(w.ID, lastBeat{at: at, revision: stored})
 	}
 	return err
 }
@@ -170,7 +170,7 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (reply
 	if err := e.ready(ctx); err != nil {
 		return reply, err
 	}
-	if err := e.beats(ctx, beat); err != nil {
+	if err := e.storeHeartbeat(ctx, beat); err != nil {
 		return reply, err
 	}
 	reply.Cancelled = e.holding.cancelledOf(beat.Worker)
@@ -189,8 +189,9 @@ func (e *Engine) Heartbeat(ctx context.Context, beat posthaste.Heartbeat) (reply
 	return reply, nil
 }
 
-// beats stores a heartbeat, within half of the time that the call has.
-func (e *Engine) beats(ctx context.Context, beat posthaste.Heartbeat) error {
+// storeHeartbeat stores a heartbeat within half of the time until the deadline of ctx: the rest is for the
+// looks.
+func (e *Engine) storeHeartbeat(ctx context.Context, beat posthaste.Heartbeat) error {
 	most := callTimeout
 	if deadline, bounded := ctx.Deadline(); bounded {
 		most = min(most, time.Until(deadline)/2)
@@ -219,14 +220,14 @@ func (e *Engine) beats(ctx context.Context, beat posthaste.Heartbeat) error {
 				return workerLost()
 			}
 		}
-		err := e.storeBeat(ctx, &next, at, revision)
+		err := e.putBeat(ctx, &next, at, revision)
 		switch {
 		case conflicts(err):
-			w = nil // what this process knows is out of date
+			w = nil // another process has changed the entry: read it
 		case lost && isFull(err):
 			return workerLost()
 		case err != nil:
-			return e.fault(err)
+			return e.readError(err)
 		case lost:
 			return workerLost()
 		default:
@@ -238,7 +239,7 @@ func (e *Engine) beats(ctx context.Context, beat posthaste.Heartbeat) error {
 
 // cancelledOf returns the deliveries of a worker whose messages were cancelled.
 func (h *holding) cancelledOf(worker posthaste.WorkerID) (all []posthaste.DeliveryID) {
-	held := h.of(worker)
+	held := h.ofWorker(worker)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, d := range held {
@@ -268,8 +269,8 @@ func (e *Engine) overdue(but posthaste.WorkerID) (overdue bool, in time.Duration
 	return false, in
 }
 
-// loseWorkers declares workers lost whose leases have ended, and forgets those that were lost long
-// ago. Their deliveries end with AckWait.
+// loseWorkers declares the workers lost whose leases have ended, and forgets those that were lost long
+// ago. The server redelivers their messages when AckWait has passed.
 func (e *Engine) loseWorkers(ctx context.Context) error {
 	for name, w := range e.workers.knownAll() {
 		now := e.clock.now()
@@ -303,7 +304,7 @@ func (e *Engine) Unregister(ctx context.Context, id posthaste.WorkerID) error {
 		return err
 	}
 	_, err := e.workers.change(ctx, workerKey(id), func(*worker) (*worker, error) { return nil, nil })
-	e.giveBack(ctx, id)
+	e.giveBackAll(ctx, id)
 	if err == nil {
 		e.workers.forget(id)
 	}

@@ -13,20 +13,20 @@ import (
 
 // Replay implements [posthaste.MessageAdmin]. Each dead letter is replayed in one step of its own.
 func (e *Engine) Replay(ctx context.Context, f posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error) {
-	return e.buries(ctx, "replay", f, e.replays)
+	return e.actOnLetters(ctx, "replay", f, e.replayLetter)
 }
 
 // Discard implements [posthaste.MessageAdmin], like Replay.
 func (e *Engine) Discard(ctx context.Context, f posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error) {
-	return e.buries(ctx, "discard", f, e.discards)
+	return e.actOnLetters(ctx, "discard", f, e.discardLetter)
 }
 
-func (e *Engine) buries(ctx context.Context, action string, f posthaste.DeadLetterFilter, act func(context.Context, *letter) (bool, error)) (page posthaste.Page[posthaste.MessageID], err error) {
+func (e *Engine) actOnLetters(ctx context.Context, action string, f posthaste.DeadLetterFilter, act func(context.Context, *letter) (bool, error)) (page posthaste.Page[posthaste.MessageID], err error) {
 	letters, next, err := e.chosenLetters(ctx, &f)
 	if err != nil {
 		return page, err
 	}
-	page.Items, err = e.each(ctx, letters, func(ctx context.Context, l *letter) (bool, error) {
+	page.Items, err = e.actOnEach(ctx, letters, func(ctx context.Context, l *letter) (bool, error) {
 		did, err := act(ctx, l)
 		if did {
 			err = errors.Join(err, e.record(ctx, action, l.q.Name, l.id, map[string]any{"subscription": l.subscription}))
@@ -44,7 +44,7 @@ func (e *Engine) buries(ctx context.Context, action string, f posthaste.DeadLett
 	return page, nil
 }
 
-// noDeadLetters is an error text with the first of the ids.
+// noDeadLetters returns an error text that names the first of the ids.
 func noDeadLetters(ids []posthaste.MessageID) string {
 	text := fmt.Sprintf("no dead letter to act on: message %d", ids[0])
 	for _, id := range ids[1:min(len(ids), 5)] {
@@ -56,19 +56,16 @@ func noDeadLetters(ids []posthaste.MessageID) string {
 	return text
 }
 
-// headerReplayed is what replaces a dead letter in the step that replays it. It is removed at once, and by
-// the server if this process is killed before.
+// headerReplayed marks the entry that replaces a dead letter in the batch that replays it. This process
+// removes that entry at once. If it is killed before, the server does after replayedFor.
 const (
 	headerReplayed = "Posthaste-Replayed"
 	replayedFor    = "60s"
 )
 
-// replays sends a dead letter again, in one batch with what replaces it. It reports false if the dead
-// letter was removed meanwhile.
-func (e *Engine) replays(ctx context.Context, l *letter) (bool, error) {
-	if l.meta.Erased != 0 {
-		return false, nil
-	}
+// replayLetter sends the message of a dead letter again, in one batch with the entry that replaces the
+// dead letter. It reports false if another call has replayed or discarded it.
+func (e *Engine) replayLetter(ctx context.Context, l *letter) (bool, error) {
 	next := *l.meta
 	next.Attempt, next.Failures, next.Losses, next.LostAlone = next.attempt(), 0, 0, 0
 	if n := len(next.Story); n > 0 {
@@ -79,7 +76,7 @@ func (e *Engine) replays(ctx context.Context, l *letter) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	entry := next.encoded(q.subjects.under("r", token(l.subscription), strconv.Itoa(q.trackOf(&next))), l.body)
+	entry := next.encoded(q.subjects.under("r", subjectToken(l.subscription), strconv.Itoa(q.laneOf(&next))), l.body)
 	end := &natsgo.Msg{Subject: l.subject(), Header: natsgo.Header{headerReplayed: {"1"}, headerTTL: {replayedFor}, "Nats-Rollup": {"sub"}, headerExpectedSeq: {strconv.FormatUint(l.seq, 10)}}}
 	switch err := e.store(ctx, q, []*natsgo.Msg{entry, end}); {
 	case errors.Is(err, errExists):
@@ -93,16 +90,16 @@ func (e *Engine) replays(ctx context.Context, l *letter) (bool, error) {
 	return true, nil
 }
 
-// discards removes a dead letter and stores that.
-func (e *Engine) discards(ctx context.Context, l *letter) (bool, error) {
+// discardLetter removes a dead letter, and stores that the message was discarded.
+func (e *Engine) discardLetter(ctx context.Context, l *letter) (bool, error) {
 	removed, err := e.deleteEntry(ctx, l.q.stream, l.seq)
 	if err != nil || !removed {
 		return false, err
 	}
 	if len(l.q.Subscriptions) == 1 {
-		e.frees(ctx, l.q, l.meta)
+		e.freeDedupeKey(ctx, l.q, l.meta)
 	}
-	return true, e.keepEnd(ctx, l.q, l.subscription, l.meta, l.body, posthaste.StateDiscarded)
+	return true, e.storeEnd(ctx, l.q, l.subscription, l.meta, l.body, posthaste.StateDiscarded)
 }
 
 // Erase implements [posthaste.MessageAdmin]: messages are not found by their terms.

@@ -10,10 +10,10 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// answersFor is how long Doctor waits for further servers after each answer.
+// answersFor is how long Doctor waits after each answer for that of another server.
 const answersFor = 500 * time.Millisecond
 
-// syncs is how a server writes to its disk.
+// syncs has the settings of a server for syncing its files to disk.
 type syncs struct {
 	Server struct {
 		Name string `json:"name"`
@@ -26,8 +26,8 @@ type syncs struct {
 	} `json:"data"`
 }
 
-// doctorSync reports how often the servers write to their disks. Only a user of the system account may
-// ask them; to others it is unknown.
+// doctorSync reports how often the servers sync to disk. Only a user of the system account may ask them; for
+// other users it is unknown.
 func (e *Engine) doctorSync() (found []posthaste.Finding) {
 	all, err := e.syncsOf()
 	if err != nil || len(all) == 0 {
@@ -43,7 +43,7 @@ func (e *Engine) doctorSync() (found []posthaste.Finding) {
 	return found
 }
 
-// syncsOf asks all servers.
+// syncsOf asks all servers for these settings.
 func (e *Engine) syncsOf() (all []syncs, err error) {
 	inbox := e.conn.NewInbox()
 	sub, err := e.conn.SubscribeSync(inbox)

@@ -11,9 +11,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// stored publishes a message and returns the sequence that the stream gave it. Package jetstream does
+// publish publishes a message and returns the sequence that the stream gave it. Package jetstream does
 // the same and takes twice the time.
-func (e *Engine) stored(ctx context.Context, m *natsgo.Msg) (seq uint64, err error) {
+func (e *Engine) publish(ctx context.Context, m *natsgo.Msg) (seq uint64, err error) {
 	reply, err := e.conn.RequestMsgWithContext(ctx, m)
 	if err != nil {
 		return 0, err

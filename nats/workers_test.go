@@ -54,7 +54,7 @@ func workersAreListed(t *testing.T, ctx context.Context, a, b *Engine) {
 		!first[0].LostAt.IsZero() || time.Since(first[0].StartedAt).Abs() > time.Minute {
 		t.Fatalf("the workers are %+v", first)
 	}
-	if is, _, err := b.workers.read(ctx, workerKey(w)); err != nil || !reflect.DeepEqual(is.Kinds, []handles{{"jobs", "default", []string{"mail"}}}) {
+	if is, _, err := b.workers.read(ctx, workerKey(w)); err != nil || !reflect.DeepEqual(is.Kinds, []handledKinds{{"jobs", "default", []string{"mail"}}}) {
 		t.Errorf("its kinds are stored as %+v, %v", is, err)
 	}
 	other := registered(t, ctx, b, time.Hour)
@@ -152,7 +152,7 @@ func TestFrozenWorkersAreLost(t *testing.T) {
 	frozen, elsewhere := registered(t, ctx, a, time.Minute), registered(t, ctx, a, time.Minute)
 	for _, w := range []posthaste.WorkerID{frozen, elsewhere} {
 		_, revision := a.workers.known(workerKey(w))
-		a.workers.beat(w, lastBeat{at: uptime() - 2*time.Minute, revision: revision})
+		a.workers.noteBeat(w, lastBeat{at: uptime() - 2*time.Minute, revision: revision})
 	}
 	beatOf(t, ctx, b, elsewhere)
 	workersOf(t, ctx, a)

@@ -11,42 +11,40 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/posthaste-mq/posthaste"
 )
 
-// bucket is the part of the store that holds entries.
+// bucket is the store with the functions of the engine that a cache needs.
 type bucket struct {
 	jetstream.KeyValue
 	// last returns the last revision of the keys that begin with a prefix, as the leader has it.
 	last func(ctx context.Context, prefix string) (uint64, error)
-	// goes runs something until the engine is closed.
-	goes func(f func(ctx context.Context))
-	// fault returns the error of a call that failed.
-	fault func(error) error
+	// runInBackground runs something until the engine is closed.
+	runInBackground func(f func(ctx context.Context))
+	// readError returns the error of a call that failed.
+	readError func(error) error
 }
 
-// shelf keeps the entries of the store whose keys begin with a prefix, as a watch tells them. Names
-// are those of the rest of the key.
-type shelf[T any] struct {
-	prefix string
-	bucket bucket // set by keep
-	mu     sync.Mutex
-	all    map[string]shelved[T]
-	seen   uint64        // the watch has told every revision up to this one
-	moved  chan struct{} // closed when seen grows
-	kept   sync.Once
+// entryCache caches the entries of the store whose keys begin with a prefix, and a watch keeps it up to date.
+// The name of an entry is its key without the prefix.
+type entryCache[T any] struct {
+	prefix  string
+	bucket  bucket // set by startWatch
+	mu      sync.Mutex
+	all     map[string]cachedEntry[T]
+	seen    uint64        // the watch has reported every revision up to this one
+	moved   chan struct{} // closed when seen grows
+	started sync.Once
 }
 
-// shelved is an entry. A removed one has no value, and is kept until the watch has told the removal.
-type shelved[T any] struct {
-	is       *T
+// cachedEntry is an entry. A removed one has no value, and is kept until the watch reports its removal.
+type cachedEntry[T any] struct {
+	value    *T
 	revision uint64
 }
 
 const (
-	// watchLife is how long one watch lasts. The next one begins with all entries, so that a removal
-	// that was missed is found. Markers of removals are kept for longer (removalKept).
+	// watchLife is how long one watch lasts. The next one begins with all entries, so that a missed
+	// removal is found. The store keeps markers of removals for longer: removalKept.
 	watchLife   = time.Hour
 	removalKept = 24 * time.Hour
 	watchAgain  = 200 * time.Millisecond
@@ -56,26 +54,27 @@ const (
 	changeTries = 1000
 )
 
-func (s *shelf[T]) init(prefix string) {
-	s.prefix, s.all, s.moved = prefix, map[string]shelved[T]{}, make(chan struct{})
+func (s *entryCache[T]) init(prefix string) {
+	s.prefix, s.all, s.moved = prefix, map[string]cachedEntry[T]{}, make(chan struct{})
 }
 
-// keep keeps the shelf up to date until the engine is closed, and returns once it has all entries.
-func (s *shelf[T]) keep(ctx context.Context, b bucket) error {
-	s.kept.Do(func() {
+// startWatch starts to keep the cache up to date until the engine is closed, unless it was started, and
+// returns once the cache has all entries.
+func (s *entryCache[T]) startWatch(ctx context.Context, b bucket) error {
+	s.started.Do(func() {
 		s.bucket = b
-		b.goes(func(ctx context.Context) {
+		b.runInBackground(func(ctx context.Context) {
 			for ctx.Err() == nil {
 				s.watch(ctx)
-				pausesFor(ctx, watchAgain)
+				sleepFor(ctx, watchAgain)
 			}
 		})
 	})
 	return s.fresh(ctx)
 }
 
-// watch takes entries until the watch ends.
-func (s *shelf[T]) watch(ctx context.Context) {
+// watch caches the entries that one watch reports, until that ends.
+func (s *entryCache[T]) watch(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, watchLife)
 	defer cancel()
 	watch, err := s.bucket.Watch(ctx, s.prefix+">")
@@ -83,7 +82,7 @@ func (s *shelf[T]) watch(ctx context.Context) {
 		return
 	}
 	defer func() { _ = watch.Stop() }()
-	told, first := map[string]bool{}, true
+	reported, first := map[string]bool{}, true
 	for {
 		select {
 		case <-ctx.Done():
@@ -93,20 +92,20 @@ func (s *shelf[T]) watch(ctx context.Context) {
 			case !more:
 				return
 			case entry != nil:
-				s.tell(entry)
+				s.learnEntry(entry)
 				if first {
-					told[strings.TrimPrefix(entry.Key(), s.prefix)] = true
+					reported[strings.TrimPrefix(entry.Key(), s.prefix)] = true
 				}
 			case first:
 				first = false
-				s.prune(told)
+				s.prune(reported)
 			}
 		}
 	}
 }
 
-// tell takes an entry from the watch.
-func (s *shelf[T]) tell(entry jetstream.KeyValueEntry) {
+// learnEntry caches an entry that the watch has reported.
+func (s *entryCache[T]) learnEntry(entry jetstream.KeyValueEntry) {
 	var is *T
 	if entry.Operation() == jetstream.KeyValuePut {
 		is = new(T)
@@ -121,58 +120,58 @@ func (s *shelf[T]) tell(entry jetstream.KeyValueEntry) {
 		s.seen = entry.Revision()
 		close(s.moved)
 		s.moved = make(chan struct{})
-		maps.DeleteFunc(s.all, func(_ string, x shelved[T]) bool { return x.is == nil && x.revision <= s.seen })
+		maps.DeleteFunc(s.all, func(_ string, x cachedEntry[T]) bool { return x.value == nil && x.revision <= s.seen })
 	}
 }
 
-// prune forgets the entries that a watch, which has told all, has not told.
-func (s *shelf[T]) prune(told map[string]bool) {
+// prune forgets the entries that a watch did not report, which has reported all.
+func (s *entryCache[T]) prune(reported map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.all, func(name string, x shelved[T]) bool { return !told[name] && x.revision <= s.seen })
+	maps.DeleteFunc(s.all, func(name string, x cachedEntry[T]) bool { return !reported[name] && x.revision <= s.seen })
 }
 
-// learn takes a revision of an entry, nil if it was removed.
-func (s *shelf[T]) learn(name string, revision uint64, is *T) {
+// learn caches a revision of an entry, nil if it was removed, unless a newer one is cached.
+func (s *entryCache[T]) learn(name string, revision uint64, is *T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all[name].revision < revision {
-		s.all[name] = shelved[T]{is: is, revision: revision}
+		s.all[name] = cachedEntry[T]{value: is, revision: revision}
 	}
 }
 
-// keepHere replaces an entry for this process alone, until its next revision.
-func (s *shelf[T]) keepHere(name string, is *T, revision uint64) {
+// setLocally replaces an entry in this process alone, until its next revision.
+func (s *entryCache[T]) setLocally(name string, is *T, revision uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all[name].revision <= revision {
-		s.all[name] = shelved[T]{is: is, revision: revision}
+		s.all[name] = cachedEntry[T]{value: is, revision: revision}
 	}
 }
 
-// known returns an entry as far as this process knows it, or nil, and its revision.
-func (s *shelf[T]) known(name string) (is *T, revision uint64) {
+// known returns a cached entry, or nil, and its revision.
+func (s *entryCache[T]) known(name string) (is *T, revision uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := s.all[name]
-	return x.is, x.revision
+	return x.value, x.revision
 }
 
-// knownAll returns the entries that this process knows.
-func (s *shelf[T]) knownAll() map[string]*T {
+// knownAll returns all cached entries by name.
+func (s *entryCache[T]) knownAll() map[string]*T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := make(map[string]*T, len(s.all))
 	for name, x := range s.all {
-		if x.is != nil {
-			all[name] = x.is
+		if x.value != nil {
+			all[name] = x.value
 		}
 	}
 	return all
 }
 
-// fresh waits until this process knows what the store has now.
-func (s *shelf[T]) fresh(ctx context.Context) error {
+// fresh waits until the cache has all revisions that the store has now.
+func (s *entryCache[T]) fresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
 	last, err := s.bucket.last(ctx, s.prefix)
@@ -194,8 +193,8 @@ func (s *shelf[T]) fresh(ctx context.Context) error {
 	}
 }
 
-// freshAll returns the entries that the store has, by name.
-func (s *shelf[T]) freshAll(ctx context.Context) (map[string]*T, error) {
+// freshAll is knownAll after fresh.
+func (s *entryCache[T]) freshAll(ctx context.Context) (map[string]*T, error) {
 	if err := s.fresh(ctx); err != nil {
 		return nil, err
 	}
@@ -203,13 +202,13 @@ func (s *shelf[T]) freshAll(ctx context.Context) (map[string]*T, error) {
 }
 
 // read reads an entry from the store, nil if the store has none.
-func (s *shelf[T]) read(ctx context.Context, name string) (is *T, revision uint64, err error) {
+func (s *entryCache[T]) read(ctx context.Context, name string) (is *T, revision uint64, err error) {
 	entry, err := s.bucket.Get(ctx, s.prefix+name)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return nil, 0, nil
 	}
 	if err != nil {
-		return nil, 0, s.bucket.fault(err)
+		return nil, 0, s.bucket.readError(err)
 	}
 	is = new(T)
 	if err := json.Unmarshal(entry.Value(), is); err != nil {
@@ -219,13 +218,13 @@ func (s *shelf[T]) read(ctx context.Context, name string) (is *T, revision uint6
 	return is, entry.Revision(), nil
 }
 
-// errSame says that an entry needs no change.
+// errSame is what a change returns if the entry needs no change.
 var errSame = errors.New("no change")
 
-// change changes an entry in the store: change gets it, nil if the store has none, and returns the
-// one that replaces it, nil to remove it. It is called again if another process was faster. With errSame, or
-// any other error, nothing is changed.
-func (s *shelf[T]) change(ctx context.Context, name string, change func(was *T) (*T, error)) (*T, error) {
+// change replaces an entry in the store. The function change gets it, nil if the store has none, and
+// returns its replacement, nil to remove it. It is called again if another process was faster. If it
+// returns errSame or another error, nothing is stored.
+func (s *entryCache[T]) change(ctx context.Context, name string, change func(was *T) (*T, error)) (*T, error) {
 	for range changeTries {
 		was, revision, err := s.read(ctx, name)
 		if err != nil {
@@ -240,15 +239,15 @@ func (s *shelf[T]) change(ctx context.Context, name string, change func(was *T) 
 		}
 		_, err = s.put(ctx, name, next, revision)
 		if !conflicts(err) {
-			return next, s.bucket.fault(err)
+			return next, s.bucket.readError(err)
 		}
 	}
 	return nil, unavailable("other processes change "+s.prefix+name+" at this moment", nil)
 }
 
-// put stores an entry, nil to remove it, if the store has that revision: 0 if it has none. It returns
-// the new revision.
-func (s *shelf[T]) put(ctx context.Context, name string, is *T, revision uint64) (uint64, error) {
+// put stores an entry, nil to remove it, if its revision in the store is still revision (0 for a new entry).
+// It returns the new revision.
+func (s *entryCache[T]) put(ctx context.Context, name string, is *T, revision uint64) (uint64, error) {
 	if is == nil {
 		err := s.bucket.Purge(ctx, s.prefix+name, jetstream.LastRevision(revision), jetstream.PurgeTTL(removalKept))
 		if err == nil {
@@ -274,17 +273,6 @@ func (s *shelf[T]) put(ctx context.Context, name string, is *T, revision uint64)
 // conflicts reports whether another process has changed an entry.
 func conflicts(err error) bool {
 	return errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch)
-}
-
-// opsLimit returns the limit of a listing, by default 100.
-func opsLimit(limit int, what string) (int, error) {
-	if limit < 0 || limit > 1000 {
-		return 0, posthaste.Invalidf("limit", "a call lists 1 to 1000 %s, not %d", what, limit)
-	}
-	if limit == 0 {
-		limit = 100
-	}
-	return limit, nil
 }
 
 // sortedBy returns the values of a map in the order of a number.

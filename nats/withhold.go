@@ -13,23 +13,23 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// A message that waits may have been handed out by any process, or be under way to it. So a process
-// that cancels one asks all: each marks the deliveries that it holds, and does not hand out the entries if they come
-// later.
+// Any process may hold a waiting message, or may be about to get it. So a process that cancels one asks
+// all processes to withhold it: each marks the deliveries of the message that it holds as cancelled, and
+// does not hand out the entries if they come later.
 
-// Bounds of asking all processes. Those that are known have the longer time. One that does not answer in it
-// is not waited for again until it asks or answers.
+// Bounds of asking all processes: askMost while a known process has not answered, otherwise askQuiet. A
+// process that does not answer is not known any more, until it asks or answers.
 const (
 	askQuiet = 100 * time.Millisecond
 	askMost  = 2 * time.Second
 	// helloFor is how long a new process waits for the answers that make it know the others.
 	helloFor = time.Second
-	// refusedFor is longer than an entry that was removed can be under way.
-	refusedFor = 2 * time.Minute
+	// withheldFor is longer than a removed entry can be under way to a process.
+	withheldFor = 2 * time.Minute
 )
 
-// refusal is what a process asks all others: not to hand out entries of a message.
-type refusal struct {
+// withholdRequest asks all other processes not to hand out entries of a message.
+type withholdRequest struct {
 	From    int64               `json:"from"` // the process that asks
 	Message posthaste.MessageID `json:"message"`
 	Stream  string              `json:"stream"`
@@ -43,18 +43,18 @@ type entryKey struct {
 	seq    uint64
 }
 
-// refused is an answer: what a process holds of the message.
-type refused struct {
-	No int64 `json:"no"` // of the process
-	// Held has the subscriptions whose deliveries are cancelled now; the value says whether they were
-	// not before.
+// withholdAnswer says what a process holds of the message.
+type withholdAnswer struct {
+	Process int64 `json:"no"` // the number of the process that answers
+	// Held has the subscriptions whose deliveries are now cancelled. The value says whether this request
+	// has cancelled them.
 	Held map[string]bool `json:"held,omitempty"`
 	// Busy says that a delivery is being settled at this moment.
 	Busy bool `json:"busy,omitempty"`
 }
 
-// add takes what another process answered.
-func (r *refused) add(other refused) {
+// add adds the answer of another process.
+func (r *withholdAnswer) add(other withholdAnswer) {
 	for name, fresh := range other.Held {
 		if r.Held == nil {
 			r.Held = map[string]bool{}
@@ -64,7 +64,7 @@ func (r *refused) add(other refused) {
 	r.Busy = r.Busy || other.Busy
 }
 
-func (e *Engine) allSubject() string { return e.prefix + ".held.all" }
+func (e *Engine) askAllSubject() string { return e.prefix + ".held.all" }
 
 // peers are the other processes that have asked or answered.
 type peers struct {
@@ -73,7 +73,7 @@ type peers struct {
 	known    map[int64]bool
 }
 
-func (p *peers) is(no int64, there bool) {
+func (p *peers) set(no int64, there bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.known == nil {
@@ -90,44 +90,44 @@ func (p *peers) all() map[int64]bool {
 	return maps.Clone(p.known)
 }
 
-// listenRefusals answers the questions of other processes, and makes this one known to them.
-func (e *Engine) listenRefusals() error {
-	no := e.holding.number()
-	err := e.subscribe(e.allSubject(), func(m *natsgo.Msg) {
-		var r refusal
+// listenWithhold answers the questions of other processes, and makes this one known to them.
+func (e *Engine) listenWithhold() error {
+	no := e.holding.processNumber()
+	err := e.subscribe(e.askAllSubject(), func(m *natsgo.Msg) {
+		var r withholdRequest
 		if json.Unmarshal(m.Data, &r) != nil || r.From == no {
 			return
 		}
-		e.peers.is(r.From, true)
-		answer := e.holding.refuse(r)
-		answer.No = no
+		e.peers.set(r.From, true)
+		answer := e.holding.withhold(r)
+		answer.Process = no
 		if body, err := json.Marshal(answer); err == nil {
 			_ = m.Respond(body)
 		}
 	})
 	e.peers.complete = make(chan struct{})
-	e.goes(func(ctx context.Context) {
+	e.runInBackground(func(ctx context.Context) {
 		defer close(e.peers.complete)
-		_ = e.asksAll(ctx, refusal{From: no}, func() time.Duration { return helloFor }, func(*refused) {})
+		_ = e.askAll(ctx, withholdRequest{From: no}, func() time.Duration { return helloFor }, func(*withholdAnswer) {})
 	})
 	return err
 }
 
-// refuse makes this process not hand out the entries, and cancels the deliveries of the message that it holds.
-func (h *holding) refuse(r refusal) (answer refused) {
+// withhold makes this process withhold the entries, and cancels the deliveries of the message that it holds.
+func (h *holding) withhold(r withholdRequest) (answer withholdAnswer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := uptime()
-	if h.refused == nil {
-		h.refused = map[entryKey]time.Duration{}
+	if h.withheld == nil {
+		h.withheld = map[entryKey]time.Duration{}
 	}
-	for key, until := range h.refused {
+	for key, until := range h.withheld {
 		if now > until {
-			delete(h.refused, key)
+			delete(h.withheld, key)
 		}
 	}
 	for _, seq := range r.Entries {
-		h.refused[entryKey{r.Stream, seq}] = now + refusedFor
+		h.withheld[entryKey{r.Stream, seq}] = now + withheldFor
 	}
 	for _, d := range h.byID {
 		switch {
@@ -135,7 +135,7 @@ func (h *holding) refuse(r refusal) (answer refused) {
 		case d.settling:
 			answer.Busy = true
 		case now <= d.lease:
-			answer.add(refused{Held: map[string]bool{d.sub.Name: !d.cancelled}})
+			answer.add(withholdAnswer{Held: map[string]bool{d.sub.Name: !d.cancelled}})
 			if d.cancelled = true; d.note.CancelRequestedAt.IsZero() {
 				d.note.CancelRequestedAt = fromMicros(r.At)
 			}
@@ -144,18 +144,18 @@ func (h *holding) refuse(r refusal) (answer refused) {
 	return answer
 }
 
-// isRefused reports whether an entry must not be handed out. The process that asked for that
-// removes it.
-func (h *holding) isRefused(q *queue, seq uint64) bool {
+// isWithheld reports whether an entry must not be handed out. The process that asked for that removes the
+// entry.
+func (h *holding) isWithheld(q *queue, seq uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return uptime() <= h.refused[entryKey{q.stream, seq}]
+	return uptime() <= h.withheld[entryKey{q.stream, seq}]
 }
 
 // cancelSubject is the subject of the record that a message was cancelled while it was handed out. A
-// process that gets a second delivery reads it.
+// process reads it when it gets a redelivery.
 func (q *queue) cancelSubject(subscription string, id posthaste.MessageID) string {
-	return q.subjects.under("i", "c", token(subscription), id.String())
+	return q.subjects.under("i", "c", subjectToken(subscription), id.String())
 }
 
 // wasCancelled reports whether a message was cancelled while its lost delivery was handed out.
@@ -164,33 +164,33 @@ func (e *Engine) wasCancelled(ctx context.Context, d *held) (bool, error) {
 	return m != nil, err
 }
 
-// refuseAll asks all processes, and returns their answers. Processes that do not answer in time still
+// withholdEverywhere asks all processes, and returns their answers. Processes that do not answer in time still
 // take the question.
-func (e *Engine) refuseAll(ctx context.Context, r refusal) (answer refused, err error) {
+func (e *Engine) withholdEverywhere(ctx context.Context, r withholdRequest) (answer withholdAnswer, err error) {
 	select {
 	case <-e.peers.complete:
 	case <-ctx.Done():
 		return answer, ctx.Err()
 	}
 	missing := e.peers.all()
-	err = e.asksAll(ctx, r, func() time.Duration {
+	err = e.askAll(ctx, r, func() time.Duration {
 		if len(missing) > 0 {
 			return askMost
 		}
 		return askQuiet
-	}, func(one *refused) {
-		delete(missing, one.No)
+	}, func(one *withholdAnswer) {
+		delete(missing, one.Process)
 		answer.add(*one)
 	})
 	for no := range missing {
-		e.peers.is(no, false)
+		e.peers.set(no, false)
 	}
 	return answer, err
 }
 
-// asksAll asks all processes and calls each with their answers, until the time that most returns
+// askAll asks all processes and calls each with their answers, until the time that most returns
 // has passed.
-func (e *Engine) asksAll(ctx context.Context, r refusal, most func() time.Duration, each func(*refused)) error {
+func (e *Engine) askAll(ctx context.Context, r withholdRequest, most func() time.Duration, each func(*withholdAnswer)) error {
 	body, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -198,24 +198,24 @@ func (e *Engine) asksAll(ctx context.Context, r refusal, most func() time.Durati
 	inbox := e.conn.NewInbox()
 	answers, err := e.conn.SubscribeSync(inbox)
 	if err != nil {
-		return e.fault(err)
+		return e.readError(err)
 	}
 	defer func() { _ = answers.Unsubscribe() }()
-	if err := e.conn.PublishRequest(e.allSubject(), inbox, body); err != nil {
-		return e.fault(err)
+	if err := e.conn.PublishRequest(e.askAllSubject(), inbox, body); err != nil {
+		return e.readError(err)
 	}
 	for begun := time.Now(); ; {
-		one, err := e.refusedBy(ctx, answers, most()-time.Since(begun))
+		one, err := e.nextWithholdAnswer(ctx, answers, most()-time.Since(begun))
 		if err != nil || one == nil {
 			return err
 		}
-		e.peers.is(one.No, true)
+		e.peers.set(one.Process, true)
 		each(one)
 	}
 }
 
-// refusedBy returns the next answer, or nil if none comes in time.
-func (e *Engine) refusedBy(ctx context.Context, answers *natsgo.Subscription, most time.Duration) (*refused, error) {
+// nextWithholdAnswer returns the next answer, or nil if none comes in time.
+func (e *Engine) nextWithholdAnswer(ctx context.Context, answers *natsgo.Subscription, most time.Duration) (*withholdAnswer, error) {
 	within, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	m, err := answers.NextMsgWithContext(within)
@@ -223,8 +223,8 @@ func (e *Engine) refusedBy(ctx context.Context, answers *natsgo.Subscription, mo
 	case err != nil && ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, natsgo.ErrTimeout)):
 		return nil, nil
 	case err != nil:
-		return nil, e.fault(err)
+		return nil, e.readError(err)
 	}
-	one := &refused{}
+	one := &withholdAnswer{}
 	return one, json.Unmarshal(m.Data, one)
 }

@@ -38,7 +38,7 @@ func TestListingsWaitForTheWatch(t *testing.T) {
 	ctx, a, _ := two(t)
 	_, err := a.tokens.put(ctx, "x", &storedToken{Name: "x"}, 0)
 	must(t, err)
-	var late shelf[storedToken]
+	var late entryCache[storedToken]
 	late.init(a.tokens.prefix)
 	late.bucket = a.tokens.bucket
 	soon, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
@@ -59,10 +59,10 @@ func TestListingsWaitForTheWatch(t *testing.T) {
 func TestShelvesAgree(t *testing.T) {
 	t.Parallel()
 	ctx, a, b := two(t)
-	shelvesAgree(t, ctx, a, b)
+	cachesAgree(t, ctx, a, b)
 }
 
-func shelvesAgree(t *testing.T, ctx context.Context, a, b *Engine) {
+func cachesAgree(t *testing.T, ctx context.Context, a, b *Engine) {
 	var all sync.WaitGroup
 	for _, e := range []*Engine{a, b} {
 		for range 20 {
