@@ -61,8 +61,15 @@ func (r release) debContents(p platform) (files.Contents, error) {
 	contents := files.Contents{
 		{Source: r.built(p), Destination: "/usr/bin/posthaste", FileInfo: info(0o755)},
 		{Source: filepath.Join(r.root, "deploy/posthaste.env"), Destination: "/etc/posthaste/posthaste.env", Type: files.TypeConfigNoReplace, FileInfo: info(0o600)},
-		{Source: filepath.Join(r.root, "LICENSE"), Destination: doc + "copyright", FileInfo: info(0o644)},
-		{Source: filepath.Join(r.root, "CHANGELOG.md"), Destination: doc + "CHANGELOG.md", FileInfo: info(0o644)},
+		{Source: filepath.Join(r.root, "deploy/deb/copyright"), Destination: doc + "copyright", FileInfo: info(0o644)},
+		{Source: filepath.Join(r.work, "changelog.gz"), Destination: doc + "changelog.gz", FileInfo: info(0o644)},
+	}
+	changelog, err := gzipped(os.ReadFile(filepath.Join(r.root, "CHANGELOG.md")))
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(r.work, "changelog.gz"), changelog, 0o644); err != nil {
+		return nil, err
 	}
 	for _, name := range []string{"posthaste-serve.service", "posthaste-worker.service"} {
 		unit, err := os.ReadFile(filepath.Join(r.root, "deploy", name))

@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -64,6 +65,9 @@ type release struct {
 	platforms  []platform
 }
 
+// semantic is a semantic version as Go writes it. The versions of packages and charts follow it.
+var semantic = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
+
 type platform struct{ os, arch string }
 
 func parsePlatforms(list string) ([]platform, error) {
@@ -89,6 +93,9 @@ func newRelease(root, dist, version string) (r release, err error) {
 		if version, err = r.git("describe", "--tags", "--always", "--dirty"); err != nil {
 			return r, err
 		}
+	}
+	if !semantic.MatchString(version) {
+		return r, fmt.Errorf("version %q is not of the form v0.1.0 or v0.1.0-rc.1; give one with: make release VERSION=v0.1.0", version)
 	}
 	r.tag, r.version = version, strings.TrimPrefix(version, "v")
 	if r.commit, err = r.git("rev-parse", "HEAD"); err != nil {

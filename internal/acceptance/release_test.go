@@ -62,8 +62,8 @@ func checkOut(t *testing.T, commit string) earlier {
 	}{
 		{"../..", []string{"git", "archive", "--format=tar", "--output", filepath.Join(dir, "source.tar"), commit}},
 		{source, []string{"tar", "-xf", "../source.tar"}},
-		{source, []string{"go", "build", "-ldflags", "-X github.com/posthaste-mq/posthaste/internal/cli.Version=" + commit, "-o", old.program, "./cmd/posthaste"}},
-		{source, []string{"go", "test", "-c", "-o", old.children, "./internal/acceptance"}},
+		{source, []string{"go", "build", "-trimpath", "-ldflags", "-X github.com/posthaste-mq/posthaste/internal/cli.Version=" + commit, "-o", old.program, "./cmd/posthaste"}},
+		{source, []string{"go", "test", "-trimpath", "-c", "-o", old.children, "./internal/acceptance"}},
 	} {
 		cmd := exec.CommandContext(t.Context(), step.command[0], step.command[1:]...)
 		cmd.Dir = step.dir

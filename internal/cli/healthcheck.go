@@ -58,9 +58,13 @@ func checkHealth(ctx context.Context, listen, path string) (string, error) {
 	if err != nil {
 		return "", posthaste.Invalidf("listen", "--listen %q is not an address; expected host:port, such as %s", listen, defaultListen)
 	}
-	// A server that listens on all addresses answers on loopback as well.
-	if ip := net.ParseIP(host); host == "" || ip.IsUnspecified() {
-		host = "localhost"
+	// A server that listens on all addresses answers on loopback as well. In an image without
+	// /etc/hosts the name localhost is unknown.
+	switch host {
+	case "", "0.0.0.0", "localhost":
+		host = "127.0.0.1"
+	case "::":
+		host = "::1"
 	}
 	address := net.JoinHostPort(host, port)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)

@@ -53,22 +53,9 @@ func TestReleasePackage(t *testing.T) {
 		t.Errorf("the file with the passwords: %v, %v", info.Mode(), err)
 	}
 
-	// systemd looks for the program of a unit in this machine's root.
 	for _, name := range []string{"posthaste-serve.service", "posthaste-worker.service"} {
-		unit := readFile(t, to, "usr/lib/systemd/system", name)
-		if !bytes.Contains(unit, []byte("ExecStart=/usr/bin/posthaste ")) {
-			t.Errorf("%s does not start the program of the package", name)
-		}
-		path := filepath.Join(to, name)
-		unit = bytes.ReplaceAll(unit, []byte("/usr/bin/posthaste"), []byte(filepath.Join(to, "usr/bin/posthaste")))
-		if err := os.WriteFile(path, unit, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if out := run("systemd-analyze", "verify", "--man=no", path); out != "" {
-			t.Errorf("systemd says of %s:\n%s", name, out)
-		}
+		checkUnit(t, to, name)
 	}
-
 	if err := os.WriteFile(config, []byte("DATABASE_URL=ours\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -81,5 +68,23 @@ func TestReleasePackage(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(to, gone)); !os.IsNotExist(err) {
 			t.Errorf("%s is still there: %v", gone, err)
 		}
+	}
+}
+
+// checkUnit checks a unit of the package that is installed below a folder. systemd looks for its
+// program in this machine's root.
+func checkUnit(t *testing.T, to, name string) {
+	t.Helper()
+	unit := readFile(t, to, "usr/lib/systemd/system", name)
+	if !bytes.Contains(unit, []byte("ExecStart=/usr/bin/posthaste ")) {
+		t.Errorf("%s does not start the program of the package", name)
+	}
+	path := filepath.Join(to, name)
+	unit = bytes.ReplaceAll(unit, []byte("/usr/bin/posthaste"), []byte(filepath.Join(to, "usr/bin/posthaste")))
+	if err := os.WriteFile(path, unit, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", path).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("systemd says of %s: %v\n%s", name, err, out)
 	}
 }

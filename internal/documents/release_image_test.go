@@ -14,9 +14,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
@@ -86,13 +89,13 @@ func imageOf(t *testing.T, archive []byte, folder string) imageConfig {
 
 const imageToken = "secret-of-the-test-0123456789"
 
-// container runs an image with crun, the runtime that podman uses, with the network of this
+// container runs an image with runc, the runtime that Docker uses, with the network of this
 // machine and everything else separate.
-type container struct{ id, bundle string }
+type container struct{ id string }
 
-// startContainer runs the image's command, as its user, on a read-only root file system and
-// without capabilities.
-func startContainer(t *testing.T, image imageConfig, bundle string, env ...string) container {
+// startContainer starts a command of the image as its user, on a read-only root file system and
+// without capabilities. It returns a channel with the command's end.
+func startContainer(t *testing.T, image imageConfig, bundle string, command, env []string) (container, <-chan error) {
 	t.Helper()
 	var uid, gid int
 	if n, err := fmt.Sscanf(image.Config.User, "%d:%d", &uid, &gid); n != 2 || err != nil || uid == 0 || gid == 0 {
@@ -108,7 +111,7 @@ func startContainer(t *testing.T, image imageConfig, bundle string, env ...strin
 		"ociVersion": "1.0.2",
 		"root":       object{"path": "rootfs", "readonly": true},
 		"process": object{
-			"args": append(image.Config.Entrypoint, image.Config.Cmd...), "env": append(image.Config.Env, env...), "cwd": "/",
+			"args": slices.Concat(image.Config.Entrypoint, command), "env": slices.Concat(image.Config.Env, env), "cwd": "/",
 			"user": object{"uid": uid, "gid": gid}, "noNewPrivileges": true, "capabilities": object{},
 		},
 		"mounts": []object{
@@ -123,24 +126,21 @@ func startContainer(t *testing.T, image imageConfig, bundle string, env ...strin
 	if err := os.WriteFile(filepath.Join(bundle, "config.json"), config, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c := container{fmt.Sprintf("posthaste-test-%d", os.Getpid()), bundle}
-	cmd := exec.Command("crun", "--cgroup-manager=disabled", "run", "--bundle", bundle, c.id)
+	c := container{fmt.Sprintf("posthaste-test-%d-%s", os.Getpid(), command[0])}
+	cmd := exec.Command("runc", "run", "--bundle", bundle, c.id)
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("%v; scripts/needs installs it", err)
 	}
-	t.Cleanup(func() {
-		if out, err := exec.Command("crun", "delete", "--force", c.id).CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, out)
-		}
-		_ = cmd.Wait()
-	})
-	return c
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() { _ = exec.Command("runc", "delete", "--force", c.id).Run() })
+	return c, ended
 }
 
 // runs runs another command of the image in its container.
 func (c container) runs(ctx context.Context, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, "crun", append([]string{"--cgroup-manager=disabled", "exec", c.id}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "runc", append([]string{"exec", c.id}, args...)...).CombinedOutput()
 	return string(out), err
 }
 
@@ -148,7 +148,7 @@ func (c container) runs(ctx context.Context, args ...string) (string, error) {
 func (c container) process(t *testing.T, file string) string {
 	t.Helper()
 	var state struct{ Pid int }
-	out, err := exec.CommandContext(t.Context(), "crun", "state", c.id).Output()
+	out, err := exec.CommandContext(t.Context(), "runc", "state", c.id).Output()
 	if err == nil {
 		err = json.Unmarshal(out, &state)
 	}
@@ -159,7 +159,7 @@ func (c container) process(t *testing.T, file string) string {
 }
 
 // The image runs as a user without rights, on a read-only root file system, and its health check
-// says whether the server is ready: not before the schema is there.
+// says whether the server is ready.
 func TestDR4_Image(t *testing.T) {
 	testrun.Nightly(t, "it builds releases")
 	bundle := t.TempDir()
@@ -173,41 +173,51 @@ func TestDR4_Image(t *testing.T) {
 	if found := bytes.Count(readFile(t, bundle, "rootfs/etc/ssl/certs/ca-certificates.crt"), []byte("BEGIN CERTIFICATE")); found < 100 {
 		t.Errorf("it has %d certificate authorities", found)
 	}
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_, port, _ := net.SplitHostPort(address)
-	_ = l.Close()
-
+	port := freePort(t)
 	database := testpg.Empty(t)
 	env := []string{"DATABASE_URL=" + database, "POSTHASTE_TOKEN=" + imageToken, "POSTHASTE_LISTEN=0.0.0.0:" + port}
-	c := startContainer(t, image, bundle, env...)
+	if _, ended := startContainer(t, image, bundle, []string{"migrate", "up"}, env); <-ended != nil {
+		t.Fatal("it does not migrate")
+	}
+	c, ended := startContainer(t, image, bundle, image.Config.Cmd, env)
 	check := image.Config.Healthcheck.Test
 	if len(check) < 2 || check[0] != "CMD" {
 		t.Fatalf("the health check is %q", check)
 	}
-	testrun.Until(t, time.Minute, "the process lives", func() bool {
-		_, err := c.runs(t.Context(), "/posthaste", "healthcheck", "--live")
-		return err == nil
-	})
-	if out, err := c.runs(t.Context(), check[1:]...); err == nil {
-		t.Errorf("it is healthy without the schema: %s", out)
-	}
-	if out, err := c.runs(t.Context(), "/posthaste", "migrate", "up"); err != nil {
-		t.Fatalf("migrate up: %v\n%s", err, out)
-	}
-	var out string
 	testrun.Until(t, time.Minute, "it is healthy", func() bool {
-		out, err = c.runs(t.Context(), check[1:]...)
-		return err == nil
+		out, err := c.runs(t.Context(), check[1:]...)
+		return err == nil && strings.TrimSpace(out) == "ready"
 	})
-	if strings.TrimSpace(out) != "ready" {
-		t.Errorf("the health check says %q", out)
-	}
-	sends(t, address)
+	sends(t, "127.0.0.1:"+port)
 
+	c.checkRights(t)
+
+	conn, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(t.Context(), "drop schema posthaste cascade"); err != nil {
+		t.Fatal(err)
+	}
+	testrun.Until(t, time.Minute, "it is not healthy without its tables", func() bool {
+		_, err := c.runs(t.Context(), check[1:]...)
+		return err != nil
+	})
+	if out, err := c.runs(t.Context(), "/posthaste", "healthcheck", "--live"); err != nil {
+		t.Errorf("its process does not live: %v\n%s", err, out)
+	}
+	if out, err := exec.CommandContext(t.Context(), "runc", "kill", c.id, "TERM").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("SIGTERM ends it with %v", err)
+	}
+}
+
+// checkRights checks the user, the rights and the root file system of the container's process.
+func (c container) checkRights(t *testing.T) {
+	t.Helper()
 	status := c.process(t, "status")
 	for _, want := range []string{`Uid:\s65532\s65532\s65532\s65532`, `Gid:\s65532\s65532\s65532\s65532`, `CapEff:\s0{16}`, `CapBnd:\s0{16}`, `NoNewPrivs:\s1`} {
 		if !regexp.MustCompile(want).MatchString(status) {
@@ -217,6 +227,21 @@ func TestDR4_Image(t *testing.T) {
 	if mounts := c.process(t, "mountinfo"); !regexp.MustCompile(`(?m)^\d+ \d+ \S+ \S+ / ro[ ,]`).MatchString(mounts) {
 		t.Errorf("its root file system is not read-only:\n%s", mounts)
 	}
+}
+
+// freePort returns a port on which nothing listens.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }
 
 // sends sends a message through the server of the container.
