@@ -67,7 +67,7 @@ type killedImport struct {
 }
 
 func newKilledImport(t *testing.T, preset string, same bool) *killedImport {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
 	t.Cleanup(cancel)
 	connect := func(url string) *pgx.Conn {
 		conn, err := pgx.Connect(ctx, url)
