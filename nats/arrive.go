@@ -10,11 +10,7 @@ import (
 // arrive decides about a message that came: it goes into the hand, is acknowledged because the
 // subscription does not want it, or is a redelivery and is continued.
 func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
-	q := e.queues.known(t.queue)
-	var sub *subscription
-	if q != nil {
-		sub = q.subscription(t.subscription)
-	}
+	q, sub := e.sourceOf(t)
 	m, body, err := decode(a.Header, a.Data)
 	info, infoErr := a.Metadata()
 	switch {
@@ -57,15 +53,25 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 	}
 }
 
+// sourceOf returns the queue and the subscription of a tap. The latter is nil if one of them was dropped,
+// even if another one has its name now.
+func (e *Engine) sourceOf(t *tap) (*queue, *subscription) {
+	q := e.queues.known(t.queue)
+	if q == nil || q.stream != t.stream {
+		return q, nil
+	}
+	if sub := q.subscription(t.subscription); sub != nil && sub.CreatedAt.Equal(t.since) {
+		return q, sub
+	}
+	return q, nil
+}
+
 // continueLost handles a redelivery: the delivery before it was lost, or its entry was continued and not
 // acknowledged. The message does not run from this entry but from a copy, so that a late acknowledgment
 // of the earlier delivery cannot end the next attempt.
 func (e *Engine) continueLost(ctx context.Context, q *queue, sub *subscription, t *tap, a *arrival) {
 	d := a.held(q, sub, t, e.clock.now())
-	if followed, err := e.lastOn(ctx, q.stream, d.followSubject()); err != nil {
-		return
-	} else if followed != nil {
-		_ = e.ackAndWait(ctx, d)
+	if followed, err := e.endFollowed(ctx, d); err != nil || followed {
 		return
 	}
 	cancelled, err := e.wasCancelled(ctx, d)
@@ -77,6 +83,17 @@ func (e *Engine) continueLost(ctx context.Context, q *queue, sub *subscription, 
 	if _, err := e.settleByEntry(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"}); err == nil {
 		e.rescued.Add(1)
 	}
+}
+
+// endFollowed reports whether the entry of a redelivery was continued, and acknowledges it then.
+func (e *Engine) endFollowed(ctx context.Context, d *held) (bool, error) {
+	record, err := e.lastOn(ctx, d.q.stream, d.followSubject())
+	if err != nil || record == nil {
+		return false, err
+	}
+	e.removeNotes(ctx, d)
+	_ = e.ackAndWait(ctx, d) // unconfirmed, it is redelivered and comes here again
+	return true, nil
 }
 
 // buryForeign makes a dead letter of a message that Posthaste did not send, so that it is not redelivered
