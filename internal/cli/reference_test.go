@@ -60,7 +60,7 @@ func documented(root *cobra.Command) (all []*cobra.Command) {
 		if c.Name() == "help" || c.Name() == "completion" || c.Hidden {
 			continue
 		}
-		if c.Runnable() && !c.HasSubCommands() || c.Flags().Lookup("database-url") != nil {
+		if c.Runnable() && !c.HasAvailableSubCommands() || c.Flags().Lookup("database-url") != nil {
 			all = append(all, c)
 		}
 		all = append(all, documented(c)...)
