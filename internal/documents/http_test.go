@@ -14,7 +14,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-var update = flag.Bool("update", false, "write the generated part of docs/reference/http.md, and links to the glossary")
+var update = flag.Bool("update", false, "write the generated part of docs/reference/http.md, links to the glossary, and tables of other products into internal/sqlimport/testdata")
 
 // TestHTTPReferenceIsTheDescription: the page about the HTTP API has what openapi.yaml says.
 func TestHTTPReferenceIsTheDescription(t *testing.T) {

@@ -4,7 +4,6 @@ package documents_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,8 +18,6 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
-
-var writeTables = flag.Bool("update", false, "write the tables of other products into internal/sqlimport/testdata")
 
 // migration is a product whose jobs are imported.
 type migration struct {
@@ -219,7 +216,7 @@ func (m *migration) compareTables(t *testing.T, url, version string) {
 	got := fmt.Sprintf("-- Tables of %s %s, as the product creates them. TestMigrations of internal/documents writes\n-- this file with -update, and compares it at night.\n\n%s", m.name, version, tables)
 	got = strings.ReplaceAll(got, "pgmq.q_shop", "pgmq.q_mail")
 	file := "internal/sqlimport/testdata/" + strings.ToLower(m.name) + ".sql"
-	if *writeTables {
+	if *update {
 		if err := os.WriteFile(filepath.Join(root, file), []byte(got), 0o600); err != nil {
 			t.Fatal(err)
 		}
