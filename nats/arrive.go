@@ -10,11 +10,7 @@ import (
 // arrive decides about a message that came: it goes into the hand, is acknowledged because the
 // subscription does not want it, or is a redelivery and is continued.
 func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
-	q := e.queues.known(t.queue)
-	var sub *subscription
-	if q != nil {
-		sub = q.subscription(t.subscription)
-	}
+	q, sub := e.sourceOf(t)
 	m, body, err := decode(a.Header, a.Data)
 	info, infoErr := a.Metadata()
 	switch {
@@ -55,6 +51,19 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 		e.taps.put(t, a)
 		finished()
 	}
+}
+
+// sourceOf returns the queue and the subscription of a tap. The latter is nil if one of them was dropped,
+// even if another one has its name now.
+func (e *Engine) sourceOf(t *tap) (*queue, *subscription) {
+	q := e.queues.known(t.queue)
+	if q == nil || q.stream != t.stream {
+		return q, nil
+	}
+	if sub := q.subscription(t.subscription); sub != nil && sub.CreatedAt.Equal(t.since) {
+		return q, sub
+	}
+	return q, nil
 }
 
 // continueLost handles a redelivery: the delivery before it was lost, or its entry was continued and not

@@ -17,6 +17,7 @@ import (
 const (
 	codeNoMessage         = 10037
 	codeNoSequence        = 10043
+	codeWrongStream       = 10060 // another stream has the subject: the queue was dropped and created again
 	codeWrongLastSequence = 10071 // the subject's last message is another one: a record exists
 	codeMayYetFail        = 10164 // a conflict with a write that can still fail: repeat
 	codeIncomplete        = 10176 // the first parts of a batch went to a leader before this one
@@ -65,6 +66,12 @@ func notFound(field, format string, args ...any) error {
 func noQueue(name string) error {
 	return notFound("queue", "queue %s does not exist", quoted(name))
 }
+
+// errWrongStream is the cause of the error of a write for a queue that was dropped and created again.
+var errWrongStream = &jetstream.APIError{ErrorCode: codeWrongStream}
+
+// wasReplaced reports whether a write failed because another queue has the name of its queue now.
+func wasReplaced(err error) bool { return errors.Is(err, errWrongStream) }
 
 // readError returns the error of a call that reads, or that may be repeated. If the servers do not answer,
 // it also looks for a server that does, see leaveIfCutOff.

@@ -214,10 +214,10 @@ func (e *Engine) settleLost(ctx context.Context, d *held) bool {
 		return false
 	}
 	_, err := e.settleByEntry(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"})
-	if err != nil {
+	if err != nil && !wasReplaced(err) {
 		e.holding.abandonSettling(d)
 		return false
 	}
 	e.holding.remove(d)
-	return true
+	return err == nil
 }

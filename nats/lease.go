@@ -90,13 +90,13 @@ func (e *Engine) giveBackAll(ctx context.Context, worker posthaste.WorkerID) {
 func (e *Engine) emptyHands(ctx context.Context, everything bool) {
 	var open sync.WaitGroup
 	for t, all := range e.taps.drain(everything) {
-		q := e.queues.known(t.queue)
-		if q == nil || q.subscription(t.subscription) == nil {
+		q, sub := e.sourceOf(t)
+		if sub == nil {
 			continue
 		}
 		for _, a := range all {
 			open.Go(func() {
-				d := a.held(q, q.subscription(t.subscription), t, e.clock.now())
+				d := a.held(q, sub, t, e.clock.now())
 				if q.Options.Mode == posthaste.AtMostOnce { // it was acknowledged when it came
 					_ = e.store(ctx, q, []*natsgo.Msg{e.followingEntry(d, d.meta, posthaste.OutcomeReleased, e.clock.now())})
 					return

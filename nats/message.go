@@ -19,6 +19,7 @@ const headerMeta = "Posthaste"
 const (
 	headerMsgID        = "Nats-Msg-Id"
 	headerExpectedSeq  = "Nats-Expected-Last-Subject-Sequence"
+	headerStream       = "Nats-Expected-Stream"
 	headerTTL          = "Nats-TTL"
 	headerSchedule     = "Nats-Schedule"
 	headerTarget       = "Nats-Schedule-Target"

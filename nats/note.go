@@ -37,7 +37,13 @@ func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]pos
 		}
 	}
 	for _, d := range noted {
-		if err := e.storeNote(ctx, d); err != nil {
+		switch err := e.storeNote(ctx, d); {
+		case wasReplaced(err): // it ended with its queue
+			e.holding.remove(d)
+			for i := range results {
+				results[i].Settled = results[i].Settled && results[i].Delivery != d.id
+			}
+		case err != nil:
 			return results, err
 		}
 	}

@@ -43,12 +43,18 @@ func withSendTimeoutSince(ctx context.Context, begun time.Time) (context.Context
 	return context.WithDeadline(ctx, begun.Add(sendTimeout))
 }
 
-// store stores entries of one queue, all or none. Its errors are errExists if a record exists, Unavailable
-// if nothing was stored, and OutcomeUnknown if the answer was lost.
+// store stores entries of one queue, all or none. Its errors are errExists if a record exists, NotFound if
+// the queue was dropped, Unavailable if nothing was stored, and OutcomeUnknown if the answer was lost.
+//
+// A queue that was created again has the subjects of the dropped one. So each entry names its stream, and
+// another stream does not take it. When a schedule fires, the server removes that header.
 func (e *Engine) store(ctx context.Context, q *queue, parts []*natsgo.Msg) error {
 	for _, m := range parts {
 		if size, most := int64(m.Size()), e.conn.MaxPayload(); size > most && most > 0 {
 			return tooLarge(size, most)
+		}
+		if strings.HasPrefix(m.Subject, string(q.subjects)) {
+			m.Header.Set(headerStream, q.stream)
 		}
 	}
 	if len(parts) > maxBatch {
@@ -65,8 +71,12 @@ func (e *Engine) store(ctx context.Context, q *queue, parts []*natsgo.Msg) error
 		defer cancel()
 		err = e.storeBatch(ctx, parts)
 	}
-	if posthaste.CodeOf(err) == posthaste.CodeUnavailable {
+	switch {
+	case posthaste.CodeOf(err) == posthaste.CodeUnavailable:
 		return e.queueError(context.WithoutCancel(ctx), q, err) // the queue may have been dropped
+	case wasReplaced(err):
+		_, _ = e.freshQueue(ctx, q.Name) // for the next call
+		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: "queue " + quoted(q.Name) + " was dropped, and another queue has its name now", Cause: err}
 	}
 	return err
 }

@@ -44,12 +44,27 @@ func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 	if len(messages) == 0 {
 		return nil, ctx.Err()
 	}
-	q, all, err := e.prepare(ctx, messages)
-	if err != nil {
-		return nil, err
-	}
-	sent, _, err := e.sendWithRecord(ctx, q, all, nil)
+	sent, _, err := e.sendTwice(ctx, messages, nil)
 	return sent, err
+}
+
+// sendTwice sends messages, and sends them again if their queue was dropped and created again and this
+// process did not know.
+func (e *Engine) sendTwice(ctx context.Context, messages []posthaste.Message, i *posthaste.Idempotency) (sent []posthaste.Sent, replayed bool, err error) {
+	for range 2 {
+		q, all, failed := e.prepare(ctx, messages)
+		if failed != nil {
+			return nil, false, failed
+		}
+		var r *onceRequest
+		if i != nil {
+			r = &onceRequest{subject: q.subjects.under("i", "o", hashOf(i.Scope, i.Key)), digest: i.Digest, window: i.Window}
+		}
+		if sent, replayed, err = e.sendWithRecord(ctx, q, all, r); !wasReplaced(err) {
+			break
+		}
+	}
+	return sent, replayed, err
 }
 
 // SendOnce implements [posthaste.Engine].
@@ -60,11 +75,7 @@ func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages
 	if len(messages) == 0 {
 		return nil, false, ctx.Err()
 	}
-	q, all, err := e.prepare(ctx, messages)
-	if err != nil {
-		return nil, false, err
-	}
-	return e.sendWithRecord(ctx, q, all, &onceRequest{subject: q.subjects.under("i", "o", hashOf(r.Scope, r.Key)), digest: r.Digest, window: r.Window})
+	return e.sendTwice(ctx, messages, &r)
 }
 
 // onceRequest is a call of SendOnce. Its record is in the stream of the queue, so that the same key in a

@@ -73,6 +73,10 @@ func (e *Engine) settleOwn(ctx context.Context, settlements []posthaste.Settleme
 		w.open.Go(func() {
 			defer func() { <-w.slots }()
 			r, err := e.settleByEntry(ctx, d, s)
+			if wasReplaced(err) { // it ended with its queue
+				e.holding.remove(d)
+				return
+			}
 			if err != nil {
 				e.holding.abandonSettling(d)
 				w.failed(err)
