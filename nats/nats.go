@@ -11,7 +11,7 @@
 //   - Sending: send.go checks a message and builds its entries and records. publish.go stores
 //     them. message.go and message_text.go have the stored form.
 //   - Streams: streams.go has the subjects and lanes.go the consumers. create.go, subscribe.go and
-//     drop.go create and remove them.
+//     drop.go create and remove them. purge.go empties a queue.
 //   - Claiming: taps.go pulls messages, arrive.go sorts them on arrival, and claim.go hands them
 //     out. hold.go has the deliveries of this process, lease.go their leases, and doorbell.go the
 //     sleeping workers.

@@ -117,7 +117,7 @@ func (e *Engine) removeNotes(ctx context.Context, d *held) {
 		e.removeNote(ctx, d)
 	}
 	if again {
-		_ = e.purge(ctx, d.q.stream, d.keptSubject())
+		_, _ = e.purge(ctx, d.q.stream, d.keptSubject())
 	}
 }
 

@@ -274,16 +274,17 @@ func (e *Engine) ask(ctx context.Context, what string, request, answer any) erro
 	return json.Unmarshal(reply.Data, answer)
 }
 
-// purge removes all entries that a filter selects.
-func (e *Engine) purge(ctx context.Context, stream, subject string) error {
+// purge removes all entries that a filter selects, and returns how many.
+func (e *Engine) purge(ctx context.Context, stream, subject string) (n int64, err error) {
 	var answer struct {
-		Error *jetstream.APIError `json:"error"`
+		Error  *jetstream.APIError `json:"error"`
+		Purged int64               `json:"purged"`
 	}
 	if err := e.ask(ctx, "STREAM.PURGE."+stream, map[string]any{"filter": subject}, &answer); err != nil {
-		return err
+		return 0, err
 	}
 	if answer.Error != nil {
-		return e.readError(answer.Error)
+		return 0, e.readError(answer.Error)
 	}
-	return nil
+	return answer.Purged, nil
 }

@@ -112,7 +112,7 @@ func (e *Engine) Unsubscribe(ctx context.Context, queueName, name string, o post
 // its waiting retries are gone, but the keepers hold its schedules, dead letters and notes.
 func (e *Engine) purgeSubscription(ctx context.Context, q *queue, name string) error {
 	for _, filter := range []string{q.subjects.under("r", subjectToken(name), ">"), q.subjects.under("s", "*", subjectToken(name)), q.subjects.under("d", subjectToken(name), ">"), q.subjects.under("n", subjectToken(name), ">")} {
-		if err := e.purge(ctx, q.stream, filter); err != nil {
+		if _, err := e.purge(ctx, q.stream, filter); err != nil {
 			return err
 		}
 	}
