@@ -71,10 +71,7 @@ func (e *Engine) sourceOf(t *tap) (*queue, *subscription) {
 // of the earlier delivery cannot end the next attempt.
 func (e *Engine) continueLost(ctx context.Context, q *queue, sub *subscription, t *tap, a *arrival) {
 	d := a.held(q, sub, t, e.clock.now())
-	if followed, err := e.lastOn(ctx, q.stream, d.followSubject()); err != nil {
-		return
-	} else if followed != nil {
-		_ = e.ackAndWait(ctx, d)
+	if followed, err := e.endFollowed(ctx, d); err != nil || followed {
 		return
 	}
 	cancelled, err := e.wasCancelled(ctx, d)
@@ -86,6 +83,17 @@ func (e *Engine) continueLost(ctx context.Context, q *queue, sub *subscription, 
 	if _, err := e.settleByEntry(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"}); err == nil {
 		e.rescued.Add(1)
 	}
+}
+
+// endFollowed reports whether the entry of a redelivery was continued, and acknowledges it then.
+func (e *Engine) endFollowed(ctx context.Context, d *held) (bool, error) {
+	record, err := e.lastOn(ctx, d.q.stream, d.followSubject())
+	if err != nil || record == nil {
+		return false, err
+	}
+	e.removeNotes(ctx, d)
+	_ = e.ackAndWait(ctx, d) // unconfirmed, it is redelivered and comes here again
+	return true, nil
 }
 
 // buryForeign makes a dead letter of a message that Posthaste did not send, so that it is not redelivered

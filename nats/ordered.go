@@ -12,7 +12,7 @@ import (
 
 // In an ordered queue a message that is delivered again stays in its entry, because a copy would come
 // after later messages of its key. The fields that change with each attempt are stored beside it, on
-// n.<sub>.<id>.kept. So, unlike elsewhere, a redelivery runs.
+// n.<sub>.<id>.kept. So, unlike elsewhere, a redelivery runs, unless the message is a dead letter.
 
 // kept is a message of an ordered queue after an attempt.
 type kept struct {
@@ -47,9 +47,12 @@ func (e *Engine) storeKept(ctx context.Context, d *held, next *meta) error {
 // last attempt, and puts it into the hand. If the last delivery was lost, that counts as an attempt.
 func (e *Engine) restoreOrdered(ctx context.Context, q *queue, sub *subscription, t *tap, a *arrival) {
 	d := a.held(q, sub, t, e.clock.now())
+	if followed, err := e.endFollowed(ctx, d); err != nil || followed {
+		return // after an error, the server redelivers it again
+	}
 	m, err := e.lastOn(ctx, q.stream, d.keptSubject())
 	if err != nil {
-		return // the server redelivers it again
+		return
 	}
 	after := 0
 	if m != nil {

@@ -39,3 +39,25 @@ func TestExpiredOrderedMessageLeavesNothing(t *testing.T) {
 		t.Errorf("%d records are kept of an expired message, want none", n)
 	}
 }
+
+// A message whose dead letter was stored and whose entry was not acknowledged does not run again.
+func TestDeadOrderedMessageDoesNotRun(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, startServer(t), WithAckWait(leastAckWait))
+	ctx := t.Context()
+	must(t, e.CreateQueue(ctx, "jobs", posthaste.QueueOptions{Ordered: true}))
+	sendJobs(t, e, posthaste.Message{Payload: 1, Key: "k"}, posthaste.Message{Payload: 2, Key: "k"})
+	var got []posthaste.RawDelivery
+	next := func() { got = receiveJobs(t, e, 1) }
+	until(t, ctx, "the first comes", func() bool { next(); return len(got) == 1 })
+	e.holding.get(got[0].ID).reply = "posthaste.nowhere" // its acknowledgment is lost
+	first := got[0]
+	r, err := e.Settle(ctx, []posthaste.Settlement{{Delivery: first.ID, Outcome: posthaste.OutcomeDead, Error: "no"}})
+	if err != nil || !r[0].Settled {
+		t.Fatal(r, err)
+	}
+	until(t, ctx, "another comes", func() bool { next(); return len(got) == 1 })
+	if got[0].MessageID == first.MessageID {
+		t.Errorf("the dead letter runs again: %+v", got[0])
+	}
+}

@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -20,7 +21,9 @@ func purgeJobs(t *testing.T, e *Engine, want ...posthaste.Purged) {
 			t.Errorf("purged are %+v, want %+v", purged[i], want[i])
 		}
 	}
-	until(t, t.Context(), "nothing waits", func() bool {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	until(t, ctx, "nothing waits", func() bool {
 		infos, err := e.Queues(t.Context(), "jobs")
 		must(t, err)
 		for _, s := range infos[0].Subscriptions {
