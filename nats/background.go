@@ -37,7 +37,7 @@ func (e *Engine) startLoops(no int64) error {
 	e.holding.mu.Lock()
 	e.holding.process = no
 	e.holding.mu.Unlock()
-	for _, listen := range []func() error{e.listenSettlements, e.listenQueues, e.listenWithhold} {
+	for _, listen := range []func() error{e.listenForwarded, e.listenQueues, e.listenWithhold} {
 		if err := listen(); err != nil {
 			return err
 		}

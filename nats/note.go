@@ -11,24 +11,42 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
-// Extend implements [posthaste.Engine] for deliveries of this process: those that another process holds
-// are not extended. Notes are stored on a subject of the message, where the process reads them that
-// continues the message after a crash.
+// Extend implements [posthaste.Engine]. A delivery of another process is extended by that process. Notes are
+// stored on a subject of the message, where the process reads them that continues the message after a crash.
 func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]posthaste.SettleResult, error) {
 	if err := req.Check(); err != nil {
 		return nil, err
 	}
 	results := make([]posthaste.SettleResult, len(req.Deliveries))
-	var noted []*held
+	elsewhere := map[int64][]int{}
 	for i, id := range req.Deliveries {
 		results[i].Delivery = id
 		if req.Notes != nil {
-			if results[i].Err = checkNote(&req.Notes[i]); results[i].Err != nil {
-				continue
-			}
+			results[i].Err = checkNote(&req.Notes[i])
 		}
+		if no := holderOf(id); results[i].Err == nil && no != e.holding.processNumber() {
+			elsewhere[no] = append(elsewhere[no], i)
+		}
+	}
+	if len(elsewhere) > 0 {
+		if err := e.ready(ctx); err != nil {
+			return results, err
+		}
+	}
+	for no, places := range elsewhere {
+		if err := e.forward(ctx, e.processSubject(no)+extendSuffix, forwardedPart(&req, places), places, results); err != nil {
+			return results, err
+		}
+	}
+	return results, e.extendOwn(ctx, req, results)
+}
+
+// extendOwn extends deliveries of this process.
+func (e *Engine) extendOwn(ctx context.Context, req posthaste.ExtendRequest, results []posthaste.SettleResult) error {
+	var noted []*held
+	for i, id := range req.Deliveries {
 		d := e.holding.get(id)
-		if d == nil || !e.holding.extendAndNote(d, req, i) {
+		if d == nil || results[i].Err != nil || !e.holding.extendAndNote(d, req, i) {
 			continue
 		}
 		results[i].Settled, results[i].Cancelled = true, e.holding.isCancelled(d)
@@ -44,10 +62,10 @@ func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]pos
 				results[i].Settled = results[i].Settled && results[i].Delivery != d.id
 			}
 		case err != nil:
-			return results, err
+			return err
 		}
 	}
-	return results, nil
+	return nil
 }
 
 func checkNote(n *posthaste.Note) error {

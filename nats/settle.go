@@ -28,7 +28,11 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 		}
 	}
 	for no, places := range elsewhere {
-		if err := e.forward(ctx, no, places, settlements, results); err != nil {
+		all := make([]posthaste.Settlement, len(places))
+		for i, at := range places {
+			all[i] = settlements[at]
+		}
+		if err := e.forward(ctx, e.processSubject(no), all, places, results); err != nil {
 			return nil, err
 		}
 	}
