@@ -124,6 +124,9 @@ func (e *Engine) possibleLetters(ctx context.Context, f *posthaste.DeadLetterFil
 		}
 		for _, s := range subjects {
 			sub, id, _ := strings.Cut(strings.TrimPrefix(s, q.subjects.under("d.")), ".")
+			if q.subscription(nameOf(sub)) == nil {
+				continue // it died after its subscription was removed, and no consumer would get it
+			}
 			if n, err := strconv.ParseInt(id, 10, 64); err == nil {
 				all = append(all, &letter{id: posthaste.MessageID(n), q: q, subscription: nameOf(sub)})
 			}

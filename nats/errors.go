@@ -73,6 +73,12 @@ var errWrongStream = &jetstream.APIError{ErrorCode: codeWrongStream}
 // wasReplaced reports whether a write failed because another queue has the name of its queue now.
 func wasReplaced(err error) bool { return errors.Is(err, errWrongStream) }
 
+// errUnsubscribed says that a delivery ended with its subscription.
+var errUnsubscribed = errors.New("nats: the subscription was removed")
+
+// endedDelivery reports whether a delivery ended with its queue or its subscription.
+func endedDelivery(err error) bool { return wasReplaced(err) || errors.Is(err, errUnsubscribed) }
+
 // readError returns the error of a call that reads, or that may be repeated. If the servers do not answer,
 // it also looks for a server that does, see leaveIfCutOff.
 func (e *Engine) readError(err error) error {

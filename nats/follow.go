@@ -27,10 +27,16 @@ const followedFor = 24 * time.Hour
 const storyEnds = 10
 
 // settleByEntry settles a delivery for which something must be stored: its outcome, or the entry that
-// continues it. It acknowledges the delivery after that.
+// continues it. It acknowledges the delivery after that. For a subscription that was removed it stores
+// nothing: that would stay in the stream, which has no consumer for it.
 func (e *Engine) settleByEntry(ctx context.Context, d *held, s posthaste.Settlement) (r posthaste.SettleResult, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.holding.leaseOf(d)-uptime())
 	defer cancel()
+	if q := e.queues.known(d.q.Name); q != nil && q.stream == d.q.stream {
+		if sub := q.subscription(d.sub.Name); sub == nil || !sub.CreatedAt.Equal(d.sub.CreatedAt) {
+			return r, errUnsubscribed
+		}
+	}
 	r = posthaste.SettleResult{Delivery: d.id, Settled: true}
 	next, outcome, due := e.nextAttempt(d, s)
 	r.Outcome, r.DueAt = outcome, due
@@ -214,7 +220,7 @@ func (e *Engine) settleLost(ctx context.Context, d *held) bool {
 		return false
 	}
 	_, err := e.settleByEntry(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"})
-	if err != nil && !wasReplaced(err) {
+	if err != nil && !endedDelivery(err) {
 		e.holding.abandonSettling(d)
 		return false
 	}

@@ -77,7 +77,7 @@ func (e *Engine) settleOwn(ctx context.Context, settlements []posthaste.Settleme
 		w.open.Go(func() {
 			defer func() { <-w.slots }()
 			r, err := e.settleByEntry(ctx, d, s)
-			if wasReplaced(err) { // it ended with its queue
+			if endedDelivery(err) {
 				e.holding.remove(d)
 				return
 			}
