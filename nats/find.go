@@ -173,11 +173,8 @@ func (e *Engine) addHeld(s *lookup, d *held) {
 func (e *Engine) findWaiting(ctx context.Context, s *lookup) error {
 	take := func(m *rawEntry) { e.addIfOwn(s, m) }
 	for _, filter := range s.q.waitFilters() {
-		from, older, err := e.newestFrom(ctx, s.q.stream, filter)
+		older, err := e.newest(ctx, s.q.stream, filter, take)
 		if err != nil {
-			return err
-		}
-		if err := e.scan(ctx, s.q.stream, filter, from, take); err != nil {
 			return err
 		}
 		if older {

@@ -68,7 +68,7 @@ func (l *listing) read(ctx context.Context, queues []*queue, state posthaste.Sta
 			l.e.addHeld(l.of(q, d.meta.ID), d)
 		}
 		for _, filter := range append(q.waitFilters(), q.subjects.under("s.>"), q.subjects.under("d.>")) {
-			err := l.e.newest(ctx, q.stream, filter, func(m *rawEntry) {
+			_, err := l.e.newest(ctx, q.stream, filter, func(m *rawEntry) {
 				if x, _, err := decode(m.Header, m.Data); err == nil {
 					l.e.addEntry(l.of(q, x.ID), m)
 				}
@@ -91,21 +91,23 @@ func (l *listing) read(ctx context.Context, queues []*queue, state posthaste.Sta
 	for _, q := range queues {
 		byNo[q.No] = q
 	}
-	return l.e.newest(ctx, l.e.prefix+"-log", l.e.prefix+".log.out.>", func(m *rawEntry) {
+	_, err := l.e.newest(ctx, l.e.prefix+"-log", l.e.prefix+".log.out.>", func(m *rawEntry) {
 		if x, _, err := decode(m.Header, m.Data); err == nil && byNo[queueNumber(x.ID)] != nil {
 			l.e.addEntry(l.of(byNo[queueNumber(x.ID)], x.ID), m)
 		}
 	})
+	return err
 }
 
 // readKept adds the fields that an ordered queue stores beside its messages, see kept.
 func (l *listing) readKept(ctx context.Context, q *queue) error {
-	return l.e.newest(ctx, q.stream, q.subjects.under("n", "*", "*", "kept"), func(m *rawEntry) {
+	_, err := l.e.newest(ctx, q.stream, q.subjects.under("n", "*", "*", "kept"), func(m *rawEntry) {
 		tokens := strings.Split(m.Subject, ".")
 		if id, err := strconv.ParseInt(tokens[len(tokens)-2], 10, 64); err == nil && l.byID[posthaste.MessageID(id)] != nil {
 			l.byID[posthaste.MessageID(id)].addKept(m)
 		}
 	})
+	return err
 }
 
 // of returns the lookup of a message, which it makes if necessary.

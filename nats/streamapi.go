@@ -94,6 +94,12 @@ func storedOf(m *natsgo.Msg) (*rawEntry, error) {
 // scan calls each with the entries that a filter selects, from a sequence on, oldest first. It stops after
 // scanMost entries or scanBytes.
 func (e *Engine) scan(ctx context.Context, stream, filter string, from uint64, each func(*rawEntry)) error {
+	_, err := e.scanPart(ctx, stream, filter, from, each)
+	return err
+}
+
+// scanPart is scan. It reports whether there are more entries.
+func (e *Engine) scanPart(ctx context.Context, stream, filter string, from uint64, each func(*rawEntry)) (more bool, err error) {
 	for count, size := 0, 0; count < scanMost && size < scanBytes; {
 		last := uint64(0)
 		left, err := e.direct(ctx, stream, map[string]any{"seq": max(from, 1), "next_by_subj": filter, "batch": min(partMost, scanMost-count), "max_bytes": partBytes}, func(m *rawEntry) {
@@ -103,11 +109,11 @@ func (e *Engine) scan(ctx context.Context, stream, filter string, from uint64, e
 			each(m)
 		})
 		if err != nil || left == 0 || last == 0 {
-			return err
+			return false, err
 		}
 		from = last + 1
 	}
-	return nil
+	return true, nil
 }
 
 // countFrom returns how many entries a filter selects, from a sequence on.
@@ -116,11 +122,11 @@ func (e *Engine) countFrom(ctx context.Context, stream, filter string, from uint
 	return n + left, err
 }
 
-// newestFrom returns the sequence at which the newest scanMost entries begin that a filter selects, and
+// newestFrom returns the sequence at which the newest entries begin that a filter selects, at most most, and
 // whether there are older ones.
-func (e *Engine) newestFrom(ctx context.Context, stream, filter string) (from uint64, older bool, err error) {
+func (e *Engine) newestFrom(ctx context.Context, stream, filter string, most uint64) (from uint64, older bool, err error) {
 	n, err := e.countFrom(ctx, stream, filter, 1)
-	if err != nil || n <= scanMost {
+	if err != nil || n <= most {
 		return 1, false, err
 	}
 	last, err := e.lastOn(ctx, stream, filter)
@@ -133,7 +139,7 @@ func (e *Engine) newestFrom(ctx context.Context, stream, filter string) (from ui
 		if n, err = e.countFrom(ctx, stream, filter, middle); err != nil {
 			return 0, false, err
 		}
-		if n > scanMost {
+		if n > most {
 			low = middle + 1
 		} else {
 			high = middle
@@ -142,13 +148,29 @@ func (e *Engine) newestFrom(ctx context.Context, stream, filter string) (from ui
 	return high, true, nil
 }
 
-// newest is scan from the sequence of newestFrom on. If the bytes bound it, the newest entries are missing.
-func (e *Engine) newest(ctx context.Context, stream, filter string, each func(*rawEntry)) error {
-	from, _, err := e.newestFrom(ctx, stream, filter)
-	if err != nil {
-		return err
+// newest calls each with the newest entries that a filter selects, oldest first: at most scanMost, and of
+// large ones as many as scanBytes has room for, or half of that. It reports whether there are older ones.
+func (e *Engine) newest(ctx context.Context, stream, filter string, each func(*rawEntry)) (older bool, err error) {
+	for most := uint64(scanMost); ; {
+		from, cut, err := e.newestFrom(ctx, stream, filter, most)
+		if err != nil {
+			return false, err
+		}
+		var all []*rawEntry
+		more, err := e.scanPart(ctx, stream, filter, from, func(m *rawEntry) { all = append(all, m) })
+		if err != nil {
+			return false, err
+		}
+		// With scanMost entries, those behind them have come meanwhile.
+		if n := uint64(len(all)); more && n > 1 && n < scanMost {
+			most = n / 2
+			continue
+		}
+		for _, m := range all {
+			each(m)
+		}
+		return cut, nil
 	}
-	return e.scan(ctx, stream, filter, from, each)
 }
 
 // lastOf returns the last entries on subjects, by subject. Subjects without an entry are missing.

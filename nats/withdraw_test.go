@@ -304,3 +304,21 @@ func TestFindAmongMany(t *testing.T) {
 		t.Errorf("by a key: %v", err)
 	}
 }
+
+// Of messages that are too large to be read together, the newest are found and listed.
+func TestFindAmongLarge(t *testing.T) {
+	t.Parallel()
+	e := several(t, 1, posthaste.QueueOptions{})[0]
+	const n = 100
+	var ids []posthaste.MessageID
+	for range n {
+		ids = append(ids, sendJobs(t, e, posthaste.Message{Payload: make([]byte, 900<<10)})...)
+	}
+	for _, at := range []int{0, n - 20, n - 1} {
+		wantJob(t, e, ids[at], posthaste.StateReady)
+	}
+	page, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: "jobs", State: posthaste.StateReady, Limit: 10})
+	if err != nil || len(page.Items) != 10 || page.Items[0].ID != ids[n-1] || page.Items[9].ID != ids[n-10] {
+		t.Errorf("a page has %d messages, %v", len(page.Items), err)
+	}
+}
