@@ -27,20 +27,19 @@ func (e *Engine) startBackground(ctx context.Context) error {
 	return e.watchQueues(ctx)
 }
 
-// startLoops starts all but the watches of the store. no is the number of this process.
+// startLoops starts all but the watches of the store. no is the number of this process. If it fails, it leaves
+// nothing behind, and can be called again.
 func (e *Engine) startLoops(no int64) error {
 	e.taps.arrived, e.taps.ring, e.taps.asleep = e.arrive, e.bells.ring, e.bells.asleep
 	e.taps.start(e.conn)
-	if err := e.acks.start(e.conn, e.subscribe); err != nil {
-		return err
-	}
-	e.holding.mu.Lock()
-	e.holding.process = no
-	e.holding.mu.Unlock()
-	for _, listen := range []func() error{e.listenForwarded, e.listenQueues, e.listenWithhold} {
-		if err := listen(); err != nil {
-			return err
+	e.holding.setProcess(no)
+	if err := e.listen(); err != nil {
+		e.holding.setProcess(0)
+		for _, s := range e.subscriptions {
+			_ = s.Unsubscribe() // the connection may be closed
 		}
+		e.subscriptions = nil
+		return err
 	}
 	connected := e.conn.StatusChanged(natsgo.CONNECTED)
 	e.runInBackground(func(ctx context.Context) {
@@ -58,6 +57,19 @@ func (e *Engine) startLoops(no int64) error {
 	e.runInBackground(func(ctx context.Context) { every(ctx, 250*time.Millisecond, e.taps.sweep) })
 	e.runInBackground(func(ctx context.Context) { every(ctx, 250*time.Millisecond, func() { e.emptyHands(ctx, false) }) })
 	e.runInBackground(func(ctx context.Context) { every(ctx, time.Second/2, func() { e.keepLeases(ctx) }) })
+	return nil
+}
+
+// listen makes the subscriptions of this process.
+func (e *Engine) listen() error {
+	if err := e.acks.start(e.conn, e.subscribe); err != nil {
+		return err
+	}
+	for _, listen := range []func() error{e.listenForwarded, e.listenQueues, e.listenWithhold} {
+		if err := listen(); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

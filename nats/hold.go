@@ -161,6 +161,13 @@ func (h *holding) processNumber() int64 {
 	return h.process
 }
 
+// setProcess sets the number of this process, 0 if it has none yet.
+func (h *holding) setProcess(no int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.process = no
+}
+
 // holderOf returns the number of the process that holds a delivery.
 func holderOf(id posthaste.DeliveryID) int64 { return int64(id) >> 32 }
 

@@ -70,3 +70,25 @@ func TestURLs(t *testing.T) {
 		}
 	}
 }
+
+// An engine whose start failed halfway starts completely when it is used again.
+func TestStartsAgainAfterFailure(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, startServer(t), WithLazyConnect(), WithAckWait(leastAckWait))
+	prefix := e.prefix
+	e.prefix = "not a subject"
+	if err := e.startLoops(1); err == nil {
+		t.Fatal("it listens on a subject that is invalid")
+	}
+	if len(e.subscriptions) > 0 {
+		t.Errorf("%d subscriptions are left", len(e.subscriptions))
+	}
+	e.prefix = prefix
+	must(t, e.CreateQueue(t.Context(), "jobs", posthaste.QueueOptions{}))
+	sendJobs(t, e, posthaste.Message{Payload: 1})
+	d := e.holding.get(receiveJobs(t, e, 1)[0].ID)
+	before := e.holding.leaseOf(d)
+	if !testrun.Happens(30*time.Second, func() bool { return e.holding.leaseOf(d) > before }) {
+		t.Error("the lease is not extended")
+	}
+}

@@ -105,12 +105,15 @@ func (e *Engine) listenWithhold() error {
 			_ = m.Respond(body)
 		}
 	})
+	if err != nil {
+		return err
+	}
 	e.peers.complete = make(chan struct{})
 	e.runInBackground(func(ctx context.Context) {
 		defer close(e.peers.complete)
 		_ = e.askAll(ctx, withholdRequest{From: no}, func() time.Duration { return helloFor }, func(*withholdAnswer) {})
 	})
-	return err
+	return nil
 }
 
 // withhold makes this process withhold the entries, and cancels the deliveries of the message that it holds.
