@@ -82,6 +82,7 @@ func TestOperationsInCluster(t *testing.T) {
 	servers := startCluster(t)
 	for name, test := range map[string]func(t *testing.T, ctx context.Context, a, b *Engine){
 		"ticks": ticksAreSentOnce, "tokens": tokensAgree, "pauses": pausesRace, "workers": workersAreListed, "caches": cachesAgree,
+		"replaced": replacedTakesNothing, "purge": purgesPausedQueue,
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

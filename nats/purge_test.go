@@ -48,18 +48,22 @@ func waitingJobs(t *testing.T, e *Engine, n int64) {
 // The messages of a paused queue are purged, and it stays paused.
 func TestPurgePausedQueue(t *testing.T) {
 	t.Parallel()
-	e := several(t, 1, posthaste.QueueOptions{})[0]
-	sendJobs(t, e, posthaste.Message{Payload: 1}, posthaste.Message{Payload: 2}, posthaste.Message{Payload: 3, Priority: 1}, posthaste.Message{Payload: 4, Delay: time.Hour})
-	waitingJobs(t, e, 4)
-	must(t, e.Pause(t.Context(), posthaste.OfQueue("jobs"), posthaste.PauseOptions{}))
-	purgeJobs(t, e, posthaste.Purged{Subscription: posthaste.DefaultSubscription, Messages: 4})
-	for _, paused := range consumersPaused(t, t.Context(), e) {
+	ctx, a, b := two(t)
+	purgesPausedQueue(t, ctx, a, b)
+}
+
+func purgesPausedQueue(t *testing.T, ctx context.Context, a, b *Engine) {
+	sendJobs(t, a, posthaste.Message{Payload: 1}, posthaste.Message{Payload: 2}, posthaste.Message{Payload: 3, Priority: 1}, posthaste.Message{Payload: 4, Delay: time.Hour})
+	waitingJobs(t, a, 4)
+	must(t, a.Pause(ctx, posthaste.OfQueue("jobs"), posthaste.PauseOptions{}))
+	purgeJobs(t, b, posthaste.Purged{Subscription: posthaste.DefaultSubscription, Messages: 4})
+	for _, paused := range consumersPaused(t, ctx, a) {
 		if !paused {
 			t.Error("a consumer is not paused any more")
 		}
 	}
-	must(t, e.Resume(t.Context(), posthaste.OfQueue("jobs")))
-	if got := receiveJobs(t, e, 10); len(got) > 0 {
+	must(t, a.Resume(ctx, posthaste.OfQueue("jobs")))
+	if got := receiveJobs(t, a, 10); len(got) > 0 {
 		t.Errorf("after the purge came %+v", got)
 	}
 }

@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -55,6 +56,22 @@ func TestDeliveryOfReplacedQueueEnds(t *testing.T) {
 				t.Errorf("the new queue hands out %+v", got)
 			}
 		})
+	}
+}
+
+// replacedTakesNothing is the test above for a retry, which is stored in a batch, with another process that
+// replaces the queue.
+func replacedTakesNothing(t *testing.T, ctx context.Context, a, b *Engine) {
+	sendJobs(t, a, posthaste.Message{Payload: "old"})
+	var old []posthaste.RawDelivery
+	until(t, ctx, "the message comes", func() bool { old = receiveJobs(t, a, 1); return len(old) == 1 })
+	replaceJobs(t, b, posthaste.QueueOptions{})
+	r, err := a.Settle(ctx, []posthaste.Settlement{{Delivery: old[0].ID, Outcome: posthaste.OutcomeRetried, RetryAfter: time.Minute, Error: "no"}})
+	if err != nil || r[0].Settled {
+		t.Errorf("the delivery is %+v, %v, want it ended", r, err)
+	}
+	if n := stored(t, b, "jobs"); n != 0 {
+		t.Errorf("%d entries came into the new queue, want none", n)
 	}
 }
 
