@@ -25,7 +25,7 @@ func newImportSidekiq(a *app) *cobra.Command {
 		Long: `Send the jobs that are enqueued, scheduled or to be retried, and remove each from Redis
 after it is sent. Stop the Sidekiq processes first. If the command is killed, run it
 again: jobs are deduplicated by jid for a week. For the mapping of jobs to messages, see
-docs/migrate/outbox.md.`,
+docs/migrate/sidekiq.md.`,
 		Example: `  posthaste import sidekiq --from redis://localhost:6379/0 --dry-run
   posthaste import sidekiq --from redis://localhost:6379/0 --map default=jobs --dead dead-jobs`,
 		Args: exactly(0, "no arguments; --from names the Redis with the jobs"),
