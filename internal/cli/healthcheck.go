@@ -20,7 +20,7 @@ import (
 func newHealthcheck(a *app) *cobra.Command {
 	var listen string
 	var live bool
-	var timeout time.Duration
+	timeout := 4 * time.Second
 	cmd := &cobra.Command{
 		Use: "healthcheck", Short: "Check that a server of the HTTP API is ready",
 		Long: `Check that "posthaste serve" on this machine is ready to send and deliver messages: fetch its
@@ -48,7 +48,7 @@ the server does.`,
 	}
 	cmd.Flags().StringVar(&listen, "listen", defaultListen, "address that the server listens on, host:port")
 	cmd.Flags().BoolVar(&live, "live", false, "check only that the process answers")
-	cmd.Flags().DurationVar(&timeout, "timeout", 4*time.Second, "time to wait for the answer")
+	cmd.Flags().Var(duration{&timeout}, "timeout", "time to wait for the answer")
 	return cmd
 }
 
