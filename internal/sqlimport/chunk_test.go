@@ -34,11 +34,11 @@ func TestSentJobsAreNotReleased(t *testing.T) {
 func TestDoneIsCheckedAfterRejections(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, true)
-	p.exec(plain + "; update jobs set body = repeat('x', 2000) where id < 4")
+	p.exec(plain + "; update jobs set due = 'infinity' where id < 4")
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
 	chunks := 0
-	_, err := Import(ctx, p.conn, p.engine, Options{Same: true, Query: "select id, 'mail' as queue, body as payload from jobs order by id", Lock: DefaultLock,
+	_, err := Import(ctx, p.conn, p.engine, Options{Same: true, Query: "select id, 'mail' as queue, body as payload, due as send_at from jobs order by id", Lock: DefaultLock,
 		Done: "update jobs set due = now() where id = any($1)", Batch: 3, Progress: func(int) {
 			if chunks++; chunks > 10 {
 				cancel()
