@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A directory that contains something keeps its mode: --data may be /tmp by mistake. Nobody else
-// reads what prove writes.
+// A directory that contains something keeps its mode: --data may be /tmp by mistake. Other users
+// cannot read what prove writes.
 func TestProveDirectory(t *testing.T) {
 	t.Parallel()
 	mode := func(path string) os.FileMode {
