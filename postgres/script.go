@@ -116,6 +116,10 @@ begin
   if current_setting('server_version_num')::int < %d then
     raise exception 'Posthaste needs PostgreSQL %d or newer';
   end if;
+  if current_setting('server_encoding') <> 'UTF8' then
+    raise exception 'the encoding of this database is %%, but Posthaste needs UTF8', current_setting('server_encoding')
+      using hint = 'create another one with: create database NAME encoding ''UTF8'' template template0';
+  end if;
   if exists (select from pg_class where relnamespace = to_regnamespace('posthaste'))
      or exists (select from pg_proc where pronamespace = to_regnamespace('posthaste')) then
     raise exception 'the schema posthaste is not empty; this script installs it'

@@ -89,6 +89,9 @@ func newRelease(root, dist, version string) (r release, err error) {
 	if r.dist, err = filepath.Abs(dist); err != nil {
 		return r, err
 	}
+	if inside, err := filepath.Rel(r.dist, r.root); err == nil && filepath.IsLocal(inside) {
+		return r, fmt.Errorf("-dist %s contains the repository, and would be emptied", r.dist)
+	}
 	if version == "" {
 		if version, err = r.git("describe", "--tags", "--always", "--dirty"); err != nil {
 			return r, err

@@ -104,3 +104,15 @@ func TestScriptFromAnUnknownMigration(t *testing.T) {
 		}
 	}
 }
+
+// A script fails in a database in which Migrate fails, too.
+func TestScriptNeedsUTF8(t *testing.T) {
+	t.Parallel()
+	s := connect(t, madeWith(t, "encoding 'LATIN1' locale 'C'"))
+	if err := postgres.Migrate(t.Context(), s.Conn, postgres.MigrateOptions{}); err == nil || !strings.Contains(err.Error(), "the encoding of this database is LATIN1") {
+		t.Errorf("migrate: %v", err)
+	}
+	if err := s.runScript(script(t, 0)); err == nil || !strings.Contains(err.Error(), "the encoding of this database is LATIN1") {
+		t.Errorf("the script: %v", err)
+	}
+}

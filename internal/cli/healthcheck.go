@@ -82,7 +82,8 @@ func checkHealth(ctx context.Context, listen, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if response.StatusCode == http.StatusOK && json.Unmarshal(body, &answer) == nil && answer.Status != "" {
+	healthy := map[string]string{"/readyz": "ready", "/healthz": "ok"}[path]
+	if response.StatusCode == http.StatusOK && json.Unmarshal(body, &answer) == nil && answer.Status == healthy {
 		return answer.Status, nil
 	}
 	return "", &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "listen",

@@ -45,6 +45,13 @@ func TestHealthcheck(t *testing.T) {
 	if _, err := checkHealth(t.Context(), address, "/"); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 		t.Errorf("another program at the address: %v", err)
 	}
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(`{"status": "starting"}`)) }))
+	defer other.Close()
+	for _, path := range []string{"/readyz", "/healthz"} {
+		if status, err := checkHealth(t.Context(), strings.TrimPrefix(other.URL, "http://"), path); err == nil {
+			t.Errorf("a program whose %s says %q counts as healthy", path, status)
+		}
+	}
 	server.Close()
 	if _, err := checkHealth(t.Context(), address, "/readyz"); posthaste.CodeOf(err) != posthaste.CodeUnavailable {
 		t.Errorf("no server: %v", err)

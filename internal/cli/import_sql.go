@@ -68,7 +68,7 @@ docs/migrate/index.md.`,
 	flags.StringVar(&from, "from", "", "URL of the PostgreSQL database with the jobs, if it is not the one of the queues")
 	flags.StringVarP(&o.Queue, "queue", "q", "", "queue of all messages (default: the queue with the same name)")
 	flags.StringArrayVar(&queues, "map", nil, "import the jobs of one queue into another, OLD=NEW; may be repeated")
-	flags.IntVar(&o.Batch, "batch", 500, "maximum number of jobs per transaction, 1 to 1000")
+	flags.IntVar(&o.Batch, "batch", 500, "maximum number of jobs per transaction, 1 to 1000; at most 500 with --from")
 	flags.BoolVar(&o.DryRun, "dry-run", false, "check everything, and only count the jobs")
 	return cmd
 }

@@ -106,9 +106,9 @@ func (p *proveFlags) run(ctx context.Context, a *app) error {
 			_ = os.Remove(dir)
 		}
 	}()
-	log, err := os.Create(filepath.Join(dir, processLog))
+	log, err := openProcessLog(dir)
 	if err != nil {
-		return dataError("cannot be written", err)
+		return err
 	}
 	defer log.Close()
 	program, err := os.Executable()
@@ -136,6 +136,15 @@ func (p *proveFlags) run(ctx context.Context, a *app) error {
 		return err
 	}
 	return p.print(a, report, dir)
+}
+
+// openProcessLog creates the log of the processes, which only this user can read.
+func openProcessLog(dir string) (*os.File, error) {
+	log, err := os.OpenFile(filepath.Join(dir, processLog), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, dataError("cannot be written", err)
+	}
+	return log, nil
 }
 
 // startPostgres starts PostgreSQL and shows the progress of the first start.
@@ -168,15 +177,15 @@ func (p *proveFlags) directory() (string, error) {
 	if err := os.MkdirAll(dir, mode); err != nil {
 		return "", dataError("cannot be created", err)
 	}
-	if err := os.Chmod(dir, mode); err != nil {
-		return "", dataError("cannot be used", err)
-	}
 	files, err := os.ReadDir(dir)
 	if err != nil {
 		return "", dataError("cannot be read", err)
 	}
 	if len(files) > 0 {
 		return "", posthaste.Invalidf("data", "--data must be an empty directory, and %s contains %s", dir, files[0].Name())
+	}
+	if err := os.Chmod(dir, mode); err != nil { // not before it is known to contain nothing of others
+		return "", dataError("cannot be used", err)
 	}
 	if err := os.Mkdir(filepath.Join(dir, histories), 0o700); err != nil {
 		return "", dataError("cannot be written", err)

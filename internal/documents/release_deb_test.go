@@ -88,3 +88,25 @@ func checkUnit(t *testing.T, to, name string) {
 		t.Errorf("systemd says of %s: %v\n%s", name, err, out)
 	}
 }
+
+// A package can be installed, removed and purged although systemd reports an error, for example
+// of a unit that was masked.
+func TestReleasePackageWithoutSystemd(t *testing.T) {
+	t.Parallel()
+	to := t.TempDir()
+	called := filepath.Join(to, "called")
+	if err := os.WriteFile(filepath.Join(to, "systemctl"), []byte("#!/bin/sh\necho \"$@\" >>"+called+"\nexit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for script, argument := range map[string]string{"postinst": "configure", "prerm": "remove", "postrm": "remove"} {
+		text := bytes.ReplaceAll(readFile(t, "../../deploy/deb", script), []byte("/run/systemd/system"), []byte(to))
+		cmd := exec.CommandContext(t.Context(), "sh", "-s", argument)
+		cmd.Stdin, cmd.Env = bytes.NewReader(text), []string{"PATH=" + to + ":" + os.Getenv("PATH")}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s %s: %v\n%s", script, argument, err, out)
+		}
+	}
+	if n := bytes.Count(readFile(t, called), []byte("\n")); n != 3 {
+		t.Errorf("systemctl was called %d times, want 3", n)
+	}
+}

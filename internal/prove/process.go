@@ -56,6 +56,16 @@ func (p *proof) replace(all *[]*process, which int, role string) error {
 	return nil
 }
 
+// gone reports whether the process has ended.
+func (one *process) gone() bool {
+	select {
+	case <-one.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // kill ends the process with SIGKILL and returns when it is gone.
 func (one *process) kill() {
 	_ = one.cmd.Process.Kill()
@@ -66,10 +76,9 @@ func (one *process) kill() {
 // had ended already.
 func (p *proof) end(all []*process) {
 	for _, one := range all {
-		select {
-		case <-one.ended:
+		if one.gone() {
 			p.graves = append(p.graves, one)
-		default:
+		} else {
 			_ = one.cmd.Process.Signal(syscall.SIGTERM)
 		}
 	}

@@ -56,7 +56,8 @@ const (
 	firstFault = 2 * time.Second
 	leastPause = 2 * time.Second
 	mostPause  = 4 * time.Second
-	// drainPatience is how long to wait at the end until all messages are handled, by default.
+	// drainPatience is how long to wait at the end for one more message to be handled, by default.
+	// All of them may take much longer: the rate may be above that at which they are handled.
 	drainPatience = 90 * time.Second
 	stopPatience  = 40 * time.Second
 	pollEvery     = 20 * time.Millisecond
@@ -184,6 +185,9 @@ func (p *proof) strikeProcess(ctx context.Context, kind Fault, all *[]*process, 
 		return err
 	}
 	struck := p.begins(kind, victim.name, p.follower.open[victim.name])
+	if victim.gone() {
+		p.graves = append(p.graves, victim)
+	}
 	victim.kill()
 	down := p.downAt(struck)
 	if err := p.replace(all, which, role); err != nil {
@@ -267,6 +271,7 @@ func (p *proof) drain(ctx context.Context) error {
 	defer engine.Close()
 	p.tell("stopped sending; waiting until every message is handled")
 	begun := history.Now()
+	still := standstill{since: begun}
 	for {
 		if err := p.follower.poll(); err != nil {
 			return err
@@ -282,14 +287,28 @@ func (p *proof) drain(ctx context.Context) error {
 			p.tell("every message is handled, %s later", seconds(history.Now()-begun))
 			break
 		}
-		if history.Now()-begun > p.patience {
-			p.tell("%s not handled %s after the last send", were(len(p.follower.due)), p.patience)
+		if still.lasts(len(p.follower.handled), history.Now()) > p.patience {
+			p.tell("%s not handled, and no other one for %s", were(len(p.follower.due)), p.patience)
 			break
 		}
 		time.Sleep(10 * pollEvery)
 	}
 	p.end(p.workers)
 	return nil
+}
+
+// standstill measures how long no further message was handled.
+type standstill struct {
+	handled int
+	since   time.Duration
+}
+
+// lasts returns the time since the number of handled messages grew.
+func (s *standstill) lasts(handled int, now time.Duration) time.Duration {
+	if handled > s.handled {
+		*s = standstill{handled, now}
+	}
+	return now - s.since
 }
 
 // unsettled returns the number of messages of the queue that wait or run.

@@ -6,7 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,8 +20,8 @@ import (
 // take imports the jobs of a source, in chunks.
 func (i *importer) take(ctx context.Context, s *source) error {
 	rejected := []string{} // ids
-	for first := true; ; first = false {
-		jobs, refused, err := i.chunk(ctx, s, rejected, first)
+	for {
+		jobs, refused, err := i.chunk(ctx, s, rejected)
 		if err != nil {
 			return err
 		}
@@ -26,12 +29,12 @@ func (i *importer) take(ctx context.Context, s *source) error {
 			rejected = append(rejected, x.ID)
 		}
 		i.report.Refused = append(i.report.Refused, refused...)
+		for _, r := range jobs {
+			i.counter(job{text(r.queue), text(r.kind)}).Imported++
+		}
 		if n := len(i.report.Refused); n >= maxRefused {
 			return &posthaste.Error{Code: posthaste.CodeRefused, Message: fmt.Sprintf("%d jobs were rejected, the last with: %s", n, i.report.Refused[n-1].Error),
 				Hint: "check that their queues accept payloads of that size, and exclude other jobs with --query"}
-		}
-		for _, r := range jobs {
-			i.counter(job{text(r.queue), text(r.kind)}).Imported++
 		}
 		if i.Progress != nil {
 			i.Progress(len(jobs))
@@ -42,36 +45,82 @@ func (i *importer) take(ctx context.Context, s *source) error {
 	}
 }
 
-// chunk imports some jobs and returns them, or if any is rejected, imports none and returns the
-// rejected ones, without which the chunk is then repeated. The jobs are locked until they are
-// deleted or marked, so that workers of the product that respect the locks do not take them.
-func (i *importer) chunk(ctx context.Context, s *source, except []string, first bool) (jobs []*row, refused []Refusal, err error) {
+// chunk imports some jobs. It returns them, and those that were rejected instead. The jobs are
+// locked until they are deleted or marked, so that workers of the product that respect the locks
+// do not take them. Work that must be done again without rejected jobs is therefore undone to a
+// savepoint only: a rollback would release jobs whose messages are in another database already.
+func (i *importer) chunk(ctx context.Context, s *source, except []string) (jobs []*row, refused []Refusal, err error) {
 	tx, err := i.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}) // locked rows are read in their current state
 	if err != nil {
 		return nil, nil, err
 	}
 	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // committed, or given up
-	if jobs, err = s.read(ctx, tx, except, i.Batch); err != nil || len(jobs) == 0 {
+	read, err := s.read(ctx, tx, except, i.Batch)
+	if err != nil {
 		return nil, nil, err
 	}
-	messages := make([]posthaste.Message, len(jobs))
-	for at, r := range jobs {
-		if messages[at], err = i.message(s, r); err != nil {
+	messages := make([]posthaste.Message, 0, len(read))
+	for _, r := range read {
+		m, err := i.message(s, r)
+		if err != nil {
 			refused = append(refused, Refusal{r.id, err.Error()})
+			continue
+		}
+		jobs, messages = append(jobs, r), append(messages, m)
+	}
+	for sent := false; len(jobs) > 0; {
+		inner, err := tx.Begin(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := i.finish(ctx, inner, s, jobs); err != nil {
+			return nil, nil, err
+		}
+		why := map[int]string{}
+		if !sent {
+			if why, err = i.send(ctx, inner, messages); err != nil {
+				return nil, nil, err
+			}
+		}
+		if !i.Same && !sent {
+			// The messages in another database are committed now. If this transaction is not, the
+			// jobs stay, and are recognized by their dedupe keys. A signal must not cause that.
+			sent = true
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), commitPatience)
+			defer cancel()
+		}
+		if len(why) == 0 {
+			return jobs, refused, errors.Join(inner.Commit(ctx), tx.Commit(ctx))
+		}
+		if err := inner.Rollback(ctx); err != nil {
+			return nil, nil, err
+		}
+		refused = append(refused, refusals(jobs, why)...)
+		jobs, messages = without(jobs, why), without(messages, why)
+	}
+	return nil, refused, nil
+}
+
+// commitPatience bounds the deletion of jobs whose messages were sent to another database.
+const commitPatience = 30 * time.Second
+
+// refusals returns the jobs with the indexes of why, and the reasons.
+func refusals(jobs []*row, why map[int]string) (all []Refusal) {
+	for _, at := range slices.Sorted(maps.Keys(why)) {
+		all = append(all, Refusal{jobs[at].id, why[at]})
+	}
+	return all
+}
+
+// without returns all except those with the indexes of why.
+func without[T any](all []T, why map[int]string) (rest []T) {
+	for at, one := range all {
+		if _, refused := why[at]; !refused {
+			rest = append(rest, one)
 		}
 	}
-	if len(refused) > 0 {
-		return nil, refused, nil
-	}
-	if err := s.finish(ctx, tx, jobs, first); err != nil {
-		return nil, nil, err
-	}
-	if refused, err = i.send(ctx, tx, jobs, messages); err != nil || len(refused) > 0 {
-		return nil, refused, err
-	}
-	// The messages in another database are committed now. If this commit fails, the jobs stay,
-	// and are recognized by their dedupe keys.
-	return jobs, nil, tx.Commit(ctx)
+	return rest
 }
 
 // message converts a job to a message of the queue that receives it.
@@ -91,14 +140,19 @@ func (i *importer) message(s *source, r *row) (posthaste.Message, error) {
 	return m, m.Check()
 }
 
-// dedupeKey identifies a job among all databases.
+// dedupeKey identifies a job among all databases. Ids may be used again, so the creation time is a
+// part of it, or the payload if that is unknown.
 func (i *importer) dedupeKey(s *source, r *row) string {
-	sum := sha256.Sum256([]byte(i.server + "\x00" + s.name + "\x00" + r.id + "\x00" + text(r.createdAt)))
+	born := text(r.createdAt)
+	if r.createdAt == nil {
+		born = string(r.payload)
+	}
+	sum := sha256.Sum256([]byte(i.server + "\x00" + s.name + "\x00" + r.id + "\x00" + born))
 	return "import:" + hex.EncodeToString(sum[:])
 }
 
-// finish deletes or marks jobs. With check it also checks that the query selects them no more.
-func (s *source) finish(ctx context.Context, tx pgx.Tx, jobs []*row, check bool) error {
+// finish deletes or marks jobs. The first time it also checks that the query selects them no more.
+func (i *importer) finish(ctx context.Context, tx pgx.Tx, s *source, jobs []*row) error {
 	ids := make([]string, len(jobs))
 	for at, r := range jobs {
 		ids[at] = r.id
@@ -112,7 +166,7 @@ func (s *source) finish(ctx context.Context, tx pgx.Tx, jobs []*row, check bool)
 		return &posthaste.Error{Code: posthaste.CodeConflict, Field: "done", Message: fmt.Sprintf("%d jobs were to be deleted or marked and %d were, so this chunk was not imported", len(ids), n),
 			Hint: "stop the workers; with --query, ids must be unique and --done must change one row for each"}
 	}
-	if !check {
+	if s.checked {
 		return nil
 	}
 	var again bool
@@ -120,6 +174,7 @@ func (s *source) finish(ctx context.Context, tx pgx.Tx, jobs []*row, check bool)
 	if err == nil && again {
 		return posthaste.Invalidf("done", "--done does not exclude imported jobs: --query selects them again")
 	}
+	s.checked = err == nil
 	return err
 }
 
@@ -132,44 +187,53 @@ func arrayOf(texts []string) string {
 	return "{" + strings.Join(quoted, ",") + "}"
 }
 
-// send sends the messages, queue by queue, or returns those that are rejected.
-func (i *importer) send(ctx context.Context, tx pgx.Tx, jobs []*row, messages []posthaste.Message) (refused []Refusal, err error) {
+// send sends the messages, queue by queue. It returns why some are rejected, by their indexes.
+func (i *importer) send(ctx context.Context, tx pgx.Tx, messages []posthaste.Message) (map[int]string, error) {
 	byQueue := map[string][]int{}
 	for at := range messages {
 		byQueue[messages[at].Queue] = append(byQueue[messages[at].Queue], at)
 	}
-	known := 0
+	why := map[int]string{}
 	for _, group := range byQueue {
 		some := make([]posthaste.Message, len(group))
 		for n, at := range group {
 			some[n] = messages[at]
 		}
 		sent, err := i.sendSome(ctx, tx, some)
-		if refusal(err) {
-			single, err := i.singly(ctx, tx, jobs, messages, group)
-			if err != nil {
-				return nil, err
+		if err == nil {
+			for n, at := range group {
+				i.told(at, some[n], sent[n], why)
 			}
-			refused = append(refused, single...)
 			continue
 		}
-		if err != nil {
+		if !refusal(err) {
 			return nil, err
 		}
+		// At least one of them is rejected.
 		for n, at := range group {
+			sent, err := i.sendSome(ctx, tx, some[n:n+1])
 			switch {
-			case !sent[n].Duplicate:
-			case i.Same:
-				refused = append(refused, Refusal{jobs[at].id, fmt.Sprintf("message %d of queue %s has its unique key %q and is unfinished", sent[n].ID, some[n].Queue, some[n].Unique.Key)})
-			case !i.resent[some[n].DedupeKey]:
-				known++
+			case refusal(err):
+				why[at] = err.Error()
+			case err != nil:
+				return nil, err
+			default:
+				i.told(at, some[n], sent[0], why)
 			}
 		}
 	}
-	if len(refused) == 0 {
-		i.report.Known += known
+	return why, nil
+}
+
+// told notes that a message was not stored because of an earlier one.
+func (i *importer) told(at int, m posthaste.Message, sent posthaste.Sent, why map[int]string) {
+	switch {
+	case !sent.Duplicate:
+	case i.Same:
+		why[at] = fmt.Sprintf("message %d of queue %s has its unique key %q and is unfinished", sent.ID, m.Queue, m.Unique.Key)
+	default:
+		i.report.Known++
 	}
-	return refused, nil
 }
 
 // sendSome sends messages of one queue: in the transaction, or to another database.
@@ -182,22 +246,6 @@ func (i *importer) sendSome(ctx context.Context, tx pgx.Tx, messages []posthaste
 		return err
 	})
 	return sent, err
-}
-
-// singly sends messages of which at least one is rejected, and returns those.
-func (i *importer) singly(ctx context.Context, tx pgx.Tx, jobs []*row, messages []posthaste.Message, group []int) (refused []Refusal, err error) {
-	for _, at := range group {
-		_, err := i.sendSome(ctx, tx, messages[at:at+1])
-		switch {
-		case refusal(err):
-			refused = append(refused, Refusal{jobs[at].id, err.Error()})
-		case err != nil:
-			return nil, err
-		default:
-			i.resent[messages[at].DedupeKey] = true
-		}
-	}
-	return refused, nil
 }
 
 // refusal reports whether a job itself, or its queue, is at fault.
@@ -219,9 +267,13 @@ func explain(err error) error {
 		SQLState() string
 	}
 	var ours *posthaste.Error
+	var unreadable pgx.ScanArgError
 	switch {
 	case err == nil || errors.As(err, &ours) || errors.Is(err, context.Canceled):
 		return err
+	case errors.As(err, &unreadable):
+		return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "query", Message: "a job cannot be read: " + err.Error(),
+			Hint: "exclude it with --query, or convert the column there; id must not be null, and terms must contain no nulls", Cause: err}
 	case !errors.As(err, &pg):
 		return &posthaste.Error{Code: posthaste.CodeUnavailable, Message: "the connection to the database with the jobs was lost: " + strings.Join(strings.Fields(err.Error()), " "), Hint: again, Cause: err}
 	}

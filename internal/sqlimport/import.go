@@ -38,7 +38,8 @@ type Options struct {
 	// Same says that jobs and queues are in the same database, so that one transaction moves a
 	// chunk.
 	Same bool
-	// Batch is the maximum number of jobs per transaction, 1 to 1000; 500 by default.
+	// Batch is the maximum number of jobs per transaction, 1 to 1000; 500 by default. Between two
+	// databases it is at most 500.
 	Batch int
 	// DryRun only counts.
 	DryRun bool
@@ -87,6 +88,9 @@ type Refusal struct {
 const DefaultLock = "for update skip locked"
 
 const (
+	// batchAcross is the default of Batch, and its maximum between two databases: the engine on
+	// NATS stores at most 1,000 messages and dedupe keys at once.
+	batchAcross = 500
 	// maxRefused ends an import: so many rejections have a common cause.
 	maxRefused = 1000
 	// dedupeWindow is how long a job is recognized that was sent to another database: within
@@ -106,6 +110,8 @@ type source struct {
 	held string
 	// types are the types of the query's columns, by name.
 	types map[string]string
+	// checked says that done was seen to exclude jobs from query.
+	checked bool
 }
 
 type importer struct {
@@ -115,9 +121,6 @@ type importer struct {
 	report *Report
 	counts map[job]*Count
 	server string // identifies the source's database, for dedupe keys
-	// resent has the dedupe keys of messages that this import sends twice: alone, beside a
-	// rejected one, and then with their chunk.
-	resent map[string]bool
 }
 
 // job is what jobs are counted by.
@@ -129,9 +132,12 @@ type job struct{ queue, kind string }
 // with dedupe keys, so that a repetition within a week sends nothing twice. So an import may be
 // killed at any time and run again. The report is valid even with an error.
 func Import(ctx context.Context, conn *pgx.Conn, to posthaste.Engine, o Options) (Report, error) {
-	o.Batch = cmp.Or(o.Batch, 500)
+	o.Batch = cmp.Or(o.Batch, batchAcross)
+	if !o.Same {
+		o.Batch = min(o.Batch, batchAcross)
+	}
 	r := Report{Source: cmp.Or(o.Preset, "query"), Jobs: []Count{}, Refused: []Refusal{}, DryRun: o.DryRun}
-	i := &importer{Options: o, conn: conn, to: to, report: &r, counts: map[job]*Count{}, resent: map[string]bool{}}
+	i := &importer{Options: o, conn: conn, to: to, report: &r, counts: map[job]*Count{}}
 	err := i.run(ctx)
 	i.sum()
 	return r, explain(err)

@@ -154,6 +154,7 @@ func TestMistakes(t *testing.T) {
 		`table "elsewhere"."river_job" not found`:         {Preset: "river", Schema: "elsewhere"},
 		"table river_job not found":                       {Preset: "river"},
 		`unknown preset "rivers"; expected one of`:        {Preset: "rivers"},
+		"a job cannot be read":                            {Query: "select nullif(id, 3) as id, 'mail' as queue, body as payload from jobs where not sent", Lock: DefaultLock, Done: plainDone},
 		"invalid input syntax for type integer":           {Query: "select id, 'mail' as queue, body as payload, body as priority from jobs", Lock: DefaultLock, Done: plainDone},
 	} {
 		o.Same = true

@@ -147,6 +147,8 @@ func pgBoss(ctx context.Context, p *product) ([]*source, error) {
 	}
 	states := p.states("active", "created", "retry")
 	free := "j.state in " + states + " and not " + optional["blocked"] + " and not " + optional["blocking"]
+	// pg-boss counts a retry when it hands the job out again, not when it fails.
+	const attempts = "(j.retry_count + (j.state <> 'created')::int)"
 	var all []*source
 	for _, queue := range queues {
 		in := "j.name = " + literal(queue)
@@ -154,7 +156,7 @@ func pgBoss(ctx context.Context, p *product) ([]*source, error) {
 			name: p.quoted("job") + "/" + queue,
 			query: `select j.id, j.name as queue, j.name as kind, j.data as payload, j.start_after as send_at,
 				case when j.priority > 0 then 0 when j.priority = 0 then 1 else 2 end as priority,
-				j.retry_count as attempt, least(greatest(j.retry_limit - j.retry_count + 1, 1), 1000) as max_attempts, j.created_on as created_at,
+				` + attempts + ` as attempt, least(greatest(j.retry_limit + 1 - ` + attempts + `, 1), 1000) as max_attempts, j.created_on as created_at,
 				case when j.state = 'retry' then coalesce(j.output ->> 'message', j.output::text) end as error,
 				jsonb_build_object('singleton-key', j.singleton_key) as headers,
 				coalesce(` + optional["group_id"] + `, case when ` + optional["policy"] + ` = 'key_strict_fifo' then j.singleton_key end) as key

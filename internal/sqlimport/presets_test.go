@@ -81,7 +81,7 @@ var products = map[string]jobs{
 		messages: []string{
 			`default default "" 00000000-0000-0000-0000-000000000001 [] application/json {"order": 1} ready 0 3 import-queue=default`,
 			`default default "ada" 00000000-0000-0000-0000-000000000002 [] application/json null scheduled 2999 3 import-queue=default singleton-key=once`,
-			`shipping shipping "eve" 00000000-0000-0000-0000-000000000001 [] application/json {"order": 3} scheduled 2999 2 error=busy import-queue=shipping retry-count=1 singleton-key=eve`,
+			`shipping shipping "eve" 00000000-0000-0000-0000-000000000001 [] application/json {"order": 3} scheduled 2999 1 error=busy import-queue=shipping retry-count=2 singleton-key=eve`,
 		},
 		held: 3, left: "pgboss.job", rest: 4,
 	},
