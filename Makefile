@@ -6,8 +6,9 @@
 #   make up      PostgreSQL, server, worker and a mail catcher, to try it out
 #   make golden  writes the golden files anew
 #   make screenshots  writes all pages of the dashboard to dist/screenshots, and the picture of the README
+#   make docs    builds the documentation site into dist/docs
 #   make twins   runs all broken twins of the SQL and records those that were found
-#   make release builds what a release consists of, into dist
+#   make release builds what a release consists of, into dist: make release VERSION=v0.1.0
 #   make peers   runs Posthaste and other queues in PostgreSQL side by side
 #   make jetstream-trial  tries the protocol of an engine on NATS JetStream under faults
 #   make chaos   breaks everything around it, and accounts for every message
@@ -32,6 +33,10 @@ CHAOS_SEED     ?= 0
 CHAOS_ENGINE   ?= postgres
 CHAOS_FLAGS    ?=
 
+# The version and the platforms of `make release`, such as linux/amd64 (default: the tag's, all).
+VERSION   ?=
+PLATFORMS ?=
+
 # What `make peers` is given; see bench/peers/README.md.
 PEERS_FLAGS    ?=
 
@@ -41,7 +46,7 @@ TRIAL_FLAGS    ?=
 LAUNCH = .cache/launch
 CHAOS  = .cache/chaos
 
-.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence prose test-18 test-14 fuzz golden screenshots chaos nightly nightly-list nightly-age nightly-page testing-page twins peers jetstream-trial release clean $(LAUNCH) $(CHAOS) bin/posthaste
+.PHONY: test build up needs lint fmt fmt-check vet staticcheck fence prose test-18 test-14 fuzz golden screenshots docs chaos nightly nightly-list nightly-age nightly-page testing-page twins peers jetstream-trial release clean $(LAUNCH) $(CHAOS) bin/posthaste
 .NOTPARALLEL:
 
 # Runs all steps even if some fail, and ends with a summary.
@@ -112,15 +117,19 @@ screenshots: needs $(LAUNCH)
 	rm -rf dist/screenshots
 	POSTHASTE_TEST_POSTGRES=18 POSTHASTE_TEST_NIGHT=1 $(LAUNCH) -versions 18 -- $(GO) test -count=1 ./internal/browsertest -run 'Screenshot|DB8_.*Pages' -update
 
-# See docs/chaos.md.
+# The documentation site, in a folder for its version: make docs VERSION=0.1
+docs: needs
+	VERSION=$(VERSION) scripts/site/build
+
+# See docs/project/chaos.md.
 chaos: bin/posthaste $(CHAOS)
 	$(CHAOS) -engine $(CHAOS_ENGINE) -program bin/posthaste -duration $(CHAOS_DURATION) -seed $(CHAOS_SEED) $(CHAOS_FLAGS)
 
 $(CHAOS):
 	$(GO) build -o $@ ./internal/chaos/run
 
-# What takes too long for every change; see docs/testing.md. nightly-list names the
-# steps, and nightly-page gives each a row in docs/nightly.md.
+# What takes too long for every change; see docs/project/tests.md. nightly-list names the
+# steps, and nightly-page gives each a row in docs/project/nightly.md.
 nightly: needs $(LAUNCH)
 	$(GO) run ./internal/testrun/run nightly -part '$(PART)' -steps '$(STEPS)'
 
@@ -134,7 +143,7 @@ nightly-age:
 nightly-page:
 	$(GO) run ./internal/testrun/run page
 
-# The table in docs/testing.md of what runs when.
+# The table in docs/project/tests.md of what runs when.
 testing-page:
 	$(GO) run ./internal/testrun/run table
 
@@ -153,9 +162,9 @@ jetstream-trial:
 	cd bench/jetstream && $(GO) build -o ../../.cache/jetstream-trial .
 	.cache/jetstream-trial $(TRIAL_FLAGS)
 
-# Static programs for Linux with units, container file and checksums.
+# A module of its own: its libraries do not come into the program. See docs/start/install.md.
 release:
-	VERSION=$(VERSION) scripts/release
+	cd release && $(GO) run . -version "$(VERSION)" $(if $(PLATFORMS),-platforms "$(PLATFORMS)")
 
 clean:
 	rm -rf bin .cache dist

@@ -82,7 +82,7 @@ func NewClient(engine Engine) *Client {
 	return c
 }
 
-// NewClientWith returns a client with the given settings, or an [CodeInvalid]
+// NewClientWith returns a client with the given settings, or a [CodeInvalid]
 // error that lists every fault in them.
 func NewClientWith(engine Engine, config ClientConfig) (*Client, error) {
 	config.setDefaults()
@@ -104,7 +104,7 @@ func NewClientWith(engine Engine, config ClientConfig) (*Client, error) {
 // An error with the code [CodeOutcomeUnknown] means that the messages may or may not have been
 // stored, because the response was lost or ctx ended meanwhile. Any other error means that
 // they were not. Payloads, Headers and Terms must not be changed before Send returns, nor
-// after an [CodeOutcomeUnknown] error.
+// after a [CodeOutcomeUnknown] error.
 func (c *Client) Send(ctx context.Context, messages ...Message) ([]Sent, error) {
 	messages = Completed(messages)
 	bytes, err := checkAll(messages)

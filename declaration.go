@@ -30,7 +30,7 @@ type DeclaredQueue struct {
 	Subscriptions map[string]SubscriptionOptions
 }
 
-// DeclaredChange is one change that makes a store as declared.
+// DeclaredChange is one change that brings a store closer to its declaration.
 type DeclaredChange struct {
 	// Sign is "+" if an object is created, "~" if it changes, and "-" if it is removed.
 	Sign string
@@ -66,11 +66,11 @@ type Transactor interface {
 	Transaction(ctx context.Context, do func(Declarable) error) error
 }
 
-// Changes returns the changes that make a store as declared, none if it is. With prune,
+// Changes returns the changes after which a store matches the declaration. With prune,
 // objects of the owner that are not declared are removed; they must be empty. The errors are
 // [CodeConflict] if a queue belongs to another owner or a subscription has other options,
-// [CodeRefused] for objects that are not empty, and those of [QueueUpdate.Apply]. On PostgreSQL
-// counts may lag here; removing an object counts again.
+// [CodeRefused] for objects that are not empty, and those of [QueueUpdate.Apply]. On PostgreSQL,
+// the counts can be out of date here; removing an object counts again.
 func (d *Declaration) Changes(ctx context.Context, store Declarable, prune bool) ([]DeclaredChange, error) {
 	if err := CheckName("owner", d.Owner); err != nil {
 		return nil, err
@@ -109,10 +109,10 @@ func (d *Declaration) Changes(ctx context.Context, store Declarable, prune bool)
 	return slices.Concat(p.created, p.subscribed, p.updated, p.scheduled, p.pruned), nil
 }
 
-// Apply makes a store as declared by the changes that [Declaration.Changes] returned: in one
-// transaction if the store is a [Transactor], or else one after the other. Interrupted, it can
-// be repeated with new changes. If the changes are others by now, nothing is changed and the
-// error is [CodeConflict].
+// Apply makes the changes that [Declaration.Changes] returned: in one transaction if the store
+// is a [Transactor], and one after the other otherwise. If it is interrupted, repeat it with new
+// changes. If the store needs other changes by now, Apply changes nothing and the error is
+// [CodeConflict].
 func (d *Declaration) Apply(ctx context.Context, store Declarable, prune bool, changes []DeclaredChange) error {
 	do := func(store Declarable) error {
 		now, err := d.Changes(ctx, store, prune)
@@ -218,8 +218,8 @@ func (p *planned) update(name string, was QueueOptions, update QueueUpdate) erro
 	return nil
 }
 
-// LostByUpdate describes the loss when the options of a queue change, in words that follow
-// "this will", or returns "".
+// LostByUpdate describes the loss when the options of a queue change, as text
+// that follows "this will", or returns "".
 func LostByUpdate(name string, was, is QueueOptions) string {
 	switch {
 	case is.Retention >= was.Retention:

@@ -13,7 +13,7 @@ type Sender interface {
 	Send(ctx context.Context, messages ...Message) ([]Sent, error)
 }
 
-// Engine stores messages and hands them out: all that clients and workers need. A method that
+// Engine stores messages and hands them out. It has the methods that clients and workers need. A method that
 // returns nil has committed its changes. All methods are safe for concurrent use, and all times
 // are the store's. Package enginetest has the tests that every engine must pass.
 type Engine interface {
@@ -134,8 +134,7 @@ type WorkerLoad struct {
 	Claimed int `json:"claimed"`
 }
 
-// RunningMessage is a message whose handler runs. Of a call with several messages it is the first
-// one.
+// RunningMessage is a message whose handler runs, or the first message of a call with several.
 type RunningMessage struct {
 	Message      MessageID `json:"message_id"`
 	Queue        string    `json:"queue"`

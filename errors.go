@@ -75,7 +75,7 @@ func CodeOf(err error) Code {
 	return ""
 }
 
-// Invalidf builds an [CodeInvalid] error for one field.
+// Invalidf returns a [CodeInvalid] error for one field.
 func Invalidf(field, format string, args ...any) error {
 	return &Error{Code: CodeInvalid, Field: field, Message: fmt.Sprintf(format, args...)}
 }

@@ -3,8 +3,9 @@ package posthaste
 import "context"
 
 // Handler handles one delivery. Nil acknowledges it; an error fails the
-// attempt (see [Permanent], [RetryAfter] and [Snooze]). The context ends at the
-// delivery's Timeout, that of the message, its kind or its queue, or when the process has to stop.
+// attempt (see [Permanent], [RetryAfter] and [Snooze]). The context ends when
+// the process stops, or at the delivery's Timeout, which is set by the message, its kind or its
+// queue.
 type Handler func(ctx context.Context, d RawDelivery) error
 
 // Typed returns a Handler that decodes the payload (see [Decode]) and calls h. A payload that

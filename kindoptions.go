@@ -10,8 +10,8 @@ import (
 )
 
 // KindOptions are options of the attempts of one kind of messages. A message's own options take
-// precedence over those of its kind, and these over those of its queue. Zero values mean those
-// of the queue. Queues with [AtMostOnce] accept only Timeout.
+// precedence over those of its kind, and these over those of its queue. Zero values mean the
+// queue's values. Queues with [AtMostOnce] accept only Timeout.
 type KindOptions struct {
 	// MaxAttempts is how often a message is tried, at most 1,000.
 	MaxAttempts int

@@ -1,9 +1,19 @@
-// Package posthaste defines the domain of Posthaste: messages that are sent in the database
-// transaction that causes them, their deliveries, and the interfaces between engines, runtime
-// and sinks ([Engine], [Sink], [Doorbell]).
+// Package posthaste is a message queue. It defines messages, their deliveries, the [Client]
+// that sends them, and the interfaces between the parts of the library.
 //
-// The package imports only the standard library. Package postgres implements the engine, and
-// package worker the runtime that calls handlers.
+// A program usually needs three packages: an engine, this package and package worker.
+//
+//   - An engine stores messages: package postgres, redis or nats. On PostgreSQL, a message can
+//     be sent in the transaction that causes it (postgres.In).
+//   - This package has the types of messages, queues and schedules. The interface [Engine] is
+//     for clients and workers, and [Operator] for administration.
+//   - Package worker calls handlers, retries failed messages and stores dead letters.
+//
+// A message is delivered at least once, unless its queue is at-most-once. It is redelivered
+// until it succeeds or is dead-lettered, even if processes crash.
+//
+// Errors that a caller can act on are of type [Error] with a code, the field at fault and a
+// hint. The package imports only the standard library.
 package posthaste
 
 import (
@@ -70,7 +80,7 @@ type Message struct {
 	// It excludes Delay.
 	SendAt time.Time
 	// Priority is 0 (default) to [MaxPriority]. Lower numbers are delivered first, and none
-	// is starved (docs/priorities.md).
+	// is starved (docs/guides/priorities.md).
 	Priority int
 	// DedupeKey, if not empty, deduplicates sends within DedupeWindow: a second send with
 	// the same key to the same queue stores nothing and returns the first message's id
@@ -260,7 +270,7 @@ type RawDelivery struct {
 	notebook Notebook // nil unless a worker handles it
 }
 
-// Notebook records what the handler of a delivery notes. The runtime that calls handlers
+// Notebook records the checkpoint, progress, result and log lines of a delivery. The runtime that calls handlers
 // implements it; see [RawDelivery.SetNotebook].
 type Notebook interface {
 	// Note records a note. The error is [CodeConflict] if the delivery no longer belongs to
@@ -274,8 +284,8 @@ type Notebook interface {
 	Cancelled(delivery DeliveryID) bool
 }
 
-// ResultsKey is the key under which the context of a handler has the results that were passed to
-// SetResult, as a func(DeliveryID) json.RawMessage. A runtime that calls handlers answers it.
+// ResultsKey is the context key for a func(DeliveryID) json.RawMessage that returns the result
+// that was passed to SetResult. A runtime that calls handlers sets it in their contexts.
 type ResultsKey struct{}
 
 // ResultOf returns the result that was passed to SetResult for a delivery, or nil. ctx is the
@@ -288,8 +298,8 @@ func ResultOf(ctx context.Context, delivery DeliveryID) json.RawMessage {
 	return nil
 }
 
-// SetNotebook sets what the methods Checkpoint, Progress, SetResult and Logger write to, and
-// Cancelled reads.
+// SetNotebook sets the notebook to which Checkpoint, Progress, SetResult and Logger write, and
+// which Cancelled reads.
 func (d *RawDelivery) SetNotebook(n Notebook) { d.notebook = n }
 
 func (d RawDelivery) book() (Notebook, error) {
@@ -300,7 +310,7 @@ func (d RawDelivery) book() (Notebook, error) {
 	return d.notebook, nil
 }
 
-// Checkpoint stores how far the handler has come, as JSON of at most [MaxCheckpointBytes]. The
+// Checkpoint stores the handler's position in its work, as JSON of at most [MaxCheckpointBytes]. The
 // next attempt gets it from [Resume], whatever ends this one: an error, the end of the
 // process, or a dead letter that is replayed. A nil error means that it is stored. The error is
 // [CodeConflict] if the delivery no longer belongs to this worker; the handler's context then

@@ -69,8 +69,8 @@ type Updated struct {
 	Version string
 }
 
-// MaxSearched is how many deliveries of the newest messages that match the rest of the filter one
-// search by a kind, a time or a state looks at on PostgreSQL. Other engines look at more.
+// MaxSearched limits a search by kind, time or state on PostgreSQL. One search examines this many
+// deliveries of the newest messages that match the rest of the filter. Other engines examine more.
 const MaxSearched = 3000
 
 // MessageFilter selects messages. Empty fields select all.

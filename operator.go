@@ -79,16 +79,16 @@ type DropOptions struct {
 // [OfKind] or [OfSchedule].
 type Pausable interface{ pausable() }
 
-// OfQueue is the queue with that name.
+// OfQueue names a queue.
 type OfQueue string
 
-// OfKey is one key of a queue.
+// OfKey names one key of a queue.
 type OfKey struct{ Queue, Key string }
 
-// OfKind is one kind of messages of a queue.
+// OfKind names one kind of messages of a queue.
 type OfKind struct{ Queue, Kind string }
 
-// OfSchedule is the schedule with that name.
+// OfSchedule names a schedule.
 type OfSchedule string
 
 func (OfQueue) pausable()    {}
@@ -143,7 +143,7 @@ type MessageAdmin interface {
 	Erase(ctx context.Context, term string, before MessageID) (Page[Erasure], error)
 }
 
-// Page is a part of a listing, or of what an operation changed.
+// Page is a part of a listing, or of the messages that an operation changed.
 type Page[T any] struct {
 	Items []T
 	// Next is where the next page begins: pass it as Before. It is 0 if nothing more

@@ -18,7 +18,7 @@ const MaxPause = 36500 * 24 * time.Hour
 // reached.
 const EndOfPause = "end of pause"
 
-// PauseOptions say why something is paused, and until when. The zero value is a pause without a
+// PauseOptions set the reason and the end of a pause. The zero value is a pause without a
 // reason that lasts until it is resumed.
 type PauseOptions struct {
 	// Reason is one line of at most [MaxReason] characters.
@@ -92,7 +92,7 @@ type PauseFilter struct {
 	Limit int
 }
 
-// PausableNames returns the names of a thing that can be paused: "queue", "key", "kind" or "schedule"; the
+// PausableNames returns the names of an object that can be paused: "queue", "key", "kind" or "schedule"; the
 // queue, which a schedule does not have; and the key, the kind or the name of the schedule.
 func PausableNames(what Pausable) (of, queue, name string) {
 	switch x := what.(type) {
@@ -108,7 +108,7 @@ func PausableNames(what Pausable) (of, queue, name string) {
 	return "", "", ""
 }
 
-// NewPausable returns the thing with the names that [PausableNames] returns, or nil.
+// NewPausable returns the object with the names that [PausableNames] returns, or nil.
 func NewPausable(of, queue, name string) Pausable {
 	switch of {
 	case "queue":
@@ -123,7 +123,7 @@ func NewPausable(of, queue, name string) Pausable {
 	return nil
 }
 
-// PauseAction returns the record of something being paused or resumed. It is for engines.
+// PauseAction returns the record of a pause or a resume. It is for engines.
 func PauseAction(what Pausable, pause bool, o PauseOptions) Action {
 	of, queue, name := PausableNames(what)
 	action := "resume"

@@ -106,7 +106,7 @@ type QueueLimits struct {
 // Mode is a queue's delivery guarantee.
 type Mode string
 
-// The modes (docs/guarantees.md).
+// The modes (docs/explanation/guarantees.md).
 const (
 	AtLeastOnce Mode = "at_least_once" // redelivered until settled
 	AtMostOnce  Mode = "at_most_once"  // handed out once, and settled by that

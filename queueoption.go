@@ -118,7 +118,7 @@ func (q *QueueOption) IsZero(o QueueOptions) bool {
 }
 
 // Meets reports whether this option of an existing queue satisfies a request: the request
-// does not set it, or the values are equal. Of kinds those that the request names must be equal.
+// does not set it, or the values are equal. For kinds, those that the request names must be equal.
 func (q *QueueOption) Meets(has, wanted QueueOptions) bool {
 	if q.IsZero(wanted) {
 		return true

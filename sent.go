@@ -1,6 +1,6 @@
 package posthaste
 
-// Sent is what became of a message that was sent.
+// Sent is the result of sending one message.
 type Sent struct {
 	// ID is the message's id, or that of the earlier message if Duplicate is set.
 	ID MessageID

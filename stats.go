@@ -26,9 +26,9 @@ const (
 	MaxReportErrors = 5
 )
 
-// Charts returns figures about the past, for charts: what workers reported ([Engine].Report), and
-// samples of the queues that upkeep takes. They are no records: after a crash
-// or an error a report can be missing. An engine without [Capabilities].Charts stores
+// Charts returns statistics over time: the reports of workers ([Engine].Report), and the samples
+// of queues that upkeep takes. They can be incomplete: after a crash or an error, a report can be
+// missing. An engine without [Capabilities].Charts stores
 // nothing, and returns nothing. Times are the store's.
 //
 // Reports and samples are kept as they were taken for [ChartDetail], and summed up by hours for
@@ -83,10 +83,10 @@ type ErrorCount struct {
 	Count   int64
 }
 
-// StatsBy says by what counts are grouped, besides steps.
+// StatsBy selects how counts are grouped, besides steps.
 type StatsBy uint8
 
-// What counts can be grouped by.
+// Properties by which counts can be grouped.
 const (
 	ByQueue StatsBy = 1 << iota // by queue and subscription
 	ByKind
@@ -97,7 +97,7 @@ const (
 // statsNames are the names of the bits of StatsBy, in order.
 var statsNames = [...]string{"queue", "kind", "version", "worker"}
 
-// Names returns the names of what counts are grouped by, as all interfaces spell them.
+// Names returns the names of the groupings, as all interfaces spell them.
 func (b StatsBy) Names() []string {
 	names := []string{}
 	for i, name := range statsNames {
@@ -281,7 +281,7 @@ func checkSpan(from, to time.Time, step time.Duration) error {
 	return nil
 }
 
-// NoCharts is embedded by engines that keep nothing for charts.
+// NoCharts is for engines without statistics, which embed it.
 type NoCharts struct{}
 
 // Report implements [Engine].

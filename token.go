@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Scope is what a token may do.
+// Scope is a permission of a token.
 type Scope string
 
-// The scopes. [Scope.Includes] says which include which.
+// The scopes. [Scope.Includes] reports whether one includes another.
 const (
 	ScopeRead        Scope = "read"         // list and show everything but the content of messages
 	ScopeReadPayload Scope = "read:payload" // read, with payloads, headers and terms of messages

@@ -8,7 +8,7 @@ import (
 // Tracing traces individual messages from sending to settlement, while [Telemetry] counts
 // them. A nil Tracing costs nothing. Its methods are called for every message, must be safe
 // for concurrent use, and must not block. Package telemetry/tracing implements it with
-// OpenTelemetry; docs/telemetry.md describes the spans.
+// OpenTelemetry; docs/production/monitoring.md describes the spans.
 type Tracing interface {
 	// Sending is called before messages are sent. It returns the messages to send instead,
 	// with the headers that carry the trace, and a function to call once with the result.

@@ -3,7 +3,7 @@ package posthaste
 import "time"
 
 // Unique sends a message only while no earlier message of the queue holds the same key. It is
-// decided when a message is sent or replayed, and docs/unique.md compares it with dedupe keys. The
+// decided when a message is sent or replayed, and docs/guides/unique.md compares it with dedupe keys. The
 // zero value is valid: unique by kind and payload, until finished, and the earlier one is kept.
 type Unique struct {
 	// Key is chosen by the sender (255 bytes at most). Empty means a hash of kind and payload.

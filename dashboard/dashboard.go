@@ -1,10 +1,10 @@
-// Package dashboard shows a store to people: queues, messages with all their attempts, dead
-// letters, schedules, workers and the records of operators' actions. It serves plain HTML pages
-// that work without JavaScript; scripts only keep them up to date.
+// Package dashboard serves web pages that show and operate a store: queues, messages with all
+// their attempts, dead letters, schedules, workers and the log of operators' actions. The pages
+// are plain HTML and work without JavaScript; scripts only keep them up to date.
 //
-// [Handler] is for a program of your own. The command "posthaste serve" mounts the same pages at
-// /dashboard. Signing in, sessions and CSRF tokens are those of package server. Each page and
-// each action checks the scopes of the caller's token.
+// [Handler] serves the pages in your own program. The command "posthaste serve" serves them at
+// /dashboard. Sign-in, sessions and CSRF tokens are those of package server. Each page and each
+// action checks the scopes of the caller's token.
 package dashboard
 
 import (

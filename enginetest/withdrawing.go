@@ -45,6 +45,21 @@ func (s *suite) receiveAll(subscription string) (ids []posthaste.MessageID) {
 	}
 }
 
+// receives checks which messages a subscription has. An engine that is not exact may hand out a message
+// that was just sent to a later call.
+func (s *suite) receives(what, subscription string, want []posthaste.MessageID) {
+	s.Helper()
+	got := s.receiveAll(subscription)
+	if len(got) < len(want) && !s.engine.Capabilities().Exact {
+		s.until(fmt.Sprintf("%s: %d messages come", what, len(want)), func() bool {
+			got = append(got, s.receiveAll(subscription)...)
+			return len(got) >= len(want)
+		})
+		slices.Sort(got)
+	}
+	s.want(what, got, want)
+}
+
 func (s *suite) want(what string, got, want []posthaste.MessageID) {
 	s.Helper()
 	if !slices.Equal(got, want) {
@@ -74,7 +89,7 @@ func cancel(s *suite) {
 	told(ids[3], true, posthaste.StateCancelled)
 	told(ids[1], true, posthaste.StateCancelled)
 	told(later[0], true, posthaste.StateCancelled)
-	s.want("received", s.receiveAll(""), []posthaste.MessageID{ids[0], ids[2], ids[4]})
+	s.receives("received", "", []posthaste.MessageID{ids[0], ids[2], ids[4]})
 	told(ids[0], false, posthaste.StateRunning)
 	_, err = s.engine.Cancel(posthaste.WithActor(s.ctx, "ada"), 1<<40)
 	s.wantCode("an unknown id", err, posthaste.CodeNotFound)
@@ -96,7 +111,7 @@ func reschedule(s *suite) {
 	if !move(ids[0], time.Now().Add(time.Hour)) {
 		s.Error("it was not in time")
 	}
-	s.want("before its time", s.receiveAll(""), ids[1:])
+	s.receives("before its time", "", ids[1:])
 	if move(ids[1], time.Now()) {
 		s.Error("a handed out message was moved")
 	}
@@ -215,7 +230,7 @@ func purge(s *suite) {
 		s.Errorf("it purged %+v, want %+v", got, want)
 	}
 	after := s.send(1)
-	s.want("after it", s.receiveAll(""), after)
+	s.receives("after it", "", after)
 	if info, err := s.engine.Message(s.ctx, first[2]); err != nil || info.Subscriptions[0].State != posthaste.StateCancelled {
 		s.Errorf("a purged message is %+v, %v", info.Subscriptions, err)
 	}
@@ -244,14 +259,14 @@ func subscriptions(s *suite) {
 	s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "oldest", posthaste.SubscriptionOptions{From: posthaste.FromOldest}))
 	after := s.send(2)
 	all := slices.Concat(before, after)
-	s.want("default", s.receiveAll(""), all)
-	s.want("now", s.receiveAll("now"), after)
+	s.receives("default", "", all)
+	s.receives("now", "now", after)
 	got, err := s.engine.Cancel(posthaste.WithActor(s.ctx, "ada"), all[0])
 	s.must(err)
 	if want := []posthaste.Withdrawal{{Subscription: "default", State: posthaste.StateRunning, Requested: true}, {Subscription: "oldest", InTime: true, State: posthaste.StateCancelled}}; !slices.Equal(got, want) {
 		s.Errorf("cancelling told %+v, want %+v", got, want)
 	}
-	s.want("oldest", s.receiveAll("oldest"), all[1:])
+	s.receives("oldest", "oldest", all[1:])
 	s.must(s.engine.Unsubscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "now", posthaste.DropOptions{}))
 	_, err = s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: "now"}, Max: 1, Lease: time.Minute})
 	s.wantCode("receiving for one that has ended", err, posthaste.CodeNotFound)
@@ -266,22 +281,21 @@ func filter(s *suite) {
 	s.create(quick())
 	s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "some", posthaste.SubscriptionOptions{
 		Filter: posthaste.Filter{Kinds: []string{"paid", "made"}, Headers: map[string][]string{"region": {"eu"}}}}))
-	var want []posthaste.MessageID
+	var sent, want []posthaste.MessageID
 	for _, kind := range []string{"paid", "made", "gone"} {
 		for _, region := range []string{"eu", "us"} {
 			for _, delay := range []time.Duration{0, time.Microsecond} {
 				ids, err := posthaste.IDs(s.engine.Send(s.ctx, posthaste.Message{Queue: s.queue, Payload: 1, Kind: kind, Headers: map[string]string{"region": region}, Delay: delay}))
 				s.must(err)
+				sent = append(sent, ids...)
 				if kind != "gone" && region == "eu" {
 					want = append(want, ids...)
 				}
 			}
 		}
 	}
-	s.want("received", s.receiveAll("some"), want)
-	if all := s.receiveAll(""); len(all) != 12 {
-		s.Errorf("default received %d, want 12", len(all))
-	}
+	s.receives("received", "some", want)
+	s.receives("default", "", sent)
 	infos, err := s.engine.Queues(s.ctx, s.queue)
 	s.must(err)
 	for _, info := range infos[0].Subscriptions {

@@ -10,9 +10,8 @@
 // its reservation expires.
 //
 // While the store is down, no message is handled: calls return an error, so that the message
-// is redelivered, and in a handler this counts no attempt. The package needs nothing else of
-// Posthaste, neither its ledger nor its workers. docs/inbox.md describes its use from SQL
-// alone.
+// is redelivered. In a handler this counts no attempt. The package does not need Posthaste's
+// queues or workers. docs/guides/inbox.md describes its use from SQL alone.
 package inbox
 
 import (

@@ -8,7 +8,7 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 )
 
-// What a holder tells the server about a delivery.
+// The signs by which a holder tells the server what to do with a delivery.
 const (
 	signAck      = "+ACK"
 	signProgress = "+WPI"
@@ -26,8 +26,8 @@ type ack struct {
 	done        func(confirmed bool) // called once, must not block
 }
 
-// acks sends signs with a reply inbox of its own, pipelined, and repeats them as long as they may
-// be sent.
+// acks sends signs pipelined, with one inbox for their confirmations, and repeats unconfirmed ones as long
+// as they may be sent.
 type acks struct {
 	conn    *natsgo.Conn
 	inbox   string // with a dot at its end
@@ -36,7 +36,7 @@ type acks struct {
 	pending map[string]*ack
 }
 
-// start begins to listen and to repeat, until ctx ends.
+// start begins to listen for confirmations. The engine calls repeat.
 func (a *acks) start(conn *natsgo.Conn, subscribe func(string, natsgo.MsgHandler) error) error {
 	a.conn, a.inbox, a.pending = conn, conn.NewInbox()+".", map[string]*ack{}
 	return subscribe(a.inbox+"*", a.confirmed)

@@ -15,7 +15,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// audited is an action as the log has it. Queue and message are in its subject, too.
+// audited is an action as it is stored in the log. Its subject has the queue and the message, too.
 type audited struct {
 	By      string              `json:"by"`
 	Action  string              `json:"action"`
@@ -24,13 +24,13 @@ type audited struct {
 	Details json.RawMessage     `json:"details,omitempty"`
 }
 
-// actionsOn returns the subject of actions, or a filter for them: of a queue (* for all), and of a
-// message (0 for those that are about none).
+// actionsOn returns the subject of actions on a queue and a message, "" and "0" if an action is on none. With
+// "*" for one of them it returns a filter.
 func (e *Engine) actionsOn(queue, message string) string {
 	if queue == "" {
 		queue = "_"
 	}
-	return e.prefix + ".log.action." + token(queue) + "." + message
+	return e.prefix + ".log.action." + subjectToken(queue) + "." + message
 }
 
 // record records an action of the context's actor after it was done. A process that is killed in
@@ -48,7 +48,7 @@ func (e *Engine) record(ctx context.Context, action, queue string, message posth
 	if err != nil {
 		return err
 	}
-	ctx, cancel := within(ctx)
+	ctx, cancel := withSendTimeout(ctx)
 	defer cancel()
 	m := &natsgo.Msg{Subject: e.actionsOn(queue, strconv.FormatInt(int64(message), 10)), Header: natsgo.Header{}, Data: body}
 	if err = e.storeOne(ctx, m); err == nil {
@@ -63,7 +63,7 @@ func (e *Engine) record(ctx context.Context, action, queue string, message posth
 
 // Actions implements [posthaste.Observer]. The log keeps them for 90 days.
 func (e *Engine) Actions(ctx context.Context, f posthaste.ActionFilter) ([]posthaste.Action, error) {
-	limit, err := opsLimit(f.Limit, "actions")
+	limit, err := listLimit(f.Limit, "actions")
 	if err != nil {
 		return nil, err
 	}
@@ -91,9 +91,9 @@ func (e *Engine) Actions(ctx context.Context, f posthaste.ActionFilter) ([]posth
 	return e.actionsBefore(ctx, filter, before, limit)
 }
 
-// actionsBefore reads the last actions before a sequence, newest first. The log can only be read
-// forward, so it reads parts of it, each twice as long as the one after it: between actions there
-// can be any number of outcomes of messages.
+// actionsBefore reads the last actions before a sequence, newest first. The log can only be read forward,
+// so it reads parts of it, from the end backward. Each is twice as long as the one before, because
+// between actions there can be any number of outcomes of messages.
 func (e *Engine) actionsBefore(ctx context.Context, filter string, before uint64, limit int) (found []posthaste.Action, err error) {
 	for size := uint64(limit); before > 1 && len(found) < limit; size *= 2 {
 		from := uint64(1)
@@ -111,7 +111,7 @@ func (e *Engine) actionsBefore(ctx context.Context, filter string, before uint64
 	return found[:min(len(found), limit)], nil
 }
 
-// actionsFrom reads the actions from a sequence on, and before another.
+// actionsFrom reads the actions with sequences from from to before-1.
 func (e *Engine) actionsFrom(ctx context.Context, filter string, from, before uint64) (part []posthaste.Action, err error) {
 	for from < before {
 		m, err := e.leaderGet(ctx, e.prefix+"-log", map[string]any{"seq": from, "next_by_subj": filter})

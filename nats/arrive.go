@@ -7,23 +7,19 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// arrive decides about a message that came: it goes into the hand, or it is continued or ended at
-// once.
+// arrive decides about a message that came: it goes into the hand, is acknowledged because the
+// subscription does not want it, or is a redelivery and is continued.
 func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
-	q := e.queues.known(t.queue)
-	var sub *subscription
-	if q != nil {
-		sub = q.subscription(t.subscription)
-	}
+	q, sub := e.sourceOf(t)
 	m, body, err := decode(a.Header, a.Data)
 	info, infoErr := a.Metadata()
 	switch {
-	case sub == nil || infoErr != nil: // dropped
+	case sub == nil || infoErr != nil: // the queue or the subscription was dropped
 		finished()
 		return
 	case err != nil:
 		finished()
-		e.goes(func(ctx context.Context) { e.foreign(ctx, q, sub, a, err) })
+		e.runInBackground(func(ctx context.Context) { e.buryForeign(ctx, q, sub, a, err) })
 		return
 	}
 	a.meta, a.body, a.seq, a.delivered = m, body, info.Sequence.Stream, int(info.NumDelivered)
@@ -31,57 +27,78 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 	switch {
 	case !sub.Filter.Passes(m.Kind, m.Headers), once && a.delivered > 1:
 		e.acks.send(&ack{reply: a.Reply, sign: signAck, until: a.lease, done: func(bool) { finished() }})
-	case once: // it counts as handed out once that is confirmed
+	case once: // it counts as handed out once its acknowledgment is confirmed
 		e.acks.send(&ack{reply: a.Reply, sign: signAck, until: a.lease, done: func(confirmed bool) {
 			if !confirmed {
 				finished()
 				return
 			}
-			e.goes(func(ctx context.Context) {
+			e.runInBackground(func(ctx context.Context) {
 				defer finished()
 				d := a.held(q, sub, t, e.clock.now())
-				a.lease = math.MaxInt64                                       // no other process gets it
-				_ = e.keepOutcome(ctx, d, d.meta, posthaste.OutcomeHandedOut) // it counts as handed out without a record, too
+				a.lease = math.MaxInt64                                        // no other process gets it
+				_ = e.storeOutcome(ctx, d, d.meta, posthaste.OutcomeHandedOut) // it is handed out even if this fails
 				e.taps.put(t, a)
 			})
 		}})
 	case a.delivered > 1 && q.Options.Ordered:
 		finished()
-		e.goes(func(ctx context.Context) { e.restore(ctx, q, sub, t, a) })
+		e.runInBackground(func(ctx context.Context) { e.restoreOrdered(ctx, q, sub, t, a) })
 	case a.delivered > 1:
 		finished() // a claim does not wait for it
-		e.goes(func(ctx context.Context) { e.second(ctx, q, sub, t, a) })
+		e.runInBackground(func(ctx context.Context) { e.continueLost(ctx, q, sub, t, a) })
 	default:
 		e.taps.put(t, a)
 		finished()
 	}
 }
 
-// second continues an entry that was handed out before: that delivery was lost, or was continued
-// and not acknowledged. It is not run, so that a late acknowledgment of the first delivery cannot
-// end another run.
-func (e *Engine) second(ctx context.Context, q *queue, sub *subscription, t *tap, a *arrival) {
+// sourceOf returns the queue and the subscription of a tap. The latter is nil if one of them was dropped,
+// even if another one has its name now.
+func (e *Engine) sourceOf(t *tap) (*queue, *subscription) {
+	q := e.queues.known(t.queue)
+	if q == nil || q.stream != t.stream {
+		return q, nil
+	}
+	if sub := q.subscription(t.subscription); sub != nil && sub.CreatedAt.Equal(t.since) {
+		return q, sub
+	}
+	return q, nil
+}
+
+// continueLost handles a redelivery: the delivery before it was lost, or its entry was continued and not
+// acknowledged. The message does not run from this entry but from a copy, so that a late acknowledgment
+// of the earlier delivery cannot end the next attempt.
+func (e *Engine) continueLost(ctx context.Context, q *queue, sub *subscription, t *tap, a *arrival) {
 	d := a.held(q, sub, t, e.clock.now())
-	if followed, err := e.lastOn(ctx, q.stream, d.followedBy()); err != nil {
-		return
-	} else if followed != nil {
-		_ = e.acked(ctx, d)
+	if followed, err := e.endFollowed(ctx, d); err != nil || followed {
 		return
 	}
 	cancelled, err := e.wasCancelled(ctx, d)
-	if err != nil || !cancelled && e.holding.isRefused(q, d.seq) {
+	if err != nil || !cancelled && e.holding.isWithheld(q, d.seq) {
 		return
 	}
-	d.note, d.cancelled = e.noted(ctx, d), cancelled
-	// An error leaves it for its next delivery.
-	if _, err := e.continues(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"}); err == nil {
+	d.note, d.cancelled = e.readNote(ctx, d), cancelled
+	// After an error, the server redelivers it again.
+	if _, err := e.settleByEntry(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"}); err == nil {
 		e.rescued.Add(1)
 	}
 }
 
-// foreign makes a dead letter of a message that no Posthaste has sent, so that it does not come again
+// endFollowed reports whether the entry of a redelivery was continued, and acknowledges it then.
+func (e *Engine) endFollowed(ctx context.Context, d *held) (bool, error) {
+	record, err := e.lastOn(ctx, d.q.stream, d.followSubject())
+	if err != nil || record == nil {
+		return false, err
+	}
+	e.removeNotes(ctx, d)
+	_ = e.ackAndWait(ctx, d) // unconfirmed, it is redelivered and comes here again
+	return true, nil
+}
+
+// buryForeign makes a dead letter of a message that Posthaste did not send, so that it is not redelivered
 // forever.
-func (e *Engine) foreign(ctx context.Context, q *queue, sub *subscription, a *arrival, cause error) {
+func (e *Engine) buryForeign(ctx context.Context, q *queue, sub *subscription, a *arrival, cause error) {
 	info, err := a.Metadata()
 	if err != nil {
 		return
@@ -92,5 +109,5 @@ func (e *Engine) foreign(ctx context.Context, q *queue, sub *subscription, a *ar
 	}
 	d := &held{q: q, sub: sub, body: a.Data, reply: a.Reply, seq: info.Sequence.Stream, claimedAt: e.clock.now(), lease: a.lease,
 		meta: &meta{ID: messageID(number, q.No), At: micros(info.Timestamp), Type: posthaste.ContentTypeBytes}}
-	_, _ = e.continues(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeDead, Error: cause.Error()})
+	_, _ = e.settleByEntry(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeDead, Error: cause.Error()})
 }

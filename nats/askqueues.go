@@ -10,12 +10,12 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// queuesSubject is where a process tells the queues of deliveries that it holds.
-func (e *Engine) queuesSubject(no int64) string { return e.heldSubject(no) + ".queues" }
+// queuesSubject is the subject on which a process names the queues of deliveries that it holds.
+func (e *Engine) queuesSubject(no int64) string { return e.processSubject(no) + ".queues" }
 
 // listenQueues answers askQueues of other processes.
 func (e *Engine) listenQueues() error {
-	return e.subscribe(e.queuesSubject(e.holding.number()), func(m *natsgo.Msg) {
+	return e.subscribe(e.queuesSubject(e.holding.processNumber()), func(m *natsgo.Msg) {
 		var ids []posthaste.DeliveryID
 		if json.Unmarshal(m.Data, &ids) != nil {
 			return
@@ -32,13 +32,13 @@ func (e *Engine) listenQueues() error {
 	})
 }
 
-// askQueues asks the processes that were handed deliveries for their queues. The name is "" if
-// the process is gone, or does not hold the delivery.
+// askQueues asks the processes that hold deliveries for the queues of these. A name is "" if the process is
+// gone or does not hold the delivery.
 func (e *Engine) askQueues(ctx context.Context, ids []posthaste.DeliveryID) ([]string, error) {
 	names := make([]string, len(ids))
 	places := map[int64][]int{} // by process
 	for i, id := range ids {
-		if no := int64(id) >> 32; no != e.holding.number() {
+		if no := int64(id) >> 32; no != e.holding.processNumber() {
 			places[no] = append(places[no], i)
 		}
 	}
@@ -72,7 +72,7 @@ func (e *Engine) askProcess(ctx context.Context, no int64, body []byte) (names [
 		return nil, nil
 	}
 	if err != nil {
-		return nil, e.fault(err)
+		return nil, e.readError(err)
 	}
 	return names, json.Unmarshal(m.Data, &names)
 }

@@ -167,7 +167,7 @@ func TestAloneWaitsLong(t *testing.T) {
 	until(t, ctx, "it waits", func() bool { return claim(false).AloneWaiting })
 	for busy := uptime(); uptime()-busy < 2*leastAckWait; {
 		_ = claim(false)
-		pausesFor(ctx, 100*time.Millisecond)
+		sleepFor(ctx, 100*time.Millisecond)
 	}
 	until(t, ctx, "it comes", func() bool {
 		got := claim(true).Deliveries
@@ -317,8 +317,8 @@ func TestBatchWithoutItsBegin(t *testing.T) {
 	m.Header.Set(headerBatch, "batch")
 	m.Header.Set(headerBatchPlace, "2")
 	m.Header.Set(headerBatchCommits, "1")
-	_, err = a.stored(ctx, m)
-	if again, stored := judged(err); err == nil || !again || stored {
+	_, err = a.publish(ctx, m)
+	if again, stored := classifyPublish(err); err == nil || !again || stored {
 		t.Errorf("%v is repeated: %v, and may be stored: %v", err, again, stored)
 	}
 }

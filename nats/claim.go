@@ -17,13 +17,13 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 	if err := e.alive(ctx, req.Worker); err != nil {
 		return reply, err
 	}
-	q, sub, err := e.subscribed(ctx, req.QueueRef)
+	q, sub, err := e.findSubscription(ctx, req.QueueRef)
 	if err != nil {
 		return reply, err
 	}
-	before := e.holding.of(req.Worker)
+	before := e.holding.ofWorker(req.Worker)
 	for _, d := range before {
-		if d.number == req.Number { // repeated after a lost response
+		if d.claimNumber == req.Number { // repeated after a lost response
 			reply.Deliveries = append(reply.Deliveries, d.raw())
 		}
 	}
@@ -33,14 +33,14 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 	c := &claiming{q: q, sub: sub, n: req.Max, allowAlone: req.AllowAlone}
 	err = e.pull(ctx, c)
 	for _, d := range c.got {
-		d.number = req.Number
+		d.claimNumber = req.Number
 		if e.holding.add(d, req.Worker) {
 			reply.Deliveries = append(reply.Deliveries, d.raw())
 		}
 	}
 	reply.AloneWaiting, reply.NextDue = c.aloneWaits, c.nextDue()
 	if len(c.got) > 0 {
-		err = nil // of a further consumer
+		err = nil // another consumer failed
 	}
 	return reply, err
 }
@@ -49,12 +49,12 @@ func (e *Engine) Claim(ctx context.Context, req posthaste.ClaimRequest) (posthas
 type claiming struct {
 	q          *queue
 	sub        *subscription
-	n          int // at most so many
+	n          int // the maximum of deliveries
 	allowAlone bool
 
 	got        []*held
-	aloneWaits bool // one waits that must run alone
-	expired    bool // some were too old
+	aloneWaits bool // a message waits that must run alone
+	expired    bool // messages came that were older than max_age
 }
 
 // full reports whether nothing more may be handed out.
@@ -62,7 +62,7 @@ func (c *claiming) full() bool {
 	return len(c.got) >= c.n || c.aloneWaits || len(c.got) == 1 && c.got[0].alone
 }
 
-// nextDue is zero if only messages that were too old came, because others may wait behind them.
+// nextDue is zero if only expired messages came, because others may wait behind them.
 func (c *claiming) nextDue() time.Duration {
 	if c.expired && len(c.got) == 0 {
 		return 0
@@ -70,7 +70,7 @@ func (c *claiming) nextDue() time.Duration {
 	return -1
 }
 
-// pull takes messages of a subscription.
+// pull fetches messages of a subscription, and hands them out to c.
 func (e *Engine) pull(ctx context.Context, c *claiming) error {
 	if !c.q.PausedAt.IsZero() {
 		return nil
@@ -78,40 +78,40 @@ func (e *Engine) pull(ctx context.Context, c *claiming) error {
 	if c.q.Options.Ordered {
 		return e.pullOrdered(ctx, c)
 	}
-	for _, track := range e.turn(c.q) {
-		t := e.taps.of(c.q, c.sub, track)
-		if e.hand(c, t); c.full() {
+	for _, lane := range e.laneOrder(c.q) {
+		t := e.taps.of(c.q, c.sub, lane)
+		if e.handOut(c, t); c.full() {
 			return nil
 		}
 		p, err := e.taps.open(t, c.n-len(c.got), false)
 		if err != nil {
-			return e.fault(err)
+			return e.readError(err)
 		}
-		if err := e.finish(ctx, c, p); err != nil || c.full() {
+		if err := e.awaitPull(ctx, c, p); err != nil || c.full() {
 			return err
 		}
 	}
 	return nil
 }
 
-// shortWait is how long a claim of an ordered queue waits for the first message.
-const shortWait = 30 * time.Millisecond
+// orderedClaimWait is how long a claim of an ordered queue waits for the first message.
+const orderedClaimWait = 30 * time.Millisecond
 
-// pullOrdered is pull for an ordered queue. A consumer that has its one message in hand does not
-// answer a pull, so that each has a pull that stays open, and a claim takes the messages that have come.
+// pullOrdered is pull for an ordered queue. A consumer whose one message is in flight does not answer
+// a pull. So each consumer has a pull that stays open, and a claim takes the messages that have come.
 func (e *Engine) pullOrdered(ctx context.Context, c *claiming) error {
 	rings := make(chan bool, 1)
 	defer e.taps.listen(c.q.Name, rings)()
-	timer := time.NewTimer(shortWait)
+	timer := time.NewTimer(orderedClaimWait)
 	defer timer.Stop()
 	for {
-		for _, track := range c.q.tracks() {
-			t := e.taps.of(c.q, c.sub, track)
-			if e.hand(c, t); c.full() {
+		for _, lane := range c.q.lanes() {
+			t := e.taps.of(c.q, c.sub, lane)
+			if e.handOut(c, t); c.full() {
 				return nil
 			}
 			if err := e.taps.openWaiting(t); err != nil {
-				return e.fault(err)
+				return e.readError(err)
 			}
 		}
 		if len(c.got) > 0 {
@@ -127,45 +127,45 @@ func (e *Engine) pullOrdered(ctx context.Context, c *claiming) error {
 	}
 }
 
-// finish waits for a pull and takes the messages that it brought.
-func (e *Engine) finish(ctx context.Context, c *claiming, p *pull) error {
+// awaitPull waits for a pull and takes the messages that it brought.
+func (e *Engine) awaitPull(ctx context.Context, c *claiming, p *pull) error {
 	timer := time.NewTimer(callTimeout)
 	defer timer.Stop()
 	select {
 	case <-p.done:
 	case <-timer.C:
-		if refused := e.denials.recent(); refused != nil {
-			return refused
+		if denial := e.denials.recent(); denial != nil {
+			return denial
 		}
-		e.doubt()
+		e.leaveIfCutOff()
 		return unavailable("NATS does not hand out messages", nil)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	e.hand(c, p.tap)
+	e.handOut(c, p.tap)
 	if fault := e.taps.faultOf(p); fault != "" && len(c.got) == 0 {
 		return unavailable("NATS does not hand out messages: "+fault, nil)
 	}
 	return nil
 }
 
-// turn returns the consumers of a queue in the order in which a claim asks them: by priority, and in
-// each eighth claim another one first, so that none starves.
-func (e *Engine) turn(q *queue) []int {
-	tracks := q.tracks()
-	if n := e.turns.Add(1); len(tracks) > 1 && n%8 == 0 {
-		first := 1 + int(n/8)%(len(tracks)-1)
-		tracks = slices.Insert(slices.Delete(slices.Clone(tracks), first, first+1), 0, tracks[first])
+// laneOrder returns the lanes of a queue in the order in which a claim asks their consumers: by
+// priority, and in each eighth claim another one first, so that none starves.
+func (e *Engine) laneOrder(q *queue) []int {
+	lanes := q.lanes()
+	if n := e.turns.Add(1); len(lanes) > 1 && n%8 == 0 {
+		first := 1 + int(n/8)%(len(lanes)-1)
+		lanes = slices.Insert(slices.Delete(slices.Clone(lanes), first, first+1), 0, lanes[first])
 	}
-	return tracks
+	return lanes
 }
 
-// hand takes messages from the hand of a consumer. A message that must run alone is handed out
-// alone, and only if it is allowed; otherwise it stays.
-func (e *Engine) hand(c *claiming, t *tap) {
+// handOut moves messages from the hand of a consumer to the claim, which gives them ids. A message that
+// must run alone is handed out alone, and only if the claim allows that; otherwise it stays.
+func (e *Engine) handOut(c *claiming, t *tap) {
 	now := e.clock.now()
 	for at := uptime(); !c.full(); {
-		next := e.taps.takes(t, at)
+		next := e.taps.next(t, at)
 		if next == nil {
 			return
 		}
@@ -173,14 +173,14 @@ func (e *Engine) hand(c *claiming, t *tap) {
 		switch age := c.q.Options.MaxAge; {
 		case age > 0 && now.Sub(d.meta.since()) > age:
 			c.expired = true
-			e.goes(func(ctx context.Context) { e.ends(ctx, d, posthaste.OutcomeExpired) })
+			e.runInBackground(func(ctx context.Context) { e.expire(ctx, d, posthaste.OutcomeExpired) })
 		case d.alone && (len(c.got) > 0 || !c.allowAlone):
-			e.taps.back(t, next)
+			e.taps.putBack(t, next)
 			c.aloneWaits = len(c.got) == 0
 			return
 		default:
-			// A time of less than this is not scheduled but waited for.
-			if early := fromMicros(d.meta.Due).Sub(now); early > 0 && early <= soon {
+			// A message that was due within dueSoon was sent without a schedule.
+			if early := fromMicros(d.meta.Due).Sub(now); early > 0 && early <= dueSoon {
 				time.Sleep(early)
 				at = uptime()
 			}
@@ -192,10 +192,10 @@ func (e *Engine) hand(c *claiming, t *tap) {
 // held makes a delivery of a message that arrived.
 func (a *arrival) held(q *queue, sub *subscription, t *tap, now time.Time) *held {
 	m := *a.meta
-	return &held{q: q, sub: sub, track: t.track, meta: &m, body: a.body, reply: a.Reply, seq: a.seq, delivered: a.delivered, claimedAt: now, lease: a.lease, alone: m.Losses >= 2}
+	return &held{q: q, sub: sub, lane: t.lane, meta: &m, body: a.body, reply: a.Reply, seq: a.seq, delivered: a.delivered, claimedAt: now, lease: a.lease, alone: m.Losses >= 2}
 }
 
-// since is when the message's age begins to count.
+// since returns when the age of the message begins: see max_age.
 func (m *meta) since() time.Time {
 	switch {
 	case m.Since != 0:
@@ -215,8 +215,8 @@ func (d *held) raw() posthaste.RawDelivery {
 		AtMostOnce: d.q.Options.Mode == posthaste.AtMostOnce}
 }
 
-// Receive implements [posthaste.Engine]. The delivery is held by this process, which extends its
-// lease at the server up to the one that was requested.
+// Receive implements [posthaste.Engine]. This process holds the deliveries, and extends their leases at
+// the server up to the requested one. So they end with this process, too.
 func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (posthaste.ReceiveReply, error) {
 	reply := posthaste.ReceiveReply{NextDue: -1}
 	switch {
@@ -225,7 +225,7 @@ func (e *Engine) Receive(ctx context.Context, req posthaste.ReceiveRequest) (pos
 	case req.Lease <= 0 || req.Lease > 12*time.Hour:
 		return reply, posthaste.Invalidf("lease", "lease must be above zero and at most 12h, got %s", req.Lease)
 	}
-	q, sub, err := e.subscribed(ctx, req.QueueRef)
+	q, sub, err := e.findSubscription(ctx, req.QueueRef)
 	if err != nil {
 		return reply, err
 	}

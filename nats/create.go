@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"time"
@@ -15,7 +14,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// duplicateWindow covers the repetition of a send by the call that made it.
+// duplicateWindow covers the repetitions of a send by the same call: see storeOne.
 const duplicateWindow = 2 * time.Minute
 
 // CreateQueue implements [posthaste.QueueAdmin].
@@ -27,7 +26,7 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, options posthaste
 	if err := options.Complete(); err != nil {
 		return err
 	}
-	if err := possible(&options); err != nil {
+	if err := checkOptions(&options); err != nil {
 		return err
 	}
 	if err := e.ready(ctx); err != nil {
@@ -36,17 +35,17 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, options posthaste
 	for {
 		q, err := e.freshQueue(ctx, name)
 		if err == nil {
-			return sameOptions(q, wanted)
+			return checkSameOptions(q, wanted)
 		}
 		if posthaste.CodeOf(err) != posthaste.CodeNotFound {
 			return err
 		}
-		q, err = e.claimName(ctx, name, options)
+		q, err = e.beginQueue(ctx, name, options)
 		if conflicts(err) {
 			continue // another process creates it
 		}
 		if err != nil {
-			return e.fault(err)
+			return e.readError(err)
 		}
 		if err := e.completeQueue(ctx, q); err != nil {
 			return err
@@ -54,28 +53,15 @@ func (e *Engine) CreateQueue(ctx context.Context, name string, options posthaste
 	}
 }
 
-// possible rejects options that the engine does not have.
-func possible(o *posthaste.QueueOptions) error {
-	switch {
-	case !reflect.ValueOf(o.Limits).IsZero():
-		return unsupported("limits", "limits of queues are not supported")
-	case o.Fair:
-		return unsupported("fair", "fair queues are not supported")
-	case o.StopOnDead:
-		return unsupported("on_dead", "on_dead=stop is not supported")
-	}
-	return nil
-}
-
-// claimName stores the entry of a new queue that is not ready, or returns the one that another
-// process has begun: it may have died.
-func (e *Engine) claimName(ctx context.Context, name string, options posthaste.QueueOptions) (*queue, error) {
+// beginQueue stores the entry of a new queue, which is not ready yet. If another process has begun the
+// queue, which may have been killed, it returns that entry.
+func (e *Engine) beginQueue(ctx context.Context, name string, options posthaste.QueueOptions) (*queue, error) {
 	q := &queue{Name: name, Options: options, CreatedAt: e.clock.now(), subjects: e.subjectsOf(name),
 		Subscriptions: []subscription{{Name: posthaste.DefaultSubscription, CreatedAt: e.clock.now(), AckWait: e.ackWait}}}
-	entry, err := e.kv.Get(ctx, queueKey+token(name))
+	entry, err := e.kv.Get(ctx, queueKey+subjectToken(name))
 	switch {
 	case err == nil:
-		begun, err := e.readQueue(entry) // with the options of the process that began it
+		begun, err := e.readQueue(entry) // its options are those of the process that began it
 		if err != nil || !begun.Dropping {
 			return begun, err
 		}
@@ -97,12 +83,12 @@ func (e *Engine) claimName(ctx context.Context, name string, options posthaste.Q
 	if err != nil {
 		return nil, err
 	}
-	q.revision, err = e.kv.Create(ctx, queueKey+token(name), body)
+	q.revision, err = e.kv.Create(ctx, queueKey+subjectToken(name), body)
 	return q, err
 }
 
-// takeNumber takes the lowest number that no queue has. A process that dies before it stores the
-// queue leaves a number whose queue does not exist; it is taken by the next queue of that name.
+// takeNumber takes the lowest free number. A process that is killed before it stores the queue leaves its
+// number taken, until a queue of that name is created.
 func (e *Engine) takeNumber(ctx context.Context, name string) (int, error) {
 	keys, err := e.kv.ListKeysFiltered(ctx, "number.>")
 	if err != nil {
@@ -129,7 +115,7 @@ func (e *Engine) takeNumber(ctx context.Context, name string) (int, error) {
 	return 0, unsupported("queue", "more than %d queues are not supported", maxQueues)
 }
 
-// completeQueue makes the stream and its consumers, and says then that the queue is ready.
+// completeQueue makes the stream and its consumers, and then stores that the queue is ready.
 func (e *Engine) completeQueue(ctx context.Context, q *queue) error {
 	if err := e.ensureStream(ctx, e.queueStream(q)); err != nil {
 		return err
@@ -144,7 +130,7 @@ func (e *Engine) completeQueue(ctx context.Context, q *queue) error {
 		return nil
 	}
 	if err != nil {
-		return e.fault(err)
+		return e.readError(err)
 	}
 	return e.record(ctx, "create", q.Name, 0, nil)
 }
@@ -155,8 +141,9 @@ func (e *Engine) queueStream(q *queue) jetstream.StreamConfig {
 		Description: fmt.Sprintf("posthaste queue %s", q.Name)}
 }
 
-// keepers are consumers that no process reads: without them the stream would not store the messages
-// on their subjects. Their counts are those of scheduled messages, of dead letters and of records.
+// keepers are consumers from which no process pulls. Without them the stream, which has interest retention,
+// would not store entries on their subjects. The counts of the first two are those of scheduled messages
+// and retries, and of dead letters.
 var keepers = map[string]string{"keep-s": "s.>", "keep-d": "d.>", "keep-i": "i.>", "keep-n": "n.>"}
 
 // ensureConsumers makes the consumers of a queue that do not exist.
@@ -177,71 +164,26 @@ func (e *Engine) ensureConsumers(ctx context.Context, q *queue) error {
 	return nil
 }
 
-// consumersOf returns the consumers that deliver the messages of a subscription: one for each
-// priority that was ever used, or for each partition of an ordered queue.
-func (q *queue) consumersOf(s *subscription) (all []jetstream.ConsumerConfig) {
-	common := jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, AckWait: s.AckWait, MaxAckPending: -1, MaxDeliver: -1}
-	if s.Name != posthaste.DefaultSubscription && s.From != posthaste.FromOldest {
-		common.DeliverPolicy = jetstream.DeliverNewPolicy
-	}
-	if q.Options.Ordered {
-		for part := range q.partitions() {
-			c := common
-			c.Durable, c.MaxAckPending = q.consumer(s.Name, part), 1
-			c.FilterSubjects = []string{q.subjects.under("o", strconv.Itoa(part)), q.subjects.under("r", token(s.Name), strconv.Itoa(part))}
-			all = append(all, c)
-		}
-		return all
-	}
-	for _, priority := range q.levels() {
-		c := common
-		c.Durable = q.consumer(s.Name, priority)
-		c.FilterSubjects = []string{q.subjects.under("q", strconv.Itoa(priority)), q.subjects.under("r", token(s.Name), strconv.Itoa(priority))}
-		all = append(all, c)
-	}
-	return all
-}
-
-// levels returns the priorities that have consumers, most urgent first.
-func (q *queue) levels() []int { return append([]int{0}, q.Priorities...) }
-
-// tracks returns how many consumers each subscription has: priorities or partitions.
-func (q *queue) tracks() []int {
-	if !q.Options.Ordered {
-		return q.levels()
-	}
-	all := make([]int, q.partitions())
-	for i := range all {
-		all[i] = i
-	}
-	return all
-}
-
-// consumer returns the name of a consumer.
-func (q *queue) consumer(subscription string, track int) string {
-	return "sub-" + token(subscription) + "-" + strconv.Itoa(track)
-}
-
 func (e *Engine) ensureConsumer(ctx context.Context, q *queue, c jetstream.ConsumerConfig) error {
 	_, err := e.js.Consumer(ctx, q.stream, c.Durable)
 	if !errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return e.fault(err)
+		return e.readError(err)
 	}
 	c.Replicas = 0 // as the stream
 	if _, err = e.js.CreateConsumer(ctx, q.stream, c); errors.Is(err, jetstream.ErrConsumerExists) {
 		return nil
 	}
-	return e.fault(err)
+	return e.readError(err)
 }
 
-// ensurePriority makes the consumers for a priority before the first message with it is sent: the
-// stream would not store it otherwise.
+// ensurePriority makes the consumers of a priority before the first message with it is sent, because the
+// stream would not store that otherwise.
 func (e *Engine) ensurePriority(ctx context.Context, q *queue, priority int) (*queue, error) {
 	if priority == 0 || slices.Contains(q.Priorities, priority) {
 		return q, nil
 	}
-	// First the consumers of all that has subscribed, then the entry, if no subscription came meanwhile: a
-	// process that finds the priority there finds its consumers too.
+	// The consumers of all subscriptions are made before the entry is stored, which fails if a subscription
+	// was added meanwhile. So a process that reads the priority in the entry can rely on its consumers.
 	return e.changeQueue(ctx, q.Name, func(q *queue) (bool, error) {
 		if slices.Contains(q.Priorities, priority) {
 			return false, nil
@@ -252,11 +194,36 @@ func (e *Engine) ensurePriority(ctx context.Context, q *queue, priority int) (*q
 	})
 }
 
-// sameOptions returns an error if a queue that exists has other options than those that are
-// wanted.
-func sameOptions(q *queue, wanted posthaste.QueueOptions) error {
+// checkSameOptions returns an error if an existing queue has other options than the wanted ones.
+func checkSameOptions(q *queue, wanted posthaste.QueueOptions) error {
 	if differences := q.Options.Differences(wanted); len(differences) > 0 {
 		return posthaste.ConflictError(q.Name, differences)
 	}
 	return nil
+}
+
+// UpdateQueue implements [posthaste.QueueAdmin].
+func (e *Engine) UpdateQueue(ctx context.Context, name string, update posthaste.QueueUpdate) error {
+	if err := posthaste.CheckName("queue", name); err != nil {
+		return err
+	}
+	var changes []posthaste.OptionChange
+	_, err := e.changeQueue(ctx, name, func(q *queue) (bool, error) {
+		next, differences, err := update.Apply(name, q.Options)
+		if err != nil {
+			return false, err
+		}
+		if err := checkOptions(&next); err != nil {
+			return false, err
+		}
+		if q.Options.Ordered && next.Lanes != q.Options.Lanes {
+			return false, unsupported("lanes", "the lanes of an ordered queue cannot be changed")
+		}
+		q.Options, changes = next, differences
+		return len(changes) > 0, nil
+	})
+	if err != nil || len(changes) == 0 {
+		return err
+	}
+	return e.record(ctx, "update", name, 0, posthaste.ChangeDetails(changes))
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// deadMost is how many dead letters one call looks at.
+// deadMost is the maximum of dead letters that one call reads.
 const deadMost = 3000
 
-// letter is a dead letter: a message and a subscription. Its entry is read later.
+// letter is a dead letter. readLetters reads its entry: seq, meta and body.
 type letter struct {
 	id           posthaste.MessageID
 	q            *queue
@@ -25,25 +25,25 @@ type letter struct {
 }
 
 func (l *letter) subject() string {
-	return l.q.subjects.under("d", token(l.subscription), l.id.String())
+	return l.q.subjects.under("d", subjectToken(l.subscription), l.id.String())
 }
 
-// read takes the entry of the letter.
+// read sets the fields of the letter that are in its entry.
 func (l *letter) read(m *rawEntry) error {
 	x, body, err := decode(m.Header, m.Data)
 	l.meta, l.seq, l.body = x, m.Sequence, body
 	return err
 }
 
-func (l *letter) told() posthaste.DeadLetter {
+func (l *letter) public() posthaste.DeadLetter {
 	m := l.meta
 	return posthaste.DeadLetter{ID: l.id, Queue: l.q.Name, Subscription: l.subscription, Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms,
-		ContentType: m.Type, Payload: l.body, CreatedAt: fromMicros(m.At), DiedAt: fromMicros(m.DiedAt), Error: m.Error, Attempts: posthaste.NewestCheckpoint(slices.Clone(m.Story)), ErasedAt: fromMicros(m.Erased)}
+		ContentType: m.Type, Payload: l.body, CreatedAt: fromMicros(m.At), DiedAt: fromMicros(m.DiedAt), Error: m.Error, Attempts: posthaste.NewestCheckpoint(slices.Clone(m.Story))}
 }
 
-// DeadLetters implements [posthaste.MessageAdmin]. It looks at up to 3,000 dead letters.
+// DeadLetters implements [posthaste.MessageAdmin]. It reads up to 3,000 dead letters.
 func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) (page posthaste.Page[posthaste.DeadLetter], err error) {
-	limit, err := opsLimit(f.Limit, "dead letters")
+	limit, err := listLimit(f.Limit, "dead letters")
 	if err != nil {
 		return page, err
 	}
@@ -52,14 +52,13 @@ func (e *Engine) DeadLetters(ctx context.Context, f posthaste.DeadLetterFilter) 
 		return page, err
 	}
 	for _, l := range letters {
-		page.Items = append(page.Items, l.told())
+		page.Items = append(page.Items, l.public())
 	}
 	return posthaste.NewPage(page.Items, limit, cutAt, func(d *posthaste.DeadLetter) posthaste.MessageID { return d.ID }), nil
 }
 
-// letters returns up to limit dead letters that match, newest first. The dead letters of one message are
-// together, even if they are more than limit. cutAt is the id at which it stopped, if it
-// did before the end.
+// letters returns up to limit dead letters that match, newest first, and more if the last message has several.
+// cutAt is the id at which it stopped before the end, or 0.
 func (e *Engine) letters(ctx context.Context, f *posthaste.DeadLetterFilter, limit int) (found []*letter, cutAt posthaste.MessageID, err error) {
 	all, err := e.possibleLetters(ctx, f)
 	if err != nil {
@@ -91,8 +90,8 @@ func (e *Engine) letters(ctx context.Context, f *posthaste.DeadLetterFilter, lim
 	return found, 0, nil
 }
 
-// possibleLetters returns the dead letters that can match by queue, subscription and ids. Their entries are not
-// read, because subjects tell these.
+// possibleLetters returns the dead letters that match by queue, subscription and ids. It does not read their
+// entries, because these are in their subjects.
 func (e *Engine) possibleLetters(ctx context.Context, f *posthaste.DeadLetterFilter) (all []*letter, err error) {
 	if f.Subscription != "" && f.Queue == "" {
 		return nil, posthaste.Invalidf("subscription", "subscription needs a queue")
@@ -104,7 +103,7 @@ func (e *Engine) possibleLetters(ctx context.Context, f *posthaste.DeadLetterFil
 	if f.Queue != "" {
 		q, err := e.queue(ctx, f.Queue)
 		if err == nil && f.Subscription != "" {
-			q, _, err = e.subscribed(ctx, posthaste.QueueRef{Queue: f.Queue, Subscription: f.Subscription})
+			q, _, err = e.findSubscription(ctx, posthaste.QueueRef{Queue: f.Queue, Subscription: f.Subscription})
 		}
 		if err != nil {
 			return nil, err
@@ -117,7 +116,7 @@ func (e *Engine) possibleLetters(ctx context.Context, f *posthaste.DeadLetterFil
 	for _, q := range queues {
 		filter := q.subjects.under("d.>")
 		if f.Subscription != "" {
-			filter = q.subjects.under("d", token(f.Subscription), "*")
+			filter = q.subjects.under("d", subjectToken(f.Subscription), "*")
 		}
 		subjects, err := e.subjectsUnder(ctx, q.stream, filter)
 		if err != nil {
@@ -125,15 +124,18 @@ func (e *Engine) possibleLetters(ctx context.Context, f *posthaste.DeadLetterFil
 		}
 		for _, s := range subjects {
 			sub, id, _ := strings.Cut(strings.TrimPrefix(s, q.subjects.under("d.")), ".")
+			if q.subscription(nameOf(sub)) == nil {
+				continue // it died after its subscription was removed, and no consumer would get it
+			}
 			if n, err := strconv.ParseInt(id, 10, 64); err == nil {
-				all = append(all, &letter{id: posthaste.MessageID(n), q: q, subscription: named(sub)})
+				all = append(all, &letter{id: posthaste.MessageID(n), q: q, subscription: nameOf(sub)})
 			}
 		}
 	}
 	return all, nil
 }
 
-// lettersOf returns the letters that the ids of a filter could be, in some queues.
+// lettersOf returns the possible dead letters with the ids of a filter, one for each subscription.
 func (e *Engine) lettersOf(ctx context.Context, f *posthaste.DeadLetterFilter, queues []*queue) (all []*letter, err error) {
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(f.IDs))) {
 		q, err := e.queueOfMessage(ctx, id)
@@ -152,7 +154,7 @@ func (e *Engine) lettersOf(ctx context.Context, f *posthaste.DeadLetterFilter, q
 	return all, nil
 }
 
-// readLetters reads the entries of letters. Those that are no dead letters any more get none.
+// readLetters reads the entries of letters. Letters that are no longer dead keep a nil meta.
 func (e *Engine) readLetters(ctx context.Context, letters []*letter) error {
 	subjects := map[string][]string{} // by stream
 	for _, l := range letters {
@@ -186,12 +188,12 @@ func matches(m *meta, f *posthaste.DeadLetterFilter) bool {
 		!died.Before(f.DiedFrom) && (f.DiedBefore.IsZero() || died.Before(f.DiedBefore))
 }
 
-// chosenLetters returns the dead letters to act on, and where the next page begins.
+// chosenLetters returns the dead letters to act on, and the id at which the next page begins.
 func (e *Engine) chosenLetters(ctx context.Context, f *posthaste.DeadLetterFilter) (all []*letter, next posthaste.MessageID, err error) {
 	if err := f.CheckChoice(); err != nil {
 		return nil, 0, err
 	}
-	limit, err := opsLimit(f.Limit, "dead letters")
+	limit, err := listLimit(f.Limit, "dead letters")
 	if err != nil {
 		return nil, 0, err
 	}
@@ -205,9 +207,9 @@ func (e *Engine) chosenLetters(ctx context.Context, f *posthaste.DeadLetterFilte
 	return all, next, err
 }
 
-// each runs act for letters, some at the same time, and returns the ids of those for which it reports
-// true, and the first error.
-func (e *Engine) each(ctx context.Context, letters []*letter, act func(context.Context, *letter) (bool, error)) (ids []posthaste.MessageID, err error) {
+// actOnEach calls act for letters, 16 at a time. It returns the ids of those for which act reports true, and the
+// first error.
+func (e *Engine) actOnEach(ctx context.Context, letters []*letter, act func(context.Context, *letter) (bool, error)) (ids []posthaste.MessageID, err error) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	slots := make(chan bool, 16)
@@ -221,7 +223,7 @@ func (e *Engine) each(ctx context.Context, letters []*letter, act func(context.C
 			if did {
 				ids = append(ids, l.id)
 			}
-			err = cmpError(err, failed)
+			err = cmp.Or(err, failed)
 		})
 	}
 	all.Wait()

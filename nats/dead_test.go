@@ -3,6 +3,7 @@ package nats
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -43,7 +44,7 @@ func TestReplaysOnce(t *testing.T) {
 		answers := make(chan bool, 4)
 		for i := range cap(answers) {
 			go func() {
-				did, err := all[i%2].replays(t.Context(), letters[0])
+				did, err := all[i%2].replayLetter(t.Context(), letters[0])
 				if err != nil {
 					t.Error(err)
 				}
@@ -119,5 +120,40 @@ func TestReplayRacesWithDiscard(t *testing.T) {
 	rest, err := all[0].DeadLetters(t.Context(), posthaste.DeadLetterFilter{IDs: ids[:80], Limit: 1000})
 	if err != nil || len(rest.Items) > 0 {
 		t.Errorf("%d are left, %v", len(rest.Items), err)
+	}
+}
+
+// A message that dies after its subscription was removed is neither listed nor replayed.
+func TestDeadAfterUnsubscribe(t *testing.T) {
+	t.Parallel()
+	e := several(t, 1, posthaste.QueueOptions{})[0]
+	must(t, e.Subscribe(t.Context(), "jobs", "more", posthaste.SubscriptionOptions{}))
+	sendJobs(t, e, posthaste.Message{Payload: 1}, posthaste.Message{Payload: 2})
+	got, err := e.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "jobs", Subscription: "more"}, Max: 2, Lease: time.Minute})
+	if err != nil || len(got.Deliveries) != 2 {
+		t.Fatal(got, err)
+	}
+	old := e.queues.known("jobs")
+	must(t, e.Unsubscribe(t.Context(), "jobs", "more", posthaste.DropOptions{}))
+	for i, settled := range []bool{false, true} {
+		if settled { // the process does not know it yet
+			e.queues.mu.Lock()
+			e.queues.all["jobs"] = old
+			e.queues.mu.Unlock()
+		}
+		r, err := e.Settle(t.Context(), []posthaste.Settlement{{Delivery: got.Deliveries[i].ID, Outcome: posthaste.OutcomeDead, Error: "no"}})
+		if err != nil || r[0].Settled != settled {
+			t.Errorf("it is settled as %+v, %v, want settled %v", r, err, settled)
+		}
+	}
+	_, err = e.freshQueue(t.Context(), "jobs")
+	must(t, err)
+	listed, err := e.DeadLetters(t.Context(), posthaste.DeadLetterFilter{Queue: "jobs"})
+	if err != nil || len(listed.Items) > 0 {
+		t.Errorf("listed are %+v, %v", listed.Items, err)
+	}
+	replayed, err := e.Replay(t.Context(), posthaste.DeadLetterFilter{Queue: "jobs", Limit: 10})
+	if err != nil || len(replayed.Items) > 0 {
+		t.Errorf("replayed are %+v, %v", replayed.Items, err)
 	}
 }

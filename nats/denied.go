@@ -11,20 +11,20 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// A server tells that a user lacks a right beside the call, which then gets no answer.
+// A server reports a missing permission as an error of the connection, and the call gets no answer.
 
-// deniedFor is how long a call without an answer is explained by a right that was missing before.
+// deniedFor is how long a call without an answer is explained by the last missing permission.
 const deniedFor = 2 * callTimeout
 
-// denials has what the server has refused last.
+// denials has the last missing permission that a server has reported.
 type denials struct {
 	mu   sync.Mutex
 	last error
 	at   time.Duration // by uptime
 }
 
-// take is a natsgo.ErrHandler.
-func (d *denials) take(_ *natsgo.Conn, _ *natsgo.Subscription, err error) {
+// handleError is a natsgo.ErrHandler.
+func (d *denials) handleError(_ *natsgo.Conn, _ *natsgo.Subscription, err error) {
 	if errors.Is(err, natsgo.ErrPermissionViolation) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -32,9 +32,9 @@ func (d *denials) take(_ *natsgo.Conn, _ *natsgo.Subscription, err error) {
 	}
 }
 
-// recent returns an error that names the right that the user lacks, or nil.
+// recent returns an error that names the permission that the user lacks, or nil.
 func (d *denials) recent() error {
-	if d == nil { // the connection is the caller's
+	if d == nil { // the connection is the caller's, and reports to the caller
 		return nil
 	}
 	d.mu.Lock()
@@ -48,5 +48,5 @@ func (d *denials) recent() error {
 func denied(err error) error {
 	what := strings.TrimPrefix(err.Error(), natsgo.ErrPermissionViolation.Error()+": ")
 	return &posthaste.Error{Code: posthaste.CodeDenied, Message: "NATS refuses this user: " + what, Cause: err,
-		Hint: "grant the user the right to the subject that the message names; docs/nats-engine.md lists those that Posthaste needs"}
+		Hint: "grant the user the right to the subject that the message names; docs/production/nats-engine.md lists those that Posthaste needs"}
 }

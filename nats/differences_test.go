@@ -11,7 +11,7 @@ import (
 // The table of differences lists the capabilities that the engine does not have, and no others.
 func TestDifferencesAreInTheDocs(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/nats-engine.md")
+	text, err := os.ReadFile("../docs/production/nats-engine.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,6 +28,6 @@ func TestDifferencesAreInTheDocs(t *testing.T) {
 	slices.Sort(listed)
 	slices.Sort(missing)
 	if !slices.Equal(listed, missing) || len(missing) == 0 {
-		t.Errorf("docs/nats-engine.md lists %q, and the engine lacks %q", listed, missing)
+		t.Errorf("docs/production/nats-engine.md lists %q, and the engine lacks %q", listed, missing)
 	}
 }

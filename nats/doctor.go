@@ -77,9 +77,9 @@ func (e *Engine) Doctor(ctx context.Context) (found []posthaste.Finding, err err
 func (e *Engine) doctorQueue(ctx context.Context, q *queue) (found []posthaste.Finding, err error) {
 	stream, err := e.js.Stream(ctx, q.stream)
 	if err != nil {
-		return nil, e.missing(ctx, q, err)
+		return nil, e.queueError(ctx, q, err)
 	}
-	found = replicas(q.Name, stream.CachedInfo())
+	found = doctorReplicas(q.Name, stream.CachedInfo())
 	consumers, err := e.consumers(ctx, q)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (e *Engine) doctorQueue(ctx context.Context, q *queue) (found []posthaste.F
 	for _, name := range wanted {
 		if consumers[name] == nil {
 			found = append(found, posthaste.Finding{Check: "consumers", Fault: true, Queue: q.Name, Message: fmt.Sprintf("queue %s lacks the consumer %s: NATS confirms messages that it does not store", q.Name, name),
-				Hint: "stop what deletes consumers, and restart a Posthaste program, which makes it again"})
+				Hint: "stop what deletes consumers, then repeat the creation of any subscription of the queue with its options, which makes all consumers again"})
 		}
 	}
 	info, err := e.infoOf(ctx, q)
@@ -109,8 +109,8 @@ func (e *Engine) doctorQueue(ctx context.Context, q *queue) (found []posthaste.F
 	return found, nil
 }
 
-// replicas reports a stream that the loss of one server ends, or whose replicas are not all there.
-func replicas(queue string, info *jetstream.StreamInfo) (found []posthaste.Finding) {
+// doctorReplicas reports a stream that would not survive the loss of a server, or that lacks replicas.
+func doctorReplicas(queue string, info *jetstream.StreamInfo) (found []posthaste.Finding) {
 	if info.Config.Replicas < 3 {
 		found = append(found, posthaste.Finding{Check: "replicas", Queue: queue, Message: fmt.Sprintf("queue %s is stored on %d server: if that is lost, so are its messages", queue, info.Config.Replicas),
 			Hint: "run a cluster of three servers, and create queues with replicas=3 in the URL"})

@@ -8,7 +8,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// bells rings for the processes' sleepers.
+// bells has the doorbells of this engine, and counts their sleepers.
 type bells struct {
 	mu    sync.Mutex
 	all   map[*bell]bool
@@ -17,7 +17,7 @@ type bells struct {
 
 func (s *bells) init() { s.all, s.sleep = map[*bell]bool{}, map[string]int{} }
 
-// ring wakes all that sleep on a queue.
+// ring wakes all sleepers of a queue.
 func (s *bells) ring(queue string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,7 +32,7 @@ func (s *bells) asleep(queue string) bool {
 	return s.sleep[queue] > 0
 }
 
-func (s *bells) sleeps(queue string, by int) {
+func (s *bells) countSleeper(queue string, by int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sleep[queue] += by; s.sleep[queue] == 0 {
@@ -40,8 +40,8 @@ func (s *bells) sleeps(queue string, by int) {
 	}
 }
 
-// bell implements [posthaste.Doorbell]. While a process sleeps on a queue it has a pull open at each
-// consumer that it has asked before.
+// bell implements [posthaste.Doorbell]. While a process sleeps on a queue, it has a pull open at each
+// consumer from which it claimed lately.
 type bell struct {
 	of     *bells
 	wait   func(queue string) // opens pulls that ring
@@ -72,7 +72,7 @@ func (b *bell) ringOf(queue string) chan struct{} {
 	return b.rings[queue]
 }
 
-// lookAgain is when a sleeper looks again although nothing has rung.
+// lookAgain is how long a sleep lasts at most.
 const lookAgain = 30 * time.Second
 
 // Sleep implements [posthaste.Doorbell].
@@ -86,8 +86,8 @@ func (b *bell) Sleep(ctx context.Context, queue string, look func(context.Contex
 	if err != nil || found.Found {
 		return err
 	}
-	b.of.sleeps(queue, 1)
-	defer b.of.sleeps(queue, -1)
+	b.of.countSleeper(queue, 1)
+	defer b.of.countSleeper(queue, -1)
 	b.wait(queue)
 	wait := lookAgain
 	if found.NextDue >= 0 {

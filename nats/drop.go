@@ -30,28 +30,29 @@ func (e *Engine) DropQueue(ctx context.Context, name string, o posthaste.DropOpt
 	return e.finishDrop(ctx, q)
 }
 
-// finishDrop removes what a queue has. A process that is killed here leaves the entry, with which
-// the next creation of the queue begins.
+// finishDrop removes the stream, the schedules, the number and the entry of a queue. A process that is
+// killed here leaves the entry, which hides the queue. The next creation of a queue with its name calls
+// finishDrop again.
 func (e *Engine) finishDrop(ctx context.Context, q *queue) error {
 	if err := e.js.DeleteStream(ctx, q.stream); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return e.fault(err)
+		return e.readError(err)
 	}
 	if err := e.dropSchedulesOf(ctx, q.Name); err != nil {
 		return err
 	}
 	if err := e.dropNumber(ctx, q); err != nil {
-		return e.fault(err)
+		return e.readError(err)
 	}
-	err := e.kv.Delete(ctx, queueKey+token(q.Name), jetstream.LastRevision(q.revision))
+	err := e.kv.Delete(ctx, queueKey+subjectToken(q.Name), jetstream.LastRevision(q.revision))
 	if conflicts(err) {
 		return nil // another process has removed it
 	}
 	e.queues.learn(q.Name, q.revision+1, nil)
-	return e.fault(err)
+	return e.readError(err)
 }
 
-// dropNumber makes the number of a queue free, as long as its entry is there. Another queue may have the
-// number already, if a process was killed before it removed the entry.
+// dropNumber frees the number of a queue while its entry still exists. Another queue may have the number
+// already, if a process was killed after it had freed the number.
 func (e *Engine) dropNumber(ctx context.Context, q *queue) error {
 	key := "number." + strconv.Itoa(q.No)
 	number, err := e.kv.Get(ctx, key)
@@ -61,7 +62,7 @@ func (e *Engine) dropNumber(ctx context.Context, q *queue) error {
 	if err != nil {
 		return err
 	}
-	entry, err := e.kv.Get(ctx, queueKey+token(q.Name))
+	entry, err := e.kv.Get(ctx, queueKey+subjectToken(q.Name))
 	if errors.Is(err, jetstream.ErrKeyNotFound) || err == nil && entry.Revision() != q.revision {
 		return nil // another process has dropped the queue
 	}
@@ -74,8 +75,8 @@ func (e *Engine) dropNumber(ctx context.Context, q *queue) error {
 	return nil
 }
 
-// refuseContents returns an error if a subscription of a queue, or any if none is named, is not
-// empty.
+// refuseContents returns an error if a subscription of a queue is not empty, or any of them if
+// subscription is "".
 func (e *Engine) refuseContents(ctx context.Context, name, subscription string) error {
 	q, err := e.freshQueue(ctx, name)
 	if err != nil {
@@ -91,73 +92,4 @@ func (e *Engine) refuseContents(ctx context.Context, name, subscription string) 
 		}
 	}
 	return err
-}
-
-// PurgeQueue implements [posthaste.QueueAdmin]. A message that a claim is taking at this moment may
-// still be handed out.
-func (e *Engine) PurgeQueue(ctx context.Context, name string) (purged []posthaste.Purged, err error) {
-	q, err := e.freshQueue(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	info, err := e.infoOf(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range info.Subscriptions {
-		purged = append(purged, posthaste.Purged{Subscription: s.Name, Messages: s.Depth})
-	}
-	if err := e.purge(ctx, q.stream, q.subjects.under("s", ">")); err != nil {
-		return nil, err
-	}
-	for i := range q.Subscriptions {
-		if err := e.purgeWaiting(ctx, q, &q.Subscriptions[i]); err != nil {
-			return nil, err
-		}
-	}
-	messages := map[string]int64{}
-	for _, p := range purged {
-		messages[p.Subscription] = p.Messages
-	}
-	return purged, e.record(ctx, "purge", name, 0, map[string]any{"messages": messages})
-}
-
-// purgeWaiting takes the messages that wait for a subscription and acknowledges them, so that those in
-// hand stay: a purge of the stream would remove them, too.
-func (e *Engine) purgeWaiting(ctx context.Context, q *queue, sub *subscription) error {
-	for _, track := range q.tracks() {
-		c, err := e.js.Consumer(ctx, q.stream, q.consumer(sub.Name, track))
-		if err != nil {
-			return e.missing(ctx, q, err)
-		}
-		for left := int(c.CachedInfo().NumPending); left > 0; {
-			batch, err := c.FetchNoWait(min(left, 500))
-			if err != nil {
-				return e.fault(err)
-			}
-			got := 0
-			for m := range batch.Messages() {
-				got++
-				if err := e.purgeOne(ctx, q, sub, m); err != nil {
-					return err
-				}
-			}
-			if got == 0 {
-				break
-			}
-			left -= got
-		}
-	}
-	return nil
-}
-
-// purgeOne records that a message was cancelled, and acknowledges it.
-func (e *Engine) purgeOne(ctx context.Context, q *queue, sub *subscription, m jetstream.Msg) error {
-	if is, body, err := decode(m.Headers(), m.Data()); err == nil { // others are removed without a record
-		d := &held{q: q, sub: sub, meta: is, body: body, claimedAt: e.clock.now()}
-		if err := e.keepOutcome(ctx, d, is, posthaste.OutcomeCancelled); err != nil {
-			return err
-		}
-	}
-	return e.fault(m.DoubleAck(ctx))
 }

@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"os"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -13,9 +14,12 @@ import (
 )
 
 // startServer starts a server in this process and returns its URL. Its data is gone with the test.
-func startServer(t testing.TB) string {
+func startServer(t testing.TB) string { return startServerOf(t, 0) }
+
+// startServerOf starts a server that stores at most some bytes, 0: as many as the disk has room for.
+func startServerOf(t testing.TB, bytes int64) string {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: storeDir(t), JetStreamMaxStore: bytes, NoLog: true, NoSigs: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,6 +29,22 @@ func startServer(t testing.TB) string {
 		t.Fatal("the server does not start")
 	}
 	return s.ClientURL()
+}
+
+// storeDir makes a folder for a server, in memory if the machine has a place for that: the server syncs
+// often, which takes seconds while others keep the disk busy.
+func storeDir(t testing.TB) string {
+	t.Helper()
+	const memory = "/dev/shm"
+	if _, err := os.Stat(memory); err != nil {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp(memory, "posthaste-nats-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 // openEngine opens an engine that ends with the test.

@@ -26,22 +26,22 @@ type place struct {
 	attempts []posthaste.Attempt
 }
 
-// rank orders places: that with the lower one tells where the message is. A message that several
-// subscriptions wait for is in its first entry until all have acknowledged it.
+// rank orders the places in which a message is found for one subscription: the lowest rank counts. An
+// entry for all subscriptions stays until all have acknowledged it, so it has the highest ranks.
 type rank int
 
 const (
-	isHeld     rank = iota // by this process
-	isRetry                // on s.<id>.<sub>
-	isCopy                 // on r.<sub>.<track>
-	isDead                 // on d.<sub>.<id>
-	isOver                 // in the log
-	isShared               // on q.<priority> or o.<part>
-	isSchedule             // on s.<id>
+	rankHeld     rank = iota // by this process
+	rankRetry                // on s.<id>.<sub>
+	rankCopy                 // on r.<sub>.<lane>
+	rankDead                 // on d.<sub>.<id>
+	rankOver                 // in the log
+	rankShared               // on q.<priority> or o.<part>
+	rankSchedule             // on s.<id>
 )
 
-// sight is a message as far as this process sees it.
-type sight struct {
+// lookup is a message with the places in which it was found.
+type lookup struct {
 	q      *queue
 	id     posthaste.MessageID
 	places map[string]*place // by subscription
@@ -53,7 +53,7 @@ func noMessage(id posthaste.MessageID) error {
 	return notFound("id", "message %d is unknown, or its space was reclaimed", id)
 }
 
-// queueOf returns the queue of a message by its id.
+// queueOfMessage returns the queue of a message by its id.
 func (e *Engine) queueOfMessage(ctx context.Context, id posthaste.MessageID) (*queue, error) {
 	if err := e.ready(ctx); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (e *Engine) queueOfMessage(ctx context.Context, id posthaste.MessageID) (*q
 		return nil, noMessage(id)
 	}
 	if err != nil {
-		return nil, e.fault(err)
+		return nil, e.readError(err)
 	}
 	q, err := e.freshQueue(ctx, string(entry.Value()))
 	if code := posthaste.CodeOf(err); code == posthaste.CodeNotFound || code == posthaste.CodeInvalid || err == nil && q.No != no {
@@ -79,17 +79,17 @@ func (e *Engine) queueOfMessage(ctx context.Context, id posthaste.MessageID) (*q
 	return q, err
 }
 
-// findAgain is how often a message that is not found is looked for: it may move meanwhile.
+// findAgain is how often a message is looked for before it is not found: it may move meanwhile.
 const findAgain = 3
 
-// sees finds a message.
-func (e *Engine) sees(ctx context.Context, id posthaste.MessageID) (*sight, error) {
+// find finds a message for all its subscriptions.
+func (e *Engine) find(ctx context.Context, id posthaste.MessageID) (*lookup, error) {
 	q, err := e.queueOfMessage(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	for range findAgain {
-		s, err := e.seesOnce(ctx, q, id)
+		s, err := e.findOnce(ctx, q, id)
 		if err != nil || len(s.places) > 0 {
 			return s, err
 		}
@@ -97,36 +97,37 @@ func (e *Engine) sees(ctx context.Context, id posthaste.MessageID) (*sight, erro
 	return nil, noMessage(id)
 }
 
-func (e *Engine) seesOnce(ctx context.Context, q *queue, id posthaste.MessageID) (*sight, error) {
-	s := &sight{q: q, id: id, places: map[string]*place{}}
-	e.seesHeld(s)
-	if err := e.seesAt(ctx, s, q.stream, q.subjects.under("s", id.String())); err != nil {
+func (e *Engine) findOnce(ctx context.Context, q *queue, id posthaste.MessageID) (*lookup, error) {
+	s := &lookup{q: q, id: id, places: map[string]*place{}}
+	e.findHeld(s)
+	if err := e.findAt(ctx, s, q.stream, q.subjects.under("s", id.String())); err != nil {
 		return nil, err
 	}
 	for _, sub := range q.Subscriptions {
-		if err := e.seesAt(ctx, s, q.stream, q.subjects.under("s", id.String(), token(sub.Name))); err != nil {
+		if err := e.findAt(ctx, s, q.stream, q.subjects.under("s", id.String(), subjectToken(sub.Name))); err != nil {
 			return nil, err
 		}
 	}
 	if !s.complete() {
-		if err := e.seesWaiting(ctx, s); err != nil {
+		if err := e.findWaiting(ctx, s); err != nil {
 			return nil, err
 		}
 	}
 	for _, sub := range q.Subscriptions {
-		if err := e.seesAt(ctx, s, q.stream, q.subjects.under("d", token(sub.Name), id.String())); err != nil {
+		if err := e.findAt(ctx, s, q.stream, q.subjects.under("d", subjectToken(sub.Name), id.String())); err != nil {
 			return nil, err
 		}
-		if err := e.seesAt(ctx, s, e.prefix+"-log", e.outcomeSubject(id, sub.Name)); err != nil {
+		if err := e.findAt(ctx, s, e.prefix+"-log", e.outcomeSubject(id, sub.Name)); err != nil {
 			return nil, err
 		}
 	}
-	e.seesHeld(s) // it may have been handed out meanwhile
-	return s, e.spread(ctx, s)
+	e.findHeld(s) // it may have been handed out meanwhile
+	return s, e.spreadShared(ctx, s)
 }
 
-// complete reports whether each subscription has a place that its own subjects or the schedule tell.
-func (s *sight) complete() bool {
+// complete reports whether each subscription has a place already, so that the waiting messages need not be
+// scanned.
+func (s *lookup) complete() bool {
 	if s.shared != nil {
 		return true
 	}
@@ -138,44 +139,42 @@ func (s *sight) complete() bool {
 	return true
 }
 
-// seesAt takes the last entry on a subject.
-func (e *Engine) seesAt(ctx context.Context, s *sight, stream, subject string) error {
+// findAt adds the last entry on a subject, if there is one.
+func (e *Engine) findAt(ctx context.Context, s *lookup, stream, subject string) error {
 	m, err := e.lastOn(ctx, stream, subject)
 	if err != nil || m == nil {
 		return err
 	}
-	e.takes(s, m)
+	e.addEntry(s, m)
 	return nil
 }
 
-// seesHeld takes the deliveries of this process.
-func (e *Engine) seesHeld(s *sight) {
+// findHeld adds the deliveries of this process.
+func (e *Engine) findHeld(s *lookup) {
 	for _, d := range e.holding.ofMessage(s.id) {
-		e.takesHeld(s, d)
+		e.addHeld(s, d)
 	}
 }
 
-func (e *Engine) takesHeld(s *sight, d *held) {
-	p := &place{rank: isHeld, state: posthaste.StateRunning, meta: d.meta, body: d.body, seq: d.seq}
+func (e *Engine) addHeld(s *lookup, d *held) {
+	p := &place{rank: rankHeld, state: posthaste.StateRunning, meta: d.meta, body: d.body, seq: d.seq}
 	switch once := d.q.Options.Mode == posthaste.AtMostOnce; {
 	case once:
 		p.state = posthaste.StateHandedOut
 	case uptime() > e.holding.leaseOf(d):
-		return // the server hands it out again
+		return // the server redelivers it
 	}
 	p.attempts = append(slices.Clone(d.meta.Story), e.holding.attempt(d, e.workerName(d)))
-	s.put(d.sub.Name, p)
+	s.addPlace(d.sub.Name, p)
 }
 
-// seesWaiting looks through the entries that wait: the newest, and if there are more, the oldest.
-func (e *Engine) seesWaiting(ctx context.Context, s *sight) error {
-	take := func(m *rawEntry) { e.takesOwn(s, m) }
+// findWaiting scans the waiting entries: the newest, and if there are more, the oldest. Each scan is bounded,
+// see scan.
+func (e *Engine) findWaiting(ctx context.Context, s *lookup) error {
+	take := func(m *rawEntry) { e.addIfOwn(s, m) }
 	for _, filter := range s.q.waitFilters() {
-		from, older, err := e.newestFrom(ctx, s.q.stream, filter)
+		older, err := e.newest(ctx, s.q.stream, filter, take)
 		if err != nil {
-			return err
-		}
-		if err := e.scan(ctx, s.q.stream, filter, from, take); err != nil {
 			return err
 		}
 		if older {
@@ -187,7 +186,7 @@ func (e *Engine) seesWaiting(ctx context.Context, s *sight) error {
 	if !s.q.Options.Ordered {
 		return nil
 	}
-	return e.scan(ctx, s.q.stream, s.q.subjects.under("n", "*", s.id.String(), "kept"), 1, s.takesKept)
+	return e.scan(ctx, s.q.stream, s.q.subjects.under("n", "*", s.id.String(), "kept"), 1, s.addKept)
 }
 
 // waitFilters select the entries that wait.
@@ -199,51 +198,51 @@ func (q *queue) waitFilters() []string {
 	return []string{q.subjects.under(first), q.subjects.under("r.*.*")}
 }
 
-// takesOwn takes an entry if it is one of the message.
-func (e *Engine) takesOwn(s *sight, m *rawEntry) {
+// addIfOwn adds an entry if it is one of the message.
+func (e *Engine) addIfOwn(s *lookup, m *rawEntry) {
 	if x, _, err := decode(m.Header, m.Data); err == nil && x.ID == s.id {
-		e.takes(s, m)
+		e.addEntry(s, m)
 	}
 }
 
-// takes takes an entry of the message.
-func (e *Engine) takes(s *sight, m *rawEntry) {
+// addEntry adds the place of an entry of the message.
+func (e *Engine) addEntry(s *lookup, m *rawEntry) {
 	x, body, err := decode(m.Header, m.Data)
 	if err != nil {
 		return
 	}
 	p := &place{meta: x, body: body, subject: m.Subject, seq: m.Sequence, at: m.Time, attempts: x.Story}
 	if strings.HasPrefix(m.Subject, e.prefix+".log.out.") {
-		p.rank, p.state = isOver, posthaste.State(m.Header.Get(headerOutcome))
-		s.put(named(m.Subject[strings.LastIndex(m.Subject, ".")+1:]), p)
+		p.rank, p.state = rankOver, posthaste.State(m.Header.Get(headerOutcome))
+		s.addPlace(nameOf(m.Subject[strings.LastIndex(m.Subject, ".")+1:]), p)
 		return
 	}
 	tokens := strings.Split(strings.TrimPrefix(m.Subject, string(s.q.subjects)), ".")
 	late := fromMicros(x.Due).After(e.clock.now())
 	switch {
 	case (tokens[0] == "q" || tokens[0] == "o") && len(tokens) == 2:
-		p.rank, p.state = isShared, posthaste.StateReady
-		s.share(p)
+		p.rank, p.state = rankShared, posthaste.StateReady
+		s.addShared(p)
 	case tokens[0] == "s" && len(tokens) == 2:
-		p.rank, p.state = isSchedule, posthaste.StateReady
+		p.rank, p.state = rankSchedule, posthaste.StateReady
 		if late {
 			p.state = posthaste.StateScheduled
 		}
-		s.share(p)
+		s.addShared(p)
 	case tokens[0] == "s" && len(tokens) == 3:
-		p.rank, p.state = isRetry, x.comesAgain(late)
-		s.put(named(tokens[2]), p)
+		p.rank, p.state = rankRetry, x.waitingState(late)
+		s.addPlace(nameOf(tokens[2]), p)
 	case tokens[0] == "r" && len(tokens) == 3:
-		p.rank, p.state = isCopy, x.comesAgain(false)
-		s.put(named(tokens[1]), p)
+		p.rank, p.state = rankCopy, x.waitingState(false)
+		s.addPlace(nameOf(tokens[1]), p)
 	case tokens[0] == "d" && len(tokens) == 3:
-		p.rank, p.state = isDead, posthaste.StateDead
-		s.put(named(tokens[1]), p)
+		p.rank, p.state = rankDead, posthaste.StateDead
+		s.addPlace(nameOf(tokens[1]), p)
 	}
 }
 
-// takesKept takes what an ordered queue keeps beside a message that comes again.
-func (s *sight) takesKept(m *rawEntry) {
+// addKept adds the fields that an ordered queue stores beside a message, see kept.
+func (s *lookup) addKept(m *rawEntry) {
 	var k kept
 	if err := json.Unmarshal(m.Data, &k); err != nil || k.Meta == nil {
 		return
@@ -251,11 +250,11 @@ func (s *sight) takesKept(m *rawEntry) {
 	if s.kept == nil {
 		s.kept = map[string]*meta{}
 	}
-	s.kept[named(strings.Split(strings.TrimPrefix(m.Subject, string(s.q.subjects)), ".")[1])] = k.Meta
+	s.kept[nameOf(strings.Split(strings.TrimPrefix(m.Subject, string(s.q.subjects)), ".")[1])] = k.Meta
 }
 
-// comesAgain returns the state of a message that was handed out before and waits.
-func (m *meta) comesAgain(late bool) posthaste.State {
+// waitingState returns the state of a message that was handed out before and waits.
+func (m *meta) waitingState(late bool) posthaste.State {
 	switch {
 	case m.Failures > 0 || m.Losses > 0:
 		return posthaste.StateRetrying
@@ -265,8 +264,8 @@ func (m *meta) comesAgain(late bool) posthaste.State {
 	return posthaste.StateReady
 }
 
-// put takes a place for a subscription, unless a better one is known.
-func (s *sight) put(subscription string, p *place) {
+// addPlace adds a place for a subscription, unless one with a lower rank or a newer entry is known.
+func (s *lookup) addPlace(subscription string, p *place) {
 	if s.q.subscription(subscription) == nil {
 		return
 	}
@@ -275,19 +274,19 @@ func (s *sight) put(subscription string, p *place) {
 	}
 }
 
-// share takes the entry for all subscriptions.
-func (s *sight) share(p *place) {
+// addShared adds an entry for all subscriptions.
+func (s *lookup) addShared(p *place) {
 	if s.shared == nil || p.rank < s.shared.rank {
 		s.shared = p
 	}
 }
 
-// spread puts the entry for all subscriptions in the place of those that have none.
-func (e *Engine) spread(ctx context.Context, s *sight) error {
-	return s.spread(func(sub *subscription, track int) (uint64, error) { return e.floor(ctx, s.q, sub, track) })
+// spreadShared gives the subscriptions without a place that of the entry for all subscriptions.
+func (e *Engine) spreadShared(ctx context.Context, s *lookup) error {
+	return s.spreadShared(func(sub *subscription, lane int) (uint64, error) { return e.ackFloor(ctx, s.q, sub, lane) })
 }
 
-func (s *sight) spread(floor func(*subscription, int) (uint64, error)) error {
+func (s *lookup) spreadShared(floor func(*subscription, int) (uint64, error)) error {
 	if s.shared == nil {
 		return nil
 	}
@@ -297,25 +296,25 @@ func (s *sight) spread(floor func(*subscription, int) (uint64, error)) error {
 			continue
 		}
 		p := *s.shared
-		if p.rank == isShared {
+		if p.rank == rankShared {
 			if sub.Name != posthaste.DefaultSubscription && sub.From != posthaste.FromOldest && p.at.Before(sub.CreatedAt) {
 				continue // it was sent before
 			}
 			if len(s.q.Subscriptions) > 1 {
-				track, err := strconv.Atoi(p.subject[strings.LastIndex(p.subject, ".")+1:])
+				lane, err := strconv.Atoi(p.subject[strings.LastIndex(p.subject, ".")+1:])
 				if err != nil {
 					continue
 				}
-				upTo, err := floor(sub, track)
+				upTo, err := floor(sub, lane)
 				if err != nil {
 					return err
 				}
 				if p.seq <= upTo {
-					p.rank, p.state = isOver, posthaste.StateDone
+					p.rank, p.state = rankOver, posthaste.StateDone
 				}
 			}
 			if m := s.kept[sub.Name]; m != nil && m.From == p.seq {
-				p.meta, p.attempts, p.state = m, m.Story, m.comesAgain(false)
+				p.meta, p.attempts, p.state = m, m.Story, m.waitingState(false)
 			}
 		}
 		s.places[sub.Name] = &p
@@ -323,20 +322,20 @@ func (s *sight) spread(floor func(*subscription, int) (uint64, error)) error {
 	return nil
 }
 
-// floor returns the sequence up to which a subscription has acknowledged all entries.
-func (e *Engine) floor(ctx context.Context, q *queue, sub *subscription, track int) (uint64, error) {
-	c, err := e.js.Consumer(ctx, q.stream, q.consumer(sub.Name, track))
+// ackFloor returns the sequence up to which a subscription has acknowledged all entries.
+func (e *Engine) ackFloor(ctx context.Context, q *queue, sub *subscription, lane int) (uint64, error) {
+	c, err := e.js.Consumer(ctx, q.stream, q.consumer(sub.Name, lane))
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, e.fault(err)
+		return 0, e.readError(err)
 	}
 	return c.CachedInfo().AckFloor.Stream, nil
 }
 
-// info returns the message as operators see it.
-func (s *sight) info(now time.Time) (info posthaste.MessageInfo) {
+// info returns the message for operators.
+func (s *lookup) info(now time.Time) (info posthaste.MessageInfo) {
 	for _, sub := range s.q.Subscriptions {
 		p := s.places[sub.Name]
 		if p == nil {
@@ -344,10 +343,10 @@ func (s *sight) info(now time.Time) (info posthaste.MessageInfo) {
 		}
 		if m := p.meta; info.ID == 0 || info.Payload == nil && p.body != nil {
 			info = posthaste.MessageInfo{ID: s.id, Queue: s.q.Name, Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms, ContentType: m.Type,
-				Payload: p.body, CreatedAt: fromMicros(m.At), Options: m.own(), ErasedAt: fromMicros(m.Erased), Subscriptions: info.Subscriptions}
+				Payload: p.body, CreatedAt: fromMicros(m.At), Options: m.own(), Subscriptions: info.Subscriptions}
 		}
 		state := posthaste.MessageState{Subscription: sub.Name, State: p.state, Attempts: posthaste.NewestCheckpoint(slices.Clone(p.attempts))}
-		if due := fromMicros(p.meta.Due); p.rank == isRetry || p.rank == isSchedule {
+		if due := fromMicros(p.meta.Due); p.rank == rankRetry || p.rank == rankSchedule {
 			if due.After(now) {
 				state.DueAt = due
 			}
@@ -360,10 +359,10 @@ func (s *sight) info(now time.Time) (info posthaste.MessageInfo) {
 	return info
 }
 
-// Message implements [posthaste.MessageAdmin]. A message that waits is looked for among the newest and
-// the oldest 10,000. One that another process has in hand appears as ready.
+// Message implements [posthaste.MessageAdmin]. A waiting message is looked for among the newest and the
+// oldest 10,000. One that another process holds appears as ready.
 func (e *Engine) Message(ctx context.Context, id posthaste.MessageID) (posthaste.MessageInfo, error) {
-	s, err := e.sees(ctx, id)
+	s, err := e.find(ctx, id)
 	if err != nil {
 		return posthaste.MessageInfo{}, err
 	}

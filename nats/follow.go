@@ -14,47 +14,55 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// What follows an entry: a retry, a copy, or a dead letter. It is stored in one batch with a record
-// of the entry's sequence, so that an entry is continued once, although several processes may try: its holder,
-// and after a crash or an unconfirmed acknowledgment the process that gets its second delivery.
+// An entry is continued by another one: a retry, a copy (of a message that was released or lost), or a
+// dead letter. That entry is stored in one batch with a record of the sequence of the entry that it
+// continues. So an entry is continued once, although several processes may try: its holder, and, after a
+// crash or an unconfirmed acknowledgment, the process to which the server redelivers it.
 
-// followedFor is how long these records last. An entry that is handed out again later may be continued
-// twice.
+// followedFor is how long these records last. An entry that is redelivered later than that may be
+// continued twice.
 const followedFor = 24 * time.Hour
 
-// storyEnds is how many attempts at its begin and at its end the story of a message keeps.
+// storyEnds is how many attempts the story of a message keeps at its beginning, and at its end.
 const storyEnds = 10
 
-// continues settles a delivery otherwise than by a plain acknowledgment.
-func (e *Engine) continues(ctx context.Context, d *held, s posthaste.Settlement) (r posthaste.SettleResult, err error) {
+// settleByEntry settles a delivery for which something must be stored: its outcome, or the entry that
+// continues it. It acknowledges the delivery after that. For a subscription that was removed it stores
+// nothing: that would stay in the stream, which has no consumer for it.
+func (e *Engine) settleByEntry(ctx context.Context, d *held, s posthaste.Settlement) (r posthaste.SettleResult, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.holding.leaseOf(d)-uptime())
 	defer cancel()
+	if q := e.queues.known(d.q.Name); q != nil && q.stream == d.q.stream {
+		if sub := q.subscription(d.sub.Name); sub == nil || !sub.CreatedAt.Equal(d.sub.CreatedAt) {
+			return r, errUnsubscribed
+		}
+	}
 	r = posthaste.SettleResult{Delivery: d.id, Settled: true}
-	next, outcome, due := e.next(d, s)
+	next, outcome, due := e.nextAttempt(d, s)
 	r.Outcome, r.DueAt = outcome, due
-	if err := e.keepOutcome(ctx, d, next, outcome); err != nil {
+	if err := e.storeOutcome(ctx, d, next, outcome); err != nil {
 		return r, err
 	}
-	if d.q.Options.Ordered && !over(outcome) {
-		return r, e.again(ctx, d, next, max(0, due.Sub(e.clock.now())))
+	if d.q.Options.Ordered && !isFinal(outcome) {
+		return r, e.giveBackInOrder(ctx, d, next, max(0, due.Sub(e.clock.now())))
 	}
-	if entry := e.following(d, next, outcome, due); entry != nil {
-		err := e.store(ctx, d.q, []*natsgo.Msg{recorded(d.followedBy(), record{Sent: []posthaste.Sent{{ID: d.meta.ID}}}, followedFor), entry})
+	if entry := e.followingEntry(d, next, outcome, due); entry != nil {
+		err := e.store(ctx, d.q, []*natsgo.Msg{recordEntry(d.followSubject(), sentRecord{Sent: []posthaste.Sent{{ID: d.meta.ID}}}, followedFor), entry})
 		if err != nil && !errors.Is(err, errExists) {
 			return r, err
 		}
 	}
-	e.unnote(ctx, d)
-	switch err := e.acked(ctx, d); {
-	case over(outcome) && outcome != posthaste.OutcomeDead:
+	e.removeNotes(ctx, d)
+	switch err := e.ackAndWait(ctx, d); {
+	case isFinal(outcome) && outcome != posthaste.OutcomeDead:
 		return r, err
-	default: // what follows is stored, and a second delivery changes nothing
+	default: // the next entry is stored, and a redelivery of this one only acknowledges it
 		return r, nil
 	}
 }
 
-// over reports whether a message is not delivered again after an outcome.
-func over(outcome posthaste.Outcome) bool {
+// isFinal reports whether a message is not delivered again after an outcome.
+func isFinal(outcome posthaste.Outcome) bool {
 	switch outcome {
 	case posthaste.OutcomeReleased, posthaste.OutcomeRetried, posthaste.OutcomeLost:
 		return false
@@ -62,13 +70,14 @@ func over(outcome posthaste.Outcome) bool {
 	return true
 }
 
-// followedBy is the subject of the record of what follows an entry.
-func (d *held) followedBy() string {
-	return d.q.subjects.under("i", "n", token(d.sub.Name), strconv.FormatUint(d.seq, 10))
+// followSubject is the subject of the record that the entry was continued.
+func (d *held) followSubject() string {
+	return d.q.subjects.under("i", "n", subjectToken(d.sub.Name), strconv.FormatUint(d.seq, 10))
 }
 
-// next returns the message after a settlement, the outcome, and when the next attempt may start.
-func (e *Engine) next(d *held, s posthaste.Settlement) (*meta, posthaste.Outcome, time.Time) {
+// nextAttempt returns the message after a settlement, the outcome, and when the next attempt may start,
+// zero for a final outcome. It has the rules of package memory (delivery end).
+func (e *Engine) nextAttempt(d *held, s posthaste.Settlement) (*meta, posthaste.Outcome, time.Time) {
 	next, now := *d.meta, e.clock.now()
 	due, outcome := now, s.Outcome
 	o := e.options(d).Attempts(next.Kind, next.own())
@@ -103,18 +112,18 @@ func (e *Engine) next(d *held, s posthaste.Settlement) (*meta, posthaste.Outcome
 		outcome = posthaste.OutcomeDead
 	}
 	next.Story = e.story(d, s, outcome, now)
-	if over(outcome) {
+	if isFinal(outcome) {
 		due = time.Time{}
 	}
 	if outcome == posthaste.OutcomeDead {
 		next.DiedAt, next.Error = micros(now), posthaste.ErrorText(s.Error)
 	}
 	next.From, next.Since = d.seq, micros(d.meta.since())
-	e.fits(&next, d.body)
+	e.shortenStory(&next, d.body)
 	return &next, outcome, due
 }
 
-// options returns the options of the queue of a delivery as they are now.
+// options returns the current options of the queue of a delivery.
 func (e *Engine) options(d *held) *posthaste.QueueOptions {
 	if q := e.queues.known(d.q.Name); q != nil {
 		return &q.Options
@@ -145,30 +154,31 @@ func (d *held) advanced(checkpoint []byte) bool {
 	return checkpoint != nil && (len(story) == 0 || !bytes.Equal(checkpoint, story[len(story)-1].Checkpoint))
 }
 
-// following returns the entry that continues a delivery: the retry, which may be scheduled, or the
-// dead letter; nil if the message is over.
-func (e *Engine) following(d *held, next *meta, outcome posthaste.Outcome, due time.Time) *natsgo.Msg {
-	sub := token(d.sub.Name)
+// followingEntry returns the entry that continues that of a delivery: the retry or copy, which may be
+// scheduled, or the dead letter; nil if the outcome needs none.
+func (e *Engine) followingEntry(d *held, next *meta, outcome posthaste.Outcome, due time.Time) *natsgo.Msg {
+	sub := subjectToken(d.sub.Name)
 	switch {
 	case outcome == posthaste.OutcomeDead:
 		return next.encoded(d.q.subjects.under("d", sub, next.ID.String()), d.body)
-	case over(outcome):
+	case isFinal(outcome):
 		return nil
 	}
-	target := d.q.subjects.under("r", sub, strconv.Itoa(d.track))
-	if !due.After(e.clock.now().Add(soon)) {
+	target := d.q.subjects.under("r", sub, strconv.Itoa(d.lane))
+	if !due.After(e.clock.now().Add(dueSoon)) {
 		return next.encoded(target, d.body)
 	}
 	next.Due = micros(due)
-	return scheduled(next.encoded(d.q.subjects.under("s", next.ID.String(), sub), d.body), target, due)
+	return asSchedule(next.encoded(d.q.subjects.under("s", next.ID.String(), sub), d.body), target, due)
 }
 
-// acked acknowledges a delivery, and returns an error if that is not confirmed within its lease.
-func (e *Engine) acked(ctx context.Context, d *held) error {
-	return e.signed(ctx, d, signAck)
+// ackAndWait acknowledges a delivery. It returns an error if the server does not confirm that before the
+// lease ends.
+func (e *Engine) ackAndWait(ctx context.Context, d *held) error {
+	return e.signAndWait(ctx, d, signAck)
 }
 
-func (e *Engine) signed(ctx context.Context, d *held, sign string) error {
+func (e *Engine) signAndWait(ctx context.Context, d *held, sign string) error {
 	done := make(chan bool, 1)
 	e.acks.send(&ack{reply: d.reply, sign: sign, until: e.holding.leaseOf(d), done: func(confirmed bool) { done <- confirmed }})
 	select {
@@ -188,31 +198,32 @@ func (e *Engine) nak(ctx context.Context, d *held, after time.Duration) error {
 	if after > 0 {
 		sign += ` {"delay": ` + strconv.FormatInt(int64(after), 10) + `}`
 	}
-	return e.signed(ctx, d, sign)
+	return e.signAndWait(ctx, d, sign)
 }
 
-// ends ends a message that is not handed out.
-func (e *Engine) ends(ctx context.Context, d *held, outcome posthaste.Outcome) {
+// expire ends a message that is too old to be handed out.
+func (e *Engine) expire(ctx context.Context, d *held, outcome posthaste.Outcome) {
 	now := e.clock.now()
 	next := *d.meta
 	next.Story = posthaste.WithAttempt(next.Story, posthaste.Attempt{Attempt: next.attempt(), Outcome: outcome, ClaimedAt: now, EndedAt: now})
-	// What fails here is repeated with the next delivery.
-	if err := e.keepOutcome(ctx, d, &next, outcome); err == nil {
-		_ = e.acked(ctx, d)
+	// After an error, the server redelivers the message, and a claim finds again that it is too old.
+	if err := e.storeOutcome(ctx, d, &next, outcome); err == nil {
+		e.removeNotes(ctx, d)
+		_ = e.ackAndWait(ctx, d)
 	}
 }
 
-// lose gives a delivery back whose holder is gone: its worker or its lease has ended, and this
-// process still holds it at the server.
-func (e *Engine) lose(ctx context.Context, d *held) bool {
-	if !e.holding.beginLost(d) {
+// settleLost settles a delivery as lost: its worker is gone or its receiver's lease has ended, and this
+// process still has its lease at the server. It reports whether it did.
+func (e *Engine) settleLost(ctx context.Context, d *held) bool {
+	if !e.holding.beginSettlingLost(d) {
 		return false
 	}
-	_, err := e.continues(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"})
-	if err != nil {
-		e.holding.giveUp(d)
+	_, err := e.settleByEntry(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"})
+	if err != nil && !endedDelivery(err) {
+		e.holding.abandonSettling(d)
 		return false
 	}
 	e.holding.remove(d)
-	return true
+	return err == nil
 }

@@ -8,63 +8,63 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// held is a delivery that this process was handed. Its fields do not change after
-// it was handed out, but for those that holding.mu guards.
+// held is a delivery that this process holds. Once it is handed out, only the fields that holding.mu
+// guards change.
 type held struct {
-	id        posthaste.DeliveryID
-	q         *queue
-	sub       *subscription
-	track     int // its consumer: a priority or a partition
-	meta      *meta
-	body      []byte
-	reply     string // where acknowledgments go
-	seq       uint64 // its entry in the stream
-	delivered int    // how often the server has handed out the entry
-	claimedAt time.Time
-	alone     bool
-	number    int64 // of the claim
+	id          posthaste.DeliveryID
+	q           *queue
+	sub         *subscription
+	lane        int // of its queue
+	meta        *meta
+	body        []byte
+	reply       string // where acknowledgments go
+	seq         uint64 // its entry in the stream
+	delivered   int    // how often the server has handed out the entry
+	claimedAt   time.Time
+	alone       bool
+	claimNumber int64 // ClaimRequest.Number
 
 	// holding.mu guards what follows.
 	worker    posthaste.WorkerID // 0 for a receiver
-	lease     time.Duration      // by uptime; the server may hand it out again after it
-	until     time.Duration      // for a receiver: up to when the lease is extended
+	lease     time.Duration      // by uptime; the server may redeliver it after that
+	until     time.Duration      // for a receiver: when the requested lease ends; until then lease is extended
 	settling  bool               // a settlement is under way
 	cancelled bool               // the message was cancelled meanwhile
 	note      posthaste.Attempt  // what the handler has noted: Checkpoint, Progress, ProgressText, Log
-	noted     bool               // notes are stored
+	noted     bool               // a note of this attempt is stored
 }
 
 // holding has the deliveries that this process holds. A delivery's id has the number of the
 // process, so that other processes can ask it to settle: see forward.go.
 type holding struct {
-	mu     sync.Mutex
-	no     int64 // of this process, 0 before begin
-	last   int64
-	byID   map[posthaste.DeliveryID]*held
-	byWork map[posthaste.WorkerID]map[posthaste.DeliveryID]*held
-	// refused has the entries that must not be handed out, and until when by uptime.
-	refused map[entryKey]time.Duration
+	mu      sync.Mutex
+	process int64 // of this process, 0 before startLoops
+	last    int64
+	byID    map[posthaste.DeliveryID]*held
+	byWork  map[posthaste.WorkerID]map[posthaste.DeliveryID]*held
+	// withheld has the entries that must not be handed out, and until when, by uptime.
+	withheld map[entryKey]time.Duration
 }
 
 func (h *holding) init() {
 	h.byID, h.byWork = map[posthaste.DeliveryID]*held{}, map[posthaste.WorkerID]map[posthaste.DeliveryID]*held{}
 }
 
-// handedOut marks the ids of deliveries of at-most-once queues, which no process holds.
-const handedOut = 1 << 31
+// handedOutBit marks the ids of deliveries of at-most-once queues. No process holds these.
+const handedOutBit = 1 << 31
 
-// add gives a delivery its id and its holder, and reports whether it may be handed out: it was not
-// cancelled. A worker is not 0.
+// add gives a delivery its id and its holder, 0 for a receiver. It reports whether the delivery may be
+// handed out: a cancelled one may not.
 func (h *holding) add(d *held, worker posthaste.WorkerID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if uptime() <= h.refused[entryKey{d.q.stream, d.seq}] {
+	if uptime() <= h.withheld[entryKey{d.q.stream, d.seq}] {
 		return false
 	}
-	h.last = (h.last + 1) % handedOut
-	d.id, d.worker = posthaste.DeliveryID(h.no<<32|h.last), worker
+	h.last = (h.last + 1) % handedOutBit
+	d.id, d.worker = posthaste.DeliveryID(h.process<<32|h.last), worker
 	if d.q.Options.Mode == posthaste.AtMostOnce {
-		d.id |= handedOut
+		d.id |= handedOutBit
 		return true
 	}
 	h.byID[d.id] = d
@@ -90,8 +90,8 @@ func (h *holding) get(id posthaste.DeliveryID) *held {
 	return h.byID[id]
 }
 
-// of returns the deliveries of a worker in the order of their ids.
-func (h *holding) of(worker posthaste.WorkerID) []*held {
+// ofWorker returns the deliveries of a worker in the order of their ids.
+func (h *holding) ofWorker(worker posthaste.WorkerID) []*held {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := make([]*held, 0, len(h.byWork[worker]))
@@ -114,10 +114,10 @@ func (h *holding) ofMessage(id posthaste.MessageID) (all []*held) {
 	return all
 }
 
-// begin begins a settlement that was asked for at a time, and reports whether the caller may settle: the
-// lease had not ended then, and no other settlement is under way. Each sign to the server checks
+// beginSettling begins a settlement that was requested at now. It reports whether the caller may settle:
+// the lease had not ended by then, and no other settlement is under way. Each sign to the server checks
 // the lease again.
-func (h *holding) begin(d *held, now time.Duration) bool {
+func (h *holding) beginSettling(d *held, now time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.byID[d.id] != d || d.settling || now > d.lease || d.until != 0 && now > d.until {
@@ -127,8 +127,8 @@ func (h *holding) begin(d *held, now time.Duration) bool {
 	return true
 }
 
-// beginLost is begin for a delivery whose holder is gone, while the lease at the server lasts.
-func (h *holding) beginLost(d *held) bool {
+// beginSettlingLost is beginSettling for a delivery whose holder is gone, as long as this process has its lease.
+func (h *holding) beginSettlingLost(d *held) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.byID[d.id] != d || d.settling || uptime() > d.lease {
@@ -145,7 +145,7 @@ func (h *holding) isCancelled(d *held) bool {
 	return d.cancelled
 }
 
-// attempt returns the attempt as far as it has come.
+// attempt returns the attempt that runs, with its note.
 func (h *holding) attempt(d *held, worker string) posthaste.Attempt {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,24 +154,31 @@ func (h *holding) attempt(d *held, worker string) posthaste.Attempt {
 	return a
 }
 
-// number returns the number of this process.
-func (h *holding) number() int64 {
+// processNumber returns the number of this process.
+func (h *holding) processNumber() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.no
+	return h.process
+}
+
+// setProcess sets the number of this process, 0 if it has none yet.
+func (h *holding) setProcess(no int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.process = no
 }
 
 // holderOf returns the number of the process that holds a delivery.
 func holderOf(id posthaste.DeliveryID) int64 { return int64(id) >> 32 }
 
-// giveUp ends a settlement whose outcome is not known. It can be repeated.
-func (h *holding) giveUp(d *held) {
+// abandonSettling ends a settlement that failed or whose outcome is unknown. The caller may settle again.
+func (h *holding) abandonSettling(d *held) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	d.settling = false
 }
 
-// leaseOf returns up to when a delivery may be settled.
+// leaseOf returns the end of the lease, by uptime: until then the delivery may be settled.
 func (h *holding) leaseOf(d *held) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

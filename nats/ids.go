@@ -7,16 +7,16 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// A message's id is a number of its own (51 bits) and the number of its queue (12 bits), so that
-// the queue of a message is known by its id. Numbers are taken in blocks: a sequence of a stream
-// that holds one message.
+// A message's id consists of a unique number (51 bits) and the number of its queue (12 bits), so that the
+// id tells the queue. Numbers are taken in blocks of idBlock: a block is a sequence of the stream
+// <prefix>-ids, which keeps only its last message.
 const (
 	idBlock   = 1 << 14
 	queueBits = 12
 	maxQueues = 1<<queueBits - 1
 )
 
-// ids hands out numbers.
+// ids hands out numbers of the blocks that this process has taken.
 type ids struct {
 	sequence    func(ctx context.Context) (int64, error) // the number of a block
 	mu          sync.Mutex
@@ -52,7 +52,7 @@ func (i *ids) take(ctx context.Context, n int) (first int64, err error) {
 func (e *Engine) sequence(ctx context.Context) (int64, error) {
 	ack, err := e.js.Publish(ctx, e.prefix+".ids", nil)
 	if err != nil {
-		return 0, e.fault(err)
+		return 0, e.readError(err)
 	}
 	return int64(ack.Sequence), nil
 }

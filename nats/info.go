@@ -50,11 +50,11 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 func (e *Engine) allQueues(ctx context.Context) (all []*queue, err error) {
 	keys, err := e.kv.ListKeysFiltered(ctx, queueKey+">")
 	if err != nil {
-		return nil, e.fault(err)
+		return nil, e.readError(err)
 	}
 	var names []string
 	for key := range keys.Keys() {
-		names = append(names, named(strings.TrimPrefix(key, queueKey)))
+		names = append(names, nameOf(strings.TrimPrefix(key, queueKey)))
 	}
 	for _, name := range names {
 		switch q, err := e.freshQueue(ctx, name); {
@@ -76,24 +76,24 @@ func (e *Engine) infoOf(ctx context.Context, q *queue) (posthaste.QueueInfo, err
 	for i := range q.Subscriptions {
 		s := &q.Subscriptions[i]
 		of := posthaste.SubscriptionInfo{Name: s.Name, Filter: s.Filter, CountedAt: e.clock.now()}
-		for _, track := range q.tracks() {
-			c := consumers[q.consumer(s.Name, track)]
+		for _, lane := range q.lanes() {
+			c := consumers[q.consumer(s.Name, lane)]
 			if c == nil {
 				continue
 			}
 			of.Depth += int64(c.NumPending)
 			of.InFlight += int64(c.NumAckPending)
-			if age, err := e.oldest(ctx, q, c, track); err != nil {
+			if age, err := e.oldest(ctx, q, c); err != nil {
 				return info, err
 			} else if c.NumPending > 0 {
 				of.OldestAge = max(of.OldestAge, age)
 			}
 		}
-		if of.Dead, err = e.count(ctx, q, consumers["keep-d"], len(q.Subscriptions) > 1, q.subjects.under("d", token(s.Name), ">")); err != nil {
+		if of.Dead, err = e.count(ctx, q, consumers["keep-d"], len(q.Subscriptions) > 1, q.subjects.under("d", subjectToken(s.Name), ">")); err != nil {
 			return info, err
 		}
 		if c := consumers["keep-s"]; c != nil {
-			of.Depth += int64(c.NumPending) // those of other subscriptions' retries included
+			of.Depth += int64(c.NumPending) // retries of other subscriptions included
 		}
 		info.Subscriptions = append(info.Subscriptions, of)
 	}
@@ -104,18 +104,18 @@ func (e *Engine) infoOf(ctx context.Context, q *queue) (posthaste.QueueInfo, err
 func (e *Engine) consumers(ctx context.Context, q *queue) (map[string]*jetstream.ConsumerInfo, error) {
 	stream, err := e.js.Stream(ctx, q.stream)
 	if err != nil {
-		return nil, e.missing(ctx, q, err)
+		return nil, e.queueError(ctx, q, err)
 	}
 	all := map[string]*jetstream.ConsumerInfo{}
 	list := stream.ListConsumers(ctx)
 	for c := range list.Info() {
 		all[c.Name] = c
 	}
-	return all, e.missing(ctx, q, list.Err())
+	return all, e.queueError(ctx, q, list.Err())
 }
 
-// count counts the messages on subjects: by the keeper, unless it counts those of several
-// subscriptions.
+// count returns the number of messages that a filter selects: that of the keeper, unless the keeper also
+// counts those of other subscriptions.
 func (e *Engine) count(ctx context.Context, q *queue, keeper *jetstream.ConsumerInfo, shared bool, filter string) (int64, error) {
 	switch {
 	case keeper == nil || keeper.NumPending == 0:
@@ -125,17 +125,17 @@ func (e *Engine) count(ctx context.Context, q *queue, keeper *jetstream.Consumer
 	}
 	stream, err := e.js.Stream(ctx, q.stream)
 	if err != nil {
-		return 0, e.missing(ctx, q, err)
+		return 0, e.queueError(ctx, q, err)
 	}
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(filter))
 	if err != nil {
-		return 0, e.missing(ctx, q, err)
+		return 0, e.queueError(ctx, q, err)
 	}
 	return int64(len(info.State.Subjects)), nil
 }
 
-// oldest returns the age of the first message that a consumer has not handed out.
-func (e *Engine) oldest(ctx context.Context, q *queue, c *jetstream.ConsumerInfo, track int) (age time.Duration, err error) {
+// oldest returns the age of the oldest message that a consumer has not delivered.
+func (e *Engine) oldest(ctx context.Context, q *queue, c *jetstream.ConsumerInfo) (age time.Duration, err error) {
 	if c.NumPending == 0 {
 		return 0, nil
 	}
@@ -149,41 +149,4 @@ func (e *Engine) oldest(ctx context.Context, q *queue, c *jetstream.ConsumerInfo
 		}
 	}
 	return age, nil
-}
-
-// missing returns the error of a call about a queue's stream: the queue may have been dropped.
-func (e *Engine) missing(ctx context.Context, q *queue, err error) error {
-	if err == nil {
-		return nil
-	}
-	if _, gone := e.freshQueue(ctx, q.Name); posthaste.CodeOf(gone) == posthaste.CodeNotFound {
-		return gone
-	}
-	return e.fault(err)
-}
-
-// UpdateQueue implements [posthaste.QueueAdmin].
-func (e *Engine) UpdateQueue(ctx context.Context, name string, update posthaste.QueueUpdate) error {
-	if err := posthaste.CheckName("queue", name); err != nil {
-		return err
-	}
-	var changes []posthaste.OptionChange
-	_, err := e.changeQueue(ctx, name, func(q *queue) (bool, error) {
-		next, differences, err := update.Apply(name, q.Options)
-		if err != nil {
-			return false, err
-		}
-		if err := possible(&next); err != nil {
-			return false, err
-		}
-		if q.Options.Ordered && next.Lanes != q.Options.Lanes {
-			return false, unsupported("lanes", "the lanes of an ordered queue cannot be changed")
-		}
-		q.Options, changes = next, differences
-		return len(changes) > 0, nil
-	})
-	if err != nil || len(changes) == 0 {
-		return err
-	}
-	return e.record(ctx, "update", name, 0, posthaste.ChangeDetails(changes))
 }

@@ -16,15 +16,15 @@ type renewed struct {
 	lease time.Duration
 }
 
-// renew asks the servers for a new AckWait of deliveries. An unconfirmed one keeps its old lease. A
-// server that is cut off confirms signs of progress that the others do not know. So the leases are
-// extended only if the store has taken a write after that, for which it needs a majority.
+// renew extends the leases of deliveries by signs of progress. A delivery whose sign is not confirmed
+// keeps its lease. A server that is cut off confirms signs that the others do not know, so the leases
+// are extended only if the store has taken a write after that, which needs a majority.
 func (e *Engine) renew(ctx context.Context, all []*held) {
 	var open sync.WaitGroup
 	var mu sync.Mutex
 	var done []renewed
 	for _, d := range all {
-		e.progress(d, &open, func(lease time.Duration) {
+		e.sendProgress(d, &open, func(lease time.Duration) {
 			mu.Lock()
 			defer mu.Unlock()
 			done = append(done, renewed{d, lease})
@@ -35,17 +35,17 @@ func (e *Engine) renew(ctx context.Context, all []*held) {
 	confirmed := done
 	done = nil
 	mu.Unlock()
-	if len(confirmed) == 0 || !e.reaches(ctx) {
+	if len(confirmed) == 0 || e.reach(ctx) != nil {
 		return
 	}
 	for _, r := range confirmed {
-		e.holding.extend(r.d, r.lease)
+		e.holding.extendLease(r.d, r.lease)
 	}
 }
 
-// progress sends a sign of progress, and calls done with the lease that begins when it is sent, once the
-// server has confirmed it.
-func (e *Engine) progress(d *held, open *sync.WaitGroup, done func(lease time.Duration)) {
+// sendProgress sends a sign of progress. Once the server has confirmed it, it calls done with the end of the
+// new lease, which began when the sign was sent.
+func (e *Engine) sendProgress(d *held, open *sync.WaitGroup, done func(lease time.Duration)) {
 	until := e.holding.leaseOf(d)
 	if at := uptime(); at < until {
 		open.Add(1)
@@ -71,50 +71,51 @@ func waitFor(ctx context.Context, open *sync.WaitGroup, most time.Duration) {
 	}
 }
 
-// extend sets a later lease.
-func (h *holding) extend(d *held, lease time.Duration) {
+// extendLease sets a later lease.
+func (h *holding) extendLease(d *held, lease time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	d.lease = max(d.lease, lease)
 }
 
-// giveBack gives back all deliveries of a worker, and what came and was not handed out.
-func (e *Engine) giveBack(ctx context.Context, worker posthaste.WorkerID) {
-	e.loseAll(ctx, e.holding.of(worker))
+// giveBackAll settles all deliveries of a worker as lost, and gives back all messages that came to this
+// process and were not handed out.
+func (e *Engine) giveBackAll(ctx context.Context, worker posthaste.WorkerID) {
+	e.settleAllLost(ctx, e.holding.ofWorker(worker))
 	e.emptyHands(ctx, true)
 }
 
-// emptyHands gives back messages that came and were not handed out, without an attempt: the late ones,
-// or all.
+// emptyHands gives back messages that came and were not handed out, without counting an attempt: those
+// whose lease ends soon, or all.
 func (e *Engine) emptyHands(ctx context.Context, everything bool) {
 	var open sync.WaitGroup
-	for t, all := range e.taps.emptied(everything) {
-		q := e.queues.known(t.queue)
-		if q == nil || q.subscription(t.subscription) == nil {
+	for t, all := range e.taps.drain(everything) {
+		q, sub := e.sourceOf(t)
+		if sub == nil {
 			continue
 		}
 		for _, a := range all {
 			open.Go(func() {
-				d := a.held(q, q.subscription(t.subscription), t, e.clock.now())
-				if q.Options.Mode == posthaste.AtMostOnce { // it was acknowledged
-					_ = e.store(ctx, q, []*natsgo.Msg{e.following(d, d.meta, posthaste.OutcomeReleased, e.clock.now())})
+				d := a.held(q, sub, t, e.clock.now())
+				if q.Options.Mode == posthaste.AtMostOnce { // it was acknowledged when it came
+					_ = e.store(ctx, q, []*natsgo.Msg{e.followingEntry(d, d.meta, posthaste.OutcomeReleased, e.clock.now())})
 					return
 				}
-				_, _ = e.continues(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeReleased}) // or AckWait ends
+				_, _ = e.settleByEntry(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeReleased}) // after an error, it is redelivered when AckWait has passed
 			})
 		}
 	}
 	open.Wait()
 }
 
-func (e *Engine) loseAll(ctx context.Context, all []*held) (lost int) {
+func (e *Engine) settleAllLost(ctx context.Context, all []*held) (lost int) {
 	results := make(chan bool, len(all))
 	slots := make(chan bool, atOnce)
 	for _, d := range all {
 		slots <- true
 		go func() {
 			defer func() { <-slots }()
-			results <- e.lose(ctx, d)
+			results <- e.settleLost(ctx, d)
 		}()
 	}
 	for range all {
@@ -125,20 +126,20 @@ func (e *Engine) loseAll(ctx context.Context, all []*held) (lost int) {
 	return lost
 }
 
-// rescue gives back the deliveries of this process whose receiver's lease or whose worker's lease
-// has ended. The server hands out those of other processes again when AckWait has passed. It
-// returns how many this process has continued since the last call, in one way or the other.
+// rescue settles the deliveries of this process whose receiver's or worker's lease has ended as lost.
+// The server redelivers those of other processes that are gone when AckWait has passed, see
+// continueLost. It returns how many lost deliveries this process has continued since the last call.
 func (e *Engine) rescue(ctx context.Context) int {
-	e.loseExpired(ctx)
+	e.settleExpired(ctx)
 	return int(e.rescued.Swap(0))
 }
 
-func (e *Engine) loseExpired(ctx context.Context) {
-	e.rescued.Add(int64(e.loseAll(ctx, e.holding.expired(e.lost))))
+func (e *Engine) settleExpired(ctx context.Context) {
+	e.rescued.Add(int64(e.settleAllLost(ctx, e.holding.abandoned(e.lost))))
 }
 
-// expired returns deliveries of receivers whose time has passed, and of workers that are lost.
-func (h *holding) expired(lost func(posthaste.WorkerID) bool) (all []*held) {
+// abandoned returns deliveries of receivers whose time has passed, and of workers that are lost.
+func (h *holding) abandoned(lost func(posthaste.WorkerID) bool) (all []*held) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := uptime()
@@ -153,20 +154,19 @@ func (h *holding) expired(lost func(posthaste.WorkerID) bool) (all []*held) {
 	return all
 }
 
-// keepLeases extends the leases of deliveries at the server, gives back those whose holder is gone,
-// and forgets those that the server has handed out to others. A worker whose heartbeats are further
-// apart than AckWait keeps its deliveries so.
+// keepLeases extends the leases of deliveries at the server, settles those whose holder is gone as lost,
+// and forgets those that the server has redelivered. So a worker keeps its deliveries even if its
+// heartbeats are further apart than AckWait.
 func (e *Engine) keepLeases(ctx context.Context) {
-	e.loseExpired(ctx)
-	e.holding.forget()
-	if all := e.holding.ending(e.lost); len(all) > 0 {
+	e.settleExpired(ctx)
+	e.holding.forgetEnded()
+	if all := e.holding.toRenew(e.lost); len(all) > 0 {
 		e.renew(ctx, all)
 	}
 }
 
-// ending returns the deliveries of living workers and receivers of which half of AckWait has
-// passed.
-func (h *holding) ending(lost func(posthaste.WorkerID) bool) (all []*held) {
+// toRenew returns the deliveries of live workers and receivers of whose AckWait half has passed.
+func (h *holding) toRenew(lost func(posthaste.WorkerID) bool) (all []*held) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := uptime()
@@ -183,8 +183,8 @@ func (h *holding) ending(lost func(posthaste.WorkerID) bool) (all []*held) {
 	return all
 }
 
-// forget removes deliveries whose lease ended long ago.
-func (h *holding) forget() {
+// forgetEnded removes deliveries whose lease ended long ago.
+func (h *holding) forgetEnded() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := uptime()
@@ -201,8 +201,8 @@ func (e *Engine) Unsettled(ctx context.Context, worker posthaste.WorkerID, upTo 
 	if err := e.alive(ctx, worker); err != nil {
 		return nil, err
 	}
-	for _, d := range e.holding.of(worker) {
-		if d.number <= upTo {
+	for _, d := range e.holding.ofWorker(worker) {
+		if d.claimNumber <= upTo {
 			ids = append(ids, d.id)
 		}
 	}
@@ -212,22 +212,22 @@ func (e *Engine) Unsettled(ctx context.Context, worker posthaste.WorkerID, upTo 
 // look looks for messages of a subscription without taking any.
 func (e *Engine) look(ctx context.Context, ref posthaste.QueueRef) (posthaste.LookReply, error) {
 	reply := posthaste.LookReply{NextDue: -1}
-	q, sub, err := e.subscribed(ctx, ref)
+	q, sub, err := e.findSubscription(ctx, ref)
 	if posthaste.CodeOf(err) == posthaste.CodeNotFound || err == nil && !q.PausedAt.IsZero() {
 		return reply, nil
 	}
 	if err != nil {
 		return reply, err
 	}
-	for _, track := range q.tracks() {
-		t := e.taps.of(q, sub, track)
-		if e.taps.holds(t) {
+	for _, lane := range q.lanes() {
+		t := e.taps.of(q, sub, lane)
+		if e.taps.hasMessages(t) {
 			reply.Found = true
 			return reply, nil
 		}
 		c, err := e.js.Consumer(ctx, q.stream, t.consumer)
 		if err != nil {
-			return reply, e.fault(err)
+			return reply, e.readError(err)
 		}
 		if c.CachedInfo().NumPending > 0 {
 			reply.Found = true
@@ -237,8 +237,8 @@ func (e *Engine) look(ctx context.Context, ref posthaste.QueueRef) (posthaste.Lo
 	return reply, nil
 }
 
-// holds reports whether messages of a consumer wait in this process.
-func (s *taps) holds(t *tap) bool {
+// hasMessages reports whether the hand of a consumer has messages.
+func (s *taps) hasMessages(t *tap) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(t.hand) > 0

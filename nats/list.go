@@ -14,15 +14,14 @@ import (
 // listing collects messages.
 type listing struct {
 	e      *Engine
-	byID   map[posthaste.MessageID]*sight
+	byID   map[posthaste.MessageID]*lookup
 	floors map[string]uint64 // of consumers, by queue and name
 }
 
-// Messages implements [posthaste.MessageAdmin]. It reads the newest 10,000 entries of each kind: those
-// that wait, scheduled ones, dead letters, and outcomes of queues with a retention. Messages can be
-// selected by queue, state and time only.
+// Messages implements [posthaste.MessageAdmin]. It reads the newest 10,000 entries of each kind: waiting
+// messages, schedules, dead letters, and outcomes. Messages can be selected by queue, state and time only.
 func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (page posthaste.Page[posthaste.MessageInfo], err error) {
-	limit, err := opsLimit(f.Limit, "messages")
+	limit, err := listLimit(f.Limit, "messages")
 	if err != nil {
 		return page, err
 	}
@@ -40,8 +39,8 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (page 
 		}
 		queues = []*queue{q}
 	}
-	l := &listing{e: e, byID: map[posthaste.MessageID]*sight{}, floors: map[string]uint64{}}
-	if err := l.reads(ctx, queues, f.State); err != nil {
+	l := &listing{e: e, byID: map[posthaste.MessageID]*lookup{}, floors: map[string]uint64{}}
+	if err := l.read(ctx, queues, f.State); err != nil {
 		return page, err
 	}
 	now := e.clock.now()
@@ -50,7 +49,7 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (page 
 			continue
 		}
 		s := l.byID[id]
-		if err := s.spread(func(sub *subscription, track int) (uint64, error) { return l.floor(ctx, s.q, sub, track) }); err != nil {
+		if err := s.spreadShared(func(sub *subscription, lane int) (uint64, error) { return l.ackFloor(ctx, s.q, sub, lane) }); err != nil {
 			return page, err
 		}
 		info := s.info(now)
@@ -62,29 +61,16 @@ func (e *Engine) Messages(ctx context.Context, f posthaste.MessageFilter) (page 
 	return posthaste.NewPage(page.Items, limit, 0, func(m *posthaste.MessageInfo) posthaste.MessageID { return m.ID }), nil
 }
 
-// checkFilter rejects what the engine has no index for.
-func checkFilter(f *posthaste.MessageFilter) error {
-	if f.State != "" && !slices.Contains(posthaste.States(), f.State) {
-		return posthaste.Invalidf("state", "unknown state %s", quoted(string(f.State)))
-	}
-	for field, is := range map[string]string{"reference": f.Reference, "key": f.Key, "kind": f.Kind, "term": f.Term} {
-		if is != "" {
-			return unsupported(field, "finding messages by %s is not supported", field)
-		}
-	}
-	return nil
-}
-
-// reads takes the entries of queues that can have a state.
-func (l *listing) reads(ctx context.Context, queues []*queue, state posthaste.State) error {
+// read adds the entries of queues that can have a state.
+func (l *listing) read(ctx context.Context, queues []*queue, state posthaste.State) error {
 	for _, q := range queues {
 		for _, d := range l.e.holding.ofQueue(q.Name) {
-			l.e.takesHeld(l.of(q, d.meta.ID), d)
+			l.e.addHeld(l.of(q, d.meta.ID), d)
 		}
 		for _, filter := range append(q.waitFilters(), q.subjects.under("s.>"), q.subjects.under("d.>")) {
-			err := l.e.newest(ctx, q.stream, filter, func(m *rawEntry) {
+			_, err := l.e.newest(ctx, q.stream, filter, func(m *rawEntry) {
 				if x, _, err := decode(m.Header, m.Data); err == nil {
-					l.e.takes(l.of(q, x.ID), m)
+					l.e.addEntry(l.of(q, x.ID), m)
 				}
 			})
 			if err != nil {
@@ -92,7 +78,7 @@ func (l *listing) reads(ctx context.Context, queues []*queue, state posthaste.St
 			}
 		}
 		if q.Options.Ordered {
-			if err := l.readsKept(ctx, q); err != nil {
+			if err := l.readKept(ctx, q); err != nil {
 				return err
 			}
 		}
@@ -105,40 +91,42 @@ func (l *listing) reads(ctx context.Context, queues []*queue, state posthaste.St
 	for _, q := range queues {
 		byNo[q.No] = q
 	}
-	return l.e.newest(ctx, l.e.prefix+"-log", l.e.prefix+".log.out.>", func(m *rawEntry) {
+	_, err := l.e.newest(ctx, l.e.prefix+"-log", l.e.prefix+".log.out.>", func(m *rawEntry) {
 		if x, _, err := decode(m.Header, m.Data); err == nil && byNo[queueNumber(x.ID)] != nil {
-			l.e.takes(l.of(byNo[queueNumber(x.ID)], x.ID), m)
+			l.e.addEntry(l.of(byNo[queueNumber(x.ID)], x.ID), m)
 		}
 	})
+	return err
 }
 
-// readsKept takes what an ordered queue keeps beside the messages that come again.
-func (l *listing) readsKept(ctx context.Context, q *queue) error {
-	return l.e.newest(ctx, q.stream, q.subjects.under("n", "*", "*", "kept"), func(m *rawEntry) {
+// readKept adds the fields that an ordered queue stores beside its messages, see kept.
+func (l *listing) readKept(ctx context.Context, q *queue) error {
+	_, err := l.e.newest(ctx, q.stream, q.subjects.under("n", "*", "*", "kept"), func(m *rawEntry) {
 		tokens := strings.Split(m.Subject, ".")
 		if id, err := strconv.ParseInt(tokens[len(tokens)-2], 10, 64); err == nil && l.byID[posthaste.MessageID(id)] != nil {
-			l.byID[posthaste.MessageID(id)].takesKept(m)
+			l.byID[posthaste.MessageID(id)].addKept(m)
 		}
 	})
+	return err
 }
 
-// of returns the sight of a message, which it makes if necessary.
-func (l *listing) of(q *queue, id posthaste.MessageID) *sight {
+// of returns the lookup of a message, which it makes if necessary.
+func (l *listing) of(q *queue, id posthaste.MessageID) *lookup {
 	s := l.byID[id]
 	if s == nil {
-		s = &sight{q: q, id: id, places: map[string]*place{}}
+		s = &lookup{q: q, id: id, places: map[string]*place{}}
 		l.byID[id] = s
 	}
 	return s
 }
 
-// floor asks once for each consumer.
-func (l *listing) floor(ctx context.Context, q *queue, sub *subscription, track int) (uint64, error) {
-	name := q.Name + " " + sub.Name + " " + strconv.Itoa(track)
+// ackFloor is floor of the engine, which it calls once for each consumer.
+func (l *listing) ackFloor(ctx context.Context, q *queue, sub *subscription, lane int) (uint64, error) {
+	name := q.Name + " " + sub.Name + " " + strconv.Itoa(lane)
 	if n, known := l.floors[name]; known {
 		return n, nil
 	}
-	n, err := l.e.floor(ctx, q, sub, track)
+	n, err := l.e.ackFloor(ctx, q, sub, lane)
 	l.floors[name] = n
 	return n, err
 }

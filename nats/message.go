@@ -12,13 +12,14 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// headerMeta holds all of a message but its payload, as JSON.
+// headerMeta is the header that holds all of a message but its payload, as JSON: see meta.
 const headerMeta = "Posthaste"
 
 // Headers that the server knows.
 const (
 	headerMsgID        = "Nats-Msg-Id"
 	headerExpectedSeq  = "Nats-Expected-Last-Subject-Sequence"
+	headerStream       = "Nats-Expected-Stream"
 	headerTTL          = "Nats-TTL"
 	headerSchedule     = "Nats-Schedule"
 	headerTarget       = "Nats-Schedule-Target"
@@ -27,8 +28,8 @@ const (
 	headerBatchCommits = "Nats-Batch-Commit"
 )
 
-// meta is a message without its payload, as the header Posthaste has it. The names are short because
-// each message has them. Times are in microseconds since 1970, by a server's clock.
+// meta is a message without its payload. It is stored as JSON in the header Posthaste, with short names,
+// because each message has them. Times are in microseconds since 1970, by the clock of a server.
 type meta struct {
 	ID        posthaste.MessageID `json:"id"`
 	At        int64               `json:"at"`
@@ -39,9 +40,9 @@ type meta struct {
 	Terms     []string            `json:"terms,omitempty"`
 	Type      string              `json:"type,omitempty"`
 	Priority  int                 `json:"prio,omitempty"`
-	Due       int64               `json:"due,omitempty"` // until then it was scheduled
-	Since     int64               `json:"since,omitempty"`
-	Once      string              `json:"once,omitempty"` // its dedupe key, hashed
+	Due       int64               `json:"due,omitempty"`   // it is or was scheduled until then
+	Since     int64               `json:"since,omitempty"` // when its age begins, if that is neither Due nor At
+	Once      string              `json:"once,omitempty"`  // its dedupe key, hashed
 
 	MaxAttempts int           `json:"attempts,omitempty"`
 	Timeout     time.Duration `json:"timeout,omitempty"`
@@ -57,10 +58,9 @@ type meta struct {
 	Story     []posthaste.Attempt `json:"story,omitempty"`
 	// From is the sequence of the entry that this one continues.
 	From uint64 `json:"from,omitempty"`
-	// DiedAt and Error are of a dead letter, and the subscription it is of is in its subject.
+	// DiedAt and Error are of a dead letter, whose subject has its subscription.
 	DiedAt int64  `json:"died,omitempty"`
 	Error  string `json:"error,omitempty"`
-	Erased int64  `json:"erased,omitempty"`
 }
 
 func micros(t time.Time) int64 {
@@ -85,11 +85,11 @@ func (m *meta) own() posthaste.KindOptions {
 	return posthaste.KindOptions{MaxAttempts: m.MaxAttempts, Timeout: m.Timeout, Backoff: posthaste.Backoff{Base: m.BackoffBase, Max: m.BackoffMax}}
 }
 
-// maxHeader is how long the header Posthaste may be. The server bounds all headers of a message
-// to 64 KiB. A longer one precedes the payload.
+// maxHeader is the maximum length of the header Posthaste, because the server bounds all headers of a
+// message to 64 KiB. If meta is longer, it precedes the payload, and the header has its length.
 const maxHeader = 32 << 10
 
-// encoded returns a message of a stream.
+// encoded returns the message as an entry of a stream.
 func (m *meta) encoded(subject string, body []byte) *natsgo.Msg {
 	head := m.text()
 	if len(head) > maxHeader {
@@ -98,7 +98,7 @@ func (m *meta) encoded(subject string, body []byte) *natsgo.Msg {
 	return &natsgo.Msg{Subject: subject, Header: natsgo.Header{headerMeta: {string(head)}}, Data: body}
 }
 
-// decode returns a message and its payload.
+// decode returns the message and the payload of an entry.
 func decode(header natsgo.Header, data []byte) (*meta, []byte, error) {
 	text := header.Get(headerMeta)
 	if text == "" {

@@ -26,7 +26,7 @@ func (m *meta) text() []byte {
 // headers, terms or options of its own.
 func (m *meta) short() (b []byte, ok bool) {
 	if len(m.Headers) > 0 || len(m.Terms) > 0 || m.Since != 0 || m.MaxAttempts != 0 || m.Timeout != 0 || m.BackoffBase != 0 || m.BackoffMax != 0 ||
-		m.Attempt != 0 || m.Failures != 0 || m.Losses != 0 || m.LostAlone != 0 || len(m.Story) > 0 || m.From != 0 || m.DiedAt != 0 || m.Error != "" || m.Erased != 0 ||
+		m.Attempt != 0 || m.Failures != 0 || m.Losses != 0 || m.LostAlone != 0 || len(m.Story) > 0 || m.From != 0 || m.DiedAt != 0 || m.Error != "" ||
 		m.ID < 0 || !plain(m.Key) || !plain(m.Kind) || !plain(m.Reference) || !plain(m.Type) || !plain(m.Once) {
 		return nil, false
 	}
@@ -51,7 +51,7 @@ func (m *meta) short() (b []byte, ok bool) {
 }
 
 // plain reports whether encoding/json writes a text as it is.
-func plain(text string) bool {
+func plain[T string | []byte](text T) bool {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
 			return false

@@ -1,10 +1,31 @@
-// Package nats is the engine on NATS JetStream (nats-server 2.14 or newer), for more than one
-// machine. Each queue is one stream. docs/nats-engine.md describes how it works, and in which
-// points it differs from the other engines.
+// Package nats is the engine on NATS JetStream (nats-server 2.14.10, 2.15.1 or newer), for more than
+// one machine. Each queue is one stream. docs/production/nats-engine.md explains the engine and its
+// differences from the other engines.
 //
-// A message that was answered as sent is on the disks of a majority of the stream's servers,
-// as far as their settings sync them. A lease is kept by the clock of the process that holds
-// the delivery.
+// When Send returns, a majority of the stream's servers has stored the message. Whether it
+// survives a power failure depends on their sync settings. A lease runs by the clock of the
+// process that holds the delivery.
+//
+// # Files
+//
+//   - Sending: send.go checks a message and builds its entries and records. publish.go stores
+//     them. message.go and message_text.go have the stored form.
+//   - Streams: streams.go has the subjects and lanes.go the consumers. create.go, subscribe.go and
+//     drop.go create and remove them. purge.go empties a queue.
+//   - Claiming: taps.go pulls messages, arrive.go sorts them on arrival, and claim.go hands them
+//     out. hold.go has the deliveries of this process, lease.go their leases, and doorbell.go the
+//     sleeping workers.
+//   - Settling: settle.go begins a settlement. acks.go acknowledges a success. follow.go first
+//     stores a retry, a copy or a dead letter. outcome.go has outcomes, note.go notes, ordered.go
+//     the exceptions of ordered queues, and forward.go the deliveries of other processes.
+//   - Dead letters: dead.go lists them, and replay.go replays or discards them.
+//   - Operators: find.go and list.go look up messages, withdraw.go and withhold.go cancel and
+//     reschedule them, and pauses.go pauses queues and schedules.
+//   - Schedules and workers: schedule.go, schedules.go, ticks.go and workers.go. entrycache.go
+//     caches both, and queues.go the queues.
+//   - Infrastructure: open.go and background.go start the engine. cutoff.go, denied.go and
+//     errors.go handle failures of the servers. streamapi.go has calls of the JetStream API that
+//     its Go package lacks.
 package nats
 
 import (
@@ -23,22 +44,22 @@ var _ posthaste.Store = (*Engine)(nil)
 
 // Engine implements [posthaste.Store]. It is safe for concurrent use.
 //
-// Each of its parts has a lock of its own, and none is held during a call to the server.
+// Each of its parts has a lock of its own. Only preparing and ids.mu are held during a call to the server.
 type Engine struct {
 	settings
-	conn  *natsgo.Conn
-	js    jetstream.JetStream
-	begun atomic.Bool // begin has prepared the streams
-	clock clock
-	ids   ids
-	life  sync.Mutex
-	over  bool           // Close was called
-	ended chan struct{}  // closed then
-	work  sync.WaitGroup // the goroutines of this engine
+	conn     *natsgo.Conn
+	js       jetstream.JetStream
+	prepared atomic.Bool // prepareStore has succeeded
+	clock    clock
+	ids      ids
+	life     sync.Mutex
+	closed   bool           // Close was called
+	ended    chan struct{}  // closed then
+	work     sync.WaitGroup // the goroutines of this engine
 
-	subscriptions []*natsgo.Subscription // made by begin
+	subscriptions []*natsgo.Subscription // made by startLoops
 
-	beginning sync.Mutex
+	preparing sync.Mutex
 	kv        jetstream.KeyValue
 	queues    queues
 	holding   holding
@@ -46,29 +67,29 @@ type Engine struct {
 	taps      taps
 	acks      acks
 	bells     bells
-	turns     atomic.Int64 // claims of queues with several consumers
+	turns     atomic.Int64 // claims of queues that are not ordered: see laneOrder
 	doubts    doubts
-	leftAt    atomic.Int64 // when dropLeft began last, by uptime
-	rescued   atomic.Int64 // lost deliveries that were continued, since rescue was called
+	orphansAt atomic.Int64 // when dropOrphanConsumers began last, by uptime
+	rescued   atomic.Int64 // lost deliveries that this process has continued since the last call of rescue
 	workers   workers
-	tokens    shelf[storedToken]
+	tokens    entryCache[storedToken]
 	schedules schedules
 }
 
 // closeTimeout bounds what Close does at the servers.
 const closeTimeout = 2 * time.Second
 
-// Close implements [posthaste.Engine]. A delivery that is held comes again when AckWait has passed; a
-// worker gives it back before, by Unregister.
+// Close implements [posthaste.Engine]. Deliveries that are still held are redelivered when AckWait has
+// passed; a worker gives its own back before, by Unregister.
 func (e *Engine) Close() {
 	e.life.Lock()
-	over := e.over
-	e.over = true
+	over := e.closed
+	e.closed = true
 	e.life.Unlock()
 	if over {
 		return
 	}
-	if e.begun.Load() {
+	if e.prepared.Load() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		e.taps.shut()
 		e.emptyHands(ctx, true)
@@ -84,11 +105,12 @@ func (e *Engine) Close() {
 	}
 }
 
-// goes runs f, whose ctx ends when the engine is closed. After that it runs nothing.
-func (e *Engine) goes(f func(ctx context.Context)) {
+// runInBackground runs f in a goroutine of the engine. The ctx of f ends when the engine is closed, and a
+// closed engine runs nothing.
+func (e *Engine) runInBackground(f func(ctx context.Context)) {
 	e.life.Lock()
 	defer e.life.Unlock()
-	if e.over {
+	if e.closed {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -113,18 +135,4 @@ func (e *Engine) subscribe(subject string, f natsgo.MsgHandler) error {
 	}
 	e.subscriptions = append(e.subscriptions, s)
 	return s.SetPendingLimits(-1, -1)
-}
-
-// every calls f at an interval until ctx ends.
-func every(ctx context.Context, interval time.Duration, f func()) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			f()
-		}
-	}
 }

@@ -6,29 +6,47 @@ import (
 	"slices"
 
 	natsgo "github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
-// Extend implements [posthaste.Engine]. Notes are stored on a subject of the message. The process that
-// continues the message after a crash reads it.
+// Extend implements [posthaste.Engine]. A delivery of another process is extended by that process. Notes are
+// stored on a subject of the message, where the process reads them that continues the message after a crash.
 func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]posthaste.SettleResult, error) {
 	if err := req.Check(); err != nil {
 		return nil, err
 	}
 	results := make([]posthaste.SettleResult, len(req.Deliveries))
-	var noted []*held
+	elsewhere := map[int64][]int{}
 	for i, id := range req.Deliveries {
 		results[i].Delivery = id
 		if req.Notes != nil {
-			if results[i].Err = checkNote(&req.Notes[i]); results[i].Err != nil {
-				continue
-			}
+			results[i].Err = checkNote(&req.Notes[i])
 		}
+		if no := holderOf(id); results[i].Err == nil && no != e.holding.processNumber() {
+			elsewhere[no] = append(elsewhere[no], i)
+		}
+	}
+	if len(elsewhere) > 0 {
+		if err := e.ready(ctx); err != nil {
+			return results, err
+		}
+	}
+	for no, places := range elsewhere {
+		if err := e.forward(ctx, e.processSubject(no)+extendSuffix, forwardedPart(&req, places), places, results); err != nil {
+			return results, err
+		}
+	}
+	return results, e.extendOwn(ctx, req, results)
+}
+
+// extendOwn extends deliveries of this process.
+func (e *Engine) extendOwn(ctx context.Context, req posthaste.ExtendRequest, results []posthaste.SettleResult) error {
+	var noted []*held
+	for i, id := range req.Deliveries {
 		d := e.holding.get(id)
-		if d == nil || !e.holding.extends(d, req, i) {
+		if d == nil || results[i].Err != nil || !e.holding.extendAndNote(d, req, i) {
 			continue
 		}
 		results[i].Settled, results[i].Cancelled = true, e.holding.isCancelled(d)
@@ -37,11 +55,17 @@ func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]pos
 		}
 	}
 	for _, d := range noted {
-		if err := e.storeNote(ctx, d); err != nil {
-			return results, err
+		switch err := e.storeNote(ctx, d); {
+		case wasReplaced(err): // it ended with its queue
+			e.holding.remove(d)
+			for i := range results {
+				results[i].Settled = results[i].Settled && results[i].Delivery != d.id
+			}
+		case err != nil:
+			return err
 		}
 	}
-	return results, nil
+	return nil
 }
 
 func checkNote(n *posthaste.Note) error {
@@ -54,8 +78,8 @@ func checkNote(n *posthaste.Note) error {
 	return nil
 }
 
-// extends takes a later lease and a note, and reports whether the delivery is held.
-func (h *holding) extends(d *held, req posthaste.ExtendRequest, i int) bool {
+// extendAndNote sets a later lease and adds a note, and reports whether the delivery is still held.
+func (h *holding) extendAndNote(d *held, req posthaste.ExtendRequest, i int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := uptime()
@@ -80,10 +104,10 @@ func (h *holding) extends(d *held, req posthaste.ExtendRequest, i int) bool {
 }
 
 func (d *held) noteSubject() string {
-	return d.q.subjects.under("n", token(d.sub.Name), d.meta.ID.String())
+	return d.q.subjects.under("n", subjectToken(d.sub.Name), d.meta.ID.String())
 }
 
-// storeNote stores what a handler has noted. The subject has one message: the newest.
+// storeNote stores the note of the attempt that runs, in place of the one before.
 func (e *Engine) storeNote(ctx context.Context, d *held) error {
 	body, err := json.Marshal(e.holding.attempt(d, ""))
 	if err != nil {
@@ -93,8 +117,8 @@ func (e *Engine) storeNote(ctx context.Context, d *held) error {
 	return e.store(ctx, d.q, []*natsgo.Msg{m})
 }
 
-// noted returns what the handler of a lost delivery has noted.
-func (e *Engine) noted(ctx context.Context, d *held) (a posthaste.Attempt) {
+// readNote returns the note of a lost delivery.
+func (e *Engine) readNote(ctx context.Context, d *held) (a posthaste.Attempt) {
 	m, err := e.lastOn(ctx, d.q.stream, d.noteSubject())
 	if err != nil || m == nil || json.Unmarshal(m.Data, &a) != nil || a.Attempt != d.meta.attempt() {
 		return posthaste.Attempt{}
@@ -103,20 +127,20 @@ func (e *Engine) noted(ctx context.Context, d *held) (a posthaste.Attempt) {
 	return posthaste.Attempt{Checkpoint: a.Checkpoint, Progress: a.Progress, ProgressText: a.ProgressText, Log: a.Log}
 }
 
-// unnote removes the notes of an attempt that has ended: what follows has them. If that fails, they are
-// of an attempt that has ended.
-func (e *Engine) unnote(ctx context.Context, d *held) {
+// removeNotes removes the note of an attempt that has ended, because the next entry has it in its story. If
+// that fails, the note does no harm: readNote compares the attempt.
+func (e *Engine) removeNotes(ctx context.Context, d *held) {
 	again := d.q.Options.Ordered && d.delivered > 1
 	if again || e.holding.hasNote(d) {
-		e.dropNote(ctx, d)
+		e.removeNote(ctx, d)
 	}
 	if again {
-		_ = e.purge(ctx, d.q.stream, d.keptSubject())
+		_, _ = e.purge(ctx, d.q.stream, d.keptSubject())
 	}
 }
 
-// dropNote removes the note of an attempt, but not that of the next attempt, which may run already.
-func (e *Engine) dropNote(ctx context.Context, d *held) {
+// removeNote removes the note of an attempt, but not that of the next attempt, which may run already.
+func (e *Engine) removeNote(ctx context.Context, d *held) {
 	var a posthaste.Attempt
 	m, err := e.lastOn(ctx, d.q.stream, d.noteSubject())
 	if err == nil && m != nil && (json.Unmarshal(m.Data, &a) != nil || a.Attempt <= d.meta.attempt()) {
@@ -128,18 +152,4 @@ func (h *holding) hasNote(d *held) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return d.noted
-}
-
-// purge removes all messages on a subject.
-func (e *Engine) purge(ctx context.Context, stream, subject string) error {
-	var answer struct {
-		Error *jetstream.APIError `json:"error"`
-	}
-	if err := e.ask(ctx, "STREAM.PURGE."+stream, map[string]any{"filter": subject}, &answer); err != nil {
-		return err
-	}
-	if answer.Error != nil {
-		return e.fault(answer.Error)
-	}
-	return nil
 }

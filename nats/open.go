@@ -37,13 +37,13 @@ func Open(ctx context.Context, url string, options ...Option) (*Engine, error) {
 		natsgo.PingInterval(2*time.Second), natsgo.MaxPingsOutstanding(2), natsgo.IgnoreAuthErrorAbort(),
 		// What waits for a connection could be an acknowledgment whose lease ends meanwhile.
 		natsgo.ReconnectBufSize(-1),
-		natsgo.ErrorHandler(s.denials.take))...)
+		natsgo.ErrorHandler(s.denials.handleError))...)
 	if err != nil {
 		return nil, connectError(err)
 	}
 	e, err := newEngine(conn, s)
 	if err == nil && !s.lazy {
-		err = e.begin(ctx)
+		err = e.prepareStore(ctx)
 	}
 	if err != nil {
 		conn.Close()
@@ -66,7 +66,7 @@ func New(ctx context.Context, conn *natsgo.Conn, options ...Option) (*Engine, er
 	}
 	e, err := newEngine(conn, s)
 	if err == nil && !s.lazy {
-		err = e.begin(ctx)
+		err = e.prepareStore(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -92,21 +92,21 @@ func newEngine(conn *natsgo.Conn, s settings) (*Engine, error) {
 
 // ready prepares the store when it is first used.
 func (e *Engine) ready(ctx context.Context) error {
-	if e.begun.Load() {
+	if e.prepared.Load() {
 		return nil
 	}
-	return e.begin(ctx)
+	return e.prepareStore(ctx)
 }
 
-// begin prepares the streams that all queues share, and checks the server.
-func (e *Engine) begin(ctx context.Context) error {
-	e.beginning.Lock()
-	defer e.beginning.Unlock()
-	if e.begun.Load() {
+// prepareStore prepares the streams that all queues share, and checks the server.
+func (e *Engine) prepareStore(ctx context.Context) error {
+	e.preparing.Lock()
+	defer e.preparing.Unlock()
+	if e.prepared.Load() {
 		return nil
 	}
 	if !e.conn.IsConnected() {
-		return e.away()
+		return e.notConnected()
 	}
 	if err := e.checkServer(); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (e *Engine) begin(ctx context.Context) error {
 	}
 	var err error
 	if e.kv, err = e.js.KeyValue(ctx, e.prefix+"-store"); err != nil {
-		return e.fault(err)
+		return e.readError(err)
 	}
 	if err := e.checkLayout(ctx); err != nil {
 		return err
@@ -132,15 +132,15 @@ func (e *Engine) begin(ctx context.Context) error {
 	if err := e.setClock(ctx); err != nil {
 		return err
 	}
-	if err := e.begins(ctx); err != nil {
+	if err := e.startBackground(ctx); err != nil {
 		return err
 	}
-	e.begun.Store(true)
+	e.prepared.Store(true)
 	return nil
 }
 
-// away returns the error of a connection that is interrupted, or was never made.
-func (e *Engine) away() error {
+// notConnected returns the error of a connection that is interrupted, or was never made.
+func (e *Engine) notConnected() error {
 	if err := e.conn.LastError(); err != nil && !errors.Is(err, natsgo.ErrNoServers) {
 		return connectError(err)
 	}
@@ -167,11 +167,11 @@ func (e *Engine) checkServer() error {
 // checkLayout records the version of the layout, or rejects another.
 func (e *Engine) checkLayout(ctx context.Context) error {
 	if _, err := e.kv.Create(ctx, "layout", []byte(layoutVersion)); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
-		return e.fault(err)
+		return e.readError(err)
 	}
 	have, err := e.kv.Get(ctx, "layout")
 	if err != nil {
-		return e.fault(err)
+		return e.readError(err)
 	}
 	if string(have.Value()) != layoutVersion {
 		return &posthaste.Error{Code: posthaste.CodeSchemaNew, Message: fmt.Sprintf("the streams with prefix %q have layout %.20q, and this program expects %s", e.prefix, have.Value(), layoutVersion),
@@ -189,5 +189,5 @@ func (e *Engine) Ready(ctx context.Context) error {
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return &posthaste.Error{Code: posthaste.CodeSchemaOld, Message: "NATS has lost the streams with prefix " + e.prefix, Hint: "restore them, then restart this program"}
 	}
-	return e.fault(err)
+	return e.readError(err)
 }

@@ -15,7 +15,7 @@ import (
 // A program that waits for its servers is told why it cannot connect.
 func TestLazyConnectTellsWhy(t *testing.T) {
 	t.Parallel()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true, Username: "a", Password: "b"})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: storeDir(t), NoLog: true, NoSigs: true, Username: "a", Password: "b"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,5 +68,27 @@ func TestURLs(t *testing.T) {
 		if strings.Contains(err.Error(), "hunter2") && !strings.Contains(url, "credentials") {
 			t.Errorf("%s: the error quotes it: %v", url, err)
 		}
+	}
+}
+
+// An engine whose start failed halfway starts completely when it is used again.
+func TestStartsAgainAfterFailure(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, startServer(t), WithLazyConnect(), WithAckWait(leastAckWait))
+	prefix := e.prefix
+	e.prefix = "not a subject"
+	if err := e.startLoops(1); err == nil {
+		t.Fatal("it listens on a subject that is invalid")
+	}
+	if len(e.subscriptions) > 0 {
+		t.Errorf("%d subscriptions are left", len(e.subscriptions))
+	}
+	e.prefix = prefix
+	must(t, e.CreateQueue(t.Context(), "jobs", posthaste.QueueOptions{}))
+	sendJobs(t, e, posthaste.Message{Payload: 1})
+	d := e.holding.get(receiveJobs(t, e, 1)[0].ID)
+	before := e.holding.leaseOf(d)
+	if !testrun.Happens(30*time.Second, func() bool { return e.holding.leaseOf(d) > before }) {
+		t.Error("the lease is not extended")
 	}
 }

@@ -32,7 +32,7 @@ func startCluster(t *testing.T) string {
 	var urls []string
 	var servers []*server.Server
 	for i, port := range ports {
-		s, err := server.NewServer(&server.Options{ServerName: fmt.Sprint("s", i), Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+		s, err := server.NewServer(&server.Options{ServerName: fmt.Sprint("s", i), Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: storeDir(t), NoLog: true, NoSigs: true,
 			Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: port}, Routes: routes})
 		must(t, err)
 		go s.Start()
@@ -81,7 +81,8 @@ func TestOperationsInCluster(t *testing.T) {
 	t.Parallel()
 	servers := startCluster(t)
 	for name, test := range map[string]func(t *testing.T, ctx context.Context, a, b *Engine){
-		"ticks": ticksAreSentOnce, "tokens": tokensAgree, "pauses": pausesRace, "workers": workersAreListed, "shelves": shelvesAgree,
+		"ticks": ticksAreSentOnce, "tokens": tokensAgree, "pauses": pausesRace, "workers": workersAreListed, "caches": cachesAgree,
+		"replaced": replacedTakesNothing, "purge": purgesPausedQueue,
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

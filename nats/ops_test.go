@@ -40,7 +40,7 @@ func wantCode(t *testing.T, what string, err error, want posthaste.Code) {
 func until(t *testing.T, ctx context.Context, what string, ok func() bool) {
 	t.Helper()
 	for !ok() {
-		if !pausesFor(ctx, 5*time.Millisecond) {
+		if !sleepFor(ctx, 5*time.Millisecond) {
 			t.Fatalf("waited in vain until %s", what)
 		}
 	}

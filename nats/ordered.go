@@ -10,31 +10,32 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// In an ordered queue a message that comes again stays where it is, because a copy would come
-// behind later ones of its key. What changes with each attempt is kept beside it.
+// In an ordered queue a message that is delivered again stays in its entry, because a copy would come
+// after later messages of its key. The fields that change with each attempt are stored beside it, on
+// n.<sub>.<id>.kept. So, unlike elsewhere, a redelivery runs, unless the message is a dead letter.
 
-// kept is a message of an ordered queue after a delivery that was given back.
+// kept is a message of an ordered queue after an attempt.
 type kept struct {
 	Meta *meta `json:"meta"`
-	// After is how often the server had handed out the message. If it has done so more than once
-	// since, the last delivery was lost.
+	// After is how often the server had delivered the message by then. If it has delivered it more than
+	// once since, the last delivery was lost.
 	After int `json:"after"`
 }
 
-// again keeps the message as it is after a delivery, and lets the server hand it out again after a
-// time.
-func (e *Engine) again(ctx context.Context, d *held, next *meta, after time.Duration) error {
-	if err := e.keep(ctx, d, next); err != nil {
+// giveBackInOrder stores the message as it is after an attempt, and lets the server redeliver its entry
+// after a time.
+func (e *Engine) giveBackInOrder(ctx context.Context, d *held, next *meta, after time.Duration) error {
+	if err := e.storeKept(ctx, d, next); err != nil {
 		return err
 	}
 	return e.nak(ctx, d, after)
 }
 
 func (d *held) keptSubject() string {
-	return d.q.subjects.under("n", token(d.sub.Name), d.meta.ID.String(), "kept")
+	return d.q.subjects.under("n", subjectToken(d.sub.Name), d.meta.ID.String(), "kept")
 }
 
-func (e *Engine) keep(ctx context.Context, d *held, next *meta) error {
+func (e *Engine) storeKept(ctx context.Context, d *held, next *meta) error {
 	body, err := json.Marshal(kept{Meta: next, After: d.delivered})
 	if err != nil {
 		return err
@@ -42,13 +43,16 @@ func (e *Engine) keep(ctx context.Context, d *held, next *meta) error {
 	return e.store(ctx, d.q, []*natsgo.Msg{{Subject: d.keptSubject(), Header: natsgo.Header{"Nats-Rollup": {"sub"}}, Data: body}})
 }
 
-// restore completes a message of an ordered queue that was handed out before, and puts it into the
-// hand. If its last delivery was lost, that counts as an attempt.
-func (e *Engine) restore(ctx context.Context, q *queue, sub *subscription, t *tap, a *arrival) {
+// restoreOrdered handles a redelivery in an ordered queue: it reads the fields of the message after its
+// last attempt, and puts it into the hand. If the last delivery was lost, that counts as an attempt.
+func (e *Engine) restoreOrdered(ctx context.Context, q *queue, sub *subscription, t *tap, a *arrival) {
 	d := a.held(q, sub, t, e.clock.now())
+	if followed, err := e.endFollowed(ctx, d); err != nil || followed {
+		return // after an error, the server redelivers it again
+	}
 	m, err := e.lastOn(ctx, q.stream, d.keptSubject())
 	if err != nil {
-		return // it comes again
+		return
 	}
 	after := 0
 	if m != nil {
@@ -62,15 +66,15 @@ func (e *Engine) restore(ctx context.Context, q *queue, sub *subscription, t *ta
 		if err != nil {
 			return
 		}
-		d.note, d.alone, d.cancelled = e.noted(ctx, d), d.meta.Losses >= 2, cancelled
+		d.note, d.alone, d.cancelled = e.readNote(ctx, d), d.meta.Losses >= 2, cancelled
 		lost := posthaste.Settlement{Outcome: posthaste.OutcomeLost, Error: "its holder is gone"}
-		next, outcome, _ := e.next(d, lost)
-		if over(outcome) {
-			_, _ = e.continues(ctx, d, lost) // an error leaves it for its next delivery
+		next, outcome, _ := e.nextAttempt(d, lost)
+		if isFinal(outcome) {
+			_, _ = e.settleByEntry(ctx, d, lost) // after an error, the server redelivers it again
 			return
 		}
 		d.meta, d.delivered = next, a.delivered-1
-		if e.keep(ctx, d, next) != nil {
+		if e.storeKept(ctx, d, next) != nil {
 			return
 		}
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// A pause is stored in the entry of the queue or schedule, so that it changes in one step. Claims look
-// at the entry as this process knows it. A queue's consumers are paused, too, because another
-// process learns of the pause some milliseconds later.
+// A pause is stored in the entry of its queue or schedule, so that it changes in one step. Claims obey
+// the entry that their process knows. The consumers of a queue are paused, too, because other processes
+// learn of the pause some milliseconds later.
 
-// pauseNote tells since when, by whom, until when and why something is paused.
+// pauseNote is a pause as it is stored.
 type pauseNote struct {
 	ID     int64     `json:"id"`
 	Since  time.Time `json:"since"`
@@ -31,22 +31,22 @@ func (p *pauseNote) public(what posthaste.Pausable) posthaste.Pause {
 }
 
 const (
-	// wakeAfter is how long consumers stay paused after a resume. A pull that waits is served when a
-	// pause ends by itself, but not when it is ended.
+	// wakeAfter is how long consumers stay paused after a resume: the server serves pulls that wait when a
+	// pause reaches its end, but not when the pause is removed.
 	wakeAfter = 100 * time.Millisecond
-	// haltedMost is after which time another process resumes consumers.
+	// haltedMost is how old Halted is before another process resumes the consumers: the first was killed.
 	haltedMost = 10 * time.Second
 	// consumerPause is how long consumers are paused, unless they are resumed.
 	consumerPause = posthaste.MaxPause
 )
 
-// switching is a change of whether something is paused.
+// switching is a pause, a resume, or the end of a pause.
 type switching struct {
 	is    *pauseNote // nil to resume
 	ended int64      // the id of the pause whose end is reached, or 0
 }
 
-// of returns the pause that follows another one, or errSame.
+// of returns the pause that replaces was, nil after a resume, or errSame.
 func (c switching) of(was *pauseNote, now time.Time) (*pauseNote, error) {
 	switch {
 	case c.is == nil && was == nil, c.ended != 0 && was.ID != c.ended:
@@ -95,7 +95,7 @@ func (e *Engine) Resume(ctx context.Context, what posthaste.Pausable) error {
 	return err
 }
 
-// canPause returns an error if something does not exist or cannot be paused.
+// canPause returns an error if what does not exist or cannot be paused.
 func (e *Engine) canPause(ctx context.Context, verb string, what posthaste.Pausable) error {
 	of, queue, name := posthaste.PausableNames(what)
 	switch of {
@@ -117,7 +117,7 @@ func (e *Engine) canPause(ctx context.Context, verb string, what posthaste.Pausa
 	return nil
 }
 
-// switchPause changes whether something is paused, and records that.
+// switchPause pauses or resumes a queue or a schedule, and records that.
 func (e *Engine) switchPause(ctx context.Context, what posthaste.Pausable, c switching, o posthaste.PauseOptions) (changed bool, err error) {
 	switch x := what.(type) {
 	case posthaste.OfQueue:
@@ -137,9 +137,9 @@ func (e *Engine) switchPause(ctx context.Context, what posthaste.Pausable, c swi
 }
 
 func (e *Engine) switchSchedule(ctx context.Context, name string, c switching) (changed bool, err error) {
-	_, err = e.schedules.change(ctx, token(name), func(was *schedule) (*schedule, error) {
+	_, err = e.schedules.change(ctx, subjectToken(name), func(was *schedule) (*schedule, error) {
 		changed = false
-		if was == nil || !e.ofLivingQueue(ctx, was) {
+		if was == nil || !e.hasQueue(ctx, was) {
 			return nil, noSchedule(name)
 		}
 		now := e.clock.now()
@@ -149,7 +149,7 @@ func (e *Engine) switchSchedule(ctx context.Context, name string, c switching) (
 		}
 		next := *was
 		if next.Pause = pause; pause == nil {
-			line, zone, err := was.line()
+			line, zone, err := was.Parsed()
 			if err != nil {
 				return nil, err
 			}
@@ -185,8 +185,8 @@ func (e *Engine) switchQueue(ctx context.Context, name string, c switching) (cha
 	return changed, e.applyPause(ctx, name)
 }
 
-// applyPause pauses or resumes the consumers of a queue as its entry says, even if other processes
-// pause and resume it meanwhile: each of them looks at the entry again after its last step.
+// applyPause pauses or resumes the consumers of a queue as its entry says. Other processes may pause and
+// resume it meanwhile: each reads the entry again after its last step.
 func (e *Engine) applyPause(ctx context.Context, name string) error {
 	for {
 		q, err := e.freshQueue(ctx, name)
@@ -199,8 +199,8 @@ func (e *Engine) applyPause(ctx context.Context, name string) error {
 	}
 }
 
-// applyTo pauses or resumes the consumers of a queue as q says. It is not done if the entry of the
-// queue says something else by then.
+// applyTo pauses or resumes the consumers of a queue as q says. done is false if the entry of the queue
+// says something else by then.
 func (e *Engine) applyTo(ctx context.Context, q *queue) (done bool, err error) {
 	until := e.clock.now().Add(consumerPause)
 	if q.Pause == nil {
@@ -208,11 +208,11 @@ func (e *Engine) applyTo(ctx context.Context, q *queue) (done bool, err error) {
 	}
 	for _, consumer := range q.deliverers() {
 		if _, err := e.js.PauseConsumer(ctx, q.stream, consumer, until); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-			return false, e.fault(err)
+			return false, e.readError(err)
 		}
 	}
-	if q.Pause == nil && !pausesFor(ctx, until.Sub(e.clock.now())) {
-		return false, ctx.Err() // upkeep does the rest
+	if q.Pause == nil && !sleepFor(ctx, until.Sub(e.clock.now())) {
+		return false, ctx.Err() // endPauses completes it
 	}
 	_, err = e.changeQueue(ctx, q.Name, func(now *queue) (bool, error) {
 		done = (now.Pause == nil) == (q.Pause == nil) && slices.Equal(now.deliverers(), q.deliverers())
@@ -225,7 +225,7 @@ func (e *Engine) applyTo(ctx context.Context, q *queue) (done bool, err error) {
 	return done, err
 }
 
-// ignoreNotFound is for a queue that was dropped meanwhile.
+// ignoreNotFound ignores that a queue was dropped meanwhile.
 func ignoreNotFound(err error) error {
 	if posthaste.CodeOf(err) == posthaste.CodeNotFound {
 		return nil
@@ -233,18 +233,8 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// deliverers returns the names of the consumers that deliver messages.
-func (q *queue) deliverers() (names []string) {
-	for _, s := range q.Subscriptions {
-		for _, track := range q.tracks() {
-			names = append(names, q.consumer(s.Name, track))
-		}
-	}
-	return names
-}
-
-// endPauses ends the pauses whose ends are reached, and returns how many. It also resumes consumers
-// of queues that a process, which was killed, has resumed.
+// endPauses ends the pauses whose ends are reached, and returns how many. It also resumes the consumers of
+// queues whose entry was resumed by a process that was killed before it had resumed them.
 func (e *Engine) endPauses(ctx context.Context, began time.Duration) (ended int, failed error) {
 	ctx = posthaste.WithActor(ctx, posthaste.EndOfPause)
 	end := func(what posthaste.Pausable, p *pauseNote, queue string) {
@@ -275,7 +265,7 @@ func (e *Engine) endPauses(ctx context.Context, began time.Duration) (ended int,
 
 // Pauses implements [posthaste.QueueAdmin].
 func (e *Engine) Pauses(ctx context.Context, f posthaste.PauseFilter) (pauses []posthaste.Pause, err error) {
-	limit, err := opsLimit(f.Limit, "pauses")
+	limit, err := listLimit(f.Limit, "pauses")
 	if err != nil {
 		return nil, err
 	}

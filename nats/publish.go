@@ -2,11 +2,11 @@ package nats
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -23,29 +23,38 @@ var errExists = errors.New("nats: the record exists")
 const (
 	sendTimeout = 15 * time.Second
 	partTimeout = 3 * time.Second
+	// firesEarly is how long before its time a schedule may be delivered, and how long a repetition
+	// may take.
+	firesEarly = time.Second + partTimeout
 	// pauseBetween attempts, while no server answers.
 	pauseBetween = 100 * time.Millisecond
 )
 
-// within gives a context without a deadline that of a send.
-func within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return withinSince(ctx, time.Now())
+// withSendTimeout gives a context without a deadline the deadline of a send.
+func withSendTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return withSendTimeoutSince(ctx, time.Now())
 }
 
-// withinSince is within for a send that has begun.
-func withinSince(ctx context.Context, begun time.Time) (context.Context, context.CancelFunc) {
+// withSendTimeoutSince is withSendTimeout for a send that has begun.
+func withSendTimeoutSince(ctx context.Context, begun time.Time) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {
 		return context.WithCancel(ctx)
 	}
 	return context.WithDeadline(ctx, begun.Add(sendTimeout))
 }
 
-// store stores messages of one queue, all or none. Its errors are errExists if a record exists,
-// Unavailable if nothing was stored, and OutcomeUnknown if the answer was lost.
+// store stores entries of one queue, all or none. Its errors are errExists if a record exists, NotFound if
+// the queue was dropped, Unavailable if nothing was stored, and OutcomeUnknown if the answer was lost.
+//
+// A queue that was created again has the subjects of the dropped one. So each entry names its stream, and
+// another stream does not take it. When a schedule fires, the server removes that header.
 func (e *Engine) store(ctx context.Context, q *queue, parts []*natsgo.Msg) error {
 	for _, m := range parts {
 		if size, most := int64(m.Size()), e.conn.MaxPayload(); size > most && most > 0 {
 			return tooLarge(size, most)
+		}
+		if strings.HasPrefix(m.Subject, string(q.subjects)) {
+			m.Header.Set(headerStream, q.stream)
 		}
 	}
 	if len(parts) > maxBatch {
@@ -58,12 +67,16 @@ func (e *Engine) store(ctx context.Context, q *queue, parts []*natsgo.Msg) error
 	case 1:
 		err = e.storeOne(ctx, parts[0])
 	default:
-		ctx, cancel := within(ctx)
+		ctx, cancel := withSendTimeout(ctx)
 		defer cancel()
 		err = e.storeBatch(ctx, parts)
 	}
-	if posthaste.CodeOf(err) == posthaste.CodeUnavailable {
-		return e.missing(context.WithoutCancel(ctx), q, err) // the queue may have been dropped
+	switch {
+	case posthaste.CodeOf(err) == posthaste.CodeUnavailable:
+		return e.queueError(context.WithoutCancel(ctx), q, err) // the queue may have been dropped
+	case wasReplaced(err):
+		_, _ = e.freshQueue(ctx, q.Name) // for the next call
+		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: "queue " + quoted(q.Name) + " was dropped, and another queue has its name now", Cause: err}
 	}
 	return err
 }
@@ -73,8 +86,8 @@ func tooLarge(size, most int64) error {
 		Hint: "raise max_payload of the NATS servers, or store large data elsewhere"}
 }
 
-// reserve is the part of the servers' max_payload that a message leaves free when it is sent: the story of
-// its attempts and a checkpoint.
+// reserve is the part of the servers' max_payload that a message must leave free when it is sent: for the
+// story of its attempts and a checkpoint.
 const reserve = 80 << 10
 
 // checkSize rejects a message that could not be retried.
@@ -85,9 +98,9 @@ func (e *Engine) checkSize(m *natsgo.Msg) error {
 	return nil
 }
 
-// fits shortens the story of a message until the servers take it: first the logs, then the attempts
-// but the last one.
-func (e *Engine) fits(m *meta, body []byte) {
+// shortenStory shortens the story of a message until the servers accept it. It removes first the logs and
+// receipts, then all attempts but the last one.
+func (e *Engine) shortenStory(m *meta, body []byte) {
 	most := e.conn.MaxPayload()
 	if most <= 0 {
 		return
@@ -105,53 +118,66 @@ func (e *Engine) fits(m *meta, body []byte) {
 	}
 }
 
-// storeOne stores a message, and repeats that while no server answers: its id, or its record,
-// lets the server drop a repeated message. The server strips the id of a
-// schedule, which replaces itself.
+// storeOne stores an entry, and repeats that while no server answers. The server drops a repeated entry by
+// its id, or rejects it because its record exists. A schedule needs no id, which the server would strip:
+// a repeated one replaces the first.
 func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 	if m.Header.Get(headerMsgID) == "" && m.Header.Get(headerExpectedSeq) == "" && m.Header.Get(headerSchedule) == "" {
 		m.Header.Set(headerMsgID, nuid.Next())
 	}
-	perhaps := false // an attempt may have stored it
+	perhaps := false // an earlier try may have stored it
 	begun := time.Now()
 	for first := true; ; first = false {
 		once, cancel := context.WithTimeout(ctx, partTimeout)
-		_, err := e.stored(once, m)
+		_, err := e.publish(once, m)
 		cancel()
 		if err == nil {
 			return nil
 		}
-		if first { // few messages need it
+		if first { // most entries are stored at once and do not need this context
 			var end context.CancelFunc
-			ctx, end = withinSince(ctx, begun)
+			ctx, end = withSendTimeoutSince(ctx, begun)
 			defer end()
 		}
-		again, stored := judged(err)
+		again, stored := classifyPublish(err)
 		if again {
-			if refused := e.denials.recent(); refused != nil {
-				return refused
+			if denial := e.denials.recent(); denial != nil {
+				return denial
 			}
-			e.doubt()
+			e.leaveIfCutOff()
 		}
 		perhaps = perhaps || stored
 		switch {
 		case errors.Is(err, errWrongSequence) && perhaps:
-			return unknown(err) // perhaps its own record
+			return outcomeUnknown(err) // the record may be its own
 		case errors.Is(err, errWrongSequence):
 			return errExists
 		case !again:
-			return e.fault(err)
-		case !pausesFor(ctx, pauseBetween):
+			return e.readError(err)
+		case !sleepFor(ctx, pauseBetween):
 			return e.unsent(ctx, err, perhaps)
+		case perhaps && e.mayHaveFired(m):
+			return outcomeUnknown(err) // repeated, it would come twice
 		}
 	}
 }
 
+// mayHaveFired reports whether the server may have delivered a schedule, if it has it. Until then a
+// repetition replaces it.
+func (e *Engine) mayHaveFired(m *natsgo.Msg) bool {
+	at, is := strings.CutPrefix(m.Header.Get(headerSchedule), "@at ")
+	if !is {
+		return false
+	}
+	due, err := time.Parse(time.RFC3339Nano, at)
+	return err != nil || due.Before(e.clock.now().Add(firesEarly))
+}
+
 var errWrongSequence = &jetstream.APIError{ErrorCode: codeWrongLastSequence}
 
-// judged says whether a publish may be repeated after an error, and whether the message may be
-// stored nevertheless.
-func judged(err error) (again, stored bool) {
+// classifyPublish reports whether a publish may be repeated after an error, and whether the message may have
+// been stored.
+func classifyPublish(err error) (again, stored bool) {
 	var api jetstream.JetStreamError
 	switch {
 	case errors.Is(err, natsgo.ErrNoResponders), errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, natsgo.ErrReconnectBufExceeded), errors.Is(err, natsgo.ErrConnectionReconnecting):
@@ -160,8 +186,11 @@ func judged(err error) (again, stored bool) {
 		return true, true
 	case errors.As(err, &api) && api.APIError() != nil:
 		a := api.APIError()
-		if a.ErrorCode == codeInProcess {
+		if a.ErrorCode == codeInProcess || a.ErrorCode == codeStoreFailed { // other servers may have stored it
 			return true, true
+		}
+		if isFull(err) {
+			return true, false
 		}
 		return a.ErrorCode == codeMayYetFail || a.ErrorCode == codeIncomplete || a.Code == 429 || a.Code == 503, false
 	}
@@ -172,47 +201,38 @@ func judged(err error) (again, stored bool) {
 func (e *Engine) unsent(ctx context.Context, err error, perhaps bool) error {
 	switch {
 	case perhaps:
-		return unknown(err)
+		return outcomeUnknown(err)
 	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err()
+	case isFull(err):
+		return e.readError(err)
 	}
 	return unavailable("NATS does not take messages", err)
 }
 
-// pausesFor waits, and reports false if ctx ended.
-func pausesFor(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
-// storeBatch stores messages in one atomic batch. A batch that may be stored is not repeated.
+// storeBatch stores entries in one atomic batch. Unlike a single entry, a batch that may have been stored is
+// not repeated, because the server knows no id of it.
 func (e *Engine) storeBatch(ctx context.Context, parts []*natsgo.Msg) error {
 	for {
 		err := e.tryBatch(ctx, parts)
 		if err == nil {
 			return nil
 		}
-		again, stored := judged(err)
+		again, stored := classifyPublish(err)
 		if again {
-			if refused := e.denials.recent(); refused != nil {
-				return refused
+			if denial := e.denials.recent(); denial != nil {
+				return denial
 			}
-			e.doubt()
+			e.leaveIfCutOff()
 		}
 		switch {
 		case errors.Is(err, errWrongSequence):
 			return errExists
 		case stored:
-			return unknown(err)
+			return outcomeUnknown(err)
 		case !again:
-			return e.fault(err)
-		case !pausesFor(ctx, pauseBetween):
+			return e.readError(err)
+		case !sleepFor(ctx, pauseBetween):
 			return e.unsent(ctx, err, false)
 		}
 	}
@@ -233,63 +253,9 @@ func (e *Engine) tryBatch(ctx context.Context, parts []*natsgo.Msg) error {
 	parts[last].Header.Set(headerBatchCommits, "1")
 	ctx, cancel := context.WithTimeout(ctx, partTimeout)
 	defer cancel()
-	seq, err := e.stored(ctx, parts[last])
+	seq, err := e.publish(ctx, parts[last])
 	if err == nil && seq == 0 {
 		err = errors.New("nats: the answer to a batch has no sequence")
 	}
 	return err
-}
-
-// lastOn returns the last message on a subject as the stream's leader has it, or nil. Direct gets
-// may be answered by a server that lags.
-func (e *Engine) lastOn(ctx context.Context, stream, subject string) (*jetstream.RawStreamMsg, error) {
-	return e.leaderGet(ctx, stream, map[string]any{"last_by_subj": subject})
-}
-
-func (e *Engine) leaderGet(ctx context.Context, stream string, request any) (*jetstream.RawStreamMsg, error) {
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message *struct {
-			Subject string    `json:"subject"`
-			Seq     uint64    `json:"seq"`
-			Header  []byte    `json:"hdrs"`
-			Data    []byte    `json:"data"`
-			Time    time.Time `json:"time"`
-		} `json:"message"`
-	}
-	if err := e.ask(ctx, "STREAM.MSG.GET."+stream, request, &answer); err != nil {
-		return nil, err
-	}
-	switch {
-	case answer.Error != nil && answer.Error.ErrorCode == codeNoMessage:
-		return nil, nil
-	case answer.Error != nil:
-		return nil, e.fault(answer.Error)
-	case answer.Message == nil:
-		return nil, errors.New("nats: the answer has no message")
-	}
-	m := &jetstream.RawStreamMsg{Subject: answer.Message.Subject, Sequence: answer.Message.Seq, Data: answer.Message.Data, Time: answer.Message.Time}
-	if len(answer.Message.Header) > 0 {
-		header, err := natsgo.DecodeHeadersMsg(answer.Message.Header)
-		if err != nil {
-			return nil, err
-		}
-		m.Header = header
-	}
-	return m, nil
-}
-
-// ask calls the API of JetStream.
-func (e *Engine) ask(ctx context.Context, what string, request, answer any) error {
-	body, err := json.Marshal(request)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	reply, err := e.conn.RequestWithContext(ctx, "$JS.API."+what, body)
-	if err != nil {
-		return e.fault(err)
-	}
-	return json.Unmarshal(reply.Data, answer)
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// queue is what the store knows of a queue, its entry queue.<name> in the store. It is never
-// changed: a new revision is a new queue.
+// queue is a revision of a queue, its entry queue.<name> in the store. It is never changed: another
+// revision is another value.
 type queue struct {
 	Name      string                 `json:"name"`
 	No        int                    `json:"no"`
-	Born      int64                  `json:"born"` // no other queue has it, whatever its name
+	Born      int64                  `json:"born"` // unique among all queues, also dropped ones
 	Options   posthaste.QueueOptions `json:"options"`
 	CreatedAt time.Time              `json:"created_at"`
 	// Subscriptions are in the order of their names.
@@ -29,13 +29,13 @@ type queue struct {
 	// Priorities are those above 0 that were ever used, for which there are consumers.
 	Priorities []int     `json:"priorities,omitempty"`
 	PausedAt   time.Time `json:"paused_at,omitzero"`
-	// Pause tells why it is paused and until when; nil if it is not. Halted is when a process began to
-	// pause or resume the consumers; zero once they are resumed.
+	// Pause is nil if the queue is not paused. Halted is when a process began to pause or resume the
+	// consumers; zero once they are resumed.
 	Pause  *pauseNote `json:"pause,omitempty"`
 	Halted time.Time  `json:"halted,omitzero"`
-	// Ready says that the stream and its consumers were made.
+	// Ready says that the stream and its consumers were made, and the queue is not being dropped.
 	Ready bool `json:"ready"`
-	// Dropping says that it is being removed.
+	// Dropping says that the queue is being dropped: see finishDrop.
 	Dropping bool `json:"dropping,omitempty"`
 
 	revision uint64
@@ -59,17 +59,14 @@ func (q *queue) subscription(name string) *subscription {
 	return nil
 }
 
-// partitions returns how many consumers an ordered queue has for each subscription.
-func (q *queue) partitions() int { return q.Options.Lanes }
-
 const queueKey = "queue."
 
 // queueNamed returns the name of the queue of an entry.
 func queueNamed(entry jetstream.KeyValueEntry) string {
-	return named(strings.TrimPrefix(entry.Key(), queueKey))
+	return nameOf(strings.TrimPrefix(entry.Key(), queueKey))
 }
 
-// queues keeps the queues as a watch of the store tells them.
+// queues caches the queues, and a watch of the store keeps it up to date.
 type queues struct {
 	mu   sync.Mutex
 	all  map[string]*queue
@@ -78,8 +75,7 @@ type queues struct {
 
 func (s *queues) init() { s.all, s.byNo = map[string]*queue{}, map[int]*queue{} }
 
-// learn takes a revision of a queue, or forgets a queue that was dropped. A revision that is older than the
-// known one changes nothing.
+// learn caches a revision of a queue, or forgets the queue if q is nil, unless a newer revision is cached.
 func (s *queues) learn(name string, revision uint64, q *queue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,12 +92,12 @@ func (s *queues) learn(name string, revision uint64, q *queue) {
 	}
 }
 
-// prune forgets the queues that a watch has not told, which has told all up to a revision.
-func (s *queues) prune(told map[string]bool, last uint64) {
+// prune forgets the queues that a watch did not report, which has reported all up to the revision last.
+func (s *queues) prune(reported map[string]bool, last uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, q := range s.all {
-		if !told[name] && q.revision <= last {
+		if !reported[name] && q.revision <= last {
 			delete(s.all, name)
 			if s.byNo[q.No] == q {
 				delete(s.byNo, q.No)
@@ -122,7 +118,7 @@ func (s *queues) numbered(no int) *queue {
 	return s.byNo[no]
 }
 
-// listed returns the queues that this process knows, in the order of their names.
+// listed returns the cached queues in the order of their names.
 func (s *queues) listed() []*queue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +131,7 @@ func sortedQueues(all []*queue) []*queue {
 	return all
 }
 
-// read decodes an entry of the store.
+// readQueue decodes an entry of the store.
 func (e *Engine) readQueue(entry jetstream.KeyValueEntry) (*queue, error) {
 	q := &queue{}
 	if err := json.Unmarshal(entry.Value(), q); err != nil {
@@ -145,34 +141,34 @@ func (e *Engine) readQueue(entry jetstream.KeyValueEntry) (*queue, error) {
 	return q, nil
 }
 
-// watchQueues keeps e.queues up to date, and returns once it has all.
+// watchQueues starts to keep e.queues up to date, and returns once it has all queues.
 func (e *Engine) watchQueues(ctx context.Context) error {
 	first := make(chan error, 1)
-	e.goes(func(ctx context.Context) {
+	e.runInBackground(func(ctx context.Context) {
 		for ctx.Err() == nil {
-			err := e.watchOnce(ctx, func() { tell(first, nil) })
-			tell(first, err)
-			pausesFor(ctx, watchAgain)
+			err := e.watchOnce(ctx, func() { sendFirst(first, nil) })
+			sendFirst(first, err)
+			sleepFor(ctx, watchAgain)
 		}
 	})
 	select {
 	case err := <-first:
-		return e.fault(err)
+		return e.readError(err)
 	case <-ctx.Done():
-		return e.fault(ctx.Err())
+		return e.readError(ctx.Err())
 	}
 }
 
-// tell sends an error to a channel that has no reader after the first one.
-func tell(to chan error, err error) {
+// sendFirst sends an error to a channel, which is read once, or drops it.
+func sendFirst(to chan error, err error) {
 	select {
 	case to <- err:
 	default:
 	}
 }
 
-// watchOnce takes queues until the watch ends, and calls complete when it has all. A watch ends by
-// itself if the client cannot continue it.
+// watchOnce caches the queues that one watch reports, until that ends, and calls complete when it has
+// reported all. A watch ends by itself if the client cannot continue it.
 func (e *Engine) watchOnce(ctx context.Context, complete func()) error {
 	ctx, cancel := context.WithTimeout(ctx, watchLife)
 	defer cancel()
@@ -181,7 +177,7 @@ func (e *Engine) watchOnce(ctx context.Context, complete func()) error {
 		return err
 	}
 	defer func() { _ = watch.Stop() }()
-	told, last := map[string]bool{}, uint64(0)
+	reported, last := map[string]bool{}, uint64(0)
 	for {
 		select {
 		case <-ctx.Done():
@@ -192,19 +188,19 @@ func (e *Engine) watchOnce(ctx context.Context, complete func()) error {
 				return natsgo.ErrConsumerDeleted
 			case entry != nil:
 				e.learnEntry(entry)
-				if told != nil {
-					told[queueNamed(entry)], last = true, entry.Revision()
+				if reported != nil {
+					reported[queueNamed(entry)], last = true, entry.Revision()
 				}
-			case told != nil:
-				e.queues.prune(told, last)
-				told = nil
+			case reported != nil:
+				e.queues.prune(reported, last)
+				reported = nil
 				complete()
 			}
 		}
 	}
 }
 
-// learnQueue takes a revision of a queue, and wakes those that sleep on it if it was resumed.
+// learnQueue caches a revision of a queue, and wakes the sleepers of the queue if it was resumed.
 func (e *Engine) learnQueue(name string, revision uint64, q *queue) {
 	old := e.queues.known(name)
 	e.queues.learn(name, revision, q)
@@ -226,7 +222,7 @@ func (e *Engine) learnEntry(entry jetstream.KeyValueEntry) *queue {
 	return q
 }
 
-// queue returns a queue. One that this process does not know yet is read from the store.
+// queue returns a queue that is ready, from the cache if it is there.
 func (e *Engine) queue(ctx context.Context, name string) (*queue, error) {
 	if err := e.ready(ctx); err != nil {
 		return nil, err
@@ -237,17 +233,17 @@ func (e *Engine) queue(ctx context.Context, name string) (*queue, error) {
 	return e.freshQueue(ctx, name)
 }
 
-// freshQueue reads a queue from the store.
+// freshQueue reads a queue that is ready from the store.
 func (e *Engine) freshQueue(ctx context.Context, name string) (*queue, error) {
 	if posthaste.CheckName("queue", name) != nil {
 		return nil, noQueue(name)
 	}
-	entry, err := e.kv.Get(ctx, queueKey+token(name))
+	entry, err := e.kv.Get(ctx, queueKey+subjectToken(name))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return nil, noQueue(name)
 	}
 	if err != nil {
-		return nil, e.fault(err)
+		return nil, e.readError(err)
 	}
 	if q := e.learnEntry(entry); q != nil && q.Ready {
 		return q, nil
@@ -255,8 +251,8 @@ func (e *Engine) freshQueue(ctx context.Context, name string) (*queue, error) {
 	return nil, noQueue(name)
 }
 
-// subscribed returns a queue and a subscription of it.
-func (e *Engine) subscribed(ctx context.Context, ref posthaste.QueueRef) (*queue, *subscription, error) {
+// findSubscription returns a queue and a subscription of it. It reads the store if the cache lacks them.
+func (e *Engine) findSubscription(ctx context.Context, ref posthaste.QueueRef) (*queue, *subscription, error) {
 	ref = ref.Normal()
 	q, err := e.queue(ctx, ref.Queue)
 	if err != nil {
@@ -274,8 +270,8 @@ func (e *Engine) subscribed(ctx context.Context, ref posthaste.QueueRef) (*queue
 	return nil, nil, notFound("subscription", "queue %s has no subscription %s", quoted(ref.Queue), quoted(ref.Subscription))
 }
 
-// changeQueue changes the entry of a queue. change gets a copy, and is called again if another
-// process was faster; if it returns false nothing is stored.
+// changeQueue changes the entry of a queue. change gets a copy of it, and is called again if another process
+// was faster. If it returns false, nothing is stored.
 func (e *Engine) changeQueue(ctx context.Context, name string, change func(q *queue) (bool, error)) (*queue, error) {
 	for {
 		q, err := e.freshQueue(ctx, name)
@@ -289,19 +285,19 @@ func (e *Engine) changeQueue(ctx context.Context, name string, change func(q *qu
 		}
 		stored, err := e.putQueue(ctx, &next)
 		if err == nil || !conflicts(err) {
-			return stored, e.fault(err)
+			return stored, e.readError(err)
 		}
 	}
 }
 
-// putQueue stores a queue if the store still has its revision.
+// putQueue stores the entry of a queue, if the store still has the revision of q.
 func (e *Engine) putQueue(ctx context.Context, q *queue) (*queue, error) {
 	body, err := json.Marshal(q)
 	if err != nil {
 		return nil, err
 	}
 	next := *q
-	if next.revision, err = e.kv.Update(ctx, queueKey+token(q.Name), body, q.revision); err != nil {
+	if next.revision, err = e.kv.Update(ctx, queueKey+subjectToken(q.Name), body, q.revision); err != nil {
 		return nil, err
 	}
 	e.learnQueue(q.Name, next.revision, &next)

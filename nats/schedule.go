@@ -1,8 +1,8 @@
 package nats
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
@@ -28,38 +28,25 @@ type schedule struct {
 	Changed     time.Time           `json:"changed"`
 }
 
-// definition is the part of a schedule that a user sets.
+// definition is the part of a schedule that a user sets, but its name.
 type definition struct {
 	Queue string `json:"queue"`
 	// Of is when the queue was created: a schedule ends with its queue.
-	Of          time.Time         `json:"of"`
-	Spec        string            `json:"spec"`
-	Zone        string            `json:"zone"`
-	CatchUp     posthaste.CatchUp `json:"catch_up"`
-	Payload     json.RawMessage   `json:"payload"`
-	ContentType string            `json:"content_type,omitzero"`
-	Key         string            `json:"key,omitzero"`
-	Kind        string            `json:"kind,omitzero"`
-	Headers     map[string]string `json:"headers,omitempty"`
-	Reference   string            `json:"reference,omitzero"`
-	Terms       []string          `json:"terms,omitempty"`
-	Priority    int               `json:"priority,omitzero"`
-	MaxAttempts int               `json:"max_attempts,omitzero"`
-	Timeout     time.Duration     `json:"timeout,omitzero"`
-	Backoff     posthaste.Backoff `json:"backoff,omitzero"`
+	Of time.Time `json:"of"`
+	cron.Definition
 }
 
 // schedules are the schedules of the store.
 type schedules struct {
-	shelf[schedule]
+	entryCache[schedule]
 	resting resting
 }
 
-// tickAgain is how long the schedules of a queue rest after one of them failed, because the queue's
-// stream may have no leader.
+// tickAgain is how long the schedules of a queue rest after one of them failed, because the stream of the
+// queue may have no leader.
 const tickAgain = 5 * time.Second
 
-// resting has the queues whose schedules failed, so that they hold up no others.
+// resting has the queues whose schedules failed, so that these do not delay those of other queues.
 type resting struct {
 	mu     sync.Mutex
 	failed map[string]time.Duration // when the last try failed, by uptime
@@ -76,7 +63,7 @@ func (r *resting) rests(queue string) time.Duration {
 	return max(0, at+tickAgain-uptime())
 }
 
-// tried notes how a try of a queue's schedule ended.
+// tried records how a try of a schedule of a queue ended.
 func (r *resting) tried(queue string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,26 +78,13 @@ func (r *resting) tried(queue string, err error) {
 }
 
 // message returns the message of the schedule, without the headers of a tick.
-func (s *schedule) message() posthaste.Message {
-	return posthaste.Message{Queue: s.Queue, Payload: s.Payload, ContentType: s.ContentType, Key: s.Key, Kind: s.Kind,
-		Headers: s.Headers, Reference: s.Reference, Terms: s.Terms, Priority: s.Priority,
-		MaxAttempts: s.MaxAttempts, Timeout: s.Timeout, Backoff: s.Backoff}
-}
+func (s *schedule) message() posthaste.Message { return s.Message(s.Queue) }
 
 // at returns the message of a tick.
 func (s *schedule) at(tick time.Time) posthaste.Message { return cron.Tick(s.Name, s.message(), tick) }
 
 // ticks reports whether the schedule will tick.
 func (s *schedule) ticks() bool { return s.Pause == nil && !s.Next.IsZero() }
-
-// line returns the schedule's parsed spec and zone. There is an error if this machine does not
-// know the zone.
-func (s *schedule) line() (line cron.Spec, zone *time.Location, err error) {
-	if line, err = cron.Parse(s.Spec); err == nil {
-		zone, err = cron.Zone(s.Zone)
-	}
-	return line, zone, err
-}
 
 func (s *schedule) info() posthaste.ScheduleInfo {
 	info := posthaste.ScheduleInfo{
@@ -124,16 +98,16 @@ func (s *schedule) info() posthaste.ScheduleInfo {
 	}
 	if s.ticks() {
 		info.NextAt = s.Next
-		if line, zone, err := s.line(); err == nil {
+		if line, zone, err := s.Parsed(); err == nil {
 			info.Upcoming = line.Upcoming(zone, s.Next, 5)
 		}
 	}
 	return info
 }
 
-// queueOf returns the queue of a schedule, nil if it was dropped, even if there is another one with
-// its name.
-func (e *Engine) queueOf(ctx context.Context, s *schedule) (*queue, error) {
+// queueOfSchedule returns the queue of a schedule, or nil if it was dropped, even if another queue now has its
+// name.
+func (e *Engine) queueOfSchedule(ctx context.Context, s *schedule) (*queue, error) {
 	if q := e.queues.known(s.Queue); q != nil && q.Ready && q.CreatedAt.Equal(s.Of) {
 		return q, nil
 	}
@@ -155,7 +129,7 @@ func (e *Engine) freshSchedules(ctx context.Context) (map[string]*schedule, erro
 		return nil, err
 	}
 	for name, s := range all {
-		q, err := e.queueOf(ctx, s)
+		q, err := e.queueOfSchedule(ctx, s)
 		if err != nil {
 			return nil, err
 		}
@@ -166,8 +140,8 @@ func (e *Engine) freshSchedules(ctx context.Context) (map[string]*schedule, erro
 	return all, nil
 }
 
-// dropSchedulesOf removes the schedules of a queue that was dropped. Those that it does not reach do
-// not tick, and are removed by a later tick.
+// dropSchedulesOf removes the schedules of a queue that was dropped. Those that are left if it fails do not
+// send, and tick removes them.
 func (e *Engine) dropSchedulesOf(ctx context.Context, queue string) error {
 	all, err := e.schedules.freshAll(ctx)
 	if err != nil {
@@ -190,19 +164,12 @@ func (e *Engine) dropOrphan(ctx context.Context, name string) error {
 		if was == nil {
 			return nil, errSame
 		}
-		if q, err := e.queueOf(ctx, was); err != nil || q != nil {
-			return nil, cmpError(err, errSame)
+		if q, err := e.queueOfSchedule(ctx, was); err != nil || q != nil {
+			return nil, cmp.Or(err, errSame)
 		}
 		return nil, nil
 	})
 	return err
-}
-
-func cmpError(err, or error) error {
-	if err != nil {
-		return err
-	}
-	return or
 }
 
 func noSchedule(name string) error {

@@ -1,7 +1,6 @@
 package nats
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/cron"
-	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
 )
 
 // PutSchedule implements [posthaste.ScheduleAdmin].
@@ -21,11 +19,11 @@ func (e *Engine) PutSchedule(ctx context.Context, p posthaste.Schedule) (next ti
 		if err != nil {
 			return next, err
 		}
-		was, revision, err := e.schedules.read(ctx, token(p.Name))
+		was, revision, err := e.schedules.read(ctx, subjectToken(p.Name))
 		if err != nil {
 			return next, err
 		}
-		if was != nil && e.ofLivingQueue(ctx, was) {
+		if was != nil && e.hasQueue(ctx, was) {
 			if s.sameAs(was) {
 				return was.Next, nil
 			}
@@ -38,12 +36,12 @@ func (e *Engine) PutSchedule(ctx context.Context, p posthaste.Schedule) (next ti
 			}
 			s.goesOn(was)
 		}
-		_, err = e.schedules.put(ctx, token(p.Name), s, revision)
+		_, err = e.schedules.put(ctx, subjectToken(p.Name), s, revision)
 		if conflicts(err) {
 			continue
 		}
 		if err != nil {
-			return next, e.written(err)
+			return next, e.writeError(err)
 		}
 		if err := e.stillThere(ctx, q, s); err != nil {
 			return next, err
@@ -53,22 +51,22 @@ func (e *Engine) PutSchedule(ctx context.Context, p posthaste.Schedule) (next ti
 	return next, unavailable("other processes change schedule "+quoted(p.Name)+" at this moment", nil)
 }
 
-// ofLivingQueue reports whether the queue of a schedule exists, or may exist.
-func (e *Engine) ofLivingQueue(ctx context.Context, s *schedule) bool {
-	q, err := e.queueOf(ctx, s)
+// hasQueue reports whether the queue of a schedule exists, or may exist because it cannot be read.
+func (e *Engine) hasQueue(ctx context.Context, s *schedule) bool {
+	q, err := e.queueOfSchedule(ctx, s)
 	return q != nil || err != nil
 }
 
-// tickBeforePut sends the ticks of a schedule that are due before it is changed: another
-// process may be sending them.
+// tickBeforePut sends the due ticks of a schedule before it is changed, because another process may be
+// sending them.
 func (e *Engine) tickBeforePut(ctx context.Context, was *schedule) (ticked bool, err error) {
 	if !was.ticks() || was.Next.After(e.clock.now()) {
 		return false, nil
 	}
-	if _, _, err := was.line(); err != nil {
+	if _, _, err := was.Parsed(); err != nil {
 		return false, nil // without the zone, the tick is unknown
 	}
-	_, _, err = e.tick(ctx, token(was.Name))
+	_, _, err = e.tick(ctx, subjectToken(was.Name))
 	return true, err
 }
 
@@ -82,81 +80,37 @@ func (e *Engine) stillThere(ctx context.Context, q *queue, s *schedule) error {
 		err = noQueue(q.Name)
 	}
 	if posthaste.CodeOf(err) == posthaste.CodeNotFound {
-		if fault := e.dropOrphan(ctx, token(s.Name)); fault != nil {
+		if fault := e.dropOrphan(ctx, subjectToken(s.Name)); fault != nil {
 			return fault
 		}
 	}
 	return err
 }
 
-// newSchedule checks a schedule that is put.
+// newSchedule checks a schedule that is put, and returns its queue and its entry.
 func (e *Engine) newSchedule(ctx context.Context, p *posthaste.Schedule) (*queue, *schedule, error) {
-	p.Message.Complete()
-	if err := p.Check(); err != nil {
-		return nil, nil, err
-	}
-	m := &p.Message
-	s := &schedule{Name: p.Name, definition: definition{Queue: m.Queue, Spec: strings.Trim(p.Spec, " \t"), CatchUp: cmp.Or(p.CatchUp, posthaste.CatchUpOnce), Key: m.Key, Kind: m.Kind,
-		Headers: m.Headers, Reference: m.Reference, Terms: m.Terms, Priority: m.Priority, ContentType: m.ContentType,
-		MaxAttempts: m.MaxAttempts, Timeout: m.Timeout, Backoff: m.Backoff}}
-	if err := s.checkDefinition(p); err != nil {
-		return nil, nil, err
-	}
-	q, err := e.queue(ctx, m.Queue)
+	is, err := cron.Define(p)
 	if err != nil {
 		return nil, nil, err
 	}
-	s.Of = q.CreatedAt
-	line, zone, err := s.line()
+	q, err := e.queue(ctx, p.Message.Queue)
 	if err != nil {
 		return nil, nil, err
 	}
 	now := e.clock.now()
-	s.Created, s.Changed = now, now
-	var ok bool
-	if s.Next, ok = line.Next(zone, now.Truncate(time.Second)); !ok {
-		return nil, nil, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "spec", Message: "the cron line " + quoted(s.Spec) + " never fires", Hint: "none of its months has such a day"}
+	s := &schedule{Name: p.Name, definition: definition{Queue: q.Name, Of: q.CreatedAt, Definition: is}, Created: now, Changed: now}
+	if s.Next, err = s.First(now); err != nil {
+		return nil, nil, err
 	}
 	first := s.at(s.Next)
 	if err := first.Check(); err != nil {
 		return nil, nil, err
 	}
-	if _, err := e.outgoing(q, &first, now); err != nil {
+	if _, err := e.newOutgoing(q, &first, now); err != nil {
 		return nil, nil, err
 	}
 	q, err = e.ensurePriority(ctx, q, first.Priority)
 	return q, s, err
-}
-
-// checkDefinition checks what does not depend on the queue, and completes the definition.
-func (s *schedule) checkDefinition(p *posthaste.Schedule) error {
-	zone, err := cron.Zone(p.TimeZone)
-	if _, fault := cron.Parse(p.Spec); fault != nil {
-		err = fault
-	}
-	if err != nil {
-		return err
-	}
-	s.Zone = zone.String()
-	switch s.CatchUp {
-	case posthaste.CatchUpOnce, posthaste.CatchUpEach, posthaste.CatchUpSkip:
-	default:
-		return posthaste.Invalidf("catch_up", "catch_up must be each, once or skip, got %q", p.CatchUp)
-	}
-	for _, name := range []string{posthaste.HeaderSchedule, posthaste.HeaderTick} {
-		if _, set := p.Message.Headers[name]; set {
-			return posthaste.Invalidf("headers", "headers %s and %s are set by each tick", posthaste.HeaderSchedule, posthaste.HeaderTick)
-		}
-	}
-	body, _, err := p.Message.Body()
-	if err != nil {
-		return err
-	}
-	if err := jsoncheck.Check("payload", body); err != nil {
-		return err
-	}
-	s.Payload = body
-	return nil
 }
 
 // sameAs reports whether two schedules have the same definition.
@@ -184,8 +138,8 @@ func (e *Engine) DropSchedule(ctx context.Context, name string) error {
 		return err
 	}
 	dropped := false
-	_, err := e.schedules.change(ctx, token(name), func(was *schedule) (*schedule, error) {
-		dropped = was != nil && e.ofLivingQueue(ctx, was)
+	_, err := e.schedules.change(ctx, subjectToken(name), func(was *schedule) (*schedule, error) {
+		dropped = was != nil && e.hasQueue(ctx, was)
 		return nil, nil
 	})
 	if err != nil {
@@ -219,11 +173,11 @@ func (e *Engine) scheduleNamed(ctx context.Context, name string) (*schedule, err
 	if err := e.ready(ctx); err != nil {
 		return nil, err
 	}
-	s, _, err := e.schedules.read(ctx, token(name))
+	s, _, err := e.schedules.read(ctx, subjectToken(name))
 	if err != nil {
 		return nil, err
 	}
-	if s == nil || !e.ofLivingQueue(ctx, s) {
+	if s == nil || !e.hasQueue(ctx, s) {
 		return nil, noSchedule(name)
 	}
 	return s, nil

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"strconv"
 	"time"
@@ -23,19 +22,19 @@ import (
 // maxBatch is how many messages and records the server stores in one atomic batch.
 const maxBatch = 1000
 
-// soon is how close to its time a message is not scheduled any more.
-const soon = 5 * time.Millisecond
+// dueSoon is how close to its time a message is not scheduled any more.
+const dueSoon = 5 * time.Millisecond
 
 // outgoing is a message that a call sends.
 type outgoing struct {
 	meta   meta
 	body   []byte
-	once   string // subject of the record of its dedupe key, or ""
-	window time.Duration
+	once   string        // the subject of the record of its dedupe key, or ""
+	window time.Duration // of its dedupe key
 }
 
-// record says which messages were sent under a key, as JSON.
-type record struct {
+// sentRecord says which messages were sent under a key, as JSON.
+type sentRecord struct {
 	Digest []byte           `json:"digest,omitempty"`
 	Sent   []posthaste.Sent `json:"sent"`
 }
@@ -45,12 +44,27 @@ func (e *Engine) Send(ctx context.Context, messages ...posthaste.Message) ([]pos
 	if len(messages) == 0 {
 		return nil, ctx.Err()
 	}
-	q, all, err := e.prepare(ctx, messages)
-	if err != nil {
-		return nil, err
-	}
-	sent, _, err := e.sendUnder(ctx, q, all, nil)
+	sent, _, err := e.sendTwice(ctx, messages, nil)
 	return sent, err
+}
+
+// sendTwice sends messages, and sends them again if their queue was dropped and created again and this
+// process did not know.
+func (e *Engine) sendTwice(ctx context.Context, messages []posthaste.Message, i *posthaste.Idempotency) (sent []posthaste.Sent, replayed bool, err error) {
+	for range 2 {
+		q, all, failed := e.prepare(ctx, messages)
+		if failed != nil {
+			return nil, false, failed
+		}
+		var r *onceRequest
+		if i != nil {
+			r = &onceRequest{subject: q.subjects.under("i", "o", hashOf(i.Scope, i.Key)), digest: i.Digest, window: i.Window}
+		}
+		if sent, replayed, err = e.sendWithRecord(ctx, q, all, r); !wasReplaced(err) {
+			break
+		}
+	}
+	return sent, replayed, err
 }
 
 // SendOnce implements [posthaste.Engine].
@@ -61,22 +75,18 @@ func (e *Engine) SendOnce(ctx context.Context, r posthaste.Idempotency, messages
 	if len(messages) == 0 {
 		return nil, false, ctx.Err()
 	}
-	q, all, err := e.prepare(ctx, messages)
-	if err != nil {
-		return nil, false, err
-	}
-	return e.sendUnder(ctx, q, all, &request{subject: q.subjects.under("i", "o", hashed(r.Scope, r.Key)), digest: r.Digest, window: r.Window})
+	return e.sendTwice(ctx, messages, &r)
 }
 
-// request is the record of a call of SendOnce. It is in the stream of the queue, so that the same
-// key in a call for another queue is another key.
-type request struct {
+// onceRequest is a call of SendOnce. Its record is in the stream of the queue, so that the same key in a
+// call for another queue is another key.
+type onceRequest struct {
 	subject string
 	digest  []byte
 	window  time.Duration
 }
 
-// prepare checks messages and gives them ids.
+// prepare checks the messages of a call and gives them ids.
 func (e *Engine) prepare(ctx context.Context, messages []posthaste.Message) (*queue, []outgoing, error) {
 	messages = posthaste.Completed(messages)
 	if len(messages) > maxBatch {
@@ -102,7 +112,7 @@ func (e *Engine) prepare(ctx context.Context, messages []posthaste.Message) (*qu
 	all := make([]outgoing, len(messages))
 	now := e.clock.now()
 	for i := range messages {
-		if all[i], err = e.outgoing(q, &messages[i], now); err != nil {
+		if all[i], err = e.newOutgoing(q, &messages[i], now); err != nil {
 			return nil, nil, err
 		}
 		if q, err = e.ensurePriority(ctx, q, all[i].meta.Priority); err != nil {
@@ -119,8 +129,8 @@ func (e *Engine) prepare(ctx context.Context, messages []posthaste.Message) (*qu
 	return q, all, nil
 }
 
-// outgoing checks a message that Check has passed against its queue.
-func (e *Engine) outgoing(q *queue, m *posthaste.Message, now time.Time) (o outgoing, err error) {
+// newOutgoing checks a message, which has passed Check, against its queue.
+func (e *Engine) newOutgoing(q *queue, m *posthaste.Message, now time.Time) (o outgoing, err error) {
 	if err := m.CheckFor(&q.Options); err != nil {
 		return o, err
 	}
@@ -150,35 +160,14 @@ func (e *Engine) outgoing(q *queue, m *posthaste.Message, now time.Time) (o outg
 	o = outgoing{body: body, meta: meta{At: micros(now), Key: m.Key, Kind: m.Kind, Headers: m.Headers, Reference: m.Reference, Terms: m.Terms, Type: contentType,
 		Priority: m.Priority, Due: micros(due), MaxAttempts: m.MaxAttempts, Timeout: m.Timeout, BackoffBase: m.Backoff.Base, BackoffMax: m.Backoff.Max}}
 	if m.DedupeKey != "" {
-		o.meta.Once = hashed(m.DedupeKey)
+		o.meta.Once = hashOf(m.DedupeKey)
 		o.once, o.window = q.subjects.under("i", "k", o.meta.Once), cmp.Or(m.DedupeWindow, 24*time.Hour)
 	}
 	return o, nil
 }
 
-// checkFor rejects what the queue or the engine cannot do.
-func checkFor(q *queue, m *posthaste.Message) error {
-	switch {
-	case m.Unique != nil:
-		return unsupported("unique", "unique keys are not supported (use a dedupe key)")
-	case len(m.Terms) > 1000:
-		return posthaste.Invalidf("terms", "there are over 1,000 terms")
-	case !q.Options.Ordered:
-		return nil
-	case m.Key == "":
-		return posthaste.Invalidf("key", "an ordered queue needs a key in each message, which determines its order")
-	case m.Delay > 0:
-		return posthaste.Invalidf("delay", "a message of an ordered queue cannot be delayed: all later ones of its key would wait for it")
-	case !m.SendAt.IsZero():
-		return posthaste.Invalidf("send_at", "a message of an ordered queue cannot be scheduled: all later ones of its key would wait for it")
-	case m.Priority != 0:
-		return posthaste.Invalidf("priority", "queues that are ordered or fair, or have limits for each key, have no priorities")
-	}
-	return nil
-}
-
-// hashed returns a token for text of a caller.
-func hashed(parts ...string) string {
+// hashOf returns a token of subjects for texts of a caller.
+func hashOf(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
 		fmt.Fprintf(h, "%d:%s", len(p), p)
@@ -186,38 +175,23 @@ func hashed(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// waits returns the subject of messages that wait for all subscriptions.
-func (q *queue) waits(m *meta) string {
-	if q.Options.Ordered {
-		return q.subjects.under("o", strconv.Itoa(q.partition(m.Key)))
+// newEntry returns a message as it is stored: in the queue, or as a schedule.
+func (q *queue) newEntry(m *meta, body []byte, now time.Time) *natsgo.Msg {
+	if !fromMicros(m.Due).After(now.Add(dueSoon)) {
+		return m.encoded(q.waitSubject(m), body)
 	}
-	return q.subjects.under("q", strconv.Itoa(m.Priority))
+	return asSchedule(m.encoded(q.subjects.under("s", m.ID.String()), body), q.waitSubject(m), fromMicros(m.Due))
 }
 
-// partition returns the partition of a key in an ordered queue.
-func (q *queue) partition(key string) int {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(key))
-	return int(h.Sum32() % uint32(q.partitions()))
-}
-
-// entry returns a message as it is stored: in the queue, or as a schedule.
-func (q *queue) entry(m *meta, body []byte, now time.Time) *natsgo.Msg {
-	if !fromMicros(m.Due).After(now.Add(soon)) {
-		return m.encoded(q.waits(m), body)
-	}
-	return scheduled(m.encoded(q.subjects.under("s", m.ID.String()), body), q.waits(m), fromMicros(m.Due))
-}
-
-// scheduled makes a message a schedule that the server publishes to the target at a time.
-func scheduled(m *natsgo.Msg, target string, at time.Time) *natsgo.Msg {
+// asSchedule turns a message into a schedule, which the server publishes to the target at a time.
+func asSchedule(m *natsgo.Msg, target string, at time.Time) *natsgo.Msg {
 	m.Header.Set(headerSchedule, "@at "+at.UTC().Format(time.RFC3339Nano))
 	m.Header.Set(headerTarget, target)
 	return m
 }
 
-// recorded returns a record, which is stored only if its subject has no message.
-func recorded(subject string, content any, ttl time.Duration) *natsgo.Msg {
+// recordEntry returns the entry of a record. It is stored only if its subject has no entry.
+func recordEntry(subject string, content any, ttl time.Duration) *natsgo.Msg {
 	body, err := json.Marshal(content)
 	if err != nil {
 		panic(err) // all contents can be encoded
@@ -229,14 +203,18 @@ func recorded(subject string, content any, ttl time.Duration) *natsgo.Msg {
 	return m
 }
 
-// sendUnder stores the messages in one atomic batch, with the record of the request, if it has one.
+// sendWithRecord stores the messages in one atomic batch, with the record of the request, if it has one.
 // Messages whose dedupe key was used are left out.
-func (e *Engine) sendUnder(ctx context.Context, q *queue, all []outgoing, r *request) (sent []posthaste.Sent, replayed bool, err error) {
-	ctx, cancel := within(ctx)
-	defer cancel()
+func (e *Engine) sendWithRecord(ctx context.Context, q *queue, all []outgoing, r *onceRequest) (sent []posthaste.Sent, replayed bool, err error) {
+	keyed := r != nil || slices.ContainsFunc(all, func(o outgoing) bool { return o.once != "" })
+	if keyed { // other calls store once, and that is bounded
+		var cancel context.CancelFunc
+		ctx, cancel = withSendTimeout(ctx)
+		defer cancel()
+	}
 	for {
 		if r != nil {
-			if before, err := e.recordOn(ctx, q, r.subject); err != nil {
+			if before, err := e.readRecord(ctx, q, r.subject); err != nil {
 				return nil, false, err
 			} else if before != nil && !bytes.Equal(before.Digest, r.digest) {
 				return nil, false, &posthaste.Error{Code: posthaste.CodeKeyReused, Field: "Idempotency-Key", Message: "the key was used for a different request", Hint: "use a new key for each request"}
@@ -248,9 +226,8 @@ func (e *Engine) sendUnder(ctx context.Context, q *queue, all []outgoing, r *req
 		if err != nil {
 			return nil, false, err
 		}
-		keyed := r != nil || slices.ContainsFunc(all, func(o outgoing) bool { return o.once != "" })
 		if r != nil {
-			parts = append(parts, recorded(r.subject, record{Digest: r.digest, Sent: sent}, r.window))
+			parts = append(parts, recordEntry(r.subject, sentRecord{Digest: r.digest, Sent: sent}, r.window))
 		}
 		err = e.store(ctx, q, parts)
 		if keyed && errors.Is(err, errExists) {
@@ -266,14 +243,14 @@ func (e *Engine) sendUnder(ctx context.Context, q *queue, all []outgoing, r *req
 // parts returns the entries and records of messages whose dedupe keys were not used.
 func (e *Engine) parts(ctx context.Context, q *queue, all []outgoing) (sent []posthaste.Sent, parts []*natsgo.Msg, err error) {
 	sent = make([]posthaste.Sent, len(all))
-	used := map[string]posthaste.MessageID{} // dedupe keys in this call
+	var used map[string]posthaste.MessageID // dedupe keys in this call
 	for i := range all {
 		o := &all[i]
 		sent[i].ID = o.meta.ID
 		if o.once != "" {
 			first := used[o.once]
 			if first == 0 {
-				before, err := e.recordOn(ctx, q, o.once)
+				before, err := e.readRecord(ctx, q, o.once)
 				if err != nil {
 					return nil, nil, err
 				}
@@ -285,10 +262,13 @@ func (e *Engine) parts(ctx context.Context, q *queue, all []outgoing) (sent []po
 				sent[i] = posthaste.Sent{ID: first, Duplicate: true}
 				continue
 			}
+			if used == nil {
+				used = map[string]posthaste.MessageID{}
+			}
 			used[o.once] = o.meta.ID
-			parts = append(parts, recorded(o.once, record{Sent: []posthaste.Sent{{ID: o.meta.ID}}}, o.window))
+			parts = append(parts, recordEntry(o.once, sentRecord{Sent: []posthaste.Sent{{ID: o.meta.ID}}}, o.window))
 		}
-		entry := q.entry(&o.meta, o.body, e.clock.now())
+		entry := q.newEntry(&o.meta, o.body, e.clock.now())
 		if err := e.checkSize(entry); err != nil {
 			return nil, nil, err
 		}
@@ -297,25 +277,25 @@ func (e *Engine) parts(ctx context.Context, q *queue, all []outgoing) (sent []po
 	return sent, parts, nil
 }
 
-// recordOn returns the record on a subject, or nil.
-func (e *Engine) recordOn(ctx context.Context, q *queue, subject string) (*record, error) {
+// readRecord returns the record on a subject, or nil.
+func (e *Engine) readRecord(ctx context.Context, q *queue, subject string) (*sentRecord, error) {
 	m, err := e.lastOn(ctx, q.stream, subject)
-	for posthaste.CodeOf(err) == posthaste.CodeUnavailable && pausesFor(ctx, pauseBetween) { // as plain sends do
+	for posthaste.CodeOf(err) == posthaste.CodeUnavailable && sleepFor(ctx, pauseBetween) { // as plain sends do
 		m, err = e.lastOn(ctx, q.stream, subject)
 	}
 	if err != nil || m == nil {
 		return nil, err
 	}
-	r := &record{}
+	r := &sentRecord{}
 	if err := json.Unmarshal(m.Data, r); err != nil || len(r.Sent) == 0 {
 		return nil, fmt.Errorf("nats: the record on %s cannot be read", subject)
 	}
 	return r, nil
 }
 
-// frees makes the dedupe key of a message that was withdrawn from all subscriptions free. If that fails
-// the key ends with its window.
-func (e *Engine) frees(ctx context.Context, q *queue, m *meta) {
+// freeDedupeKey frees the dedupe key of a message that was withdrawn from all subscriptions. If that fails,
+// the key is free when its window ends.
+func (e *Engine) freeDedupeKey(ctx context.Context, q *queue, m *meta) {
 	if m.Once == "" {
 		return
 	}
@@ -324,16 +304,16 @@ func (e *Engine) frees(ctx context.Context, q *queue, m *meta) {
 	if err != nil || last == nil {
 		return
 	}
-	var r record
+	var r sentRecord
 	if json.Unmarshal(last.Data, &r) == nil && len(r.Sent) == 1 && r.Sent[0].ID == m.ID {
 		_, _ = e.deleteEntry(ctx, q.stream, last.Sequence)
 	}
 }
 
-// sendRecorded stores a message and a record in one batch, unless the record exists: then stored is
-// false.
-func (e *Engine) sendRecorded(ctx context.Context, q *queue, subject string, ttl time.Duration, m *meta, body []byte) (stored bool, err error) {
-	err = e.store(ctx, q, []*natsgo.Msg{recorded(subject, record{Sent: []posthaste.Sent{{ID: m.ID}}}, ttl), q.entry(m, body, e.clock.now())})
+// sendUnlessRecorded stores a message and a record in one batch. If the record exists, it stores nothing, and
+// stored is false.
+func (e *Engine) sendUnlessRecorded(ctx context.Context, q *queue, subject string, ttl time.Duration, m *meta, body []byte) (stored bool, err error) {
+	err = e.store(ctx, q, []*natsgo.Msg{recordEntry(subject, sentRecord{Sent: []posthaste.Sent{{ID: m.ID}}}, ttl), q.newEntry(m, body, e.clock.now())})
 	if errors.Is(err, errExists) {
 		return false, nil
 	}

@@ -1,13 +1,16 @@
 package nats
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/faultproxy"
 )
 
 func stored(t *testing.T, e *Engine, queue string) uint64 {
@@ -62,4 +65,29 @@ func TestDedupeKeyIsUsedOnce(t *testing.T) {
 		})
 	}
 	senders.Wait()
+}
+
+// The confirmation of a delayed message is lost, and the message is due before the send is repeated: it
+// comes once.
+func TestDelayedMessageIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	url := startServer(t)
+	proxy := faultproxy.Start(t, strings.TrimPrefix(url, "nats://"), func(data []byte) bool { return bytes.Contains(data, []byte(headerSchedule+": @at")) })
+	a, direct := openEngine(t, "nats://"+proxy.Address()), openEngine(t, url)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	must(t, a.CreateQueue(ctx, "jobs", posthaste.QueueOptions{}))
+	cut := proxy.CutAfter()
+	_, err := a.Send(ctx, posthaste.Message{Queue: "jobs", Payload: 1, Delay: time.Second})
+	<-cut
+	wantCode(t, "the send", err, posthaste.CodeOutcomeUnknown)
+	until(t, ctx, "no schedule is left", func() bool {
+		q := direct.queues.known("jobs")
+		left, err := direct.countFrom(ctx, q.stream, q.subjects.under("s", ">"), 1)
+		must(t, err)
+		return left == 0
+	})
+	if got := receiveJobs(t, direct, 10); len(got) != 1 {
+		t.Errorf("%d messages came, want 1", len(got))
+	}
 }

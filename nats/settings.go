@@ -23,8 +23,8 @@ const (
 	leastAckWait   = 3 * time.Second
 )
 
-// margin is by how much a lease ends before the server may deliver again. A server that was
-// restarted ends AckWait up to 1 s early.
+// margin is how long before the server may redeliver a message its lease ends. A server that was restarted
+// redelivers up to 1 s early.
 const margin = 1200 * time.Millisecond
 
 // Option changes how an engine is opened.
@@ -32,7 +32,7 @@ type Option func(*settings)
 
 type settings struct {
 	prefix   string
-	replicas int           // 0: three in a cluster, and else one
+	replicas int           // 0: three in a cluster, otherwise one
 	ackWait  time.Duration // of new consumers
 	lazy     bool
 	owned    bool // Close closes the connection
@@ -44,16 +44,16 @@ type settings struct {
 // digits, "-" and "_".
 func WithPrefix(prefix string) Option { return func(s *settings) { s.prefix = prefix } }
 
-// WithReplicas sets the number of servers that store each new stream: 1, 3 or 5. The default is
-// 3 in a cluster, and 1 on a server that stands alone.
+// WithReplicas sets the number of servers that store each new stream, 1 to 5; use an odd number. The default
+// is 3 in a cluster, and 1 on a single server.
 func WithReplicas(n int) Option { return func(s *settings) { s.replicas = n } }
 
-// WithAckWait sets how long a delivery is held without a sign of its holder, in queues and
-// subscriptions that this engine creates (default 15 s, 3 s to 1 h).
+// WithAckWait sets how long the servers wait for a sign of the holder of a delivery before they redeliver it,
+// in queues and subscriptions that this engine creates (3 s to 1 h, default 15 s).
 func WithAckWait(d time.Duration) Option { return func(s *settings) { s.ackWait = d } }
 
-// WithLazyConnect makes [Open] return before it has connected. Every method returns Unavailable
-// until a server can be reached.
+// WithLazyConnect makes [Open] return before it has connected. Until a server can be reached, every method
+// fails with [posthaste.CodeUnavailable].
 func WithLazyConnect() Option { return func(s *settings) { s.lazy = true } }
 
 func (s settings) with(options []Option) (settings, error) {

@@ -12,12 +12,12 @@ import (
 
 // The streams that all queues share:
 //
-//   - KV_<prefix>-store, a key-value bucket: queues, tokens, schedules, workers. Its reads go to
-//     the leader, so that a process sees what another has written.
-//   - <prefix>-ids: each message takes a block of ids.
-//   - <prefix>-log: actions of operators, and outcomes of messages in queues with a retention.
+//   - KV_<prefix>-store, a key-value bucket, called the store: queues, tokens, schedules, workers. The
+//     leader answers its reads, so that a process reads what another has written.
+//   - <prefix>-ids: each entry that is published gives its publisher a block of ids: see ids.go.
+//   - <prefix>-log: actions of operators, and outcomes of messages: see outcome.go.
 
-// logAge is how long actions are kept.
+// logAge is how long actions are kept, and outcomes of messages at most.
 const logAge = 90 * 24 * time.Hour
 
 func (e *Engine) commonStreams() []jetstream.StreamConfig {
@@ -34,40 +34,46 @@ func (e *Engine) commonStreams() []jetstream.StreamConfig {
 func (e *Engine) ensureStream(ctx context.Context, c jetstream.StreamConfig) error {
 	_, err := e.js.Stream(ctx, c.Name)
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return e.fault(err)
+		return e.readError(err)
 	}
 	if _, err = e.js.CreateStream(ctx, c); errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		return nil
 	}
-	return e.fault(err)
+	return e.readError(err)
 }
 
-// token returns a name as a token of subjects and names of streams: names have dots, and no "=".
-func token(name string) string { return strings.ReplaceAll(name, ".", "=") }
+// subjectToken returns a name as a token of subjects and names of streams: names have dots, and no "=".
+func subjectToken(name string) string { return strings.ReplaceAll(name, ".", "=") }
 
-// named returns the name of a token.
-func named(token string) string { return strings.ReplaceAll(token, "=", ".") }
+// nameOf returns the name of which subjectToken made a token.
+func nameOf(token string) string { return strings.ReplaceAll(token, "=", ".") }
 
-// streamOf returns the name of a queue's stream. It ends with a number of its own: a process that drops a
-// queue, or settles a delivery of a dropped one, does not meet the next queue of that name.
+// streamOf returns the name of the stream of a queue. It ends with the number born, so that a process that
+// drops a queue does not remove the stream of the next queue with that name. Their subjects are equal.
 func (e *Engine) streamOf(queue string, born int64) string {
-	return e.prefix + "-q-" + token(queue) + "-" + strconv.FormatInt(born, 10)
+	return e.prefix + "-q-" + subjectToken(queue) + "-" + strconv.FormatInt(born, 10)
 }
 
-// subjects are those of a queue. All filters of consumers that deliver messages are literal.
+// subjects is the prefix of the subjects of a queue. All filters of consumers that deliver messages are
+// literal. A lane is a priority, or a partition of an ordered queue.
 //
-//	q.<priority>         messages that wait; o.<part> in an ordered queue
-//	r.<sub>.<priority>   retries and copies for one subscription
-//	s.<id>               scheduled messages
-//	s.<id>.<sub>         retries that wait
-//	d.<sub>.<id>         dead letters
-//	i.<key>              records: the key was used
-//	n.<sub>.<id>         notes of the handler
+//	q.<lane>               messages that wait for all subscriptions; o.<lane> in an ordered queue
+//	r.<sub>.<lane>         retries and copies for one subscription
+//	s.<id>                 scheduled messages
+//	s.<id>.<sub>           retries that are not due
+//	d.<sub>.<id>           dead letters
+//	n.<sub>.<id>           notes of the attempt that runs
+//	n.<sub>.<id>.kept      of an ordered queue: a message after its last attempt
+//	i.k.<hash>             records: the dedupe key was used
+//	i.o.<hash>             the idempotency key was used
+//	i.n.<sub>.<sequence>   the entry was continued
+//	i.c.<sub>.<id>         the message was cancelled while it was handed out
+//	i.t.<schedule>.<created>.<tick>   the tick was sent
 type subjects string
 
 func (e *Engine) subjectsOf(queue string) subjects {
-	return subjects(e.prefix + ".queue." + token(queue) + ".")
+	return subjects(e.prefix + ".queue." + subjectToken(queue) + ".")
 }
 
-// under returns a subject of the queue.
+// under returns a subject of the queue, or a filter.
 func (s subjects) under(tokens ...string) string { return string(s) + strings.Join(tokens, ".") }

@@ -17,8 +17,9 @@ import (
 // maxSubscriptions bounds the subscriptions of a queue. Each has consumers of its own.
 const maxSubscriptions = 20
 
-// Subscribe implements [posthaste.QueueAdmin]. From the oldest begins with the messages that some
-// subscription must still deliver.
+// Subscribe implements [posthaste.QueueAdmin]. From [posthaste.FromOldest] begins with the messages that
+// another subscription has not settled. The option Scheduled is ignored: the subscription always gets
+// messages that were scheduled before it, because the server stores them again when they fall due.
 func (e *Engine) Subscribe(ctx context.Context, queueName, name string, o posthaste.SubscriptionOptions) error {
 	if err := posthaste.CheckName("subscription", name); err != nil {
 		return err
@@ -47,7 +48,7 @@ func (e *Engine) Subscribe(ctx context.Context, queueName, name string, o postha
 	if err != nil {
 		return err
 	}
-	// Also if it exists: the process that made it may have been killed here.
+	// Even if the subscription exists: the process that stored it may have been killed here.
 	if err := e.ensureConsumers(ctx, q); err != nil {
 		return err
 	}
@@ -96,9 +97,9 @@ func (e *Engine) Unsubscribe(ctx context.Context, queueName, name string, o post
 	if err != nil {
 		return err
 	}
-	for _, track := range was.tracks() {
-		if err := e.js.DeleteConsumer(ctx, q.stream, q.consumer(name, track)); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-			return e.fault(err)
+	for _, lane := range was.lanes() {
+		if err := e.js.DeleteConsumer(ctx, q.stream, q.consumer(name, lane)); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return e.readError(err)
 		}
 	}
 	if err := e.purgeSubscription(ctx, q, name); err != nil {
@@ -107,20 +108,20 @@ func (e *Engine) Unsubscribe(ctx context.Context, queueName, name string, o post
 	return e.record(ctx, "unsubscribe", queueName, 0, map[string]any{"subscription": name})
 }
 
-// purgeSubscription removes the messages of a subscription that has no consumers any more. Without
-// them the stream keeps none of its retries; its dead letters and notes have the keepers.
+// purgeSubscription removes the entries of a subscription that has no consumers any more: without them
+// its waiting retries are gone, but the keepers hold its schedules, dead letters and notes.
 func (e *Engine) purgeSubscription(ctx context.Context, q *queue, name string) error {
-	for _, filter := range []string{q.subjects.under("r", token(name), ">"), q.subjects.under("s", "*", token(name)), q.subjects.under("d", token(name), ">"), q.subjects.under("n", token(name), ">")} {
-		if err := e.purge(ctx, q.stream, filter); err != nil {
+	for _, filter := range []string{q.subjects.under("r", subjectToken(name), ">"), q.subjects.under("s", "*", subjectToken(name)), q.subjects.under("d", subjectToken(name), ">"), q.subjects.under("n", subjectToken(name), ">")} {
+		if _, err := e.purge(ctx, q.stream, filter); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// dropLeft finishes what processes left that were killed while they unsubscribed: consumers of
-// subscriptions that no queue has, which would keep all later messages.
-func (e *Engine) dropLeft(ctx context.Context) error {
+// dropOrphanConsumers finishes the work of processes that were killed while they unsubscribed. They leave
+// consumers of subscriptions that no longer exist, for which the stream would keep all later messages.
+func (e *Engine) dropOrphanConsumers(ctx context.Context) error {
 	for _, q := range e.queues.listed() {
 		if !q.Ready {
 			continue
@@ -132,7 +133,7 @@ func (e *Engine) dropLeft(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// A subscription is in the entry before it has consumers.
+		// A subscription is in the entry before it has consumers, so that one without an entry is dropped.
 		fresh, err := e.freshQueue(ctx, q.Name)
 		if posthaste.CodeOf(err) == posthaste.CodeNotFound || err == nil && fresh.stream != q.stream {
 			continue
@@ -142,11 +143,11 @@ func (e *Engine) dropLeft(ctx context.Context) error {
 		}
 		for name := range consumers {
 			at, is := strings.CutPrefix(name, "sub-")
-			if end := strings.LastIndex(at, "-"); is && end >= 0 && fresh.subscription(named(at[:end])) == nil {
+			if end := strings.LastIndex(at, "-"); is && end >= 0 && fresh.subscription(nameOf(at[:end])) == nil {
 				if err := e.js.DeleteConsumer(ctx, q.stream, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-					return e.fault(err)
+					return e.readError(err)
 				}
-				if err := e.purgeSubscription(ctx, q, named(at[:end])); err != nil {
+				if err := e.purgeSubscription(ctx, q, nameOf(at[:end])); err != nil {
 					return err
 				}
 			}

@@ -9,13 +9,14 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 )
 
-// tapKey names a consumer.
+// tapKey names a consumer: of a subscription and a lane of a queue.
 type tapKey struct {
 	queue, subscription string
-	track               int
+	lane                int
 }
 
-// tap has what came from one consumer and was not handed out yet. taps.mu guards it.
+// tap has the messages that came from one consumer and were not handed out yet: its hand. taps.mu
+// guards it.
 type tap struct {
 	tapKey
 	stream, consumer string
@@ -23,8 +24,8 @@ type tap struct {
 	since            time.Time // when the subscription was made
 	hand             []*arrival
 	waiting          *pull // the open pull that rings the doorbell, or nil
-	unled            bool  // such a pull found no leader: sweep opens it again
-	looked           time.Duration
+	noLeader         bool  // such a pull found no leader: sweep opens it again
+	usedAt           time.Duration
 }
 
 // arrival is a message that came.
@@ -39,15 +40,15 @@ type arrival struct {
 
 // pull is a request for messages that was sent to a consumer.
 type pull struct {
-	tap   *tap
-	inbox *natsgo.Subscription
-	lease time.Duration // of the messages that it brings
-	ends  time.Duration // when the server has forgotten it
-	want  int
-	open  int // that came and are not in the hand yet
-	over  bool
-	fault string        // the status that ended it, if that is no usual one
-	done  chan struct{} // closed when it is over and all is in the hand
+	tap      *tap
+	inbox    *natsgo.Subscription
+	lease    time.Duration // by uptime: the end of the lease of the messages that it brings
+	ends     time.Duration // by uptime: when the server has forgotten it
+	want     int
+	arriving int // messages that came and are not in the hand yet
+	ended    bool
+	fault    string        // the status that ended it, if it is unusual
+	done     chan struct{} // closed when it has ended and all its messages are in the hand
 }
 
 // taps pulls messages from consumers.
@@ -59,10 +60,10 @@ type taps struct {
 	ring    func(queue string)
 	asleep  func(queue string) bool
 
-	mu    sync.Mutex
-	over  bool // shut was called
-	pulls map[*pull]bool
-	byKey map[tapKey]*tap
+	mu     sync.Mutex
+	closed bool // shut was called
+	pulls  map[*pull]bool
+	byKey  map[tapKey]*tap
 	// listeners are claims that wait for the first message of a queue.
 	listeners map[chan bool]string
 }
@@ -72,16 +73,16 @@ func (s *taps) start(conn *natsgo.Conn) {
 }
 
 // of returns the tap of a consumer.
-func (s *taps) of(q *queue, sub *subscription, track int) *tap {
-	key := tapKey{q.Name, sub.Name, track}
+func (s *taps) of(q *queue, sub *subscription, lane int) *tap {
+	key := tapKey{q.Name, sub.Name, lane}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.byKey[key]
 	if t == nil || t.stream != q.stream || !t.since.Equal(sub.CreatedAt) {
-		t = &tap{tapKey: key, stream: q.stream, consumer: q.consumer(sub.Name, track), ackWait: sub.AckWait, since: sub.CreatedAt}
+		t = &tap{tapKey: key, stream: q.stream, consumer: q.consumer(sub.Name, lane), ackWait: sub.AckWait, since: sub.CreatedAt}
 		s.byKey[key] = t
 	}
-	t.looked = uptime()
+	t.usedAt = uptime()
 	return t
 }
 
@@ -92,14 +93,14 @@ type pullRequest struct {
 	Expires time.Duration `json:"expires,omitempty"`
 }
 
-// settles is how long a pull that does not wait waits nevertheless, if there is nothing: a consumer learns of
-// a message some time after its sender has got the confirmation.
-const settles = 25 * time.Millisecond
+// emptyWait is how long a pull that does not wait for messages stays open while no message waits: a
+// consumer learns of a message some time after its sender was told that it is stored.
+const emptyWait = 25 * time.Millisecond
 
 // open sends a pull. With wait it stays open until a message comes or a third of AckWait has
 // passed, otherwise it brings the messages that wait.
 func (s *taps) open(t *tap, n int, wait bool) (*pull, error) {
-	r := pullRequest{Batch: n, NoWait: !wait, Expires: settles}
+	r := pullRequest{Batch: n, NoWait: !wait, Expires: emptyWait}
 	now := uptime()
 	p := &pull{tap: t, want: n, lease: now + t.ackWait - margin, ends: now + callTimeout, done: make(chan struct{})}
 	if wait {
@@ -111,15 +112,15 @@ func (s *taps) open(t *tap, n int, wait bool) (*pull, error) {
 		return nil, err
 	}
 	inbox := s.conn.NewInbox()
-	// A message comes with the subject that it was sent to, so that only a subscription of its own tells
-	// which pull has brought it.
+	// A message comes with the subject that it was sent to, not with that of the inbox, so that each pull
+	// needs a subscription of its own.
 	p.inbox, err = s.conn.Subscribe(inbox, func(m *natsgo.Msg) { s.take(p, m) })
 	if err != nil {
 		return nil, err
 	}
-	_ = p.inbox.SetPendingLimits(-1, -1) // it fails for closed ones only
+	_ = p.inbox.SetPendingLimits(-1, -1) // it fails for closed subscriptions only
 	s.mu.Lock()
-	if s.over {
+	if s.closed {
 		s.mu.Unlock()
 		_ = p.inbox.Unsubscribe()
 		return nil, natsgo.ErrConnectionClosed
@@ -137,18 +138,18 @@ func (s *taps) open(t *tap, n int, wait bool) (*pull, error) {
 	return p, err
 }
 
-// close ends a pull under the mutex, and listens no more.
+// close ends a pull and closes its inbox. s.mu is held.
 func (s *taps) close(p *pull) {
 	delete(s.pulls, p)
 	s.end(p)
 	_ = p.inbox.Unsubscribe() // the connection may be closed
 }
 
-// end ends a pull under the mutex.
+// end ends a pull. Its inbox stays open, because messages may be under way. s.mu is held.
 func (s *taps) end(p *pull) {
-	if !p.over {
-		p.over = true
-		if p.open == 0 {
+	if !p.ended {
+		p.ended = true
+		if p.arriving == 0 {
 			closeOnce(p.done)
 		}
 	}
@@ -157,7 +158,7 @@ func (s *taps) end(p *pull) {
 	}
 }
 
-// take takes a message or a status of a pull.
+// take handles a message or a status that a pull got.
 func (s *taps) take(p *pull, m *natsgo.Msg) {
 	s.mu.Lock()
 	if status := m.Header.Get("Status"); status != "" && len(m.Data) == 0 && m.Header.Get(headerMeta) == "" {
@@ -166,14 +167,14 @@ func (s *taps) take(p *pull, m *natsgo.Msg) {
 			p.fault = status + " " + m.Header.Get("Description")
 		}
 		s.close(p)
-		p.tap.unled = waited && status == "503"
+		p.tap.noLeader = waited && status == "503"
 		s.mu.Unlock()
 		if waited && status != "503" { // without a leader, sweep opens it again
 			s.reopen(p.tap)
 		}
 		return
 	}
-	p.open++
+	p.arriving++
 	if p.want--; p.want == 0 {
 		s.close(p)
 	}
@@ -181,7 +182,7 @@ func (s *taps) take(p *pull, m *natsgo.Msg) {
 	s.arrived(p.tap, &arrival{Msg: m, lease: p.lease}, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if p.open--; p.over && p.open == 0 {
+		if p.arriving--; p.ended && p.arriving == 0 {
 			closeOnce(p.done)
 		}
 	})
@@ -195,7 +196,7 @@ func closeOnce(done chan struct{}) {
 	}
 }
 
-// put puts a message into the hand and wakes who waits for it.
+// put puts a message into the hand, and wakes the claims and sleepers of its queue.
 func (s *taps) put(t *tap, a *arrival) {
 	s.mu.Lock()
 	t.hand = append(t.hand, a)
@@ -223,7 +224,7 @@ func (s *taps) listen(queue string, rings chan bool) (stop func()) {
 	}
 }
 
-// openWaiting opens a pull that waits, unless one is open or a message is in the hand.
+// openWaiting opens a pull that waits, unless one is open already or a message is in the hand.
 func (s *taps) openWaiting(t *tap) error {
 	s.mu.Lock()
 	wanted := t.waiting == nil && len(t.hand) == 0
@@ -242,35 +243,36 @@ func (s *taps) reopen(t *tap) {
 	}
 }
 
-// wait opens pulls that wait for the consumers of a queue that were asked lately.
+// wait opens pulls that wait at the consumers of a queue from which this process has claimed within AckWait.
 func (s *taps) wait(queue string) {
-	for _, t := range s.lately(queue) {
+	for _, t := range s.recent(queue) {
 		s.reopen(t)
 	}
 }
 
-func (s *taps) lately(queue string) (all []*tap) {
+func (s *taps) recent(queue string) (all []*tap) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.byKey {
-		if t.queue == queue && uptime()-t.looked < t.ackWait {
+		if t.queue == queue && uptime()-t.usedAt < t.ackWait {
 			all = append(all, t)
 		}
 	}
 	return all
 }
 
-// late is how long before the end of its lease a message that was not handed out is given back.
+// late is how long before the end of its lease a message in the hand is given back.
 func (t *tap) late() time.Duration { return t.ackWait / 5 }
 
-// takes takes the next message from the hand whose lease lasts longer than now, or returns nil.
-func (s *taps) takes(t *tap, now time.Duration) *arrival {
+// next takes the next message whose lease has not ended from the hand, or returns nil. It drops those
+// before it whose lease has ended.
+func (s *taps) next(t *tap, now time.Duration) *arrival {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(t.hand) > 0 {
 		a := t.hand[0]
 		left := a.lease - now
-		if left > 0 && left < t.late()/2 { // it is being given back
+		if left > 0 && left < t.late()/2 { // emptyHands may be giving it back
 			return nil
 		}
 		if t.hand = t.hand[1:]; left > 0 {
@@ -280,25 +282,25 @@ func (s *taps) takes(t *tap, now time.Duration) *arrival {
 	return nil
 }
 
-// back puts a message back that cannot be handed out now.
-func (s *taps) back(t *tap, a *arrival) {
+// putBack puts a message that cannot be handed out now back to the front of the hand.
+func (s *taps) putBack(t *tap, a *arrival) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.hand = append([]*arrival{a}, t.hand...)
 }
 
-// shut ends all pulls: the servers hand out nothing to an inbox without a listener.
+// shut ends all pulls. The servers deliver nothing to an inbox without a subscription.
 func (s *taps) shut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = true
+	s.closed = true
 	for p := range s.pulls {
 		s.close(p)
 	}
 }
 
-// emptied takes the late messages from all hands, or everything.
-func (s *taps) emptied(everything bool) map[*tap][]*arrival {
+// drain empties all hands: of messages whose lease ends soon, or of everything.
+func (s *taps) drain(everything bool) map[*tap][]*arrival {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all, now := map[*tap][]*arrival{}, uptime()
@@ -331,8 +333,8 @@ func (s *taps) sweep() {
 		}
 	}
 	for _, t := range s.byKey {
-		if t.unled {
-			t.unled = false
+		if t.noLeader {
+			t.noLeader = false
 			again = append(again, t)
 		}
 	}

@@ -17,7 +17,7 @@ const (
 	tickTime = time.Second
 	// tickTry bounds a try of one schedule.
 	tickTry = 3 * time.Second
-	// Records of ticks are kept at least and at most so long, and otherwise for ticksKept ticks.
+	// Records of ticks are kept for ticksKept ticks, at least tickKept and at most tickKeptMost.
 	tickKept     = 2 * time.Hour
 	tickKeptMost = 24 * time.Hour
 	ticksKept    = 1500
@@ -88,7 +88,7 @@ func (e *Engine) tickIn() (in time.Duration) {
 func (e *Engine) tickSoon(ctx context.Context, s *schedule) (sent, missed int, err error) {
 	soon, cancel := context.WithTimeout(ctx, tickTry)
 	defer cancel()
-	sent, missed, err = e.tick(soon, token(s.Name))
+	sent, missed, err = e.tick(soon, subjectToken(s.Name))
 	e.schedules.resting.tried(s.Queue, err)
 	return sent, missed, err
 }
@@ -101,7 +101,7 @@ type lastTick struct {
 
 // ticksOf returns the subject of the record of a tick, or a filter for them.
 func (q *queue) ticksOf(s *schedule, tick string) string {
-	return q.subjects.under("i", "t", token(s.Name), strconv.FormatInt(micros(s.Created), 10), tick)
+	return q.subjects.under("i", "t", subjectToken(s.Name), strconv.FormatInt(micros(s.Created), 10), tick)
 }
 
 // lastTick returns the last tick of a schedule that has a record, zero if none has.
@@ -114,7 +114,7 @@ func (e *Engine) lastTick(ctx context.Context, q *queue, s *schedule) (last last
 	if err != nil {
 		return last, err
 	}
-	r, err := e.recordOn(ctx, q, m.Subject)
+	r, err := e.readRecord(ctx, q, m.Subject)
 	if err != nil || r == nil {
 		return last, err
 	}
@@ -129,11 +129,11 @@ func (e *Engine) tick(ctx context.Context, name string) (sent, missed int, err e
 		return 0, 0, err
 	}
 	now := e.clock.now()
-	line, zone, fault := s.line()
+	line, zone, fault := s.Parsed()
 	if !s.ticks() || s.Next.After(now) || fault != nil {
 		return 0, 0, nil
 	}
-	q, err := e.queueOf(ctx, s)
+	q, err := e.queueOfSchedule(ctx, s)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -145,7 +145,7 @@ func (e *Engine) tick(ctx context.Context, name string) (sent, missed int, err e
 		return 0, 0, err
 	}
 	moved := &moving{schedule: *s, due: line.Due(zone, s.Next, now, s.CatchUp)}
-	moved.after(s, last, now)
+	moved.adopt(s, last, now)
 	err = e.sendTicks(ctx, q, s, moved, last, now)
 	if moved.Next.Equal(s.Next) {
 		return 0, 0, ignoreNotFound(err) // the first one failed
@@ -161,9 +161,9 @@ type moving struct {
 	counted int // ticks with a message
 }
 
-// after begins with what another process has sent which did not move the schedule on: the
-// ticks up to last.
-func (m *moving) after(s *schedule, last lastTick, now time.Time) {
+// adopt adopts the ticks up to last, which another process sent before it was killed or failed to move the
+// schedule on.
+func (m *moving) adopt(s *schedule, last lastTick, now time.Time) {
 	m.Next, m.counted = m.due.Next, len(m.due.Ticks)
 	if last.at.Before(s.Next) {
 		return
@@ -175,8 +175,8 @@ func (m *moving) after(s *schedule, last lastTick, now time.Time) {
 	}
 }
 
-// sendTicks sends the messages of due ticks after the last one. After an error, the schedule moves on to
-// the tick that failed.
+// sendTicks sends the messages of the due ticks after last. After an error, the schedule moves on to the
+// tick that failed.
 func (e *Engine) sendTicks(ctx context.Context, q *queue, s *schedule, m *moving, last lastTick, now time.Time) error {
 	ticks := slices.DeleteFunc(slices.Clone(m.due.Ticks), func(tick time.Time) bool { return !tick.After(last.at) })
 	began := uptime()
@@ -203,7 +203,7 @@ func (e *Engine) sendTicks(ctx context.Context, q *queue, s *schedule, m *moving
 	return nil
 }
 
-// sendTick sends the message of a tick, unless it was sent, and returns its id.
+// sendTick sends the message of a tick, unless another process has, and returns its id.
 func (e *Engine) sendTick(ctx context.Context, q *queue, s *schedule, tick time.Time, interval time.Duration) (posthaste.MessageID, error) {
 	now, all, err := e.prepare(ctx, []posthaste.Message{s.at(tick)})
 	if err == nil && !now.CreatedAt.Equal(q.CreatedAt) {
@@ -213,18 +213,18 @@ func (e *Engine) sendTick(ctx context.Context, q *queue, s *schedule, tick time.
 		return 0, err
 	}
 	subject := q.ticksOf(s, strconv.FormatInt(tick.Unix(), 10))
-	stored, err := e.sendRecorded(ctx, q, subject, max(tickKept, min(ticksKept*min(interval, tickKeptMost), tickKeptMost)), &all[0].meta, all[0].body)
+	stored, err := e.sendUnlessRecorded(ctx, q, subject, max(tickKept, min(ticksKept*min(interval, tickKeptMost), tickKeptMost)), &all[0].meta, all[0].body)
 	if err != nil || stored {
 		return all[0].meta.ID, err
 	}
-	r, err := e.recordOn(ctx, q, subject)
+	r, err := e.readRecord(ctx, q, subject)
 	if err != nil || r == nil {
 		return 0, err
 	}
 	return r.Sent[0].ID, nil
 }
 
-// moveOn moves a schedule on after it was ticked, unless another process has. It keeps concurrent
+// moveOn stores that a schedule has ticked, unless another process has stored it. It keeps concurrent
 // changes, such as a pause.
 func (e *Engine) moveOn(ctx context.Context, name string, from *schedule, moved *moving) (sent, missed int, err error) {
 	done := false

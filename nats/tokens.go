@@ -31,12 +31,12 @@ type storedToken struct {
 const (
 	// secretBytes is the number of random bytes of a secret.
 	secretBytes = 32
-	// tokensMost is about the maximum of tokens, and tokenQueuesMost that of queues of a token.
+	// tokensMost is about the maximum of tokens, and tokenQueuesMost the maximum of queues of a token.
 	tokensMost      = 1000
 	tokenQueuesMost = 100
-	// usedAgain is how old the time of a token's last use may be before it is stored again.
+	// usedAgain is how old the stored time of a token's last use may be.
 	usedAgain = 5 * time.Minute
-	// tokensEver is the key of the entry that says that a token was created once.
+	// tokensEver is the key of the entry which says that a token has existed.
 	tokensEver = "tokens-ever"
 )
 
@@ -63,25 +63,25 @@ func (e *Engine) CreateToken(ctx context.Context, t posthaste.Token) (string, er
 	if !is.Expires.IsZero() && !is.Expires.After(is.Created) {
 		return "", posthaste.Invalidf("expires_at", "a token must expire in the future")
 	}
-	// It is stored first that there was a token: a server must not be open to all because
-	// this process was killed in between.
+	// This is stored first: a server without a token that ever existed is open to all, and must not stay
+	// open because this process was killed in between.
 	if _, err := e.kv.Create(ctx, tokensEver, nil); err != nil && !conflicts(err) {
-		return "", e.fault(err)
+		return "", e.readError(err)
 	}
-	_, err = e.tokens.put(ctx, token(t.Name), is, 0)
+	_, err = e.tokens.put(ctx, subjectToken(t.Name), is, 0)
 	if conflicts(err) {
 		return "", &posthaste.Error{Code: posthaste.CodeConflict, Field: "name", Message: "token " + quoted(t.Name) + " already exists",
 			Hint: "a new secret needs a new name: add a token, distribute its secret, then drop the old one"}
 	}
 	if err != nil {
-		return "", e.written(err)
+		return "", e.writeError(err)
 	}
 	if err := e.record(ctx, "token_add", "", 0, map[string]string{"token": t.Name}); err != nil {
 		_, undo := e.dropToken(ctx, t.Name) // its secret would be lost
 		if undo != nil {
 			return "", errors.Join(err, undo)
 		}
-		return "", e.fault(errors.Unwrap(err))
+		return "", e.readError(errors.Unwrap(err))
 	}
 	return secret, nil
 }
@@ -101,14 +101,6 @@ func newToken(ctx context.Context, t *posthaste.Token, now time.Time) (secret st
 
 func sortedSet[S ~string](all []S) []S { return slices.Compact(slices.Sorted(slices.Values(all))) }
 
-// written returns the error of a write that must not be repeated unseen.
-func (e *Engine) written(err error) error {
-	if _, perhaps := judged(err); perhaps {
-		return unknown(err)
-	}
-	return e.fault(err)
-}
-
 // RevokeToken implements [posthaste.TokenStore].
 func (e *Engine) RevokeToken(ctx context.Context, name string) error {
 	if err := posthaste.CheckName("name", name); err != nil {
@@ -127,9 +119,9 @@ func (e *Engine) RevokeToken(ctx context.Context, name string) error {
 	return e.record(ctx, "token_drop", "", 0, map[string]string{"token": name})
 }
 
-// dropToken reports whether there was such a token.
+// dropToken removes a token, and reports whether it existed.
 func (e *Engine) dropToken(ctx context.Context, name string) (dropped bool, err error) {
-	_, err = e.tokens.change(ctx, token(name), func(was *storedToken) (*storedToken, error) {
+	_, err = e.tokens.change(ctx, subjectToken(name), func(was *storedToken) (*storedToken, error) {
 		dropped = was != nil
 		return nil, nil
 	})
@@ -155,16 +147,16 @@ func (e *Engine) TokensInForce(ctx context.Context, used ...string) ([]posthaste
 		if _, err = e.kv.Get(ctx, tokensEver); err == nil {
 			ever = true
 		} else if !errors.Is(err, jetstream.ErrKeyNotFound) {
-			return nil, false, e.fault(err)
+			return nil, false, e.readError(err)
 		}
 	}
 	return slices.DeleteFunc(all, func(t posthaste.Token) bool { return t.Expired }), ever, nil
 }
 
-// useToken stores when a token was used. That it fails is no reason to reject the token, and the next
-// call stores it.
+// useToken stores when a token was used. If that fails, the token is still valid, and the next call stores
+// it.
 func (e *Engine) useToken(ctx context.Context, name string) {
-	_, _ = e.tokens.change(ctx, token(name), func(was *storedToken) (*storedToken, error) {
+	_, _ = e.tokens.change(ctx, subjectToken(name), func(was *storedToken) (*storedToken, error) {
 		now := e.clock.now()
 		if was == nil || now.Sub(was.Used) < usedAgain {
 			return nil, errSame

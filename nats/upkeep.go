@@ -7,7 +7,7 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// Maintain implements [posthaste.Engine].
+// Maintain implements [posthaste.Engine]. UpkeepSpace also removes what killed processes left, once a minute.
 func (e *Engine) Maintain(ctx context.Context, kinds posthaste.Upkeep) (reply posthaste.MaintainReply, err error) {
 	if err := e.ready(ctx); err != nil {
 		return reply, err
@@ -23,8 +23,8 @@ func (e *Engine) Maintain(ctx context.Context, kinds posthaste.Upkeep) (reply po
 		}
 		reply.Rescued = e.rescue(ctx)
 	}
-	if last, now := e.leftAt.Load(), int64(uptime()); kinds&posthaste.UpkeepSpace != 0 && (last == 0 || now-last > int64(time.Minute)) && e.leftAt.CompareAndSwap(last, now) {
-		return reply, e.dropLeft(ctx)
+	if last, now := e.orphansAt.Load(), int64(uptime()); kinds&posthaste.UpkeepSpace != 0 && (last == 0 || now-last > int64(time.Minute)) && e.orphansAt.CompareAndSwap(last, now) {
+		return reply, e.dropOrphanConsumers(ctx)
 	}
 	return reply, nil
 }

@@ -14,37 +14,37 @@ import (
 )
 
 const (
-	// firesWithin is how long before its time a schedule may be under way to its target already: what
-	// replaces or removes it then can come too late.
+	// firesWithin is how long before its time a schedule may already be under way to its target: replacing
+	// or removing it then can be too late.
 	firesWithin = 2 * time.Second
 	// withdrawFor bounds the repetitions while a message moves.
 	withdrawFor   = 15 * time.Second
 	withdrawPause = 20 * time.Millisecond
 )
 
-// errMoved says that a message is not where it was seen.
+// errMoved says that a message is not where it was found.
 var errMoved = errors.New("nats: the message has moved")
 
-// Cancel implements [posthaste.MessageAdmin]. It is exact for a message that is scheduled, or retries, at
-// least 2 s later. One that waits is removed after all processes were asked not to hand it out; a
-// process that does not answer within 2 s may hand it out at that moment.
+// Cancel implements [posthaste.MessageAdmin]. It is exact for a scheduled message or a retry that is due
+// at least 2 s later. A waiting message is removed after all processes were asked not to hand it out; a
+// process that does not answer within 2 s may still hand it out.
 func (e *Engine) Cancel(ctx context.Context, id posthaste.MessageID) ([]posthaste.Withdrawal, error) {
 	c := &cancelling{e: e, done: map[string]posthaste.Withdrawal{}}
 	err := e.untilSettled(ctx, func() error {
-		s, err := e.sees(ctx, id)
-		if posthaste.CodeOf(err) == posthaste.CodeNotFound && c.seen != nil { // it has ended
+		s, err := e.find(ctx, id)
+		if posthaste.CodeOf(err) == posthaste.CodeNotFound && c.found != nil { // it has ended
 			c.ended()
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		c.seen = s
+		c.found = s
 		return c.try(ctx, s)
 	})
-	if c.news {
-		c.frees(ctx)
-		err = errors.Join(err, e.record(ctx, "cancel", c.seen.q.Name, id, nil))
+	if c.changed {
+		c.freeDedupeKey(ctx)
+		err = errors.Join(err, e.record(ctx, "cancel", c.found.q.Name, id, nil))
 	}
 	if err != nil {
 		return nil, err
@@ -60,37 +60,37 @@ func (e *Engine) untilSettled(ctx context.Context, try func() error) error {
 		if err := try(); !errors.Is(err, errMoved) {
 			return err
 		}
-		if !pausesFor(ctx, withdrawPause) {
-			return cmpError(ctx.Err(), unavailable("the message is being moved at this moment", nil))
+		if !sleepFor(ctx, withdrawPause) {
+			return cmp.Or(ctx.Err(), unavailable("the message is being moved at this moment", nil))
 		}
 	}
 }
 
 // cancelling is a call of Cancel.
 type cancelling struct {
-	e    *Engine
-	seen *sight
-	done map[string]posthaste.Withdrawal // subscriptions that are finished
-	news bool
+	e       *Engine
+	found   *lookup
+	done    map[string]posthaste.Withdrawal // subscriptions that are finished
+	changed bool
 }
 
-// frees makes the dedupe key free, if the message is cancelled for all subscriptions.
-func (c *cancelling) frees(ctx context.Context) {
+// freeDedupeKey makes the dedupe key free, if the message is cancelled for all subscriptions.
+func (c *cancelling) freeDedupeKey(ctx context.Context) {
 	for _, w := range c.done {
 		if w.State != posthaste.StateCancelled {
 			return
 		}
 	}
-	for _, p := range c.seen.places {
-		c.e.frees(ctx, c.seen.q, p.meta)
+	for _, p := range c.found.places {
+		c.e.freeDedupeKey(ctx, c.found.q, p.meta)
 		return // all places are of one message
 	}
 }
 
-// ended takes the subscriptions whose message is not found any more: it has ended while it was
-// cancelled.
+// ended finishes the subscriptions for which the message is no longer found: it has ended while it was
+// being cancelled.
 func (c *cancelling) ended() {
-	for name := range c.seen.places {
+	for name := range c.found.places {
 		c.finish(posthaste.Withdrawal{Subscription: name, State: posthaste.StateDone})
 	}
 }
@@ -109,25 +109,25 @@ func (c *cancelling) results() (all []posthaste.Withdrawal) {
 	return all
 }
 
-// try cancels the message where it is seen.
-func (c *cancelling) try(ctx context.Context, s *sight) error {
-	entries := map[uint64][]string{} // subscriptions that wait for them
+// try cancels the message in the places where it was found.
+func (c *cancelling) try(ctx context.Context, s *lookup) error {
+	entries := map[uint64][]string{} // the entries to remove, with the subscriptions that wait for them
 	asks, later := false, false
 	for name, p := range s.places {
 		if _, finished := c.done[name]; finished {
 			continue
 		}
 		switch p.rank {
-		case isDead, isOver:
+		case rankDead, rankOver:
 			ended := len(p.attempts) > 0 && p.attempts[len(p.attempts)-1].Outcome == posthaste.OutcomeCancelled
 			c.finish(posthaste.Withdrawal{Subscription: name, State: p.state, InTime: p.state == posthaste.StateCancelled && !ended})
-		case isHeld:
+		case rankHeld:
 			if p.state == posthaste.StateHandedOut {
 				c.finish(posthaste.Withdrawal{Subscription: name, State: p.state})
 			} else {
 				asks = true
 			}
-		case isRetry, isSchedule:
+		case rankRetry, rankSchedule:
 			if fromMicros(p.meta.Due).Sub(c.e.clock.now()) < firesWithin {
 				later = true // until it has fired
 				continue
@@ -152,17 +152,18 @@ func (c *cancelling) try(ctx context.Context, s *sight) error {
 	return nil
 }
 
-// ask makes all processes refuse the entries, and finishes the subscriptions that hold the message.
-func (c *cancelling) ask(ctx context.Context, s *sight, entries map[uint64][]string) error {
-	r := refusal{From: c.e.holding.number(), Message: s.id, Stream: s.q.stream, At: micros(c.e.clock.now())}
+// ask makes all processes withhold the entries, and finishes the subscriptions of which a process holds the
+// message, whose attempt learns that it is cancelled.
+func (c *cancelling) ask(ctx context.Context, s *lookup, entries map[uint64][]string) error {
+	r := withholdRequest{From: c.e.holding.processNumber(), Message: s.id, Stream: s.q.stream, At: micros(c.e.clock.now())}
 	for seq, names := range entries {
-		if p := s.places[names[0]]; p.rank == isCopy || p.rank == isShared {
+		if p := s.places[names[0]]; p.rank == rankCopy || p.rank == rankShared {
 			r.Entries = append(r.Entries, seq)
 		}
 	}
-	answer := c.e.holding.refuse(r)
+	answer := c.e.holding.withhold(r)
 	if len(r.Entries) > 0 {
-		others, err := c.e.refuseAll(ctx, r)
+		others, err := c.e.withholdEverywhere(ctx, r)
 		if err != nil {
 			return err
 		}
@@ -170,10 +171,10 @@ func (c *cancelling) ask(ctx context.Context, s *sight, entries map[uint64][]str
 	}
 	for name, fresh := range answer.Held {
 		c.finish(posthaste.Withdrawal{Subscription: name, State: posthaste.StateRunning, Requested: true})
-		if c.news = c.news || fresh; !fresh {
+		if c.changed = c.changed || fresh; !fresh {
 			continue
 		}
-		m := recorded(s.q.cancelSubject(name, s.id), record{Sent: []posthaste.Sent{{ID: s.id}}}, cancelledFor)
+		m := recordEntry(s.q.cancelSubject(name, s.id), sentRecord{Sent: []posthaste.Sent{{ID: s.id}}}, cancelledFor)
 		if err := c.e.store(ctx, s.q, []*natsgo.Msg{m}); err != nil && !errors.Is(err, errExists) {
 			return err
 		}
@@ -182,7 +183,7 @@ func (c *cancelling) ask(ctx context.Context, s *sight, entries map[uint64][]str
 		return errMoved
 	}
 	for name, p := range s.places {
-		if _, finished := c.done[name]; p.rank == isHeld && !finished {
+		if _, finished := c.done[name]; p.rank == rankHeld && !finished {
 			return errMoved // its lease has ended, or it was settled
 		}
 	}
@@ -190,7 +191,7 @@ func (c *cancelling) ask(ctx context.Context, s *sight, entries map[uint64][]str
 }
 
 // remove removes the entries, and stores that the message was cancelled.
-func (c *cancelling) remove(ctx context.Context, s *sight, entries map[uint64][]string) error {
+func (c *cancelling) remove(ctx context.Context, s *lookup, entries map[uint64][]string) error {
 	var moved error
 	for seq, names := range entries {
 		names = slices.DeleteFunc(names, func(name string) bool { _, finished := c.done[name]; return finished })
@@ -207,8 +208,8 @@ func (c *cancelling) remove(ctx context.Context, s *sight, entries map[uint64][]
 		}
 		for _, name := range names {
 			c.finish(posthaste.Withdrawal{Subscription: name, State: posthaste.StateCancelled, InTime: true})
-			c.news = true
-			if err := c.e.keepEnd(ctx, s.q, name, s.places[name].meta, s.places[name].body, posthaste.StateCancelled); err != nil {
+			c.changed = true
+			if err := c.e.storeEnd(ctx, s.q, name, s.places[name].meta, s.places[name].body, posthaste.StateCancelled); err != nil {
 				return err
 			}
 		}
@@ -216,8 +217,8 @@ func (c *cancelling) remove(ctx context.Context, s *sight, entries map[uint64][]
 	return moved
 }
 
-// Reschedule implements [posthaste.MessageAdmin]. A message that waits, or that is due within 2 s, is not
-// moved.
+// Reschedule implements [posthaste.MessageAdmin]. It does not move a waiting message, nor one that is due
+// within 2 s.
 func (e *Engine) Reschedule(ctx context.Context, id posthaste.MessageID, at time.Time) ([]posthaste.Withdrawal, error) {
 	if at.IsZero() {
 		return nil, posthaste.Invalidf("send_at", "send_at must say when")
@@ -225,7 +226,7 @@ func (e *Engine) Reschedule(ctx context.Context, id posthaste.MessageID, at time
 	if err := posthaste.CheckTime("send_at", at); err != nil {
 		return nil, err
 	}
-	s, moved, err := e.moves(ctx, "reschedule", id, at)
+	s, moved, err := e.moveSchedules(ctx, "reschedule", id, at)
 	if err != nil {
 		return nil, err
 	}
@@ -237,18 +238,18 @@ func (e *Engine) Reschedule(ctx context.Context, id posthaste.MessageID, at time
 	return all, nil
 }
 
-// moves gives the schedules of a message another time, and returns the message after that and the
-// subscriptions for which it has moved.
-func (e *Engine) moves(ctx context.Context, action string, id posthaste.MessageID, at time.Time) (s *sight, moved map[string]bool, err error) {
+// moveSchedules gives the schedules of a message another time. It returns the message after that, and the
+// subscriptions for which it was moved.
+func (e *Engine) moveSchedules(ctx context.Context, action string, id posthaste.MessageID, at time.Time) (s *lookup, moved map[string]bool, err error) {
 	moved = map[string]bool{}
 	err = e.untilSettled(ctx, func() error {
-		if s, err = e.sees(ctx, id); err != nil {
+		if s, err = e.find(ctx, id); err != nil {
 			return err
 		}
 		if s.q.Options.Ordered && action == "reschedule" {
 			return &posthaste.Error{Code: posthaste.CodeInvalid, Field: "queue", Message: "a message of an ordered queue cannot be rescheduled: all later ones of its key would wait for it", Hint: "cancel it, and send another"}
 		}
-		return e.moveSeen(ctx, s, at, moved)
+		return e.moveFound(ctx, s, at, moved)
 	})
 	if len(moved) > 0 {
 		err = errors.Join(err, e.record(ctx, action, s.q.Name, id, nil))
@@ -256,11 +257,11 @@ func (e *Engine) moves(ctx context.Context, action string, id posthaste.MessageI
 	return s, moved, err
 }
 
-func (e *Engine) moveSeen(ctx context.Context, s *sight, at time.Time, moved map[string]bool) error {
+func (e *Engine) moveFound(ctx context.Context, s *lookup, at time.Time, moved map[string]bool) error {
 	stored := map[uint64]bool{}
 	now := e.clock.now()
 	for name, p := range s.places {
-		if p.rank != isRetry && p.rank != isSchedule || moved[name] || fromMicros(p.meta.Due).Sub(now) < firesWithin {
+		if p.rank != rankRetry && p.rank != rankSchedule || moved[name] || fromMicros(p.meta.Due).Sub(now) < firesWithin {
 			continue
 		}
 		next := *p.meta
@@ -270,7 +271,7 @@ func (e *Engine) moveSeen(ctx context.Context, s *sight, at time.Time, moved map
 		}
 		next.Since = next.Due
 		if !stored[p.seq] { // one schedule for all subscriptions is replaced once
-			m := scheduled(next.encoded(p.subject, p.body), e.targetOf(s.q, name, p), fromMicros(next.Due))
+			m := asSchedule(next.encoded(p.subject, p.body), e.targetOf(s.q, name, p), fromMicros(next.Due))
 			m.Header.Set(headerExpectedSeq, strconv.FormatUint(p.seq, 10))
 			switch err := e.store(ctx, s.q, []*natsgo.Msg{m}); {
 			case errors.Is(err, errExists):
@@ -284,7 +285,7 @@ func (e *Engine) moveSeen(ctx context.Context, s *sight, at time.Time, moved map
 			stored[p.seq] = true
 		}
 		p.meta = &next
-		if p.state = posthaste.StateReady; at.After(now) || p.rank == isRetry {
+		if p.state = posthaste.StateReady; at.After(now) || p.rank == rankRetry {
 			p.state = posthaste.StateScheduled
 			if next.attempt() > 1 {
 				p.state = posthaste.StateRetrying
@@ -297,23 +298,15 @@ func (e *Engine) moveSeen(ctx context.Context, s *sight, at time.Time, moved map
 
 // targetOf returns where a schedule is published when it fires.
 func (e *Engine) targetOf(q *queue, subscription string, p *place) string {
-	if p.rank == isSchedule {
-		return q.waits(p.meta)
+	if p.rank == rankSchedule {
+		return q.waitSubject(p.meta)
 	}
-	return q.subjects.under("r", token(subscription), strconv.Itoa(q.trackOf(p.meta)))
-}
-
-// trackOf returns the consumer that delivers a message: its priority, or the partition of its key.
-func (q *queue) trackOf(m *meta) int {
-	if q.Options.Ordered {
-		return q.partition(m.Key)
-	}
-	return m.Priority
+	return q.subjects.under("r", subjectToken(subscription), strconv.Itoa(q.laneOf(p.meta)))
 }
 
 // RunMessage implements [posthaste.MessageAdmin].
 func (e *Engine) RunMessage(ctx context.Context, id posthaste.MessageID) ([]posthaste.RunResult, error) {
-	s, _, err := e.moves(ctx, "run", id, e.clock.now())
+	s, _, err := e.moveSchedules(ctx, "run", id, e.clock.now())
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ func TestCancelOfAnotherProcess(t *testing.T) {
 	id := sendJobs(t, a, posthaste.Message{Payload: 1})[0]
 	d := receiveJobs(t, a, 1)[0]
 	wantJob(t, a, id, posthaste.StateRunning)
-	wantJob(t, b, id, posthaste.StateReady) // as docs/nats-engine.md says
+	wantJob(t, b, id, posthaste.StateReady) // as docs/production/nats-engine.md says
 	for range 2 {
 		if got := cancelJob(t, b, id); !got.Requested || got.State != posthaste.StateRunning {
 			t.Errorf("it answered %+v", got)
@@ -190,7 +190,7 @@ func cancelRace(t *testing.T, all []*Engine) bool {
 					came[d.MessageID]++
 				}
 				mu.Unlock()
-				pausesFor(ctx, 30*time.Millisecond)
+				sleepFor(ctx, 30*time.Millisecond)
 			}
 		})
 	}
@@ -302,5 +302,23 @@ func TestFindAmongMany(t *testing.T) {
 	_, err = e.Messages(t.Context(), posthaste.MessageFilter{Key: "k"})
 	if posthaste.CodeOf(err) != posthaste.CodeUnsupported {
 		t.Errorf("by a key: %v", err)
+	}
+}
+
+// Of messages that are too large to be read together, the newest are found and listed.
+func TestFindAmongLarge(t *testing.T) {
+	t.Parallel()
+	e := several(t, 1, posthaste.QueueOptions{})[0]
+	const n = 100
+	var ids []posthaste.MessageID
+	for range n {
+		ids = append(ids, sendJobs(t, e, posthaste.Message{Payload: make([]byte, 900<<10)})...)
+	}
+	for _, at := range []int{0, n - 20, n - 1} {
+		wantJob(t, e, ids[at], posthaste.StateReady)
+	}
+	page, err := e.Messages(t.Context(), posthaste.MessageFilter{Queue: "jobs", State: posthaste.StateReady, Limit: 10})
+	if err != nil || len(page.Items) != 10 || page.Items[0].ID != ids[n-1] || page.Items[9].ID != ids[n-10] {
+		t.Errorf("a page has %d messages, %v", len(page.Items), err)
 	}
 }

@@ -1,5 +1,8 @@
 // Package postgres is the engine that stores messages in PostgreSQL. The SQL functions of the
-// schema posthaste implement all rules; this package installs them ([Migrate]) and calls them.
+// schema posthaste implement all rules. This package installs them ([Migrate]) and calls them.
+//
+// [Open] or [New] returns an engine. [In] and [InSQL] send and acknowledge messages in a
+// transaction of the application, so that they commit together with its other changes.
 package postgres
 
 import (

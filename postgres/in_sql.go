@@ -14,7 +14,7 @@ import (
 
 // SQLTx is an open transaction of package database/sql with any driver, or of a library on top
 // of it: *sql.Tx, *sqlx.Tx, bun.Tx, *ent.Tx, and the Statement.ConnPool of a *gorm.DB that is
-// in a transaction. A *sql.DB has these methods too, but is no transaction; see [InSQL].
+// in a transaction. A *sql.DB has these methods, too, but is not a transaction; see [InSQL].
 type SQLTx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -24,12 +24,13 @@ type SQLTx interface {
 // [posthaste.CodeRefused], and change nothing, if tx is not in a transaction: a *sql.DB would
 // commit the message by itself, also if the caller's other statements fail.
 //
-// A value with the methods Commit and Rollback is a transaction. Of any other, such as a
-// *sql.Conn or a wrapper without these methods, only PostgreSQL knows it: each call then costs
-// one more round trip, which locks pg_am in access share mode, as each query of it does.
+// A value with the methods Commit and Rollback is a transaction. For any other value, such as a
+// *sql.Conn or a wrapper without these methods, each call asks PostgreSQL whether a transaction
+// is open. That costs one more round trip, which locks pg_am in access share mode, as each query
+// of it does.
 //
-// The statements of a type that embeds a *sql.Tx, as bun.Tx does, go to that: Bun has
-// placeholders of its own, and would not pass the parameters.
+// If a type embeds a *sql.Tx, as bun.Tx does, statements go to the embedded transaction: Bun has
+// its own placeholders, and would not pass the parameters.
 func InSQL(tx SQLTx) Tx {
 	if _, plain := tx.(*sql.Tx); !plain {
 		if inner := embeddedTx(tx); inner != nil {

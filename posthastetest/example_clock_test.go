@@ -24,7 +24,7 @@ func TestReminder(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls := 0
-	run := func() { // handles all that is due
+	run := func() { // handles all due messages
 		w := worker.New(engine, worker.Config{})
 		worker.Handle(w, "reminders", func(context.Context, posthaste.Delivery[string]) error {
 			if calls++; calls == 1 {

@@ -51,7 +51,7 @@ func TestShipping(t *testing.T) {
 
 	invoices := posthastetest.Payloads[order](t, engine, "invoices")
 	if fmt.Sprint(invoices) != "[{7 2}]" {
-		t.Errorf("the invoices are %v", invoices)
+		t.Errorf("invoices = %v, want [{7 2}]", invoices)
 	}
 	refused := posthastetest.Sent(t, engine, "orders")[1].Subscriptions[0]
 	if refused.State != posthaste.StateDead || refused.Attempts[0].Error != "nothing to ship" {

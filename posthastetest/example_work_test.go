@@ -21,10 +21,10 @@ func weigh(ctx context.Context, d posthaste.Delivery[order]) error {
 func TestWeigh(t *testing.T) {
 	light := posthastetest.Work(t, weigh, order{Number: 7, Amount: 2})
 	if light.Outcome != posthaste.OutcomeDone || string(light.Result) != "2" || light.ProgressText != "weighed" {
-		t.Errorf("a light order came to %+v", light)
+		t.Errorf("the light order ended as %+v", light)
 	}
 	heavy := posthastetest.Work(t, weigh, order{Number: 8, Amount: 200})
 	if heavy.Outcome != posthaste.OutcomeRetried || heavy.Wait != 24*time.Hour {
-		t.Errorf("a heavy order came to %+v", heavy)
+		t.Errorf("the heavy order ended as %+v", heavy)
 	}
 }

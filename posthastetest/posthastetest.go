@@ -1,7 +1,9 @@
-// Package posthastetest helps to test programs that send and handle messages: it returns the
-// sent messages, and runs a worker until all are handled. It works on every engine: one in
-// memory for tests without a database, and a new database for each test that needs
-// transactions.
+// Package posthastetest helps to test programs that send and handle messages. It returns the
+// sent messages, runs a worker until all are handled, calls a single handler, and sets the
+// clock.
+//
+// It works with every engine. [Memory] is an engine in memory for tests without a database.
+// Tests that need transactions get a new database each.
 package posthastetest
 
 import (

@@ -12,7 +12,7 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// Result is what one call of a handler came to.
+// Result is the outcome of one call of a handler.
 type Result struct {
 	// Outcome is done, retried (it failed), dead (it failed with [posthaste.Permanent]) or
 	// released (it was snoozed).
@@ -22,7 +22,7 @@ type Result struct {
 	Err error
 	// Wait is the time until the next attempt; zero without one.
 	Wait time.Duration
-	// Result is what the handler gave to SetResult, as JSON.
+	// Result is the value that the handler passed to SetResult, as JSON.
 	Result json.RawMessage
 	// Checkpoint is the last checkpoint, as JSON.
 	Checkpoint json.RawMessage
@@ -33,10 +33,10 @@ type Result struct {
 	Log string
 }
 
-// Work calls a handler once, as the first attempt of a message with a payload, and returns what
-// it came to. A worker calls it, on an engine in memory: the payload is encoded and decoded, the
+// Work calls a handler once, as the first attempt of a message with a payload, and returns its
+// outcome. A worker calls it, on an engine in memory: the payload is encoded and decoded, the
 // context ends at the timeout, and panics are failures. A handler that acknowledges in its own
-// transaction finds no such delivery in its database: test it with a worker on a [Database].
+// transaction fails, because its database does not have the delivery: test it with a worker on a [Database].
 func Work[T any](t testing.TB, handler func(context.Context, posthaste.Delivery[T]) error, payload T) Result {
 	t.Helper()
 	const queue = "work"

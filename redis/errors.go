@@ -15,7 +15,7 @@ import (
 // oneServer is the hint for a server of a cluster that was opened without cluster=true.
 const oneServer = "use the URL of the cluster: redis://host:6379?cluster=true, with further servers as &addr=host2:6379; a program in Go may give its client of the cluster to redis.New"
 
-const permissionsHint = "give it the commands, keys and channels that docs/redis-engine.md lists"
+const permissionsHint = "give it the commands, keys and channels that docs/production/redis-engine.md lists"
 
 // refusals are the errors by which Redis rejects a command as a whole, by their prefixes.
 var refusals = []struct {

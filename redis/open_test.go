@@ -92,7 +92,7 @@ func TestOtherLayout(t *testing.T) {
 	}
 }
 
-// A user with the permissions of docs/redis-engine.md can do everything.
+// A user with the permissions of docs/production/redis-engine.md can do everything.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	r := start(t, "--user", "app", "on", ">pw", "~{posthaste*", "&{posthaste*", "+@read", "+@write", "+@scripting", "+@connection", "+publish", "+subscribe", "+info", "+time")
@@ -222,7 +222,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// A message that waits costs no more than docs/redis-engine.md says, and of those
+// A message that waits costs no more than docs/production/redis-engine.md says, and of those
 // that are settled only so many are kept as was said.
 func TestMemory(t *testing.T) {
 	t.Parallel()

@@ -1,10 +1,10 @@
-// Package redis is the engine on Redis 7.0 or newer, on one server or a cluster. Functions
-// that it lacks return an error with code Unsupported; docs/redis-engine.md describes them and
-// how the engine works.
+// Package redis is the engine on Redis 7.0 or newer, on one server or a cluster. Methods that
+// it does not support return an error with code [posthaste.CodeUnsupported].
+// docs/production/redis-engine.md lists them and explains the engine.
 //
-// The engine keeps the promises of [posthaste.Engine] as far as Redis keeps its data: messages
-// that its append-only file or its replicas lose are lost. Each step that moves a message is
-// one script, which Redis runs atomically.
+// The engine's guarantees depend on the durability of Redis: messages that its append-only file
+// or its replicas lose are lost. Each step that moves a message is one script, which Redis runs
+// atomically.
 package redis
 
 import (

@@ -10,8 +10,6 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/cron"
-	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
-	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
 // changeSchedule changes a schedule unless is reports that it needs no change.
@@ -50,10 +48,8 @@ func (e *Engine) PutSchedule(ctx context.Context, p posthaste.Schedule) (next ti
 			return next, err
 		}
 		s.Created, s.Changed = now, now
-		var ok bool
-		if s.Next, ok = s.line.Next(s.zone, now.Truncate(time.Second)); !ok {
-			return next, &posthaste.Error{Code: posthaste.CodeInvalid, Field: "spec", Message: "the cron line " + quote.Name(s.Spec) + " never fires",
-				Hint: "none of its months has such a day"}
+		if s.Next, err = s.First(now); err != nil {
+			return next, err
 		}
 		if err := e.sendable(s, q); err != nil {
 			return next, err
@@ -93,43 +89,15 @@ func (e *Engine) PutSchedule(ctx context.Context, p posthaste.Schedule) (next ti
 
 // newScheduled checks a schedule that is put, except for the times of its ticks.
 func (e *Engine) newScheduled(ctx context.Context, p *posthaste.Schedule) (*queue, *scheduled, error) {
-	p.Message.Complete()
-	if err := p.Check(); err != nil {
-		return nil, nil, err
-	}
-	m := &p.Message
-	s := &scheduled{name: p.Name, queue: m.Queue, definition: definition{Spec: strings.Trim(p.Spec, " \t"), CatchUp: p.CatchUp, Key: m.Key, Kind: m.Kind,
-		Headers: m.Headers, Reference: m.Reference, Terms: m.Terms, Priority: m.Priority, ContentType: m.ContentType,
-		MaxAttempts: m.MaxAttempts, Timeout: m.Timeout, Backoff: m.Backoff}}
-	var err error
-	if s.line, err = cron.Parse(p.Spec); err == nil {
-		s.zone, err = cron.Zone(p.TimeZone)
-	}
+	is, err := cron.Define(p)
 	if err != nil {
 		return nil, nil, err
 	}
-	s.Zone = s.zone.String()
-	switch s.CatchUp {
-	case "":
-		s.CatchUp = posthaste.CatchUpOnce
-	case posthaste.CatchUpOnce, posthaste.CatchUpEach, posthaste.CatchUpSkip:
-	default:
-		return nil, nil, posthaste.Invalidf("catch_up", "catch_up must be each, once or skip, got %q", p.CatchUp)
-	}
-	for _, name := range []string{posthaste.HeaderSchedule, posthaste.HeaderTick} {
-		if _, set := m.Headers[name]; set {
-			return nil, nil, posthaste.Invalidf("headers", "headers %s and %s are set by each tick", posthaste.HeaderSchedule, posthaste.HeaderTick)
-		}
-	}
-	body, _, err := m.Body()
-	if err != nil {
+	s := &scheduled{name: p.Name, queue: p.Message.Queue, definition: definition{Definition: is}}
+	if s.line, s.zone, err = is.Parsed(); err != nil {
 		return nil, nil, err
 	}
-	if err := jsoncheck.Check("payload", body); err != nil {
-		return nil, nil, err
-	}
-	s.Payload = body
-	q, err := e.registry.queue(ctx, m.Queue)
+	q, err := e.registry.queue(ctx, s.queue)
 	if err != nil {
 		return nil, nil, err
 	}

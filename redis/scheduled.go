@@ -35,32 +35,15 @@ type scheduled struct {
 	fault       error // set if this machine does not know the zone; zone is nil then
 }
 
-// definition is the part of a schedule that a user sets.
+// definition is a definition and the queue that it is for.
 type definition struct {
 	// Of has the number and the time of creation of its queue.
-	Of          string            `json:"of"`
-	Spec        string            `json:"spec"`
-	Zone        string            `json:"zone"`
-	CatchUp     posthaste.CatchUp `json:"catch_up"`
-	Payload     json.RawMessage   `json:"payload"`
-	ContentType string            `json:"content_type,omitzero"`
-	Key         string            `json:"key,omitzero"`
-	Kind        string            `json:"kind,omitzero"`
-	Headers     map[string]string `json:"headers,omitempty"`
-	Reference   string            `json:"reference,omitzero"`
-	Terms       []string          `json:"terms,omitempty"`
-	Priority    int               `json:"priority,omitzero"`
-	MaxAttempts int               `json:"max_attempts,omitzero"`
-	Timeout     time.Duration     `json:"timeout,omitzero"`
-	Backoff     posthaste.Backoff `json:"backoff,omitzero"`
+	Of string `json:"of"`
+	cron.Definition
 }
 
 // message returns the message of the schedule, without the headers of a tick.
-func (s *scheduled) message() posthaste.Message {
-	return posthaste.Message{Queue: s.queue, Payload: s.Payload, ContentType: s.ContentType, Key: s.Key, Kind: s.Kind,
-		Headers: s.Headers, Reference: s.Reference, Terms: s.Terms, Priority: s.Priority,
-		MaxAttempts: s.MaxAttempts, Timeout: s.Timeout, Backoff: s.Backoff}
-}
+func (s *scheduled) message() posthaste.Message { return s.Message(s.queue) }
 
 // at returns the message of a tick.
 func (s *scheduled) at(tick time.Time) posthaste.Message {

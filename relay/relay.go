@@ -1,6 +1,6 @@
-// Package relay maps a message to what a broker stores, for all brokers: the texts that
-// templates yield, the headers, and the form of a CloudEvent. It uses no network. The sinks
-// for brokers share it.
+// Package relay maps messages to broker messages for all broker sinks: it renders templates,
+// sets headers, and builds CloudEvents ([Mapper]). [Chunks] packs several messages into one
+// broker message. [Connections] keeps the connections of a sink.
 package relay
 
 import (

@@ -91,10 +91,10 @@ func describedScopes() (map[string][]string, error) {
 	return all, nil
 }
 
-// The table in docs/security.md is what the router checks.
+// The table in docs/production/security.md is what the router checks.
 func TestScopesAreDocumented(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/security.md")
+	page, err := os.ReadFile("../docs/production/security.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,13 +118,13 @@ func TestScopesAreDocumented(t *testing.T) {
 		}
 		operation := r.method + " " + r.path
 		if is := documented[operation]; is != want {
-			t.Errorf("docs/security.md says that %s needs %q, want %q", operation, is, want)
+			t.Errorf("docs/production/security.md says that %s needs %q, want %q", operation, is, want)
 		}
 		delete(documented, operation)
 	}
 	for operation := range documented {
 		if strings.HasPrefix(operation, "GET /") || strings.HasPrefix(operation, "POST /") {
-			t.Errorf("docs/security.md has %s, which is no operation", operation)
+			t.Errorf("docs/production/security.md has %s, which is no operation", operation)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 // MailQueue is the queue of e-mails, unless [Config.EmailsQueue] names another one.
 const MailQueue = email.Queue
 
-// Mail is the message of an e-mail as pages show it. See docs/mail.md.
+// Mail is the message of an e-mail as pages show it. See docs/guides/mail.md.
 type Mail struct {
 	posthaste.MessageInfo
 	// Status is the state in terms of the delivery of mail; "" for an unknown one.

@@ -1,10 +1,12 @@
-// Package server is Posthaste's HTTP API. It serves messages, deliveries, queues, dead
-// letters and e-mails as JSON under /v1, and health, metrics and the OpenAPI description.
+// Package server is Posthaste's HTTP API. It serves messages, deliveries, queues, dead letters
+// and e-mails as JSON under /v1. It also serves health checks, metrics and the OpenAPI
+// description.
+//
+// A 2xx response means that the store has committed the change. Errors are RFC 9457 problem
+// documents with a stable code and the field at fault.
+//
 // routes.go lists the operations, each resource has a file of its own, and openapi.yaml
 // describes the API.
-//
-// A 2xx response means that the store has committed the change. Errors are RFC 9457
-// problems with a stable code and the field at fault.
 package server
 
 import (

@@ -12,8 +12,9 @@
 // While the database is unreachable, nothing is acknowledged, and after a minute the
 // messages are returned to the broker. While the broker is unreachable, the source retries.
 // While [Config.MaxWaiting] messages wait in the queue, the source reads nothing, so that
-// the backlog stays in the broker. Messages that the ledger rejects for good are put aside
-// at the broker with the reason. They neither delay nor repeat other messages.
+// the backlog stays in the broker. Messages that the ledger rejects for good are published
+// to another place at the broker, with the reason. They neither delay nor repeat other
+// messages.
 //
 // The packages below broker have a source for each broker. [Source] is their common part.
 package source
@@ -60,7 +61,7 @@ type Config struct {
 	// are no messages, the original is only acknowledged. After an error or a panic, the
 	// message is refused with the reason.
 	Unpack func(ctx context.Context, m posthaste.Message) ([]posthaste.Message, error) `yaml:"-"`
-	// Grace bounds the send and acknowledgement of the current batch when the source
+	// Grace bounds the send and acknowledgment of the current batch when the source
 	// stops (default 20 s).
 	Grace time.Duration `yaml:"-"`
 	// Telemetry gets an event for each batch ([posthaste.EventTaken]). Nil disables it.

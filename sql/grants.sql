@@ -2,7 +2,7 @@
 -- views, to those of the roles that exist. No role writes to a table itself.
 --
 -- The list below gives each function that a role may execute one of three classes:
---   public  The interface for users, which docs/reference-sql.md describes. It runs with
+--   public  The interface for users, which docs/reference/sql.md describes. It runs with
 --           the rights of its owner.
 --   driver  Called by Posthaste's Go programs. Arguments and results may change with each
 --           release. It runs with the rights of its owner too; the keys of locks read nothing.

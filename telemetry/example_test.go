@@ -9,8 +9,8 @@ import (
 	"github.com/posthaste-mq/posthaste/telemetry"
 )
 
-// deaths is a custom hook that counts dead letters. It is called on the path of messages, so
-// it must be fast, and by several goroutines.
+// deaths is a custom hook that counts dead letters. Several goroutines call it while they
+// settle messages, so it must be fast and safe for concurrent use.
 type deaths struct{ n atomic.Int64 }
 
 func (d *deaths) Event(_ context.Context, e posthaste.Event) {

@@ -1,4 +1,5 @@
-// Package telemetry exports events ([posthaste.Telemetry]) to Prometheus and log/slog.
+// Package telemetry exports the events of workers and servers ([posthaste.Telemetry]) as
+// Prometheus metrics and log/slog lines.
 package telemetry
 
 import (

@@ -47,7 +47,7 @@ type Config struct {
 	// Middleware wraps every handler of messages, the first one outermost.
 	// Sinks are not wrapped. Around a batch handler it runs for each message on
 	// a goroutine of its own, and the handler that it calls adds the message to
-	// the batch: see docs/handlers.md. Default none.
+	// the batch: see docs/guides/batches.md. Default none.
 	Middleware []func(posthaste.Handler) posthaste.Handler
 	// Codecs decode payloads for [Handle] and [HandleBatch], beside JSON and raw
 	// bytes; the first one that has a message's content type is used. Default none.
@@ -138,8 +138,9 @@ func WithMiddleware(around ...func(posthaste.Handler) posthaste.Handler) Option 
 // WithOwnTransaction says that the handler settles each delivery inside a transaction of its own,
 // so that its effects and the settlement commit together. If the handler returns nil without
 // having settled the delivery, the worker acknowledges it as usual; an error fails the
-// attempt as usual. Of the lines that it logs with [posthaste.RawDelivery.Logger], those are kept
-// that were stored before it settles: every quarter of a second, and with each checkpoint and progress.
+// attempt as usual. Lines that it logs with [posthaste.RawDelivery.Logger] are stored every
+// quarter of a second, and with each checkpoint and progress. Lines that are not stored before the
+// handler settles are lost.
 func WithOwnTransaction() Option { return func(r *route) { r.single = true } }
 
 // WithRetryPolicy sets the policy of this handler's messages in place of Config.RetryPolicy.

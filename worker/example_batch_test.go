@@ -11,7 +11,7 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// A batch handler gets what waits in one call, and answers for each message.
+// A batch handler gets several messages in one call and returns a result for each.
 func ExampleHandleBatch() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -20,7 +20,7 @@ func ExampleHandleBatch() {
 	_, err := engine.Send(ctx,
 		posthaste.Message{Queue: "orders", Payload: 1},
 		posthaste.Message{Queue: "orders", Payload: -2},
-		posthaste.Message{Queue: "orders", Payload: "three"}, // becomes a dead letter by itself
+		posthaste.Message{Queue: "orders", Payload: "three"}, // not a number: dead-lettered alone
 		posthaste.Message{Queue: "orders", Payload: 4})
 	must(err)
 

@@ -11,7 +11,7 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// What a handler returns decides what becomes of its message.
+// The error that a handler returns decides whether and when its message is retried.
 func Example_errors() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -27,18 +27,18 @@ func Example_errors() {
 	w := worker.New(engine, worker.Config{})
 	worker.Handle(w, "orders", func(_ context.Context, d posthaste.Delivery[string]) error {
 		if d.MessageID == ids[len(ids)-1] {
-			defer stop() // it is the last one
+			defer stop() // the last message
 		}
 		switch d.Payload {
-		case "sofa": // no retry can mend this
+		case "sofa": // a retry cannot succeed: dead-letter it now
 			return posthaste.Permanent(errors.New("too large to ship"))
-		case "ice": // another attempt, when the outside said so
+		case "ice": // retry after the time that the carrier named
 			return posthaste.RetryAfter(errors.New("the carrier is busy"), time.Hour)
-		case "eggs": // not now; this was no attempt
+		case "eggs": // try again later, without counting an attempt
 			return posthaste.Snooze(10 * time.Minute)
 		}
 		return nil
-	}, worker.WithConcurrency(1)) // in order, for this example
+	}, worker.WithConcurrency(1)) // one at a time, to keep the order
 	must(w.Run(ctx))
 
 	for i, id := range ids {

@@ -10,7 +10,7 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// A stream of the messages that this worker gave up.
+// Subscribe to the messages that this worker dead-letters.
 func ExampleWorker_Events() {
 	ctx, stop := context.WithCancel(context.Background())
 	engine := posthastetest.Memory()

@@ -9,8 +9,8 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// tenant lets handlers know for whom they work, and refuses messages that do
-// not say.
+// tenant passes the header tenant to handlers in the context. It dead-letters messages
+// without the header.
 func tenant(next posthaste.Handler) posthaste.Handler {
 	return func(ctx context.Context, d posthaste.RawDelivery) error {
 		name := d.Headers["tenant"]
@@ -23,7 +23,7 @@ func tenant(next posthaste.Handler) posthaste.Handler {
 
 type tenantKey struct{}
 
-// WithMiddleware is what every handler would do, or every handler of one queue.
+// Middleware wraps all handlers of a worker, or the handlers of one queue.
 func ExampleWithMiddleware() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

@@ -12,7 +12,7 @@ import (
 	"github.com/posthaste-mq/posthaste/worker"
 )
 
-// A policy decides how long a message waits after an error.
+// A retry policy sets the delay before the next attempt.
 func Example_retryPolicy() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -26,7 +26,7 @@ func Example_retryPolicy() {
 		if errors.Is(err, busy) {
 			return 10 * time.Millisecond
 		}
-		return 0 // the backoff
+		return 0 // use the queue's backoff
 	})
 	w := worker.New(engine, worker.Config{Logger: slog.New(slog.DiscardHandler)})
 	worker.Handle(w, "calls", func(_ context.Context, d posthaste.Delivery[string]) error {

@@ -1,12 +1,21 @@
-// Package worker claims messages, calls handlers and sinks, records outcomes, and sends the
-// heartbeats of the process.
+// Package worker runs handlers: it claims messages, calls a handler or sink for each, and
+// records the outcome.
 //
-// A message passes through these parts, each in a file of its own: the fetcher claims it, the
-// holdings keep it in the route's backlog, the pool calls the handler, the outbox takes its
-// outcome to the acknowledger, which settles it and tells the holdings. Beside them run the
-// heartbeat, the reconciler, the rescuer, the scheduler and the janitor. The runtime
-// assembles the parts. Each knows only the parts that it calls, and none holds another that
-// holds it.
+// Create a [Worker] with [New], register handlers with [Handle], [HandleBatch], [HandleRaw] or
+// [Register], and call Run. Run returns after its context ends and the running handlers have
+// finished. Several workers in any number of processes can share a queue.
+//
+// A worker keeps its claims alive with heartbeats. If it crashes, other workers settle its
+// deliveries as lost and the messages are retried. Each worker also runs upkeep for the store:
+// crash recovery, recurring schedules, counting and reclaiming space.
+//
+// # Internals
+//
+// Each part has a file of its own. The fetcher claims a message, the holdings keep it in the
+// backlog of its route, and the pool calls the handler. The outbox passes the outcome to the
+// acknowledger, which settles the delivery and informs the holdings. The heartbeat, the
+// reconciler, the rescuer, the scheduler and the janitor run in the background. The runtime
+// assembles the parts. A part refers only to the parts that it calls, without cycles.
 package worker
 
 import (

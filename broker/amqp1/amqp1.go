@@ -13,8 +13,8 @@
 //   - The broker rejects the message for another reason or for none (full queues do),
 //     releases it (no queue gets it, or the broker cannot take it now), or reports it as
 //     modified: retried with backoff, and dead-lettered after max_attempts. The error
-//     holds the broker's words.
-//   - The broker refuses to attach a link to the address: the same.
+//     has the broker's reason.
+//   - The broker refuses to attach a link to the address: retried in the same way.
 //   - The connection, session or link ends before the outcome is known: the broker may or
 //     may not have the message, so it is sent again with the same message id.
 //   - The message is larger than the link allows, its content type is not ASCII, its

@@ -1,5 +1,5 @@
-// Package brokertest holds the tests that every relay and every source of a broker must
-// pass, with the real broker and a real ledger.
+// Package brokertest is the test suite that every relay and every source of a broker must
+// pass, with the real broker and a real database.
 package brokertest
 
 import (
@@ -46,7 +46,7 @@ func RunSource(t *testing.T, engine func(t *testing.T) posthaste.Store, fixture 
 		name string
 		run  func(b *sourceTest)
 	}{
-		{"stores once", storesOnce}, {"acknowledgement lost", ackLost}, {"database away", databaseAway}, {"broker away", brokerAway},
+		{"stores once", storesOnce}, {"acknowledgment lost", ackLost}, {"database away", databaseAway}, {"broker away", brokerAway},
 		{"refused beside good ones", refusedBeside}, {"room", limitsWaiting}, {"chunks", chunks}, {"round trip", roundTrip},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func RunSource(t *testing.T, engine func(t *testing.T) posthaste.Store, fixture 
 }
 
 // RunSourceKilled tests a source whose broker is killed twice, each time after a commit and
-// before its acknowledgement. No message is lost or in the ledger twice. server is the
+// before its acknowledgment. No message is lost or in the ledger twice. server is the
 // broker of the fixture and of no other test.
 func RunSourceKilled(t *testing.T, engine func(t *testing.T) posthaste.Store, fixture SourceFixture, server Server) {
 	const n = 3000
@@ -270,7 +270,7 @@ func storesOnce(b *sourceTest) {
 	}
 }
 
-// The connection is lost between the commit and the acknowledgement. The messages are
+// The connection is lost between the commit and the acknowledgment. The messages are
 // redelivered, and are in the ledger once.
 func ackLost(b *sourceTest) {
 	const n = 50

@@ -15,7 +15,7 @@
 //     that, the producer repeats the record, and the broker does not store it twice.
 //   - The topic does not exist, the user may not write to it, or the topic refuses the
 //     record: retried with backoff, and dead-lettered after max_attempts. The error
-//     holds the broker's words.
+//     has the broker's reason.
 //   - The attempt times out: the topic may or may not have the record, so it is produced
 //     again with the same message id.
 //   - The topic name is invalid, a template names a missing header, or the record is

@@ -19,7 +19,7 @@ type job struct {
 }
 
 // Deliver implements [posthaste.Sink]. It produces the whole batch and then waits for the
-// acknowledgements.
+// acknowledgments.
 func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []posthaste.SinkResult {
 	results := make([]posthaste.SinkResult, len(batch))
 	jobs := make([]job, 0, len(batch))
@@ -181,7 +181,7 @@ func (s *Sink) answered(r *kgo.Record, err error) error {
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		return fmt.Errorf("kafka at %s: topic %q not found: %w", s.target.address, r.Topic, err)
 	case errors.Is(err, kgo.ErrClientClosed):
-		return fmt.Errorf("kafka at %s: the relay was closed before the acknowledgement", s.target.address)
+		return fmt.Errorf("kafka at %s: the relay was closed before the acknowledgment", s.target.address)
 	}
 	return fmt.Errorf("kafka at %s: topic %q: %w", s.target.address, r.Topic, err)
 }

@@ -8,10 +8,10 @@
 //
 //   - The stream acknowledges: delivered. A replicated stream does so once a majority of
 //     its replicas has the message.
-//   - No stream takes the subject, the stream is full or refuses, or the user may not
+//   - No stream takes the subject, the stream is full or rejects it, or the user may not
 //     publish to the subject: retried with backoff, and dead-lettered after max_attempts.
-//     The error holds the server's words.
-//   - The connection is lost before the acknowledgement: the stream may or may not have
+//     The error has the server's reason.
+//   - The connection is lost before the acknowledgment: the stream may or may not have
 //     the message, so it is published again with the same message id.
 //   - NATS cannot carry the subject or a header, a template names a missing header, or
 //     the message is larger than the server's or the stream's limit: dead-lettered at
@@ -30,7 +30,7 @@
 // queue's timeout and its first backoffs together.
 //
 // Message ids are unique in one database. If several databases, or several subscriptions
-// of one queue, relay to one stream, tell their messages apart by the MessageID of
+// of one queue, relay to one stream, make their ids distinct with the MessageID of
 // [relay.Mapping], such as "orders-{{.MessageID}}". Otherwise the stream drops a message
 // as the duplicate of another one. The same applies to replayed messages within the
 // window. The sink logs when a stream drops a first attempt.

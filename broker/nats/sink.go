@@ -119,7 +119,7 @@ func (l *link) ask(ctx context.Context, subject string, request func(context.Con
 func (s *Sink) connectError(err error) error {
 	e := s.target.endpoint.connectError(err)
 	if errors.Is(err, natsgo.ErrPermissionViolation) {
-		e.Code, e.Field, e.Hint = posthaste.CodeInvalid, "inbox_prefix", "allow the user to subscribe to inbox_prefix (default _INBOX.>), where acknowledgements are sent"
+		e.Code, e.Field, e.Hint = posthaste.CodeInvalid, "inbox_prefix", "allow the user to subscribe to inbox_prefix (default _INBOX.>), where acknowledgments are sent"
 	}
 	return e
 }

@@ -26,7 +26,7 @@ type SinkConfig struct {
 	// Stream is the stream that must take the messages (default: whichever takes the
 	// subject). Any other stream refuses them.
 	Stream string `yaml:"stream"`
-	// InboxPrefix is the prefix of the subjects to which acknowledgements are sent
+	// InboxPrefix is the prefix of the subjects to which acknowledgments are sent
 	// (default "_INBOX"), for users who may not subscribe to others.
 	InboxPrefix string `yaml:"inbox_prefix"`
 	// Mapping configures the id, the headers and the format of messages. Headers that

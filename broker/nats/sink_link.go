@@ -31,7 +31,7 @@ type link struct {
 	ended chan struct{} // closed at its end
 	once  sync.Once     // of that
 	// unanswered counts the messages that were denied or timed out. The library keeps each
-	// of them until its acknowledgement arrives or the link ends.
+	// of them until its acknowledgment arrives or the link ends.
 	unanswered atomic.Int64
 
 	mu     sync.Mutex
@@ -115,7 +115,7 @@ func (l *link) handleError(err error) {
 		return // the ClosedHandler handles errors that end the connection
 	}
 	m := deniedSubject.FindStringSubmatch(err.Error())
-	if m == nil { // the user may not subscribe to acknowledgements
+	if m == nil { // the user may not subscribe to acknowledgments
 		l.end(err)
 		l.cut()
 		return
@@ -166,7 +166,7 @@ func (l *link) end(err error) {
 }
 
 // release undoes Use. The last user closes a retired link, because nothing waits for its
-// acknowledgements any more.
+// acknowledgments any more.
 func (l *link) release() {
 	if l.Leave() {
 		l.Close()

@@ -28,7 +28,7 @@ type job struct {
 var once = jetstream.WithRetryAttempts(0)
 
 // Deliver implements [posthaste.Sink]. It publishes the whole batch and then waits for the
-// acknowledgements.
+// acknowledgments.
 func (s *Sink) Deliver(ctx context.Context, batch []posthaste.RawDelivery) []posthaste.SinkResult {
 	results := make([]posthaste.SinkResult, len(batch))
 	jobs := make([]job, 0, len(batch))
@@ -190,7 +190,7 @@ func (s *Sink) acquireLink(ctx context.Context, n int64) (*link, error) {
 	}
 }
 
-// unanswered counts a message whose acknowledgement is no longer awaited.
+// unanswered counts a message whose acknowledgment is no longer awaited.
 func (s *Sink) unanswered(l *link) {
 	if l.unanswered.Add(1) >= int64(s.target.Outstanding) {
 		l.Retire() // before the library reaches its bound
@@ -248,7 +248,7 @@ func size(m *natsgo.Msg) int {
 	return n
 }
 
-// acked waits for the acknowledgement of a message.
+// acked waits for the acknowledgment of a message.
 func (s *Sink) acked(ctx context.Context, l *link, j *job) error {
 	ok, failed := j.ack.Ok(), j.ack.Err()
 	select {
@@ -267,12 +267,12 @@ func (s *Sink) acked(ctx context.Context, l *link, j *job) error {
 		s.unanswered(l)
 		return fmt.Errorf("nats at %s: %s", s.target.endpoint.address, j.flight.words)
 	case <-l.ended:
-		select { // an acknowledgement that came before the end counts
+		select { // an acknowledgment that came before the end counts
 		case ack := <-ok:
 			return s.stored(j, ack)
 		default:
 		}
-		return s.failed(ctx, "the connection was lost before the acknowledgement, so the message may be published twice", l.lost())
+		return s.failed(ctx, "the connection was lost before the acknowledgment, so the message may be published twice", l.lost())
 	case <-ctx.Done():
 		s.unanswered(l)
 		l.Retire()
@@ -290,7 +290,7 @@ func (s *Sink) stored(j *job, ack *jetstream.PubAck) error {
 }
 
 // refused returns the result of a message that got an error in place of an
-// acknowledgement.
+// acknowledgment.
 func (s *Sink) refused(ctx context.Context, j *job, err error) error {
 	var api *jetstream.APIError
 	switch {
@@ -302,7 +302,7 @@ func (s *Sink) refused(ctx context.Context, j *job, err error) error {
 	case errors.As(err, &api):
 		return fmt.Errorf("nats at %s refused the message: %s (%d)", s.target.endpoint.address, api.Description, api.ErrorCode)
 	}
-	return s.failed(ctx, "no acknowledgement", err)
+	return s.failed(ctx, "no acknowledgment", err)
 }
 
 // failed returns an error that says what happened, why, and whether the attempt timed out.

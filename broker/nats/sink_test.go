@@ -253,12 +253,12 @@ func TestNoAck(t *testing.T) {
 	}
 }
 
-// If the acknowledgement is lost, the message is published again with the same id, and the
+// If the acknowledgment is lost, the message is published again with the same id, and the
 // stream drops it.
 func TestAckLost(t *testing.T) {
 	t.Parallel()
 	o := newSinkStream(t, nil)
-	brokertest.RunAnswerLost(t, o.sink(nil), o.proxy.CutAfter, "before the acknowledgement", o.count, 1)
+	brokertest.RunAnswerLost(t, o.sink(nil), o.proxy.CutAfter, "before the acknowledgment", o.count, 1)
 }
 
 // The sink logs when a stream drops a first attempt as a duplicate.
@@ -346,7 +346,7 @@ func TestSinkCheck(t *testing.T) {
 		configtest.Valid("with its stream", func(c *SinkConfig) { c.Stream = o.name }),
 		configtest.Invalid("password", "url", as("all:wrong")),
 		configtest.Valid("a user who may not ask", as("little:secret")),
-		configtest.Invalid("a user who may not subscribe to acknowledgements", "inbox_prefix", as("deaf:secret")),
+		configtest.Invalid("a user who may not subscribe to acknowledgments", "inbox_prefix", as("deaf:secret")),
 		configtest.Invalid("stream", "stream", func(c *SinkConfig) { c.Stream = "nowhere" }),
 		configtest.Invalid("subject", "subject", func(c *SinkConfig) { c.Subject = "missing" }),
 		configtest.Invalid("subject of another stream", "subject", func(c *SinkConfig) { c.Stream = other.name }),

@@ -70,7 +70,7 @@ func (p *puller) next(most int, wait time.Duration) (all []*natsgo.Msg, err erro
 		}
 		status := m.Header.Get("Status")
 		switch {
-		case m.Reply != "": // messages have a subject for their acknowledgement
+		case m.Reply != "": // messages have a subject for their acknowledgment
 			all = append(all, m)
 		case m.Subject != inbox || status == statusAlive:
 		case status == statusNone || status == statusTimeout:

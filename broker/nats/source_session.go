@@ -144,7 +144,7 @@ func (s *session) prepare(ctx context.Context) error {
 		}
 	}
 	if errors.Is(err, jetstream.ErrNotPullConsumer) || err == nil && consumer.CachedInfo().Config.AckPolicy != jetstream.AckExplicitPolicy {
-		return &fault{fmt.Errorf("consumer %q is not a pull consumer with explicit acknowledgements", s.Consumer), "consumer", "name another one; a missing consumer is created"}
+		return &fault{fmt.Errorf("consumer %q is not a pull consumer with explicit acknowledgments", s.Consumer), "consumer", "name another one; a missing consumer is created"}
 	}
 	if err != nil {
 		return err
@@ -221,7 +221,7 @@ func (s *session) Read(ctx context.Context, most int) ([]source.Arrival, error) 
 	}
 }
 
-// Acknowledge implements [source.Session]. The server processes acknowledgements in order,
+// Acknowledge implements [source.Session]. The server processes acknowledgments in order,
 // so that it has all of them once it has confirmed the last one.
 func (s *session) Acknowledge(ctx context.Context, arrived []source.Arrival) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

@@ -11,7 +11,7 @@
 //     confirms once the message is on disk on a majority.
 //   - The broker rejects the message (nack, such as a full queue with reject-publish or a
 //     failed node), no queue gets it, or the exchange does not exist: retried with
-//     backoff, and dead-lettered after max_attempts. The error holds the broker's words.
+//     backoff, and dead-lettered after max_attempts. The error has the broker's reason.
 //   - The connection is lost before the confirm: the broker may or may not have the
 //     message, so it is published again with the same message id.
 //   - AMQP cannot carry the routing key, message id or a header, a header is named CC or

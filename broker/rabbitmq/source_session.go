@@ -221,7 +221,7 @@ func (s *session) Close() {
 
 // aside publishes refused messages with confirms. It has a connection of its own: a broker
 // that is short of memory or disk reads nothing from connections that publish, so it would
-// not get the acknowledgements either.
+// not get the acknowledgments either.
 type aside struct {
 	*connection
 	ch       *amqp.Channel

@@ -10,13 +10,13 @@
 // message by message_id, which is the same in each entry. An attempt ends in one of these
 // ways:
 //
-//   - The server replies to XADD, and with Replicas to WAIT: delivered. What that is worth
+//   - The server replies to XADD, and with Replicas to WAIT: delivered. Durability
 //     depends on the server: with "appendfsync always" the entry is on disk, with
-//     "everysec" a crash loses up to a second, and without appendonly everything. A server
+//     "everysec" a crash loses up to a second, and without appendonly a crash loses everything. A server
 //     whose maxmemory-policy evicts keys also evicts streams: use noeviction.
 //   - The server replies with an error (OOM, READONLY, MISCONF, WRONGTYPE, NOPERM), or
 //     fewer replicas than required have the entry: retried with backoff, and
-//     dead-lettered after max_attempts. The error holds the server's words. Each message
+//     dead-lettered after max_attempts. The error has the server's reason. Each message
 //     has a reply of its own.
 //   - The connection is lost before the reply: the stream may or may not have the entry,
 //     so it is added again with the same message id.
@@ -41,14 +41,14 @@
 // An unacknowledged entry stays with the consumer that read it. A consumer that stops
 // returns its entries; those of one that crashed are claimed by others after ClaimAfter.
 // Entries are deduplicated by their field message_id; an entry without it, by its id in the
-// stream. Acknowledgements are as durable as the server's persistence.
+// stream. Acknowledgments are as durable as the server's persistence.
 //
 // Entries that the queue rejects for good are added to another stream, by default the same
 // name with the suffix ".refused", with their fields and the reason. They are acknowledged
 // once the server has replied.
 //
 // In a Redis Cluster, the source reads from the master that has the stream, and from its
-// replacement after a failover. Acknowledgements that the replica did not have are lost;
+// replacement after a failover. Acknowledgments that the replica did not have are lost;
 // those entries are read again and recognized by their ids.
 package redisstream
 

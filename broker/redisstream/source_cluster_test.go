@@ -189,7 +189,7 @@ func (e *hookedLedger) Send(ctx context.Context, messages ...posthaste.Message) 
 	return sent, err
 }
 
-// The master is killed between commit and acknowledgement, and a replica replaces it. No
+// The master is killed between commit and acknowledgment, and a replica replaces it. No
 // message is lost, and none is in the ledger twice.
 func TestSourceMasterFailsOver(t *testing.T) {
 	t.Parallel()
@@ -216,7 +216,7 @@ func TestSourceMasterFailsOver(t *testing.T) {
 	r.until("the source reports that the broker is back", func() bool { return !s.Away() })
 }
 
-// The stream's slot moves between commit and acknowledgement.
+// The stream's slot moves between commit and acknowledgment.
 func TestSourceSlotMoves(t *testing.T) {
 	t.Parallel()
 	const n = 3000

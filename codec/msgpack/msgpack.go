@@ -3,8 +3,8 @@
 //	client.Send(ctx, posthaste.Message{Queue: "orders", Payload: order, Codec: msgpack.Codec})
 //	worker.New(engine, worker.Config{Codecs: []posthaste.Codec{msgpack.Codec}})
 //
-// Struct fields are named by their tag "codec" or else "json", as in
-// encoding/json. Times are MessagePack's own timestamps.
+// A struct field is named by its tag "codec", or by its tag "json" as in encoding/json. Times
+// are encoded as MessagePack timestamps.
 package msgpack
 
 import (

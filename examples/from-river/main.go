@@ -50,7 +50,7 @@ func nextShip(d posthaste.RawDelivery, _ error) time.Duration {
 	return time.Duration(d.Attempt) * 100 * time.Millisecond
 }
 
-// Review asks for a review once the order was shipped.
+// Review asks for a review after the order was shipped.
 type Review struct {
 	Order int `json:"order"`
 }
@@ -74,7 +74,7 @@ func (s *shop) review(ctx context.Context, d posthaste.Delivery[Review]) error {
 	return nil
 }
 
-// Invoice is sent once, however often it is inserted.
+// Invoice is unique: inserting it again sends nothing.
 type Invoice struct {
 	Order int `json:"order"`
 }
@@ -90,7 +90,7 @@ func (s *shop) invoice(_ context.Context, d posthaste.Delivery[Invoice]) error {
 	return nil
 }
 
-// Report is made every 15 minutes.
+// Report is sent every 15 minutes.
 type Report struct{}
 
 func (Report) Kind() string { return "report" }
@@ -100,7 +100,7 @@ func (s *shop) report(context.Context, posthaste.Delivery[Report]) error {
 	return nil
 }
 
-// shop is what the handlers share.
+// shop is the state that the handlers share.
 type shop struct {
 	pool *pgxpool.Pool
 	left atomic.Int32
@@ -125,7 +125,7 @@ func main() {
 	s.left.Store(5)
 	_, err = pool.Exec(ctx, "create table if not exists shop_orders (id int primary key, shipped boolean not null default false, cancelled boolean not null default false)")
 	check(err)
-	engine := postgres.New(pool) // `posthaste migrate up` has made the schema
+	engine := postgres.New(pool) // `posthaste migrate up` has created the schema
 	check(engine.CreateQueue(ctx, "shop", posthaste.QueueOptions{}))
 	check(engine.CreateQueue(ctx, "shipping", posthaste.QueueOptions{}))
 
@@ -149,7 +149,7 @@ func main() {
 	check(w.Run(ctx)) // until ctx ends
 }
 
-// order places two orders, of which one was cancelled, with their messages.
+// order places two orders, one of them cancelled, with their messages.
 func order(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, "insert into shop_orders (id, cancelled) values (7, false), (8, true)"); err != nil {
 		return err

@@ -31,13 +31,13 @@ func TestShopInPosthaste(t *testing.T) {
 	prints(t, ".")
 }
 
-// The program that it was made from does the same.
+// The program with River prints the same.
 func TestShopInRiver(t *testing.T) {
 	t.Parallel()
 	testrun.Nightly(t, "River is no dependency of this module, and must be downloaded")
 	ctx, url := t.Context(), prints(t, "river")
 
-	// move.sql moves jobs of River that wait.
+	// move.sql moves the waiting jobs of River.
 	pool, err := pgxpool.New(ctx, url)
 	must(t, err)
 	defer pool.Close()

@@ -1,4 +1,4 @@
--- Moves the jobs that wait. A job that River runs at this moment stays with River.
+-- Moves the waiting jobs. A job that River is running stays with River.
 with moved as (
   delete from river_job
    where state in ('available', 'scheduled', 'retryable')

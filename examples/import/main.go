@@ -1,5 +1,5 @@
-// Command import imports a file of 1,000 rows, and goes on after the last row that is stored when
-// an attempt fails in between.
+// Command import imports a file of 1,000 rows. If an attempt fails, the next one continues after
+// the last stored row.
 package main
 
 import (

@@ -9,7 +9,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// The example runs, and shows what docs/checkpoints.md says.
+// The example prints the output that docs/guides/checkpoints.md shows.
 func TestJB5_ImportGoesOn(t *testing.T) {
 	t.Parallel()
 	environment := append(os.Environ(), "DATABASE_URL="+testpg.New(t))
@@ -23,11 +23,11 @@ func TestJB5_ImportGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	page, err := os.ReadFile("../../docs/checkpoints.md")
+	page, err := os.ReadFile("../../docs/guides/checkpoints.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(page), "```text\n"+string(out)+"```\n") {
-		t.Errorf("docs/checkpoints.md does not show this output:\n%s", out)
+		t.Errorf("docs/guides/checkpoints.md does not show this output:\n%s", out)
 	}
 }

@@ -30,7 +30,7 @@ func (Email) Kind() string { return "email" }
 // SendDefaults are used where a message does not set the field itself.
 func (Email) SendDefaults() posthaste.Message { return posthaste.Message{Queue: "notices"} }
 
-// SMS is a message of the kind "sms". It is worthless after three attempts.
+// SMS is a message of the kind "sms". It is tried at most three times.
 type SMS struct {
 	Number string `json:"number"`
 	Text   string `json:"text"`

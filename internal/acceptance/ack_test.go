@@ -16,8 +16,8 @@ import (
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
-// By every way into a transaction, an acknowledgement commits with the effects or not at all.
-// If another worker has the message by then, the acknowledgement fails and the effects roll
+// By every way into a transaction, an acknowledgment commits with the effects or not at all.
+// If another worker has the message by then, the acknowledgment fails and the effects roll
 // back.
 func TestDS4_AckInTheCallersTransaction(t *testing.T) {
 	t.Parallel()

@@ -125,8 +125,8 @@ func (n *natsStage) connected(node *devbroker.NATSNode) posthaste.Store {
 		natsgo.ErrorHandler(func(*natsgo.Conn, *natsgo.Subscription, error) {}))
 	n.must(err)
 	n.Cleanup(conn.Close)
-	engine, err := nats.New(n.ctx, conn)
-	n.must(err)
+	var engine *nats.Engine
+	n.until("the streams of the store have leaders", func() bool { engine, err = nats.New(n.ctx, conn); return err == nil })
 	n.Cleanup(engine.Close)
 	return engine
 }

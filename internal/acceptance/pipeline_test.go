@@ -151,7 +151,7 @@ func TestNP3_OneOfAChunkFails(t *testing.T) {
 	s.settled(due)
 	stop()
 
-	// The same chunks again with other ids, as after a lost acknowledgement: the second time,
+	// The same chunks again with other ids, as after a lost acknowledgment: the second time,
 	// messages may be divided differently. And an invalid one.
 	for _, d := range m.read() {
 		for _, id := range []string{d.MessageId, "other-" + d.MessageId} {

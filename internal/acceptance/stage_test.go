@@ -55,14 +55,27 @@ func newStage(t *testing.T) *stage {
 
 func stageOn(t *testing.T, url string) *stage {
 	t.Helper()
+	s := closedStage(t, url)
+	s.reopen()
+	return s
+}
+
+// reopen opens the stage's engine.
+func (s *stage) reopen() {
+	s.Helper()
+	s.engine = s.open()
+	s.client = posthaste.NewClient(s.engine)
+}
+
+// closedStage creates a stage whose engine is not open, on a database that may have no schema or
+// an older one.
+func closedStage(t *testing.T, url string) *stage {
+	t.Helper()
 	// A test waits for several conditions, and one alone may take all the patience.
 	ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
 	t.Cleanup(cancel)
-	s := &stage{T: t, ctx: ctx, url: url, dir: t.TempDir(), names: &atomic.Int64{},
+	return &stage{T: t, ctx: ctx, url: url, dir: t.TempDir(), names: &atomic.Int64{},
 		log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
-	s.engine = s.open()
-	s.client = posthaste.NewClient(s.engine)
-	return s
 }
 
 func (s *stage) must(err error) {

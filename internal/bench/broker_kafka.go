@@ -129,7 +129,7 @@ func (p *kafkaPlace) close() {
 
 type kafkaPublisher struct{ client *kgo.Client }
 
-// publisher returns an idempotent producer with the default acknowledgement of all in-sync
+// publisher returns an idempotent producer with the default acknowledgment of all in-sync
 // replicas.
 func (p *kafkaPlace) publisher(_ context.Context, window int) (publisher, error) {
 	client, err := kgo.NewClient(append([]kgo.Opt{kgo.DefaultProduceTopic(relayPlace), kgo.ProducerLinger(0), kgo.ProducerBatchCompression(kgo.NoCompression()),

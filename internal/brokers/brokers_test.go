@@ -53,27 +53,23 @@ func between(t *testing.T, text, mark, end string) string {
 // source, and no keys of another one.
 func TestDocumented(t *testing.T) {
 	t.Parallel()
-	readme, relays, sources := read(t, "README.md"), read(t, "docs/relay.md"), read(t, "docs/sources.md")
-	same := between(t, relays, "### Redis Streams", `are the same for all`)
-	same = same[strings.LastIndex(same, "\n"):] + "`connections`"
+	readme, relays, sources := read(t, "README.md"), read(t, "docs/guides/relay.md"), read(t, "docs/guides/sources.md")
+	same := between(t, relays, "### All brokers\n", `\n###? `)
 	every := between(t, sources, "| key | meaning | default |", `\| \*\*`)
 	for _, k := range All {
 		if !strings.Contains(readme, k.Name) {
 			t.Errorf("README.md does not name %s", k.Name)
 		}
-		section := "### " + k.Name + "\n"
-		if k == All[0] {
-			section = "| key | meaning | default |\n"
-		}
+		section := between(t, relays, "### "+k.Name+"\n", `\n###? `)
 		config, _ := k.Sink("")
-		compare(t, "docs/relay.md", k, between(t, relays, section, `\n###? `), same, keys(reflect.TypeOf(config)))
+		compare(t, "docs/guides/relay.md", k, section, same, keys(reflect.TypeOf(config)))
 		if k.Source != nil {
 			config, _ = k.Source("")
-			compare(t, "docs/sources.md", k, between(t, sources, "| **"+k.Name+":** ", `\| \*\*|\n\n`), every, keys(reflect.TypeOf(config)))
+			compare(t, "docs/guides/sources.md", k, between(t, sources, "| **"+k.Name+":** ", `\| \*\*|\n\n`), every, keys(reflect.TypeOf(config)))
 		}
 		for _, scheme := range k.Schemes {
 			if !strings.Contains(relays, "`"+scheme+"://") && !strings.Contains(relays, ": "+scheme+"://") {
-				t.Errorf("docs/relay.md does not show a URL with %s://", scheme)
+				t.Errorf("docs/guides/relay.md does not show a URL with %s://", scheme)
 			}
 		}
 	}

@@ -17,7 +17,7 @@ import (
 
 // picture is the screenshot that the README shows, and pictureSize its largest size.
 const (
-	picture     = "../../docs/dashboard.png"
+	picture     = "../../docs/images/dashboard.png"
 	pictureSize = 200_000
 )
 
@@ -101,7 +101,7 @@ func TestScreenshotOfTheReadme(t *testing.T) {
 		t.Errorf("%s has %d bytes and is %d pixels wide (%v); write it with: make screenshots", picture, len(content), size.Width, err)
 	}
 	readme, err := os.ReadFile("../../README.md")
-	if s.must(err); !bytes.Contains(readme, []byte("](docs/dashboard.png)")) {
-		t.Error("the README does not show docs/dashboard.png")
+	if s.must(err); !bytes.Contains(readme, []byte("](docs/images/dashboard.png)")) {
+		t.Error("the README does not show docs/images/dashboard.png")
 	}
 }

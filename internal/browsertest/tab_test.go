@@ -197,6 +197,16 @@ func quoted(text string) string {
 // click presses the mouse on a control. Nothing may cover it.
 func (b *tab) click(name string) {
 	b.Helper()
+	b.until("a control named "+quoted(name)+" is clicked", func() bool {
+		b.clickOnce(name)
+		// A page that was updated meanwhile may have moved a field away.
+		has, ok := b.ask(`(e => !e || !e.matches("textarea,input:not([type=checkbox],[type=radio],[type=submit])") || e === document.activeElement)(` + named + "(" + quoted(name) + "))")
+		return !ok || has == "true"
+	})
+}
+
+func (b *tab) clickOnce(name string) {
+	b.Helper()
 	at := "null"
 	b.until("a control named "+quoted(name)+" can be clicked", func() (ok bool) {
 		at, ok = b.ask(`(e => {

@@ -10,5 +10,5 @@
 // Code for one engine is in postgres.go and redis.go, behind the interface store. All other
 // code is shared.
 //
-// docs/chaos.md describes how to run it and how to read its report.
+// docs/project/chaos.md describes how to run it and how to read its report.
 package chaos

@@ -265,7 +265,7 @@ func sqlReceiver(ctx context.Context, t task, r *history.Recorder) error {
 			}
 			time.Sleep(work(s.content, false))
 			s.left(r, nil)
-			// Repeat until there is an answer: a second acknowledgement changes nothing.
+			// Repeat until there is an answer: a second acknowledgment changes nothing.
 			for try := 0; try < 100; try++ {
 				if _, err := db.ask(fmt.Sprintf("select settled from posthaste.ack(array[%s])", f[0])); err == nil {
 					break

@@ -234,7 +234,7 @@ func httpReceiver(ctx context.Context, t task, r *history.Recorder) error {
 			}
 			time.Sleep(work(s.content, false))
 			s.left(r, nil)
-			// Repeat until there is an answer: a second acknowledgement changes nothing.
+			// Repeat until there is an answer: a second acknowledgment changes nothing.
 			ack := map[string]any{"deliveries": []any{map[string]any{"id": d.ID}}}
 			for try := 0; try < 100; try++ {
 				status, _, err := callHTTP(always, client, t.Server+"/v1/deliveries/ack", ack)

@@ -22,7 +22,7 @@ func TestAlertsOfNoneFireWhereNobodyTells(t *testing.T) {
 			Rules []struct{ Alert, Expr string }
 		}
 	}
-	readFile(t, "../../docs/monitoring/alerts.yaml", yaml.Unmarshal, &alerts)
+	readFile(t, "../../docs/production/monitoring/alerts.yaml", yaml.Unmarshal, &alerts)
 	seen := false
 	for _, group := range alerts.Groups {
 		for _, rule := range group.Rules {

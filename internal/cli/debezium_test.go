@@ -21,7 +21,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// TestMovedFromDebezium follows the migration from Debezium in docs/moving-in.md.
+// TestMovedFromDebezium follows the migration from Debezium in docs/migrate/outbox.md.
 const (
 	fromDebezium = `
 posthaste queue create outbox --ordered

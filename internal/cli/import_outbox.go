@@ -34,7 +34,7 @@ poller that locks the rows it publishes (for update). If it is killed, run it ag
 --trigger install creates a trigger that sends and marks each new row in the
 transaction that inserts it; --trigger print prints the trigger, and --trigger
 remove drops it. With --trigger nothing is imported. For the order of the steps and
-possible duplicates, see docs/moving-in.md.`,
+possible duplicates, see docs/migrate/outbox.md.`,
 		Example: `  posthaste import outbox --table outbox --id id --payload payload --sent sent --queue outbox --dry-run
   posthaste import outbox --table outbox --id id --payload payload --sent sent --queue outbox --trigger install
   posthaste import outbox --table outbox --id id --payload payload --sent sent --queue outbox`,

@@ -25,24 +25,19 @@ func newImportSidekiq(a *app) *cobra.Command {
 		Long: `Send the jobs that are enqueued, scheduled or to be retried, and remove each from Redis
 after it is sent. Stop the Sidekiq processes first. If the command is killed, run it
 again: jobs are deduplicated by jid for a week. For the mapping of jobs to messages, see
-docs/moving-in.md.`,
+docs/migrate/sidekiq.md.`,
 		Example: `  posthaste import sidekiq --from redis://localhost:6379/0 --dry-run
   posthaste import sidekiq --from redis://localhost:6379/0 --map default=jobs --dead dead-jobs`,
 		Args: exactly(0, "no arguments; --from names the Redis with the jobs"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.Batch < 1 || o.Batch > 1000 {
 				return posthaste.Invalidf("batch", "--batch must be 1 to 1000")
 			}
 			if o.Layout != "sidekiq" && o.Layout != "jiggler" {
 				return posthaste.Invalidf("layout", "--layout must be sidekiq or jiggler, got %q", o.Layout)
 			}
-			o.Queues = map[string]string{}
-			for _, pair := range queues {
-				old, mapped, ok := strings.Cut(pair, "=")
-				if !ok || old == "" || mapped == "" {
-					return posthaste.Invalidf("map", "--map must be OLD=NEW, got %q", pair)
-				}
-				o.Queues[old] = mapped
+			if o.Queues, err = parseQueueMap(queues); err != nil {
+				return err
 			}
 			redis, err := goredis.ParseURL(from)
 			if err != nil {

@@ -86,7 +86,7 @@ func TestScriptsOnRedis(t *testing.T) {
 }
 
 // TestScriptsOnNATS runs testdata/nats/*.txtar, each with its own NATS server: $NATS_URL. Its user
-// has the permissions of docs/nats-engine.md.
+// has the permissions of docs/production/nats-engine.md.
 func TestScriptsOnNATS(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/nats/*.txtar")
@@ -102,10 +102,10 @@ func TestScriptsOnNATS(t *testing.T) {
 	}
 }
 
-// natsPermissions returns the permissions of docs/nats-engine.md in the form of a server's configuration.
+// natsPermissions returns the permissions of docs/production/nats-engine.md in the form of a server's configuration.
 func natsPermissions(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/nats-engine.md")
+	text, err := os.ReadFile("../../docs/production/nats-engine.md")
 	if err != nil {
 		t.Fatal(err)
 	}

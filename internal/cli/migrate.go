@@ -15,7 +15,7 @@ import (
 
 func newMigrate(a *app) *cobra.Command {
 	return newGroup("migrate", "Install, upgrade or remove the schema posthaste",
-		newMigrateUp(a), newMigrateDown(a), newMigrateStatus(a))
+		newMigrateUp(a), newMigrateDown(a), newMigrateStatus(a), newMigrateSQL(a))
 }
 
 const noRolesHelp = "create and drop no roles, for servers on which this user cannot create roles"

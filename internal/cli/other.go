@@ -9,6 +9,9 @@ import (
 )
 
 func newUp(*app) *cobra.Command { return notHere("up", "Start everything on this machine") }
+func newProve(*app) *cobra.Command {
+	return notHere("prove", "Kill workers and PostgreSQL on this machine, and account for every message")
+}
 func newBench(*app) *cobra.Command {
 	return notHere("bench", "Measure the performance on this machine")
 }

@@ -55,7 +55,7 @@ cannot be reached, 4 queue apply --diff found a difference.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 	}
-	root.SetVersionTemplate("posthaste {{.Version}}\n")
+	root.SetVersionTemplate(versionLine())
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
@@ -74,8 +74,8 @@ cannot be reached, 4 queue apply --diff found a difference.`,
 	root.SetHelpCommand(newHelp(root))
 	root.AddCommand(
 		newUp(a), newServe(a), newWorker(a), newRelay(a), newMigrate(a), newRebase(a),
-		newSend(a), newReceive(a), newQueue(a), newMessage(a), newEmail(a), newDead(a), newFailure(a), newAction(a), newErase(a), newSchedule(a), newToken(a), newContext(a), newBench(a), newDoctor(a),
-		newImport(a), newVersion(a),
+		newSend(a), newReceive(a), newQueue(a), newMessage(a), newEmail(a), newDead(a), newFailure(a), newAction(a), newErase(a), newSchedule(a), newToken(a), newContext(a), newBench(a), newProve(a), newDoctor(a), newSelfCheck(a),
+		newImport(a), newHealthcheck(a), newVersion(a),
 	)
 	completeNames(root)
 	root.InitDefaultCompletionCmd()

@@ -17,7 +17,7 @@ func TestTextsNameHowMuchIsSearched(t *testing.T) {
 	for file, want := range map[string]string{
 		"../../sql/functions/search/list_messages.sql": fmt.Sprintf("v_looked < %d ", n),
 		"../../server/openapi.yaml":                    said,
-		"../../docs/reference-sql.md":                  said,
+		"../../docs/reference/sql.md":                  said,
 	} {
 		text, err := os.ReadFile(file)
 		if err != nil {

@@ -109,7 +109,7 @@ func startOnPostgres(ctx context.Context, a *app, u *upFlags, home *home, r *run
 		return err
 	}
 	r.database = pg
-	r.later(func() { stopStore(a, u, pg) })
+	r.later(func() { stopStore(a, u.storeName(), pg) })
 	if err := install(ctx, pg.URL(), postgres.MigrateOptions{Log: a.quietly()}); err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func startOnNATS(ctx context.Context, a *app, u *upFlags, home *home, r *running
 // useLocal opens the engine on a server that was started, and stops both at the end.
 func useLocal(ctx context.Context, a *app, u *upFlags, r *running, server localStore) (err error) {
 	r.database = server
-	r.later(func() { stopStore(a, u, server) })
+	r.later(func() { stopStore(a, u.storeName(), server) })
 	db := databaseAt(u.engine, server.URL())
 	if r.engine, err = db.open(ctx, a.log); err != nil {
 		return err
@@ -226,10 +226,10 @@ func startPostgres(ctx context.Context, a *app, u *upFlags, home *home) (*devpg.
 // stopTimeout bounds the shutdown of the store.
 const stopTimeout = 30 * time.Second
 
-func stopStore(a *app, u *upFlags, store localStore) {
+func stopStore(a *app, name string, store localStore) {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	if err := store.Stop(ctx); err != nil {
-		a.log.Error(u.storeName()+" did not shut down cleanly; it recovers at the next start", "error", err)
+		a.log.Error(name+" did not shut down cleanly; it recovers at the next start", "error", err)
 	}
 }

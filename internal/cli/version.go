@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 
@@ -13,12 +14,18 @@ func newVersion(a *app) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			shown := struct {
 				Version  string `json:"version"`
+				Commit   string `json:"commit"`
 				Go       string `json:"go"`
 				Platform string `json:"platform"`
-			}{version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
-			return a.print(shown, func(w *screen) {
-				fmt.Fprintf(w, "posthaste %s (%s, %s)\n", shown.Version, shown.Go, shown.Platform)
-			})
+			}{version(), commit(), runtime.Version(), platform()}
+			return a.print(shown, func(w *screen) { fmt.Fprint(w, versionLine()) })
 		},
 	}
+}
+
+func platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
+
+// versionLine returns what `posthaste version` and `posthaste --version` print.
+func versionLine() string {
+	return fmt.Sprintf("posthaste %s (commit %s, %s, %s)\n", version(), cmp.Or(commit(), "unknown"), runtime.Version(), platform())
 }

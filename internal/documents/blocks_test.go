@@ -48,18 +48,12 @@ func read(t *testing.T, file string) string {
 func documents(t *testing.T) []string {
 	t.Helper()
 	var found []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
-		files, err := filepath.Glob(filepath.Join(root, pattern))
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "docs/*/*/*.md"} {
+		files, err := fs.Glob(os.DirFS(root), pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, file := range files {
-			name, err := filepath.Rel(root, file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			found = append(found, name)
-		}
+		found = append(found, files...)
 	}
 	if len(found) < 10 {
 		t.Fatalf("only %d documents: %v", len(found), found)
@@ -105,7 +99,8 @@ func blocks(t *testing.T, file string) []block {
 	return found
 }
 
-var marks = regexp.MustCompile(`^(run: (up|after up|after up, until it shows|psql)|quote: .+|run by: .+|not run: .+)$`)
+var marks = regexp.MustCompile(`^(run: (up|after up|after up, until it shows|psql|on a database)` +
+	`|run: after up, at night|run: (up|after up), with a broker|run: after up, with a broker, until it shows|quote: .+|run by: .+|not run: .+)$`)
 
 // Each block says how it is run, or why it is not.
 func TestEveryBlockIsMarked(t *testing.T) {
@@ -117,8 +112,8 @@ func TestEveryBlockIsMarked(t *testing.T) {
 				t.Errorf("%s: no such mark: %s", b, b.mark)
 			case b.mark == "" && (b.lang == "sh" || b.lang == "sql" || b.lang == "go" || b.lang == ""):
 				t.Errorf("%s: a block of %q without a mark: say whether it is run", b, b.lang)
-			case strings.HasPrefix(b.mark, "run: ") && b.mark != "run: psql" && file != "README.md":
-				t.Errorf("%s: commands run in README.md only", b)
+			case strings.HasPrefix(b.mark, "run: ") && b.mark != "run: psql" && !slices.Contains(runPages(t), file):
+				t.Errorf("%s: commands run in README.md, docs/start and docs/leaving.md only", b)
 			}
 		}
 	}
@@ -131,6 +126,7 @@ func TestQuotesEqualTheirFiles(t *testing.T) {
 	for _, file := range documents(t) {
 		for _, b := range blocks(t, file) {
 			if quoted, ok := strings.CutPrefix(b.mark, "quote: "); ok {
+				quoted, _, _ = strings.Cut(quoted, savedAs)
 				quotes++
 				if read(t, quoted) != b.text {
 					t.Errorf("%s differs from %s", b, quoted)
@@ -187,14 +183,19 @@ func TestLinksLeadSomewhere(t *testing.T) {
 var (
 	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	unspoken = regexp.MustCompile(`[^a-z0-9 _-]`)
+	// former is a heading's earlier name, for links from elsewhere.
+	former = regexp.MustCompile(`(?m)^<a id="([a-z0-9_-]+)"></a>$`)
 )
 
-// anchors are the headings of a document as links name them.
+// anchors are the headings of a document, and their earlier names, as links name them.
 func anchors(t *testing.T, file string) []string {
 	t.Helper()
 	var found []string
 	for _, m := range heading.FindAllStringSubmatch(read(t, file), -1) {
 		found = append(found, strings.ReplaceAll(unspoken.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	for _, m := range former.FindAllStringSubmatch(read(t, file), -1) {
+		found = append(found, m[1])
 	}
 	return found
 }
@@ -225,7 +226,7 @@ func TestFilesThatAreNamedAreThere(t *testing.T) {
 	}
 }
 
-// TestTestsThatAreNamedAreThere: what the comparison says is shown by a test is.
+// TestTestsThatAreNamedAreThere: what the comparison and the failures say is shown by a test is.
 func TestTestsThatAreNamedAreThere(t *testing.T) {
 	t.Parallel()
 	var code strings.Builder
@@ -241,7 +242,16 @@ func TestTestsThatAreNamedAreThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(read(t, "docs/comparison.md"), "| shown by |")
+	for page, least := range map[string]int{"docs/explanation/comparison.md": 40, "docs/failures.md": 10} {
+		checkNamedTests(t, page, least, code.String())
+	}
+}
+
+// checkNamedTests checks that code has each test that the table of a page names, and that each row
+// names one.
+func checkNamedTests(t *testing.T, page string, least int, code string) {
+	t.Helper()
+	_, table, _ := strings.Cut(read(t, page), "| shown by |")
 	checked := 0
 	for line := range strings.Lines(table) {
 		cells := strings.Split(line, "|")
@@ -250,16 +260,16 @@ func TestTestsThatAreNamedAreThere(t *testing.T) {
 		}
 		names := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[3], -1)
 		if len(names) == 0 {
-			t.Errorf("no test shows %q", cells[1])
+			t.Errorf("%s: no test shows %q", page, cells[1])
 		}
 		for _, m := range names {
 			checked++
-			if !strings.Contains(code.String(), "func "+m[1]+"(") && !strings.Contains(code.String(), `{name: "`+m[1]+`"`) {
-				t.Errorf("docs/comparison.md names the test %s, which is not there", m[1])
+			if !strings.Contains(code, "func "+m[1]+"(") && !strings.Contains(code, `{name: "`+m[1]+`"`) {
+				t.Errorf("%s names the test %s, which is not there", page, m[1])
 			}
 		}
 	}
-	if checked < 40 {
-		t.Errorf("it names only %d tests", checked)
+	if checked < least {
+		t.Errorf("%s names only %d tests", page, checked)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
@@ -24,12 +25,16 @@ import (
 // patience bounds every wait for a condition; nothing is expected to take it.
 const patience = 2 * time.Minute
 
-// shell runs what the README shows, with the program built once and the ports
+// shell runs what a page shows, with the program built once and the ports
 // of up in place of its defaults.
 type shell struct {
 	t     *testing.T
 	env   []string
+	dir   string // in which commands start
+	state string // a file with the folder and the variables that a block leaves
 	ports *strings.Replacer
+	// replaced are further texts and what takes their place.
+	replaced []string
 }
 
 // program is how the README runs the program, and how it is run here.
@@ -43,7 +48,7 @@ func (s *shell) command(ctx context.Context, lines string) *exec.Cmd {
 		lines = s.ports.Replace(lines)
 	}
 	cmd := exec.CommandContext(ctx, "bash", "-euc", lines)
-	cmd.Dir, cmd.Env = root, s.env
+	cmd.Dir, cmd.Env = s.dir, s.env
 	cmd.WaitDelay = 10 * time.Second
 	return cmd
 }
@@ -51,9 +56,13 @@ func (s *shell) command(ctx context.Context, lines string) *exec.Cmd {
 // run runs a block and returns its standard output.
 func (s *shell) run(b block) string {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patienceOf(b))
 	defer cancel()
-	cmd := s.command(ctx, b.text)
+	text := b.text
+	if s.state != "" {
+		text = fmt.Sprintf("if test -e '%[1]s'; then . '%[1]s'; fi\n%[2]s\n{ export -p; echo \"cd '$PWD'\"; } > '%[1]s'", s.state, text)
+	}
+	cmd := s.command(ctx, text)
 	var out, err bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &err
 	if e := cmd.Run(); e != nil {
@@ -72,48 +81,27 @@ func missing(b block, output string) string {
 	return ""
 }
 
-// TestReadme does what the README shows, in its order: everything is started, a
-// mail is sent and seen, the example runs, and so do the commands.
-func TestReadme(t *testing.T) {
-	t.Parallel()
-	all := blocks(t, "README.md")
-	s := &shell{t: t, env: environment(t)}
-	u := s.up(find(t, all, "run: up"))
-	ran := 0
-	for _, b := range all {
-		switch b.mark {
-		case "run: after up":
-			output := s.run(b)
-			if line := missing(b, output); line != "" {
-				t.Errorf("%s does not show %q but\n%s", b, line, output)
-			}
-			ran++
-		case "run: after up, until it shows":
-			if len(b.shows) == 0 {
-				t.Fatalf("%s has no expected output", b)
-			}
-			var output, line string
-			if !testrun.Happens(patience, func() bool {
-				output = s.run(b)
-				line = missing(b, output)
-				return line == ""
-			}) {
-				t.Fatalf("%s does not show %q but\n%s", b, line, output)
-			}
-			ran++
-		}
+// must runs a block and checks its output.
+func (s *shell) must(b block) {
+	s.t.Helper()
+	if output := s.run(b); missing(b, output) != "" {
+		s.t.Errorf("%s does not show %q but\n%s", b, missing(b, output), output)
 	}
-	if ran < 4 {
-		t.Errorf("only %d blocks of commands ran", ran)
+}
+
+// until runs a block until it shows the expected output.
+func (s *shell) until(b block) {
+	s.t.Helper()
+	if len(b.shows) == 0 {
+		s.t.Fatalf("%s has no expected output", b)
 	}
-	// The mail is sent, so it is there to be seen.
-	seen := s.run(block{file: "/caught", text: "curl --silent --fail -H 'Accept: application/json' " + u.Caught})
-	var mails []struct {
-		To      []string `json:"to"`
-		Subject string   `json:"subject"`
-	}
-	if err := json.Unmarshal([]byte(seen), &mails); err != nil || len(mails) != 1 || mails[0].Subject != "Your order" || mails[0].To[0] != "ada@example.com" {
-		t.Errorf("/caught does not show the mail (%v) but\n%s", err, seen)
+	var output, line string
+	if !testrun.Happens(patience, func() bool {
+		output = s.run(b)
+		line = missing(b, output)
+		return line == ""
+	}) {
+		s.t.Fatalf("%s does not show %q but\n%s", b, line, output)
 	}
 }
 
@@ -124,7 +112,7 @@ func find(t *testing.T, all []block, mark string) block {
 			return b
 		}
 	}
-	t.Fatalf("the README has no block marked %q", mark)
+	t.Fatalf("the page has no block marked %q", mark)
 	return block{}
 }
 
@@ -177,7 +165,7 @@ func (s *shell) up(b block) upped {
 			s.t.Errorf("the cluster cannot be removed: %v", err)
 		}
 	})
-	cmd := s.command(context.Background(), "exec "+b.text)
+	cmd := s.command(context.Background(), "exec "+strings.TrimSpace(b.text))
 	cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], "POSTHASTE_DATA="+dir, "POSTHASTE_JSON=true",
 		"POSTHASTE_LISTEN=127.0.0.1:0", "POSTHASTE_POSTGRES_PORT=0", "POSTHASTE_SMTP_LISTEN=127.0.0.1:0")
 	var said lockedBuffer
@@ -215,7 +203,7 @@ func (s *shell) up(b block) upped {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.ports = strings.NewReplacer(httpDefault, strings.TrimPrefix(u.HTTP, "http://"), databaseDefault, database.Host, smtpDefault, u.SMTP)
+	s.ports = strings.NewReplacer(append([]string{httpDefault, strings.TrimPrefix(u.HTTP, "http://"), databaseDefault, database.Host, smtpDefault, u.SMTP}, s.replaced...)...)
 	return u
 }
 

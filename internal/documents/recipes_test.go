@@ -48,7 +48,10 @@ func TestEveryRecipeIsRunAndShown(t *testing.T) {
 	if err != nil || len(programs) != len(recipeCommands) {
 		t.Errorf("%d programs, %d commands, %v", len(programs), len(recipeCommands), err)
 	}
-	page := read(t, "docs/sql-from-your-language.md") + read(t, "docs/sending.md")
+	var page string
+	for _, name := range []string{"go-transactions", "java", "nodejs", "python"} {
+		page += read(t, "docs/guides/"+name+".md")
+	}
 	for name, command := range recipeCommands {
 		program := command[len(command)-1]
 		if !strings.Contains(page, "<!-- quote: "+recipes+"/"+program+" -->") {

@@ -18,7 +18,7 @@ import (
 	ledger "github.com/posthaste-mq/posthaste/sql"
 )
 
-const sqlReference = "docs/reference-sql.md"
+const sqlReference = "docs/reference/sql.md"
 
 // sections are the parts of a document below its headings of the third level.
 func sections(t *testing.T, file string) map[string]string {
@@ -186,7 +186,7 @@ func views(t *testing.T, conn *pgx.Conn) []relation {
 	return found
 }
 
-// TestSettingsAreTold: operating.md has every setting with its default.
+// TestSettingsAreTold: the page about configuration has every setting with its default.
 func TestSettingsAreTold(t *testing.T) {
 	t.Parallel()
 	conn, err := pgx.Connect(t.Context(), testpg.New(t))
@@ -203,10 +203,10 @@ func TestSettingsAreTold(t *testing.T) {
 	if err != nil || len(settings) == 0 {
 		t.Fatalf("no settings: %v", err)
 	}
-	text := read(t, "docs/operating.md")
+	text := read(t, "docs/reference/configuration.md")
 	for _, s := range settings {
 		if !strings.Contains(text, "| `"+s.Name+"` | "+s.Value+" |") {
-			t.Errorf("docs/operating.md does not say that %s is %s", s.Name, s.Value)
+			t.Errorf("docs/reference/configuration.md does not say that %s is %s", s.Name, s.Value)
 		}
 	}
 }
@@ -220,7 +220,7 @@ var (
 // every code, and no other SQLSTATE.
 func TestErrorsAreTold(t *testing.T) {
 	t.Parallel()
-	text := read(t, "docs/errors.md")
+	text := read(t, "docs/reference/errors.md")
 	raised := map[string]bool{}
 	err := fs.WalkDir(ledger.Files, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -237,12 +237,12 @@ func TestErrorsAreTold(t *testing.T) {
 	}
 	for s := range raised {
 		if !says(text, s) {
-			t.Errorf("docs/errors.md does not tell of %s", s)
+			t.Errorf("docs/reference/errors.md does not tell of %s", s)
 		}
 	}
 	for _, s := range state.FindAllString(text, -1) {
 		if !raised[s] {
-			t.Errorf("docs/errors.md tells of %s, which nothing raises", s)
+			t.Errorf("docs/reference/errors.md tells of %s, which nothing raises", s)
 		}
 	}
 	codes := code.FindAllStringSubmatch(read(t, "errors.go"), -1)
@@ -251,7 +251,7 @@ func TestErrorsAreTold(t *testing.T) {
 	}
 	for _, c := range codes {
 		if !says(text, c[1]) {
-			t.Errorf("docs/errors.md does not tell of the code %s", c[1])
+			t.Errorf("docs/reference/errors.md does not tell of the code %s", c[1])
 		}
 	}
 }
@@ -277,8 +277,7 @@ func TestDecisionsAreListed(t *testing.T) {
 	}
 }
 
-// The list at the head of the SQL reference has every function of it, and the README every
-// document.
+// The list at the head of the SQL reference has every function of it.
 func TestListsAreComplete(t *testing.T) {
 	t.Parallel()
 	head, _, _ := strings.Cut(read(t, sqlReference), "\n## ")
@@ -287,14 +286,30 @@ func TestListsAreComplete(t *testing.T) {
 			t.Errorf("%s does not list %s", sqlReference, name)
 		}
 	}
-	readme := read(t, "README.md")
-	documents, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	if err != nil || len(documents) == 0 {
-		t.Fatal(documents, err)
+}
+
+// entry is a page in the navigation of the site.
+var entry = regexp.MustCompile(`(?m)^ *- (?:[^#:\n]+: )?([a-z/-]+\.md|decisions/README\.md)$`)
+
+// The navigation of the site has every page once, and no other. The index of decisions lists
+// the decisions.
+func TestNavigationHasEveryPage(t *testing.T) {
+	t.Parallel()
+	listed := map[string]int{}
+	for _, m := range entry.FindAllStringSubmatch(read(t, "mkdocs.yml"), -1) {
+		listed["docs/"+m[1]]++
 	}
-	for _, path := range documents {
-		if !strings.Contains(readme, "(docs/"+filepath.Base(path)+")") {
-			t.Errorf("README.md does not list docs/%s", filepath.Base(path))
+	for _, file := range documents(t) {
+		isDecision := strings.HasPrefix(file, "docs/decisions/") && file != "docs/decisions/README.md"
+		if !strings.HasPrefix(file, "docs/") || isDecision {
+			continue
 		}
+		if listed[file] != 1 {
+			t.Errorf("the navigation in mkdocs.yml has %s %d times, want once", file, listed[file])
+		}
+		delete(listed, file)
+	}
+	for file := range listed {
+		t.Errorf("the navigation in mkdocs.yml has %s, which does not exist", file)
 	}
 }

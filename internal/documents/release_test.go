@@ -1,7 +1,10 @@
-package documents
+//go:build unix
+
+package documents_test
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
 	"debug/elf"
@@ -15,43 +18,66 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// release builds a release for this machine's processor and returns its folder. env
-// is added to the environment.
-func release(t *testing.T, version string, env ...string) string {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		t.Skip("releases are built on Linux")
-	}
-	dist := filepath.Join(t.TempDir(), "dist")
-	cmd := exec.CommandContext(t.Context(), "scripts/release")
-	cmd.Dir = "../.."
-	cmd.Env = append(os.Environ(), "DIST="+dist, "ARCHES="+runtime.GOARCH, "VERSION="+version, "SOURCE_DATE_EPOCH=1700000000")
-	cmd.Env = append(cmd.Env, env...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return dist
+// TestMain removes the release that tests share.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	_ = os.RemoveAll(sharedRelease)
+	os.Exit(code)
 }
 
-// unpack returns the archive's files by their names without the folder.
-func unpack(t *testing.T, path string) map[string][]byte {
+const (
+	releaseVersion = "v0.0.1-rc.1"
+	releaseNumber  = "0.0.1-rc.1"
+	debVersion     = "0.0.1~rc.1"
+	// maxProgramSize is somewhat more than the program has today, in bytes.
+	maxProgramSize = 52_000_000
+)
+
+// buildRelease builds a release of the work tree source into dist. It has the given platforms.
+func buildRelease(source, dist, platforms string, env ...string) error {
+	cmd := exec.Command("go", "run", ".", "-version", releaseVersion, "-dist", dist, "-platforms", platforms)
+	cmd.Dir = filepath.Join(source, "release")
+	cmd.Env = append(os.Environ(), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+}
+
+// sharedRelease is the folder with the release of this machine's processor.
+var (
+	sharedRelease string
+	buildShared   = sync.OnceValue(func() (err error) {
+		if sharedRelease, err = os.MkdirTemp("", "posthaste-dist-"); err != nil {
+			return err
+		}
+		return buildRelease(root, sharedRelease, "linux/"+runtime.GOARCH)
+	})
+)
+
+// release returns the folder of a release for this machine's processor, which it builds once.
+func release(t *testing.T) string {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
+	if runtime.GOOS != "linux" {
+		t.Skip("the programs for Linux are tested on Linux")
+	}
+	if err := buildShared(); err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	return sharedRelease
+}
+
+// untar returns the regular files of an archive by their names. Everything in it belongs to root.
+func untar(t *testing.T, archive []byte) map[string][]byte {
+	t.Helper()
 	files := map[string][]byte{}
-	for r := tar.NewReader(z); ; {
+	for r := tar.NewReader(bytes.NewReader(archive)); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return files
@@ -63,69 +89,93 @@ func unpack(t *testing.T, path string) map[string][]byte {
 			t.Errorf("%s belongs to %d:%d", h.Name, h.Uid, h.Gid)
 		}
 		if h.Typeflag == tar.TypeReg {
-			if files[filepath.Base(h.Name)], err = io.ReadAll(r); err != nil {
+			if files[h.Name], err = io.ReadAll(r); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 }
 
-const releaseVersion = "v0.0.1-test"
-
-// maxProgramSize is somewhat more than the program has today, in bytes.
-const maxProgramSize = 48_000_000
-
-func archiveName() string {
-	return fmt.Sprintf("posthaste-%s-linux-%s.tar.gz", releaseVersion, runtime.GOARCH)
-}
-
-// Two builds of the same commit have the same bytes. The second one compiles
-// everything: from the same cache it would only copy what the first one compiled.
-func TestReleaseIsReproducible(t *testing.T) {
-	t.Parallel()
-	testrun.Nightly(t, "compiles the program and the standard library anew")
-	sum := func(env ...string) [sha256.Size]byte {
-		archive, err := os.ReadFile(filepath.Join(release(t, releaseVersion, env...), archiveName()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return sha256.Sum256(archive)
-	}
-	if first, second := sum(), sum("GOCACHE="+t.TempDir()); first != second {
-		t.Errorf("two builds of one commit differ: %x and %x", first, second)
-	}
-}
-
-// A release is static, has its version and all files, and its units and container
-// start what the program knows.
-func TestRelease(t *testing.T) {
-	testrun.Nightly(t, "it builds releases")
-	t.Parallel()
-	const version = releaseVersion
-	dist := release(t, version)
-	name := archiveName()
-	archive, err := os.ReadFile(filepath.Join(dist, name))
+func gunzip(t *testing.T, packed []byte) []byte {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		t.Fatal(err)
 	}
-	sums, err := os.ReadFile(filepath.Join(dist, "SHA256SUMS"))
-	if want := fmt.Sprintf("%x  %s\n", sha256.Sum256(archive), name); err != nil || string(sums) != want {
-		t.Errorf("SHA256SUMS has %q, want %q: %v", sums, want, err)
+	content, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func readFile(t *testing.T, path ...string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// A release has all its files with their checksums. Its program is static and has its version and
+// commit, and its units and its image start what the program knows.
+func TestRelease(t *testing.T) {
+	testrun.Nightly(t, "it builds releases")
+	t.Parallel()
+	dist := release(t)
+	name := fmt.Sprintf("posthaste-%s-linux-%s", releaseNumber, runtime.GOARCH)
+	var sums strings.Builder
+	for _, file := range []string{"posthaste-" + releaseNumber + "-image.tar", name + ".cdx.json", name + ".tar.gz", "posthaste-" + releaseNumber + ".tgz",
+		"posthaste_" + debVersion + "_" + runtime.GOARCH + ".deb"} {
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(readFile(t, dist, file)), file)
+	}
+	got := regexp.MustCompile(`(?m)^.*  compose\.yaml\n`).ReplaceAllString(string(readFile(t, dist, "SHA256SUMS")), "")
+	if got != sums.String() {
+		t.Errorf("SHA256SUMS has\n%s\nwant compose.yaml and\n%s", got, sums.String())
 	}
 
-	files := unpack(t, filepath.Join(dist, name))
+	files := untar(t, gunzip(t, readFile(t, dist, name+".tar.gz")))
 	for _, file := range []string{"LICENSE", "README.md", "CHANGELOG.md", "posthaste.env", "Containerfile", "posthaste-serve.service", "posthaste-worker.service"} {
-		if len(files[file]) == 0 {
-			t.Errorf("there is no %s in it", file)
+		if len(files[name+"/"+file]) == 0 {
+			t.Errorf("the archive has no %s", file)
 		}
 	}
 	program := filepath.Join(t.TempDir(), "posthaste")
-	if err := os.WriteFile(program, files["posthaste"], 0o755); err != nil {
+	if err := os.WriteFile(program, files[name+"/posthaste"], 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if size := len(files["posthaste"]); size > maxProgramSize {
+	if size := len(files[name+"/posthaste"]); size > maxProgramSize {
 		t.Errorf("the program has %d bytes, at most %d are allowed; list its parts with: go tool nm -size -sort size", size, maxProgramSize)
 	}
+	checkStatic(t, program)
+	checkVersion(t, program)
+
+	starts := regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/posthaste (.*)$`)
+	for _, unit := range []string{"posthaste-serve.service", "posthaste-worker.service"} {
+		m := starts.FindSubmatch(files[name+"/"+unit])
+		if m == nil {
+			t.Fatalf("%s starts nothing", unit)
+		}
+		knows(t, program, unit, strings.Fields(string(m[1])))
+	}
+	var cmd []string
+	if m := regexp.MustCompile(`(?m)^CMD (\[.*\])$`).FindSubmatch(files[name+"/Containerfile"]); m == nil || json.Unmarshal(m[1], &cmd) != nil {
+		t.Error("the container starts nothing")
+	}
+	knows(t, program, "Containerfile", cmd)
+}
+
+// knows checks that the program has the command and the flags.
+func knows(t *testing.T, program, file string, args []string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), program, append(args, "--help")...).CombinedOutput(); err != nil {
+		t.Errorf("the program rejects what %s starts: posthaste %s: %v\n%s", file, strings.Join(args, " "), err, out)
+	}
+}
+
+func checkStatic(t *testing.T, program string) {
+	t.Helper()
 	binary, err := elf.Open(program)
 	if err != nil {
 		t.Fatal(err)
@@ -136,32 +186,108 @@ func TestRelease(t *testing.T) {
 			t.Errorf("the program is not static: it has %s", p.Type)
 		}
 	}
-	var said struct{ Version, Platform string }
-	out, err := exec.CommandContext(t.Context(), program, "version", "--json").Output()
-	if err == nil {
-		err = json.Unmarshal(out, &said)
-	}
-	if err != nil || said.Version != version || said.Platform != "linux/"+runtime.GOARCH {
-		t.Errorf("posthaste version says %s: %v", out, err)
-	}
+}
 
-	starts := regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/posthaste (.*)$`)
-	commands := map[string][]string{}
-	for _, unit := range []string{"posthaste-serve.service", "posthaste-worker.service"} {
-		if m := starts.FindSubmatch(files[unit]); m != nil {
-			commands[unit] = strings.Fields(string(m[1]))
-		} else {
-			t.Errorf("%s starts nothing", unit)
+func checkVersion(t *testing.T, program string) {
+	t.Helper()
+	said := func(args ...string) string {
+		out, err := exec.CommandContext(t.Context(), program, args...).Output()
+		if err != nil {
+			t.Errorf("posthaste %s: %v", strings.Join(args, " "), err)
+		}
+		return string(out)
+	}
+	head, err := exec.CommandContext(t.Context(), "git", "-C", root, "rev-parse", "HEAD").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit := strings.TrimSpace(string(head))
+	var v struct{ Version, Commit, Platform string }
+	if err := json.Unmarshal([]byte(said("version", "--json")), &v); err != nil {
+		t.Fatal(err)
+	}
+	if v.Version != releaseVersion || strings.TrimSuffix(v.Commit, "-dirty") != commit || v.Platform != "linux/"+runtime.GOARCH {
+		t.Errorf("posthaste version says %+v, want %s of %s", v, releaseVersion, commit)
+	}
+	line := said("version")
+	if flag := said("--version"); flag != line || !strings.Contains(line, commit) {
+		t.Errorf("posthaste --version says %q, posthaste version %q, of commit %s", flag, line, commit)
+	}
+}
+
+// The list of components names the libraries of the program, and none of the tools that build it.
+func TestReleaseListsComponents(t *testing.T) {
+	testrun.Nightly(t, "it builds releases")
+	t.Parallel()
+	var list struct {
+		BomFormat, SpecVersion string
+		Metadata               struct {
+			Component struct{ Name, Version string }
+		}
+		Components []struct{ Name, Version, Purl string }
+	}
+	if err := json.Unmarshal(readFile(t, release(t), fmt.Sprintf("posthaste-%s-linux-%s.cdx.json", releaseNumber, runtime.GOARCH)), &list); err != nil {
+		t.Fatal(err)
+	}
+	if c := list.Metadata.Component; list.BomFormat != "CycloneDX" || c.Name != "github.com/posthaste-mq/posthaste" || c.Version != releaseVersion {
+		t.Errorf("it is %s %s of %+v", list.BomFormat, list.SpecVersion, c)
+	}
+	versions := map[string]string{}
+	for _, c := range list.Components {
+		if c.Version == "" || !strings.HasPrefix(c.Purl, "pkg:golang/") {
+			t.Errorf("%s has version %q and URL %q", c.Name, c.Version, c.Purl)
+		}
+		versions[c.Name] = c.Version
+	}
+	for _, want := range []string{"std", "github.com/jackc/pgx/v5", "github.com/spf13/cobra"} {
+		if versions[want] == "" {
+			t.Errorf("it does not name %s", want)
 		}
 	}
-	var cmd []string
-	if m := regexp.MustCompile(`(?m)^CMD (\[.*\])$`).FindSubmatch(files["Containerfile"]); m == nil || json.Unmarshal(m[1], &cmd) != nil {
-		t.Error("the container starts nothing")
-	}
-	commands["Containerfile"] = cmd
-	for file, args := range commands {
-		if out, err := exec.CommandContext(t.Context(), program, append(args, "--help")...).CombinedOutput(); err != nil {
-			t.Errorf("what %s starts is not understood: posthaste %s: %v\n%s", file, strings.Join(args, " "), err, out)
+	for _, tool := range []string{"github.com/goreleaser/nfpm/v2", "github.com/google/go-containerregistry"} {
+		if versions[tool] != "" {
+			t.Errorf("the program contains %s", tool)
 		}
+	}
+}
+
+// Two builds of the same commit, from two clones in different folders and two empty caches of Go,
+// are byte-equal in all files.
+func TestDR5_TwoBuildsAreEqual(t *testing.T) {
+	testrun.Nightly(t, "compiles the program, its libraries and the standard library without a cache")
+	if runtime.GOOS != "linux" {
+		t.Skip("releases are compared on Linux")
+	}
+	platforms := testrun.Size("linux/"+runtime.GOARCH, "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64")
+	settings, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE", "GOPROXY").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Modules that were downloaded before are unpacked and verified again, and not downloaded.
+	cache, proxy, _ := strings.Cut(strings.TrimSpace(string(settings)), "\n")
+	proxy = "file://" + filepath.ToSlash(cache) + "/cache/download," + proxy
+	build := func(depth string, env ...string) string {
+		dir := t.TempDir()
+		clone, dist := filepath.Join(dir, depth, "clone"), filepath.Join(dir, "dist")
+		if out, err := exec.CommandContext(t.Context(), "git", "clone", "--quiet", "--no-local", root, clone).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		env = append(env, "GOCACHE="+filepath.Join(dir, "build"), "GOMODCACHE="+filepath.Join(dir, "modules"), "GOFLAGS=-modcacherw", "GOPROXY="+proxy)
+		if err := buildRelease(clone, dist, platforms, env...); err != nil {
+			t.Fatal(err)
+		}
+		_ = os.RemoveAll(filepath.Join(dir, "build"))
+		return dist
+	}
+	first, second := build("a"), build("another/folder", "TZ=Pacific/Auckland", "LC_ALL=C")
+	sums := readFile(t, first, "SHA256SUMS")
+	for line := range strings.Lines(string(sums)) {
+		_, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		if !bytes.Equal(readFile(t, first, name), readFile(t, second, name)) {
+			t.Errorf("%s differs between two builds of one commit", name)
+		}
+	}
+	if !bytes.Equal(sums, readFile(t, second, "SHA256SUMS")) {
+		t.Error("SHA256SUMS differs between two builds of one commit")
 	}
 }

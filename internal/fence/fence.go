@@ -69,20 +69,23 @@ var rooms = []room{
 
 	{name: "cmd/*", may: []string{"internal/cli"}},
 	{name: "internal/cli", may: []string{".", "sql", "postgres", "redis", "nats", "worker", "email", "sink/*", "source", "inbox", "dashboard", "server", "telemetry", "telemetry/tracing", "codec/*",
-		"relay", "internal/bench", "internal/brokers", "internal/catcher", "internal/cron", "internal/devbroker", "internal/devpg", "internal/login", "internal/outbox", "internal/remote", "internal/sidekiq", "internal/wire"}},
+		"relay", "internal/bench", "internal/brokers", "internal/catcher", "internal/cron", "internal/devbroker", "internal/devpg", "internal/login", "internal/outbox", "internal/prove", "internal/remote", "internal/sidekiq", "internal/sqlimport", "internal/wire"}},
 
 	// They measure and test the shipped packages, combined as users combine them.
 	{name: "internal/bench", may: []string{".", "postgres", "redis", "nats", "server", "worker", "source", "broker/*", "codec/*", "inbox", "relay", "telemetry", "telemetry/tracing", "internal/brokers", "internal/cpumeter", "internal/devpg", "internal/devbroker"}},
 	{name: "internal/brokers", may: []string{".", "broker/*", "source"}},
 	{name: "internal/chaos", may: []string{".", "postgres", "redis", "nats", "worker", "email", "internal/catcher", "internal/devbroker", "internal/devpg", "internal/history"}},
 	{name: "internal/chaos/run", may: []string{"internal/chaos"}},
+	{name: "internal/prove", may: []string{".", "postgres", "worker", "internal/history"}}, // in the shipped program: no test rig
 	{name: "internal/cpumeter", stdOnly: true},
 	{name: "internal/fingerprint", stdOnly: true},
+	{name: "internal/cron", may: []string{".", "internal/jsoncheck", "internal/quote"}},
 	{name: "internal/cron/crontest"},
 	{name: "internal/memory", may: []string{".", "internal/charts", "internal/cron", "internal/jsoncheck", "internal/quote"}},
 	{name: "internal/wire", may: []string{".", "email", "internal/jsoncheck"}},
 	{name: "internal/remote", may: []string{".", "internal/wire"}},
 	{name: "internal/scratch", may: []string{"postgres"}},
+	{name: "internal/sqlimport", may: []string{".", "postgres"}},
 	{name: "internal/testrun", stdOnly: true},
 	{name: "internal/testrun/run", may: []string{"internal/testrun"}},
 	{name: "internal/testpg", may: []string{"sql", "postgres", "internal/devpg", "internal/testpg/testdb"}},

@@ -50,7 +50,7 @@ func smallLedger() fstest.MapFS {
 		"sql/views/queues.sql":                "create view posthaste.queues as select posthaste.shown();",
 		"sql/migrations/0001_ledger.sql":      "-- breaking\n",
 		"sql/grants.sql":                      "('public', 'posthaste_sender', 'send'), ('driver', 'posthaste_sender', 'send_row'), ('view', 'posthaste_admin', 'shown'), ('view', 'posthaste_admin', 'part')",
-		"docs/reference-sql.md":               "### send(queue text)\n",
+		"docs/reference/sql.md":               "### send(queue text)\n",
 		"postgres/send.go":                    "package postgres\n\nvar statement = `select posthaste.send_row($1)`\n",
 	} {
 		tree[name] = &fstest.MapFile{Data: []byte(text)}
@@ -87,7 +87,7 @@ func TestRulesOfFunctions(t *testing.T) {
 		"room without files":    {file: "sql/functions/README.md", text: "1. **ground**: x.\n2. **send**: x.\n3. **claim**: x.\n", want: "room claim has no files"},
 		"name there twice":      {file: "sql/functions/send/inner/key.sql", text: function("key", "select 1"), want: "has the same base name"},
 		"another name":          {file: "sql/functions/ground/key.sql", text: function("keys", "select 1"), want: "must create the function posthaste.key, with its overloads, and no other"},
-		"right too many":        {file: "docs/reference-sql.md", text: "# None\n", want: `send has the class "public", and should have ""`},
+		"right too many":        {file: "docs/reference/sql.md", text: "# None\n", want: `send has the class "public", and should have ""`},
 		"driver not called":     {file: "postgres/send.go", text: "package postgres\n\n// posthaste.send_row() is called\n", want: `send_row has the class "driver", and should have ""`},
 		"called, and no right":  {file: "postgres/more.go", text: "package postgres\n\nvar more = \"select posthaste.key()\"\n", want: `key has the class "", and should have "driver"`},
 		"called by tests alone": {file: "postgres/more_test.go", text: "package postgres\n\nvar more = \"select posthaste.key()\"\n"},

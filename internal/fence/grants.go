@@ -16,7 +16,7 @@ import (
 
 const (
 	grantsFile = "sql/grants.sql"
-	reference  = "docs/reference-sql.md"
+	reference  = "docs/reference/sql.md"
 )
 
 var (

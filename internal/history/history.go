@@ -76,6 +76,10 @@ type Recorder struct {
 	file    *os.File
 	count   map[Kind]int
 	changed chan struct{}
+	written int64 // number of events
+
+	syncing sync.Mutex // held during an fsync
+	synced  int64      // number of events that are on disk; guarded by syncing
 }
 
 // Open starts the history of a process in dir. Names must be unique there.
@@ -101,8 +105,31 @@ func (r *Recorder) Record(e Event) {
 		panic(fmt.Sprintf("an event cannot be written: %v", err))
 	}
 	r.count[e.Kind]++
+	r.written++
 	close(r.changed)
 	r.changed = make(chan struct{})
+}
+
+// Sync returns when every event that was recorded before the call is on disk. Concurrent calls
+// share an fsync. Like [Recorder.Record] it panics if that fails.
+func (r *Recorder) Sync() {
+	wanted := r.events()
+	r.syncing.Lock()
+	defer r.syncing.Unlock()
+	if r.synced >= wanted {
+		return
+	}
+	covered := r.events()
+	if err := r.file.Sync(); err != nil {
+		panic(fmt.Sprintf("the history cannot be synced: %v", err))
+	}
+	r.synced = covered
+}
+
+func (r *Recorder) events() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.written
 }
 
 // Count returns the number of recorded events of a kind, and a channel that is closed at the

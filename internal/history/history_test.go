@@ -122,3 +122,24 @@ func TestCountTellsOfChanges(t *testing.T) {
 		t.Fatal(n)
 	}
 }
+
+// Sync does not return before the file is synced: without an open file it panics.
+func TestSyncReachesTheFile(t *testing.T) {
+	t.Parallel()
+	r, err := Open(t.TempDir(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Record(Event{Kind: Handled, ID: 1})
+	r.Sync()
+	r.Record(Event{Kind: Handled, ID: 2})
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("an event counts as synced although its file is closed")
+		}
+	}()
+	r.Sync()
+}

@@ -17,7 +17,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
-// leave is the statement in docs/moving-in.md.
+// leave is the statement in docs/migrate/outbox.md.
 const leave = `
 alter publication dbz_publication drop table public.outbox;
 `

@@ -40,7 +40,7 @@ func Size[T any](small, large T) T {
 }
 
 // Nightly skips the test unless the run is a night run. The reason explains why the test is
-// not worth its time on each change; docs/testing.md lists it.
+// not worth its time on each change; docs/project/tests.md lists it.
 func Nightly(t testing.TB, reason string) {
 	t.Helper()
 	if !Night() {

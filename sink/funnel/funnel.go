@@ -1,8 +1,8 @@
-// Package funnel delivers messages into a queue of another engine: the funnel from any number
-// of databases into one store.
+// Package funnel is the sink that forwards messages into a queue of another engine. It collects
+// messages of any number of databases in one store.
 //
-// A message arrives at least once. It is stored under a dedupe key that consists of the origin
-// and its id, so that a second delivery within the dedupe window stores nothing.
+// A message is delivered at least once. Its dedupe key consists of the origin and its id, so a
+// redelivery within the dedupe window stores nothing.
 package funnel
 
 import (

@@ -1,5 +1,5 @@
-// Package sinktest tests what every [posthaste.Sink] must do. The tests of a sink call [Run]
-// with a fixture that connects the sink to a destination that they control.
+// Package sinktest is the test suite that every [posthaste.Sink] must pass. The tests of a sink
+// call [Run] with a fixture that connects the sink to a destination that they control.
 package sinktest
 
 import (

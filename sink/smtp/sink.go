@@ -40,6 +40,17 @@ func New(cfg Config) (*Sink, error) {
 // Server returns the server's address, "host:port".
 func (s *Sink) Server() string { return s.target.address }
 
+// Check connects, encrypts and authenticates as for a delivery, and ends the session without
+// sending a mail.
+func (s *Sink) Check(ctx context.Context) error {
+	c, err := open(ctx, s.target)
+	if err != nil {
+		return err
+	}
+	c.quit()
+	return nil
+}
+
 // Close closes the connections that are not in use. The others are closed when their mail is
 // done. Later deliveries fail and can be retried. Close is idempotent.
 func (s *Sink) Close() error {

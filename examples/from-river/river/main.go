@@ -56,7 +56,7 @@ func (s *shipper) NextRetry(job *river.Job[Ship]) time.Time {
 
 func (s *shipper) Timeout(*river.Job[Ship]) time.Duration { return 10 * time.Second }
 
-// Review asks for a review once the order was shipped.
+// Review asks for a review after the order was shipped.
 type Review struct {
 	Order int `json:"order"`
 }
@@ -83,7 +83,7 @@ func (r *reviewer) Work(ctx context.Context, job *river.Job[Review]) error {
 	return nil
 }
 
-// Invoice is sent once, however often it is inserted.
+// Invoice is unique: inserting it again sends nothing.
 type Invoice struct {
 	Order int `json:"order"`
 }
@@ -104,7 +104,7 @@ func (i *invoicer) Work(_ context.Context, job *river.Job[Invoice]) error {
 	return nil
 }
 
-// Report is made every 15 minutes.
+// Report is sent every 15 minutes.
 type Report struct{}
 
 func (Report) Kind() string { return "report" }
@@ -119,7 +119,7 @@ func (r *reporter) Work(context.Context, *river.Job[Report]) error {
 	return nil
 }
 
-// shop is what the workers share.
+// shop is the state that the workers share.
 type shop struct {
 	pool *pgxpool.Pool
 	left atomic.Int32
@@ -175,7 +175,7 @@ func main() {
 	<-client.Stopped()
 }
 
-// order places two orders, of which one was cancelled, with their jobs.
+// order places two orders, one of them cancelled, with their jobs.
 func order(ctx context.Context, client *river.Client[pgx.Tx], tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, "insert into shop_orders (id, cancelled) values (7, false), (8, true)"); err != nil {
 		return err

@@ -18,7 +18,7 @@ async def main():
         for delivery_id, payload in messages:
             order = json.loads(payload)["order"]
             try:
-                # The shipment and the acknowledgement commit together. The cast says that the id is a number.
+                # The shipment and the acknowledgment commit together. The cast makes the id a number.
                 async with db.transaction():
                     await db.execute("insert into shipments (order_id) values ($1)", order)
                     await db.execute("""select posthaste.ack($1::bigint, '{"strict": true}')""", delivery_id)

@@ -19,7 +19,7 @@ for (;;) {
   if (rows.length === 0) break;
   for (const { delivery_id, payload_json } of rows) {
     try {
-      // The shipment and the acknowledgement commit together.
+      // The shipment and the acknowledgment commit together.
       await db.transaction(async (tx) => {
         await tx.insert(shipments).values({ order_id: payload_json.order });
         await tx.execute(sql`select posthaste.ack(${delivery_id}, ${{ strict: true }})`);

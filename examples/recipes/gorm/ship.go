@@ -35,7 +35,7 @@ func main() {
 	check(err)
 	defer engine.Close()
 
-	// The order and its message commit together. It is tx, not db.
+	// The order and its message commit together. Use tx, not db.
 	check(db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		order := Order{ID: 7, Item: "lamp"}
 		if err := tx.Create(&order).Error; err != nil {

@@ -19,7 +19,7 @@ public class Ship {
             for (List<Delivery> deliveries; !(deliveries = receive(db)).isEmpty();) {
                 for (Delivery d : deliveries) {
                     try {
-                        // The shipment and the acknowledgement commit together.
+                        // The shipment and the acknowledgment commit together.
                         transaction(db, () -> {
                             execute(db, "insert into shipments (order_id) values (?)", d.order());
                             execute(db, "select posthaste.ack(?, '{\"strict\": true}')", d.id());

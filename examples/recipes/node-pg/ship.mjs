@@ -26,7 +26,7 @@ for (;;) {
   if (rows.length === 0) break;
   for (const { delivery_id, payload_json } of rows) {
     try {
-      // The shipment and the acknowledgement commit together.
+      // The shipment and the acknowledgment commit together.
       await transaction(async () => {
         await db.query("insert into shipments (order_id) values ($1)", [payload_json.order]);
         await db.query("select posthaste.ack($1, $2)", [delivery_id, { strict: true }]);

@@ -14,7 +14,7 @@ for (;;) {
   if (messages.length === 0) break;
   for (const { delivery_id, payload_json } of messages) {
     try {
-      // The shipment and the acknowledgement commit together. An id is a string in JavaScript.
+      // The shipment and the acknowledgment commit together. An id is a string in JavaScript.
       await sql.begin(async (sql) => {
         await sql`insert into shipments (order_id) values (${payload_json.order})`;
         await sql`select posthaste.ack(${delivery_id}, '{"strict": true}')`;

@@ -15,7 +15,7 @@ for (;;) {
   if (messages.length === 0) break;
   for (const { delivery_id, payload_json } of messages) {
     try {
-      // The shipment and the acknowledgement commit together.
+      // The shipment and the acknowledgment commit together.
       await db.$transaction(async (tx) => {
         await tx.shipments.create({ data: { order_id: payload_json.order } });
         await tx.$queryRaw`select * from posthaste.ack(${delivery_id}, ${{ strict: true }})`;

@@ -13,7 +13,7 @@ with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as db:
     while messages := db.execute("select delivery_id, payload_json from posthaste.receive('orders', 10, '1 minute')").fetchall():
         for delivery_id, payload in messages:
             try:
-                # The shipment and the acknowledgement commit together.
+                # The shipment and the acknowledgment commit together.
                 with db.transaction():
                     db.execute("insert into shipments (order_id) values (%s)", (payload["order"],))
                     db.execute("select posthaste.ack(%s, %s)", (delivery_id, Jsonb({"strict": True})))

@@ -23,7 +23,7 @@ def receive():
 while messages := receive():
     for delivery_id, payload in messages:
         try:
-            # The shipment and the acknowledgement commit together.
+            # The shipment and the acknowledgment commit together.
             with engine.begin() as db:
                 db.execute(text("insert into shipments (order_id) values (:id)"), {"id": payload["order"]})
                 db.execute(text("""select posthaste.ack(:id, '{"strict": true}')"""), {"id": delivery_id})

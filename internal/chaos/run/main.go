@@ -1,6 +1,6 @@
 //go:build unix
 
-// Command run is `make chaos`: see docs/chaos.md.
+// Command run is `make chaos`: see docs/project/chaos.md.
 package main
 
 import (

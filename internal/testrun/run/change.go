@@ -11,6 +11,7 @@ func lint() []step {
 	return []step{
 		{name: "gofmt", minutes: 1, command: []string{"sh", "-c", `unformatted=$(gofmt -l .); test -z "$unformatted" || { echo "not formatted, run make fmt:"; echo "$unformatted"; exit 1; }`}},
 		{name: "vet", minutes: 1, command: []string{"go", "vet", "./..."}},
+		{name: "docs", minutes: 1, command: []string{"scripts/site/build"}},
 		{name: "staticcheck", minutes: 2, command: []string{"go", "tool", "staticcheck", "./..."}},
 	}
 }

@@ -4,9 +4,9 @@
 //
 //	run change                  the steps of each change
 //	run nightly [-part 3/20] [-steps pattern]
-//	                            all steps or a part of them, and docs/nightly.md
-//	run page                    docs/nightly.md with a row for each step, without running any
-//	run table                   the table of docs/testing.md
+//	                            all steps or a part of them, and docs/project/nightly.md
+//	run page                    docs/project/nightly.md with a row for each step, without running any
+//	run table                   the table of docs/project/tests.md
 //	run list                    the steps of a night, with their minutes
 //
 // It must run in the root folder of the repository.

@@ -21,7 +21,7 @@ func nightly() []step {
 	steps = append(steps, onOthers()...)
 	steps = append(steps, step{name: "fuzzing", minutes: 35, command: []string{launcher, "-versions", "18", "--", "scripts/fuzz", "60s"}})
 	steps = append(steps, chaos()...)
-	steps = append(steps, peers(), jetstreamTrial(), exampleModules())
+	steps = append(steps, peers(), jetstreamTrial(), exampleModules(), releaseModule())
 	return append(steps, ratios()...)
 }
 
@@ -47,14 +47,14 @@ func allTests(version string) []step {
 	}
 	steps := []step{
 		tests("sql", 15, false, "./sql"),
-		tests("the server and the engine", 10, true, "./postgres", "./server", "./posthastetest", "./telemetry/...", "./internal/outbox", "./internal/sidekiq", "./internal/testpg/..."),
+		tests("the server and the engine", 10, true, "./postgres", "./server", "./posthastetest", "./telemetry/...", "./internal/outbox", "./internal/sidekiq", "./internal/sqlimport", "./internal/testpg/..."),
 		tests("acceptance", 25, true, "./internal/acceptance"),
 		tests("the program", 15, true, "./internal/cli", "./internal/chaos"),
 	}
 	if version == "18" {
-		known := []string{"./sql", "./postgres", "./server", "./posthastetest", "./telemetry/...", "./internal/outbox", "./internal/sidekiq", "./internal/testpg/...", "./internal/acceptance", "./internal/cli", "./internal/chaos"}
+		known := []string{"./sql", "./postgres", "./server", "./posthastetest", "./telemetry/...", "./internal/outbox", "./internal/sidekiq", "./internal/sqlimport", "./internal/testpg/...", "./internal/acceptance", "./internal/cli", "./internal/chaos"}
 		known = append(listed(known...), listed(brokers...)...)
-		steps = append(steps, tests("brokers", 25, true, brokers...), tests("the rest", 15, true, without(listed("./..."), known)...))
+		steps = append(steps, tests("brokers", 25, true, brokers...), tests("the rest", 20, true, without(listed("./..."), known)...))
 	}
 	return steps
 }
@@ -144,6 +144,8 @@ func onOthers() []step {
 			steps = append(steps, fullSize("18", pkg, test, 5, nil))
 		}
 	}
+	// All platforms of a release, twice.
+	steps = append(steps, fullSize("18", "./internal/documents", "TestDR5_TwoBuildsAreEqual", 25, nil))
 	for _, test := range slices.Sorted(maps.Keys(sizedOnNATS)) {
 		steps = append(steps, fullSize("18", "./internal/acceptance", test, sizedOnNATS[test], nil))
 	}
@@ -174,6 +176,13 @@ func jetstreamTrial() step {
 func exampleModules() step {
 	return step{name: "examples with other libraries build", minutes: 3, command: []string{"sh", "-ec",
 		"go build -o .cache/staticcheck honnef.co/go/tools/cmd/staticcheck; root=$PWD; for example in examples/recipes examples/from-river/river; do (cd $example; go vet ./...; $root/.cache/staticcheck ./...; go test ./...); done"}}
+}
+
+// releaseModule checks the program that builds releases, which is a separate module, the chart and
+// the compose file.
+func releaseModule() step {
+	return step{name: "releases, chart and compose file", minutes: 5, command: []string{"sh", "-ec",
+		"go build -o .cache/staticcheck honnef.co/go/tools/cmd/staticcheck; cd release; go vet ./...; ../.cache/staticcheck ./...; go test ./..."}}
 }
 
 // chaos runs an hour on each engine, in two halves, so that a part of the night fits into an

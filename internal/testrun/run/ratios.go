@@ -15,7 +15,7 @@ type bound struct {
 	least, most float64
 }
 
-// benches are the figures that docs/performance.md claims, each with its required limit, not
+// benches are the figures that docs/explanation/performance.md claims, each with its required limit, not
 // the best measured value.
 var benches = []struct {
 	args    string

@@ -13,7 +13,7 @@ import (
 )
 
 // nightDoc has the last result of each step of a night.
-const nightDoc = "docs/nightly.md"
+const nightDoc = "docs/project/nightly.md"
 
 // oldest is the maximum age of a step's last result, in commits. A merged branch counts as one,
 // so that small commits do not make a result old. All steps take about 19 hours and are run a
@@ -22,7 +22,7 @@ const oldest = 400
 
 const nightHead = `# Nightly results
 
-` + "`make nightly`" + ` runs all tests with all broken twins at their full sizes, the random tests for ten minutes each, fuzzing, an hour of chaos on each engine, and the benches, whose figures must keep their bounds. It can be run in parts: ` + "`make nightly PART=3/20`" + `. [Testing](testing.md) says what each step does.
+` + "`make nightly`" + ` runs all tests with all broken twins at their full sizes, the random tests for ten minutes each, fuzzing, an hour of chaos on each engine, and the benches, whose figures must keep their bounds. It can be run in parts: ` + "`make nightly PART=3/20`" + `. [Tests of Posthaste itself](tests.md) says what each step does.
 
 Each step writes its last result into this table. ` + "`make test`" + ` fails if a result is more than 400 commits old, of which a merged branch counts as one.
 

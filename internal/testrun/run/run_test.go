@@ -115,7 +115,7 @@ func TestStepsBesideOthers(t *testing.T) {
 
 func TestPartsOfANightAreAllOfIt(t *testing.T) {
 	t.Parallel()
-	const parts, hour = 20, 66
+	const parts, hour = 20, 68
 	seen := map[string]int{}
 	for k := range parts {
 		part, err := partOf(nightly(), string(rune('0'+(k+1)/10))+string(rune('0'+(k+1)%10))+"/20")

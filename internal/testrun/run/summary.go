@@ -84,7 +84,7 @@ func printSkips(w io.Writer, skips []skip) {
 		}
 	}
 	if nights > 0 {
-		fmt.Fprintf(w, "\n%d tests run at night only; docs/testing.md lists them.\n", nights)
+		fmt.Fprintf(w, "\n%d tests run at night only; docs/project/tests.md lists them.\n", nights)
 	}
 	for _, s := range skips {
 		if !strings.HasPrefix(s.reason, "runs at night only") {

@@ -29,6 +29,9 @@ func TestPageTellsWhatRunsWhen(t *testing.T) {
 // nightOnly are the ids without a test on each change.
 var nightOnly = map[string]string{
 	"BK3": "pg_upgrade of a whole cluster",
+	"DR1": "each quickstart downloads a PostgreSQL of its own; TestReadme runs their commands on each change",
+	"DR4": "a release is built",
+	"DR5": "a release is built twice without caches",
 	"NP6": "speed through a broker",
 
 	"NJ1":  "three NATS servers that are killed for a minute",

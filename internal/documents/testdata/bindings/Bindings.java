@@ -1,4 +1,4 @@
-// Calls with each value that the table in docs/sql-from-your-language.md names.
+// Calls with each value that the table in docs/guides/sql-from-your-language.md names.
 import java.sql.DriverManager;
 import java.time.OffsetDateTime;
 
