@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,4 +25,19 @@ func parseQueueMap(pairs []string) (map[string]string, error) {
 		queues[pair[:at]] = pair[at+1:]
 	}
 	return queues, nil
+}
+
+// maxShownRejections is the number of rejected rows or jobs that an import prints.
+const maxShownRejections = 10
+
+// printRejected prints which rows or jobs were rejected, and why, up to maxShownRejections.
+func printRejected[T any](w io.Writer, all []T, told func(T) (what, why string)) {
+	for i, x := range all {
+		if i == maxShownRejections {
+			fmt.Fprintf(w, "… and %d more were rejected; --json lists all\n", len(all)-i)
+			break
+		}
+		what, why := told(x)
+		fmt.Fprintf(w, "%s was rejected and left unchanged: %s\n", what, strings.TrimSpace(why))
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"os"
 	"strings"
 	"syscall"
@@ -77,10 +76,10 @@ func newKilledImport(t *testing.T, preset string, same bool) *killedImport {
 		t.Cleanup(func() { _ = conn.Close(context.Background()) })
 		return conn
 	}
-	to := inPublic(t, testpg.New(t))
+	to := testpg.InPublic(t, testpg.New(t))
 	from, args := to, []string{"import", "sql", "--preset", preset, "--queue", "jobs", "--batch", "5", "--database-url", to}
 	if !same {
-		from = inPublic(t, testpg.Empty(t))
+		from = testpg.InPublic(t, testpg.Empty(t))
 		args = append(args, "--from", from)
 	}
 	k := &killedImport{T: t, ctx: ctx, conn: connect(from), queues: connect(to), table: killedJobs[preset].table, jobs: 10_000, args: args}
@@ -101,19 +100,6 @@ func newKilledImport(t *testing.T, preset string, same bool) *killedImport {
 		t.Fatal(err)
 	}
 	return k
-}
-
-// inPublic returns a URL whose unqualified tables are public.
-func inPublic(t *testing.T, text string) string {
-	t.Helper()
-	u, err := url.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("search_path", "public")
-	u.RawQuery = q.Encode()
-	return u.String()
 }
 
 func (k *killedImport) number(conn *pgx.Conn, sql string) (n int) {

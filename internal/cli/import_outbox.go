@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -144,13 +143,7 @@ func printImport(w io.Writer, r outbox.Report) {
 	if r.Known > 0 {
 		fmt.Fprintf(w, "%d of these were already sent (same id) and only marked\n", r.Known)
 	}
-	for i, x := range r.Refused {
-		if i == maxShownRejections {
-			fmt.Fprintf(w, "… and %d more were rejected; --json lists all\n", len(r.Refused)-i)
-			break
-		}
-		fmt.Fprintf(w, "row %s was rejected and left unchanged: %s\n", oneLine(x.ID, 64), strings.TrimSpace(x.Error))
-	}
+	printRejected(w, r.Refused, func(x outbox.Refusal) (what, why string) { return "row " + oneLine(x.ID, 64), x.Error })
 	if r.Locked {
 		fmt.Fprintln(w, "the remaining rows are locked, possibly by the poller; run the command again")
 	}

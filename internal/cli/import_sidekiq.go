@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -92,11 +91,7 @@ func printSidekiq(w io.Writer, r sidekiq.Report) {
 	for _, set := range slices.Sorted(maps.Keys(r.Pending)) {
 		fmt.Fprintf(w, "%d jobs are in Redis: %s\n", r.Pending[set], set)
 	}
-	for i, x := range r.Refused {
-		if i == maxShownRejections {
-			fmt.Fprintf(w, "… and %d more were rejected; --json lists all\n", len(r.Refused)-i)
-			break
-		}
-		fmt.Fprintf(w, "job %s of %s was rejected and left unchanged: %s\n", oneLine(x.JID, 64), oneLine(x.In, 64), strings.TrimSpace(x.Error))
-	}
+	printRejected(w, r.Refused, func(x sidekiq.Refusal) (what, why string) {
+		return "job " + oneLine(x.JID, 64) + " of " + oneLine(x.In, 64), x.Error
+	})
 }

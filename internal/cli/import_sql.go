@@ -133,13 +133,7 @@ func printImportSQL(w *screen, r sqlimport.Report) {
 	if r.Held > 0 {
 		fmt.Fprintf(w, "%d more jobs are not imported: a worker holds them, or they wait for other jobs\n", r.Held)
 	}
-	for i, x := range r.Refused {
-		if i == maxShownRejections {
-			fmt.Fprintf(w, "… and %d more were rejected; --json lists all\n", len(r.Refused)-i)
-			break
-		}
-		fmt.Fprintf(w, "job %s was rejected and left unchanged: %s\n", oneLine(x.ID, 64), strings.TrimSpace(x.Error))
-	}
+	printRejected(w, r.Refused, func(x sqlimport.Refusal) (what, why string) { return "job " + oneLine(x.ID, 64), x.Error })
 	switch {
 	case r.DryRun:
 	case r.Left > len(r.Refused):

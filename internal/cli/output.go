@@ -275,6 +275,3 @@ func headerText(headers map[string]string) string {
 	}
 	return strings.Join(all, ", ")
 }
-
-// maxShownRejections is the number of rejected rows or jobs that an import prints.
-const maxShownRejections = 10

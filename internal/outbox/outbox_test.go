@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -30,18 +29,8 @@ func newContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// database returns a database of the test in which unqualified tables are public although its
-// user has the name of the ledger's schema.
-func database(t *testing.T) string {
-	u, err := url.Parse(testpg.New(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("search_path", "public")
-	u.RawQuery = q.Encode()
-	return u.String()
-}
+// database returns a database of the test in which unqualified tables are public.
+func database(t *testing.T) string { return testpg.InPublic(t, testpg.New(t)) }
 
 func connect(t *testing.T, ctx context.Context, url string) *pgx.Conn {
 	t.Helper()

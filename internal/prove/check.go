@@ -39,7 +39,6 @@ type sendRecord struct {
 	count  int
 	from   time.Duration
 	answer history.Kind // "" if the sender was killed before
-	ids    []posthaste.MessageID
 }
 
 // settlement is the number of confirmed acknowledgments of a process at a time.
@@ -276,7 +275,7 @@ func (a *account) answered(e history.Event) error {
 	if s == nil || s.answer != "" {
 		return fmt.Errorf("the histories are damaged: %s has an answer to %s without a send", e.Process, e.Token)
 	}
-	s.answer, s.ids = e.Kind, e.IDs
+	s.answer = e.Kind
 	return nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -183,7 +182,7 @@ func newPlace(t *testing.T, same bool) *place {
 	if !same {
 		p.url = testpg.Empty(t)
 	}
-	p.url = inPublic(t, p.url)
+	p.url = testpg.InPublic(t, p.url)
 	var err error
 	if p.conn, err = postgres.Connect(ctx, p.url, postgres.WithPollingOnly()); err != nil {
 		t.Fatal(err)
@@ -199,20 +198,6 @@ func newPlace(t *testing.T, same bool) *place {
 		}
 	}
 	return p
-}
-
-// inPublic returns a URL whose unqualified tables are public, although its user may have the name of
-// another schema.
-func inPublic(t *testing.T, text string) string {
-	t.Helper()
-	u, err := url.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("search_path", "public")
-	u.RawQuery = q.Encode()
-	return u.String()
 }
 
 func (p *place) exec(sql string) {

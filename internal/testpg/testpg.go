@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -35,6 +36,20 @@ func New(t testing.TB) string {
 		t.Fatalf("the copy of the template cannot be used: %v", err)
 	}
 	return u
+}
+
+// InPublic returns the URL of a database with a search path in which unqualified tables are public,
+// although its user may have the name of another schema.
+func InPublic(t testing.TB, text string) string {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("search_path", "public")
+	u.RawQuery = q.Encode()
+	return u.String()
 }
 
 // Empty creates a database without the schema for this test.
