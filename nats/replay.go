@@ -3,12 +3,12 @@ package nats
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 
 	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
 // Replay implements [posthaste.MessageAdmin]. Each dead letter is replayed in one step of its own.
@@ -37,23 +37,11 @@ func (e *Engine) actOnLetters(ctx context.Context, action string, f posthaste.De
 	case err != nil:
 		return page, err
 	case len(f.IDs) > 0 && len(page.Items) == 0:
-		return page, &posthaste.Error{Code: posthaste.CodeNotFound, Field: "message_ids", Hint: "DeadLetters lists them, Actions tells who replayed or discarded one", Message: noDeadLetters(f.IDs)}
+		return page, &posthaste.Error{Code: posthaste.CodeNotFound, Field: "message_ids", Hint: "DeadLetters lists them, Actions tells who replayed or discarded one", Message: "no dead letter to act on: message " + quote.IDs(f.IDs)}
 	case len(f.IDs) == 0:
 		page.Next = next
 	}
 	return page, nil
-}
-
-// noDeadLetters returns an error text that names the first of the ids.
-func noDeadLetters(ids []posthaste.MessageID) string {
-	text := fmt.Sprintf("no dead letter to act on: message %d", ids[0])
-	for _, id := range ids[1:min(len(ids), 5)] {
-		text += fmt.Sprintf(", %d", id)
-	}
-	if len(ids) > 5 {
-		text += fmt.Sprintf(" and %d more", len(ids)-5)
-	}
-	return text
 }
 
 // headerReplayed marks the entry that replaces a dead letter in the batch that replays it. This process

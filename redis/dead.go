@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/posthaste-mq/posthaste"
+	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
 func matches(d *posthaste.DeadLetter, f *posthaste.DeadLetterFilter) bool {
@@ -125,7 +126,7 @@ func (e *Engine) buryChosen(ctx context.Context, action string, f posthaste.Dead
 				Message: fmt.Sprintf("message %d stays a dead letter, because another message holds its unique key", page.Conflicts[0])}
 		} else if err == nil && len(page.Items) == 0 {
 			err = &posthaste.Error{Code: posthaste.CodeNotFound, Field: "message_ids", Hint: "DeadLetters lists them, Actions tells who replayed or discarded one",
-				Message: noDeadLetters(f.IDs)}
+				Message: "no dead letter to act on: message " + quote.IDs(f.IDs)}
 		}
 		return page, err
 	}
@@ -140,18 +141,6 @@ func (e *Engine) buryChosen(ctx context.Context, action string, f posthaste.Dead
 	page.Next = found.Next
 	page.Items, page.Conflicts, err = e.bury(ctx, action, ids, only)
 	return page, err
-}
-
-// noDeadLetters is an error text with the first of the ids.
-func noDeadLetters(ids []posthaste.MessageID) string {
-	text := fmt.Sprintf("no dead letter to act on: message %d", ids[0])
-	for _, id := range ids[1:min(len(ids), 5)] {
-		text += fmt.Sprintf(", %d", id)
-	}
-	if len(ids) > 5 {
-		text += fmt.Sprintf(" and %d more", len(ids)-5)
-	}
-	return text
 }
 
 // buryMost bounds one script, as claimMost.

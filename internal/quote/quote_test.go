@@ -10,3 +10,13 @@ func TestName(t *testing.T) {
 		}
 	}
 }
+
+func TestIDs(t *testing.T) {
+	t.Parallel()
+	ids := []int64{1, 2, 3, 4, 5, 6, 7}
+	for n, want := range map[int]string{1: "1", 2: "1, 2", 5: "1, 2, 3, 4, 5", 7: "1, 2, 3, 4, 5 and 2 more"} {
+		if got := IDs(ids[:n]); got != want {
+			t.Errorf("%v are listed as %q, want %q", ids[:n], got, want)
+		}
+	}
+}
