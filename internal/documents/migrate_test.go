@@ -94,18 +94,25 @@ func TestMigrations(t *testing.T) {
 	if out, err := exec.CommandContext(ctx, filepath.Join(root, "scripts", "migrate"), installed).CombinedOutput(); err != nil {
 		t.Fatalf("scripts/migrate: %v\n%s", err, out)
 	}
-	program := filepath.Join(t.TempDir(), "posthaste")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/posthaste")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	program := buildProgram(t)
 	for _, m := range productsToLeave {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			m.migrate(t, installed, program)
 		})
 	}
+}
+
+// buildProgram builds posthaste and returns its path.
+func buildProgram(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "posthaste")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/posthaste")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return program
 }
 
 func (m *migration) migrate(t *testing.T, installed, program string) {
@@ -174,7 +181,7 @@ func (m *migration) place(t *testing.T, installed string) string {
 }
 
 // runMigration runs a command in a folder and returns its standard output.
-func runMigration(t *testing.T, dir, url string, command []string) string {
+func runMigration(t *testing.T, dir, url string, command []string, env ...string) string {
 	t.Helper()
 	name := command[0]
 	if strings.Contains(name, "/") && !filepath.IsAbs(name) {
@@ -184,7 +191,7 @@ func runMigration(t *testing.T, dir, url string, command []string) string {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, command[1:]...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+url)
+	cmd.Env = append(append(os.Environ(), "DATABASE_URL="+url), env...)
 	var log strings.Builder
 	cmd.Stderr = &log
 	out, err := cmd.Output()
