@@ -95,6 +95,10 @@ func TestMigrations(t *testing.T) {
 		t.Fatalf("scripts/migrate: %v\n%s", err, out)
 	}
 	program := buildProgram(t)
+	t.Run("Oban for Python", func(t *testing.T) {
+		t.Parallel()
+		importOban(t, installed, program)
+	})
 	for _, m := range productsToLeave {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
@@ -115,9 +119,15 @@ func buildProgram(t *testing.T) string {
 	return program
 }
 
+// newDatabase creates a database for this test, whose search path is public for every client.
+func newDatabase(t *testing.T) (url string) {
+	t.Helper()
+	url = testpg.New(t)
+	return url + map[bool]string{true: "&", false: "?"}[strings.Contains(url, "?")] + "options=-c%20search_path%3Dpublic"
+}
+
 func (m *migration) migrate(t *testing.T, installed, program string) {
-	url := testpg.New(t)
-	url += map[bool]string{true: "&", false: "?"}[strings.Contains(url, "?")] + "options=-c%20search_path%3Dpublic"
+	url := newDatabase(t)
 	dir := filepath.Join(root, m.folder)
 	if m.folder == "" {
 		dir = m.place(t, installed)

@@ -38,11 +38,11 @@ var recipeCommands = map[string][]string{
 // bindingCommands run the programs of testdata/bindings, which call functions with each value that
 // the page's table names. The one of ActiveRecord checks what its page says.
 var bindingCommands = map[string][]string{
-	"python":       {"venv/bin/python", "bindings.py"},
-	"node":         {"node", "bindings.mjs"},
-	"java":         {"java", "--class-path", "jars/*", "Bindings.java"},
-	"ruby":         {"ruby", "bindings.rb"},
-	"activerecord": {"ruby", "activerecord.rb"},
+	"python":     {"venv/bin/python", "bindings.py"},
+	"node":       {"node", "bindings.mjs"},
+	"java":       {"java", "--class-path", "jars/*", "Bindings.java"},
+	"ruby":       {"ruby", "bindings.rb"},
+	"ruby-rules": {"ruby", "activerecord.rb"},
 }
 
 // TestEveryRecipeIsRunAndShown: each recipe has a command here, and is quoted as a whole.

@@ -20,7 +20,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
-	"github.com/posthaste-mq/posthaste/internal/testpg"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
@@ -60,8 +59,7 @@ func newSidekiq(t *testing.T, program string) *sidekiq {
 	t.Cleanup(r.Stop)
 	client := goredis.NewClient(&goredis.Options{Addr: r.Address()})
 	t.Cleanup(func() { client.Close() })
-	url := testpg.New(t)
-	url += map[bool]string{true: "&", false: "?"}[strings.Contains(url, "?")] + "options=-c%20search_path%3Dpublic"
+	url := newDatabase(t)
 	psql(t, url, read(t, migrations+"/setup.sql"))
 	return &sidekiq{program: program, url: url, redis: r.URL() + "/0", client: client}
 }
