@@ -117,7 +117,7 @@ func TestServiceEnvironmentInAShell(t *testing.T) {
 	t.Parallel()
 	const url = "postgres://a:p$HOME`#b@127.0.0.1:5432/app?sslmode=require&pool_max_conns=4 "
 	file := filepath.Join(t.TempDir(), "posthaste.env")
-	text := regexp.MustCompile("postgres:[^'\\n]*").ReplaceAllLiteral(readFile(t, "../../deploy/posthaste.env"), []byte(url))
+	text := regexp.MustCompile(`postgres:[^'\n]*`).ReplaceAllLiteral(readFile(t, "../../deploy/posthaste.env"), []byte(url))
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
