@@ -14,6 +14,8 @@
 #   make chaos   breaks everything around it, and accounts for every message
 
 GO        ?= go
+# With paths of this folder, nothing that was built in another clone could be used again.
+export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 # How long each fuzz target runs. They are found by themselves.
 FUZZTIME  ?= 20s
 # Further flags and packages of the tests: make test-18 PACKAGES=./worker TESTFLAGS='-race -run DU1 -v'

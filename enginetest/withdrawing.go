@@ -20,6 +20,7 @@ var withdrawing = []test{
 	{name: "Purge", run: purge, needs: features{Withdrawal: true}},
 	{name: "LastSubscription", run: lastSubscription},
 	{name: "Subscriptions", run: subscriptions, needs: features{Subscriptions: true}},
+	{name: "SubscribedAgain", run: subscribedAgain, needs: features{Subscriptions: true}},
 	{name: "Filter", run: filter, needs: features{Subscriptions: true}},
 	{name: "SubscribeRefusals", run: subscribeRefusals, needs: features{Subscriptions: true}},
 	{name: "MaxLag", run: maxLag, needs: features{Subscriptions: true, MaxLag: true}},
@@ -275,6 +276,35 @@ func subscriptions(s *suite) {
 	if len(infos) != 1 || len(infos[0].Subscriptions) != 2 {
 		s.Errorf("the queue is reported as %+v", infos)
 	}
+}
+
+// A subscription is removed, and another one is made with its name. What the first did with a
+// message that still waits for another subscription does not count for the second: if the second
+// fails, too, the message is retried.
+func subscribedAgain(s *suite) {
+	s.create(quick())
+	receive := func() []posthaste.RawDelivery {
+		reply, err := s.engine.Receive(s.ctx, posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: s.queue, Subscription: "audit"}, Max: 10, Lease: time.Minute})
+		s.must(err)
+		return reply.Deliveries
+	}
+	sent := s.send(1) // the default subscription does not receive it
+	for _, after := range []time.Duration{time.Hour, time.Millisecond} {
+		s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "audit", posthaste.SubscriptionOptions{From: posthaste.FromOldest}))
+		var got []posthaste.RawDelivery
+		s.until("the message comes", func() bool { got = receive(); return len(got) > 0 })
+		if len(got) != 1 || got[0].MessageID != sent[0] || got[0].Attempt != 1 {
+			s.Fatalf("%+v came, want attempt 1 of message %s", got, sent[0])
+		}
+		s.settle(posthaste.Settlement{Outcome: posthaste.OutcomeRetried, RetryAfter: after, Error: "no"}, got...)
+		if after == time.Hour {
+			s.must(s.engine.Unsubscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "audit", posthaste.DropOptions{}))
+		}
+	}
+	s.until("the message is retried", func() bool {
+		got := receive()
+		return len(got) == 1 && got[0].MessageID == sent[0] && got[0].Attempt == 2
+	})
 }
 
 func filter(s *suite) {

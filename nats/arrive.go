@@ -7,10 +7,10 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// arrive decides about a message that came: it goes into the hand, is acknowledged because the
+// arrive decides about a message that came: it goes into the buffer, is acknowledged because the
 // subscription does not want it, or is a redelivery and is continued.
-func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
-	q, sub := e.sourceOf(t)
+func (e *Engine) arrive(b *buffer, a *arrival, finished func()) {
+	q, sub := e.sourceOf(b)
 	m, body, err := decode(a.Header, a.Data)
 	info, infoErr := a.Metadata()
 	switch {
@@ -35,32 +35,32 @@ func (e *Engine) arrive(t *tap, a *arrival, finished func()) {
 			}
 			e.runInBackground(func(ctx context.Context) {
 				defer finished()
-				d := a.held(q, sub, t, e.clock.now())
+				d := a.held(q, sub, b, e.clock.now())
 				a.lease = math.MaxInt64                                        // no other process gets it
 				_ = e.storeOutcome(ctx, d, d.meta, posthaste.OutcomeHandedOut) // it is handed out even if this fails
-				e.taps.put(t, a)
+				e.buffers.put(b, a)
 			})
 		}})
 	case a.delivered > 1 && q.Options.Ordered:
 		finished()
-		e.runInBackground(func(ctx context.Context) { e.restoreOrdered(ctx, q, sub, t, a) })
+		e.runInBackground(func(ctx context.Context) { e.restoreOrdered(ctx, q, sub, b, a) })
 	case a.delivered > 1:
 		finished() // a claim does not wait for it
-		e.runInBackground(func(ctx context.Context) { e.continueLost(ctx, q, sub, t, a) })
+		e.runInBackground(func(ctx context.Context) { e.continueLost(ctx, q, sub, b, a) })
 	default:
-		e.taps.put(t, a)
+		e.buffers.put(b, a)
 		finished()
 	}
 }
 
-// sourceOf returns the queue and the subscription of a tap. The latter is nil if one of them was dropped,
+// sourceOf returns the queue and the subscription of a buffer. The latter is nil if one of them was dropped,
 // even if another one has its name now.
-func (e *Engine) sourceOf(t *tap) (*queue, *subscription) {
-	q := e.queues.known(t.queue)
-	if q == nil || q.stream != t.stream {
+func (e *Engine) sourceOf(b *buffer) (*queue, *subscription) {
+	q := e.queues.known(b.queue)
+	if q == nil || q.stream != b.stream {
 		return q, nil
 	}
-	if sub := q.subscription(t.subscription); sub != nil && sub.CreatedAt.Equal(t.since) {
+	if sub := q.subscription(b.subscription); sub != nil && sub.CreatedAt.Equal(b.since) {
 		return q, sub
 	}
 	return q, nil
@@ -69,8 +69,8 @@ func (e *Engine) sourceOf(t *tap) (*queue, *subscription) {
 // continueLost handles a redelivery: the delivery before it was lost, or its entry was continued and not
 // acknowledged. The message does not run from this entry but from a copy, so that a late acknowledgment
 // of the earlier delivery cannot end the next attempt.
-func (e *Engine) continueLost(ctx context.Context, q *queue, sub *subscription, t *tap, a *arrival) {
-	d := a.held(q, sub, t, e.clock.now())
+func (e *Engine) continueLost(ctx context.Context, q *queue, sub *subscription, b *buffer, a *arrival) {
+	d := a.held(q, sub, b, e.clock.now())
 	if followed, err := e.endFollowed(ctx, d); err != nil || followed {
 		return
 	}

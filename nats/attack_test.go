@@ -82,10 +82,10 @@ func TestSettleAfterDrop(t *testing.T) {
 func pullOf(t *testing.T, ctx context.Context, e *Engine) (found *pull) {
 	t.Helper()
 	until(t, ctx, "a pull waits", func() bool {
-		e.taps.mu.Lock()
-		defer e.taps.mu.Unlock()
-		for p := range e.taps.pulls {
-			if p.tap.waiting == p {
+		e.buffers.mu.Lock()
+		defer e.buffers.mu.Unlock()
+		for p := range e.buffers.pulls {
+			if p.buffer.waiting == p {
 				found = p
 			}
 		}
@@ -114,7 +114,7 @@ func TestSleepWithoutLeader(t *testing.T) {
 	ctx, a, b := two(t)
 	rung := sleepOnJobs(t, ctx, a)
 	p := pullOf(t, ctx, a)
-	a.taps.take(p, &natsgo.Msg{Subject: p.inbox.Subject, Header: natsgo.Header{"Status": {"503"}}})
+	a.buffers.take(p, &natsgo.Msg{Subject: p.inbox.Subject, Header: natsgo.Header{"Status": {"503"}}})
 	sendJobs(t, b, posthaste.Message{Payload: 1})
 	select {
 	case err := <-rung:

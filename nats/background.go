@@ -30,8 +30,8 @@ func (e *Engine) startBackground(ctx context.Context) error {
 // startLoops starts all but the watches of the store. no is the number of this process. If it fails, it leaves
 // nothing behind, and can be called again.
 func (e *Engine) startLoops(no int64) error {
-	e.taps.arrived, e.taps.ring, e.taps.asleep = e.arrive, e.bells.ring, e.bells.asleep
-	e.taps.start(e.conn)
+	e.buffers.arrived, e.buffers.ring, e.buffers.asleep = e.arrive, e.bells.ring, e.bells.asleep
+	e.buffers.start(e.conn)
 	e.holding.setProcess(no)
 	if err := e.listen(); err != nil {
 		e.holding.setProcess(0)
@@ -49,12 +49,12 @@ func (e *Engine) startLoops(no int64) error {
 			case <-ctx.Done():
 				return
 			case <-connected:
-				e.taps.reconnected()
+				e.buffers.reconnected()
 			}
 		}
 	})
 	e.runInBackground(func(ctx context.Context) { every(ctx, 100*time.Millisecond, e.acks.repeat) })
-	e.runInBackground(func(ctx context.Context) { every(ctx, 250*time.Millisecond, e.taps.sweep) })
+	e.runInBackground(func(ctx context.Context) { every(ctx, 250*time.Millisecond, e.buffers.sweep) })
 	e.runInBackground(func(ctx context.Context) { every(ctx, 250*time.Millisecond, func() { e.emptyHands(ctx, false) }) })
 	e.runInBackground(func(ctx context.Context) { every(ctx, time.Second/2, func() { e.keepLeases(ctx) }) })
 	return nil

@@ -79,11 +79,11 @@ func (e *Engine) pull(ctx context.Context, c *claiming) error {
 		return e.pullOrdered(ctx, c)
 	}
 	for _, lane := range e.laneOrder(c.q) {
-		t := e.taps.of(c.q, c.sub, lane)
-		if e.handOut(c, t); c.full() {
+		b := e.buffers.of(c.q, c.sub, lane)
+		if e.handOut(c, b); c.full() {
 			return nil
 		}
-		p, err := e.taps.open(t, c.n-len(c.got), false)
+		p, err := e.buffers.open(b, c.n-len(c.got), false)
 		if err != nil {
 			return e.readError(err)
 		}
@@ -101,16 +101,16 @@ const orderedClaimWait = 30 * time.Millisecond
 // a pull. So each consumer has a pull that stays open, and a claim takes the messages that have come.
 func (e *Engine) pullOrdered(ctx context.Context, c *claiming) error {
 	rings := make(chan bool, 1)
-	defer e.taps.listen(c.q.Name, rings)()
+	defer e.buffers.listen(c.q.Name, rings)()
 	timer := time.NewTimer(orderedClaimWait)
 	defer timer.Stop()
 	for {
 		for _, lane := range c.q.lanes() {
-			t := e.taps.of(c.q, c.sub, lane)
-			if e.handOut(c, t); c.full() {
+			b := e.buffers.of(c.q, c.sub, lane)
+			if e.handOut(c, b); c.full() {
 				return nil
 			}
-			if err := e.taps.openWaiting(t); err != nil {
+			if err := e.buffers.openWaiting(b); err != nil {
 				return e.readError(err)
 			}
 		}
@@ -142,8 +142,8 @@ func (e *Engine) awaitPull(ctx context.Context, c *claiming, p *pull) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	e.handOut(c, p.tap)
-	if fault := e.taps.faultOf(p); fault != "" && len(c.got) == 0 {
+	e.handOut(c, p.buffer)
+	if fault := e.buffers.faultOf(p); fault != "" && len(c.got) == 0 {
 		return unavailable("NATS does not hand out messages: "+fault, nil)
 	}
 	return nil
@@ -160,22 +160,22 @@ func (e *Engine) laneOrder(q *queue) []int {
 	return lanes
 }
 
-// handOut moves messages from the hand of a consumer to the claim, which gives them ids. A message that
+// handOut moves messages from the buffer of a consumer to the claim, which gives them ids. A message that
 // must run alone is handed out alone, and only if the claim allows that; otherwise it stays.
-func (e *Engine) handOut(c *claiming, t *tap) {
+func (e *Engine) handOut(c *claiming, b *buffer) {
 	now := e.clock.now()
 	for at := uptime(); !c.full(); {
-		next := e.taps.next(t, at)
+		next := e.buffers.next(b, at)
 		if next == nil {
 			return
 		}
-		d := next.held(c.q, c.sub, t, now)
+		d := next.held(c.q, c.sub, b, now)
 		switch age := c.q.Options.MaxAge; {
 		case age > 0 && now.Sub(d.meta.since()) > age:
 			c.expired = true
 			e.runInBackground(func(ctx context.Context) { e.expire(ctx, d, posthaste.OutcomeExpired) })
 		case d.alone && (len(c.got) > 0 || !c.allowAlone):
-			e.taps.putBack(t, next)
+			e.buffers.putBack(b, next)
 			c.aloneWaits = len(c.got) == 0
 			return
 		default:
@@ -190,9 +190,9 @@ func (e *Engine) handOut(c *claiming, t *tap) {
 }
 
 // held makes a delivery of a message that arrived.
-func (a *arrival) held(q *queue, sub *subscription, t *tap, now time.Time) *held {
+func (a *arrival) held(q *queue, sub *subscription, b *buffer, now time.Time) *held {
 	m := *a.meta
-	return &held{q: q, sub: sub, lane: t.lane, meta: &m, body: a.body, reply: a.Reply, seq: a.seq, delivered: a.delivered, claimedAt: now, lease: a.lease, alone: m.Losses >= 2}
+	return &held{q: q, sub: sub, lane: b.lane, meta: &m, body: a.body, reply: a.Reply, seq: a.seq, delivered: a.delivered, claimedAt: now, lease: a.lease, alone: m.Losses >= 2}
 }
 
 // since returns when the age of the message begins: see max_age.

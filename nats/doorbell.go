@@ -56,7 +56,7 @@ func (e *Engine) Doorbell(ctx context.Context) (posthaste.Doorbell, error) {
 	if err := e.ready(ctx); err != nil {
 		return nil, err
 	}
-	b := &bell{of: &e.bells, wait: e.taps.wait, rings: map[string]chan struct{}{}, closed: make(chan struct{})}
+	b := &bell{of: &e.bells, wait: e.buffers.wait, rings: map[string]chan struct{}{}, closed: make(chan struct{})}
 	e.bells.mu.Lock()
 	defer e.bells.mu.Unlock()
 	e.bells.all[b] = true

@@ -70,9 +70,10 @@ func isFinal(outcome posthaste.Outcome) bool {
 	return true
 }
 
-// followSubject is the subject of the record that the entry was continued.
+// followSubject is the subject of the record that the entry was continued. It has the time when the
+// subscription was made: another one of that name may receive the entry once more.
 func (d *held) followSubject() string {
-	return d.q.subjects.under("i", "n", subjectToken(d.sub.Name), strconv.FormatUint(d.seq, 10))
+	return d.q.subjects.under("i", "n", subjectToken(d.sub.Name), strconv.FormatInt(micros(d.sub.CreatedAt), 36), strconv.FormatUint(d.seq, 10))
 }
 
 // nextAttempt returns the message after a settlement, the outcome, and when the next attempt may start,

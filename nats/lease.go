@@ -89,14 +89,14 @@ func (e *Engine) giveBackAll(ctx context.Context, worker posthaste.WorkerID) {
 // whose lease ends soon, or all.
 func (e *Engine) emptyHands(ctx context.Context, everything bool) {
 	var open sync.WaitGroup
-	for t, all := range e.taps.drain(everything) {
-		q, sub := e.sourceOf(t)
+	for b, all := range e.buffers.drain(everything) {
+		q, sub := e.sourceOf(b)
 		if sub == nil {
 			continue
 		}
 		for _, a := range all {
 			open.Go(func() {
-				d := a.held(q, sub, t, e.clock.now())
+				d := a.held(q, sub, b, e.clock.now())
 				if q.Options.Mode == posthaste.AtMostOnce { // it was acknowledged when it came
 					_ = e.store(ctx, q, []*natsgo.Msg{e.followingEntry(d, d.meta, posthaste.OutcomeReleased, e.clock.now())})
 					return
@@ -220,12 +220,12 @@ func (e *Engine) look(ctx context.Context, ref posthaste.QueueRef) (posthaste.Lo
 		return reply, err
 	}
 	for _, lane := range q.lanes() {
-		t := e.taps.of(q, sub, lane)
-		if e.taps.hasMessages(t) {
+		b := e.buffers.of(q, sub, lane)
+		if e.buffers.hasMessages(b) {
 			reply.Found = true
 			return reply, nil
 		}
-		c, err := e.js.Consumer(ctx, q.stream, t.consumer)
+		c, err := e.js.Consumer(ctx, q.stream, b.consumer)
 		if err != nil {
 			return reply, e.readError(err)
 		}
@@ -237,9 +237,9 @@ func (e *Engine) look(ctx context.Context, ref posthaste.QueueRef) (posthaste.Lo
 	return reply, nil
 }
 
-// hasMessages reports whether the hand of a consumer has messages.
-func (s *taps) hasMessages(t *tap) bool {
+// hasMessages reports whether the buffer of a consumer has messages.
+func (s *buffers) hasMessages(b *buffer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(t.hand) > 0
+	return len(b.arrivals) > 0
 }

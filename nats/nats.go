@@ -12,7 +12,7 @@
 //     them. message.go and message_text.go have the stored form.
 //   - Streams: streams.go has the subjects and lanes.go the consumers. create.go, subscribe.go and
 //     drop.go create and remove them. purge.go empties a queue.
-//   - Claiming: taps.go pulls messages, arrive.go sorts them on arrival, and claim.go hands them
+//   - Claiming: buffers.go pulls messages, arrive.go sorts them on arrival, and claim.go hands them
 //     out. hold.go has the deliveries of this process, lease.go their leases, and doorbell.go the
 //     sleeping workers.
 //   - Settling: settle.go begins a settlement. acks.go acknowledges a success. follow.go first
@@ -64,7 +64,7 @@ type Engine struct {
 	queues    queues
 	holding   holding
 	peers     peers
-	taps      taps
+	buffers   buffers
 	acks      acks
 	bells     bells
 	turns     atomic.Int64 // claims of queues that are not ordered: see laneOrder
@@ -91,7 +91,7 @@ func (e *Engine) Close() {
 	}
 	if e.prepared.Load() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		e.taps.shut()
+		e.buffers.shut()
 		e.emptyHands(ctx, true)
 		cancel()
 	}

@@ -44,9 +44,9 @@ func (e *Engine) storeKept(ctx context.Context, d *held, next *meta) error {
 }
 
 // restoreOrdered handles a redelivery in an ordered queue: it reads the fields of the message after its
-// last attempt, and puts it into the hand. If the last delivery was lost, that counts as an attempt.
-func (e *Engine) restoreOrdered(ctx context.Context, q *queue, sub *subscription, t *tap, a *arrival) {
-	d := a.held(q, sub, t, e.clock.now())
+// last attempt, and puts it into the buffer. If the last delivery was lost, that counts as an attempt.
+func (e *Engine) restoreOrdered(ctx context.Context, q *queue, sub *subscription, b *buffer, a *arrival) {
+	d := a.held(q, sub, b, e.clock.now())
 	if followed, err := e.endFollowed(ctx, d); err != nil || followed {
 		return // after an error, the server redelivers it again
 	}
@@ -79,5 +79,5 @@ func (e *Engine) restoreOrdered(ctx context.Context, q *queue, sub *subscription
 		}
 	}
 	a.meta = d.meta
-	e.taps.put(t, a)
+	e.buffers.put(b, a)
 }

@@ -81,12 +81,12 @@ func TestHandOfReplacedQueueIsDropped(t *testing.T) {
 	e := several(t, 1, posthaste.QueueOptions{})[0]
 	sendJobs(t, e, posthaste.Message{Payload: "old"})
 	q := e.queues.known("jobs")
-	tap := e.taps.of(q, &q.Subscriptions[0], 0)
+	buffer := e.buffers.of(q, &q.Subscriptions[0], 0)
 	until(t, t.Context(), "the message comes", func() bool {
-		p, err := e.taps.open(tap, 1, false)
+		p, err := e.buffers.open(buffer, 1, false)
 		must(t, err)
 		<-p.done
-		return e.taps.hasMessages(tap)
+		return e.buffers.hasMessages(buffer)
 	})
 	replaceJobs(t, e, posthaste.QueueOptions{})
 	e.emptyHands(t.Context(), true)

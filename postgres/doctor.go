@@ -94,9 +94,3 @@ func versionFindings(all []MigrationStatus) []posthaste.Finding {
 		Message: fmt.Sprintf("the schema is newer than this program, but compatible with it: it has migration %04d_%s", all[i].Version, all[i].Name),
 		Hint:    "upgrade this program; both versions run until then"}}
 }
-
-// Capabilities implements [posthaste.Observer].
-func (e *Engine) Capabilities() posthaste.Capabilities {
-	return posthaste.Capabilities{Subscriptions: true, MaxLag: true, Limits: true, Ordered: true, OrderedRuns: true, StopOnDead: true, PauseKinds: true, Exact: true, AtMostOnce: true, SendAcross: true, Idempotency: true,
-		Attempts: true, Search: true, Withdrawal: true, Updates: true, Unique: true, Schedules: true, Tokens: true, SQL: true, Totals: true, Charts: true}
-}

@@ -140,15 +140,19 @@ func (s *schemaSource) applyRights(ctx context.Context, tx pgx.Tx, roles bool) e
 // that creates the whole schema takes 1,170, and other sessions need some.
 const migrationLocks = 1300
 
+// lockTable reads the number of entries of the server's lock table, and how many of them are for
+// each transaction.
+const lockTable = `select m.locks * (m.backends + pg_catalog.current_setting('max_prepared_transactions')::int) as entries, m.locks as each
+		from (select pg_catalog.current_setting('max_locks_per_transaction')::int as locks,
+		             pg_catalog.sum(s.setting::int)::int as backends
+		        from pg_catalog.pg_settings s
+		       where s.name in ('max_connections', 'autovacuum_max_workers', 'max_worker_processes', 'max_wal_senders')) m`
+
 // checkLocks fails if the server's lock table is too small for a migration, which would also
 // make statements of other programs fail.
 func checkLocks(ctx context.Context, q querier) error {
 	var entries, each int
-	err := q.QueryRow(ctx, `select m.locks * (m.backends + pg_catalog.current_setting('max_prepared_transactions')::int), m.locks
-		from (select pg_catalog.current_setting('max_locks_per_transaction')::int as locks,
-		             pg_catalog.sum(s.setting::int)::int as backends
-		        from pg_catalog.pg_settings s
-		       where s.name in ('max_connections', 'autovacuum_max_workers', 'max_worker_processes', 'max_wal_senders')) m`).Scan(&entries, &each)
+	err := q.QueryRow(ctx, lockTable).Scan(&entries, &each)
 	if err != nil || entries >= migrationLocks {
 		return readError(err)
 	}

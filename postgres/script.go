@@ -47,7 +47,11 @@ func (s *schemaSource) script(opts ScriptOptions) ([]ScriptPart, error) {
 	if opts.From < 0 || opts.From > newest {
 		return nil, posthaste.Invalidf("from", "from must be 0 (no schema yet) to %d (the newest migration of this program), got %d", newest, opts.From)
 	}
-	parts := []ScriptPart{{"preparation", scriptBegin + scriptGuard(opts.From) + scriptBefore}}
+	guard := scriptGuard(opts.From)
+	if opts.From < newest {
+		guard += scriptLocks
+	}
+	parts := []ScriptPart{{"preparation", scriptBegin + guard + scriptBefore}}
 	add := func(name, sql string) {
 		parts = append(parts, ScriptPart{name, strings.TrimRight(sql, "\n") + "\n"})
 	}
@@ -139,6 +143,19 @@ begin
 end $posthaste$;
 `, from, from)
 }
+
+// scriptLocks does what checkLocks does.
+var scriptLocks = fmt.Sprintf(`do $posthaste$
+declare
+  server record;
+begin
+  %[1]s into server;
+  if server.entries < %[2]d then
+    raise exception 'the server''s lock table has %% entries, but the migration needs %[2]d', server.entries
+      using hint = format('set max_locks_per_transaction to %%s or more (it is %%s) and restart the server', (server.each * %[2]d + server.entries - 1) / server.entries, server.each);
+  end if;
+end $posthaste$;
+`, lockTable, migrationLocks)
 
 // scriptBefore keeps the objects and functions that exist, for scriptRecord and scriptDropOld.
 const scriptBefore = `create temporary table posthaste_objects on commit drop as

@@ -264,9 +264,3 @@ func (e *Engine) doctorSchedules(ctx context.Context) (found []posthaste.Finding
 	}
 	return found, err
 }
-
-// Capabilities implements [posthaste.Observer].
-func (e *Engine) Capabilities() posthaste.Capabilities {
-	return posthaste.Capabilities{Subscriptions: true, Limits: true, Ordered: true, OrderedRuns: true, StopOnDead: true, PauseKinds: true, Exact: true, AtMostOnce: true, SendAcross: !e.cluster, Idempotency: true,
-		Attempts: true, Search: true, Withdrawal: true, Updates: true, Unique: true, Schedules: true, Tokens: true, Totals: true, Charts: true}
-}

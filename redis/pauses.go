@@ -39,7 +39,7 @@ type switching struct {
 	ended  int64      // the id of the pause whose end is reached, or 0
 }
 
-// args are the last arguments of pause.lua and key.lua.
+// args are the last arguments of pause.lua and pause_key.lua.
 func (c switching) args() arguments {
 	is, ended := "", ""
 	if c.is != nil {
@@ -209,7 +209,7 @@ func (e *Engine) switchPause(ctx context.Context, what posthaste.Pausable, c swi
 	return said, was, err
 }
 
-// switched reads the reply of pause.lua and key.lua.
+// switched reads the reply of pause.lua and pause_key.lua.
 func switched(reply any, _ *queue, err error) (said string, was int64, _ error) {
 	if err != nil {
 		return "", 0, writeError(err)

@@ -48,11 +48,13 @@ type keyedRun struct {
 	since    time.Time
 	asks     map[int64]bool // claims on their way, by when they began
 	died     []*keyedMessage
-	operated keyedKey // whose dead letters an operator is processing
-	purges   []purge
-	purged   map[string]int         // by subscription, as returned
-	visitors map[string]*keyedGuest // by name
-	allOver  int64                  // when all known messages had ended
+	// disordered are pairs of messages that came in the wrong order.
+	disordered []*keyedMessage
+	operated   keyedKey // whose dead letters an operator is processing
+	purges     []purge
+	purged     map[string]int         // by subscription, as returned
+	visitors   map[string]*keyedGuest // by name
+	allOver    int64                  // when all known messages had ended
 }
 
 type keyedID struct {
@@ -156,20 +158,6 @@ func (x *keyedRun) run(duration time.Duration) {
 	x.check(admin)
 }
 
-func (x *keyedRun) ended() (done, left int) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, m := range x.messages {
-		switch {
-		case m.over():
-			done++
-		case m.committed != 0 && !x.perhapsPurged(m):
-			left++
-		}
-	}
-	return done, left
-}
-
 func (x *keyedRun) check(admin *pgx.Conn) {
 	n, left := x.ended()
 	defer x.endsAsItBegan(admin)
@@ -180,8 +168,11 @@ func (x *keyedRun) check(admin *pgx.Conn) {
 			continue // it came as the run ended
 		}
 		if m.committed != 0 && !m.over() && len(x.faults) < 5 {
-			x.found("lost: message %d of key %s never ended (it is dead: %v): %v", m.id, m.key, m.dead(), m.story)
+			x.found("lost: message %d of key %s never ended (it is dead: %v): %v; the ledger has %s", m.id, m.key, m.dead(), m.story, ledgerHas(admin, m))
 		}
+	}
+	for _, m := range x.disordered {
+		x.t.Logf("message %d: committed %d, sent from %d on, %v; the ledger has %s", m.id, m.committed, m.begun, m.story, ledgerHas(admin, m))
 	}
 	x.checkKeys()
 	if len(x.faults) == 0 {
@@ -463,6 +454,7 @@ func (x *keyedRun) begins(d *keyedDelivery) {
 		}
 		if o.committed != 0 && o.committed < m.begun && !o.over() && !o.cancelling && !o.asked && !o.dead() && d.asked > o.revived && !x.perhapsPurged(o) {
 			x.found("order: message %d of key %s came before %d, which was committed before it was sent: %v, %v", m.id, m.key, o.id, m.story, o.story)
+			x.disordered = append(x.disordered, o, m)
 		}
 	}
 }

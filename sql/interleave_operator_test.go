@@ -274,3 +274,31 @@ func (x *keyedRun) checkPurged() {
 		x.found("%d messages never came, %d were cancelled, and %d were purged, it was said", missing, cancelled, n)
 	}
 }
+
+// ledgerHas returns what the ledger has of a message, to explain a fault.
+func ledgerHas(conn *pgx.Conn, m *keyedMessage) (text string) {
+	err := conn.QueryRow(context.Background(), `select jsonb_build_object(
+		'actions', (select jsonb_agg(to_jsonb(a)) from posthaste.action_records a where a.message_id = $1),
+		'entries', (select jsonb_agg(to_jsonb(e) - 'payload') from posthaste.entries_other e where coalesce(e.message_id, e.pos) = $1),
+		'parked', (select jsonb_agg(to_jsonb(p) - 'payload') from posthaste.parked p where p.message_id = $1),
+		'keys', (select jsonb_agg(to_jsonb(k)) from posthaste.keys k where k.key = $2))::text`, m.id, m.key.key).Scan(&text)
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+// ended counts the messages that ended, and those that were sent and have not.
+func (x *keyedRun) ended() (done, left int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, m := range x.messages {
+		switch {
+		case m.over():
+			done++
+		case m.committed != 0 && !x.perhapsPurged(m):
+			left++
+		}
+	}
+	return done, left
+}

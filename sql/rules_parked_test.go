@@ -194,6 +194,33 @@ func TestParkedOutlivesItsSlot(t *testing.T) {
 	s.empty()
 }
 
+// Cancel reads the states again if a delivery ends meanwhile. Its answer includes a message that it
+// has withdrawn before, although nothing is left of that because its slot was reclaimed.
+func TestCancelTellsWhatItWithdrewBefore(t *testing.T) {
+	t.Parallel()
+	s := keyed(t, testpg.New(t), `{"ordered": true, "lanes": 1}`)
+	s.exec(`select posthaste.subscribe('q', 'audit')`)
+	first, second := s.sendKey("a"), s.sendKey("a")
+	same(t, "received", messages(s.take(10)), first)
+	s.ack(s.takeFor("audit", 1)...)
+	released := s.takeFor("audit", 1)
+	s.exec(`select from posthaste.release(array[$1::bigint])`, released[0].delivery)
+	same(t, "received from a later entry", messages(s.takeFor("audit", 1)), second)
+	s.exec(`alter function posthaste.request_cancel rename to request_cancel_now`)
+	s.exec(`create function posthaste.request_cancel(h posthaste.head, p_subscription int) returns boolean language plpgsql as $$
+		begin
+		  if current_setting('test.asked', true) is null then
+		    perform set_config('test.asked', 'once', false);
+		    delete from posthaste.entries_other where pos = (h).message_id;
+		    delete from posthaste.cancelled where pos = (h).message_id;
+		    return null;
+		  end if;
+		  return posthaste.request_cancel_now(h, p_subscription);
+		end $$`)
+	same(t, "cancelled", list[string](s, `select concat_ws(' ', subscription, cancelled, state, requested) from posthaste.cancel($1) order by 1`, second),
+		"audit f running t", "default t cancelled f")
+}
+
 // A success that comes after its delivery was declared lost withdraws the waiting message, and its
 // key continues.
 func TestOrderedLateAck(t *testing.T) {

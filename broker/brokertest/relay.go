@@ -219,6 +219,14 @@ func (b RelayFixture) killed(r *relayTest) (faults int) {
 	return 2
 }
 
+// explained logs what the engine has of a message that did not arrive, and counts it.
+func (r *relayTest) explained(id posthaste.MessageID) int {
+	r.Helper()
+	m, err := r.engine.Message(r.Context(), id)
+	r.Logf("message %s did not arrive: %+v, %v", id, m.Subscriptions, err)
+	return 1
+}
+
 // compare checks that all messages have arrived, and which of them arrived twice.
 func (r *relayTest) compare(faults int, once, ordered bool) {
 	r.Helper()
@@ -245,7 +253,7 @@ func (r *relayTest) compare(faults int, once, ordered bool) {
 	lost, twice, unsaid := 0, 0, 0
 	for id := range r.payloads {
 		if arrivals[id] == 0 {
-			lost++
+			lost += r.explained(id)
 		}
 		if arrivals[id] < 2 {
 			continue

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -192,4 +193,11 @@ func watchPage(ctx context.Context, t *testing.T, base, path string, opened chan
 		}
 		_ = stream.Body.Close()
 	}
+}
+
+// ownTime returns the CPU time of this process.
+func ownTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // always succeeds
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

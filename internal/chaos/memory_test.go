@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
@@ -125,6 +126,27 @@ func TestCheckGoesByWhatTheRunRecorded(t *testing.T) {
 			}
 			if len(v.Violations) != len(c.want) {
 				t.Errorf("found %v", v.Violations)
+			}
+		})
+	}
+}
+
+// In a short run a kind of fault may find nothing in flight, but not all of them.
+func TestStrikesOfAShortRun(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		planned time.Duration
+		hits    int // of the second kind
+		want    int
+	}{
+		"short, one hit": {allKinds / 2, 1, 0}, "short, none hit": {allKinds / 2, 0, 2}, "long, one hit": {allKinds, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checked := checker{v: &Verdict{}, account: &account{planned: c.planned, wanted: []Fault{KillWorker, Cut}, faults: []*fault{{kind: KillWorker, struck: 1}, {kind: Cut, struck: 1, hit: c.hits}}}}
+			checked.checkStrikes()
+			if n := len(checked.v.Violations); n != c.want {
+				t.Errorf("%d violations, want %d: %v", n, c.want, checked.v.Violations)
 			}
 		})
 	}

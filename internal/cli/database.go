@@ -382,20 +382,6 @@ func (d *database) openLazily(ctx context.Context, log *slog.Logger) (posthaste.
 	return kindOf(d.engine).openAt(ctx, o)
 }
 
-// wait opens the store for a long-running program and waits with [untilReady] until the
-// database is ready.
-func (d *database) wait(ctx context.Context, log *slog.Logger) (posthaste.Store, error) {
-	engine, err := d.openLazily(ctx, log)
-	if err != nil {
-		return nil, err
-	}
-	if err := untilReady(ctx, engine, log); err != nil {
-		engine.Close()
-		return nil, err
-	}
-	return engine, nil
-}
-
 // untilReady waits while the database cannot be reached, or is a copy that an operator has
 // not released yet. It returns any other error at once if it is the first one; later, it
 // keeps waiting, since the operator may be fixing the database. It logs each reason once,

@@ -27,6 +27,8 @@ func newHealthcheck(a *app) *cobra.Command {
 /readyz. With --live fetch /healthz instead, which does not depend on the database. It needs no
 token. The exit code is 0 if the server is ready, and 3 if it is not or cannot be reached.
 
+A worker or a relay answers --live at the address of its --metrics-listen.
+
 It is the health check of the container image, and reads the address from POSTHASTE_LISTEN, as
 the server does.`,
 		Args: exactly(0, "no arguments"),

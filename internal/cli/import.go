@@ -22,9 +22,19 @@ func parseQueueMap(pairs []string) (map[string]string, error) {
 		if at <= 0 || at == len(pair)-1 {
 			return nil, posthaste.Invalidf("map", "--map must be OLD=NEW, got %q", pair)
 		}
+		if queues[pair[:at]] != "" {
+			return nil, posthaste.Invalidf("map", "--map names queue %q twice", pair[:at])
+		}
 		queues[pair[:at]] = pair[at+1:]
 	}
 	return queues, nil
+}
+
+// printUnmatched prints which names of --map are the queue of no job, perhaps by mistake.
+func printUnmatched(w io.Writer, unmatched, queues []string) {
+	for _, old := range unmatched {
+		fmt.Fprintf(w, "--map: no jobs of queue %q found; the queues are %s\n", old, oneLine(strings.Join(queues, ", "), 1000))
+	}
 }
 
 // maxShownRejections is the number of rejected rows or jobs that an import prints.

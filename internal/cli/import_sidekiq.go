@@ -23,7 +23,7 @@ func newImportSidekiq(a *app) *cobra.Command {
 		Use: "sidekiq", Short: "Import the jobs of Sidekiq or jiggler",
 		Long: `Send the jobs that are enqueued, scheduled or to be retried, and remove each from Redis
 after it is sent. Stop the Sidekiq processes first. If the command is killed, run it
-again: jobs are deduplicated by jid for a week. For the mapping of jobs to messages, see
+again with the same flags: jobs are deduplicated by jid and queue for a week. For the mapping of jobs to messages, see
 docs/migrate/sidekiq.md.`,
 		Example: `  posthaste import sidekiq --from redis://localhost:6379/0 --dry-run
   posthaste import sidekiq --from redis://localhost:6379/0 --map default=jobs --dead dead-jobs`,
@@ -91,6 +91,7 @@ func printSidekiq(w io.Writer, r sidekiq.Report) {
 	for _, set := range slices.Sorted(maps.Keys(r.Pending)) {
 		fmt.Fprintf(w, "%d jobs are in Redis: %s\n", r.Pending[set], set)
 	}
+	printUnmatched(w, r.Unmatched, r.Queues)
 	printRejected(w, r.Refused, func(x sidekiq.Refusal) (what, why string) {
 		return "job " + oneLine(x.JID, 64) + " of " + oneLine(x.In, 64), x.Error
 	})

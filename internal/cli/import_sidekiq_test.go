@@ -49,7 +49,7 @@ func TestImportSidekiq(t *testing.T) {
 	if _, err := conn.Exec(ctx, "select posthaste.create_queue('jobs'), posthaste.create_queue('morgue')"); err != nil {
 		t.Fatal(err)
 	}
-	if out, stderr, code := run(t, dir, args("--keep")...); code != 0 || !strings.Contains(out, "imported 2 jobs") || !strings.Contains(out, "1 more jobs were duplicates") || !strings.Contains(out, "1 jobs are in Redis: dead") {
+	if out, stderr, code := run(t, dir, args("--keep", "--map", "low=jobs")...); code != 0 || !strings.Contains(out, `no jobs of queue "low" found; the queues are default`) || !strings.Contains(out, "imported 2 jobs") || !strings.Contains(out, "1 more jobs were duplicates") || !strings.Contains(out, "1 jobs are in Redis: dead") {
 		t.Errorf("kept: %d\n%s%s", code, out, stderr)
 	}
 	if out, stderr, code := run(t, dir, args("--dead", "morgue")...); code != 0 || !strings.Contains(out, "imported 3 jobs, 1 of them as dead letters") || !strings.Contains(out, "0 jobs are in Redis: queue") {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,11 +26,11 @@ queue, and delete each in the same transaction. --preset names the product. For 
 other table, --query selects the jobs, and --done deletes or marks them.
 
 Let the workers of the other product finish the jobs that are due, and import those
-that are scheduled for later. Jobs that a worker holds are not imported. If the command is killed, run
-it again. If the queues are in another database than the jobs, name that of the jobs
-with --from: jobs are then deduplicated by id for a week, and unique keys are not
-imported. For the columns of a query and the mapping of each product, see
-docs/migrate/index.md.`,
+that are scheduled for later. Jobs that a worker holds are not imported. If the
+command is killed, run it again with the same flags. If the queues are in another
+database than the jobs, name that of the jobs with --from: jobs are then deduplicated
+by id and queue for a week, and unique keys are not imported. For the columns of a
+query and the mapping of each product, see docs/migrate/index.md.`,
 		Example: `  posthaste import sql --preset river --map default=jobs --dry-run
   posthaste import sql --preset river --map default=jobs
   posthaste import sql --query "select id, 'mail' as queue, body as payload, due as send_at from jobs" \
@@ -133,6 +134,11 @@ func printImportSQL(w *screen, r sqlimport.Report) {
 	if r.Held > 0 {
 		fmt.Fprintf(w, "%d more jobs are not imported: a worker holds them, or they wait for other jobs\n", r.Held)
 	}
+	var queues []string
+	for _, c := range r.Jobs {
+		queues = append(queues, c.From)
+	}
+	printUnmatched(w, r.Unmatched, slices.Compact(queues))
 	printRejected(w, r.Refused, func(x sqlimport.Refusal) (what, why string) { return "job " + oneLine(x.ID, 64), x.Error })
 	switch {
 	case r.DryRun:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -38,21 +39,21 @@ func runWorker(ctx context.Context, a *app, db database, metricsListen string, b
 		defer listener.Close()
 	}
 	a.signal.announce.Store(true)
-	engine, err := db.wait(ctx, a.log)
+	engine, err := db.openLazily(ctx, a.log)
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
 		return err
 	}
 	defer engine.Close()
 	parts := workerParts{engine: engine, log: a.log, follows: follows}
-	if listener != nil {
+	if listener != nil { // before the database is ready, so that nothing restarts a process that waits for it
 		var metrics http.Handler
 		parts.metrics, metrics = newMetrics(engine, a.log)
 		defer serveMetrics(a, listener, metrics)()
 	}
-	run, err := build(ctx, parts)
+	var run runner
+	if err = untilReady(ctx, engine, a.log); err == nil {
+		run, err = build(ctx, parts)
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -68,7 +69,9 @@ func runWorker(ctx context.Context, a *app, db database, metricsListen string, b
 func serveMetrics(a *app, listener net.Listener, metrics http.Handler) (stop func()) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", metrics)
-	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"status":"ok"}`+"\n") // as the server of the HTTP API
+	})
 	server := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug)}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

@@ -43,9 +43,11 @@ The account does not use the records of the queue. Each process appends the answ
 its sends and the messages it handled to its own file, which it syncs to disk before it
 goes on. A checker compares these files. Duplicates are allowed if a kill explains them.
 
-Ctrl-C ends the run early and still accounts. The exit code is 1 if a message was lost,
-was handled twice without a kill that explains it, or was delivered although it was
-never sent. The seed selects the kills; the messages in flight then differ between runs.`,
+Ctrl-C ends the run early and still accounts. A second one ends it at once, stops
+PostgreSQL and leaves the directory with the files behind. The exit code is 1 if a
+message was lost, was handled twice without a kill that explains it, or was delivered
+although it was never sent. The seed selects the kills; the messages in flight then
+differ between runs.`,
 		Example: "  posthaste prove --duration 2m\n  posthaste prove --duration 30s --rate 500 --workers 5 --json",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

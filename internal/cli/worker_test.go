@@ -148,3 +148,25 @@ func haveState(engine posthaste.Store, ids []posthaste.MessageID, want posthaste
 		return nil
 	}
 }
+
+// A worker whose database is away, or does not answer, says that it lives: a restart would not
+// help. The health check of the image reads it by variables.
+func TestWorkerLivesWithoutItsDatabase(t *testing.T) {
+	t.Parallel()
+	silent, _ := silentServer(t)
+	for _, database := range []string{"127.0.0.1:1", silent} {
+		p := start(t, "", []string{"DATABASE_URL=postgres://app@" + database + "/app", "SMTP_URL=smtp://127.0.0.1:1"}, "worker", "--queue", email.Queue, "--metrics-listen", "127.0.0.1:0")
+		eventually(t, "it is alive", func() error {
+			address := metricsOn.FindStringSubmatch(p.said())
+			if address == nil {
+				return fmt.Errorf("it said %q", p.said())
+			}
+			listen := strings.TrimSuffix(strings.TrimPrefix(address[1], "http://"), "/metrics")
+			check := start(t, "", []string{"POSTHASTE_LISTEN=" + listen, "POSTHASTE_LIVE=true"}, "healthcheck")
+			if code := check.wait(); code != 0 {
+				return fmt.Errorf("the health check ends with %d: %s", code, check.said())
+			}
+			return nil
+		})
+	}
+}

@@ -94,12 +94,11 @@ func TestMigrations(t *testing.T) {
 	if out, err := exec.CommandContext(ctx, filepath.Join(root, "scripts", "migrate"), installed).CombinedOutput(); err != nil {
 		t.Fatalf("scripts/migrate: %v\n%s", err, out)
 	}
-	program := filepath.Join(t.TempDir(), "posthaste")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/posthaste")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	program := buildProgram(t)
+	t.Run("Oban for Python", func(t *testing.T) {
+		t.Parallel()
+		importOban(t, installed, program)
+	})
 	for _, m := range productsToLeave {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
@@ -108,9 +107,27 @@ func TestMigrations(t *testing.T) {
 	}
 }
 
+// buildProgram builds posthaste and returns its path.
+func buildProgram(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "posthaste")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/posthaste")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return program
+}
+
+// newDatabase creates a database for this test, whose search path is public for every client.
+func newDatabase(t *testing.T) (url string) {
+	t.Helper()
+	url = testpg.New(t)
+	return url + map[bool]string{true: "&", false: "?"}[strings.Contains(url, "?")] + "options=-c%20search_path%3Dpublic"
+}
+
 func (m *migration) migrate(t *testing.T, installed, program string) {
-	url := testpg.New(t)
-	url += map[bool]string{true: "&", false: "?"}[strings.Contains(url, "?")] + "options=-c%20search_path%3Dpublic"
+	url := newDatabase(t)
 	dir := filepath.Join(root, m.folder)
 	if m.folder == "" {
 		dir = m.place(t, installed)
@@ -174,7 +191,7 @@ func (m *migration) place(t *testing.T, installed string) string {
 }
 
 // runMigration runs a command in a folder and returns its standard output.
-func runMigration(t *testing.T, dir, url string, command []string) string {
+func runMigration(t *testing.T, dir, url string, command []string, env ...string) string {
 	t.Helper()
 	name := command[0]
 	if strings.Contains(name, "/") && !filepath.IsAbs(name) {
@@ -184,7 +201,7 @@ func runMigration(t *testing.T, dir, url string, command []string) string {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, command[1:]...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+url)
+	cmd.Env = append(append(os.Environ(), "DATABASE_URL="+url), env...)
 	var log strings.Builder
 	cmd.Stderr = &log
 	out, err := cmd.Output()

@@ -21,24 +21,28 @@ const recipes = "examples/recipes"
 // recipeCommands say how a recipe is run in the folder with the copies of the recipes and all that
 // scripts/recipes has installed.
 var recipeCommands = map[string][]string{
-	"psycopg":     {"venv/bin/python", "psycopg/ship.py"},
-	"sqlalchemy":  {"venv/bin/python", "sqlalchemy/ship.py"},
-	"asyncpg":     {"venv/bin/python", "asyncpg/ship.py"},
-	"node-pg":     {"node", "node-pg/ship.mjs"},
-	"postgres-js": {"node", "postgres-js/ship.mjs"},
-	"drizzle":     {"node", "drizzle/ship.mjs"},
-	"prisma":      {"node", "prisma/ship.mjs"},
-	"jdbc":        {"java", "--class-path", "jars/*", "jdbc/Ship.java"},
-	"bun":         {"go", "run", "bun/ship.go"},
-	"gorm":        {"go", "run", "gorm/ship.go"},
+	"psycopg":      {"venv/bin/python", "psycopg/ship.py"},
+	"sqlalchemy":   {"venv/bin/python", "sqlalchemy/ship.py"},
+	"asyncpg":      {"venv/bin/python", "asyncpg/ship.py"},
+	"node-pg":      {"node", "node-pg/ship.mjs"},
+	"postgres-js":  {"node", "postgres-js/ship.mjs"},
+	"drizzle":      {"node", "drizzle/ship.mjs"},
+	"prisma":       {"node", "prisma/ship.mjs"},
+	"jdbc":         {"java", "--class-path", "jars/*", "jdbc/Ship.java"},
+	"bun":          {"go", "run", "bun/ship.go"},
+	"gorm":         {"go", "run", "gorm/ship.go"},
+	"ruby-pg":      {"ruby", "ruby-pg/ship.rb"},
+	"activerecord": {"ruby", "activerecord/ship.rb"},
 }
 
 // bindingCommands run the programs of testdata/bindings, which call functions with each value that
-// the page's table names.
+// the page's table names. The one of ActiveRecord checks what its page says.
 var bindingCommands = map[string][]string{
-	"python": {"venv/bin/python", "bindings.py"},
-	"node":   {"node", "bindings.mjs"},
-	"java":   {"java", "--class-path", "jars/*", "Bindings.java"},
+	"python":     {"venv/bin/python", "bindings.py"},
+	"node":       {"node", "bindings.mjs"},
+	"java":       {"java", "--class-path", "jars/*", "Bindings.java"},
+	"ruby":       {"ruby", "bindings.rb"},
+	"ruby-rules": {"ruby", "activerecord.rb"},
 }
 
 // TestEveryRecipeIsRunAndShown: each recipe has a command here, and is quoted as a whole.
@@ -49,7 +53,7 @@ func TestEveryRecipeIsRunAndShown(t *testing.T) {
 		t.Errorf("%d programs, %d commands, %v", len(programs), len(recipeCommands), err)
 	}
 	var page string
-	for _, name := range []string{"go-transactions", "java", "nodejs", "python"} {
+	for _, name := range []string{"go-transactions", "java", "nodejs", "python", "ruby"} {
 		page += read(t, "docs/guides/"+name+".md")
 	}
 	for name, command := range recipeCommands {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -108,5 +109,20 @@ func TestReleasePackageWithoutSystemd(t *testing.T) {
 	}
 	if n := bytes.Count(readFile(t, called), []byte("\n")); n != 3 {
 		t.Errorf("systemctl was called %d times, want 3", n)
+	}
+}
+
+// A shell reads the file of the services as systemd does, whatever is in a URL.
+func TestServiceEnvironmentInAShell(t *testing.T) {
+	t.Parallel()
+	const url = "postgres://a:p$HOME`#b@127.0.0.1:5432/app?sslmode=require&pool_max_conns=4 "
+	file := filepath.Join(t.TempDir(), "posthaste.env")
+	text := regexp.MustCompile(`postgres:[^'\n]*`).ReplaceAllLiteral(readFile(t, "../../deploy/posthaste.env"), []byte(url))
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", `set -a; . "$0"; set +a; env`, file).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "DATABASE_URL="+url+"\n") {
+		t.Errorf("%v; the variables are\n%s", err, out)
 	}
 }

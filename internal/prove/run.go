@@ -105,7 +105,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		p.tell("interrupted; accounting for the messages sent so far")
+		p.tell("interrupted; accounting for the messages sent so far; a second Ctrl-C leaves the files in %s", filepath.Dir(o.Dir))
 	}
 	if err := p.drain(context.WithoutCancel(ctx)); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@
 package sidekiq
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,5 +108,28 @@ func TestImportCountsDuplicates(t *testing.T) {
 		if all, _ := jids(t, e, "all"); len(all) != 3 {
 			t.Errorf("%s: %d messages, want 3", name, len(all))
 		}
+	}
+}
+
+// A name of --map that is the queue of no job is reported, and a job whose queue is missing tells
+// how to choose another. Jobs to be retried name their queue themselves.
+func TestImportReportsWrongMaps(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	e, client := onPostgres(t, "all")
+	must[int64](t)(client.SAdd(ctx, "maps:queues", "mail").Result())
+	must[int64](t)(client.LPush(ctx, "maps:queue:mail", `{"class":"A","args":[],"jid":"1"}`).Result())
+	must[int64](t)(client.ZAdd(ctx, "maps:retry", goredis.Z{Score: 1, Member: `{"class":"A","args":[],"jid":"2","queue":"low"}`}).Result())
+	o := Options{Namespace: "maps", Queues: map[string]string{"mial": "all", "mail": "nowhere", "low": "all"}}
+	r := must[Report](t)(Import(ctx, client, e, o))
+	if !slices.Equal(r.Unmatched, []string{"mial"}) || !slices.Equal(r.Queues, []string{"low", "mail"}) || r.Imported != 1 {
+		t.Errorf("%+v", r)
+	}
+	if len(r.Refused) != 1 || !strings.Contains(r.Refused[0].Error, "posthaste queue create nowhere") || !strings.Contains(r.Refused[0].Error, "--map 'mail=QUEUE'") {
+		t.Errorf("the rejected jobs are %+v", r.Refused)
+	}
+	o.Queues["mail"] = "all"
+	if r := must[Report](t)(Import(ctx, client, e, o)); r.Imported != 1 || !slices.Equal(r.Unmatched, []string{"low", "mial"}) {
+		t.Errorf("the repetition: %+v", r)
 	}
 }

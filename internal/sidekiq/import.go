@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -54,7 +55,12 @@ type Report struct {
 	Dead int `json:"dead"`
 	// Refused are jobs that became no messages; they stay in Redis.
 	Refused []Refusal `json:"refused"`
-	DryRun  bool      `json:"dry_run"`
+	// Queues are the queues in Redis. Those of scheduled jobs and of jobs to be retried are
+	// known only after the import.
+	Queues []string `json:"queues"`
+	// Unmatched are the names in [Options.Queues] that are not in Queues.
+	Unmatched []string `json:"unmatched"`
+	DryRun    bool     `json:"dry_run"`
 }
 
 // Refusal is a job that became no message, and the reason.
@@ -73,6 +79,7 @@ type importer struct {
 	to     posthaste.Store
 	report *Report
 	sent   map[posthaste.MessageID]struct{} // by this import
+	queues map[string]bool                  // of jobs
 }
 
 // Import imports all jobs, oldest first: it sends a batch, and removes the sent jobs from
@@ -80,9 +87,15 @@ type importer struct {
 // recognized by their jid. The report is valid even with an error.
 func Import(ctx context.Context, from goredis.UniversalClient, to posthaste.Store, o Options) (Report, error) {
 	o.Batch, o.patience = cmp.Or(o.Batch, 500), cmp.Or(o.patience, 6*buryLease)
-	r := Report{Pending: map[string]int64{}, Refused: []Refusal{}, DryRun: o.DryRun}
-	i := &importer{Options: o, from: from, to: to, report: &r, sent: map[posthaste.MessageID]struct{}{}}
+	r := Report{Pending: map[string]int64{}, Refused: []Refusal{}, Unmatched: []string{}, DryRun: o.DryRun}
+	i := &importer{Options: o, from: from, to: to, report: &r, sent: map[posthaste.MessageID]struct{}{}, queues: map[string]bool{}}
 	err := i.run(ctx)
+	r.Queues = append([]string{}, slices.Sorted(maps.Keys(i.queues))...)
+	for _, old := range slices.Sorted(maps.Keys(o.Queues)) {
+		if !i.queues[old] {
+			r.Unmatched = append(r.Unmatched, old)
+		}
+	}
 	return r, err
 }
 
@@ -90,6 +103,11 @@ func (i *importer) run(ctx context.Context) error {
 	places, err := i.places(ctx)
 	if err != nil {
 		return unreachable(err)
+	}
+	for _, w := range places {
+		if w.queue != "" {
+			i.queues[w.queue] = true
+		}
 	}
 	if i.Dead != "" {
 		if err := i.mayBury(ctx); err != nil {
@@ -250,6 +268,7 @@ func (i *importer) target(m *posthaste.Message, w where) error {
 		m.Queue = i.Dead
 		return nil
 	}
+	i.queues[m.Queue] = true
 	if mapped := i.Queues[m.Queue]; mapped != "" {
 		m.Queue = mapped
 	} else if i.Queue != "" {
@@ -276,7 +295,7 @@ func (i *importer) send(ctx context.Context, w where, messages []posthaste.Messa
 		} else if one, err := i.to.Send(ctx, messages[at]); err == nil { // one of them is at fault
 			id = one[0].ID
 		} else if refusal(err) {
-			i.refuse(w, messages[at].Reference, err)
+			i.refuse(w, messages[at].Reference, missing(messages[at], err))
 			continue
 		} else {
 			return nil, err
@@ -300,6 +319,15 @@ func (i *importer) send(ctx context.Context, w where, messages []posthaste.Messa
 func refusal(err error) bool {
 	code := posthaste.CodeOf(err)
 	return code == posthaste.CodeInvalid || code == posthaste.CodeTooLarge || code == posthaste.CodeNotFound
+}
+
+// missing returns the error of a queue that does not exist with remedies of the command line.
+func missing(m posthaste.Message, err error) error {
+	if posthaste.CodeOf(err) != posthaste.CodeNotFound {
+		return err
+	}
+	return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q does not exist", m.Queue), Cause: err,
+		Hint: "create it with `posthaste queue create " + m.Queue + "`, or choose another with --map '" + m.Headers[headerQueue] + "=QUEUE'"}
 }
 
 func (i *importer) refuse(w where, jid string, err error) {

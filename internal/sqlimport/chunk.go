@@ -22,15 +22,15 @@ func (i *importer) take(ctx context.Context, s *source) error {
 	rejected := []string{} // ids
 	for {
 		jobs, refused, err := i.chunk(ctx, s, rejected)
-		if err != nil {
-			return err
-		}
 		for _, x := range refused {
 			rejected = append(rejected, x.ID)
 		}
 		i.report.Refused = append(i.report.Refused, refused...)
 		for _, r := range jobs {
 			i.counter(job{text(r.queue), text(r.kind)}).Imported++
+		}
+		if err != nil {
+			return err
 		}
 		if n := len(i.report.Refused); n >= maxRefused {
 			return &posthaste.Error{Code: posthaste.CodeRefused, Message: fmt.Sprintf("%d jobs were rejected, the last with: %s", n, i.report.Refused[n-1].Error),
@@ -45,8 +45,8 @@ func (i *importer) take(ctx context.Context, s *source) error {
 	}
 }
 
-// chunk imports some jobs. It returns them, and those that were rejected instead. The jobs are
-// locked until they are deleted or marked, so that workers of the product that respect the locks
+// chunk imports some jobs. It returns them, and those that were rejected instead; both also with
+// an error that came after some were sent to another database. The jobs are locked until they are deleted or marked, so that workers of the product that respect the locks
 // do not take them. Work that must be done again without rejected jobs is therefore undone to a
 // savepoint only: a rollback would release jobs whose messages are in another database already.
 func (i *importer) chunk(ctx context.Context, s *source, except []string) (jobs []*row, refused []Refusal, err error) {
@@ -68,6 +68,7 @@ func (i *importer) chunk(ctx context.Context, s *source, except []string) (jobs 
 		}
 		jobs, messages = append(jobs, r), append(messages, m)
 	}
+	var failed error
 	for sent := false; len(jobs) > 0; {
 		inner, err := tx.Begin(ctx)
 		if err != nil {
@@ -78,8 +79,8 @@ func (i *importer) chunk(ctx context.Context, s *source, except []string) (jobs 
 		}
 		why := map[int]string{}
 		if !sent {
-			if why, err = i.send(ctx, inner, messages); err != nil {
-				return nil, nil, err
+			if why, failed = i.send(ctx, inner, messages); failed != nil && (i.Same || len(why) == len(jobs)) {
+				return nil, nil, failed
 			}
 		}
 		if !i.Same && !sent {
@@ -91,7 +92,10 @@ func (i *importer) chunk(ctx context.Context, s *source, except []string) (jobs 
 			defer cancel()
 		}
 		if len(why) == 0 {
-			return jobs, refused, errors.Join(inner.Commit(ctx), tx.Commit(ctx))
+			if err := errors.Join(inner.Commit(ctx), tx.Commit(ctx)); err != nil {
+				return nil, nil, errors.Join(failed, err)
+			}
+			return jobs, refused, failed
 		}
 		if err := inner.Rollback(ctx); err != nil {
 			return nil, nil, err
@@ -105,10 +109,15 @@ func (i *importer) chunk(ctx context.Context, s *source, except []string) (jobs 
 // commitPatience bounds the deletion of jobs whose messages were sent to another database.
 const commitPatience = 30 * time.Second
 
-// refusals returns the jobs with the indexes of why, and the reasons.
+// notSent is the reason of jobs that were not sent because of an error.
+const notSent = ""
+
+// refusals returns the rejected jobs with the indexes of why, and the reasons.
 func refusals(jobs []*row, why map[int]string) (all []Refusal) {
 	for _, at := range slices.Sorted(maps.Keys(why)) {
-		all = append(all, Refusal{jobs[at].id, why[at]})
+		if why[at] != notSent {
+			all = append(all, Refusal{jobs[at].id, why[at]})
+		}
 	}
 	return all
 }
@@ -187,13 +196,14 @@ func arrayOf(texts []string) string {
 	return "{" + strings.Join(quoted, ",") + "}"
 }
 
-// send sends the messages, queue by queue. It returns why some are rejected, by their indexes.
+// send sends the messages, queue by queue, until an error that is not about a message. It returns
+// why some were not sent, by their indexes.
 func (i *importer) send(ctx context.Context, tx pgx.Tx, messages []posthaste.Message) (map[int]string, error) {
-	byQueue := map[string][]int{}
+	byQueue, why := map[string][]int{}, map[int]string{}
 	for at := range messages {
 		byQueue[messages[at].Queue] = append(byQueue[messages[at].Queue], at)
+		why[at] = notSent
 	}
-	why := map[int]string{}
 	for _, group := range byQueue {
 		some := make([]posthaste.Message, len(group))
 		for n, at := range group {
@@ -207,7 +217,7 @@ func (i *importer) send(ctx context.Context, tx pgx.Tx, messages []posthaste.Mes
 			continue
 		}
 		if !refusal(err) {
-			return nil, err
+			return why, err
 		}
 		// At least one of them is rejected.
 		for n, at := range group {
@@ -216,7 +226,7 @@ func (i *importer) send(ctx context.Context, tx pgx.Tx, messages []posthaste.Mes
 			case refusal(err):
 				why[at] = err.Error()
 			case err != nil:
-				return nil, err
+				return why, err
 			default:
 				i.told(at, some[n], sent[0], why)
 			}
@@ -225,13 +235,14 @@ func (i *importer) send(ctx context.Context, tx pgx.Tx, messages []posthaste.Mes
 	return why, nil
 }
 
-// told notes that a message was not stored because of an earlier one.
+// told notes that a message was sent, or not stored because of an earlier one.
 func (i *importer) told(at int, m posthaste.Message, sent posthaste.Sent, why map[int]string) {
-	switch {
-	case !sent.Duplicate:
-	case i.Same:
+	if sent.Duplicate && i.Same {
 		why[at] = fmt.Sprintf("message %d of queue %s has its unique key %q and is unfinished", sent.ID, m.Queue, m.Unique.Key)
-	default:
+		return
+	}
+	delete(why, at)
+	if sent.Duplicate {
 		i.report.Known++
 	}
 }

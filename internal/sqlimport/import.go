@@ -64,7 +64,10 @@ type Report struct {
 	Held int `json:"held"`
 	// Refused are jobs that became no messages; they stay unchanged.
 	Refused []Refusal `json:"refused"`
-	DryRun  bool      `json:"dry_run"`
+	// Unmatched are the names in [Options.Queues] that are the queue of no job. It is empty if
+	// there was no job.
+	Unmatched []string `json:"unmatched"`
+	DryRun    bool     `json:"dry_run"`
 }
 
 // Count counts the jobs of one kind in one queue.
@@ -136,7 +139,7 @@ func Import(ctx context.Context, conn *pgx.Conn, to posthaste.Engine, o Options)
 	if !o.Same {
 		o.Batch = min(o.Batch, batchAcross)
 	}
-	r := Report{Source: cmp.Or(o.Preset, "query"), Jobs: []Count{}, Refused: []Refusal{}, DryRun: o.DryRun}
+	r := Report{Source: cmp.Or(o.Preset, "query"), Jobs: []Count{}, Refused: []Refusal{}, Unmatched: []string{}, DryRun: o.DryRun}
 	i := &importer{Options: o, conn: conn, to: to, report: &r, counts: map[job]*Count{}}
 	err := i.run(ctx)
 	i.sum()
@@ -227,14 +230,20 @@ func (i *importer) count(ctx context.Context, s *source, add func(c *Count, n in
 
 // sum completes the report.
 func (i *importer) sum() {
-	r := i.report
+	r, queues := i.report, map[string]bool{}
 	for _, c := range i.counts {
+		queues[c.From] = true
 		r.Jobs = append(r.Jobs, *c)
 		r.Found, r.Imported, r.Left = r.Found+c.Found, r.Imported+c.Imported, r.Left+c.Left
 	}
 	slices.SortFunc(r.Jobs, func(a, b Count) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Kind, b.Kind))
 	})
+	for _, old := range slices.Sorted(maps.Keys(i.Queues)) {
+		if len(queues) > 0 && !queues[old] {
+			r.Unmatched = append(r.Unmatched, old)
+		}
+	}
 }
 
 // target returns the queue that receives the jobs of a queue.
@@ -252,23 +261,27 @@ func (i *importer) checkQueues(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	missing := map[string]bool{}
+	missing := map[string]string{} // to the queue of the jobs
 	for _, c := range i.counts {
 		if c.Queue == "" {
 			return posthaste.Invalidf("queue", "the query has no column queue, so the queue is unknown: set --queue")
 		}
-		missing[c.Queue] = true
+		missing[c.Queue] = c.From
 	}
 	for _, q := range existing {
 		delete(missing, q.Name)
 	}
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		another := "--queue"
+		if from := missing[name]; from != "" && (i.Queue == "" || i.Queues[from] != "") {
+			another = "--map '" + from + "=QUEUE'"
+		}
 		fault := &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q does not exist", name),
-			Hint: "create it with `posthaste queue create " + name + "`, or choose another with --map " + name + "=QUEUE"}
+			Hint: "create it with `posthaste queue create " + name + "`, or choose another with " + another}
 		if posthaste.CheckName("queue", name) != nil {
 			fault.Code, fault.Message = posthaste.CodeInvalid, fmt.Sprintf("%q is not a possible name of a queue", name)
-			fault.Hint = "choose another queue with --map '" + name + "=QUEUE'"
+			fault.Hint = "choose another queue with " + another
 		}
 		faults = append(faults, fault)
 	}

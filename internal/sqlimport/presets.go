@@ -109,7 +109,7 @@ func river(_ context.Context, p *product) ([]*source, error) {
 		name: p.quoted("river_job"),
 		query: `select j.id, j.queue, j.kind, j.args as payload, j.metadata as headers, j.tags as terms, j.scheduled_at as send_at,
 			j.priority - 1 as priority, j.attempt, least(greatest(j.max_attempts - j.attempt, 1), 1000) as max_attempts, j.created_at,
-			j.errors[cardinality(j.errors)] ->> 'error' as error
+			to_jsonb(j.errors) -> -1 ->> 'error' as error
 			from ` + p.quoted("river_job") + ` as j where j.state in ` + states + ` order by j.id`,
 		lock: " for update of j skip locked",
 		done: "delete from " + p.quoted("river_job") + " where id = any($1)",
@@ -117,14 +117,15 @@ func river(_ context.Context, p *product) ([]*source, error) {
 	}}, nil
 }
 
-// oban returns the table of Oban. Its times have no zone and are in UTC.
+// oban returns the table of Oban. Its times have no zone and are in UTC. Its errors are an array of
+// JSON in the table of Oban for Elixir, and a JSON array in that of Oban for Python.
 func oban(_ context.Context, p *product) ([]*source, error) {
 	states := p.states("executing", "available", "scheduled", "retryable")
 	return []*source{{
 		name: p.quoted("oban_jobs"),
 		query: `select j.id, j.queue, j.worker as kind, j.args as payload, j.meta as headers, j.tags as terms, j.scheduled_at at time zone 'UTC' as send_at,
 			least(j.priority, 3) as priority, j.attempt, least(greatest(j.max_attempts - j.attempt, 1), 1000) as max_attempts, j.inserted_at at time zone 'UTC' as created_at,
-			j.errors[cardinality(j.errors)] ->> 'error' as error
+			to_jsonb(j.errors) -> -1 ->> 'error' as error
 			from ` + p.quoted("oban_jobs") + ` as j where j.state in ` + states + ` order by j.id`,
 		lock: " for update of j skip locked",
 		done: "delete from " + p.quoted("oban_jobs") + " where id = any($1)",

@@ -24,6 +24,7 @@ const patience = 3 * time.Minute
 
 // jobs are a product's jobs for tests: one in each state, in its own tables.
 type jobs struct {
+	preset string // if it is not the name
 	insert string
 	// messages are what the waiting ones become, see [summary].
 	messages []string
@@ -65,6 +66,21 @@ var products = map[string]jobs{
 			`shipping Shop.Ship "" 3 [] application/json {"order": 3} scheduled 2999 1 error=busy import-queue=shipping retry-count=19`,
 		},
 		held: 2, left: "oban_jobs", rest: 3,
+	},
+	"oban-python": {
+		preset: "oban",
+		insert: `insert into oban_jobs (state, worker, args, priority, attempt, scheduled_at, tags, meta, errors) values
+			('available', 'shop.Invoice', '{"order": 1}', 9, 0, timezone('UTC', now()), '{}', '{}', '[]'),
+			('scheduled', 'shop.Review', '{"order": 2}', 0, 0, '2999-01-01T00:00:00', '{x}', '{"tenant": "ada"}', '[]'),
+			('retryable', 'shop.Ship', '{"order": 3}', 0, 2, '2999-01-01T00:00:00', '{}', '{}', '[{"error": "late"}, {"error": "busy"}]'),
+			('executing', 'shop.Ship', '{"order": 4}', 0, 1, timezone('UTC', now()), '{}', '{}', '[]'),
+			('discarded', 'shop.Ship', '{"order": 5}', 0, 20, timezone('UTC', now()), '{}', '{}', '[{"error": "busy"}]')`,
+		messages: []string{
+			`default shop.Invoice "" 1 [] application/json {"order": 1} ready 0 20 import-queue=default`,
+			`default shop.Review "" 2 [x] application/json {"order": 2} scheduled 2999 20 import-queue=default tenant=ada`,
+			`default shop.Ship "" 3 [] application/json {"order": 3} scheduled 2999 18 error=busy import-queue=default retry-count=2`,
+		},
+		held: 1, left: "oban_jobs", rest: 2,
 	},
 	"pg-boss": {
 		insert: `insert into pgboss.queue (name, policy, retry_limit, retry_delay, retry_backoff, expire_seconds, retention_seconds, deletion_seconds, partition, table_name)
@@ -117,17 +133,20 @@ var products = map[string]jobs{
 // Each preset imports the jobs that wait and leaves the others, inside a database and to another.
 func TestPresets(t *testing.T) {
 	t.Parallel()
-	if len(products) != len(Presets()) {
-		t.Errorf("the presets are %q, and there are jobs of %d products", Presets(), len(products))
+	for _, preset := range Presets() {
+		if _, ok := products[preset]; !ok {
+			t.Errorf("there are no jobs of %s", preset)
+		}
 	}
 	for name, product := range products {
+		preset := cmp.Or(product.preset, name)
 		for _, same := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/same=%t", name, same), func(t *testing.T) {
 				t.Parallel()
 				p := newProduct(t, name, same)
 				p.exec(product.insert)
 				for _, dry := range []bool{true, false} {
-					report := p.imports(Options{Preset: name, DryRun: dry})
+					report := p.imports(Options{Preset: preset, DryRun: dry})
 					want := Report{Found: 3, Imported: 3, Held: product.held}
 					if dry {
 						want = Report{Found: 3, Left: 3, Held: product.held}
@@ -142,7 +161,7 @@ func TestPresets(t *testing.T) {
 				if n := p.number("select count(*) from " + product.left); n != product.rest {
 					t.Errorf("%d jobs stay, want %d", n, product.rest)
 				}
-				if report := p.imports(Options{Preset: name, Held: true}); report.Imported == 0 || report.Left > 0 {
+				if report := p.imports(Options{Preset: preset, Held: true}); report.Imported == 0 || report.Left > 0 {
 					t.Errorf("with held jobs the report is %+v", report)
 				}
 			})

@@ -117,7 +117,7 @@ var sizedOnRedis = map[string][]string{
 	"./internal/acceptance": {"TestOnRedis", "TestRE1"},
 	"./dashboard":           {"TestDB2_ReplayOnRedis"},
 	"./inbox":               {"TestNP2_OnceOnRedis"},
-	"./redis":               {"TestRE2_KilledProcess", "TestIdle", "TestIdleInCluster", "TestRE_CostOfKeys", "TestTickStartsWithinASecond"},
+	"./redis":               {"TestRE2_KilledProcess", "TestIdle", "TestIdleInCluster", "TestRE_CostOfKeys", "TestTickStartsWithinASecond", "TestCallsAreNotKeptByAMasterThatWasReplaced"},
 	"./internal/cron":       {"TestTicksAreThoseOfTheClockOnTheWall"},
 }
 

@@ -53,7 +53,13 @@ begin
     -- A delivery that has ended meanwhile may have left a retry, which can be withdrawn.
     exit when array_position(v_requests, null) is null;
   end loop;
-  return query select u.name, u.withdrawn, u.state, u.state = 'running' from unnest(v_names, v_withdrawn, v_states) with ordinality u (name, withdrawn, state, n) order by u.n;
+  return query
+    select u.name, u.withdrawn, u.state, u.state = 'running'
+      from (select * from unnest(v_names, v_withdrawn, v_states) with ordinality x (name, withdrawn, state, n)
+            union all
+            -- Withdrawn before, and not found again: a parked message whose entry was reclaimed.
+            select x.name, true, 'cancelled', 0 from unnest(v_from) x (name) where x.name <> all (v_names)) u
+     order by u.n;
   if v_from || v_running <> '{}' then
     insert into posthaste.action_records (by, action, message_id, queue_id, details)
     values (coalesce(cancel.by, session_user), 'cancel', cancel.message_id, v_queue,

@@ -9,20 +9,20 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 )
 
-// tapKey names a consumer: of a subscription and a lane of a queue.
-type tapKey struct {
+// bufferKey names a consumer: of a subscription and a lane of a queue.
+type bufferKey struct {
 	queue, subscription string
 	lane                int
 }
 
-// tap has the messages that came from one consumer and were not handed out yet: its hand. taps.mu
+// buffer has the messages that came from one consumer and were not handed out yet. buffers.mu
 // guards it.
-type tap struct {
-	tapKey
+type buffer struct {
+	bufferKey
 	stream, consumer string
 	ackWait          time.Duration
 	since            time.Time // when the subscription was made
-	hand             []*arrival
+	arrivals         []*arrival
 	waiting          *pull // the open pull that rings the doorbell, or nil
 	noLeader         bool  // such a pull found no leader: sweep opens it again
 	usedAt           time.Duration
@@ -40,50 +40,50 @@ type arrival struct {
 
 // pull is a request for messages that was sent to a consumer.
 type pull struct {
-	tap      *tap
+	buffer   *buffer
 	inbox    *natsgo.Subscription
 	lease    time.Duration // by uptime: the end of the lease of the messages that it brings
 	ends     time.Duration // by uptime: when the server has forgotten it
 	want     int
-	arriving int // messages that came and are not in the hand yet
+	arriving int // messages that came and are not in the buffer yet
 	ended    bool
 	fault    string        // the status that ended it, if it is unusual
-	done     chan struct{} // closed when it has ended and all its messages are in the hand
+	done     chan struct{} // closed when it has ended and all its messages are in the buffer
 }
 
-// taps pulls messages from consumers.
-type taps struct {
+// buffers pulls messages from consumers.
+type buffers struct {
 	conn *natsgo.Conn
 	// arrived is called for each message and must not block. It calls finished once it has put the
-	// message into the hand, or decided not to.
-	arrived func(t *tap, a *arrival, finished func())
+	// message into the buffer, or decided not to.
+	arrived func(b *buffer, a *arrival, finished func())
 	ring    func(queue string)
 	asleep  func(queue string) bool
 
 	mu     sync.Mutex
 	closed bool // shut was called
 	pulls  map[*pull]bool
-	byKey  map[tapKey]*tap
+	byKey  map[bufferKey]*buffer
 	// listeners are claims that wait for the first message of a queue.
 	listeners map[chan bool]string
 }
 
-func (s *taps) start(conn *natsgo.Conn) {
-	s.conn, s.pulls, s.byKey, s.listeners = conn, map[*pull]bool{}, map[tapKey]*tap{}, map[chan bool]string{}
+func (s *buffers) start(conn *natsgo.Conn) {
+	s.conn, s.pulls, s.byKey, s.listeners = conn, map[*pull]bool{}, map[bufferKey]*buffer{}, map[chan bool]string{}
 }
 
-// of returns the tap of a consumer.
-func (s *taps) of(q *queue, sub *subscription, lane int) *tap {
-	key := tapKey{q.Name, sub.Name, lane}
+// of returns the buffer of a consumer.
+func (s *buffers) of(q *queue, sub *subscription, lane int) *buffer {
+	key := bufferKey{q.Name, sub.Name, lane}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.byKey[key]
-	if t == nil || t.stream != q.stream || !t.since.Equal(sub.CreatedAt) {
-		t = &tap{tapKey: key, stream: q.stream, consumer: q.consumer(sub.Name, lane), ackWait: sub.AckWait, since: sub.CreatedAt}
-		s.byKey[key] = t
+	b := s.byKey[key]
+	if b == nil || b.stream != q.stream || !b.since.Equal(sub.CreatedAt) {
+		b = &buffer{bufferKey: key, stream: q.stream, consumer: q.consumer(sub.Name, lane), ackWait: sub.AckWait, since: sub.CreatedAt}
+		s.byKey[key] = b
 	}
-	t.usedAt = uptime()
-	return t
+	b.usedAt = uptime()
+	return b
 }
 
 // pullRequest is the body of a pull.
@@ -99,12 +99,12 @@ const emptyWait = 25 * time.Millisecond
 
 // open sends a pull. With wait it stays open until a message comes or a third of AckWait has
 // passed, otherwise it brings the messages that wait.
-func (s *taps) open(t *tap, n int, wait bool) (*pull, error) {
+func (s *buffers) open(b *buffer, n int, wait bool) (*pull, error) {
 	r := pullRequest{Batch: n, NoWait: !wait, Expires: emptyWait}
 	now := uptime()
-	p := &pull{tap: t, want: n, lease: now + t.ackWait - margin, ends: now + callTimeout, done: make(chan struct{})}
+	p := &pull{buffer: b, want: n, lease: now + b.ackWait - margin, ends: now + callTimeout, done: make(chan struct{})}
 	if wait {
-		r.Expires = t.ackWait / 3
+		r.Expires = b.ackWait / 3
 		p.ends = now + r.Expires + time.Second
 	}
 	body, err := json.Marshal(r)
@@ -127,10 +127,10 @@ func (s *taps) open(t *tap, n int, wait bool) (*pull, error) {
 	}
 	s.pulls[p] = true
 	if wait {
-		t.waiting = p
+		b.waiting = p
 	}
 	s.mu.Unlock()
-	if err = s.conn.PublishMsg(&natsgo.Msg{Subject: "$JS.API.CONSUMER.MSG.NEXT." + t.stream + "." + t.consumer, Reply: inbox, Data: body}); err != nil {
+	if err = s.conn.PublishMsg(&natsgo.Msg{Subject: "$JS.API.CONSUMER.MSG.NEXT." + b.stream + "." + b.consumer, Reply: inbox, Data: body}); err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.close(p)
@@ -139,38 +139,38 @@ func (s *taps) open(t *tap, n int, wait bool) (*pull, error) {
 }
 
 // close ends a pull and closes its inbox. s.mu is held.
-func (s *taps) close(p *pull) {
+func (s *buffers) close(p *pull) {
 	delete(s.pulls, p)
 	s.end(p)
 	_ = p.inbox.Unsubscribe() // the connection may be closed
 }
 
 // end ends a pull. Its inbox stays open, because messages may be under way. s.mu is held.
-func (s *taps) end(p *pull) {
+func (s *buffers) end(p *pull) {
 	if !p.ended {
 		p.ended = true
 		if p.arriving == 0 {
 			closeOnce(p.done)
 		}
 	}
-	if p.tap.waiting == p {
-		p.tap.waiting = nil
+	if p.buffer.waiting == p {
+		p.buffer.waiting = nil
 	}
 }
 
 // take handles a message or a status that a pull got.
-func (s *taps) take(p *pull, m *natsgo.Msg) {
+func (s *buffers) take(p *pull, m *natsgo.Msg) {
 	s.mu.Lock()
 	if status := m.Header.Get("Status"); status != "" && len(m.Data) == 0 && m.Header.Get(headerMeta) == "" {
-		waited := p.tap.waiting == p
+		waited := p.buffer.waiting == p
 		if status != "404" && status != "408" {
 			p.fault = status + " " + m.Header.Get("Description")
 		}
 		s.close(p)
-		p.tap.noLeader = waited && status == "503"
+		p.buffer.noLeader = waited && status == "503"
 		s.mu.Unlock()
 		if waited && status != "503" { // without a leader, sweep opens it again
-			s.reopen(p.tap)
+			s.reopen(p.buffer)
 		}
 		return
 	}
@@ -179,7 +179,7 @@ func (s *taps) take(p *pull, m *natsgo.Msg) {
 		s.close(p)
 	}
 	s.mu.Unlock()
-	s.arrived(p.tap, &arrival{Msg: m, lease: p.lease}, func() {
+	s.arrived(p.buffer, &arrival{Msg: m, lease: p.lease}, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if p.arriving--; p.ended && p.arriving == 0 {
@@ -196,12 +196,12 @@ func closeOnce(done chan struct{}) {
 	}
 }
 
-// put puts a message into the hand, and wakes the claims and sleepers of its queue.
-func (s *taps) put(t *tap, a *arrival) {
+// put puts a message into the buffer, and wakes the claims and sleepers of its queue.
+func (s *buffers) put(b *buffer, a *arrival) {
 	s.mu.Lock()
-	t.hand = append(t.hand, a)
+	b.arrivals = append(b.arrivals, a)
 	for rings, queue := range s.listeners {
-		if queue == t.queue {
+		if queue == b.queue {
 			select {
 			case rings <- true:
 			default:
@@ -209,11 +209,11 @@ func (s *taps) put(t *tap, a *arrival) {
 		}
 	}
 	s.mu.Unlock()
-	s.ring(t.queue)
+	s.ring(b.queue)
 }
 
 // listen rings a channel when a message of a queue comes, until the function returned is called.
-func (s *taps) listen(queue string, rings chan bool) (stop func()) {
+func (s *buffers) listen(queue string, rings chan bool) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listeners[rings] = queue
@@ -224,73 +224,73 @@ func (s *taps) listen(queue string, rings chan bool) (stop func()) {
 	}
 }
 
-// openWaiting opens a pull that waits, unless one is open already or a message is in the hand.
-func (s *taps) openWaiting(t *tap) error {
+// openWaiting opens a pull that waits, unless one is open already or a message is in the buffer.
+func (s *buffers) openWaiting(b *buffer) error {
 	s.mu.Lock()
-	wanted := t.waiting == nil && len(t.hand) == 0
+	wanted := b.waiting == nil && len(b.arrivals) == 0
 	s.mu.Unlock()
 	if !wanted {
 		return nil
 	}
-	_, err := s.open(t, 1, true)
+	_, err := s.open(b, 1, true)
 	return err
 }
 
 // reopen opens a pull that waits, if a process sleeps and none is open.
-func (s *taps) reopen(t *tap) {
-	if s.asleep(t.queue) {
-		_ = s.openWaiting(t) // sweep tries again
+func (s *buffers) reopen(b *buffer) {
+	if s.asleep(b.queue) {
+		_ = s.openWaiting(b) // sweep tries again
 	}
 }
 
 // wait opens pulls that wait at the consumers of a queue from which this process has claimed within AckWait.
-func (s *taps) wait(queue string) {
-	for _, t := range s.recent(queue) {
-		s.reopen(t)
+func (s *buffers) wait(queue string) {
+	for _, b := range s.recent(queue) {
+		s.reopen(b)
 	}
 }
 
-func (s *taps) recent(queue string) (all []*tap) {
+func (s *buffers) recent(queue string) (all []*buffer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, t := range s.byKey {
-		if t.queue == queue && uptime()-t.usedAt < t.ackWait {
-			all = append(all, t)
+	for _, b := range s.byKey {
+		if b.queue == queue && uptime()-b.usedAt < b.ackWait {
+			all = append(all, b)
 		}
 	}
 	return all
 }
 
-// late is how long before the end of its lease a message in the hand is given back.
-func (t *tap) late() time.Duration { return t.ackWait / 5 }
+// late is how long before the end of its lease a message in the buffer is given back.
+func (b *buffer) late() time.Duration { return b.ackWait / 5 }
 
-// next takes the next message whose lease has not ended from the hand, or returns nil. It drops those
+// next takes the next message whose lease has not ended from the buffer, or returns nil. It drops those
 // before it whose lease has ended.
-func (s *taps) next(t *tap, now time.Duration) *arrival {
+func (s *buffers) next(b *buffer, now time.Duration) *arrival {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(t.hand) > 0 {
-		a := t.hand[0]
+	for len(b.arrivals) > 0 {
+		a := b.arrivals[0]
 		left := a.lease - now
-		if left > 0 && left < t.late()/2 { // emptyHands may be giving it back
+		if left > 0 && left < b.late()/2 { // emptyHands may be giving it back
 			return nil
 		}
-		if t.hand = t.hand[1:]; left > 0 {
+		if b.arrivals = b.arrivals[1:]; left > 0 {
 			return a
 		}
 	}
 	return nil
 }
 
-// putBack puts a message that cannot be handed out now back to the front of the hand.
-func (s *taps) putBack(t *tap, a *arrival) {
+// putBack puts a message that cannot be handed out now back to the front of the buffer.
+func (s *buffers) putBack(b *buffer, a *arrival) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.hand = append([]*arrival{a}, t.hand...)
+	b.arrivals = append([]*arrival{a}, b.arrivals...)
 }
 
 // shut ends all pulls. The servers deliver nothing to an inbox without a subscription.
-func (s *taps) shut() {
+func (s *buffers) shut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
@@ -300,15 +300,15 @@ func (s *taps) shut() {
 }
 
 // drain empties all hands: of messages whose lease ends soon, or of everything.
-func (s *taps) drain(everything bool) map[*tap][]*arrival {
+func (s *buffers) drain(everything bool) map[*buffer][]*arrival {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all, now := map[*tap][]*arrival{}, uptime()
-	for _, t := range s.byKey {
-		t.hand = slices.DeleteFunc(t.hand, func(a *arrival) bool {
-			takes := everything || a.lease-now < t.late()
+	all, now := map[*buffer][]*arrival{}, uptime()
+	for _, b := range s.byKey {
+		b.arrivals = slices.DeleteFunc(b.arrivals, func(a *arrival) bool {
+			takes := everything || a.lease-now < b.late()
 			if takes {
-				all[t] = append(all[t], a)
+				all[b] = append(all[b], a)
 			}
 			return takes
 		})
@@ -317,14 +317,14 @@ func (s *taps) drain(everything bool) map[*tap][]*arrival {
 }
 
 // sweep forgets pulls that no server answers any more, and opens those again that wait.
-func (s *taps) sweep() {
+func (s *buffers) sweep() {
 	now := uptime()
-	var again []*tap
+	var again []*buffer
 	s.mu.Lock()
 	for p := range s.pulls {
 		if now > p.ends {
-			if p.tap.waiting == p {
-				again = append(again, p.tap)
+			if p.buffer.waiting == p {
+				again = append(again, p.buffer)
 			}
 			s.end(p)
 			if now > p.lease { // until then its messages may still come
@@ -332,36 +332,36 @@ func (s *taps) sweep() {
 			}
 		}
 	}
-	for _, t := range s.byKey {
-		if t.noLeader {
-			t.noLeader = false
-			again = append(again, t)
+	for _, b := range s.byKey {
+		if b.noLeader {
+			b.noLeader = false
+			again = append(again, b)
 		}
 	}
 	s.mu.Unlock()
-	for _, t := range again {
-		s.reopen(t)
+	for _, b := range again {
+		s.reopen(b)
 	}
 }
 
 // reconnected opens the pulls again that wait: the servers may have forgotten them.
-func (s *taps) reconnected() {
-	var again []*tap
+func (s *buffers) reconnected() {
+	var again []*buffer
 	s.mu.Lock()
 	for p := range s.pulls {
-		if p.tap.waiting == p {
+		if p.buffer.waiting == p {
 			s.end(p)
-			again = append(again, p.tap)
+			again = append(again, p.buffer)
 		}
 	}
 	s.mu.Unlock()
-	for _, t := range again {
-		s.reopen(t)
+	for _, b := range again {
+		s.reopen(b)
 	}
 }
 
 // faultOf returns the unusual status that ended a pull, or "".
-func (s *taps) faultOf(p *pull) string {
+func (s *buffers) faultOf(p *pull) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return p.fault
