@@ -289,7 +289,7 @@ func subscribedAgain(s *suite) {
 		return reply.Deliveries
 	}
 	sent := s.send(1) // the default subscription does not receive it
-	for _, after := range []time.Duration{time.Hour, time.Millisecond} {
+	subscribeAndFail := func(after time.Duration) {
 		s.must(s.engine.Subscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "audit", posthaste.SubscriptionOptions{From: posthaste.FromOldest}))
 		var got []posthaste.RawDelivery
 		s.until("the message comes", func() bool { got = receive(); return len(got) > 0 })
@@ -297,10 +297,10 @@ func subscribedAgain(s *suite) {
 			s.Fatalf("%+v came, want attempt 1 of message %s", got, sent[0])
 		}
 		s.settle(posthaste.Settlement{Outcome: posthaste.OutcomeRetried, RetryAfter: after, Error: "no"}, got...)
-		if after == time.Hour {
-			s.must(s.engine.Unsubscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "audit", posthaste.DropOptions{}))
-		}
 	}
+	subscribeAndFail(time.Hour)
+	s.must(s.engine.Unsubscribe(posthaste.WithActor(s.ctx, "ada"), s.queue, "audit", posthaste.DropOptions{}))
+	subscribeAndFail(time.Millisecond)
 	s.until("the message is retried", func() bool {
 		got := receive()
 		return len(got) == 1 && got[0].MessageID == sent[0] && got[0].Attempt == 2

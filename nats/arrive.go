@@ -53,8 +53,8 @@ func (e *Engine) arrive(b *buffer, a *arrival, finished func()) {
 	}
 }
 
-// sourceOf returns the queue and the subscription of a buffer. The latter is nil if one of them was dropped,
-// even if another one has its name now.
+// sourceOf returns the queue and the subscription of a buffer. The latter is nil if one of them was
+// dropped, even if another one has its name now.
 func (e *Engine) sourceOf(b *buffer) (*queue, *subscription) {
 	q := e.queues.known(b.queue)
 	if q == nil || q.stream != b.stream {

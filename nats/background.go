@@ -55,7 +55,7 @@ func (e *Engine) startLoops(no int64) error {
 	})
 	e.runInBackground(func(ctx context.Context) { every(ctx, 100*time.Millisecond, e.acks.repeat) })
 	e.runInBackground(func(ctx context.Context) { every(ctx, 250*time.Millisecond, e.buffers.sweep) })
-	e.runInBackground(func(ctx context.Context) { every(ctx, 250*time.Millisecond, func() { e.emptyHands(ctx, false) }) })
+	e.runInBackground(func(ctx context.Context) { every(ctx, 250*time.Millisecond, func() { e.emptyBuffers(ctx, false) }) })
 	e.runInBackground(func(ctx context.Context) { every(ctx, time.Second/2, func() { e.keepLeases(ctx) }) })
 	return nil
 }

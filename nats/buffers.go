@@ -272,7 +272,7 @@ func (s *buffers) next(b *buffer, now time.Duration) *arrival {
 	for len(b.arrivals) > 0 {
 		a := b.arrivals[0]
 		left := a.lease - now
-		if left > 0 && left < b.late()/2 { // emptyHands may be giving it back
+		if left > 0 && left < b.late()/2 { // emptyBuffers may be giving it back
 			return nil
 		}
 		if b.arrivals = b.arrivals[1:]; left > 0 {
@@ -299,7 +299,7 @@ func (s *buffers) shut() {
 	}
 }
 
-// drain empties all hands: of messages whose lease ends soon, or of everything.
+// drain empties all buffers: of messages whose lease ends soon, or of everything.
 func (s *buffers) drain(everything bool) map[*buffer][]*arrival {
 	s.mu.Lock()
 	defer s.mu.Unlock()

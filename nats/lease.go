@@ -82,12 +82,12 @@ func (h *holding) extendLease(d *held, lease time.Duration) {
 // process and were not handed out.
 func (e *Engine) giveBackAll(ctx context.Context, worker posthaste.WorkerID) {
 	e.settleAllLost(ctx, e.holding.ofWorker(worker))
-	e.emptyHands(ctx, true)
+	e.emptyBuffers(ctx, true)
 }
 
-// emptyHands gives back messages that came and were not handed out, without counting an attempt: those
+// emptyBuffers gives back messages that came and were not handed out, without counting an attempt: those
 // whose lease ends soon, or all.
-func (e *Engine) emptyHands(ctx context.Context, everything bool) {
+func (e *Engine) emptyBuffers(ctx context.Context, everything bool) {
 	var open sync.WaitGroup
 	for b, all := range e.buffers.drain(everything) {
 		q, sub := e.sourceOf(b)

@@ -92,7 +92,7 @@ func (e *Engine) Close() {
 	if e.prepared.Load() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		e.buffers.shut()
-		e.emptyHands(ctx, true)
+		e.emptyBuffers(ctx, true)
 		cancel()
 	}
 	close(e.ended)

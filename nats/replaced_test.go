@@ -76,7 +76,7 @@ func replacedTakesNothing(t *testing.T, ctx context.Context, a, b *Engine) {
 }
 
 // A message that came from a dropped queue and was not handed out is not given back to the new queue.
-func TestHandOfReplacedQueueIsDropped(t *testing.T) {
+func TestBufferOfReplacedQueueIsDropped(t *testing.T) {
 	t.Parallel()
 	e := several(t, 1, posthaste.QueueOptions{})[0]
 	sendJobs(t, e, posthaste.Message{Payload: "old"})
@@ -89,7 +89,7 @@ func TestHandOfReplacedQueueIsDropped(t *testing.T) {
 		return e.buffers.hasMessages(buffer)
 	})
 	replaceJobs(t, e, posthaste.QueueOptions{})
-	e.emptyHands(t.Context(), true)
+	e.emptyBuffers(t.Context(), true)
 	if n := stored(t, e, "jobs"); n != 0 {
 		t.Errorf("%d entries came into the new queue, want none", n)
 	}

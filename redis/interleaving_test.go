@@ -346,7 +346,7 @@ func TestOR_OrderIsProtected(t *testing.T) {
 		"one of a receiver":  {{&claimKeyedScript, "worker == '' and 1 or m", "m"}},
 		"in one reply":       {{&claimKeyedScript, "if st or due or rules.o then", "if st or due then"}},
 		"goes on":            {{&settleScript, "line(TURN, turn)", ""}},
-		"goes on, resumed":   {{&keyScript, "if goOn(key) then wake", "if nil then wake"}},
+		"goes on, resumed":   {{&pauseKeyScript, "if goOn(key) then wake", "if nil then wake"}},
 		"goes on, discarded": {{&buryScript, "key and goOn(key)", "nil"}},
 		"its count":          {{&settleScript, "local left = tonumber(held[i] or 0) - freed[key]", "local left = 0"}},
 	} {

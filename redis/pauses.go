@@ -251,7 +251,7 @@ func (e *Engine) switchKey(ctx context.Context, what posthaste.OfKey, c switchin
 	if err != nil {
 		return "", 0, err
 	}
-	return switched(e.togetherWith(ctx, keyScript, what.Queue, []string{e.keys.pauses(what.Queue)}, func(*queue) arguments {
+	return switched(e.togetherWith(ctx, pauseKeyScript, what.Queue, []string{e.keys.pauses(what.Queue)}, func(*queue) arguments {
 		return append(arguments{{"key", what.Key}}, c.args()...)
 	}))
 }

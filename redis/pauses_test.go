@@ -202,7 +202,7 @@ func TestEndsOfPausesOfAQueueThatFails(t *testing.T) {
 	}
 	must(e.Pause(t.Context(), posthaste.OfQueue(jobs), end))
 	listed, _ := e.entries(t)
-	cut := fail(e, &keyScript, "lost")
+	cut := fail(e, &pauseKeyScript, "lost")
 	cut.failing.Store(true)
 	until(t, "the pauses could end", func() bool { return time.Now().After(end.Until) })
 	if n, err := e.endPauses(t.Context(), listed, time.Now()); n != 1 || err == nil {

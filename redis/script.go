@@ -155,7 +155,7 @@ var (
 	fillScript             = load("fill")
 	forgetScript           = load("forget")
 	forgetUniqueScript     = load("forget_unique")
-	keyScript              = load("pause_key")
+	pauseKeyScript         = load("pause_key")
 	leaveScript            = load("leave")
 	listScript             = load("list")
 	makeScript             = load("make")

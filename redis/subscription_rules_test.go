@@ -300,7 +300,7 @@ func TestResumedForAllSubscriptions(t *testing.T) {
 		}
 	}
 	t.Run("key", func(t *testing.T) {
-		rule(t, holds(posthaste.QueueLimits{}), patch{&keyScript, "for at = 0, #KEYS - 2, AT_ASIDE_WAIT", "for at = 0, 0"})
+		rule(t, holds(posthaste.QueueLimits{}), patch{&pauseKeyScript, "for at = 0, #KEYS - 2, AT_ASIDE_WAIT", "for at = 0, 0"})
 	})
 	t.Run("limits", func(t *testing.T) {
 		rule(t, holds(posthaste.QueueLimits{KeyConcurrency: 1}), patch{&renewScript, "for at = 0, #KEYS - 1,", "for at = 0, 0,"})

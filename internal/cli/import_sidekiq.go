@@ -23,8 +23,8 @@ func newImportSidekiq(a *app) *cobra.Command {
 		Use: "sidekiq", Short: "Import the jobs of Sidekiq or jiggler",
 		Long: `Send the jobs that are enqueued, scheduled or to be retried, and remove each from Redis
 after it is sent. Stop the Sidekiq processes first. If the command is killed, run it
-again with the same flags: jobs are deduplicated by jid and queue for a week. For the mapping of jobs to messages, see
-docs/migrate/sidekiq.md.`,
+again with the same flags: jobs are deduplicated by jid and queue for a week. For the
+mapping of jobs to messages, see docs/migrate/sidekiq.md.`,
 		Example: `  posthaste import sidekiq --from redis://localhost:6379/0 --dry-run
   posthaste import sidekiq --from redis://localhost:6379/0 --map default=jobs --dead dead-jobs`,
 		Args: exactly(0, "no arguments; --from names the Redis with the jobs"),

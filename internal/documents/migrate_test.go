@@ -119,15 +119,8 @@ func buildProgram(t *testing.T) string {
 	return program
 }
 
-// newDatabase creates a database for this test, whose search path is public for every client.
-func newDatabase(t *testing.T) (url string) {
-	t.Helper()
-	url = testpg.New(t)
-	return url + map[bool]string{true: "&", false: "?"}[strings.Contains(url, "?")] + "options=-c%20search_path%3Dpublic"
-}
-
 func (m *migration) migrate(t *testing.T, installed, program string) {
-	url := newDatabase(t)
+	url := testpg.InPublic(t, testpg.New(t))
 	dir := filepath.Join(root, m.folder)
 	if m.folder == "" {
 		dir = m.place(t, installed)

@@ -11,12 +11,14 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/posthaste-mq/posthaste/internal/testpg"
 )
 
 // importOban imports jobs that were written by the statements of Oban for Python. Its code needs
 // a newer Python than the tests have.
 func importOban(t *testing.T, installed, program string) {
-	url := newDatabase(t)
+	url := testpg.InPublic(t, testpg.New(t))
 	script, err := filepath.Abs(filepath.Join(root, "internal/documents/testdata/migrate/oban.py"))
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
+	"github.com/posthaste-mq/posthaste/internal/testpg"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
@@ -59,7 +60,7 @@ func newSidekiq(t *testing.T, program string) *sidekiq {
 	t.Cleanup(r.Stop)
 	client := goredis.NewClient(&goredis.Options{Addr: r.Address()})
 	t.Cleanup(func() { client.Close() })
-	url := newDatabase(t)
+	url := testpg.InPublic(t, testpg.New(t))
 	psql(t, url, read(t, migrations+"/setup.sql"))
 	return &sidekiq{program: program, url: url, redis: r.URL() + "/0", client: client}
 }

@@ -46,9 +46,10 @@ func (i *importer) take(ctx context.Context, s *source) error {
 }
 
 // chunk imports some jobs. It returns them, and those that were rejected instead; both also with
-// an error that came after some were sent to another database. The jobs are locked until they are deleted or marked, so that workers of the product that respect the locks
-// do not take them. Work that must be done again without rejected jobs is therefore undone to a
-// savepoint only: a rollback would release jobs whose messages are in another database already.
+// an error that came after some were sent to another database. The jobs are locked until they are
+// deleted or marked, so that workers of the product that respect the locks do not take them. Work
+// that must be done again without rejected jobs is therefore undone to a savepoint only: a rollback
+// would release jobs whose messages are in another database already.
 func (i *importer) chunk(ctx context.Context, s *source, except []string) (jobs []*row, refused []Refusal, err error) {
 	tx, err := i.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}) // locked rows are read in their current state
 	if err != nil {

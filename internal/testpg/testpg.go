@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -39,7 +40,7 @@ func New(t testing.TB) string {
 }
 
 // InPublic returns the URL of a database with a search path in which unqualified tables are public,
-// although its user may have the name of another schema.
+// although its user may have the name of another schema. Every client understands it.
 func InPublic(t testing.TB, text string) string {
 	t.Helper()
 	u, err := url.Parse(text)
@@ -47,8 +48,8 @@ func InPublic(t testing.TB, text string) string {
 		t.Fatal(err)
 	}
 	q := u.Query()
-	q.Set("search_path", "public")
-	u.RawQuery = q.Encode()
+	q.Set("options", "-c search_path=public")
+	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20") // libpq takes a plus as it is
 	return u.String()
 }
 
