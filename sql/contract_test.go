@@ -70,6 +70,7 @@ func TestContract(t *testing.T) {
 		})
 		t.Run(name+"_by_psql", func(t *testing.T) {
 			t.Parallel()
+			testrun.Nightly(t, "the same statements run on each change, without psql")
 			testdb.Run(t, "psql", "-qXAt", "--set", "ON_ERROR_STOP=1", "--dbname", testpg.New(t), "--file", file)
 		})
 	}
