@@ -168,7 +168,7 @@ func (n *natsStage) close(c *crew) []history.Event {
 			}
 		}
 	}
-	n.must(history.Merge(history.EveryOne(ids, events), history.Attempts(events, 0), unexplained(events), stray(events)))
+	n.must(history.Merge(history.EveryOne(ids, events), doubles(events), stray(events)))
 	doubles := history.Once(events)
 	sort, errs := map[history.Kind]int{}, map[string]int{}
 	for _, e := range events {
