@@ -103,13 +103,15 @@ func doubles(events []history.Event) []history.Fault {
 	return faults
 }
 
-// withoutFiredTwice leaves out the second run of an attempt, if the stream had two entries of it that one
-// schedule has fired: see nats/fired.go.
-func withoutFiredTwice(events []history.Event) (once []history.Event) {
-	type attempt struct {
-		id     posthaste.MessageID
-		number int
-	}
+// attempt is one of a message.
+type attempt struct {
+	id     posthaste.MessageID
+	number int
+}
+
+// firedTwice returns the attempts of which the stream had two entries that one schedule has fired: see
+// nats/fired.go.
+func firedTwice(events []history.Event) map[attempt]bool {
 	entries := map[attempt]map[int]string{} // the schedule of each
 	for _, e := range events {
 		if of := (attempt{e.ID, e.Attempt}); e.Kind == delivered {
@@ -119,20 +121,26 @@ func withoutFiredTwice(events []history.Event) (once []history.Event) {
 			entries[of][e.Count] = e.Key
 		}
 	}
+	twice := map[attempt]bool{}
+	for of, all := range entries {
+		if schedules := slices.Collect(maps.Values(all)); len(schedules) == 2 && schedules[0] != "" && schedules[0] == schedules[1] {
+			twice[of] = true
+		}
+	}
+	return twice
+}
+
+// withoutFiredTwice leaves out the second run of an attempt whose schedule has fired twice.
+func withoutFiredTwice(events []history.Event) (once []history.Event) {
+	twice := firedTwice(events)
 	runs := map[attempt]int{}
 	for _, e := range events {
 		if of := (attempt{e.ID, e.Attempt}); e.Kind == history.Started {
-			if runs[of]++; runs[of] == 2 && firedTwice(entries[of]) {
+			if runs[of]++; runs[of] == 2 && twice[of] {
 				continue
 			}
 		}
 		once = append(once, e)
 	}
 	return once
-}
-
-// firedTwice reports whether two entries are from the same schedule, given those of all entries of an attempt.
-func firedTwice(entries map[int]string) bool {
-	schedules := slices.Collect(maps.Values(entries))
-	return len(schedules) == 2 && schedules[0] != "" && schedules[0] == schedules[1]
 }
