@@ -275,17 +275,8 @@ func (e *Engine) check(sent posthaste.Message, now time.Time) (*message, error) 
 		return nil, err
 	}
 	m := &message{Message: sent, createdAt: now, state: posthaste.StateReady, dueAt: sent.SendAt}
-	if m.body, m.contentType, err = sent.Body(); err != nil {
+	if m.body, m.contentType, err = jsoncheck.Body(&sent, q.options.MaxPayload); err != nil {
 		return nil, err
-	}
-	if len(m.body) > q.options.MaxPayload {
-		return nil, &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload",
-			Message: fmt.Sprintf("payload of %d bytes is over the queue's limit of %d (max_payload)", len(m.body), q.options.MaxPayload)}
-	}
-	if posthaste.IsJSON(m.contentType) {
-		if err := jsoncheck.Check("payload", m.body); err != nil {
-			return nil, err
-		}
 	}
 	m.body = slices.Clone(m.body)
 	if m.Unique != nil {
