@@ -1,7 +1,6 @@
 // Package jsoncheck defines which JSON may be stored: JSON that PostgreSQL's jsonb and every
 // reader in Go and JavaScript accept, for all engines and senders. In SQL posthaste.check_json
-// does the same. It also checks the payloads and settlements that hold such JSON, for the engines
-// that do not check them in SQL.
+// does the same. Engines that do not check payloads and settlements in SQL check them with it.
 package jsoncheck
 
 import (
