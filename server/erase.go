@@ -10,11 +10,7 @@ import (
 // erase erases the content of messages with a term. The term is in the body, because URLs
 // are logged.
 func (s *Server) erase(w http.ResponseWriter, r *http.Request) error {
-	body, err := readJSON(w, r, false)
-	if err != nil {
-		return err
-	}
-	o, err := wire.ParseObject("", body)
+	o, err := readObject(w, r)
 	if err != nil {
 		return err
 	}

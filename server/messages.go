@@ -238,11 +238,7 @@ func (s *Server) cancelMessage(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) rescheduleMessage(w http.ResponseWriter, r *http.Request) error {
-	body, err := readJSON(w, r, false)
-	if err != nil {
-		return err
-	}
-	o, err := wire.ParseObject("", body)
+	o, err := readObject(w, r)
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,15 @@ func readJSON(w http.ResponseWriter, r *http.Request, optional bool) ([]byte, er
 	return body, nil
 }
 
+// readObject reads a body that must be a JSON object.
+func readObject(w http.ResponseWriter, r *http.Request) (*wire.Object, error) {
+	body, err := readJSON(w, r, false)
+	if err != nil {
+		return nil, err
+	}
+	return wire.ParseObject("", body)
+}
+
 // readBody reads the body to its end, also if it is compressed with gzip. The limit of the route
 // holds for both sizes: few bytes can decompress to very many.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {

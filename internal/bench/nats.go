@@ -189,6 +189,11 @@ func (r *natsRaw) pipelined(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return acknowledged(ctx, ack)
+}
+
+// acknowledged waits until the server has stored a message.
+func acknowledged(ctx context.Context, ack jetstream.PubAckFuture) error {
 	select {
 	case <-ack.Ok():
 		return nil
@@ -294,12 +299,8 @@ func (q *natsDrain) empty(ctx context.Context, n int) (took time.Duration, err e
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(running) }()
 	defer func() { stop(); err = errors.Join(err, <-ended) }()
-	for watched.count.Load() < int64(n) {
-		select {
-		case <-watched.changed:
-		case <-ctx.Done():
-			return 0, fmt.Errorf("%d of %d messages were settled: %w", watched.count.Load(), n, ctx.Err())
-		}
+	if err := watched.until(ctx, int64(n)); err != nil {
+		return 0, err
 	}
 	return time.Duration(watched.last.Load()) - begun, nil
 }

@@ -165,12 +165,8 @@ func (q *redisQueue) empty(ctx context.Context, n int) (took time.Duration, err 
 	if q.once {
 		return time.Duration(last.Load()) - begun, nil
 	}
-	for watched.count.Load() < int64(n) {
-		select {
-		case <-watched.changed:
-		case <-ctx.Done():
-			return 0, fmt.Errorf("%d of %d messages were settled: %w", watched.count.Load(), n, ctx.Err())
-		}
+	if err := watched.until(ctx, int64(n)); err != nil {
+		return 0, err
 	}
 	return time.Duration(watched.last.Load()) - begun, nil
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -46,6 +47,18 @@ func (s *settled) add(results []posthaste.SettleResult) {
 		default:
 		}
 	}
+}
+
+// until waits until n messages are settled.
+func (s *settled) until(ctx context.Context, n int64) error {
+	for s.count.Load() < n {
+		select {
+		case <-s.changed:
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d messages were settled: %w", s.count.Load(), n, ctx.Err())
+		}
+	}
+	return nil
 }
 
 // settledInto is one of several engines whose messages are counted together.
