@@ -27,12 +27,12 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 			elsewhere[no] = append(elsewhere[no], i)
 		}
 	}
-	for no, places := range elsewhere {
-		all := make([]posthaste.Settlement, len(places))
-		for i, at := range places {
+	for no, indexes := range elsewhere {
+		all := make([]posthaste.Settlement, len(indexes))
+		for i, at := range indexes {
 			all[i] = settlements[at]
 		}
-		if err := e.forward(ctx, e.processSubject(no), all, places, results); err != nil {
+		if err := e.forward(ctx, e.processSubject(no), all, indexes, results); err != nil {
 			return nil, err
 		}
 	}

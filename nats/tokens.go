@@ -190,12 +190,12 @@ func (e *Engine) DeliveryQueues(ctx context.Context, deliveries ...posthaste.Del
 	}
 	queues := make([]string, len(deliveries))
 	var elsewhere []posthaste.DeliveryID
-	var places []int
+	var indexes []int
 	for i, id := range deliveries {
 		if d := e.holding.get(id); d != nil {
 			queues[i] = d.q.Name
 		} else {
-			elsewhere, places = append(elsewhere, id), append(places, i)
+			elsewhere, indexes = append(elsewhere, id), append(indexes, i)
 		}
 	}
 	if len(elsewhere) == 0 {
@@ -206,7 +206,7 @@ func (e *Engine) DeliveryQueues(ctx context.Context, deliveries ...posthaste.Del
 		return nil, err
 	}
 	for i, name := range names {
-		queues[places[i]] = name
+		queues[indexes[i]] = name
 	}
 	return queues, nil
 }
