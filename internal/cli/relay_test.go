@@ -158,18 +158,9 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 		eventually(t, "all is at the broker", waiting("relayed"))
 		wantSink(t, engine, posthaste.WorkerSink{Queue: "orders", Subscription: posthaste.DefaultSubscription, Destination: "RabbitMQ at " + address(t, broker.URL())})
 		line := regexp.MustCompile(`level=INFO msg=batch queue=orders subscription=default count=\d+ failed=0 claim=\S+s publish=\S+s settle=\S+s total=\S+s`)
-		eventually(t, "batches are logged", func() error {
-			if !line.MatchString(p.said()) {
-				return fmt.Errorf("said %s", p.said())
-			}
-			return nil
-		})
-		metrics := regexp.MustCompile(`address=(http://\S+/metrics)`).FindStringSubmatch(p.said())
-		if metrics == nil {
-			t.Fatal("no address of the metrics")
-		}
+		metrics := loggedBatch(t, p, line)
 		eventually(t, "batches are measured", func() error {
-			body, err := scrape(metrics[1])
+			body, err := scrape(metrics)
 			if err != nil {
 				return err
 			}
@@ -216,17 +207,8 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 		p := start(t, dir, nil, "relay", storeFlag, store, "--config", "in.yaml", "--metrics-listen", "127.0.0.1:0")
 		eventually(t, "all of it is taken in", receive(count))
 		line := regexp.MustCompile(`level=INFO msg=taken queue=taken broker=\S+ count=\d+ known=0 refused=0 read=\S+s send=\S+s acknowledge=\S+s total=\S+s`)
-		eventually(t, "batches are logged", func() error {
-			if !line.MatchString(p.said()) {
-				return fmt.Errorf("said %s", p.said())
-			}
-			return nil
-		})
-		metrics := regexp.MustCompile(`address=(http://\S+/metrics)`).FindStringSubmatch(p.said())
-		if metrics == nil {
-			t.Fatal("no address of the metrics")
-		}
-		body, err := scrape(metrics[1])
+		metrics := loggedBatch(t, p, line)
+		body, err := scrape(metrics)
 		if want := `posthaste_source_messages_total{broker="` + broker.Address() + `",queue="taken",result="sent"} ` + fmt.Sprint(count); err != nil || !strings.Contains(body, want) {
 			t.Errorf("%v: no %s in %s", err, want, body)
 		}
