@@ -295,10 +295,8 @@ func (q *natsDrain) empty(ctx context.Context, n int) (took time.Duration, err e
 	begun := time.Since(epoch)
 	ctx, cancel := context.WithTimeout(ctx, q.run.part(1)+q.run.o.drain)
 	defer cancel()
-	running, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(running) }()
-	defer func() { stop(); err = errors.Join(err, <-ended) }()
+	stop := runUntilStopped(ctx, w)
+	defer func() { err = errors.Join(err, stop()) }()
 	if err := watched.until(ctx, int64(n)); err != nil {
 		return 0, err
 	}
@@ -322,10 +320,8 @@ func natsSleeps(ctx context.Context, r *run, res *NATSResult) (err error) {
 		return err
 	}
 	defer func() { _ = heard.Unsubscribe() }()
-	running, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(running) }()
-	defer func() { stop(); err = errors.Join(err, <-ended) }()
+	stop := runUntilStopped(ctx, w)
+	defer func() { err = errors.Join(err, stop()) }()
 	during := r.part(natsIdle)
 	if err := pause(ctx, during/3); err != nil {
 		return err

@@ -92,6 +92,23 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 			t.Fatal(err)
 		}
 	}
+	// arrived is a condition that each message has come back once, into a queue.
+	arrived := func(queue string) func() error {
+		seen := map[string]bool{}
+		return func() error {
+			r, err := engine.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: queue}, Max: 1000, Lease: time.Hour})
+			for _, d := range r.Deliveries {
+				if d.Kind != "placed" || seen[string(d.Payload)] {
+					t.Errorf("in queue %s: %+v", queue, d)
+				}
+				seen[string(d.Payload)] = true
+			}
+			if err == nil && len(seen) != count {
+				err = fmt.Errorf("%d are there", len(seen))
+			}
+			return err
+		}
+	}
 	waiting := func(queue string) func() error {
 		return func() error {
 			conn, err := amqp.Dial(broker.URL())
@@ -242,20 +259,7 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 			}
 			send("orders")
 			p := start(t, dir, nil, "relay", storeFlag, store, "--config", "chunks.yaml")
-			seen := map[string]bool{}
-			eventually(t, "each message has arrived", func() error {
-				r, err := engine.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "apart"}, Max: 1000, Lease: time.Hour})
-				for _, d := range r.Deliveries {
-					if d.Kind != "placed" || seen[string(d.Payload)] {
-						t.Errorf("%s: %+v", encoding, d)
-					}
-					seen[string(d.Payload)] = true
-				}
-				if err == nil && len(seen) != count {
-					err = fmt.Errorf("%d are there", len(seen))
-				}
-				return err
-			})
+			eventually(t, "each message has arrived", arrived("apart"))
 			if code := p.stop(syscall.SIGTERM); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
@@ -319,20 +323,7 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 		}
 		send("orders")
 		p := start(t, dir, nil, "relay", storeFlag, store, "--config", "nats.yaml")
-		seen := map[string]bool{}
-		eventually(t, "all of it has come around", func() error {
-			r, err := engine.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "around"}, Max: 1000, Lease: time.Hour})
-			for _, d := range r.Deliveries {
-				if d.Kind != "placed" || seen[string(d.Payload)] {
-					t.Errorf("%+v", d)
-				}
-				seen[string(d.Payload)] = true
-			}
-			if err == nil && len(seen) != count {
-				err = fmt.Errorf("%d are there", len(seen))
-			}
-			return err
-		})
+		eventually(t, "all of it has come around", arrived("around"))
 		if code := p.stop(syscall.SIGTERM); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
