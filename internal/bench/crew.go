@@ -97,17 +97,6 @@ func handler(ctx context.Context, o *orders) error {
 	return <-ended
 }
 
-// runUntilStopped runs a worker. stop ends it, and returns the result of Run.
-func runUntilStopped(ctx context.Context, w *worker.Worker) (stop func() error) {
-	running, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(running) }()
-	return func() error {
-		cancel()
-		return <-ended
-	}
-}
-
 // start runs a worker until ctx ends, and returns once it has started. ended then receives the
 // result of Run.
 func start(ctx context.Context, w *worker.Worker) (ended <-chan error, err error) {

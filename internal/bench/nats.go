@@ -192,18 +192,6 @@ func (r *natsRaw) pipelined(ctx context.Context) error {
 	return acknowledged(ctx, ack)
 }
 
-// acknowledged waits until the server has stored a message.
-func acknowledged(ctx context.Context, ack jetstream.PubAckFuture) error {
-	select {
-	case <-ack.Ok():
-		return nil
-	case err := <-ack.Err():
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // natsHandling empties a filled queue by a worker, and a filled stream by fetches with pipelined
 // double acknowledgments.
 func natsHandling(r *run, raw *natsRaw) *natsPair {
