@@ -89,8 +89,11 @@ func (t Token) AllowsQueue(name string) bool {
 	return len(t.Queues) == 0 || slices.Contains(t.Queues, name)
 }
 
-// Check returns an error for unknown scopes, invalid queue names, an invalid expiry, and
-// queues beside the scope admin.
+// maxTokenQueues is the maximum number of queues of a token, as in posthaste.token_add.
+const maxTokenQueues = 100
+
+// Check returns an error for unknown scopes, invalid queue names, over 100 queues, an invalid
+// expiry, and queues beside the scope admin.
 func (t Token) Check() error {
 	if len(t.Scopes) == 0 {
 		return Invalidf("scopes", "token %q has no scope: give %s", t.Name, scopeList)
@@ -104,6 +107,9 @@ func (t Token) Check() error {
 		if err := CheckName("queues", queue); err != nil {
 			return err
 		}
+	}
+	if len(t.Queues) > maxTokenQueues {
+		return Invalidf("queues", "a token is for at most %d queues, or for all", maxTokenQueues)
 	}
 	if t.ExpiresIn < 0 || t.ExpiresIn > 0 && !t.ExpiresAt.IsZero() {
 		return Invalidf("expires_in", "token %q: expires_in must be above zero, and excludes expires_at", t.Name)

@@ -60,11 +60,7 @@ func relayRole(ctx context.Context, t task, ready func()) error {
 	defer sink.Close()
 	w := worker.New(engine, worker.Config{Name: t.Name, Lease: t.Lease})
 	worker.HandleSink(w, t.Queue, sink, worker.WithBatchSize(t.Count), worker.WithConcurrency(t.Concurrency))
-	go func() {
-		<-w.Started()
-		ready()
-	}()
-	return w.Run(ctx)
+	return runReady(ctx, w, ready)
 }
 
 // Payloads of 10 kB and 1 MB are relayed like small ones, and never make the business
