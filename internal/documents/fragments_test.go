@@ -84,7 +84,7 @@ func fragmentExactlyOnce(w *worker.Worker) {
 			if _, err := tx.Exec(ctx, "insert into shipments …", d.Payload.Number); err != nil {
 				return err
 			}
-			return postgres.In(tx).Ack(ctx, d.ID) // fails if the message is somebody else's by now
+			return postgres.In(tx).Ack(ctx, d.ID) // fails if the message was redelivered meanwhile
 		})
 	}, worker.WithOwnTransaction())
 }

@@ -50,7 +50,7 @@ func buildRelease(source, dist, platforms string, env ...string) error {
 	return nil
 }
 
-// git runs a command of git in this module and returns what it prints.
+// git runs a command of git in this module and returns its output.
 func git(args ...string) (string, error) {
 	out, err := exec.Command("git", append([]string{"-C", root}, args...)...).CombinedOutput()
 	if err != nil {
