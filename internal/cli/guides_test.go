@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 // The files of relays, sources and queues that the guides show are valid.
@@ -76,6 +78,7 @@ func TestCommandsInDocumentsExist(t *testing.T) {
 		}
 		files = append(files, found...)
 	}
+	root := newProgram(nil).root
 	shown, named := 0, 0
 	for _, file := range files {
 		if strings.Contains(file, "/decisions/") {
@@ -88,7 +91,7 @@ func TestCommandsInDocumentsExist(t *testing.T) {
 		for _, block := range shellBlock.FindAllSubmatch(text, -1) {
 			for _, m := range shownCommand.FindAllSubmatch(block[1], -1) {
 				shown++
-				if err := knownCommand(shellWords(string(m[1])), true); err != nil {
+				if err := knownCommand(root, shellWords(string(m[1])), true); err != nil {
 					t.Errorf("%s shows: posthaste %s: %v", file, m[1], err)
 				}
 			}
@@ -98,7 +101,7 @@ func TestCommandsInDocumentsExist(t *testing.T) {
 				continue // the name of a connection
 			}
 			named++
-			if err := knownCommand(shellWords(string(m[1])), false); err != nil {
+			if err := knownCommand(root, shellWords(string(m[1])), false); err != nil {
 				t.Errorf("%s names: posthaste %s: %v", file, m[1], err)
 			}
 		}
@@ -110,8 +113,8 @@ func TestCommandsInDocumentsExist(t *testing.T) {
 
 // knownCommand looks for a command of the program. A complete one has all its arguments and the
 // values of its flags.
-func knownCommand(words []string, complete bool) error {
-	command, rest, err := newProgram(nil).root.Find(words)
+func knownCommand(root *cobra.Command, words []string, complete bool) error {
+	command, rest, err := root.Find(words)
 	if err != nil {
 		return err
 	}
