@@ -144,6 +144,8 @@ func onOthers() []step {
 			steps = append(steps, fullSize("18", pkg, test, 5, nil))
 		}
 	}
+	// With empty caches of Go.
+	steps = append(steps, fullSize("18", "./internal/documents", "TestDR1_Quickstarts", 10, nil))
 	// All platforms of a release, twice.
 	steps = append(steps, fullSize("18", "./internal/documents", "TestDR5_TwoBuildsAreEqual", 25, nil))
 	for _, test := range slices.Sorted(maps.Keys(sizedOnNATS)) {
