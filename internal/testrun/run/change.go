@@ -26,9 +26,9 @@ var underRace = []string{".", "./worker", "./internal/sharedbell", "./server", "
 var longest = []string{"./sql", "./internal/acceptance", "./internal/cli", "./broker/rabbitmq", "./broker/kafka", "./redis", "./broker/redisstream", "./postgres", "./broker/nats", "./internal/chaos", "./internal/bench"}
 
 // onFourteen are the tests that run on PostgreSQL 14 on each change: the contract and the
-// golden files of the SQL, the engine's suite, and the scenarios in which the versions could
-// differ.
-const onFourteen = "^(TestContract|TestGolden.*|TestSchema.*|TestEngine.*|TestDS.*|TestDU.*|TestLP4.*|TestLP9.*|TestHA5.*|TestHA7.*|" + onlyOnFourteen + ")$"
+// golden files of the SQL, the engine's suite behind a pooler, and the scenarios in which the
+// versions could differ. The suite costs two minutes of a processor.
+const onFourteen = "^(TestContract|TestGolden.*|TestSchema.*|TestDS.*|TestDU.*|TestLP4.*|TestLP9.*|TestHA5.*|TestHA7.*|" + onlyOnFourteen + ")$"
 
 // notOnFourteen are scenarios of these that run on 14 at night only: the most expensive ones, which
 // use the same SQL as the others.
