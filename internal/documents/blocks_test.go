@@ -147,7 +147,7 @@ func TestQuotesEqualTheirFiles(t *testing.T) {
 		}
 	}
 	if quotes == 0 {
-		t.Error("nothing is quoted; the README has quoted an example")
+		t.Error("nothing is quoted; the quickstart in Go has quoted an example")
 	}
 }
 

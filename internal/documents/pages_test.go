@@ -53,7 +53,7 @@ func patienceOf(b block) time.Duration {
 }
 
 // TestReadme runs the commands of the README and the pages for new users, in their order and after
-// one up: a mail is sent and seen, the example runs, and so do the commands.
+// one up: a mail is sent and seen, and the other commands run.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	first := &shell{t: t, env: environment(t), dir: root}
