@@ -89,11 +89,20 @@ func (t Token) AllowsQueue(name string) bool {
 	return len(t.Queues) == 0 || slices.Contains(t.Queues, name)
 }
 
-// maxTokenQueues is the maximum number of queues of a token, as in posthaste.token_add.
+// maxTokenQueues is the maximum number of queues of a stored token, as in posthaste.token_add.
 const maxTokenQueues = 100
 
-// Check returns an error for unknown scopes, invalid queue names, over 100 queues, an invalid
-// expiry, and queues beside the scope admin.
+// CheckStored is [Token.Check] for a token that a store keeps. It also returns an error for over 100
+// queues.
+func (t Token) CheckStored() error {
+	if len(t.Queues) > maxTokenQueues {
+		return Invalidf("queues", "token %q is limited to %d queues; at most %d are allowed, or none for all", t.Name, len(t.Queues), maxTokenQueues)
+	}
+	return t.Check()
+}
+
+// Check returns an error for unknown scopes, invalid queue names, an invalid expiry, and queues
+// beside the scope admin.
 func (t Token) Check() error {
 	if len(t.Scopes) == 0 {
 		return Invalidf("scopes", "token %q has no scope: give %s", t.Name, scopeList)
@@ -107,9 +116,6 @@ func (t Token) Check() error {
 		if err := CheckName("queues", queue); err != nil {
 			return err
 		}
-	}
-	if len(t.Queues) > maxTokenQueues {
-		return Invalidf("queues", "a token is for at most %d queues, or for all", maxTokenQueues)
 	}
 	if t.ExpiresIn < 0 || t.ExpiresIn > 0 && !t.ExpiresAt.IsZero() {
 		return Invalidf("expires_in", "token %q: expires_in must be above zero, and excludes expires_at", t.Name)

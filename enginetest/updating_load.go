@@ -33,7 +33,7 @@ func updatedUnderLoad(s *suite) {
 			all.Go(func() { l.work(w) })
 		}
 		all.Go(func() {
-			for n := range 60 {
+			for n := range 20 {
 				l.send(n)
 			}
 			l.sent.Store(true)

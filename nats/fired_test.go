@@ -140,8 +140,9 @@ func TestFiredEntriesAreRemembered(t *testing.T) {
 	t.Parallel()
 	var f fired
 	q, sub, b := &queue{}, &subscription{}, &buffer{}
+	at := time.Now()
 	comes := func(from, seq uint64, schedule string) bool {
-		return f.isSecond(&arrival{Msg: &natsgo.Msg{Header: natsgo.Header{headerScheduler: {schedule}}}, meta: &meta{ID: 1, From: from}, seq: seq}, q, sub, b)
+		return f.isSecond(&arrival{Msg: &natsgo.Msg{Header: natsgo.Header{headerScheduler: {schedule}}}, meta: &meta{ID: 1, From: from}, seq: seq}, at, q, sub, b)
 	}
 	first, redelivered := comes(1, 10, "s"), comes(1, 10, "s")
 	if first || redelivered || !comes(1, 11, "s") || comes(2, 12, "s") {
@@ -156,6 +157,11 @@ func TestFiredEntriesAreRemembered(t *testing.T) {
 	if n := len(f.last) + len(f.before); n != 2*firedMost || !comes(2, 14, "s") {
 		t.Errorf("%d entries are remembered, want %d", n, 2*firedMost)
 	}
+	at = at.Add(time.Minute)
+	if comes(100+firedMost, 15, "s") || !comes(100+firedMost, 16, "s") {
+		t.Error("an entry that is stored much later, as after a loss of power, counts as a second one")
+	}
+	at = at.Add(-time.Minute)
 	if comes(1e6, 1e6, "s"); comes(2, 14, "s") {
 		t.Errorf("an old entry is remembered for ever")
 	}

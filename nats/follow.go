@@ -17,8 +17,8 @@ import (
 // An entry is continued by another one: a retry, a copy (of a message that was released or lost), or a
 // dead letter. That entry is stored in one batch with a record of the entry that it continues. So an entry
 // is continued once, although several processes may try: its holder, and, after a crash or an unconfirmed
-// acknowledgment, the process to which the server redelivers it; and the holders of an entry that is
-// stored twice, see fired.
+// acknowledgment, the process to which the server redelivers it. If an entry is stored twice (see fired),
+// the holders of both may try.
 
 // followedFor is how long these records last. An entry that is redelivered later than that may be
 // continued twice.

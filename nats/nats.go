@@ -12,7 +12,7 @@
 //     them. message.go and message_text.go have the stored form.
 //   - Streams: streams.go has the subjects and lanes.go the consumers. create.go, subscribe.go and
 //     drop.go create and remove them. purge.go empties a queue.
-//   - Claiming: buffers.go pulls messages, arrive.go sorts them on arrival, fired.go finds doubles
+//   - Claiming: buffers.go pulls messages, arrive.go sorts them on arrival, fired.go finds duplicates
 //     among them, and claim.go hands them out. hold.go has the deliveries of this process, lease.go
 //     their leases, and doorbell.go the sleeping workers.
 //   - Settling: settle.go begins a settlement. acks.go acknowledges a success. follow.go first

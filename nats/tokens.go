@@ -45,7 +45,7 @@ func (e *Engine) CreateToken(ctx context.Context, t posthaste.Token) (string, er
 	if err := posthaste.CheckName("name", t.Name); err != nil {
 		return "", err
 	}
-	if err := t.Check(); err != nil {
+	if err := t.CheckStored(); err != nil {
 		return "", err
 	}
 	all, err := e.allTokens(ctx)

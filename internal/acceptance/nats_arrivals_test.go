@@ -118,25 +118,28 @@ func firedTwice(events []history.Event) map[attempt]bool {
 			if entries[of] == nil {
 				entries[of] = map[int]string{}
 			}
-			entries[of][e.Count] = e.Key
+			if e.Key != "" {
+				entries[of][e.Count] = e.Key
+			}
 		}
 	}
 	twice := map[attempt]bool{}
 	for of, all := range entries {
-		if schedules := slices.Collect(maps.Values(all)); len(schedules) == 2 && schedules[0] != "" && schedules[0] == schedules[1] {
+		if schedules := slices.Collect(maps.Values(all)); len(schedules) == 2 && schedules[0] == schedules[1] {
 			twice[of] = true
 		}
 	}
 	return twice
 }
 
-// withoutFiredTwice leaves out the second run of an attempt whose schedule has fired twice.
+// withoutFiredTwice leaves out the second run of an attempt whose schedule has fired twice, if another
+// process than that of the first one ran it: one process must not run both.
 func withoutFiredTwice(events []history.Event) (once []history.Event) {
 	twice := firedTwice(events)
-	runs := map[attempt]int{}
+	ran := map[attempt][]string{} // by which processes
 	for _, e := range events {
 		if of := (attempt{e.ID, e.Attempt}); e.Kind == history.Started {
-			if runs[of]++; runs[of] == 2 && twice[of] {
+			if ran[of] = append(ran[of], e.Process); len(ran[of]) == 2 && twice[of] && ran[of][0] != ran[of][1] {
 				continue
 			}
 		}

@@ -32,7 +32,7 @@ const onFourteen = "^(TestContract|TestGolden.*|TestSchema.*|TestDS.*|TestDU.*|T
 
 // notOnFourteen are scenarios of these that run on 14 at night only: the most expensive ones, which
 // use the same SQL as the others.
-const notOnFourteen = "^(TestDS4_.*|TestDS8_.*|TestDS9_.*|TestDU3_.*|TestDU4_.*)$"
+const notOnFourteen = "^(TestDS4_ExactlyOnceEffects|TestDS8_EachSubscriptionGetsEachMessageOnce|TestDS9_ArrivesAsSent|TestDU3_RescuersTogether|TestDU4_KilledBeforeTheSettle)$"
 
 // onlyOnFourteen is the engine's suite behind a pooler. One version is enough for it.
 const onlyOnFourteen = "TestHA6_EngineBehindPgbouncer"
