@@ -133,10 +133,10 @@ $(CHAOS):
 # What takes too long for every change; see docs/project/tests.md. nightly-list names the
 # steps, and nightly-page gives each a row in docs/project/nightly.md.
 nightly: needs $(LAUNCH)
-	$(GO) run ./internal/testrun/run nightly -part '$(PART)' -steps '$(STEPS)'
+	$(GO) run ./internal/testrun/run nightly -part '$(PART)' -steps '$(value STEPS)'
 
 nightly-list:
-	$(GO) run ./internal/testrun/run list -steps '$(STEPS)'
+	$(GO) run ./internal/testrun/run list -steps '$(value STEPS)'
 
 # Whether a result is older than it may be.
 nightly-age:

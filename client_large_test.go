@@ -5,15 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
 func TestClientLargeCallsBypass(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newSendEngine()
-		e.hold = make(chan struct{})
+	withHeldSends(t, func(t *testing.T, e *sendEngine) {
 		c := NewClient(e)
 		answers := gathering(t, c, e, nil, message("a"))
 		large := slices.Repeat([]Message{message("x")}, 300)
@@ -54,10 +50,7 @@ func gatheringLarge(t *testing.T, c *Client, e *sendEngine, queue string, large 
 func times(n int, m Message) []Message { return slices.Repeat([]Message{m}, n) }
 
 func TestClientLargeCallsOfAQueueGather(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newSendEngine()
-		e.hold = make(chan struct{})
+	withHeldSends(t, func(t *testing.T, e *sendEngine) {
 		c, err := NewClientWith(e, ClientConfig{LargeFlushes: 1, BatchMessages: 1000})
 		if err != nil {
 			t.Fatal(err)
@@ -109,10 +102,7 @@ func TestClientLargeCallsOfAQueueGather(t *testing.T) {
 }
 
 func TestClientLargeRefusalReachesOnlyItsSender(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newSendEngine()
-		e.hold = make(chan struct{})
+	withHeldSends(t, func(t *testing.T, e *sendEngine) {
 		e.answer = func(_ context.Context, messages []Message) error {
 			if slices.ContainsFunc(messages, func(m Message) bool { return m.Key == "bad" }) {
 				return Invalidf("payload", "too large")
@@ -136,10 +126,7 @@ func TestClientLargeRefusalReachesOnlyItsSender(t *testing.T) {
 // A caller may change its messages after Send returned, even if it returned because the
 // context ended.
 func TestClientLargeCallerMayChangeMessagesAfterwards(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newSendEngine()
-		e.hold = make(chan struct{})
+	withHeldSends(t, func(t *testing.T, e *sendEngine) {
 		c, err := NewClientWith(e, ClientConfig{LargeFlushes: 1})
 		if err != nil {
 			t.Fatal(err)

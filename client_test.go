@@ -27,6 +27,16 @@ type sendEngine struct {
 
 func newSendEngine() *sendEngine { return &sendEngine{entered: make(chan struct{}, 1000)} }
 
+// withHeldSends runs a test in a bubble, in parallel to others, with an engine whose calls of Send wait.
+func withHeldSends(t *testing.T, run func(t *testing.T, e *sendEngine)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newSendEngine()
+		e.hold = make(chan struct{})
+		run(t, e)
+	})
+}
+
 func (e *sendEngine) Send(ctx context.Context, messages ...Message) ([]Sent, error) {
 	e.mu.Lock()
 	e.riding = len(messages)
@@ -113,10 +123,7 @@ func gathering(t *testing.T, c *Client, e *sendEngine, ctxs []context.Context, m
 }
 
 func TestClientGathersWhileAFlushIsOnItsWay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newSendEngine()
-		e.hold = make(chan struct{})
+	withHeldSends(t, func(t *testing.T, e *sendEngine) {
 		c := NewClient(e)
 		answers := gathering(t, c, e, nil, message("a"), message("b"), message("c"))
 		close(e.hold)
@@ -161,10 +168,7 @@ func TestClientsShareNoBubble(t *testing.T) {
 }
 
 func TestClientBoundsBatches(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newSendEngine()
-		e.hold = make(chan struct{})
+	withHeldSends(t, func(t *testing.T, e *sendEngine) {
 		c, err := NewClientWith(e, ClientConfig{BatchMessages: 2})
 		if err != nil {
 			t.Fatal(err)
@@ -181,10 +185,7 @@ func TestClientBoundsBatches(t *testing.T) {
 }
 
 func TestClientRefusalReachesOnlyItsSender(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newSendEngine()
-		e.hold = make(chan struct{})
+	withHeldSends(t, func(t *testing.T, e *sendEngine) {
 		stored := map[string]bool{}
 		e.answer = func(_ context.Context, messages []Message) error {
 			for _, m := range messages {
@@ -213,10 +214,7 @@ func TestClientRefusalReachesOnlyItsSender(t *testing.T) {
 }
 
 func TestClientLostAnswerIsToldToAllAndNotRepeated(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newSendEngine()
-		e.hold = make(chan struct{})
+	withHeldSends(t, func(t *testing.T, e *sendEngine) {
 		e.answer = func(_ context.Context, messages []Message) error {
 			if len(messages) > 1 {
 				return &Error{Code: CodeOutcomeUnknown, Message: "lost"}
@@ -238,10 +236,7 @@ func TestClientLostAnswerIsToldToAllAndNotRepeated(t *testing.T) {
 }
 
 func TestClientWithdrawsWhatIsNotOnItsWay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newSendEngine()
-		e.hold = make(chan struct{})
+	withHeldSends(t, func(t *testing.T, e *sendEngine) {
 		c := NewClient(e)
 		ctx, cancel := context.WithCancel(context.Background())
 		answers := gathering(t, c, e, []context.Context{context.Background(), ctx}, message("a"), message("b"))
@@ -263,10 +258,7 @@ func TestClientWithdrawsWhatIsNotOnItsWay(t *testing.T) {
 }
 
 func TestClientContextEndsOnTheWay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newSendEngine()
-		e.hold = make(chan struct{})
+	withHeldSends(t, func(t *testing.T, e *sendEngine) {
 		c := NewClient(e)
 		ctx, cancel := context.WithCancel(context.Background())
 		answers := gathering(t, c, e, []context.Context{ctx, context.Background()}, message("a"), message("b"))
@@ -287,10 +279,7 @@ func TestClientContextEndsOnTheWay(t *testing.T) {
 }
 
 func TestClientLoneCallerContextEndsOnTheWay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newSendEngine()
-		e.hold = make(chan struct{})
+	withHeldSends(t, func(t *testing.T, e *sendEngine) {
 		ctx, cancel := context.WithCancel(context.Background())
 		go func() { <-e.entered; cancel() }()
 		if _, err := NewClient(e).Send(ctx, message("a")); CodeOf(err) != CodeOutcomeUnknown || !errors.Is(err, context.Canceled) {
@@ -303,10 +292,7 @@ func TestClientLoneCallerContextEndsOnTheWay(t *testing.T) {
 }
 
 func TestClientAllLeavingCancelsTheBatch(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newSendEngine()
-		e.hold = make(chan struct{})
+	withHeldSends(t, func(t *testing.T, e *sendEngine) {
 		c := NewClient(e)
 		ctx, cancel := context.WithCancel(context.Background())
 		answers := gathering(t, c, e, []context.Context{ctx, ctx}, message("a"), message("b"))
@@ -325,10 +311,7 @@ func TestClientAllLeavingCancelsTheBatch(t *testing.T) {
 }
 
 func TestClientEncodesInTheCaller(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newSendEngine()
-		e.hold = make(chan struct{})
+	withHeldSends(t, func(t *testing.T, e *sendEngine) {
 		c := NewClient(e)
 		gathering(t, c, e, nil)
 		_, err := c.Send(context.Background(), Message{Queue: "q", Payload: make(chan int)})

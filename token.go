@@ -89,8 +89,20 @@ func (t Token) AllowsQueue(name string) bool {
 	return len(t.Queues) == 0 || slices.Contains(t.Queues, name)
 }
 
-// Check returns an error for unknown scopes, invalid queue names, an invalid expiry, and
-// queues beside the scope admin.
+// maxTokenQueues is the maximum number of queues of a stored token, as in posthaste.token_add.
+const maxTokenQueues = 100
+
+// CheckStored is [Token.Check] for a token that a store keeps. It also returns an error for over 100
+// queues.
+func (t Token) CheckStored() error {
+	if len(t.Queues) > maxTokenQueues {
+		return Invalidf("queues", "token %q is limited to %d queues; at most %d are allowed, or none for all", t.Name, len(t.Queues), maxTokenQueues)
+	}
+	return t.Check()
+}
+
+// Check returns an error for unknown scopes, invalid queue names, an invalid expiry, and queues
+// beside the scope admin.
 func (t Token) Check() error {
 	if len(t.Scopes) == 0 {
 		return Invalidf("scopes", "token %q has no scope: give %s", t.Name, scopeList)

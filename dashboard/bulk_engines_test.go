@@ -10,39 +10,21 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
-	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/memory"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
-	"github.com/posthaste-mq/posthaste/postgres"
-	"github.com/posthaste-mq/posthaste/redis"
 )
 
 // An operator replays dead letters by a filter, with progress, while messages die again and others
 // die for the first time: 10,000 at full size.
 func TestDB2_ReplayOnPostgreSQL(t *testing.T) {
 	t.Parallel()
-	engine, err := postgres.Open(t.Context(), testpg.New(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(engine.Close)
-	replayMany(t, engine, testrun.Size(2_500, 10_000))
+	replayMany(t, onPostgreSQL(t, testpg.New(t)), testrun.Size(2_500, 10_000))
 }
 
 func TestDB2_ReplayOnRedis(t *testing.T) {
 	t.Parallel()
-	server, err := devbroker.StartRedis(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Stop)
-	engine, err := redis.Open(t.Context(), server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(engine.Close)
-	replayMany(t, engine, testrun.Size(2_500, 10_000))
+	replayMany(t, onRedis(t), testrun.Size(2_500, 10_000))
 }
 
 func TestDB2_ReplayInMemory(t *testing.T) {

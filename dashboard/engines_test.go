@@ -10,36 +10,61 @@ import (
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/nats"
 	"github.com/posthaste-mq/posthaste/postgres"
 	"github.com/posthaste-mq/posthaste/redis"
 )
 
-// The pages on PostgreSQL and Redis: with keys, and subscriptions with filters.
-func TestDB7OnPostgreSQL(t *testing.T) {
-	t.Parallel()
-	database := testpg.New(t)
-	engine, err := postgres.Open(t.Context(), database)
+// opened returns an engine that is open until the test ends.
+func opened[E interface{ Close() }](t *testing.T, engine E, err error) E {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(engine.Close)
-	operate(t, engine)
-	copiesAreSQL(t, engine, database)
+	return engine
 }
 
-func TestDB7OnRedis(t *testing.T) {
-	t.Parallel()
+func onPostgreSQL(t *testing.T, database string) posthaste.Store {
+	t.Helper()
+	engine, err := postgres.Open(t.Context(), database)
+	return opened(t, engine, err)
+}
+
+func onRedis(t *testing.T) posthaste.Store {
+	t.Helper()
 	server, err := devbroker.StartRedis(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Stop)
 	engine, err := redis.Open(t.Context(), server.URL())
+	return opened(t, engine, err)
+}
+
+func onNATS(t *testing.T) posthaste.Store {
+	t.Helper()
+	server, err := devbroker.StartNATS(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(engine.Close)
+	t.Cleanup(server.Stop)
+	engine, err := nats.Open(t.Context(), server.URL())
+	return opened(t, engine, err)
+}
+
+// The pages on PostgreSQL and Redis: with keys, and subscriptions with filters.
+func TestDB7OnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	database := testpg.New(t)
+	engine := onPostgreSQL(t, database)
 	operate(t, engine)
+	copiesAreSQL(t, engine, database)
+}
+
+func TestDB7OnRedis(t *testing.T) {
+	t.Parallel()
+	operate(t, onRedis(t))
 }
 
 func operate(t *testing.T, engine posthaste.Store) {

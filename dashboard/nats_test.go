@@ -7,24 +7,13 @@ import (
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
-	"github.com/posthaste-mq/posthaste/internal/devbroker"
-	"github.com/posthaste-mq/posthaste/nats"
 )
 
 // The pages on NATS: a message that waits, one that is scheduled and one that is dead, and no page
 // that fails.
 func TestPagesOnNATS(t *testing.T) {
 	t.Parallel()
-	server, err := devbroker.StartNATS(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Stop)
-	engine, err := nats.Open(t.Context(), server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(engine.Close)
+	engine := onNATS(t)
 	dead := fillNATS(t, engine)
 	v := newSite(t, engine).viewer(posthaste.ScopeAdmin)
 	v.get("/dead-letters").want(200, "card was declined", dead.String(), "Replay all that match")

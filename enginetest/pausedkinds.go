@@ -3,10 +3,8 @@ package enginetest
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/posthaste-mq/posthaste"
@@ -195,44 +193,17 @@ func pausedKindByMany(s *suite) {
 	}
 	s.pauseKind("sms")
 	ids := s.sendKinds(kinds...)
-	var mu sync.Mutex
-	came := map[posthaste.MessageID]int{}
-	take := func(until func() bool, refused string) {
-		var all sync.WaitGroup
-		for range 4 {
-			w := s.register(time.Minute)
-			all.Go(func() {
-				for number := int64(1); s.ctx.Err() == nil; number++ {
-					reply, err := s.engine.Claim(s.ctx, posthaste.ClaimRequest{Worker: w, Number: number, QueueRef: s.ref(), Max: 7})
-					if err != nil {
-						s.Error(err)
-						return
-					}
-					mu.Lock()
-					for _, d := range reply.Deliveries {
-						came[d.MessageID]++
-						if d.Kind == refused {
-							s.Errorf("message %d of the paused kind was handed out", d.MessageID)
-						}
-					}
-					over := until()
-					mu.Unlock()
-					if over {
-						return
-					}
-				}
-			})
+	all := func() posthaste.WorkerID { return s.register(time.Minute) }
+	came := map[posthaste.MessageID][]string{}
+	s.claimConcurrently(all, came, 40)
+	for id, kinds := range came {
+		if slices.Contains(kinds, "sms") {
+			s.Errorf("message %d of the paused kind was handed out", id)
 		}
-		all.Wait()
 	}
-	take(func() bool { return len(came) >= 40 }, "sms")
 	s.resumeKind("sms")
-	take(func() bool { return len(came) == len(ids) }, "none")
-	for id := range maps.Keys(came) {
-		if came[id] != 1 {
-			s.Errorf("message %d was handed out %d times", id, came[id])
-		}
-	}
+	s.claimConcurrently(all, came, len(ids))
+	s.wantOnce(came, ids)
 }
 
 // pausedKindScheduled: a scheduled message of a paused kind is set aside once it is due.

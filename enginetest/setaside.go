@@ -35,19 +35,21 @@ func setAsideByMany(s *suite) {
 		kinds = append(kinds, "sms", "fax")
 	}
 	ids, _ := s.sentAside(kinds...)
+	came := map[posthaste.MessageID][]string{}
+	s.claimConcurrently(func() posthaste.WorkerID { return s.handles("sms", "fax") }, came, len(ids))
+	s.wantOnce(came, ids)
+}
+
+// claimConcurrently claims with four workers until n messages have come, and adds the kinds of their
+// deliveries to came.
+func (s *suite) claimConcurrently(register func() posthaste.WorkerID, came map[posthaste.MessageID][]string, n int) {
+	s.Helper()
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	came := map[posthaste.MessageID]int{}
 	for range 4 {
-		w := s.handles("sms", "fax")
+		w := register()
 		all.Go(func() {
 			for number := int64(1); s.ctx.Err() == nil; number++ {
-				mu.Lock()
-				over := len(came) == len(ids)
-				mu.Unlock()
-				if over {
-					return
-				}
 				reply, err := s.engine.Claim(s.ctx, posthaste.ClaimRequest{Worker: w, Number: number, QueueRef: s.ref(), Max: 7})
 				if err != nil {
 					s.Error(err)
@@ -55,16 +57,25 @@ func setAsideByMany(s *suite) {
 				}
 				mu.Lock()
 				for _, d := range reply.Deliveries {
-					came[d.MessageID]++
+					came[d.MessageID] = append(came[d.MessageID], d.Kind)
 				}
+				over := len(came) >= n
 				mu.Unlock()
+				if over {
+					return
+				}
 			}
 		})
 	}
 	all.Wait()
+}
+
+// wantOnce checks that each message was handed out once.
+func (s *suite) wantOnce(came map[posthaste.MessageID][]string, ids []posthaste.MessageID) {
+	s.Helper()
 	for _, id := range ids {
-		if came[id] != 1 {
-			s.Errorf("message %d was handed out %d times", id, came[id])
+		if n := len(came[id]); n != 1 {
+			s.Errorf("message %d was handed out %d times", id, n)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func updatedUnderLoad(s *suite) {
 			all.Go(func() { l.work(w) })
 		}
 		all.Go(func() {
-			for n := range 60 {
+			for n := range 20 {
 				l.send(n)
 			}
 			l.sent.Store(true)
@@ -148,7 +148,7 @@ func (l *load) work(w posthaste.WorkerID) {
 			if !r.Settled {
 				l.Errorf("delivery %d of message %d was not settled", r.Delivery, id)
 			}
-			if early := l.from[id].Sub(now); early > 0 {
+			if early := l.from[id].Sub(now); early > 0 && l.engine.Capabilities().Exact { // others estimate the clock of their servers
 				l.Errorf("message %d came %s early", id, early)
 			}
 			if r.Outcome == posthaste.OutcomeDone {

@@ -52,11 +52,7 @@ func aroundFallingAsleep(s *suite) {
 		proceed <- struct{}{}
 		var got []posthaste.RawDelivery
 		for len(got) == 0 {
-			s.must(bell.Sleep(s.ctx, s.queue, func(context.Context) (posthaste.LookReply, error) {
-				reply, err := s.engine.Claim(s.ctx, s.request(w, 10))
-				got = reply.Deliveries
-				return posthaste.LookReply{Found: len(got) > 0, NextDue: reply.NextDue}, err
-			}))
+			got = s.sleep(bell, w)
 			if len(got) == 0 {
 				got = s.claim(w, 10)
 			}
@@ -69,6 +65,17 @@ func aroundFallingAsleep(s *suite) {
 	}
 }
 
+// sleep sleeps once on bell, looks by a claim, and returns the deliveries of the claim.
+func (s *suite) sleep(bell posthaste.Doorbell, w posthaste.WorkerID) (got []posthaste.RawDelivery) {
+	s.Helper()
+	s.must(bell.Sleep(s.ctx, s.queue, func(context.Context) (posthaste.LookReply, error) {
+		reply, err := s.engine.Claim(s.ctx, s.request(w, 10))
+		got = reply.Deliveries
+		return posthaste.LookReply{Found: len(got) > 0, NextDue: reply.NextDue}, err
+	}))
+	return got
+}
+
 func sleepEndsWhenDue(s *suite) {
 	s.create(posthaste.QueueOptions{})
 	bell := s.doorbell()
@@ -79,11 +86,7 @@ func sleepEndsWhenDue(s *suite) {
 	s.must(err)
 	var got []posthaste.RawDelivery
 	for len(got) == 0 {
-		s.must(bell.Sleep(s.ctx, s.queue, func(context.Context) (posthaste.LookReply, error) {
-			reply, err := s.engine.Claim(s.ctx, s.request(w, 10))
-			got = reply.Deliveries
-			return posthaste.LookReply{Found: len(got) > 0, NextDue: reply.NextDue}, err
-		}))
+		got = s.sleep(bell, w)
 	}
 	if took := time.Since(before); took < delay || took > delay+5*time.Second {
 		s.Errorf("due after %s, found after %s", delay, took)

@@ -8,7 +8,7 @@ import (
 )
 
 // arrive decides about a message that came: it goes into the buffer, is acknowledged because the
-// subscription does not want it, or is a redelivery and is continued.
+// subscription does not want it or its schedule has fired twice, or is a redelivery and is continued.
 func (e *Engine) arrive(b *buffer, a *arrival, finished func()) {
 	q, sub := e.sourceOf(b)
 	m, body, err := decode(a.Header, a.Data)
@@ -25,7 +25,7 @@ func (e *Engine) arrive(b *buffer, a *arrival, finished func()) {
 	a.meta, a.body, a.seq, a.delivered = m, body, info.Sequence.Stream, int(info.NumDelivered)
 	once := q.Options.Mode == posthaste.AtMostOnce
 	switch {
-	case !sub.Filter.Passes(m.Kind, m.Headers), once && a.delivered > 1:
+	case !sub.Filter.Passes(m.Kind, m.Headers), once && a.delivered > 1, a.delivered == 1 && e.fired.isSecond(a, info.Timestamp, q, sub, b):
 		e.acks.send(&ack{reply: a.Reply, sign: signAck, until: a.lease, done: func(bool) { finished() }})
 	case once: // it counts as handed out once its acknowledgment is confirmed
 		e.acks.send(&ack{reply: a.Reply, sign: signAck, until: a.lease, done: func(confirmed bool) {
@@ -108,6 +108,7 @@ func (e *Engine) buryForeign(ctx context.Context, q *queue, sub *subscription, a
 		return
 	}
 	d := &held{q: q, sub: sub, body: a.Data, reply: a.Reply, seq: info.Sequence.Stream, claimedAt: e.clock.now(), lease: a.lease,
-		meta: &meta{ID: messageID(number, q.No), At: micros(info.Timestamp), Type: posthaste.ContentTypeBytes}}
+		// Each delivery of the entry makes another message of it, so that the entry stands for itself.
+		meta: &meta{ID: messageID(number, q.No), At: micros(info.Timestamp), Type: posthaste.ContentTypeBytes, From: info.Sequence.Stream}}
 	_, _ = e.settleByEntry(ctx, d, posthaste.Settlement{Outcome: posthaste.OutcomeDead, Error: cause.Error()})
 }

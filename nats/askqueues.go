@@ -36,16 +36,16 @@ func (e *Engine) listenQueues() error {
 // gone or does not hold the delivery.
 func (e *Engine) askQueues(ctx context.Context, ids []posthaste.DeliveryID) ([]string, error) {
 	names := make([]string, len(ids))
-	places := map[int64][]int{} // by process
+	indexes := map[int64][]int{} // by process
 	for i, id := range ids {
 		if no := int64(id) >> 32; no != e.holding.processNumber() {
-			places[no] = append(places[no], i)
+			indexes[no] = append(indexes[no], i)
 		}
 	}
-	for no, at := range places {
+	for no, at := range indexes {
 		asked := make([]posthaste.DeliveryID, len(at))
-		for i, place := range at {
-			asked[i] = ids[place]
+		for i, index := range at {
+			asked[i] = ids[index]
 		}
 		body, err := json.Marshal(asked)
 		if err != nil {

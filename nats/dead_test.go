@@ -1,9 +1,13 @@
 package nats
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
+
+	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/posthaste-mq/posthaste"
 )
@@ -155,5 +159,21 @@ func TestDeadAfterUnsubscribe(t *testing.T) {
 	replayed, err := e.Replay(t.Context(), posthaste.DeadLetterFilter{Queue: "jobs", Limit: 10})
 	if err != nil || len(replayed.Items) > 0 {
 		t.Errorf("replayed are %+v, %v", replayed.Items, err)
+	}
+}
+
+// A message that Posthaste did not send becomes one dead letter, although its delivery is not acknowledged and
+// it comes again.
+func TestForeignMessageIsBuriedOnce(t *testing.T) {
+	t.Parallel()
+	e := several(t, 1, posthaste.QueueOptions{})[0]
+	q := e.queues.known("jobs")
+	for delivered := range 2 {
+		a := &arrival{lease: uptime() + time.Second, Msg: &natsgo.Msg{Sub: &natsgo.Subscription{}, Data: []byte("?"), Reply: fmt.Sprintf("$JS.ACK.%s.gone.%d.7.1.0.0", q.stream, delivered+1)}}
+		e.buryForeign(t.Context(), q, &q.Subscriptions[0], a, errors.New("it has no header"))
+	}
+	letters, err := e.DeadLetters(t.Context(), posthaste.DeadLetterFilter{Queue: "jobs"})
+	if err != nil || len(letters.Items) != 1 {
+		t.Errorf("the dead letters are %+v, %v, want one", letters.Items, err)
 	}
 }

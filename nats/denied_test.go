@@ -26,15 +26,7 @@ func startSecured(t *testing.T, publish, subscribe []string) string {
 	t.Helper()
 	user := &server.User{Username: "app", Password: secret, Permissions: &server.Permissions{
 		Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe}}}
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: storeDir(t), NoLog: true, NoSigs: true, Users: []*server.User{user}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(30 * time.Second) {
-		t.Fatal("the server does not start")
-	}
+	s := startServerWith(t, &server.Options{Users: []*server.User{user}})
 	return s.Addr().String()
 }
 

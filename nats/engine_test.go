@@ -19,7 +19,15 @@ func startServer(t testing.TB) string { return startServerOf(t, 0) }
 // startServerOf starts a server that stores at most some bytes, 0: as many as the disk has room for.
 func startServerOf(t testing.TB, bytes int64) string {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: storeDir(t), JetStreamMaxStore: bytes, NoLog: true, NoSigs: true})
+	s := startServerWith(t, &server.Options{JetStreamMaxStore: bytes})
+	return s.ClientURL()
+}
+
+// startServerWith starts a server in this process. It fills in the options that all servers have.
+func startServerWith(t testing.TB, o *server.Options) *server.Server {
+	t.Helper()
+	o.Host, o.Port, o.JetStream, o.StoreDir, o.NoLog, o.NoSigs = "127.0.0.1", -1, true, storeDir(t), true, true
+	s, err := server.NewServer(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +36,7 @@ func startServerOf(t testing.TB, bytes int64) string {
 	if !s.ReadyForConnections(30 * time.Second) {
 		t.Fatal("the server does not start")
 	}
-	return s.ClientURL()
+	return s
 }
 
 // storeDir makes a folder for a server, in memory if the machine has a place for that: the server syncs

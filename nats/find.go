@@ -14,8 +14,8 @@ import (
 	"github.com/posthaste-mq/posthaste"
 )
 
-// place is where a message is for one subscription.
-type place struct {
+// location is where a message is for one subscription.
+type location struct {
 	rank     rank
 	state    posthaste.State
 	meta     *meta
@@ -26,7 +26,7 @@ type place struct {
 	attempts []posthaste.Attempt
 }
 
-// rank orders the places in which a message is found for one subscription: the lowest rank counts. An
+// rank orders the locations in which a message is found for one subscription: the lowest rank counts. An
 // entry for all subscriptions stays until all have acknowledged it, so it has the highest ranks.
 type rank int
 
@@ -40,13 +40,13 @@ const (
 	rankSchedule             // on s.<id>
 )
 
-// lookup is a message with the places in which it was found.
+// lookup is a message with the locations in which it was found.
 type lookup struct {
-	q      *queue
-	id     posthaste.MessageID
-	places map[string]*place // by subscription
-	shared *place            // the entry for all subscriptions, or nil
-	kept   map[string]*meta  // of an ordered queue: the message after its attempts, by subscription
+	q         *queue
+	id        posthaste.MessageID
+	locations map[string]*location // by subscription
+	shared    *location            // the entry for all subscriptions, or nil
+	kept      map[string]*meta     // of an ordered queue: the message after its attempts, by subscription
 }
 
 func noMessage(id posthaste.MessageID) error {
@@ -90,7 +90,7 @@ func (e *Engine) find(ctx context.Context, id posthaste.MessageID) (*lookup, err
 	}
 	for range findAgain {
 		s, err := e.findOnce(ctx, q, id)
-		if err != nil || len(s.places) > 0 {
+		if err != nil || len(s.locations) > 0 {
 			return s, err
 		}
 	}
@@ -98,7 +98,7 @@ func (e *Engine) find(ctx context.Context, id posthaste.MessageID) (*lookup, err
 }
 
 func (e *Engine) findOnce(ctx context.Context, q *queue, id posthaste.MessageID) (*lookup, error) {
-	s := &lookup{q: q, id: id, places: map[string]*place{}}
+	s := &lookup{q: q, id: id, locations: map[string]*location{}}
 	e.findHeld(s)
 	if err := e.findAt(ctx, s, q.stream, q.subjects.under("s", id.String())); err != nil {
 		return nil, err
@@ -125,14 +125,14 @@ func (e *Engine) findOnce(ctx context.Context, q *queue, id posthaste.MessageID)
 	return s, e.spreadShared(ctx, s)
 }
 
-// complete reports whether each subscription has a place already, so that the waiting messages need not be
+// complete reports whether each subscription has a location already, so that the waiting messages need not be
 // scanned.
 func (s *lookup) complete() bool {
 	if s.shared != nil {
 		return true
 	}
 	for _, sub := range s.q.Subscriptions {
-		if s.places[sub.Name] == nil {
+		if s.locations[sub.Name] == nil {
 			return false
 		}
 	}
@@ -157,7 +157,7 @@ func (e *Engine) findHeld(s *lookup) {
 }
 
 func (e *Engine) addHeld(s *lookup, d *held) {
-	p := &place{rank: rankHeld, state: posthaste.StateRunning, meta: d.meta, body: d.body, seq: d.seq}
+	p := &location{rank: rankHeld, state: posthaste.StateRunning, meta: d.meta, body: d.body, seq: d.seq}
 	switch once := d.q.Options.Mode == posthaste.AtMostOnce; {
 	case once:
 		p.state = posthaste.StateHandedOut
@@ -165,7 +165,7 @@ func (e *Engine) addHeld(s *lookup, d *held) {
 		return // the server redelivers it
 	}
 	p.attempts = append(slices.Clone(d.meta.Story), e.holding.attempt(d, e.workerName(d)))
-	s.addPlace(d.sub.Name, p)
+	s.addLocation(d.sub.Name, p)
 }
 
 // findWaiting scans the waiting entries: the newest, and if there are more, the oldest. Each scan is bounded,
@@ -205,16 +205,16 @@ func (e *Engine) addIfOwn(s *lookup, m *rawEntry) {
 	}
 }
 
-// addEntry adds the place of an entry of the message.
+// addEntry adds the location of an entry of the message.
 func (e *Engine) addEntry(s *lookup, m *rawEntry) {
 	x, body, err := decode(m.Header, m.Data)
 	if err != nil {
 		return
 	}
-	p := &place{meta: x, body: body, subject: m.Subject, seq: m.Sequence, at: m.Time, attempts: x.Story}
+	p := &location{meta: x, body: body, subject: m.Subject, seq: m.Sequence, at: m.Time, attempts: x.Story}
 	if strings.HasPrefix(m.Subject, e.prefix+".log.out.") {
 		p.rank, p.state = rankOver, posthaste.State(m.Header.Get(headerOutcome))
-		s.addPlace(nameOf(m.Subject[strings.LastIndex(m.Subject, ".")+1:]), p)
+		s.addLocation(nameOf(m.Subject[strings.LastIndex(m.Subject, ".")+1:]), p)
 		return
 	}
 	tokens := strings.Split(strings.TrimPrefix(m.Subject, string(s.q.subjects)), ".")
@@ -231,13 +231,13 @@ func (e *Engine) addEntry(s *lookup, m *rawEntry) {
 		s.addShared(p)
 	case tokens[0] == "s" && len(tokens) == 3:
 		p.rank, p.state = rankRetry, x.waitingState(late)
-		s.addPlace(nameOf(tokens[2]), p)
+		s.addLocation(nameOf(tokens[2]), p)
 	case tokens[0] == "r" && len(tokens) == 3:
 		p.rank, p.state = rankCopy, x.waitingState(false)
-		s.addPlace(nameOf(tokens[1]), p)
+		s.addLocation(nameOf(tokens[1]), p)
 	case tokens[0] == "d" && len(tokens) == 3:
 		p.rank, p.state = rankDead, posthaste.StateDead
-		s.addPlace(nameOf(tokens[1]), p)
+		s.addLocation(nameOf(tokens[1]), p)
 	}
 }
 
@@ -264,24 +264,24 @@ func (m *meta) waitingState(late bool) posthaste.State {
 	return posthaste.StateReady
 }
 
-// addPlace adds a place for a subscription, unless one with a lower rank or a newer entry is known.
-func (s *lookup) addPlace(subscription string, p *place) {
+// addLocation adds a location for a subscription, unless one with a lower rank or a newer entry is known.
+func (s *lookup) addLocation(subscription string, p *location) {
 	if s.q.subscription(subscription) == nil {
 		return
 	}
-	if was := s.places[subscription]; was == nil || p.rank < was.rank || p.rank == was.rank && p.seq > was.seq {
-		s.places[subscription] = p
+	if was := s.locations[subscription]; was == nil || p.rank < was.rank || p.rank == was.rank && p.seq > was.seq {
+		s.locations[subscription] = p
 	}
 }
 
 // addShared adds an entry for all subscriptions.
-func (s *lookup) addShared(p *place) {
+func (s *lookup) addShared(p *location) {
 	if s.shared == nil || p.rank < s.shared.rank {
 		s.shared = p
 	}
 }
 
-// spreadShared gives the subscriptions without a place that of the entry for all subscriptions.
+// spreadShared gives the subscriptions without a location that of the entry for all subscriptions.
 func (e *Engine) spreadShared(ctx context.Context, s *lookup) error {
 	return s.spreadShared(func(sub *subscription, lane int) (uint64, error) { return e.ackFloor(ctx, s.q, sub, lane) })
 }
@@ -292,7 +292,7 @@ func (s *lookup) spreadShared(floor func(*subscription, int) (uint64, error)) er
 	}
 	for i := range s.q.Subscriptions {
 		sub := &s.q.Subscriptions[i]
-		if s.places[sub.Name] != nil || !sub.Filter.Passes(s.shared.meta.Kind, s.shared.meta.Headers) {
+		if s.locations[sub.Name] != nil || !sub.Filter.Passes(s.shared.meta.Kind, s.shared.meta.Headers) {
 			continue
 		}
 		p := *s.shared
@@ -317,7 +317,7 @@ func (s *lookup) spreadShared(floor func(*subscription, int) (uint64, error)) er
 				p.meta, p.attempts, p.state = m, m.Story, m.waitingState(false)
 			}
 		}
-		s.places[sub.Name] = &p
+		s.locations[sub.Name] = &p
 	}
 	return nil
 }
@@ -337,7 +337,7 @@ func (e *Engine) ackFloor(ctx context.Context, q *queue, sub *subscription, lane
 // info returns the message for operators.
 func (s *lookup) info(now time.Time) (info posthaste.MessageInfo) {
 	for _, sub := range s.q.Subscriptions {
-		p := s.places[sub.Name]
+		p := s.locations[sub.Name]
 		if p == nil {
 			continue
 		}

@@ -15,9 +15,10 @@ import (
 )
 
 // An entry is continued by another one: a retry, a copy (of a message that was released or lost), or a
-// dead letter. That entry is stored in one batch with a record of the sequence of the entry that it
-// continues. So an entry is continued once, although several processes may try: its holder, and, after a
-// crash or an unconfirmed acknowledgment, the process to which the server redelivers it.
+// dead letter. That entry is stored in one batch with a record of the entry that it continues. So an entry
+// is continued once, although several processes may try: its holder, and, after a crash or an unconfirmed
+// acknowledgment, the process to which the server redelivers it. If an entry is stored twice (see fired),
+// the holders of both may try.
 
 // followedFor is how long these records last. An entry that is redelivered later than that may be
 // continued twice.
@@ -70,10 +71,20 @@ func isFinal(outcome posthaste.Outcome) bool {
 	return true
 }
 
-// followSubject is the subject of the record that the entry was continued. It has the time when the
-// subscription was made: another one of that name may receive the entry once more.
+// followSubject is the subject of the record that the entry was continued. It names the entry by the one
+// before it, and the first one by its message, because a schedule can be stored twice when it fires. An
+// ordered queue has no schedules, and its entries are redelivered, so they are named by themselves. The
+// time when the subscription was made is part of it: another one of that name may receive the entry
+// once more.
 func (d *held) followSubject() string {
-	return d.q.subjects.under("i", "n", subjectToken(d.sub.Name), strconv.FormatInt(micros(d.sub.CreatedAt), 36), strconv.FormatUint(d.seq, 10))
+	entry := "m" + d.meta.ID.String()
+	switch {
+	case d.q.Options.Ordered:
+		entry = strconv.FormatUint(d.seq, 10)
+	case d.meta.From != 0:
+		entry = strconv.FormatUint(d.meta.From, 10)
+	}
+	return d.q.subjects.under("i", "n", subjectToken(d.sub.Name), strconv.FormatInt(micros(d.sub.CreatedAt), 36), entry)
 }
 
 // nextAttempt returns the message after a settlement, the outcome, and when the next attempt may start,

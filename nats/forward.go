@@ -42,9 +42,9 @@ type forwardedExtend struct {
 }
 
 // forwardedPart returns the request for some of its deliveries.
-func forwardedPart(r *posthaste.ExtendRequest, places []int) *forwardedExtend {
+func forwardedPart(r *posthaste.ExtendRequest, indexes []int) *forwardedExtend {
 	f := &forwardedExtend{Lease: r.Lease}
-	for _, at := range places {
+	for _, at := range indexes {
 		f.Deliveries = append(f.Deliveries, r.Deliveries[at])
 		if r.Notes != nil {
 			f.Notes = append(f.Notes, forwardedNote(r.Notes[at]))
@@ -115,7 +115,7 @@ func (e *Engine) listenFor(subject string, do func(ctx context.Context, request 
 
 // forward asks the process that holds deliveries to settle or extend them, and puts its answers into the
 // results. If that process is gone, it does nothing.
-func (e *Engine) forward(ctx context.Context, subject string, request any, places []int, results []posthaste.SettleResult) error {
+func (e *Engine) forward(ctx context.Context, subject string, request any, indexes []int, results []posthaste.SettleResult) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (e *Engine) forward(ctx context.Context, subject string, request any, place
 	if reply.Error != nil {
 		return reply.Error
 	}
-	for i, at := range places {
+	for i, at := range indexes {
 		if i < len(reply.Results) {
 			results[at] = reply.Results[i]
 		}

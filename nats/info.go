@@ -17,20 +17,14 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 		return nil, err
 	}
 	var all []*queue
-	for _, name := range names {
-		switch q, err := e.freshQueue(ctx, name); {
-		case err == nil:
-			all = append(all, q)
-		case posthaste.CodeOf(err) != posthaste.CodeNotFound:
-			return nil, err
-		}
-	}
-	all = sortedQueues(all)
+	var err error
 	if len(names) == 0 {
-		var err error
-		if all, err = e.allQueues(ctx); err != nil {
-			return nil, err
-		}
+		all, err = e.allQueues(ctx)
+	} else {
+		all, err = e.freshQueues(ctx, names)
+	}
+	if err != nil {
+		return nil, err
 	}
 	infos := make([]posthaste.QueueInfo, 0, len(all))
 	for _, q := range all {
@@ -47,7 +41,7 @@ func (e *Engine) Queues(ctx context.Context, names ...string) ([]posthaste.Queue
 }
 
 // allQueues reads the queues from the store.
-func (e *Engine) allQueues(ctx context.Context) (all []*queue, err error) {
+func (e *Engine) allQueues(ctx context.Context) ([]*queue, error) {
 	keys, err := e.kv.ListKeysFiltered(ctx, queueKey+">")
 	if err != nil {
 		return nil, e.readError(err)
@@ -56,6 +50,11 @@ func (e *Engine) allQueues(ctx context.Context) (all []*queue, err error) {
 	for key := range keys.Keys() {
 		names = append(names, nameOf(strings.TrimPrefix(key, queueKey)))
 	}
+	return e.freshQueues(ctx, names)
+}
+
+// freshQueues reads queues from the store, sorted, without those that do not exist.
+func (e *Engine) freshQueues(ctx context.Context, names []string) (all []*queue, err error) {
 	for _, name := range names {
 		switch q, err := e.freshQueue(ctx, name); {
 		case err == nil:

@@ -114,7 +114,7 @@ func (l *listing) readKept(ctx context.Context, q *queue) error {
 func (l *listing) of(q *queue, id posthaste.MessageID) *lookup {
 	s := l.byID[id]
 	if s == nil {
-		s = &lookup{q: q, id: id, places: map[string]*place{}}
+		s = &lookup{q: q, id: id, locations: map[string]*location{}}
 		l.byID[id] = s
 	}
 	return s

@@ -23,6 +23,7 @@ const (
 	headerTTL          = "Nats-TTL"
 	headerSchedule     = "Nats-Schedule"
 	headerTarget       = "Nats-Schedule-Target"
+	headerScheduler    = "Nats-Scheduler" // of an entry that a schedule has fired: the subject of the schedule
 	headerBatch        = "Nats-Batch-Id"
 	headerBatchPlace   = "Nats-Batch-Sequence"
 	headerBatchCommits = "Nats-Batch-Commit"
@@ -56,7 +57,7 @@ type meta struct {
 	Losses    int                 `json:"lost,omitempty"`
 	LostAlone int                 `json:"alone,omitempty"`
 	Story     []posthaste.Attempt `json:"story,omitempty"`
-	// From is the sequence of the entry that this one continues.
+	// From is the sequence of the entry that this one continues, 0 for the first one.
 	From uint64 `json:"from,omitempty"`
 	// DiedAt and Error are of a dead letter, whose subject has its subscription.
 	DiedAt int64  `json:"died,omitempty"`

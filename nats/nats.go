@@ -12,9 +12,9 @@
 //     them. message.go and message_text.go have the stored form.
 //   - Streams: streams.go has the subjects and lanes.go the consumers. create.go, subscribe.go and
 //     drop.go create and remove them. purge.go empties a queue.
-//   - Claiming: buffers.go pulls messages, arrive.go sorts them on arrival, and claim.go hands them
-//     out. hold.go has the deliveries of this process, lease.go their leases, and doorbell.go the
-//     sleeping workers.
+//   - Claiming: buffers.go pulls messages, arrive.go sorts them on arrival, fired.go finds duplicates
+//     among them, and claim.go hands them out. hold.go has the deliveries of this process, lease.go
+//     their leases, and doorbell.go the sleeping workers.
 //   - Settling: settle.go begins a settlement. acks.go acknowledges a success. follow.go first
 //     stores a retry, a copy or a dead letter. outcome.go has outcomes, note.go notes, ordered.go
 //     the exceptions of ordered queues, and forward.go the deliveries of other processes.
@@ -65,6 +65,7 @@ type Engine struct {
 	holding   holding
 	peers     peers
 	buffers   buffers
+	fired     fired
 	acks      acks
 	bells     bells
 	turns     atomic.Int64 // claims of queues that are not ordered: see laneOrder

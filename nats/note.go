@@ -33,8 +33,8 @@ func (e *Engine) Extend(ctx context.Context, req posthaste.ExtendRequest) ([]pos
 			return results, err
 		}
 	}
-	for no, places := range elsewhere {
-		if err := e.forward(ctx, e.processSubject(no)+extendSuffix, forwardedPart(&req, places), places, results); err != nil {
+	for no, indexes := range elsewhere {
+		if err := e.forward(ctx, e.processSubject(no)+extendSuffix, forwardedPart(&req, indexes), indexes, results); err != nil {
 			return results, err
 		}
 	}

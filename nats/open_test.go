@@ -15,16 +15,9 @@ import (
 // A program that waits for its servers is told why it cannot connect.
 func TestLazyConnectTellsWhy(t *testing.T) {
 	t.Parallel()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: storeDir(t), NoLog: true, NoSigs: true, Username: "a", Password: "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(30 * time.Second) {
-		t.Fatal("the server does not start")
-	}
+	s := startServerWith(t, &server.Options{Username: "a", Password: "b"})
 	address := s.Addr().String()
+	var err error
 	for url, want := range map[string]posthaste.Code{
 		"nats://a:hunter2@" + address: posthaste.CodeDenied, "nats://hunter2@" + address: posthaste.CodeDenied, "tls://a:b@" + address: posthaste.CodeInvalid, "nats://a:hunter2@127.0.0.1:1": posthaste.CodeUnavailable,
 	} {

@@ -204,19 +204,9 @@ func TestPauseEndsOnce(t *testing.T) {
 
 func endBoth(t *testing.T, ctx context.Context, engines ...*Engine) (ended int) {
 	t.Helper()
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	for _, e := range engines {
-		all.Go(func() {
-			reply, err := e.Maintain(ctx, posthaste.UpkeepTicks)
-			mu.Lock()
-			defer mu.Unlock()
-			if ended += reply.PausesEnded; err != nil {
-				t.Error(err)
-			}
-		})
+	for _, reply := range tickAll(t, ctx, engines...) {
+		ended += reply.PausesEnded
 	}
-	all.Wait()
 	return ended
 }
 

@@ -14,26 +14,12 @@ import (
 
 // schedule is an entry schedule.<name> of the store.
 type schedule struct {
-	definition
-	Name        string              `json:"name"`
-	Next        time.Time           `json:"next,omitzero"` // also while it is paused
-	LastTick    time.Time           `json:"last_tick,omitzero"`
-	LastMessage posthaste.MessageID `json:"last_message,omitzero"`
-	LastSent    time.Time           `json:"last_sent,omitzero"`
-	Sent        int64               `json:"sent,omitzero"`
-	Missed      int64               `json:"missed,omitzero"`
-	Error       string              `json:"error,omitzero"`
-	Pause       *pauseNote          `json:"pause,omitempty"`
-	Created     time.Time           `json:"created"`
-	Changed     time.Time           `json:"changed"`
-}
-
-// definition is the part of a schedule that a user sets, but its name.
-type definition struct {
+	Name  string `json:"name"`
 	Queue string `json:"queue"`
 	// Of is when the queue was created: a schedule ends with its queue.
 	Of time.Time `json:"of"`
-	cron.Definition
+	cron.Record
+	Pause *pauseNote `json:"pause,omitempty"`
 }
 
 // schedules are the schedules of the store.
@@ -87,21 +73,12 @@ func (s *schedule) at(tick time.Time) posthaste.Message { return cron.Tick(s.Nam
 func (s *schedule) ticks() bool { return s.Pause == nil && !s.Next.IsZero() }
 
 func (s *schedule) info() posthaste.ScheduleInfo {
-	info := posthaste.ScheduleInfo{
-		Schedule: posthaste.Schedule{Name: s.Name, Spec: s.Spec, TimeZone: s.Zone, CatchUp: s.CatchUp, Message: s.message()},
-		LastTick: s.LastTick, LastMessage: s.LastMessage, LastSentAt: s.LastSent, Sent: s.Sent, Missed: s.Missed, Error: s.Error,
-		CreatedAt: s.Created, ChangedAt: s.Changed,
-	}
-	info.Message.Headers, info.Message.Terms = maps.Clone(s.Headers), slices.Clone(s.Terms)
+	var pausedAt time.Time
 	if s.Pause != nil {
-		info.PausedAt = s.Pause.Since
+		pausedAt = s.Pause.Since
 	}
-	if s.ticks() {
-		info.NextAt = s.Next
-		if line, zone, err := s.Parsed(); err == nil {
-			info.Upcoming = line.Upcoming(zone, s.Next, 5)
-		}
-	}
+	info := s.Info(s.Name, s.Queue, pausedAt)
+	info.Message.Headers, info.Message.Terms = maps.Clone(s.Headers), slices.Clone(s.Terms)
 	return info
 }
 

@@ -2,7 +2,6 @@ package nats
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -34,7 +33,8 @@ func (e *Engine) PutSchedule(ctx context.Context, p posthaste.Schedule) (next ti
 			if ticked {
 				continue
 			}
-			s.goesOn(was)
+			s.Continue(&was.Record)
+			s.Pause = was.Pause
 		}
 		_, err = e.schedules.put(ctx, subjectToken(p.Name), s, revision)
 		if conflicts(err) {
@@ -98,8 +98,8 @@ func (e *Engine) newSchedule(ctx context.Context, p *posthaste.Schedule) (*queue
 		return nil, nil, err
 	}
 	now := e.clock.now()
-	s := &schedule{Name: p.Name, definition: definition{Queue: q.Name, Of: q.CreatedAt, Definition: is}, Created: now, Changed: now}
-	if s.Next, err = s.First(now); err != nil {
+	s := &schedule{Name: p.Name, Queue: q.Name, Of: q.CreatedAt}
+	if s.Record, err = cron.NewRecord(is, now); err != nil {
 		return nil, nil, err
 	}
 	first := s.at(s.Next)
@@ -115,18 +115,7 @@ func (e *Engine) newSchedule(ctx context.Context, p *posthaste.Schedule) (*queue
 
 // sameAs reports whether two schedules have the same definition.
 func (s *schedule) sameAs(was *schedule) bool {
-	x, xErr := json.Marshal(s.definition)
-	y, yErr := json.Marshal(was.definition)
-	return xErr == nil && yErr == nil && string(x) == string(y)
-}
-
-// goesOn copies the history of a schedule that is put again.
-func (s *schedule) goesOn(was *schedule) {
-	if was.Spec == s.Spec && was.Zone == s.Zone && !was.Next.IsZero() {
-		s.Next = was.Next
-	}
-	s.LastTick, s.LastMessage, s.LastSent = was.LastTick, was.LastMessage, was.LastSent
-	s.Sent, s.Missed, s.Error, s.Pause, s.Created = was.Sent, was.Missed, was.Error, was.Pause, was.Created
+	return s.Queue == was.Queue && s.Of.Equal(was.Of) && s.Same(&was.Definition)
 }
 
 // DropSchedule implements [posthaste.ScheduleAdmin].

@@ -20,21 +20,27 @@ func everyHour(catchUp posthaste.CatchUp) posthaste.Schedule {
 // tickBoth ticks with both engines at once, and returns the sum.
 func tickBoth(t *testing.T, ctx context.Context, engines ...*Engine) (sent, missed int) {
 	t.Helper()
-	var mu sync.Mutex
+	for _, reply := range tickAll(t, ctx, engines...) {
+		sent, missed = sent+reply.TicksSent, missed+reply.TicksMissed
+	}
+	return sent, missed
+}
+
+// tickAll ticks with all engines at once.
+func tickAll(t *testing.T, ctx context.Context, engines ...*Engine) []posthaste.MaintainReply {
+	t.Helper()
+	replies := make([]posthaste.MaintainReply, len(engines))
 	var all sync.WaitGroup
-	for _, e := range engines {
+	for i, e := range engines {
 		all.Go(func() {
-			reply, err := e.Maintain(ctx, posthaste.UpkeepTicks)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
+			var err error
+			if replies[i], err = e.Maintain(ctx, posthaste.UpkeepTicks); err != nil {
 				t.Error(err)
 			}
-			sent, missed = sent+reply.TicksSent, missed+reply.TicksMissed
 		})
 	}
 	all.Wait()
-	return sent, missed
+	return replies
 }
 
 // scheduleOf returns the only schedule.

@@ -137,18 +137,9 @@ func (e *Engine) newOutgoing(q *queue, m *posthaste.Message, now time.Time) (o o
 	if err := checkFor(q, m); err != nil {
 		return o, err
 	}
-	body, contentType, err := m.Body()
+	body, contentType, err := jsoncheck.Body(m, q.Options.MaxPayload)
 	if err != nil {
 		return o, err
-	}
-	if len(body) > q.Options.MaxPayload {
-		return o, &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload",
-			Message: fmt.Sprintf("payload of %d bytes is over the queue's limit of %d (max_payload)", len(body), q.Options.MaxPayload)}
-	}
-	if posthaste.IsJSON(contentType) {
-		if err := jsoncheck.Check("payload", body); err != nil {
-			return o, err
-		}
 	}
 	due := m.SendAt
 	if m.Delay > 0 {

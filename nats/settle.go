@@ -21,18 +21,18 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 	elsewhere := map[int64][]int{}
 	for i, s := range settlements {
 		results[i].Delivery = s.Delivery
-		if err := checkSettlement(s); err != nil {
+		if err := jsoncheck.Settlement(&s); err != nil {
 			results[i].Err = err
 		} else if no := holderOf(s.Delivery); no != e.holding.processNumber() {
 			elsewhere[no] = append(elsewhere[no], i)
 		}
 	}
-	for no, places := range elsewhere {
-		all := make([]posthaste.Settlement, len(places))
-		for i, at := range places {
+	for no, indexes := range elsewhere {
+		all := make([]posthaste.Settlement, len(indexes))
+		for i, at := range indexes {
 			all[i] = settlements[at]
 		}
-		if err := e.forward(ctx, e.processSubject(no), all, places, results); err != nil {
+		if err := e.forward(ctx, e.processSubject(no), all, indexes, results); err != nil {
 			return nil, err
 		}
 	}
@@ -117,20 +117,3 @@ func (e *Engine) settleByAck(d *held, w *settling, result *posthaste.SettleResul
 
 var errUnconfirmed error = &posthaste.Error{Code: posthaste.CodeOutcomeUnknown, Message: "NATS has not confirmed an acknowledgment before the lease ended, so the message may be delivered again",
 	Hint: "make handlers idempotent, for example by package inbox"}
-
-func checkSettlement(s posthaste.Settlement) error {
-	switch s.Outcome {
-	case posthaste.OutcomeDone, posthaste.OutcomeReleased, posthaste.OutcomeSetAside, posthaste.OutcomeRetried, posthaste.OutcomeDead:
-	default:
-		return posthaste.Invalidf("outcome", "a delivery cannot be settled as %q", s.Outcome)
-	}
-	if len(s.Receipt) > 0 {
-		if err := jsoncheck.Check("receipt", s.Receipt); err != nil {
-			return err
-		}
-	}
-	if len(s.Terms) > 1000 {
-		return posthaste.Invalidf("terms", "there are over 1,000 terms")
-	}
-	return (&posthaste.Message{Queue: "any", Terms: s.Terms}).Check()
-}

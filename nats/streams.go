@@ -66,7 +66,7 @@ func (e *Engine) streamOf(queue string, born int64) string {
 //	n.<sub>.<id>.kept      of an ordered queue: a message after its last attempt
 //	i.k.<hash>             records: the dedupe key was used
 //	i.o.<hash>             the idempotency key was used
-//	i.n.<sub>.<since>.<sequence>   the entry was continued
+//	i.n.<sub>.<since>.<entry>   the entry was continued, see followSubject
 //	i.c.<sub>.<id>         the message was cancelled while it was handed out
 //	i.t.<schedule>.<created>.<tick>   the tick was sent
 type subjects string

@@ -168,7 +168,7 @@ func (m *moving) adopt(s *schedule, last lastTick, now time.Time) {
 	if last.at.Before(s.Next) {
 		return
 	}
-	m.LastTick, m.LastMessage, m.LastSent, m.Error = last.at, last.id, now, ""
+	m.Ticked(last.at, last.id, now)
 	if last.at.Before(m.due.Next) && m.due.Missed > 0 && !slices.ContainsFunc(m.due.Ticks, last.at.Equal) {
 		m.counted++ // it was the last due tick at that time, and later ticks are due by now
 		m.due.Missed--
@@ -189,7 +189,7 @@ func (e *Engine) sendTicks(ctx context.Context, q *queue, s *schedule, m *moving
 		id, err := e.sendTick(ctx, q, s, tick, m.due.Next.Sub(tick))
 		switch code := posthaste.CodeOf(err); {
 		case err == nil:
-			m.LastTick, m.LastMessage, m.LastSent, m.Error = tick, id, now, ""
+			m.Ticked(tick, id, now)
 		case code == posthaste.CodeInvalid || code == posthaste.CodeTooLarge || code == posthaste.CodeUnsupported:
 			m.counted--
 			m.due.Missed++
@@ -234,9 +234,7 @@ func (e *Engine) moveOn(ctx context.Context, name string, from *schedule, moved 
 			return nil, errSame
 		}
 		next := *was
-		next.Next, next.Error = moved.Next, moved.Error
-		next.LastTick, next.LastMessage, next.LastSent = moved.LastTick, moved.LastMessage, moved.LastSent
-		next.Sent, next.Missed = was.Sent+int64(moved.counted), was.Missed+moved.due.Missed
+		next.Advance(&moved.Record, int64(moved.counted), moved.due.Missed)
 		return &next, nil
 	})
 	if err != nil || !done {

@@ -31,9 +31,8 @@ type storedToken struct {
 const (
 	// secretBytes is the number of random bytes of a secret.
 	secretBytes = 32
-	// tokensMost is about the maximum of tokens, and tokenQueuesMost the maximum of queues of a token.
-	tokensMost      = 1000
-	tokenQueuesMost = 100
+	// tokensMost is about the maximum of tokens.
+	tokensMost = 1000
 	// usedAgain is how old the stored time of a token's last use may be.
 	usedAgain = 5 * time.Minute
 	// tokensEver is the key of the entry which says that a token has existed.
@@ -46,11 +45,8 @@ func (e *Engine) CreateToken(ctx context.Context, t posthaste.Token) (string, er
 	if err := posthaste.CheckName("name", t.Name); err != nil {
 		return "", err
 	}
-	if err := t.Check(); err != nil {
+	if err := t.CheckStored(); err != nil {
 		return "", err
-	}
-	if len(t.Queues) > tokenQueuesMost {
-		return "", posthaste.Invalidf("queues", "a token is for at most %d queues, or for all", tokenQueuesMost)
 	}
 	all, err := e.allTokens(ctx)
 	if err != nil {
@@ -194,12 +190,12 @@ func (e *Engine) DeliveryQueues(ctx context.Context, deliveries ...posthaste.Del
 	}
 	queues := make([]string, len(deliveries))
 	var elsewhere []posthaste.DeliveryID
-	var places []int
+	var indexes []int
 	for i, id := range deliveries {
 		if d := e.holding.get(id); d != nil {
 			queues[i] = d.q.Name
 		} else {
-			elsewhere, places = append(elsewhere, id), append(places, i)
+			elsewhere, indexes = append(elsewhere, id), append(indexes, i)
 		}
 	}
 	if len(elsewhere) == 0 {
@@ -210,7 +206,7 @@ func (e *Engine) DeliveryQueues(ctx context.Context, deliveries ...posthaste.Del
 		return nil, err
 	}
 	for i, name := range names {
-		queues[places[i]] = name
+		queues[indexes[i]] = name
 	}
 	return queues, nil
 }

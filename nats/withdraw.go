@@ -81,16 +81,16 @@ func (c *cancelling) freeDedupeKey(ctx context.Context) {
 			return
 		}
 	}
-	for _, p := range c.found.places {
+	for _, p := range c.found.locations {
 		c.e.freeDedupeKey(ctx, c.found.q, p.meta)
-		return // all places are of one message
+		return // all locations are of one message
 	}
 }
 
 // ended finishes the subscriptions for which the message is no longer found: it has ended while it was
 // being cancelled.
 func (c *cancelling) ended() {
-	for name := range c.found.places {
+	for name := range c.found.locations {
 		c.finish(posthaste.Withdrawal{Subscription: name, State: posthaste.StateDone})
 	}
 }
@@ -109,11 +109,11 @@ func (c *cancelling) results() (all []posthaste.Withdrawal) {
 	return all
 }
 
-// try cancels the message in the places where it was found.
+// try cancels the message in the locations where it was found.
 func (c *cancelling) try(ctx context.Context, s *lookup) error {
 	entries := map[uint64][]string{} // the entries to remove, with the subscriptions that wait for them
 	asks, later := false, false
-	for name, p := range s.places {
+	for name, p := range s.locations {
 		if _, finished := c.done[name]; finished {
 			continue
 		}
@@ -157,7 +157,7 @@ func (c *cancelling) try(ctx context.Context, s *lookup) error {
 func (c *cancelling) ask(ctx context.Context, s *lookup, entries map[uint64][]string) error {
 	r := withholdRequest{From: c.e.holding.processNumber(), Message: s.id, Stream: s.q.stream, At: micros(c.e.clock.now())}
 	for seq, names := range entries {
-		if p := s.places[names[0]]; p.rank == rankCopy || p.rank == rankShared {
+		if p := s.locations[names[0]]; p.rank == rankCopy || p.rank == rankShared {
 			r.Entries = append(r.Entries, seq)
 		}
 	}
@@ -182,7 +182,7 @@ func (c *cancelling) ask(ctx context.Context, s *lookup, entries map[uint64][]st
 	if answer.Busy {
 		return errMoved
 	}
-	for name, p := range s.places {
+	for name, p := range s.locations {
 		if _, finished := c.done[name]; p.rank == rankHeld && !finished {
 			return errMoved // its lease has ended, or it was settled
 		}
@@ -209,7 +209,7 @@ func (c *cancelling) remove(ctx context.Context, s *lookup, entries map[uint64][
 		for _, name := range names {
 			c.finish(posthaste.Withdrawal{Subscription: name, State: posthaste.StateCancelled, InTime: true})
 			c.changed = true
-			if err := c.e.storeEnd(ctx, s.q, name, s.places[name].meta, s.places[name].body, posthaste.StateCancelled); err != nil {
+			if err := c.e.storeEnd(ctx, s.q, name, s.locations[name].meta, s.locations[name].body, posthaste.StateCancelled); err != nil {
 				return err
 			}
 		}
@@ -231,7 +231,7 @@ func (e *Engine) Reschedule(ctx context.Context, id posthaste.MessageID, at time
 		return nil, err
 	}
 	var all []posthaste.Withdrawal
-	for name, p := range s.places {
+	for name, p := range s.locations {
 		all = append(all, posthaste.Withdrawal{Subscription: name, InTime: moved[name], State: p.state})
 	}
 	slices.SortFunc(all, func(a, b posthaste.Withdrawal) int { return cmp.Compare(a.Subscription, b.Subscription) })
@@ -260,7 +260,7 @@ func (e *Engine) moveSchedules(ctx context.Context, action string, id posthaste.
 func (e *Engine) moveFound(ctx context.Context, s *lookup, at time.Time, moved map[string]bool) error {
 	stored := map[uint64]bool{}
 	now := e.clock.now()
-	for name, p := range s.places {
+	for name, p := range s.locations {
 		if p.rank != rankRetry && p.rank != rankSchedule || moved[name] || fromMicros(p.meta.Due).Sub(now) < firesWithin {
 			continue
 		}
@@ -297,7 +297,7 @@ func (e *Engine) moveFound(ctx context.Context, s *lookup, at time.Time, moved m
 }
 
 // targetOf returns where a schedule is published when it fires.
-func (e *Engine) targetOf(q *queue, subscription string, p *place) string {
+func (e *Engine) targetOf(q *queue, subscription string, p *location) string {
 	if p.rank == rankSchedule {
 		return q.waitSubject(p.meta)
 	}

@@ -47,8 +47,7 @@ func (e *Engine) PutSchedule(ctx context.Context, p posthaste.Schedule) (next ti
 		if err != nil {
 			return next, err
 		}
-		s.Created, s.Changed = now, now
-		if s.Next, err = s.First(now); err != nil {
+		if s.Record, err = cron.NewRecord(s.Definition, now); err != nil {
 			return next, err
 		}
 		if err := e.sendable(s, q); err != nil {
@@ -57,10 +56,11 @@ func (e *Engine) PutSchedule(ctx context.Context, p posthaste.Schedule) (next ti
 		var was *scheduled
 		if len(found) > 0 {
 			was = found[0]
-			if same(was, s) {
+			if s.sameAs(was) {
 				return was.Next, nil
 			}
-			s.goesOn(was)
+			s.Continue(&was.Record)
+			s.Paused, s.Pause = was.Paused, was.Pause
 		}
 		said, err := e.setSchedule(ctx, was, s, true)
 		switch {
@@ -93,7 +93,7 @@ func (e *Engine) newScheduled(ctx context.Context, p *posthaste.Schedule) (*queu
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &scheduled{name: p.Name, queue: p.Message.Queue, definition: definition{Definition: is}}
+	s := &scheduled{name: p.Name, queue: p.Message.Queue, Record: cron.Record{Definition: is}}
 	if s.line, s.zone, err = is.Parsed(); err != nil {
 		return nil, nil, err
 	}
@@ -120,20 +120,9 @@ func (e *Engine) sendable(s *scheduled, q *queue) error {
 	return nil
 }
 
-// same reports whether two schedules have the same definition.
-func same(a, b *scheduled) bool {
-	x, xErr := json.Marshal(a.definition)
-	y, yErr := json.Marshal(b.definition)
-	return xErr == nil && yErr == nil && a.queue == b.queue && string(x) == string(y)
-}
-
-// goesOn copies the history of a schedule that is put again.
-func (s *scheduled) goesOn(was *scheduled) {
-	if was.line == s.line && was.Zone == s.Zone && !was.Next.IsZero() {
-		s.Next = was.Next
-	}
-	s.LastTick, s.LastMessage, s.LastSent = was.LastTick, was.LastMessage, was.LastSent
-	s.Sent, s.Missed, s.Error, s.Paused, s.Pause, s.Created = was.Sent, was.Missed, was.Error, was.Paused, was.Pause, was.Created
+// sameAs reports whether two schedules have the same definition.
+func (s *scheduled) sameAs(was *scheduled) bool {
+	return s.queue == was.queue && s.Of == was.Of && s.Same(&was.Definition)
 }
 
 // DropSchedule implements [posthaste.ScheduleAdmin].

@@ -15,31 +15,17 @@ import (
 
 // scheduled is a schedule. It is stored as the name of its queue, a blank and JSON.
 type scheduled struct {
-	definition
-	Next        time.Time           `json:"next,omitzero"` // also while it is paused
-	LastTick    time.Time           `json:"last_tick,omitzero"`
-	LastMessage posthaste.MessageID `json:"last_message,omitzero"`
-	LastSent    time.Time           `json:"last_sent,omitzero"`
-	Sent        int64               `json:"sent,omitzero"`
-	Missed      int64               `json:"missed,omitzero"`
-	Error       string              `json:"error,omitzero"`
-	Paused      time.Time           `json:"paused,omitzero"`
-	Pause       *pauseNote          `json:"pause,omitempty"`
-	Created     time.Time           `json:"created"`
-	Changed     time.Time           `json:"changed"`
+	// Of has the number and the time of creation of its queue.
+	Of string `json:"of"`
+	cron.Record
+	Paused time.Time  `json:"paused,omitzero"`
+	Pause  *pauseNote `json:"pause,omitempty"`
 
 	name, queue string
 	text        string // as it was read, to detect changes
 	line        cron.Spec
 	zone        *time.Location
 	fault       error // set if this machine does not know the zone; zone is nil then
-}
-
-// definition is a definition and the queue that it is for.
-type definition struct {
-	// Of has the number and the time of creation of its queue.
-	Of string `json:"of"`
-	cron.Definition
 }
 
 // message returns the message of the schedule, without the headers of a tick.
@@ -52,20 +38,7 @@ func (s *scheduled) at(tick time.Time) posthaste.Message {
 
 func (s *scheduled) paused() bool { return !s.Paused.IsZero() }
 
-func (s *scheduled) info() posthaste.ScheduleInfo {
-	info := posthaste.ScheduleInfo{
-		Schedule: posthaste.Schedule{Name: s.name, Spec: s.Spec, TimeZone: s.Zone, CatchUp: s.CatchUp, Message: s.message()},
-		LastTick: s.LastTick, LastMessage: s.LastMessage, LastSentAt: s.LastSent, Sent: s.Sent, Missed: s.Missed, Error: s.Error,
-		PausedAt: s.Paused, CreatedAt: s.Created, ChangedAt: s.Changed,
-	}
-	if !s.paused() && !s.Next.IsZero() {
-		info.NextAt = s.Next
-		if s.fault == nil {
-			info.Upcoming = s.line.Upcoming(s.zone, s.Next, 5)
-		}
-	}
-	return info
-}
+func (s *scheduled) info() posthaste.ScheduleInfo { return s.Info(s.name, s.queue, s.Paused) }
 
 func readScheduled(name, text string) (*scheduled, error) {
 	s := &scheduled{name: name, text: text}

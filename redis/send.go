@@ -381,18 +381,9 @@ func contentOf(m *posthaste.Message, q *queue) (c content, err error) {
 	if len(m.Terms) > 1000 {
 		return c, posthaste.Invalidf("terms", "there are over 1,000 terms")
 	}
-	body, contentType, err := m.Body()
+	body, contentType, err := jsoncheck.Body(m, q.options.MaxPayload)
 	if err != nil {
 		return c, err
-	}
-	if len(body) > q.options.MaxPayload {
-		return c, &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload",
-			Message: fmt.Sprintf("payload of %d bytes is over the queue's limit of %d (max_payload)", len(body), q.options.MaxPayload)}
-	}
-	if posthaste.IsJSON(contentType) {
-		if err := jsoncheck.Check("payload", body); err != nil {
-			return c, err
-		}
 	}
 	return content{priority: m.Priority, key: m.Key, kind: m.Kind, reference: m.Reference, contentType: contentType,
 		headers: m.Headers, terms: m.Terms, attempts: attemptOptionsOf(m), payload: body}, nil

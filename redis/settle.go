@@ -39,7 +39,7 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 	}
 	byQueue := map[*queue][]int{}
 	for i := range settlements {
-		if results[i].Err = checkSettlement(&settlements[i]); results[i].Err != nil {
+		if results[i].Err = jsoncheck.Settlement(&settlements[i]); results[i].Err != nil {
 			continue
 		}
 		if q := queues[number(ids[i])]; q != nil && ids[i] > 0 {
@@ -150,26 +150,6 @@ func settlementOf(q *queue, s *posthaste.Settlement) settlement {
 		one.After = new(s.RetryAfter.Microseconds())
 	}
 	return one
-}
-
-func checkSettlement(s *posthaste.Settlement) error {
-	switch s.Outcome {
-	case posthaste.OutcomeDone, posthaste.OutcomeReleased, posthaste.OutcomeSetAside, posthaste.OutcomeRetried, posthaste.OutcomeDead:
-	default:
-		return posthaste.Invalidf("outcome", "a delivery cannot be settled as %q", s.Outcome)
-	}
-	if len(s.Receipt) > 0 {
-		if err := jsoncheck.Check("receipt", s.Receipt); err != nil {
-			return err
-		}
-	}
-	if len(s.Terms) == 0 {
-		return nil
-	}
-	if len(s.Terms) > 1000 {
-		return posthaste.Invalidf("terms", "there are over 1,000 terms")
-	}
-	return (&posthaste.Message{Queue: "any", Terms: s.Terms}).Check()
 }
 
 // Extend implements [posthaste.Engine].

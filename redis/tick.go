@@ -143,7 +143,7 @@ func (e *Engine) tick(ctx context.Context, s *scheduled, now time.Time) (sent, m
 	moved := *s
 	moved.Next = due.Next
 	if counted > 0 {
-		moved.LastTick, moved.LastMessage, moved.LastSent, moved.Error = last.at, last.id, now, ""
+		moved.Ticked(last.at, last.id, now)
 	}
 	if ticks := slices.DeleteFunc(due.Ticks, before); len(ticks) > 0 {
 		sent, err := e.sendTicks(ctx, s, last, ticks)
@@ -177,9 +177,7 @@ func (e *Engine) sendTicks(ctx context.Context, s *scheduled, last lastTick, tic
 func (e *Engine) moveOn(ctx context.Context, was, moved *scheduled, sent, missed int) (int, int, error) {
 	for range scheduleTries {
 		now := *was
-		now.Next, now.Error = moved.Next, moved.Error
-		now.LastTick, now.LastMessage, now.LastSent = moved.LastTick, moved.LastMessage, moved.LastSent
-		now.Sent, now.Missed = was.Sent+int64(sent), was.Missed+int64(missed)
+		now.Advance(&moved.Record, int64(sent), int64(missed))
 		said, err := e.setSchedule(ctx, was, &now, false)
 		if err != nil {
 			return 0, 0, err

@@ -31,8 +31,6 @@ const (
 	secretBytes = 32
 	// tokensMost is the maximum of tokens, as in token.lua.
 	tokensMost = 1000
-	// tokenQueuesMost is the maximum of queues of a token.
-	tokenQueuesMost = 100
 )
 
 // CreateToken implements [posthaste.TokenStore]. The secret does not leave this process: Redis only
@@ -41,11 +39,8 @@ func (e *Engine) CreateToken(ctx context.Context, t posthaste.Token) (string, er
 	if err := posthaste.CheckName("name", t.Name); err != nil {
 		return "", err
 	}
-	if err := t.Check(); err != nil {
+	if err := t.CheckStored(); err != nil {
 		return "", err
-	}
-	if len(t.Queues) > tokenQueuesMost {
-		return "", posthaste.Invalidf("queues", "a token is for at most %d queues, or for all", tokenQueuesMost)
 	}
 	random := make([]byte, secretBytes)
 	_, _ = rand.Read(random) // it never fails

@@ -23,7 +23,7 @@ func (r release) deb(p platform) error {
 	info := nfpm.WithDefaults(&nfpm.Info{
 		Name: "posthaste", Arch: p.arch, Platform: "linux", Version: r.version, VersionSchema: "semver",
 		Section: "database", Priority: "optional", License: "Apache-2.0",
-		Maintainer: "The Posthaste authors <posthaste@example.invalid>", Homepage: "https://" + module,
+		Maintainer: "The Posthaste authors <https://" + module + ">", Homepage: "https://" + module,
 		Description: "Message queue in PostgreSQL, Redis or NATS JetStream\nApplications send messages in their own transactions. Messages are\nredelivered until they succeed or are dead-lettered.",
 		MTime:       r.time,
 		Overridables: nfpm.Overridables{

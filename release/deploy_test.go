@@ -58,7 +58,7 @@ func render(t *testing.T, values map[string]any) []runtime.Object {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := engine.Engine{Strict: true}.Render(chart, given)
+	files, err := engine.Engine{Strict: true}.RenderWithContext(t.Context(), chart, given)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -105,7 +105,7 @@ func deadFilter(text func(name string) string, at func(name string) time.Time) p
 
 // decideDeadLetters replays or discards the dead letters that the body selects by ids or by
 // a filter.
-func (s *Server) decideDeadLetters(decide func(context.Context, posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error)) answer {
+func (s *Server) decideDeadLetters(decide func(context.Context, posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error)) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		body, err := readJSON(w, r, false)
 		if err != nil {
@@ -118,16 +118,16 @@ func (s *Server) decideDeadLetters(decide func(context.Context, posthaste.DeadLe
 		if err := allowContent(r, "term", filter.Term); err != nil {
 			return err
 		}
-		answer, err := s.decide(r, filter, decide)
+		decided, err := s.decide(r, filter, decide)
 		if err != nil {
 			return err
 		}
-		return s.writeJSON(w, http.StatusOK, answer)
+		return s.writeJSON(w, http.StatusOK, decided)
 	}
 }
 
 // decideDeadLetter replays or discards the dead letters of the message in the path.
-func (s *Server) decideDeadLetter(decide func(context.Context, posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error)) answer {
+func (s *Server) decideDeadLetter(decide func(context.Context, posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error)) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		id, err := pathMessageID(r)
 		if err != nil {
@@ -140,25 +140,25 @@ func (s *Server) decideDeadLetter(decide func(context.Context, posthaste.DeadLet
 	}
 }
 
-func (s *Server) decide(r *http.Request, filter posthaste.DeadLetterFilter, decide func(context.Context, posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error)) (answer wire.Decided, err error) {
+func (s *Server) decide(r *http.Request, filter posthaste.DeadLetterFilter, decide func(context.Context, posthaste.DeadLetterFilter) (posthaste.Page[posthaste.MessageID], error)) (decided wire.Decided, err error) {
 	ids := filter.IDs
 	ctx, cancel := s.operation(r)
 	defer cancel()
 	were, err := decide(ctx, filter)
 	if e, ok := errors.AsType[*posthaste.Error](err); ok && len(ids) > 0 && e.Code == posthaste.CodeNotFound {
-		return answer, noDeadLetters(ids, e.Message)
+		return decided, noDeadLetters(ids, e.Message)
 	}
 	if err != nil {
-		return answer, err
+		return decided, err
 	}
-	answer = wire.Decided{IDs: append([]posthaste.MessageID{}, were.Items...), NotFound: []posthaste.MessageID{}, UniqueConflict: were.Conflicts,
+	decided = wire.Decided{IDs: append([]posthaste.MessageID{}, were.Items...), NotFound: []posthaste.MessageID{}, UniqueConflict: were.Conflicts,
 		Next: wire.NewIDCursor(wire.ListDeadLetters, were.Next), HasMore: were.Next != 0}
 	for _, id := range ids {
-		if !slices.Contains(answer.IDs, id) && !slices.Contains(were.Conflicts, id) {
-			answer.NotFound = append(answer.NotFound, id)
+		if !slices.Contains(decided.IDs, id) && !slices.Contains(were.Conflicts, id) {
+			decided.NotFound = append(decided.NotFound, id)
 		}
 	}
-	return answer, nil
+	return decided, nil
 }
 
 // noDeadLetters is the error if none of the ids is a dead letter. The engine's message

@@ -55,7 +55,7 @@ func receipt(o *wire.Object) []byte {
 // settleMany settles the deliveries in the body. The response is 409 if some no longer belong
 // to the caller, or if the token is limited to some queues and the queue of a delivery is
 // unknown. The others are settled in any case.
-func (s *Server) settleMany(fields func(*wire.Object, *posthaste.Settlement)) answer {
+func (s *Server) settleMany(fields func(*wire.Object, *posthaste.Settlement)) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		body, err := readJSON(w, r, false)
 		if err != nil {
@@ -74,7 +74,7 @@ func (s *Server) settleMany(fields func(*wire.Object, *posthaste.Settlement)) an
 }
 
 // settleOne settles the delivery in the path. The body has the other fields, and may be absent.
-func (s *Server) settleOne(fields func(*wire.Object, *posthaste.Settlement)) answer {
+func (s *Server) settleOne(fields func(*wire.Object, *posthaste.Settlement)) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		o, id, err := readDelivery(w, r)
 		if err != nil {

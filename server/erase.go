@@ -10,11 +10,7 @@ import (
 // erase erases the content of messages with a term. The term is in the body, because URLs
 // are logged.
 func (s *Server) erase(w http.ResponseWriter, r *http.Request) error {
-	body, err := readJSON(w, r, false)
-	if err != nil {
-		return err
-	}
-	o, err := wire.ParseObject("", body)
+	o, err := readObject(w, r)
 	if err != nil {
 		return err
 	}
@@ -32,13 +28,13 @@ func (s *Server) erase(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	answer := wire.Erased{Erased: []posthaste.MessageID{}, Pending: []posthaste.MessageID{}, Next: wire.NewIDCursor(wire.ListErasures, found.Next), HasMore: found.Next != 0}
+	erased := wire.Erased{Erased: []posthaste.MessageID{}, Pending: []posthaste.MessageID{}, Next: wire.NewIDCursor(wire.ListErasures, found.Next), HasMore: found.Next != 0}
 	for _, x := range found.Items {
 		if x.Pending {
-			answer.Pending = append(answer.Pending, x.MessageID)
+			erased.Pending = append(erased.Pending, x.MessageID)
 		} else {
-			answer.Erased = append(answer.Erased, x.MessageID)
+			erased.Erased = append(erased.Erased, x.MessageID)
 		}
 	}
-	return s.writeJSON(w, http.StatusOK, answer)
+	return s.writeJSON(w, http.StatusOK, erased)
 }

@@ -16,8 +16,8 @@ type route struct {
 	scope posthaste.Scope
 	// own reports that a token with the scope send is enough, too: the handler shows it only
 	// the messages of that token.
-	own    bool
-	answer answer
+	own     bool
+	handler handler
 	// body is the largest body in bytes; 0 means smallBody.
 	body int64
 	// queues reports that the handler checks by itself which queues a request is about.
@@ -37,8 +37,8 @@ const (
 
 func (r *route) bodyLimit() int64 { return cmp.Or(r.body, smallBody) }
 
-// answer writes the response of a success, or returns the error for the problem response.
-type answer func(w http.ResponseWriter, r *http.Request) error
+// handler writes the response of a success, or returns the error for the problem response.
+type handler func(w http.ResponseWriter, r *http.Request) error
 
 // exchange is the state of one request that several steps share. The middleware puts it
 // into the request's context.

@@ -47,8 +47,8 @@ type waiter struct {
 	// expired that its time to wait is over. The waiter ends when both are true.
 	tried, expired bool
 	answered       bool
-	// answer has capacity for the one answer, so that sending it never blocks.
-	answer chan received
+	// reply has capacity for the one reply, so that sending it never blocks.
+	reply chan received
 }
 
 type received struct {
@@ -70,7 +70,7 @@ func newGatherer(engine posthaste.Store, log *slog.Logger, timeout, look time.Du
 // If ctx ends first, it releases messages that were claimed in the meantime. ref must name
 // the subscription.
 func (g *gatherer) receive(ctx context.Context, ref posthaste.QueueRef, max int, lease, wait time.Duration) (deliveries []posthaste.RawDelivery, until time.Time, err error) {
-	w := &waiter{max: max, lease: lease, expired: wait <= 0, answer: make(chan received, 1)}
+	w := &waiter{max: max, lease: lease, expired: wait <= 0, reply: make(chan received, 1)}
 	if err := g.join(ctx, ref, w); err != nil {
 		return nil, until, err
 	}
@@ -78,7 +78,7 @@ func (g *gatherer) receive(ctx context.Context, ref posthaste.QueueRef, max int,
 	defer timer.Stop()
 	for {
 		select {
-		case got := <-w.answer:
+		case got := <-w.reply:
 			return got.deliveries, got.until, got.err
 		case <-timer.C:
 			g.expire(ref, w)
@@ -170,7 +170,7 @@ func (g *gatherer) leave(ref posthaste.QueueRef, w *waiter) {
 		bell.Wake(ref.Queue)
 	}
 	select {
-	case got := <-w.answer:
+	case got := <-w.reply:
 		g.release(got.deliveries)
 	default:
 	}
@@ -194,7 +194,7 @@ func (g *gatherer) drop(gathered *gathering, gone *waiter) {
 func (g *gatherer) give(gathered *gathering, w *waiter, got received) {
 	w.answered = true
 	g.drop(gathered, w)
-	w.answer <- got
+	w.reply <- got
 }
 
 // endExpired answers the expired waiters for which no message was found. The caller holds

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -157,8 +158,30 @@ func (l *logBuffer) String() string {
 	return l.buf.String()
 }
 
-// newEngine makes the store of a test; redis_test.go has another.
-var newEngine = func(*testing.T) posthaste.Store { return memory.Open() }
+// openEngine opens an engine whose keys or streams begin with a prefix.
+type openEngine func(t *testing.T, prefix string) (posthaste.Store, error)
+
+// otherEngines are the engines of tests within another one, by its name: see runOn.
+var (
+	otherEngines   = map[string]openEngine{}
+	enginePrefixes atomic.Int64
+)
+
+// newEngine opens the store of a test, in memory unless the test runs within one of otherEngines.
+func newEngine(t *testing.T) posthaste.Store {
+	t.Helper()
+	around, _, within := strings.Cut(t.Name(), "/")
+	open := otherEngines[around]
+	if !within || open == nil {
+		return memory.Open()
+	}
+	e, err := open(t, fmt.Sprintf("test%d", enginePrefixes.Add(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
 
 func newAPI(t *testing.T, change ...func(*Config, *hooked)) *api {
 	t.Helper()

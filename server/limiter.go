@@ -72,20 +72,20 @@ func (l *limiter) sweep(now time.Time) {
 	}
 }
 
-// places counts the receivers that wait.
-type places struct {
+// waitLimit bounds the number of receivers that wait.
+type waitLimit struct {
 	most  int64
 	taken atomic.Int64
 }
 
-// enter takes a place or returns an error. Each successful call needs a call of leave.
-func (p *places) enter() error {
-	if p.taken.Add(1) <= p.most {
+// enter counts a receiver, or returns an error. Each successful call needs a call of leave.
+func (l *waitLimit) enter() error {
+	if l.taken.Add(1) <= l.most {
 		return nil
 	}
-	p.taken.Add(-1)
-	return &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "wait", Message: fmt.Sprintf("%d receivers already wait, which is the limit of this server", p.most),
+	l.taken.Add(-1)
+	return &posthaste.Error{Code: posthaste.CodeUnavailable, Field: "wait", Message: fmt.Sprintf("%d receivers already wait, which is the limit of this server", l.most),
 		Hint: "try again later, or receive without wait"}
 }
 
-func (p *places) leave() { p.taken.Add(-1) }
+func (l *waitLimit) leave() { l.taken.Add(-1) }

@@ -178,7 +178,7 @@ func TestWaitingReceiversAreLimited(t *testing.T) {
 		a.sendSome(2)
 		<-first
 		<-second
-		eventually(t, "their places are free", func() bool { return a.server.waiting.taken.Load() == 0 })
+		eventually(t, "their waits have ended", func() bool { return a.server.waiting.taken.Load() == 0 })
 	})
 }
 

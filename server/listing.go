@@ -81,7 +81,7 @@ type collection[T, Shown any] struct {
 	show func(*http.Request, T) Shown
 }
 
-func (c collection[T, Shown]) answer(s *Server) answer {
+func (c collection[T, Shown]) handler(s *Server) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		q := readQuery(r, "limit", "cursor")
 		limit, after := q.int("limit", defaultListed, 1, maxListed), cursorOf(q, c.list)

@@ -238,11 +238,7 @@ func (s *Server) cancelMessage(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) rescheduleMessage(w http.ResponseWriter, r *http.Request) error {
-	body, err := readJSON(w, r, false)
-	if err != nil {
-		return err
-	}
-	o, err := wire.ParseObject("", body)
+	o, err := readObject(w, r)
 	if err != nil {
 		return err
 	}
@@ -292,11 +288,11 @@ func (s *Server) updateMessage(w http.ResponseWriter, r *http.Request) error {
 	if done.Version != "" {
 		w.Header().Set("ETag", strconv.Quote(done.Version))
 	}
-	answer := wire.Updated{ID: done.ID, Version: done.Version}
+	updated := wire.Updated{ID: done.ID, Version: done.Version}
 	if done.ID != id {
-		answer.ReplayOf = id
+		updated.ReplayOf = id
 	}
-	return s.writeJSON(w, http.StatusOK, answer)
+	return s.writeJSON(w, http.StatusOK, updated)
 }
 
 // keepSender keeps the header posthaste-sender of a message that gets other headers.

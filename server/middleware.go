@@ -23,9 +23,9 @@ func (s *Server) middleware(mux *http.ServeMux) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		answer := &recorder{ResponseWriter: w, exchange: exchange{id: newRequestID(r)}}
-		r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, &answer.exchange))
-		w.Header().Set("X-Request-Id", answer.exchange.id)
+		response := &recorder{ResponseWriter: w, exchange: exchange{id: newRequestID(r)}}
+		r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, &response.exchange))
+		w.Header().Set("X-Request-Id", response.exchange.id)
 		protectAnswer(w.Header())
 		controller := http.NewResponseController(w)
 		_ = controller.SetReadDeadline(start.Add(exchangeTime))
@@ -33,17 +33,17 @@ func (s *Server) middleware(mux *http.ServeMux) http.Handler {
 
 		defer func() {
 			if p := recover(); p != nil {
-				s.recovered(answer, r, p)
+				s.recovered(response, r, p)
 			}
-			s.logRequest(r, answer, time.Since(start))
+			s.logRequest(r, response, time.Since(start))
 		}()
-		switch err := cmp.Or(s.limitAddress(answer, r), checkOrigin(protection, r)); {
+		switch err := cmp.Or(s.limitAddress(response, r), checkOrigin(protection, r)); {
 		case err != nil:
-			s.writeError(answer, r, err)
+			s.writeError(response, r, err)
 		case unclean(r):
-			s.writeError(answer, r, notRouted(r))
+			s.writeError(response, r, notRouted(r))
 		default:
-			s.route(mux, answer, r)
+			s.route(mux, response, r)
 		}
 	})
 }

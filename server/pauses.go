@@ -26,18 +26,18 @@ func (s *Server) resumes() change {
 }
 
 // pauseKey pauses or resumes a key of a queue.
-func (s *Server) pauseKey(c change) answer {
+func (s *Server) pauseKey(c change) handler {
 	return s.pauseWord(c, "key", func(queue, key string) posthaste.Pausable { return posthaste.OfKey{Queue: queue, Key: key} })
 }
 
 // pauseKind pauses or resumes a kind of messages of a queue.
-func (s *Server) pauseKind(c change) answer {
+func (s *Server) pauseKind(c change) handler {
 	return s.pauseWord(c, "kind", func(queue, kind string) posthaste.Pausable { return posthaste.OfKind{Queue: queue, Kind: kind} })
 }
 
 // pauseWord pauses or resumes what a word names. The word is in the body, because it may be any
 // text, and a path cannot contain every text ("/", "..").
-func (s *Server) pauseWord(c change, name string, what func(queue, word string) posthaste.Pausable) answer {
+func (s *Server) pauseWord(c change, name string, what func(queue, word string) posthaste.Pausable) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		word, options, err := c.body(w, r, name)
 		if err != nil {

@@ -421,11 +421,11 @@ func TestAnswerGivenWhileLeavingIsHandedBack(t *testing.T) {
 		a.queue("orders")
 		a.sendSome(1)
 		g := a.server.gatherer
-		w := &waiter{max: 1, lease: time.Hour, answer: make(chan received, 1)}
+		w := &waiter{max: 1, lease: time.Hour, reply: make(chan received, 1)}
 		if err := g.join(t.Context(), orders, w); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it is answered", func() bool { return len(w.answer) == 1 })
+		eventually(t, "it is answered", func() bool { return len(w.reply) == 1 })
 		g.leave(orders, w)
 		if r := <-a.receiveLater(t.Context(), ""); r.err != nil || len(r.got) != 1 {
 			t.Fatalf("%+v", r)

@@ -39,6 +39,15 @@ func readJSON(w http.ResponseWriter, r *http.Request, optional bool) ([]byte, er
 	return body, nil
 }
 
+// readObject reads a body that must be a JSON object.
+func readObject(w http.ResponseWriter, r *http.Request) (*wire.Object, error) {
+	body, err := readJSON(w, r, false)
+	if err != nil {
+		return nil, err
+	}
+	return wire.ParseObject("", body)
+}
+
 // readBody reads the body to its end, also if it is compressed with gzip. The limit of the route
 // holds for both sizes: few bytes can decompress to very many.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
@@ -85,29 +94,29 @@ func unsupportedMedia(header, message, hint string) error {
 	return &httpError{status: http.StatusUnsupportedMediaType, err: &posthaste.Error{Code: posthaste.CodeInvalid, Field: header, Message: message, Hint: hint}}
 }
 
-// bare is for operations without query parameters.
-func bare(answer answer) answer {
+// withoutQuery is for operations without query parameters.
+func withoutQuery(handle handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := readQuery(r).err; err != nil {
 			return err
 		}
-		return answer(w, r)
+		return handle(w, r)
 	}
 }
 
-// plain is for operations without query parameters and body.
-func plain(answer answer) answer {
-	return bare(func(w http.ResponseWriter, r *http.Request) error {
+// withoutInput is for operations without query parameters and body.
+func withoutInput(handle handler) handler {
+	return withoutQuery(func(w http.ResponseWriter, r *http.Request) error {
 		if err := refuseBody(r); err != nil {
 			return err
 		}
-		return answer(w, r)
+		return handle(w, r)
 	})
 }
 
-// done is for plain operations that answer 204.
-func (s *Server) done(do func(ctx context.Context, r *http.Request) error) answer {
-	return plain(func(w http.ResponseWriter, r *http.Request) error {
+// done is for operations without query parameters and body that respond with 204.
+func (s *Server) done(do func(ctx context.Context, r *http.Request) error) handler {
+	return withoutInput(func(w http.ResponseWriter, r *http.Request) error {
 		ctx, cancel := s.operation(r)
 		defer cancel()
 		if err := do(ctx, r); err != nil {

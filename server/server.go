@@ -42,7 +42,7 @@ type Server struct {
 	options  queueOptions
 	// addresses and callers limit the request rates; waiting limits the receivers that wait.
 	addresses, callers *limiter
-	waiting            places
+	waiting            waitLimit
 	ready              readiness
 	// pages, sealer and cookiePath are of the mounted pages.
 	pages      Pages

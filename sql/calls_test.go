@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"fmt"
+	"iter"
 	"regexp"
 	"slices"
 	"strings"
@@ -237,44 +238,63 @@ func TestEveryCallWorksAsDriversBind(t *testing.T) {
 	for _, c := range documentedCalls {
 		t.Run(c.function, func(t *testing.T) {
 			t.Parallel()
-			for _, problem := range c.problems(begin(t, testpg.New(t))) {
+			for problem := range c.problems(begin(t, testpg.New(t))) {
 				t.Error(problem)
 			}
 		})
 	}
 }
 
-// problems tries a call in all ways and returns those that fail.
-func (c *documentedCall) problems(s *session) (out []string) {
+// problems tries a call in all ways and yields those that fail.
+func (c *documentedCall) problems(s *session) iter.Seq[string] {
 	s.t.Helper()
-	try := func(arguments []argument, types []string, named, parameters, run bool) {
-		if code := s.resolved(c.function, arguments, types, named, parameters, run); code != "" && code != c.errors {
-			out = append(out, fmt.Sprintf("%s(%v) as %q, named %t, parameters %t: %s", c.function, arguments, types, named, parameters, code))
+	return func(yield func(string) bool) {
+		for w := range c.ways() {
+			if code := s.resolved(c.function, w.arguments, w.types, w.named, w.parameters, w.run); code != "" && code != c.errors {
+				if !yield(fmt.Sprintf("%s(%v) as %q, named %t, parameters %t: %s", c.function, w.arguments, w.types, w.named, w.parameters, code)) {
+					return
+				}
+			}
 		}
 	}
+}
+
+// way is a way to write a call.
+type way struct {
+	arguments              []argument
+	types                  []string
+	named, parameters, run bool
+}
+
+// ways yields the ways to write a call.
+func (c *documentedCall) ways() iter.Seq[way] {
 	all := append(slices.Clone(c.needed), c.optional...)
 	first := c.needed
 	if len(first) == 0 {
 		first = c.optional[:1]
 	}
-	for _, types := range combinations(first) {
-		try(first, types, false, true, true)
-	}
-	for _, types := range combinations(all) {
-		for _, parameters := range []bool{false, true} {
-			try(all, types, true, parameters, typed(types) <= 1)
-			if !c.split {
-				try(all, types, false, parameters, false)
+	return func(yield func(way) bool) {
+		for _, types := range combinations(first) {
+			if !yield(way{first, types, false, true, true}) {
+				return
+			}
+		}
+		for _, types := range combinations(all) {
+			for _, parameters := range []bool{false, true} {
+				if !yield(way{all, types, true, parameters, typed(types) <= 1}) || !c.split && !yield(way{all, types, false, parameters, false}) {
+					return
+				}
+			}
+		}
+		for _, extra := range c.optional {
+			some := append(slices.Clone(c.needed), extra)
+			for _, types := range combinations(some) {
+				if !yield(way{some, types, true, true, false}) {
+					return
+				}
 			}
 		}
 	}
-	for _, extra := range c.optional {
-		some := append(slices.Clone(c.needed), extra)
-		for _, types := range combinations(some) {
-			try(some, types, true, true, false)
-		}
-	}
-	return out
 }
 
 // Each overload is needed: without it some of the calls fail.
@@ -298,7 +318,10 @@ func TestCallsNeedEachOverload(t *testing.T) {
 			s := begin(t, testpg.New(t))
 			s.exec(`drop function ` + o.Signature)
 			for _, c := range documentedCalls {
-				if c.function == o.Name && len(c.problems(s)) > 0 {
+				if c.function != o.Name {
+					continue
+				}
+				for range c.problems(s) {
 					return
 				}
 			}

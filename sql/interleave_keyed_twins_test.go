@@ -62,6 +62,9 @@ func TestInterleavingLimits(t *testing.T) {
 	for _, workers := range []int{0, 3} {
 		t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
 			t.Parallel()
+			if workers == 0 {
+				testrun.Nightly(t, "three workers race on each change")
+			}
 			url := testpg.New(t)
 			n := seed(t)
 			x := drawnLimits(n, workers)

@@ -60,7 +60,7 @@ func TestR10_EndSeesTheCancelInProgress(t *testing.T) {
 	},
 		without("waiting for it when it is settled", patch{file: "settle.sql", old: "v_plain <> v_wanted and posthaste.close_notes(v_claim_row, v_wanted & ~v_plain)", new: "true"}),
 		without("waiting for it when it is rescued", patch{file: "rescue_claim.sql", old: "v_noted := posthaste.close_notes(v_claim, v_wanted)", new: "v_noted := true"}),
-		without("seeing it", patch{file: "finish.sql", old: "case when x.notes ? 'cancel_requested_at' then 'cancelled'", new: "case when false then 'cancelled'"}))
+		without("seeing it", patch{file: "finish.sql", old: "case when counted.notes ? 'cancel_requested_at' then 'cancelled'", new: "case when false then 'cancelled'"}))
 }
 
 // A cancel that meets an end in progress waits for it, and withdraws the retry that the end left.

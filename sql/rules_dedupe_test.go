@@ -151,20 +151,9 @@ func TestRuleRequestIsDoneOnce(t *testing.T) {
 			get[[]int64](first, begins, end)
 			first.exec(`select posthaste.idempotency_end('path', $1, 'digest', array[7], 3600)`, end)
 			waiting := second.start(`select unnest(coalesce((posthaste.idempotency_begin('path', $1, 'digest')).ids, '{0}'))`, end)
-			var a answer
-			early := false
-			until(t, "the second waits or is done", func() bool {
-				select {
-				case a = <-waiting:
-					early = true
-				default:
-				}
-				return early || second.waits(s)
-			})
+			second.waitsOrEnds(s, waiting)
 			first.exec(end)
-			if !early {
-				a = <-waiting
-			}
+			a := <-waiting
 			want := map[string]int64{`commit`: 7}[end]
 			if a.err != nil || len(a.values) != 1 || a.values[0] != want {
 				return fmt.Sprintf("after %s the second got %v, %v, want %d", end, a.values, a.err, want)

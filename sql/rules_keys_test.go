@@ -90,8 +90,8 @@ func TestRuleRescuedComeFirst(t *testing.T) {
 			s.ack(g...)
 		}
 		return ""
-	}, without("parking", patch{file: "finish.sql", old: "and v_kept and not q.keyed", new: "and v_kept"},
-		patch{file: "finish.sql", old: "and v_kept and q.keyed\n    ), events", new: "and false\n    ), events"}))
+	}, without("parking", patch{file: "finish.sql", old: "and v_kept and not v_settings.keyed", new: "and v_kept"},
+		patch{file: "finish.sql", old: "and v_kept and v_settings.keyed\n    ), events", new: "and false\n    ), events"}))
 }
 
 // While the first of a key waits for its time, all others wait behind it, even if the key is looked
@@ -167,7 +167,7 @@ func TestRuleDeadMessageStopsItsKey(t *testing.T) {
 			return fmt.Sprintf("%d keys stay", n)
 		}
 		return ""
-	}, without("stopping", patch{file: "finish.sql", old: "and q.on_dead = 'stop' and", new: "and false and"}),
+	}, without("stopping", patch{file: "finish.sql", old: "and v_settings.on_dead = 'stop' and", new: "and false and"}),
 		without("asking in the log", patch{file: "pass_log.sql", old: "when z.stopped_by is not null then 'stopped'", new: "when false then 'stopped'"}),
 		without("asking among the parked", patch{file: "let_go.sql", old: "or k.stopped_by is not null then", new: "or false then"}),
 		without("going on when it is replayed", patch{file: "replay.sql", old: "'id', g.message_id, 'go', g.message_id", new: "'id', g.message_id"}),

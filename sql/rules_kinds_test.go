@@ -83,7 +83,7 @@ func TestRuleSetAsideForItsKind(t *testing.T) {
 		}
 		return ""
 	}, without("the kinds of a worker", patch{file: "lanes_for.sql", old: "and (p_kinds is null or p_kinds ? u.kind)", new: ""}),
-		without("lanes of kinds", patch{file: "finish.sql", old: "coalesce(case when x.aside then l.lane end, v_lane)", new: "v_lane"}),
+		without("lanes of kinds", patch{file: "finish.sql", old: "coalesce(case when counted.aside then aside_lane.lane end, v_lane)", new: "v_lane"}),
 		without("the lanes of a look", patch{file: "worker_look.sql", old: "case when q.kinds_aside is null then", new: "case when true then"}))
 }
 
@@ -198,7 +198,7 @@ func TestRuleSetAsideOfKeyedQueues(t *testing.T) {
 			return fmt.Sprintf("%v came back, want %d before %d", got, first, second)
 		}
 		return ""
-	}, without("the wait", patch{file: "finish.sql", old: "when l.lane is null then 1 else 0 end", new: "else 0 end"}))
+	}, without("the wait", patch{file: "finish.sql", old: "when aside_lane.lane is null then 1 else 0 end", new: "else 0 end"}))
 }
 
 // A message's own options decide how often it is tried and how long it waits.

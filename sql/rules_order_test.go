@@ -83,7 +83,7 @@ func TestRuleUnfinishedBlocksItsKey(t *testing.T) {
 		s.settleAs("retried", first...)
 		s.exec(`update posthaste.parked set not_before = clock_timestamp() + interval '1 hour'`)
 		return wants("while the first waits for its retry", s.claims(worker, 2, 10))
-	}, without("the event", patch{file: "finish.sql", old: "'id', z.message_id)\n                     ||", new: "'id', null)\n                     ||"}),
+	}, without("the event", patch{file: "finish.sql", old: "'id', told.message_id)\n                     ||", new: "'id', null)\n                     ||"}),
 		without("the check for blocked keys", patch{file: "pass_log.sql", old: "when z.blocked then 'behind'", new: "when false then 'behind'"}))
 }
 

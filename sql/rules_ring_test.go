@@ -80,6 +80,21 @@ func turn(t *testing.T, s *session) {
 	s.exec(`update posthaste.slots set left_before = pg_current_xact_id() where live and left_before is null and slot <> (select (last_value >> 22) & 15 from posthaste.positions)`)
 }
 
+// reclaimFirstClaim turns the ring until the slot with the first claim of the queue's reader is
+// reclaimed.
+func reclaimFirstClaim(t *testing.T, s *session) {
+	t.Helper()
+	s.exec(`update posthaste.settings set slot_rows = 1`)
+	turn(t, s)
+	s.exec(`update posthaste.settings set slot_rows = 1000000`)
+	s.send(`{}`)
+	s.receive()
+	until(t, "the claim's slot is reclaimed", func() bool {
+		s.exec(`select posthaste.maintain()`)
+		return get[bool](s, `select not exists (select from posthaste.claims where reader = posthaste.reader_key(1, 0, 0, 0) and seq = 1)`)
+	})
+}
+
 // Truncating checks again under its lock, in a new statement: a slot that was free may have been
 // used since.
 func TestRuleTruncationChecksUnderItsLock(t *testing.T) {

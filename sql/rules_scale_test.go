@@ -301,7 +301,7 @@ func TestRuleFailureReadsOneEntry(t *testing.T) {
 					return fmt.Sprintf("message %s failed, and %s is tried again", key, got)
 				}
 				return ""
-			}, without("asking for one", patch{file: "finish.sql", old: "posthaste.deliveries_at(c, p_places)", new: "(select x.*, null::timestamptz as ages_from from posthaste.deliveries_of(c) x)"}))
+			}, without("asking for one", patch{file: "finish.sql", old: "posthaste.deliveries_at(p_claim, p_places)", new: "(select x.*, null::timestamptz as ages_from from posthaste.deliveries_of(p_claim) x)"}))
 		})
 	}
 }

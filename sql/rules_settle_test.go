@@ -406,7 +406,7 @@ func TestRulePoisonDiesAndInnocentsLive(t *testing.T) {
 	},
 		without("being handed out alone", alone),
 		without("counting losses while alone only", patch{file: "finish.sql",
-			old: "d.losses_alone + (x.counts and c.alone)::int as losses_alone", new: "d.losses_alone + x.counts::int as losses_alone"}))
+			old: "delivery.losses_alone + (loss.counts and p_claim.alone)::int as losses_alone", new: "delivery.losses_alone + loss.counts::int as losses_alone"}))
 }
 
 // A message that was lost twice waits until nothing else runs in the process.

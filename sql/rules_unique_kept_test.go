@@ -21,15 +21,7 @@ func TestR3_StartedLongAgo(t *testing.T) {
 		first, _ := s.sendUnique(options)
 		s.runOn()
 		s.exec(endAll)
-		s.exec(`update posthaste.settings set slot_rows = 1`)
-		turn(t, s)
-		s.exec(`update posthaste.settings set slot_rows = 1000000`)
-		s.send(`{}`)
-		s.receive()
-		until(t, "the claim's slot is reclaimed", func() bool {
-			s.exec(`select posthaste.maintain()`)
-			return get[bool](s, `select not exists (select from posthaste.claims where reader = posthaste.reader_key(1, 0, 0, 0) and seq = 1)`)
-		})
+		reclaimFirstClaim(t, s)
 		if id, stored := s.sendUnique(options); !stored {
 			return fmt.Sprintf("message %d was started long ago, and message %d was not sent for its key", first, id)
 		}

@@ -36,20 +36,9 @@ func TestR3_TwoSendersAtOnce(t *testing.T) {
 				t.Fatalf("message %d is done, and holds the key", -one)
 			}
 			waiting := second.start(uniqueSend)
-			var a answer
-			early := false
-			until(t, "the second waits or is done", func() bool {
-				select {
-				case a = <-waiting:
-					early = true
-				default:
-				}
-				return early || second.waits(s)
-			})
+			second.waitsOrEnds(s, waiting)
 			first.exec(end)
-			if !early {
-				a = <-waiting
-			}
+			a := <-waiting
 			if a.err != nil {
 				t.Fatal(a.err)
 			}

@@ -119,6 +119,23 @@ func (s *session) receive() []int64 {
 	return list[int64](s, receiveAll)
 }
 
+// receives fails the test unless s receives these messages and no others.
+func (s *session) receives(want ...int64) {
+	s.t.Helper()
+	if got := s.receive(); !slices.Equal(got, want) {
+		s.t.Fatalf("received %v, want %d", got, want)
+	}
+}
+
+// receivesNoMore returns a fault if s receives a message after message m was handed out.
+func (s *session) receivesNoMore(m int64) string {
+	s.t.Helper()
+	if got := s.receive(); len(got) > 0 {
+		return fmt.Sprintf("after message %d was handed out, %v were", m, got)
+	}
+	return ""
+}
+
 // endLeases moves all leases of an hour to the past, so that a look is due.
 func (s *session) endLeases() {
 	s.t.Helper()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/testpg"
+	"github.com/posthaste-mq/posthaste/internal/testrun"
 	"github.com/posthaste-mq/posthaste/postgres"
 )
 
@@ -64,17 +65,35 @@ func TestFT1_SQLUnderForeignSettings(t *testing.T) {
 	for name, setting := range callersSettings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			url := testpg.New(t)
-			admin := connect(t, url)
-			admin.exec(shadow)
-			admin.exec(fmt.Sprintf("alter database %s set %s", pgx.Identifier{admin.Config().Database}.Sanitize(), setting))
-			for _, file := range contracts(t) {
-				t.Run(strings.TrimSuffix(filepath.Base(file), ".sql"), func(t *testing.T) {
-					s := connect(t, url)
-					for _, sql := range statements(contract(t, file)) {
-						s.exec(asSaid(setting, sql))
-					}
-				})
+			testrun.Nightly(t, "most settings are made together on each change")
+			contractWith(t, setting)
+		})
+	}
+	t.Run("many together", func(t *testing.T) {
+		t.Parallel()
+		var together []string
+		for _, name := range []string{"encoding", "german dates", "escaped bytes", "backslashes", "Kathmandu", "ISO intervals", "foreign search path",
+			"short lock timeout", "few digits", "quoted names", "null comparisons"} {
+			together = append(together, callersSettings[name])
+		}
+		contractWith(t, together...)
+	})
+}
+
+// contractWith runs the contract in a database whose sessions have these settings.
+func contractWith(t *testing.T, settings ...string) {
+	t.Helper()
+	url := testpg.New(t)
+	admin := connect(t, url)
+	admin.exec(shadow)
+	for _, setting := range settings {
+		admin.exec(fmt.Sprintf("alter database %s set %s", pgx.Identifier{admin.Config().Database}.Sanitize(), setting))
+	}
+	for _, file := range contracts(t) {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".sql"), func(t *testing.T) {
+			s := connect(t, url)
+			for _, sql := range statements(contract(t, file)) {
+				s.exec(asSaid(strings.Join(settings, ", "), sql))
 			}
 		})
 	}

@@ -218,16 +218,21 @@ func TestNotesOutsideOfAHandler(t *testing.T) {
 	})
 }
 
+// slowNotes makes each call that stores notes fail after five seconds.
+func (f *fixture) slowNotes() {
+	f.faults.set(func(call string) error {
+		if call == "extend" {
+			<-time.After(5 * time.Second)
+			return errAway
+		}
+		return nil
+	}, nil)
+}
+
 // A handler that returned in time succeeded, however long storing its last log lines takes.
 func TestSlowLogDoesNotFailAHandler(t *testing.T) {
 	inBubble(t, posthaste.QueueOptions{Timeout: 2 * time.Second, MaxAttempts: 3, BackoffBase: time.Millisecond}, func(f *fixture) {
-		f.faults.set(func(call string) error {
-			if call == "extend" {
-				<-time.After(5 * time.Second)
-				return errAway
-			}
-			return nil
-		}, nil)
+		f.slowNotes()
 		id := f.send(queue, 1)[0]
 		calls := 0
 		l := f.run(f.faults, worker.Config{Overrun: 500 * time.Millisecond}, func(w *worker.Worker) {
@@ -343,13 +348,7 @@ func TestNotesOfQueuesDoNotWaitForEachOther(t *testing.T) {
 // lines takes long.
 func TestSlowLogWhileStopping(t *testing.T) {
 	inBubble(t, quick(), func(f *fixture) {
-		f.faults.set(func(call string) error {
-			if call == "extend" {
-				<-time.After(5 * time.Second)
-				return errAway
-			}
-			return nil
-		}, nil)
+		f.slowNotes()
 		id := f.send(queue, 1)[0]
 		running := make(chan struct{})
 		l := f.run(f.faults, worker.Config{Grace: time.Second}, func(w *worker.Worker) {

@@ -182,6 +182,9 @@ func (r *relayTest) until(what string, met func() bool) {
 func (r *relayTest) settled() {
 	r.Helper()
 	r.until("all are settled", func() bool { return r.done() >= r.sent() })
+	if done, sent := r.done(), r.sent(); done != sent {
+		r.Errorf("%d messages are counted as settled, and %d were sent", done, sent)
+	}
 }
 
 // cutAnswers repeatedly closes connections between a message and its confirmation.

@@ -108,6 +108,11 @@ func counted(all []amqp.Delivery) map[string]int {
 func (s *stage) settledAll(queue string, ids []posthaste.MessageID) {
 	s.Helper()
 	s.settled(queue)
+	found, err := s.engine.Queues(s.ctx, queue)
+	s.must(err)
+	if n := found[0].Subscriptions[0]; n.Done == n.Sent && n.Dead == 0 && n.Sent >= int64(len(ids)) {
+		return // reading a message takes milliseconds, and some tests send 100,000
+	}
 	for _, id := range ids {
 		if state := s.state(id); state.State != posthaste.StateDone {
 			s.Fatalf("message %s is %s: %+v", id, state.State, state.Attempts)

@@ -53,11 +53,7 @@ func effectsRole(ctx context.Context, t task, ready func()) error {
 			return postgres.In(tx).Ack(ctx, d.ID)
 		})
 	}, worker.WithOwnTransaction())
-	go func() {
-		<-w.Started()
-		ready()
-	}()
-	return w.Run(ctx)
+	return runReady(ctx, w, ready)
 }
 
 // effectsBySQLRole does the same with SQL only, as a program in any language can. Now and then
@@ -245,11 +241,7 @@ func diesRole(ctx context.Context, t task, ready func()) error {
 		}
 		return nil
 	})
-	go func() {
-		<-w.Started()
-		ready()
-	}()
-	return w.Run(ctx)
+	return runReady(ctx, w, ready)
 }
 
 // If a worker is killed between a handler's effect and its settlement, only messages in flight

@@ -248,7 +248,7 @@ func delayed(t *testing.T, kill bool, bound time.Duration) (slow string) {
 	n.emptied(queue)
 	n.must(w.term())
 	events := n.history()
-	n.must(history.Merge(history.EveryOne(ids, events), history.NoOther(ids, events), history.Attempts(events, 0), unexplained(events)))
+	n.must(history.Merge(history.EveryOne(ids, events), history.NoOther(ids, events), doubles(events)))
 	began := time.Now().Add(-history.Now()) // of the clock of events, as far as that is exact
 	var delays []time.Duration
 	first := map[string]bool{}
@@ -308,7 +308,7 @@ func TestNJ5_FrozenWorker(t *testing.T) {
 		t.Errorf("after the frozen worker went on it sent %d acknowledgments, such as %s", len(acks), acks[0])
 	}
 	events := n.history()
-	n.must(history.Merge(history.EveryOne(ids, events), history.NoOther(ids, events), history.Attempts(events, 0), unexplained(events)))
+	n.must(history.Merge(history.EveryOne(ids, events), history.NoOther(ids, events), doubles(events)))
 	for _, e := range events {
 		if e.Process == frozen.name && e.Attempt == 1 && e.Kind == confirmed {
 			t.Errorf("message %s: the frozen attempt was settled as %s", e.ID, e.Note)

@@ -211,6 +211,6 @@ func (n *natsStage) inOrder(sources []*spring) {
 			}
 		}
 	}
-	n.must(history.Merge(unexplained(events), history.Attempts(events, 0)))
+	n.must(history.Merge(doubles(events)))
 	n.Logf("%d messages came from %d databases, %d of them twice", count, len(sources), len(history.Once(events)))
 }

@@ -74,10 +74,10 @@ func insist(ctx context.Context, engine posthaste.Store, record *history.Recorde
 	}
 }
 
-// witnessRole handles messages, and records what becomes of their settlements. Of each t.Fails
+// witnessRole handles messages, and records their deliveries and what becomes of their settlements. Of each t.Fails
 // messages one fails in its first attempt; if it is below 0 all fail in each.
 func witnessRole(ctx context.Context, t task, ready func()) error {
-	engine, record, err := tools(ctx, t)
+	engine, record, err := tapped(ctx, t)
 	if err != nil {
 		return err
 	}

@@ -168,8 +168,8 @@ func (n *natsStage) close(c *crew) []history.Event {
 			}
 		}
 	}
-	n.must(history.Merge(history.EveryOne(ids, events), history.Attempts(events, 0), unexplained(events), stray(events)))
-	doubles := history.Once(events)
+	n.must(history.Merge(history.EveryOne(ids, events), doubles(events), stray(events)))
+	ranTwice := history.Once(events)
 	sort, errs := map[history.Kind]int{}, map[string]int{}
 	for _, e := range events {
 		sort[e.Kind]++
@@ -180,7 +180,7 @@ func (n *natsStage) close(c *crew) []history.Event {
 	for text, count := range errs {
 		n.Logf("%d sends ended with: %s", count, text)
 	}
-	n.Logf("%d sent, %d without an answer, %d refused; %d runs, %d of them failed; %d messages ran twice", len(ids), sort[unknown], sort[refused], sort[history.Started], sort[history.Failed], len(doubles))
+	n.Logf("%d sent, %d without an answer, %d refused; %d runs, %d of them failed; %d messages ran twice, %d schedules fired twice", len(ids), sort[unknown], sort[refused], sort[history.Started], sort[history.Failed], len(ranTwice), len(firedTwice(events)))
 	if len(ids) == 0 || sort[history.Failed] == 0 {
 		n.Errorf("nothing was tested")
 	}

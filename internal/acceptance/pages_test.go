@@ -95,7 +95,7 @@ func TestDB3_PagesAreFast(t *testing.T) {
 	} else {
 		s = newStage(t)
 	}
-	w := s.fill(size(100, 1000), size(1_000_000, 10_000_000), size(10_000, 100_000))
+	w := s.fill(size(100, 1000), size(200_000, 10_000_000), size(10_000, 100_000))
 	for _, found := range w.scans(w.visitAll) {
 		t.Errorf("read from its beginning: %s", found)
 	}

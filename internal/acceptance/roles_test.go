@@ -169,6 +169,11 @@ func work(ctx context.Context, t task, ready func(), h posthaste.Handler) error 
 	w := worker.New(engine, worker.Config{Name: t.Name, Concurrency: t.Concurrency, Lease: t.Lease, Telemetry: troubles{record},
 		Middleware: []func(posthaste.Handler) posthaste.Handler{recording(record)}})
 	worker.HandleRaw(w, t.Queue, h)
+	return runReady(ctx, w, ready)
+}
+
+// runReady runs a worker, and calls ready once it has started.
+func runReady(ctx context.Context, w *worker.Worker, ready func()) error {
 	go func() {
 		<-w.Started()
 		ready()

@@ -87,14 +87,5 @@ func (p *natsPublisher) publish(ctx context.Context, until time.Time) (int64, er
 	return flying(until, p.window, func(n int) (jetstream.PubAckFuture, error) {
 		return p.js.PublishMsgAsync(&natsgo.Msg{Subject: relayPlace, Data: payload, Header: natsgo.Header{natsgo.MsgIdHdr: {p.ids + strconv.Itoa(n)},
 			nats.HeaderContentType: {posthaste.ContentTypeJSON}, "posthaste-queue": {"relay"}}})
-	}, func(ack jetstream.PubAckFuture) error {
-		select {
-		case <-ack.Ok():
-			return nil
-		case err := <-ack.Err():
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	})
+	}, func(ack jetstream.PubAckFuture) error { return acknowledged(ctx, ack) })
 }

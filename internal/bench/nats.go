@@ -189,14 +189,7 @@ func (r *natsRaw) pipelined(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case <-ack.Ok():
-		return nil
-	case err := <-ack.Err():
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return acknowledged(ctx, ack)
 }
 
 // natsHandling empties a filled queue by a worker, and a filled stream by fetches with pipelined
@@ -290,16 +283,10 @@ func (q *natsDrain) empty(ctx context.Context, n int) (took time.Duration, err e
 	begun := time.Since(epoch)
 	ctx, cancel := context.WithTimeout(ctx, q.run.part(1)+q.run.o.drain)
 	defer cancel()
-	running, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(running) }()
-	defer func() { stop(); err = errors.Join(err, <-ended) }()
-	for watched.count.Load() < int64(n) {
-		select {
-		case <-watched.changed:
-		case <-ctx.Done():
-			return 0, fmt.Errorf("%d of %d messages were settled: %w", watched.count.Load(), n, ctx.Err())
-		}
+	stop := runUntilStopped(ctx, w)
+	defer func() { err = errors.Join(err, stop()) }()
+	if err := watched.until(ctx, int64(n)); err != nil {
+		return 0, err
 	}
 	return time.Duration(watched.last.Load()) - begun, nil
 }
@@ -321,10 +308,8 @@ func natsSleeps(ctx context.Context, r *run, res *NATSResult) (err error) {
 		return err
 	}
 	defer func() { _ = heard.Unsubscribe() }()
-	running, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(running) }()
-	defer func() { stop(); err = errors.Join(err, <-ended) }()
+	stop := runUntilStopped(ctx, w)
+	defer func() { err = errors.Join(err, stop()) }()
 	during := r.part(natsIdle)
 	if err := pause(ctx, during/3); err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"strconv"
 	"time"
@@ -100,13 +99,7 @@ func (s *natsStore) close(ctx context.Context) (err error) {
 	if s.conn != nil {
 		s.conn.Close()
 	}
-	if s.stop != nil {
-		s.stop()
-	}
-	if s.dir != "" {
-		err = errors.Join(err, os.RemoveAll(s.dir))
-	}
-	return err
+	return errors.Join(err, endServers(s.stop, s.dir))
 }
 
 // remove removes all streams of the run.

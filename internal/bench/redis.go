@@ -153,10 +153,8 @@ func (q *redisQueue) empty(ctx context.Context, n int) (took time.Duration, err 
 	begun := time.Since(epoch)
 	ctx, cancel := context.WithTimeout(ctx, q.run.part(1)+q.run.o.drain)
 	defer cancel()
-	running, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(running) }()
-	defer func() { stop(); err = errors.Join(err, <-ended) }()
+	stop := runUntilStopped(ctx, w)
+	defer func() { err = errors.Join(err, stop()) }()
 	select {
 	case <-all:
 	case <-ctx.Done():
@@ -165,12 +163,8 @@ func (q *redisQueue) empty(ctx context.Context, n int) (took time.Duration, err 
 	if q.once {
 		return time.Duration(last.Load()) - begun, nil
 	}
-	for watched.count.Load() < int64(n) {
-		select {
-		case <-watched.changed:
-		case <-ctx.Done():
-			return 0, fmt.Errorf("%d of %d messages were settled: %w", watched.count.Load(), n, ctx.Err())
-		}
+	if err := watched.until(ctx, int64(n)); err != nil {
+		return 0, err
 	}
 	return time.Duration(watched.last.Load()) - begun, nil
 }

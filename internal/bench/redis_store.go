@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -132,13 +131,7 @@ func (s *redisStore) close(ctx context.Context) (err error) {
 	if s.engine != nil {
 		s.engine.Close()
 	}
-	if s.stop != nil {
-		s.stop()
-	}
-	if s.dir != "" {
-		err = errors.Join(err, os.RemoveAll(s.dir))
-	}
-	return err
+	return errors.Join(err, endServers(s.stop, s.dir))
 }
 
 // remove removes all keys of the run. It scans every key of the server in small steps, so that

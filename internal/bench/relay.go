@@ -129,7 +129,7 @@ func (m *relaying) measure(ctx context.Context, n int) (err error) {
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(running) }()
 	defer func() { cancel(); err = errors.Join(err, <-ended) }()
-	if err := r.profiled(true, func() error { return m.until(ctx, int64(filled)) }); err != nil {
+	if err := r.profiled(true, func() error { return m.settled.until(ctx, int64(filled)) }); err != nil {
 		return err
 	}
 	end(int64(filled))

@@ -63,6 +63,18 @@ func openServer(ctx context.Context, r *run) (_ *server, err error) {
 	return s, nil
 }
 
+// endServers stops servers that this run has started, and removes their data. Without such servers, stop
+// is nil and dir is empty.
+func endServers(stop func(), dir string) error {
+	if stop != nil {
+		stop()
+	}
+	if dir == "" {
+		return nil
+	}
+	return os.RemoveAll(dir)
+}
+
 // clusterDir creates a directory in parent. Without one it uses the first usual directory that
 // is not in memory, because a sync in memory does nothing.
 func clusterDir(parent string) (string, error) {

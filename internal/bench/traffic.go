@@ -320,15 +320,3 @@ func (t *traffic) fill(ctx context.Context, n int, patience time.Duration) (int,
 	})
 	return int(t.sent.Load()), err
 }
-
-// until waits until n messages are settled.
-func (t *traffic) until(ctx context.Context, n int64) error {
-	for t.settled.count.Load() < n {
-		select {
-		case <-t.settled.changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}

@@ -15,11 +15,10 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/memory"
 )
 
-// picture is the screenshot that the README shows, and pictureSize its largest size.
-const (
-	picture     = "../../docs/images/dashboard.png"
-	pictureSize = 200_000
-)
+// pictures are the screenshots that the README shows, and pictureSize is their largest size.
+var pictures = map[scheme]string{light: "docs/images/dashboard.png", dark: "docs/images/dashboard-dark.png"}
+
+const pictureSize = 200_000
 
 // showcase is a store with the figures of a busy shop on one evening.
 type showcase struct{ posthaste.Store }
@@ -79,29 +78,34 @@ func (showcase) Workers(context.Context) ([]posthaste.WorkerStatus, error) {
 	return []posthaste.WorkerStatus{{ID: 1, Name: "host", Version: "2026.48.1", StartedAt: time.Now().Add(-22 * time.Minute), HeartbeatAt: time.Now()}}, nil
 }
 
-// The screenshot in the README is one of the dashboard, and small. `make screenshots` writes it.
+// The screenshots in the README, one in dark mode, are of the dashboard, and small. `make
+// screenshots` writes them.
 func TestScreenshotOfTheReadme(t *testing.T) {
 	t.Parallel()
 	s := &shop{T: t, url: serve(t, showcase{memory.Open()})}
+	readme, err := os.ReadFile("../../README.md")
+	s.must(err)
 	b := newTab(t)
 	s.enter(b)
-	b.look(screen{1280, 830}, light)
-	b.leaves(func() { b.do(chromedp.Reload()) })
-	b.sees("search-index", "12,840", "6")
-	b.fits(wide, "the overview")
-	if *update {
-		shot, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	for scheme, name := range pictures {
+		b.look(screen{1280, 830}, scheme)
+		b.leaves(func() { b.do(chromedp.Reload()) })
+		b.sees("search-index", "12,840", "6")
+		b.fits(wide, "the overview")
+		picture := "../../" + name
+		if *update {
+			shot, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+			s.must(err)
+			s.must(os.WriteFile(picture, shot, 0o600))
+		}
+		content, err := os.ReadFile(picture)
 		s.must(err)
-		s.must(os.WriteFile(picture, shot, 0o600))
-	}
-	content, err := os.ReadFile(picture)
-	s.must(err)
-	size, err := png.DecodeConfig(bytes.NewReader(content))
-	if err != nil || size.Width != 1280 || len(content) > pictureSize {
-		t.Errorf("%s has %d bytes and is %d pixels wide (%v); write it with: make screenshots", picture, len(content), size.Width, err)
-	}
-	readme, err := os.ReadFile("../../README.md")
-	if s.must(err); !bytes.Contains(readme, []byte("](docs/images/dashboard.png)")) {
-		t.Error("the README does not show docs/images/dashboard.png")
+		size, err := png.DecodeConfig(bytes.NewReader(content))
+		if err != nil || size.Width != 1280 || len(content) > pictureSize {
+			t.Errorf("%s has %d bytes and is %d pixels wide (%v); write it with: make screenshots", picture, len(content), size.Width, err)
+		}
+		if !bytes.Contains(readme, []byte(`"`+name+`"`)) {
+			t.Errorf("the README does not show %s", name)
+		}
 	}
 }

@@ -132,12 +132,12 @@ func TestBrokenBuildsAreFound(t *testing.T) {
 		other   func(*Config) // changes to its run
 	}{
 		"a killed worker's deliveries are not handed out again": {
-			[]patch{{"finish.sql", "where z.became in ('retried', 'lost', 'released') and v_kept and not q.keyed", "where z.became in ('retried', 'released') and v_kept and not q.keyed"}},
+			[]patch{{"finish.sql", "where told.became in ('retried', 'lost', 'released') and v_kept and not v_settings.keyed", "where told.became in ('retried', 'released') and v_kept and not v_settings.keyed"}},
 			[]Rule{Lost}, nil,
 		},
 		"attempts are not counted, and keys have no lane of their own": {
 			[]patch{
-				{"finish.sql", "least(z.attempt + (z.became <> 'released')::int, 32767)", "z.attempt"},
+				{"finish.sql", "least(told.attempt + (told.became <> 'released')::int, 32767)", "told.attempt"},
 				{"key_lane.sql", "when key is null then", "when true then"},
 			},
 			[]Rule{Attempts, Order}, nil,

@@ -5,6 +5,8 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,7 +18,7 @@ import (
 	"github.com/posthaste-mq/posthaste/internal/testrun"
 )
 
-// An import that is killed repeatedly sends each row once.
+// An import that is killed repeatedly, at night at 20 random points, sends each row once.
 func TestImportOutbox(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -34,20 +36,23 @@ func TestImportOutbox(t *testing.T) {
 		}
 		return n
 	}
-	const rows = 2000
-	if _, err := conn.Exec(ctx, `create table public.outbox (id bigserial primary key, body jsonb, sent_at timestamptz);
-		insert into public.outbox (body) select to_jsonb(n) from generate_series(1, 2000) n;
-		select posthaste.create_queue('events', '{"max_payload": 1024}')`); err != nil {
+	rows, kills := 2000, 4
+	if testrun.Night() {
+		rows, kills = 10_000, 20
+	}
+	if _, err := conn.Exec(ctx, fmt.Sprintf(`create table public.outbox (id bigserial primary key, body jsonb, sent_at timestamptz);
+		insert into public.outbox (body) select to_jsonb(n) from generate_series(1, %d) n;
+		select posthaste.create_queue('events', '{"max_payload": 1024}')`, rows)); err != nil {
 		t.Fatal(err)
 	}
 	args := func(more ...string) []string {
 		return append([]string{"import", "outbox", "--database-url", url, "--table", "public.outbox", "--id", "id", "--payload", "body", "--queue", "events", "--sent", "sent_at"}, more...)
 	}
 
-	if out, stderr, code := run(t, dir, args("--dry-run")...); code != 0 || !strings.Contains(out, "2000 rows of public.outbox would be imported") || !strings.Contains(out, "--trigger install") {
+	if out, stderr, code := run(t, dir, args("--dry-run")...); code != 0 || !strings.Contains(out, fmt.Sprint(rows, " rows of public.outbox would be imported")) || !strings.Contains(out, "--trigger install") {
 		t.Fatalf("dry run: %d\n%s%s", code, out, stderr)
 	}
-	for range 4 {
+	for hits := range kills {
 		p := start(t, dir, nil, args("--batch", "5")...)
 		before := count("select count(*) from public.outbox where sent_at is not null")
 		eventually(t, "the import takes rows", func() error {
@@ -56,9 +61,14 @@ func TestImportOutbox(t *testing.T) {
 			}
 			return context.DeadlineExceeded
 		})
-		testrun.Pause(50 * time.Millisecond)
-		_ = p.Process.Signal(syscall.SIGKILL) // it can have ended already
-		p.wait()
+		testrun.Pause(rand.N(100 * time.Millisecond))
+		_ = p.Process.Signal(syscall.SIGKILL)
+		if p.wait() == 0 {
+			if hits == 0 {
+				t.Fatal("all rows were imported before it was killed")
+			}
+			break
+		}
 	}
 	out, stderr, code := run(t, dir, args("--json")...)
 	var report struct{ Imported, Pending int }
@@ -94,7 +104,7 @@ func TestImportOutbox(t *testing.T) {
 	if _, err := conn.Exec(ctx, "alter table public.outbox disable trigger user; insert into public.outbox (body) values (to_jsonb(repeat('x', 2000))), ('3')"); err != nil {
 		t.Fatal(err)
 	}
-	if out, stderr, code := run(t, dir, args()...); code != 1 || !strings.Contains(out, "imported 1 rows of public.outbox; 1 are not imported yet") || !strings.Contains(out, "row 2003 was rejected") {
+	if out, stderr, code := run(t, dir, args()...); code != 1 || !strings.Contains(out, "imported 1 rows of public.outbox; 1 are not imported yet") || !strings.Contains(out, fmt.Sprintf("row %d was rejected", rows+3)) {
 		t.Errorf("a row that is too large: %d\n%s%s", code, out, stderr)
 	}
 	for what, wrong := range map[string][]string{

@@ -37,6 +37,22 @@ var (
 	helped     = regexp.MustCompile(`(?m)^# HELP (posthaste_\S+) .+$`)
 )
 
+// loggedBatch waits until a process has logged a batch, and returns the address of its metrics.
+func loggedBatch(t *testing.T, p *process, line *regexp.Regexp) (metrics string) {
+	t.Helper()
+	eventually(t, "batches are logged", func() error {
+		if !line.MatchString(p.said()) {
+			return fmt.Errorf("said %s", p.said())
+		}
+		return nil
+	})
+	address := regexp.MustCompile(`address=(http://\S+/metrics)`).FindStringSubmatch(p.said())
+	if address == nil {
+		t.Fatal("no address of the metrics")
+	}
+	return address[1]
+}
+
 // scrape reads a page of metrics.
 func scrape(url string) (string, error) {
 	answer, err := http.Get(url)

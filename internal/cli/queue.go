@@ -40,14 +40,13 @@ func listQueues(ctx context.Context, a *app, e posthaste.Store, names []string) 
 	if err != nil {
 		return err
 	}
-	found := map[string]bool{}
 	shown := make([]wire.Queue, len(queues))
 	for i, q := range queues {
-		shown[i], found[q.Name] = wire.NewQueue(q), true
+		shown[i] = wire.NewQueue(q)
 	}
 	for _, name := range names {
-		if !found[name] {
-			return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q not found", name)}
+		if !slices.ContainsFunc(queues, func(q posthaste.QueueInfo) bool { return q.Name == name }) {
+			return noQueue(name)
 		}
 	}
 	return a.print(listed{data: shown}, func(w *screen) {
@@ -140,7 +139,7 @@ func printQueue(ctx context.Context, a *app, e posthaste.Store, name string, sho
 		return err
 	}
 	if len(queues) == 0 {
-		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q not found", name)}
+		return noQueue(name)
 	}
 	return a.print(wire.NewQueue(queues[0]), func(w *screen) { show(w, queues[0]) })
 }
@@ -169,4 +168,8 @@ func newQueuePurge(a *app) *cobra.Command {
 				})
 			})
 		})
+}
+
+func noQueue(name string) error {
+	return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "queue", Message: fmt.Sprintf("queue %q not found", name)}
 }

@@ -92,6 +92,23 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 			t.Fatal(err)
 		}
 	}
+	// arrived is a condition that each message has come back once, into a queue.
+	arrived := func(queue string) func() error {
+		seen := map[string]bool{}
+		return func() error {
+			r, err := engine.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: queue}, Max: 1000, Lease: time.Hour})
+			for _, d := range r.Deliveries {
+				if d.Kind != "placed" || seen[string(d.Payload)] {
+					t.Errorf("in queue %s: %+v", queue, d)
+				}
+				seen[string(d.Payload)] = true
+			}
+			if err == nil && len(seen) != count {
+				err = fmt.Errorf("%d are there", len(seen))
+			}
+			return err
+		}
+	}
 	waiting := func(queue string) func() error {
 		return func() error {
 			conn, err := amqp.Dial(broker.URL())
@@ -158,18 +175,9 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 		eventually(t, "all is at the broker", waiting("relayed"))
 		wantSink(t, engine, posthaste.WorkerSink{Queue: "orders", Subscription: posthaste.DefaultSubscription, Destination: "RabbitMQ at " + address(t, broker.URL())})
 		line := regexp.MustCompile(`level=INFO msg=batch queue=orders subscription=default count=\d+ failed=0 claim=\S+s publish=\S+s settle=\S+s total=\S+s`)
-		eventually(t, "batches are logged", func() error {
-			if !line.MatchString(p.said()) {
-				return fmt.Errorf("said %s", p.said())
-			}
-			return nil
-		})
-		metrics := regexp.MustCompile(`address=(http://\S+/metrics)`).FindStringSubmatch(p.said())
-		if metrics == nil {
-			t.Fatal("no address of the metrics")
-		}
+		metrics := loggedBatch(t, p, line)
 		eventually(t, "batches are measured", func() error {
-			body, err := scrape(metrics[1])
+			body, err := scrape(metrics)
 			if err != nil {
 				return err
 			}
@@ -216,17 +224,8 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 		p := start(t, dir, nil, "relay", storeFlag, store, "--config", "in.yaml", "--metrics-listen", "127.0.0.1:0")
 		eventually(t, "all of it is taken in", receive(count))
 		line := regexp.MustCompile(`level=INFO msg=taken queue=taken broker=\S+ count=\d+ known=0 refused=0 read=\S+s send=\S+s acknowledge=\S+s total=\S+s`)
-		eventually(t, "batches are logged", func() error {
-			if !line.MatchString(p.said()) {
-				return fmt.Errorf("said %s", p.said())
-			}
-			return nil
-		})
-		metrics := regexp.MustCompile(`address=(http://\S+/metrics)`).FindStringSubmatch(p.said())
-		if metrics == nil {
-			t.Fatal("no address of the metrics")
-		}
-		body, err := scrape(metrics[1])
+		metrics := loggedBatch(t, p, line)
+		body, err := scrape(metrics)
 		if want := `posthaste_source_messages_total{broker="` + broker.Address() + `",queue="taken",result="sent"} ` + fmt.Sprint(count); err != nil || !strings.Contains(body, want) {
 			t.Errorf("%v: no %s in %s", err, want, body)
 		}
@@ -260,20 +259,7 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 			}
 			send("orders")
 			p := start(t, dir, nil, "relay", storeFlag, store, "--config", "chunks.yaml")
-			seen := map[string]bool{}
-			eventually(t, "each message has arrived", func() error {
-				r, err := engine.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "apart"}, Max: 1000, Lease: time.Hour})
-				for _, d := range r.Deliveries {
-					if d.Kind != "placed" || seen[string(d.Payload)] {
-						t.Errorf("%s: %+v", encoding, d)
-					}
-					seen[string(d.Payload)] = true
-				}
-				if err == nil && len(seen) != count {
-					err = fmt.Errorf("%d are there", len(seen))
-				}
-				return err
-			})
+			eventually(t, "each message has arrived", arrived("apart"))
 			if code := p.stop(syscall.SIGTERM); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
@@ -337,20 +323,7 @@ func relays(t *testing.T, storeFlag, store string, engine posthaste.Store) {
 		}
 		send("orders")
 		p := start(t, dir, nil, "relay", storeFlag, store, "--config", "nats.yaml")
-		seen := map[string]bool{}
-		eventually(t, "all of it has come around", func() error {
-			r, err := engine.Receive(t.Context(), posthaste.ReceiveRequest{QueueRef: posthaste.QueueRef{Queue: "around"}, Max: 1000, Lease: time.Hour})
-			for _, d := range r.Deliveries {
-				if d.Kind != "placed" || seen[string(d.Payload)] {
-					t.Errorf("%+v", d)
-				}
-				seen[string(d.Payload)] = true
-			}
-			if err == nil && len(seen) != count {
-				err = fmt.Errorf("%d are there", len(seen))
-			}
-			return err
-		})
+		eventually(t, "all of it has come around", arrived("around"))
 		if code := p.stop(syscall.SIGTERM); code != 0 {
 			t.Errorf("exit code %d", code)
 		}

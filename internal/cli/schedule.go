@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -36,14 +37,13 @@ func listSchedules(ctx context.Context, a *app, e posthaste.Store, names []strin
 	if err != nil {
 		return err
 	}
-	found := map[string]bool{}
 	shown := make([]wire.Schedule, len(schedules))
 	for i, s := range schedules {
-		shown[i], found[s.Name] = wire.NewSchedule(s), true
+		shown[i] = wire.NewSchedule(s)
 	}
 	for _, name := range names {
-		if !found[name] {
-			return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: fmt.Sprintf("schedule %q not found", name)}
+		if !slices.ContainsFunc(schedules, func(s posthaste.ScheduleInfo) bool { return s.Name == name }) {
+			return noSchedule(name)
 		}
 	}
 	return a.print(listed{data: shown}, func(w *screen) {
@@ -122,7 +122,7 @@ func showSchedule(ctx context.Context, a *app, e posthaste.Store, name string) e
 		return err
 	}
 	if len(schedules) == 0 {
-		return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: fmt.Sprintf("schedule %q not found", name)}
+		return noSchedule(name)
 	}
 	s := wire.NewSchedule(schedules[0])
 	return a.print(s, func(w *screen) {
@@ -147,4 +147,8 @@ func runSchedule(ctx context.Context, a *app, e posthaste.Store, name string) er
 		return err
 	}
 	return a.print(wire.NewSent(posthaste.Sent{ID: id}), func(w *screen) { fmt.Fprintf(w, "schedule %s sent message %s\n", name, id) })
+}
+
+func noSchedule(name string) error {
+	return &posthaste.Error{Code: posthaste.CodeNotFound, Field: "name", Message: fmt.Sprintf("schedule %q not found", name)}
 }

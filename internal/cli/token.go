@@ -72,7 +72,7 @@ func checkToken(t *posthaste.Token, expiresAt string) error {
 	if len(t.Scopes) == 0 {
 		return posthaste.Invalidf("scope", "--scope is required; expected read, read:payload, send, receive, operate or admin")
 	}
-	return t.Check()
+	return t.CheckStored()
 }
 
 func addToken(ctx context.Context, a *app, e posthaste.Store, t posthaste.Token) error {

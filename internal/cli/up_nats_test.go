@@ -3,11 +3,9 @@
 package cli_test
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -19,72 +17,22 @@ var anyNATSPorts = []string{"--engine", "nats", "--listen", "127.0.0.1:0", "--sm
 // TestUpOnNATS sends the printed mail, kills NATS and up in turn, and finds the mail again.
 func TestUpOnNATS(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	p, u := startUp(t, dir, anyNATSPorts...)
-	if u.Database != "" || u.Redis != "" || !strings.HasPrefix(u.NATS, "nats://127.0.0.1:") {
-		t.Errorf("up prints %+v", u)
-	}
-	var sent struct{ ID string }
-	if _, err := do("POST", u.HTTP+"/v1/emails", printedBody(t, u), &sent); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the mail is caught", caught(u, 1))
-	isSent := func() error { return checkSent(u.HTTP + "/v1/emails/" + sent.ID) }
-	eventually(t, "the mail is sent", isSent)
-	if _, err := get(u.HTTP+"/readyz", nil); err != nil {
-		t.Error(err)
-	}
-	conf, err := os.ReadFile(filepath.Join(u.Data, "nats.conf"))
-	if err != nil || !strings.Contains(string(conf), `sync_interval: "1s"`) {
-		t.Errorf("the configuration: %v\n%s", err, conf)
-	}
-
-	// NATS is killed, and up restarts it with its data.
-	for _, pid := range descendants(t, p.Process.Pid) {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-	}
-	eventually(t, "a second mail can be sent", func() error {
-		_, err := do("POST", u.HTTP+"/v1/emails", printedBody(t, u), nil)
-		return err
-	})
-	eventually(t, "it is caught", func() error {
-		if caught(u, 1)() == nil {
-			return fmt.Errorf("no second mail yet")
+	survivesKills(t, anyNATSPorts, func(u upped) {
+		if u.Database != "" || u.Redis != "" || !strings.HasPrefix(u.NATS, "nats://127.0.0.1:") {
+			t.Errorf("up prints %+v", u)
 		}
-		return nil
+		conf, err := os.ReadFile(filepath.Join(u.Data, "nats.conf"))
+		if err != nil || !strings.Contains(string(conf), `sync_interval: "1s"`) {
+			t.Errorf("the configuration: %v\n%s", err, conf)
+		}
+	}, func(u upped) []string {
+		return []string{"--engine", "nats", "--nats-port", strings.TrimPrefix(u.NATS, "nats://127.0.0.1:")}
+	}, func(u upped) {
+		if conn, err := natsgo.Connect(u.NATS); err == nil {
+			conn.Close()
+			t.Error("NATS runs after up has stopped")
+		}
 	})
-
-	eventually(t, "the first mail is sent still", isSent)
-	takesOver(t, dir, p, u, isSent)
-}
-
-// takesOver kills up, whose NATS may keep running. The next up takes over the data.
-func takesOver(t *testing.T, dir string, p *process, u upped, isSent func() error) {
-	t.Helper()
-	flags := []string{"--engine", "nats", "--listen", strings.TrimPrefix(u.HTTP, "http://"), "--smtp-listen", u.SMTP, "--nats-port", strings.TrimPrefix(u.NATS, "nats://127.0.0.1:")}
-	_ = p.Process.Kill()
-	p.wait()
-	p, u = startUp(t, dir, flags...)
-	if err := isSent(); err != nil {
-		t.Errorf("after the kill: %v", err)
-	}
-	stopAll(t, p)
-	if conn, err := natsgo.Connect(u.NATS); err == nil {
-		conn.Close()
-		t.Error("NATS runs after up has stopped")
-	}
-
-	// --reset removes all data.
-	p, u = startUp(t, dir, append(flags, "--reset", "--yes")...)
-	if err := isSent(); err == nil {
-		t.Error("the mail is there after reset")
-	}
-	if err := caught(u, 0)(); err != nil {
-		t.Errorf("after reset: %v", err)
-	}
-	if code := p.stop(syscall.SIGINT); code != 0 {
-		t.Errorf("SIGINT: exit code %d", code)
-	}
 }
 
 // TestUpOnNATSIsRefused checks errors of invalid flags and without nats-server.

@@ -35,61 +35,20 @@ func redisOf(t *testing.T, u upped) *goredis.Client {
 // TestUpOnRedis sends the printed mail, kills Redis and up in turn, and finds the mail again.
 func TestUpOnRedis(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	p, u := startUp(t, dir, anyRedisPorts...)
-	if u.Database != "" || !strings.HasPrefix(u.Redis, "redis://127.0.0.1:") {
-		t.Errorf("up prints %+v", u)
-	}
-	var sent struct{ ID string }
-	if _, err := do("POST", u.HTTP+"/v1/emails", printedBody(t, u), &sent); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the mail is caught", caught(u, 1))
-	isSent := func() error { return checkSent(u.HTTP + "/v1/emails/" + sent.ID) }
-	eventually(t, "the mail is sent", isSent)
-	if _, err := get(u.HTTP+"/readyz", nil); err != nil {
-		t.Error(err)
-	}
-	checkDurable(t, redisOf(t, u))
-
-	// Redis is killed, and up restarts it with its data.
-	eventually(t, "it is written", written(redisOf(t, u)))
-	for _, pid := range descendants(t, p.Process.Pid) {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-	}
-	eventually(t, "a second mail can be sent", func() error {
-		_, err := do("POST", u.HTTP+"/v1/emails", printedBody(t, u), nil)
-		return err
-	})
-	eventually(t, "it is caught", func() error {
-		if caught(u, 1)() == nil {
-			return fmt.Errorf("no second mail yet")
+	survivesKills(t, anyRedisPorts, func(u upped) {
+		if u.Database != "" || !strings.HasPrefix(u.Redis, "redis://127.0.0.1:") {
+			t.Errorf("up prints %+v", u)
 		}
-		return nil
+		client := redisOf(t, u)
+		checkDurable(t, client)
+		eventually(t, "it is written", written(client))
+	}, func(u upped) []string {
+		return []string{"--engine", "redis", "--redis-port", u.Redis[len("redis://127.0.0.1:") : len(u.Redis)-len("/0")]}
+	}, func(u upped) {
+		if err := redisOf(t, u).Ping(t.Context()).Err(); err == nil {
+			t.Error("Redis runs after up has stopped")
+		}
 	})
-
-	// up is killed, and its Redis keeps running. The next up takes over the data.
-	eventually(t, "the first mail is sent still", isSent)
-	flags := []string{"--engine", "redis", "--listen", strings.TrimPrefix(u.HTTP, "http://"), "--smtp-listen", u.SMTP, "--redis-port", u.Redis[len("redis://127.0.0.1:") : len(u.Redis)-len("/0")]}
-	_ = p.Process.Kill()
-	p.wait()
-	p, u = startUp(t, dir, flags...)
-	if err := isSent(); err != nil {
-		t.Errorf("after the kill: %v", err)
-	}
-	stopAll(t, p)
-
-	// --reset removes all data.
-	p, u = startUp(t, dir, append(flags, "--reset", "--yes")...)
-	if err := isSent(); err == nil {
-		t.Error("the mail is there after reset")
-	}
-	if err := caught(u, 0)(); err != nil {
-		t.Errorf("after reset: %v", err)
-	}
-	if code := p.stop(syscall.SIGINT); code != 0 {
-		t.Errorf("SIGINT: exit code %d", code)
-	}
 }
 
 // TestUpOnRedisIsRefused checks errors of invalid flags and without redis-server.

@@ -25,7 +25,7 @@ import (
 type Server struct {
 	config   Config
 	binaries binaries
-	place    *place
+	location *location
 	port     int
 
 	mu     sync.Mutex // held while PostgreSQL is started or stopped
@@ -51,11 +51,11 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 			return nil, fmt.Errorf("the directory of the cluster cannot be opened to other users: %w", err)
 		}
 	}
-	p, err := openPlace(c.DataDir)
+	p, err := openLocation(c.DataDir)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{config: c, place: p, port: c.Port}
+	s := &Server{config: c, location: p, port: c.Port}
 	if err := s.prepare(ctx); err != nil {
 		s.letGo()
 		return nil, err
@@ -75,7 +75,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 // prepare does everything before the first start of the server: it finds the binaries and the
 // cluster, stops leftovers of an earlier process, and runs initdb.
 func (s *Server) prepare(ctx context.Context) error {
-	version, err := s.place.version()
+	version, err := s.location.version()
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (s *Server) prepare(ctx context.Context) error {
 			s.config.Version = "18"
 		}
 	}
-	who, err := s.place.owner()
+	who, err := s.location.owner()
 	if err != nil {
 		return err
 	}
@@ -93,14 +93,14 @@ func (s *Server) prepare(ctx context.Context) error {
 	}
 	if version != "" && s.binaries.major() != version {
 		return &posthaste.Error{Code: posthaste.CodeConflict, Field: "version",
-			Message: fmt.Sprintf("the cluster in %s was created by PostgreSQL %s and cannot be used by %s", s.place.cluster(), version, s.binaries.version),
+			Message: fmt.Sprintf("the cluster in %s was created by PostgreSQL %s and cannot be used by %s", s.location.cluster(), version, s.binaries.version),
 			Hint:    "use that version, or another data directory"}
 	}
 	if version == "" {
 		s.config.Progress(StageInit, 0, 0)
-		return s.place.create(ctx, s.binaries, who, s.config)
+		return s.location.create(ctx, s.binaries, who, s.config)
 	}
-	return stopLeftovers(ctx, s.place.cluster())
+	return stopLeftovers(ctx, s.location.cluster())
 }
 
 // Restart stops PostgreSQL if it runs, and starts it again with the same port and settings. It
@@ -111,11 +111,11 @@ func (s *Server) Restart(ctx context.Context) error {
 	if s.closed {
 		return &posthaste.Error{Code: posthaste.CodeNotFound, Message: "the ephemeral cluster was removed when it was stopped"}
 	}
-	if err := s.place.lock(); err != nil {
+	if err := s.location.lock(); err != nil {
 		return err
 	}
 	if s.guard == nil {
-		g, err := startGuard(s.place, s.config.Ephemeral)
+		g, err := startGuard(s.location, s.config.Ephemeral)
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (s *Server) start(ctx context.Context) error {
 		} else if err := portFree(port); err != nil {
 			return err
 		}
-		d, err := startDaemon(ctx, s.binaries, s.place, s.guard, port, s.config)
+		d, err := startDaemon(ctx, s.binaries, s.location, s.guard, port, s.config)
 		if err == nil {
 			s.daemon, s.port = d, port
 			return nil
@@ -176,7 +176,7 @@ func (s *Server) Port() int {
 }
 
 // DataDir returns the actual directory of the cluster.
-func (s *Server) DataDir() string { return s.place.cluster() }
+func (s *Server) DataDir() string { return s.location.cluster() }
 
 // Version returns the exact version of the binaries, such as "18.3".
 func (s *Server) Version() string { return s.binaries.version }
@@ -221,10 +221,10 @@ func (s *Server) letGo() {
 	}()
 	if s.config.Ephemeral && !s.closed {
 		s.closed = true
-		s.place.remove()
+		s.location.remove()
 		return
 	}
-	s.place.unlock()
+	s.location.unlock()
 }
 
 func (s *Server) stop(ctx context.Context) error {

@@ -364,7 +364,7 @@ func TestStaleLockFileWithTheIDOfAnotherProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A process of the cluster's user, which PostgreSQL would take for a postmaster.
-	who, err := s.place.owner()
+	who, err := s.location.owner()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -401,7 +401,7 @@ func TestEphemeralLeavesNothing(t *testing.T) {
 	if err := s.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{s.place.dataDir, s.place.home} {
+	for _, path := range []string{s.location.dataDir, s.location.home} {
 		if _, err := os.Stat(path); !os.IsNotExist(err) {
 			t.Errorf("%s is still there", path)
 		}

@@ -38,7 +38,7 @@ type guard struct {
 
 // startGuard starts this program again as the guard. The owner's death closes the pipe,
 // whatever its cause.
-func startGuard(p *place, ephemeral bool) (*guard, error) {
+func startGuard(p *location, ephemeral bool) (*guard, error) {
 	order := guardOrder{Cluster: p.cluster()}
 	if ephemeral {
 		order.Remove, order.RemoveEmpty = p.paths(), p.dataDir

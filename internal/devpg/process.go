@@ -28,7 +28,7 @@ type daemon struct {
 }
 
 // startDaemon starts PostgreSQL and waits until it accepts connections.
-func startDaemon(ctx context.Context, b binaries, p *place, g *guard, port int, c Config) (*daemon, error) {
+func startDaemon(ctx context.Context, b binaries, p *location, g *guard, port int, c Config) (*daemon, error) {
 	who, err := p.owner()
 	if err != nil {
 		return nil, err

@@ -61,7 +61,7 @@ func TestAsAnOrdinaryUser(t *testing.T) {
 		t.Skip("the other tests run as one")
 	}
 	s := start(t, Config{DataDir: dir(t)}) // for its binaries
-	who, err := s.place.owner()
+	who, err := s.location.owner()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,6 +102,9 @@ func blocks(t *testing.T, file string) []block {
 var marks = regexp.MustCompile(`^(run: (up|after up|after up, until it shows|psql|on a database)` +
 	`|run: after up, at night|run: (up|after up), with a broker|run: after up, with a broker, until it shows|quote: .+|run by: .+|not run: .+)$`)
 
+// typed is a line that a reader types into a shell.
+var typed = regexp.MustCompile(`(?m)^(posthaste|curl|export|psql|go|npm|docker|kubectl) `)
+
 // Each block says how it is run, or why it is not.
 func TestEveryBlockIsMarked(t *testing.T) {
 	t.Parallel()
@@ -110,7 +113,9 @@ func TestEveryBlockIsMarked(t *testing.T) {
 			switch {
 			case b.mark != "" && !marks.MatchString(b.mark):
 				t.Errorf("%s: no such mark: %s", b, b.mark)
-			case b.mark == "" && (b.lang == "sh" || b.lang == "sql" || b.lang == "go" || b.lang == ""):
+			case b.mark == "" && b.lang == "text" && typed.MatchString(b.text):
+				t.Errorf("%s: commands in a block of text: make it one of sh, and say whether it is run", b)
+			case b.mark == "" && b.lang != "text" && b.lang != "mermaid":
 				t.Errorf("%s: a block of %q without a mark: say whether it is run", b, b.lang)
 			case strings.HasPrefix(b.mark, "run: ") && b.mark != "run: psql" && !slices.Contains(runPages(t), file):
 				t.Errorf("%s: commands run in README.md, docs/start and docs/leaving.md only", b)
@@ -142,7 +147,7 @@ func TestQuotesEqualTheirFiles(t *testing.T) {
 		}
 	}
 	if quotes == 0 {
-		t.Error("nothing is quoted; the README has quoted an example")
+		t.Error("nothing is quoted; the quickstart in Go has quoted an example")
 	}
 }
 

@@ -35,14 +35,17 @@ var recipeCommands = map[string][]string{
 	"activerecord": {"ruby", "activerecord/ship.rb"},
 }
 
-// bindingCommands run the programs of testdata/bindings, which call functions with each value that
-// the page's table names. The one of ActiveRecord checks what its page says.
-var bindingCommands = map[string][]string{
-	"python":     {"venv/bin/python", "bindings.py"},
-	"node":       {"node", "bindings.mjs"},
-	"java":       {"java", "--class-path", "jars/*", "Bindings.java"},
-	"ruby":       {"ruby", "bindings.rb"},
-	"ruby-rules": {"ruby", "activerecord.rb"},
+// testedCommands run programs of testdata. Those of bindings call functions with each value that
+// the page's table names, and the one of ActiveRecord checks what its page says. Those of fragments
+// have the parts of programs that the pages show.
+var testedCommands = map[string][]string{
+	"python":           {"venv/bin/python", "bindings/bindings.py"},
+	"python-fragments": {"venv/bin/python", "fragments/fragments.py"},
+	"node":             {"node", "bindings/bindings.mjs"},
+	"node-fragments":   {"node", "fragments/fragments.mjs"},
+	"java":             {"java", "--class-path", "jars/*", "bindings/Bindings.java"},
+	"ruby":             {"ruby", "bindings/bindings.rb"},
+	"ruby-rules":       {"ruby", "bindings/activerecord.rb"},
 }
 
 // TestEveryRecipeIsRunAndShown: each recipe has a command here, and is quoted as a whole.
@@ -65,7 +68,8 @@ func TestEveryRecipeIsRunAndShown(t *testing.T) {
 }
 
 // TestRecipes runs the program of each driver: it ships an order that it sends, and fails another
-// whose shipment exists already. It also runs the calls of the table of bindings.
+// whose shipment exists already. It also runs the calls of the table of
+// bindings, and the parts of programs that the pages show.
 func TestRecipes(t *testing.T) {
 	t.Parallel()
 	testrun.Nightly(t, "installing the drivers takes minutes, and TestEveryCallWorksAsDriversBind tries their calls on each change")
@@ -79,12 +83,12 @@ func TestRecipes(t *testing.T) {
 	if out, err := exec.CommandContext(ctx, filepath.Join(root, "scripts", "recipes"), installed).CombinedOutput(); err != nil {
 		t.Fatalf("scripts/recipes: %v\n%s", err, out)
 	}
-	for name, command := range bindingCommands {
+	for name, command := range testedCommands {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := testpg.New(t)
 			psql(t, url, read(t, recipes+"/setup.sql"))
-			runRecipe(t, installed, url, "internal/documents/testdata/bindings", "all calls work\n", command)
+			runRecipe(t, installed, url, "internal/documents/testdata", "all calls work\n", command)
 		})
 	}
 	for name, command := range recipeCommands {

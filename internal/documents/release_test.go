@@ -50,11 +50,25 @@ func buildRelease(source, dist, platforms string, env ...string) error {
 	return nil
 }
 
-// sharedRelease is the folder with the release of this machine's processor.
+// git runs a command of git in this module and returns its output.
+func git(args ...string) (string, error) {
+	out, err := exec.Command("git", append([]string{"-C", root}, args...)...).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("git %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+// sharedRelease is the folder with the release of this machine's processor, and sharedCommit the
+// commit that was checked out when its build began.
 var (
-	sharedRelease string
-	buildShared   = sync.OnceValue(func() (err error) {
+	sharedRelease, sharedCommit string
+
+	buildShared = sync.OnceValue(func() (err error) {
 		if sharedRelease, err = os.MkdirTemp("", "posthaste-dist-"); err != nil {
+			return err
+		}
+		if sharedCommit, err = git("rev-parse", "HEAD"); err != nil {
 			return err
 		}
 		return buildRelease(root, sharedRelease, "linux/"+runtime.GOARCH)
@@ -197,21 +211,16 @@ func checkVersion(t *testing.T, program string) {
 		}
 		return string(out)
 	}
-	head, err := exec.CommandContext(t.Context(), "git", "-C", root, "rev-parse", "HEAD").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	commit := strings.TrimSpace(string(head))
 	var v struct{ Version, Commit, Platform string }
 	if err := json.Unmarshal([]byte(said("version", "--json")), &v); err != nil {
 		t.Fatal(err)
 	}
-	if v.Version != releaseVersion || strings.TrimSuffix(v.Commit, "-dirty") != commit || v.Platform != "linux/"+runtime.GOARCH {
-		t.Errorf("posthaste version says %+v, want %s of %s", v, releaseVersion, commit)
+	if v.Version != releaseVersion || strings.TrimSuffix(v.Commit, "-dirty") != sharedCommit || v.Platform != "linux/"+runtime.GOARCH {
+		t.Errorf("posthaste version says %+v, want %s of %s", v, releaseVersion, sharedCommit)
 	}
 	line := said("version")
-	if flag := said("--version"); flag != line || !strings.Contains(line, commit) {
-		t.Errorf("posthaste --version says %q, posthaste version %q, of commit %s", flag, line, commit)
+	if flag := said("--version"); flag != line || !strings.Contains(line, sharedCommit) {
+		t.Errorf("posthaste --version says %q, posthaste version %q, of commit %s", flag, line, sharedCommit)
 	}
 }
 
@@ -266,11 +275,18 @@ func TestDR5_TwoBuildsAreEqual(t *testing.T) {
 	// Modules that were downloaded before are unpacked and verified again, and not downloaded.
 	cache, proxy, _ := strings.Cut(strings.TrimSpace(string(settings)), "\n")
 	proxy = "file://" + filepath.ToSlash(cache) + "/cache/download," + proxy
+	commit, err := git("rev-parse", "HEAD")
+	if err != nil {
+		t.Fatal(err)
+	}
 	build := func(depth string, env ...string) string {
 		dir := t.TempDir()
 		clone, dist := filepath.Join(dir, depth, "clone"), filepath.Join(dir, "dist")
-		if out, err := exec.CommandContext(t.Context(), "git", "clone", "--quiet", "--no-local", root, clone).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
+		if _, err := git("clone", "--quiet", "--no-local", "--no-checkout", ".", clone); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := git("-C", clone, "checkout", "--quiet", "--detach", commit); err != nil {
+			t.Fatal(err)
 		}
 		env = append(env, "GOCACHE="+filepath.Join(dir, "build"), "GOMODCACHE="+filepath.Join(dir, "modules"), "GOFLAGS=-modcacherw", "GOPROXY="+proxy)
 		if err := buildRelease(clone, dist, platforms, env...); err != nil {

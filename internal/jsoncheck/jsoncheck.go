@@ -1,6 +1,6 @@
 // Package jsoncheck defines which JSON may be stored: JSON that PostgreSQL's jsonb and every
 // reader in Go and JavaScript accept, for all engines and senders. In SQL posthaste.check_json
-// does the same.
+// does the same. Engines that do not check payloads and settlements in SQL check them with it.
 package jsoncheck
 
 import (
@@ -36,6 +36,46 @@ func Check(field string, data []byte) error {
 		return posthaste.Invalidf(field, "%s %s", field, fault)
 	}
 	return nil
+}
+
+// Body returns the encoded payload of a message and its content type. It returns an error if the
+// payload has over maxPayload bytes, the limit of the queue, or is JSON that cannot be stored.
+func Body(m *posthaste.Message, maxPayload int) (body []byte, contentType string, err error) {
+	if body, contentType, err = m.Body(); err != nil {
+		return nil, "", err
+	}
+	if len(body) > maxPayload {
+		return nil, "", &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload",
+			Message: fmt.Sprintf("payload of %d bytes is over the queue's limit of %d (max_payload)", len(body), maxPayload)}
+	}
+	if posthaste.IsJSON(contentType) {
+		if err := Check("payload", body); err != nil {
+			return nil, "", err
+		}
+	}
+	return body, contentType, nil
+}
+
+// Settlement returns an error if a caller of [posthaste.Engine.Settle] cannot give the outcome, or if
+// the receipt or the terms of s cannot be stored.
+func Settlement(s *posthaste.Settlement) error {
+	switch s.Outcome {
+	case posthaste.OutcomeDone, posthaste.OutcomeReleased, posthaste.OutcomeSetAside, posthaste.OutcomeRetried, posthaste.OutcomeDead:
+	default:
+		return posthaste.Invalidf("outcome", "a delivery cannot be settled as %q", s.Outcome)
+	}
+	if len(s.Receipt) > 0 {
+		if err := Check("receipt", s.Receipt); err != nil {
+			return err
+		}
+	}
+	if len(s.Terms) == 0 {
+		return nil
+	}
+	if len(s.Terms) > 1000 {
+		return posthaste.Invalidf("terms", "there are over 1,000 terms")
+	}
+	return (&posthaste.Message{Queue: "any", Terms: s.Terms}).Check()
 }
 
 // Readable says why readers cannot take data, which is valid JSON; "" if they can. It

@@ -15,6 +15,7 @@ import (
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/jsoncheck"
+	"github.com/posthaste-mq/posthaste/internal/localbell"
 	"github.com/posthaste-mq/posthaste/internal/quote"
 )
 
@@ -27,7 +28,7 @@ type Engine struct {
 	deliveries []*delivery
 	timed      []*delivery // unsettled leases by time
 	workers    map[posthaste.WorkerID]*worker
-	bells      map[*bell]struct{}
+	bells      map[*localbell.Bell]struct{}
 	actions    []posthaste.Action
 	requests   map[[2]string]request // by scope and key
 	schedules  map[string]*schedule
@@ -46,7 +47,7 @@ type Engine struct {
 func Open() *Engine {
 	return &Engine{now: time.Now, figures: figures{last: map[*queue]posthaste.SubscriptionInfo{}},
 		queues: map[string]*queue{}, messages: map[posthaste.MessageID]*message{},
-		workers: map[posthaste.WorkerID]*worker{}, bells: map[*bell]struct{}{}, requests: map[[2]string]request{}, schedules: map[string]*schedule{},
+		workers: map[posthaste.WorkerID]*worker{}, bells: map[*localbell.Bell]struct{}{}, requests: map[[2]string]request{}, schedules: map[string]*schedule{},
 		pauses: map[posthaste.Pausable]*posthaste.Pause{},
 	}
 }
@@ -275,17 +276,8 @@ func (e *Engine) check(sent posthaste.Message, now time.Time) (*message, error) 
 		return nil, err
 	}
 	m := &message{Message: sent, createdAt: now, state: posthaste.StateReady, dueAt: sent.SendAt}
-	if m.body, m.contentType, err = sent.Body(); err != nil {
+	if m.body, m.contentType, err = jsoncheck.Body(&sent, q.options.MaxPayload); err != nil {
 		return nil, err
-	}
-	if len(m.body) > q.options.MaxPayload {
-		return nil, &posthaste.Error{Code: posthaste.CodeTooLarge, Field: "payload",
-			Message: fmt.Sprintf("payload of %d bytes is over the queue's limit of %d (max_payload)", len(m.body), q.options.MaxPayload)}
-	}
-	if posthaste.IsJSON(m.contentType) {
-		if err := jsoncheck.Check("payload", m.body); err != nil {
-			return nil, err
-		}
 	}
 	m.body = slices.Clone(m.body)
 	if m.Unique != nil {
@@ -353,71 +345,24 @@ func (e *Engine) Ready(ctx context.Context) error { return ctx.Err() }
 // Close implements [posthaste.Engine].
 func (e *Engine) Close() {}
 
-// bell implements [posthaste.Doorbell].
-type bell struct {
-	e      *Engine
-	mu     sync.Mutex
-	rings  map[string]chan struct{}
-	closed chan struct{}
-	once   sync.Once
-}
-
 // Doorbell implements [posthaste.Engine].
 func (e *Engine) Doorbell(ctx context.Context) (posthaste.Doorbell, error) {
-	b := &bell{e: e, rings: map[string]chan struct{}{}, closed: make(chan struct{})}
+	b := localbell.New(e.asleep, func(b *localbell.Bell) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.bells, b)
+	})
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.bells[b] = struct{}{}
 	return b, ctx.Err()
 }
 
-func (b *bell) ring(queue string) chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.rings[queue] == nil {
-		b.rings[queue] = make(chan struct{}, 1)
+// asleep wakes a sleep at the time of the next message, unless a test moves the time.
+func (e *Engine) asleep(_ string, nextDue time.Duration) (due <-chan time.Time, wake func()) {
+	if nextDue < 0 || e.moved {
+		return nil, func() {}
 	}
-	return b.rings[queue]
-}
-
-func (b *bell) Sleep(ctx context.Context, queue string, look func(context.Context) (posthaste.LookReply, error)) error {
-	ring := b.ring(queue)
-	select {
-	case <-ring: // of an earlier sleep
-	default:
-	}
-	found, err := look(ctx)
-	if err != nil || found.Found {
-		return err
-	}
-	var due <-chan time.Time
-	if found.NextDue >= 0 && !b.e.moved {
-		timer := time.NewTimer(found.NextDue)
-		defer timer.Stop()
-		due = timer.C
-	}
-	select {
-	case <-ring:
-	case <-due:
-	case <-b.closed:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return nil
-}
-
-func (b *bell) Wake(queue string) {
-	select {
-	case b.ring(queue) <- struct{}{}:
-	default:
-	}
-}
-
-func (b *bell) Close() {
-	b.once.Do(func() {
-		b.e.mu.Lock()
-		delete(b.e.bells, b)
-		b.e.mu.Unlock()
-		close(b.closed)
-	})
+	timer := time.NewTimer(nextDue)
+	return timer.C, func() { timer.Stop() }
 }

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -32,35 +31,24 @@ func (s *schedule) info() posthaste.ScheduleInfo {
 
 // PutSchedule implements [posthaste.ScheduleAdmin].
 func (e *Engine) PutSchedule(ctx context.Context, s posthaste.Schedule) (time.Time, error) {
-	s.Message.Complete()
-	line, err := cron.Parse(s.Spec)
-	var zone *time.Location
-	if err == nil {
-		zone, err = cron.Zone(s.TimeZone)
-	}
-	s.CatchUp = cmp.Or(s.CatchUp, posthaste.CatchUpOnce)
-	switch {
-	case err != nil:
-	case s.CatchUp != posthaste.CatchUpOnce && s.CatchUp != posthaste.CatchUpEach && s.CatchUp != posthaste.CatchUpSkip:
-		err = posthaste.Invalidf("catch_up", "catch_up must be each, once or skip")
-	case s.Message.Headers[posthaste.HeaderSchedule]+s.Message.Headers[posthaste.HeaderTick] != "":
-		err = posthaste.Invalidf("headers", "these headers are set by each tick")
-	default:
-		err = s.Check()
-	}
+	is, err := cron.Define(&s)
 	if err != nil {
 		return time.Time{}, err
 	}
-	s.TimeZone = zone.String()
+	line, zone, err := is.Parsed()
+	if err != nil {
+		return time.Time{}, err
+	}
+	s.TimeZone, s.CatchUp = is.Zone, is.CatchUp
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.now()
 	if _, err := e.check(s.Message, now); err != nil {
 		return time.Time{}, err
 	}
-	next, ok := line.Next(zone, now.Truncate(time.Second))
-	if !ok {
-		return time.Time{}, posthaste.Invalidf("spec", "the cron line %s never fires", quote.Name(s.Spec))
+	next, err := is.First(now)
+	if err != nil {
+		return time.Time{}, err
 	}
 	put := &schedule{ScheduleInfo: posthaste.ScheduleInfo{Schedule: s, CreatedAt: now, ChangedAt: now}, line: line, zone: zone, nextAt: next}
 	if old := e.schedules[s.Name]; old != nil {

@@ -26,7 +26,7 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 	results := make([]posthaste.SettleResult, len(settlements))
 	for i, s := range settlements {
 		results[i].Delivery = s.Delivery
-		if err := checkSettlement(s); err != nil {
+		if err := jsoncheck.Settlement(&s); err != nil {
 			results[i].Err = err
 		} else if d := e.delivery(s.Delivery); d != nil && !d.settled {
 			results[i].Settled = true
@@ -40,26 +40,6 @@ func (e *Engine) Settle(ctx context.Context, settlements []posthaste.Settlement)
 		}
 	}
 	return results, nil
-}
-
-func checkSettlement(s posthaste.Settlement) error {
-	switch s.Outcome {
-	case posthaste.OutcomeDone, posthaste.OutcomeReleased, posthaste.OutcomeSetAside, posthaste.OutcomeRetried, posthaste.OutcomeDead:
-	default:
-		return posthaste.Invalidf("outcome", "a delivery cannot be settled as %q", s.Outcome)
-	}
-	if len(s.Receipt) > 0 {
-		if err := jsoncheck.Check("receipt", s.Receipt); err != nil {
-			return err
-		}
-	}
-	if len(s.Terms) > 1000 {
-		return posthaste.Invalidf("terms", "there are over 1,000 terms")
-	}
-	if err := (&posthaste.Message{Queue: "any", Terms: s.Terms}).Check(); err != nil {
-		return err
-	}
-	return nil
 }
 
 // comesAgain counts a delivery whose message is redelivered.

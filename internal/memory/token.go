@@ -18,7 +18,7 @@ func (e *Engine) CreateToken(ctx context.Context, token posthaste.Token) (secret
 	if err := posthaste.CheckName("name", token.Name); err != nil {
 		return "", err
 	}
-	if err := token.Check(); err != nil {
+	if err := token.CheckStored(); err != nil {
 		return "", err
 	}
 	now := e.now()

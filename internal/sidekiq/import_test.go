@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strconv"
@@ -130,7 +131,8 @@ func jids(t *testing.T, e posthaste.Store, queue string) (all []string, times ma
 	}
 }
 
-// An import that is killed repeatedly imports every job once, and loses none.
+// An import that is killed repeatedly, at night at 20 random points, imports every job once, and
+// loses none.
 func TestKilledImportTakesEveryJobOnce(t *testing.T) {
 	t.Parallel()
 	for name, url := range map[string]func(*testing.T) string{
@@ -151,7 +153,10 @@ func killedImport(t *testing.T, namespace, url string) {
 	}
 	e, client := with(t, e, "jobs", "mail", "morgue")
 	ctx := t.Context()
-	const n = 300
+	n, killed := 300, 5
+	if testrun.Night() {
+		n, killed = 3000, 20
+	}
 	p := client.Pipeline()
 	p.SAdd(ctx, namespace+":queues", "default", "mailers")
 	for i := range n {
@@ -189,12 +194,17 @@ func killedImport(t *testing.T, namespace, url string) {
 		before := left()
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
-		if kills < 5 {
+		if kills < killed {
 			testrun.Until(t, time.Minute, "it takes some", func() bool { return left() != before || len(ended) > 0 })
-			testrun.Pause(20 * time.Millisecond)
-			_ = cmd.Process.Kill() // it may have ended
-			<-ended
-			continue
+			testrun.Pause(rand.N(30 * time.Millisecond))
+			_ = cmd.Process.Kill()
+			if err := <-ended; err != nil {
+				continue
+			}
+			if kills == 0 {
+				t.Fatal("all jobs were imported before it was killed")
+			}
+			break
 		}
 		if err := <-ended; err != nil {
 			t.Fatalf("the last run: %v\n%s", err, &stderr)

@@ -6,6 +6,7 @@ import re
 
 CODE = re.compile(r"(^```.*?^```$|`[^`\n]*`)", re.M | re.S)
 LINK = re.compile(r"(\]\()(\.\./[^)\s#]*)(#[^)\s]*)?(\))")
+IMAGE = re.compile(r"(!\[[^\]]*\]\()([^)\s]*)\.png\)")
 MARK = re.compile(r"^<!-- .*? -->\n", re.M)
 ENTRY = re.compile(r"^### (.+)\n\n(.+)$", re.M)
 # Everything in which a word is not linked: code, headings, links, tables' rules and HTML.
@@ -40,9 +41,20 @@ def explain(markdown, page, config):
     return "".join(parts)
 
 
+def in_both_schemes(markdown, page, config):
+    """Adds to each image NAME.png beside which NAME-dark.png lies the latter, for dark mode."""
+
+    def both(m):
+        dark = pathlib.Path(config.docs_dir, posixpath.dirname(page.file.src_uri), f"{m[2]}-dark.png")
+        return f"{m[1]}{m[2]}.png#only-light){m[1]}{m[2]}-dark.png#only-dark)" if dark.exists() else m[0]
+
+    return IMAGE.sub(both, markdown)
+
+
 def on_page_markdown(markdown, page, config, **_):
     """Turns links to files outside of docs/ into links to the repository, removes the marks by
-    which tests run the code of a page, and explains words of the glossary."""
+    which tests run the code of a page, shows dark images in dark mode, and explains words of the
+    glossary."""
 
     def outward(m):
         target = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page.file.src_uri), m[2]))
@@ -54,7 +66,7 @@ def on_page_markdown(markdown, page, config, **_):
         page.meta["hide"] = ["navigation", "toc"]
     # Links stand in the even parts, code in the odd ones.
     parts = CODE.split(MARK.sub("", markdown))
-    markdown = "".join(part if n % 2 else LINK.sub(outward, part) for n, part in enumerate(parts))
+    markdown = "".join(part if n % 2 else in_both_schemes(LINK.sub(outward, part), page, config) for n, part in enumerate(parts))
     if page.file.src_uri == "glossary.md" or page.file.src_uri.startswith(("decisions/", "project/")):
         return markdown
     return explain(markdown, page, config)

@@ -89,7 +89,7 @@ var sized = []struct {
 	{"./internal/acceptance", 4, nil, []string{"TestLP9_RingTurnsOver", "TestDS4_ExactlyOnceEffects", "TestEM5_StoryIsFoundAmongMany", "TestOR3_RelaysShare", "TestLA3_SentAroundFallingAsleep"}},
 	{"./internal/acceptance", 15, nil, []string{"TestDB3_PagesAreFast"}},
 	{"./internal/acceptance", 5, nil, []string{"TestDB9_ViewersCostLittle"}},
-	{"./internal/acceptance", 2, nil, []string{"TestRE1/LP8", "TestLA4_WakeUpsAndPolling", "TestNP5_BrokerRestarted", "TestOR5_RelayKilled", "TestOR6_OrderAtTheBroker", "TestLowRatesHold", "TestKeyRatesHold"}},
+	{"./internal/acceptance", 2, nil, []string{"TestLA4_WakeUpsAndPolling", "TestNP5_BrokerRestarted", "TestOR5_RelayKilled", "TestOR6_OrderAtTheBroker", "TestLowRatesHold", "TestKeyRatesHold"}},
 	{"./internal/acceptance", 1, nil, []string{
 		"TestLP8_LongBacklog", "TestDS6_AtMostOnce", "TestDS8_EachSubscriptionGetsEachMessageOnce",
 		"TestDS10_DueBesideBacklog", "TestDS10_OrderedRetriesBesideBacklog", "TestDU4_KilledBeforeTheSettle",
@@ -114,7 +114,7 @@ var sized = []struct {
 
 // sizedOnRedis are the sized tests of the Redis engine, which need no PostgreSQL.
 var sizedOnRedis = map[string][]string{
-	"./internal/acceptance": {"TestOnRedis", "TestRE1"},
+	"./internal/acceptance": {"TestOnRedis", "TestRE1", "TestRE1/LP8"},
 	"./dashboard":           {"TestDB2_ReplayOnRedis"},
 	"./inbox":               {"TestNP2_OnceOnRedis"},
 	"./redis":               {"TestRE2_KilledProcess", "TestIdle", "TestIdleInCluster", "TestRE_CostOfKeys", "TestTickStartsWithinASecond", "TestCallsAreNotKeptByAMasterThatWasReplaced"},
@@ -144,6 +144,8 @@ func onOthers() []step {
 			steps = append(steps, fullSize("18", pkg, test, 5, nil))
 		}
 	}
+	// With empty caches of Go.
+	steps = append(steps, fullSize("18", "./internal/documents", "TestDR1_Quickstarts", 10, nil))
 	// All platforms of a release, twice.
 	steps = append(steps, fullSize("18", "./internal/documents", "TestDR5_TwoBuildsAreEqual", 25, nil))
 	for _, test := range slices.Sorted(maps.Keys(sizedOnNATS)) {

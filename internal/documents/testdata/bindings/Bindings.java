@@ -5,6 +5,10 @@ import java.time.OffsetDateTime;
 public class Bindings {
     public static void main(String[] args) throws Exception {
         try (var db = DriverManager.getConnection(System.getenv("JDBC_URL"))) {
+            try (var s = db.prepareStatement("select posthaste.send('orders', ?)")) {
+                s.setString(1, "{\"order\": 7}");
+                s.execute();
+            }
             long id;
             try (var s = db.prepareStatement("select posthaste.send('orders', ?, ?)")) {
                 s.setString(1, "{\"a\": 1}");

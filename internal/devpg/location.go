@@ -28,9 +28,9 @@ const (
 	systemDir   = "/var/lib/posthaste"
 )
 
-// place is the location of a cluster. The cluster is in its home, which is DataDir or, if the
+// location is the location of a cluster. The cluster is in its home, which is DataDir or, if the
 // user that PostgreSQL runs as cannot reach that, another directory.
-type place struct {
+type location struct {
 	dataDir string
 	home    string
 	locks   []*os.File
@@ -43,8 +43,8 @@ type note struct {
 	Home string `json:"home,omitempty"`
 }
 
-// openPlace creates dataDir if it is missing, locks it and finds its cluster.
-func openPlace(dataDir string) (*place, error) {
+// openLocation creates dataDir if it is missing, locks it and finds its cluster.
+func openLocation(dataDir string) (*location, error) {
 	dataDir, err := filepath.Abs(dataDir)
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
@@ -61,7 +61,7 @@ func openPlace(dataDir string) (*place, error) {
 	if dataDir, err = filepath.EvalSymlinks(dataDir); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	p := &place{dataDir: dataDir, home: dataDir}
+	p := &location{dataDir: dataDir, home: dataDir}
 	if err := p.lock(); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func openPlace(dataDir string) (*place, error) {
 	return p, nil
 }
 
-func (p *place) readNote() error {
+func (p *location) readNote() error {
 	raw, err := os.ReadFile(filepath.Join(p.dataDir, noteName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -96,10 +96,10 @@ func (p *place) readNote() error {
 	return p.lockIn(p.home)
 }
 
-func (p *place) cluster() string { return filepath.Join(p.home, clusterName) }
+func (p *location) cluster() string { return filepath.Join(p.home, clusterName) }
 
 // version returns the cluster's major version, or "" if there is no cluster.
-func (p *place) version() (string, error) {
+func (p *location) version() (string, error) {
 	raw, err := os.ReadFile(filepath.Join(p.cluster(), "PG_VERSION"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -116,7 +116,7 @@ func (p *place) version() (string, error) {
 }
 
 // owner returns the user that PostgreSQL runs as; nil means this process's own user.
-func (p *place) owner() (*syscall.Credential, error) {
+func (p *location) owner() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
 	}
@@ -142,7 +142,7 @@ func (p *place) owner() (*syscall.Credential, error) {
 
 // create finds a home that user who can reach, creates the cluster there atomically and writes
 // the note.
-func (p *place) create(ctx context.Context, b binaries, who *syscall.Credential, c Config) error {
+func (p *location) create(ctx context.Context, b binaries, who *syscall.Credential, c Config) error {
 	if b.probe(ctx, p.dataDir, who) != nil {
 		home, err := homeElsewhere(ctx, b, who, c.Ephemeral)
 		if err != nil {
@@ -164,7 +164,7 @@ func (p *place) create(ctx context.Context, b binaries, who *syscall.Credential,
 	return err
 }
 
-func (p *place) writeNote() error {
+func (p *location) writeNote() error {
 	var n note
 	if p.home != p.dataDir {
 		n.Home = p.home
@@ -215,7 +215,7 @@ func homeElsewhere(ctx context.Context, b binaries, who *syscall.Credential, eph
 }
 
 // lock takes the locks that are not held yet.
-func (p *place) lock() error {
+func (p *location) lock() error {
 	if len(p.locks) > 0 {
 		return nil
 	}
@@ -232,7 +232,7 @@ func (p *place) lock() error {
 // when no other process reads the process's files.
 const lockPatience = time.Second
 
-func (p *place) lockIn(dir string) error {
+func (p *location) lockIn(dir string) error {
 	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return &posthaste.Error{Code: posthaste.CodeDenied, Field: "data_dir", Message: "the data directory cannot be locked: " + err.Error(), Cause: err}
@@ -257,7 +257,7 @@ func (p *place) lockIn(dir string) error {
 	return nil
 }
 
-func (p *place) unlock() {
+func (p *location) unlock() {
 	for _, f := range p.locks {
 		f.Close()
 	}
@@ -265,7 +265,7 @@ func (p *place) unlock() {
 }
 
 // remove removes the cluster, and DataDir if it is then empty.
-func (p *place) remove() {
+func (p *location) remove() {
 	for _, path := range p.paths() {
 		_ = os.RemoveAll(path)
 	}
@@ -275,7 +275,7 @@ func (p *place) remove() {
 
 // paths lists all files of the cluster, with the note last except for the lock, so that an
 // interrupted removal can be repeated.
-func (p *place) paths() []string {
+func (p *location) paths() []string {
 	first := []string{p.cluster(), p.cluster() + ".new"}
 	if p.home != p.dataDir {
 		first = []string{p.home}
@@ -290,7 +290,7 @@ func Remove(ctx context.Context, dataDir string) error {
 	if _, err := os.Stat(dataDir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	p, err := openPlace(dataDir)
+	p, err := openLocation(dataDir)
 	if posthaste.CodeOf(err) == posthaste.CodeNotFound { // only the note is left
 		return os.Remove(filepath.Join(dataDir, noteName))
 	}
