@@ -25,7 +25,7 @@ func (e *Engine) arrive(b *buffer, a *arrival, finished func()) {
 	a.meta, a.body, a.seq, a.delivered = m, body, info.Sequence.Stream, int(info.NumDelivered)
 	once := q.Options.Mode == posthaste.AtMostOnce
 	switch {
-	case !sub.Filter.Passes(m.Kind, m.Headers), once && a.delivered > 1, a.delivered == 1 && e.fired.isSecond(a, info.Timestamp, q, sub, b):
+	case !sub.Filter.Passes(m.Kind, m.Headers), once && a.delivered > 1, a.delivered == 1 && e.fired.isSecond(q, sub, a, info.Timestamp):
 		e.acks.send(&ack{reply: a.Reply, sign: signAck, until: a.lease, done: func(bool) { finished() }})
 	case once: // it counts as handed out once its acknowledgment is confirmed
 		e.acks.send(&ack{reply: a.Reply, sign: signAck, until: a.lease, done: func(confirmed bool) {
@@ -87,7 +87,7 @@ func (e *Engine) continueLost(ctx context.Context, q *queue, sub *subscription, 
 
 // endFollowed reports whether the entry of a redelivery was continued, and acknowledges it then.
 func (e *Engine) endFollowed(ctx context.Context, d *held) (bool, error) {
-	record, err := e.lastOn(ctx, d.q.stream, d.followSubject())
+	record, err := e.lastOn(ctx, d.q.stream, followSubject(d.q, d.sub, d.meta, d.seq))
 	if err != nil || record == nil {
 		return false, err
 	}

@@ -35,11 +35,11 @@ const (
 
 // isSecond reports whether a schedule fired twice and its other entry, which has another sequence, came
 // before. The first one is acknowledged by its holder, or redelivered.
-func (f *fired) isSecond(a *arrival, stored time.Time, q *queue, sub *subscription, b *buffer) bool {
+func (f *fired) isSecond(q *queue, sub *subscription, a *arrival, stored time.Time) bool {
 	if a.Header.Get(headerScheduler) == "" {
 		return false
 	}
-	entry := a.held(q, sub, b, time.Time{}).followSubject()
+	entry := followSubject(q, sub, a.meta, a.seq)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, known := range [...]map[string]firedEntry{f.last, f.before} {

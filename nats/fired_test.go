@@ -139,10 +139,10 @@ func TestFiredTwiceRunsOnce(t *testing.T) {
 func TestFiredEntriesAreRemembered(t *testing.T) {
 	t.Parallel()
 	var f fired
-	q, sub, b := &queue{}, &subscription{}, &buffer{}
+	q, sub := &queue{}, &subscription{}
 	at := time.Now()
 	comes := func(from, seq uint64, schedule string) bool {
-		return f.isSecond(&arrival{Msg: &natsgo.Msg{Header: natsgo.Header{headerScheduler: {schedule}}}, meta: &meta{ID: 1, From: from}, seq: seq}, at, q, sub, b)
+		return f.isSecond(q, sub, &arrival{Msg: &natsgo.Msg{Header: natsgo.Header{headerScheduler: {schedule}}}, meta: &meta{ID: 1, From: from}, seq: seq}, at)
 	}
 	first, redelivered := comes(1, 10, "s"), comes(1, 10, "s")
 	if first || redelivered || !comes(1, 11, "s") || comes(2, 12, "s") {

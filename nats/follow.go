@@ -48,7 +48,7 @@ func (e *Engine) settleByEntry(ctx context.Context, d *held, s posthaste.Settlem
 		return r, e.giveBackInOrder(ctx, d, next, max(0, due.Sub(e.clock.now())))
 	}
 	if entry := e.followingEntry(d, next, outcome, due); entry != nil {
-		err := e.store(ctx, d.q, []*natsgo.Msg{recordEntry(d.followSubject(), sentRecord{Sent: []posthaste.Sent{{ID: d.meta.ID}}}, followedFor), entry})
+		err := e.store(ctx, d.q, []*natsgo.Msg{recordEntry(followSubject(d.q, d.sub, d.meta, d.seq), sentRecord{Sent: []posthaste.Sent{{ID: d.meta.ID}}}, followedFor), entry})
 		if err != nil && !errors.Is(err, errExists) {
 			return r, err
 		}
@@ -76,15 +76,15 @@ func isFinal(outcome posthaste.Outcome) bool {
 // ordered queue has no schedules, and its entries are redelivered, so they are named by themselves. The
 // time when the subscription was made is part of it: another one of that name may receive the entry
 // once more.
-func (d *held) followSubject() string {
-	entry := "m" + d.meta.ID.String()
+func followSubject(q *queue, sub *subscription, m *meta, seq uint64) string {
+	entry := "m" + m.ID.String()
 	switch {
-	case d.q.Options.Ordered:
-		entry = strconv.FormatUint(d.seq, 10)
-	case d.meta.From != 0:
-		entry = strconv.FormatUint(d.meta.From, 10)
+	case q.Options.Ordered:
+		entry = strconv.FormatUint(seq, 10)
+	case m.From != 0:
+		entry = strconv.FormatUint(m.From, 10)
 	}
-	return d.q.subjects.under("i", "n", subjectToken(d.sub.Name), strconv.FormatInt(micros(d.sub.CreatedAt), 36), entry)
+	return q.subjects.under("i", "n", subjectToken(sub.Name), strconv.FormatInt(micros(sub.CreatedAt), 36), entry)
 }
 
 // nextAttempt returns the message after a settlement, the outcome, and when the next attempt may start,

@@ -74,8 +74,8 @@ func insist(ctx context.Context, engine posthaste.Store, record *history.Recorde
 	}
 }
 
-// witnessRole handles messages, and records their deliveries and what becomes of their settlements. Of each t.Fails
-// messages one fails in its first attempt; if it is below 0 all fail in each.
+// witnessRole handles messages, and records their deliveries and what becomes of their settlements. Of
+// each t.Fails messages one fails in its first attempt; if it is below 0 all fail in each.
 func witnessRole(ctx context.Context, t task, ready func()) error {
 	engine, record, err := tapped(ctx, t)
 	if err != nil {

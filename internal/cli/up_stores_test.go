@@ -3,7 +3,6 @@
 package cli_test
 
 import (
-	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,16 +31,7 @@ func survivesKills(t *testing.T, ports []string, check func(upped), samePorts fu
 	for _, pid := range descendants(t, p.Process.Pid) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	eventually(t, "a second mail can be sent", func() error {
-		_, err := do("POST", u.HTTP+"/v1/emails", printedBody(t, u), nil)
-		return err
-	})
-	eventually(t, "it is caught", func() error {
-		if caught(u, 1)() == nil {
-			return fmt.Errorf("no second mail yet")
-		}
-		return nil
-	})
+	sendsAgain(t, u, 1)
 
 	// up is killed, and its store may keep running. The next up takes over the data.
 	eventually(t, "the first mail is sent still", isSent)

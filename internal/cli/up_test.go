@@ -91,6 +91,22 @@ func caught(u upped, want int) func() error {
 	}
 }
 
+// sendsAgain waits until up, whose store was killed, sends the printed mail and catches it beside those
+// that it had caught.
+func sendsAgain(t *testing.T, u upped, had int) {
+	t.Helper()
+	eventually(t, "a mail can be sent", func() error {
+		_, err := do("POST", u.HTTP+"/v1/emails", printedBody(t, u), nil)
+		return err
+	})
+	eventually(t, "it is caught", func() error {
+		if caught(u, had)() == nil {
+			return fmt.Errorf("no mail besides %d yet", had)
+		}
+		return nil
+	})
+}
+
 // printedBody returns the body of the curl command that up prints.
 func printedBody(t *testing.T, u upped) string {
 	t.Helper()
@@ -214,16 +230,7 @@ func TestUpStartsPostgresAgain(t *testing.T) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
-	eventually(t, "a mail can be sent", func() error {
-		_, err := do("POST", u.HTTP+"/v1/emails", printedBody(t, u), nil)
-		return err
-	})
-	eventually(t, "it is caught", func() error {
-		if caught(u, 0)() == nil {
-			return fmt.Errorf("no mail yet")
-		}
-		return nil
-	})
+	sendsAgain(t, u, 0)
 	if code := p.stop(syscall.SIGTERM); code != 0 {
 		t.Errorf("exit code %d", code)
 	}

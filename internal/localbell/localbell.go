@@ -21,7 +21,8 @@ type Bell struct {
 }
 
 // New returns a doorbell. Each Sleep that found nothing calls asleep with the NextDue of its look, and
-// ends when it receives from due, which may be nil. Then it calls wake, in any case. Both are called without a lock. Close calls onClose once.
+// ends when it receives from due, which may be nil. However it ends, it calls wake. Neither is called
+// under a lock. Close calls onClose once.
 func New(asleep func(queue string, nextDue time.Duration) (due <-chan time.Time, wake func()), onClose func(*Bell)) *Bell {
 	return &Bell{asleep: asleep, onClose: onClose, rings: map[string]chan struct{}{}, closed: make(chan struct{})}
 }
