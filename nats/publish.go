@@ -46,24 +46,26 @@ func withSendTimeoutSince(ctx context.Context, begun time.Time) (context.Context
 // store stores entries of one queue, all or none. Its errors are errExists if a record exists, NotFound if
 // the queue was dropped, Unavailable if nothing was stored, and OutcomeUnknown if the answer was lost.
 //
-// A queue that was created again has the subjects of the dropped one. So each entry names its stream, and
-// another stream does not take it. When a schedule fires, the server removes that header.
+// A queue that was created again has the subjects of the dropped one. So the last entry, which commits a
+// batch, names its stream, and another stream does not take it. When a schedule fires, the server removes that
+// header.
 func (e *Engine) store(ctx context.Context, q *queue, parts []*natsgo.Msg) error {
 	for _, m := range parts {
 		if size, most := int64(m.Size()), e.conn.MaxPayload(); size > most && most > 0 {
 			return tooLarge(size, most)
 		}
-		if strings.HasPrefix(m.Subject, string(q.subjects)) {
-			m.Header.Set(headerStream, q.stream)
-		}
 	}
 	if len(parts) > maxBatch {
 		return unsupported("messages", "more than %d messages and dedupe keys in one call are not supported", maxBatch)
 	}
+	if len(parts) == 0 {
+		return ctx.Err()
+	}
+	if last := parts[len(parts)-1]; strings.HasPrefix(last.Subject, string(q.subjects)) {
+		last.Header.Set(headerStream, q.stream)
+	}
 	var err error
 	switch len(parts) {
-	case 0:
-		return ctx.Err()
 	case 1:
 		err = e.storeOne(ctx, parts[0])
 	default:
