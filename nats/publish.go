@@ -23,6 +23,9 @@ var errExists = errors.New("nats: the record exists")
 const (
 	sendTimeout = 15 * time.Second
 	partTimeout = 3 * time.Second
+	// lostAfter is when the first attempt of an entry that may be repeated counts as lost: a server that
+	// hands over or loses the lead of a stream drops the entries that it has not stored.
+	lostAfter = time.Second
 	// firesEarly is how long before its time a schedule may be delivered, and how long a repetition
 	// may take.
 	firesEarly = time.Second + partTimeout
@@ -130,7 +133,11 @@ func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 	perhaps := false // an earlier try may have stored it
 	begun := time.Now()
 	for first := true; ; first = false {
-		once, cancel := context.WithTimeout(ctx, partTimeout)
+		timeout := partTimeout
+		if first && m.Header.Get(headerExpectedSeq) == "" {
+			timeout = lostAfter
+		}
+		once, cancel := context.WithTimeout(ctx, timeout)
 		_, err := e.publish(once, m)
 		cancel()
 		if err == nil {
