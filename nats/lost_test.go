@@ -37,7 +37,7 @@ func TestLostPullIsSentAgain(t *testing.T) {
 	b := e.buffers.of(q, &q.Subscriptions[0], 0)
 	b.consumer = "lost"
 	requests := answersSecond(t, e.conn, "$JS.API.CONSUMER.MSG.NEXT."+q.stream+".lost", &natsgo.Msg{Header: natsgo.Header{"Status": {"404"}}})
-	if err := e.pullFrom(t.Context(), &claiming{q: q, sub: &q.Subscriptions[0], n: 1}, b); err != nil || requests.Load() != 2 {
+	if err := e.pullFrom(t.Context(), &claiming{q: q, sub: &q.Subscriptions[0], n: 1}, b); err != nil || requests.Load() < 2 {
 		t.Errorf("%d pulls were sent: %v", requests.Load(), err)
 	}
 }
