@@ -2,12 +2,14 @@ package nats
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
@@ -62,4 +64,53 @@ func TestLostEntryIsSentAgain(t *testing.T) {
 	if wantCode(t, "a record", err, posthaste.CodeOutcomeUnknown); requests.Load() != 1 {
 		t.Errorf("a record was sent %d times", requests.Load())
 	}
+}
+
+// A request that may be repeated is, and a refused one is not.
+func TestUntilAnswered(t *testing.T) {
+	t.Parallel()
+	tries := 0
+	err := untilAnswered(t.Context(), func(ctx context.Context) error {
+		if tries++; tries > 1 {
+			return nil
+		}
+		<-ctx.Done()
+		return unavailable("no answer", ctx.Err())
+	})
+	if err != nil || tries != 2 {
+		t.Errorf("%d tries: %v", tries, err)
+	}
+	err = untilAnswered(t.Context(), func(context.Context) error { tries++; return errExists })
+	if !errors.Is(err, errExists) || tries != 3 {
+		t.Errorf("%d tries: %v", tries, err)
+	}
+}
+
+// A worker whose registration was stored without an answer is registered, under one id.
+func TestLostAnswerOfRegistration(t *testing.T) {
+	t.Parallel()
+	e := several(t, 1, posthaste.QueueOptions{})[0]
+	e.workers.bucket.KeyValue = &losesFirst{KeyValue: e.workers.bucket.KeyValue}
+	id, err := e.Register(t.Context(), posthaste.WorkerInfo{Name: "w", Lease: time.Minute})
+	must(t, err)
+	must(t, e.alive(t.Context(), id))
+	if all := e.workers.knownAll(); len(all) != 1 {
+		t.Errorf("the workers are %+v", all)
+	}
+}
+
+// losesFirst loses the answer to the first new entry.
+type losesFirst struct {
+	jetstream.KeyValue
+	lost bool
+}
+
+func (l *losesFirst) Create(ctx context.Context, key string, value []byte, o ...jetstream.KVCreateOpt) (uint64, error) {
+	revision, err := l.KeyValue.Create(ctx, key, value, o...)
+	if !l.lost && err == nil {
+		l.lost = true
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
+	return revision, err
 }

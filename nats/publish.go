@@ -23,8 +23,7 @@ var errExists = errors.New("nats: the record exists")
 const (
 	sendTimeout = 15 * time.Second
 	partTimeout = 3 * time.Second
-	// lostAfter is when the first attempt of an entry that may be repeated counts as lost: a server that
-	// hands over or loses the lead of a stream drops the entries that it has not stored.
+	// lostAfter is when a request that may be repeated counts as lost, such as the first attempt of an entry.
 	lostAfter = time.Second
 	// firesEarly is how long before its time a schedule may be delivered, and how long a repetition
 	// may take.
@@ -32,6 +31,21 @@ const (
 	// pauseBetween attempts, while no server answers.
 	pauseBetween = 100 * time.Millisecond
 )
+
+// untilAnswered repeats a request that may be repeated and got no answer, for callTimeout at most: a server that
+// crashes, or hands over or loses a lead, drops those that it has.
+func untilAnswered(ctx context.Context, request func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	for {
+		once, cancel := context.WithTimeout(ctx, lostAfter)
+		err := request(once)
+		cancel()
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+	}
+}
 
 // withSendTimeout gives a context without a deadline the deadline of a send.
 func withSendTimeout(ctx context.Context) (context.Context, context.CancelFunc) {

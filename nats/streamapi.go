@@ -259,7 +259,8 @@ func (e *Engine) leaderGet(ctx context.Context, stream string, request any) (*je
 			Time    time.Time `json:"time"`
 		} `json:"message"`
 	}
-	if err := e.ask(ctx, "STREAM.MSG.GET."+stream, request, &answer); err != nil {
+	err := untilAnswered(ctx, func(ctx context.Context) error { return e.ask(ctx, "STREAM.MSG.GET."+stream, request, &answer) })
+	if err != nil {
 		return nil, err
 	}
 	switch {

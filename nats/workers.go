@@ -143,7 +143,16 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 		ref = ref.Normal()
 		w.Kinds = append(w.Kinds, handledKinds{Queue: ref.Queue, Subscription: ref.Subscription, Kinds: append([]string{}, kinds...)})
 	}
-	if err := e.putBeat(ctx, w, at, 0); err != nil {
+	first := true
+	err = untilAnswered(ctx, func(ctx context.Context) error {
+		err := e.putBeat(ctx, w, at, 0)
+		if conflicts(err) && !first { // the id is unique, so the entry is its own
+			err = nil
+		}
+		first = false
+		return err
+	})
+	if err != nil {
 		return 0, e.writeError(err)
 	}
 	return w.ID, nil
