@@ -124,18 +124,21 @@ func (e *Engine) pullOrdered(ctx context.Context, c *claiming) error {
 }
 
 // pullAgain is when a pull without an answer is sent again: a server that hands over or loses the lead of a
-// consumer drops the pulls that it has. Messages that an earlier one still brings come into the buffer.
+// consumer drops the pulls that it has. If the earlier one was only slow, its messages come into the buffer, so a
+// repetition asks for one message.
 const pullAgain = time.Second
 
 // pullFrom pulls from a consumer and takes the messages that come.
 func (e *Engine) pullFrom(ctx context.Context, c *claiming, b *buffer) error {
 	timer := time.NewTimer(pullAgain)
 	defer timer.Stop()
+	n := c.n - len(c.got)
 	for range callTimeout / pullAgain {
-		p, err := e.buffers.open(b, c.n-len(c.got), false)
+		p, err := e.buffers.open(b, n, false)
 		if err != nil {
 			return e.readError(err)
 		}
+		n = 1
 		timer.Reset(pullAgain)
 		select {
 		case <-p.done:
@@ -145,7 +148,7 @@ func (e *Engine) pullFrom(ctx context.Context, c *claiming, b *buffer) error {
 			}
 			return nil
 		case <-timer.C:
-			if e.handOut(c, b); len(c.got) > 0 {
+			if e.handOut(c, b); len(c.got) > 0 || c.full() {
 				return nil
 			}
 		case <-ctx.Done():

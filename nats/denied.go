@@ -25,7 +25,8 @@ type denials struct {
 
 // handleError is a natsgo.ErrHandler.
 func (d *denials) handleError(_ *natsgo.Conn, _ *natsgo.Subscription, err error) {
-	if errors.Is(err, natsgo.ErrPermissionViolation) {
+	// Only the doctor asks the system, and can do without an answer.
+	if errors.Is(err, natsgo.ErrPermissionViolation) && !strings.Contains(err.Error(), `"$SYS.`) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.last, d.at = err, uptime()

@@ -32,8 +32,8 @@ const (
 	pauseBetween = 100 * time.Millisecond
 )
 
-// untilAnswered repeats a request that may be repeated and got no answer, for callTimeout at most: a server that
-// crashes, or hands over or loses a lead, drops those that it has.
+// untilAnswered repeats a request that may be repeated while it gets no answer, for callTimeout at most: a server
+// that hands over or loses a lead drops the requests that it has.
 func untilAnswered(ctx context.Context, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -148,7 +148,7 @@ func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 	begun := time.Now()
 	for first := true; ; first = false {
 		timeout := partTimeout
-		if first && m.Header.Get(headerExpectedSeq) == "" {
+		if first && m.Header.Get(headerExpectedSeq) == "" && !e.mayHaveFired(m, lostAfter+pauseBetween) { // it may be repeated
 			timeout = lostAfter
 		}
 		once, cancel := context.WithTimeout(ctx, timeout)
@@ -167,9 +167,15 @@ func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 			if denial := e.denials.recent(); denial != nil {
 				return denial
 			}
-			e.leaveIfCutOff()
+			if !first || timeout == partTimeout { // the server may only be slow
+				e.leaveIfCutOff()
+			}
 		}
 		perhaps = perhaps || stored
+		pause := pauseBetween
+		if errors.Is(err, errInProcess) { // the servers are storing it
+			pause = lostAfter
+		}
 		switch {
 		case errors.Is(err, errWrongSequence) && perhaps:
 			return outcomeUnknown(err) // the record may be its own
@@ -177,26 +183,29 @@ func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 			return errExists
 		case !again:
 			return e.readError(err)
-		case !sleepFor(ctx, pauseBetween):
+		case !sleepFor(ctx, pause):
 			return e.unsent(ctx, err, perhaps)
-		case perhaps && e.mayHaveFired(m):
+		case perhaps && e.mayHaveFired(m, 0):
 			return outcomeUnknown(err) // repeated, it would come twice
 		}
 	}
 }
 
-// mayHaveFired reports whether the server may have delivered a schedule, if it has it. Until then a
+// mayHaveFired reports whether the server may deliver a schedule within a time, if it has it. Until then a
 // repetition replaces it.
-func (e *Engine) mayHaveFired(m *natsgo.Msg) bool {
+func (e *Engine) mayHaveFired(m *natsgo.Msg, within time.Duration) bool {
 	at, is := strings.CutPrefix(m.Header.Get(headerSchedule), "@at ")
 	if !is {
 		return false
 	}
 	due, err := time.Parse(time.RFC3339Nano, at)
-	return err != nil || due.Before(e.clock.now().Add(firesEarly))
+	return err != nil || due.Before(e.clock.now().Add(firesEarly+within))
 }
 
-var errWrongSequence = &jetstream.APIError{ErrorCode: codeWrongLastSequence}
+var (
+	errWrongSequence = &jetstream.APIError{ErrorCode: codeWrongLastSequence}
+	errInProcess     = &jetstream.APIError{ErrorCode: codeInProcess}
+)
 
 // classifyPublish reports whether a publish may be repeated after an error, and whether the message may have
 // been stored.

@@ -26,11 +26,11 @@ const (
 	stoppedGap = 2 * time.Second
 )
 
-// The leader of a queue's stream is killed every 20 s beside senders and 4 workers, and stopped in
-// order: no message is lost, each double is explained, and messages flow again within 10 s, or 2 s.
-// A server that stops hands its lead to another one without asking whether that one is up to date. If it
-// is not, the others elect a leader, as after a kill. Half of the stops may do so; at any time, messages
-// flow within 2 s after there are leaders. At full size for an hour.
+// The leader of a queue's stream is killed every 20 s beside senders and 4 workers, and stopped
+// gracefully: no message is lost, each double is explained, and messages flow again within 10 s, or 2 s.
+// A server that stops hands over its leads without asking whether the other server is up to date. If it
+// is not, the others elect a leader, as after a kill. Half of the stops may do so; messages always flow
+// within 2 s after there are leaders. At full size for an hour.
 func TestNJ1_LeadersKilled(t *testing.T) {
 	testrun.Nightly(t, "three servers and their workers take both cores for a minute; package nats tests the engine on each change")
 	besideOthers(t)
@@ -57,7 +57,7 @@ func leadersEnd(t *testing.T) (slow string) {
 			elected = append(elected, stopped)
 		}
 	}
-	if len(elected) > rounds/2 {
+	if len(elected) > (rounds+1)/2 {
 		slow = fmt.Sprintf("after %d of %d stops nothing was handled for over %s: %s", len(elected), rounds, stoppedGap, elected)
 	}
 	n.close(c)
@@ -65,7 +65,7 @@ func leadersEnd(t *testing.T) (slow string) {
 	return slow
 }
 
-// gap is how long nothing was handled, and how much of that time all leaders were there.
+// gap is for how long nothing was handled, and for how long nothing was although there were leaders.
 type gap struct{ all, led time.Duration }
 
 func (g gap) String() string {
@@ -94,13 +94,15 @@ func (n *natsStage) without(c *crew, end func(*devbroker.NATSNode)) (longest gap
 			continue
 		}
 		if e.At-before > longest.all {
-			longest, since = gap{e.At - before, e.At - before}, before-at
-			for _, m := range missing {
-				if m > before && m < e.At {
-					longest.led = e.At - m
-				}
+			longest.all, since = e.At-before, before-at
+		}
+		led := e.At - before
+		for _, m := range missing {
+			if m > before && m < e.At {
+				led = e.At - m
 			}
 		}
+		longest.led = max(longest.led, led)
 		before = e.At
 	}
 	n.Logf("%s, the leader, was ended for a while: nothing was handled for %s, from %s after that on", leader.Name, longest, since.Round(time.Millisecond))

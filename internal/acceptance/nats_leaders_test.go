@@ -86,8 +86,8 @@ func (n *natsStage) watchLeaders(queue string) (stop func() (missing []time.Dura
 	go func() {
 		var missing []time.Duration
 		for ctx.Err() == nil {
-			if at := history.Now(); !agree(ctx, all, hasLeader) && ctx.Err() == nil {
-				missing = append(missing, at)
+			if !agree(ctx, all, hasLeader) && ctx.Err() == nil {
+				missing = append(missing, history.Now())
 			}
 			rest(ctx, 20*time.Millisecond)
 		}
