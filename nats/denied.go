@@ -25,8 +25,7 @@ type denials struct {
 
 // handleError is a natsgo.ErrHandler.
 func (d *denials) handleError(_ *natsgo.Conn, _ *natsgo.Subscription, err error) {
-	// Only the doctor asks the system, and can do without an answer.
-	if errors.Is(err, natsgo.ErrPermissionViolation) && !strings.Contains(err.Error(), `"$SYS.`) {
+	if errors.Is(err, natsgo.ErrPermissionViolation) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.last, d.at = err, uptime()
@@ -44,6 +43,18 @@ func (d *denials) recent() error {
 		return nil
 	}
 	return denied(d.last)
+}
+
+// forgetSince forgets a permission that was reported at a time, by uptime, or later.
+func (d *denials) forgetSince(at time.Duration) {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.at >= at {
+		d.last = nil
+	}
 }
 
 func denied(err error) error {

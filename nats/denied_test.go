@@ -156,14 +156,16 @@ func TestNJ9_SecretsAreNotLogged(t *testing.T) {
 	}
 }
 
-// What the doctor may not ask explains no call of others.
-func TestDenialOfTheSystem(t *testing.T) {
+// What the doctor may not ask explains no call of others, and earlier denials still count.
+func TestDenialOfTheDoctor(t *testing.T) {
 	t.Parallel()
 	var d denials
-	d.handleError(nil, nil, fmt.Errorf("%w: Permissions Violation for Publish to \"$SYS.REQ.SERVER.PING.JSZ\"", natsgo.ErrPermissionViolation))
+	d.handleError(nil, nil, fmt.Errorf("%w: the doctor", natsgo.ErrPermissionViolation))
+	d.forgetSince(d.at)
 	if err := d.recent(); err != nil {
 		t.Error(err)
 	}
-	d.handleError(nil, nil, fmt.Errorf("%w: Permissions Violation for Publish to \"posthaste.ids\"", natsgo.ErrPermissionViolation))
+	d.handleError(nil, nil, fmt.Errorf("%w: another", natsgo.ErrPermissionViolation))
+	d.forgetSince(d.at + 1)
 	wantCode(t, "another", d.recent(), posthaste.CodeDenied)
 }

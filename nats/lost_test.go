@@ -73,8 +73,9 @@ func TestSlowAnswerToDelayedMessage(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, startServer(t))
 	s, err := e.conn.Subscribe("slow", func(m *natsgo.Msg) {
-		time.Sleep(lostAfter + lostAfter/4)
-		_ = m.Respond([]byte(`{"stream":"slow", "seq":1}`)) // a lost answer fails the test
+		time.AfterFunc(lostAfter+lostAfter/4, func() {
+			_ = m.Respond([]byte(`{"stream":"slow", "seq":1}`)) // a lost answer fails the test
+		})
 	})
 	must(t, err)
 	defer func() { _ = s.Unsubscribe() }()
