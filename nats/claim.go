@@ -83,11 +83,7 @@ func (e *Engine) pull(ctx context.Context, c *claiming) error {
 		if e.handOut(c, b); c.full() {
 			return nil
 		}
-		p, err := e.buffers.open(b, c.n-len(c.got), false)
-		if err != nil {
-			return e.readError(err)
-		}
-		if err := e.awaitPull(ctx, c, p); err != nil || c.full() {
+		if err := e.pullFrom(ctx, c, b); err != nil || c.full() {
 			return err
 		}
 	}
@@ -127,26 +123,43 @@ func (e *Engine) pullOrdered(ctx context.Context, c *claiming) error {
 	}
 }
 
-// awaitPull waits for a pull and takes the messages that it brought.
-func (e *Engine) awaitPull(ctx context.Context, c *claiming, p *pull) error {
-	timer := time.NewTimer(callTimeout)
+// pullAgain is when a pull without an answer is sent again: a server that hands over or loses the lead of a
+// consumer drops the pulls that it has. If the earlier one was only slow, its messages come into the buffer, so a
+// repetition asks for one message.
+const pullAgain = time.Second
+
+// pullFrom pulls from a consumer and takes the messages that come.
+func (e *Engine) pullFrom(ctx context.Context, c *claiming, b *buffer) error {
+	timer := time.NewTimer(pullAgain)
 	defer timer.Stop()
-	select {
-	case <-p.done:
-	case <-timer.C:
-		if denial := e.denials.recent(); denial != nil {
-			return denial
+	n := c.n - len(c.got)
+	for range callTimeout / pullAgain {
+		p, err := e.buffers.open(b, n, false)
+		if err != nil {
+			return e.readError(err)
 		}
-		e.leaveIfCutOff()
-		return unavailable("NATS does not hand out messages", nil)
-	case <-ctx.Done():
-		return ctx.Err()
+		n = 1
+		timer.Reset(pullAgain)
+		select {
+		case <-p.done:
+			e.handOut(c, b)
+			if fault := e.buffers.faultOf(p); fault != "" && len(c.got) == 0 {
+				return unavailable("NATS does not hand out messages: "+fault, nil)
+			}
+			return nil
+		case <-timer.C:
+			if e.handOut(c, b); len(c.got) > 0 || c.full() {
+				return nil
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	e.handOut(c, p.buffer)
-	if fault := e.buffers.faultOf(p); fault != "" && len(c.got) == 0 {
-		return unavailable("NATS does not hand out messages: "+fault, nil)
+	if denial := e.denials.recent(); denial != nil {
+		return denial
 	}
-	return nil
+	e.leaveIfCutOff()
+	return unavailable("NATS does not hand out messages", nil)
 }
 
 // laneOrder returns the lanes of a queue in the order in which a claim asks their consumers: by

@@ -45,6 +45,18 @@ func (d *denials) recent() error {
 	return denied(d.last)
 }
 
+// forgetSince forgets a permission that was reported at a time, by uptime, or later.
+func (d *denials) forgetSince(at time.Duration) {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.at >= at {
+		d.last = nil
+	}
+}
+
 func denied(err error) error {
 	what := strings.TrimPrefix(err.Error(), natsgo.ErrPermissionViolation.Error()+": ")
 	return &posthaste.Error{Code: posthaste.CodeDenied, Message: "NATS refuses this user: " + what, Cause: err,

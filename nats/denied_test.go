@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/posthaste-mq/posthaste"
 	"github.com/posthaste-mq/posthaste/internal/testrun"
@@ -152,4 +154,18 @@ func TestNJ9_SecretsAreNotLogged(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What the doctor may not ask explains no call of others, and earlier denials still count.
+func TestDenialOfTheDoctor(t *testing.T) {
+	t.Parallel()
+	var d denials
+	d.handleError(nil, nil, fmt.Errorf("%w: the doctor", natsgo.ErrPermissionViolation))
+	d.forgetSince(d.at)
+	if err := d.recent(); err != nil {
+		t.Error(err)
+	}
+	d.handleError(nil, nil, fmt.Errorf("%w: another", natsgo.ErrPermissionViolation))
+	d.forgetSince(d.at + 1)
+	wantCode(t, "another", d.recent(), posthaste.CodeDenied)
 }

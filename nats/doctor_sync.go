@@ -43,8 +43,9 @@ func (e *Engine) doctorSync() (found []posthaste.Finding) {
 	return found
 }
 
-// syncsOf asks all servers for these settings.
+// syncsOf asks all servers for these settings. Few users may: that the server refuses them explains no other call.
 func (e *Engine) syncsOf() (all []syncs, err error) {
+	defer e.denials.forgetSince(uptime())
 	inbox := e.conn.NewInbox()
 	sub, err := e.conn.SubscribeSync(inbox)
 	if err != nil {

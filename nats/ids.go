@@ -49,12 +49,15 @@ func (i *ids) take(ctx context.Context, n int) (first int64, err error) {
 }
 
 // sequence returns a number that no other call of any process returns.
-func (e *Engine) sequence(ctx context.Context) (int64, error) {
-	ack, err := e.js.Publish(ctx, e.prefix+".ids", nil)
-	if err != nil {
-		return 0, e.readError(err)
-	}
-	return int64(ack.Sequence), nil
+func (e *Engine) sequence(ctx context.Context) (n int64, err error) {
+	err = untilAnswered(ctx, func(ctx context.Context) error {
+		ack, err := e.js.Publish(ctx, e.prefix+".ids", nil)
+		if err == nil {
+			n = int64(ack.Sequence)
+		}
+		return err
+	})
+	return n, e.readError(err)
 }
 
 func messageID(number int64, queue int) posthaste.MessageID {

@@ -23,12 +23,29 @@ var errExists = errors.New("nats: the record exists")
 const (
 	sendTimeout = 15 * time.Second
 	partTimeout = 3 * time.Second
+	// lostAfter is when a request that may be repeated counts as lost, such as the first attempt of an entry.
+	lostAfter = time.Second
 	// firesEarly is how long before its time a schedule may be delivered, and how long a repetition
 	// may take.
 	firesEarly = time.Second + partTimeout
 	// pauseBetween attempts, while no server answers.
 	pauseBetween = 100 * time.Millisecond
 )
+
+// untilAnswered repeats a request that may be repeated while it gets no answer, for callTimeout at most: a server
+// that hands over or loses a lead drops the requests that it has.
+func untilAnswered(ctx context.Context, request func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	for {
+		once, cancel := context.WithTimeout(ctx, lostAfter)
+		err := request(once)
+		cancel()
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+	}
+}
 
 // withSendTimeout gives a context without a deadline the deadline of a send.
 func withSendTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -46,24 +63,26 @@ func withSendTimeoutSince(ctx context.Context, begun time.Time) (context.Context
 // store stores entries of one queue, all or none. Its errors are errExists if a record exists, NotFound if
 // the queue was dropped, Unavailable if nothing was stored, and OutcomeUnknown if the answer was lost.
 //
-// A queue that was created again has the subjects of the dropped one. So each entry names its stream, and
-// another stream does not take it. When a schedule fires, the server removes that header.
+// A queue that was created again has the subjects of the dropped one. So the last entry, which commits a
+// batch, names its stream, and another stream does not take it. When a schedule fires, the server removes that
+// header.
 func (e *Engine) store(ctx context.Context, q *queue, parts []*natsgo.Msg) error {
 	for _, m := range parts {
 		if size, most := int64(m.Size()), e.conn.MaxPayload(); size > most && most > 0 {
 			return tooLarge(size, most)
 		}
-		if strings.HasPrefix(m.Subject, string(q.subjects)) {
-			m.Header.Set(headerStream, q.stream)
-		}
 	}
 	if len(parts) > maxBatch {
 		return unsupported("messages", "more than %d messages and dedupe keys in one call are not supported", maxBatch)
 	}
+	if len(parts) == 0 {
+		return ctx.Err()
+	}
+	if last := parts[len(parts)-1]; strings.HasPrefix(last.Subject, string(q.subjects)) {
+		last.Header.Set(headerStream, q.stream)
+	}
 	var err error
 	switch len(parts) {
-	case 0:
-		return ctx.Err()
 	case 1:
 		err = e.storeOne(ctx, parts[0])
 	default:
@@ -128,7 +147,11 @@ func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 	perhaps := false // an earlier try may have stored it
 	begun := time.Now()
 	for first := true; ; first = false {
-		once, cancel := context.WithTimeout(ctx, partTimeout)
+		timeout := partTimeout
+		if first && m.Header.Get(headerExpectedSeq) == "" && !e.mayHaveFired(m, lostAfter+pauseBetween) { // it may be repeated
+			timeout = lostAfter
+		}
+		once, cancel := context.WithTimeout(ctx, timeout)
 		_, err := e.publish(once, m)
 		cancel()
 		if err == nil {
@@ -144,9 +167,15 @@ func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 			if denial := e.denials.recent(); denial != nil {
 				return denial
 			}
-			e.leaveIfCutOff()
+			if !first || timeout == partTimeout { // the server may only be slow
+				e.leaveIfCutOff()
+			}
 		}
 		perhaps = perhaps || stored
+		pause := pauseBetween
+		if errors.Is(err, errInProcess) { // the servers are storing it
+			pause = lostAfter
+		}
 		switch {
 		case errors.Is(err, errWrongSequence) && perhaps:
 			return outcomeUnknown(err) // the record may be its own
@@ -154,26 +183,29 @@ func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 			return errExists
 		case !again:
 			return e.readError(err)
-		case !sleepFor(ctx, pauseBetween):
+		case !sleepFor(ctx, pause):
 			return e.unsent(ctx, err, perhaps)
-		case perhaps && e.mayHaveFired(m):
+		case perhaps && e.mayHaveFired(m, 0):
 			return outcomeUnknown(err) // repeated, it would come twice
 		}
 	}
 }
 
-// mayHaveFired reports whether the server may have delivered a schedule, if it has it. Until then a
+// mayHaveFired reports whether the server may deliver a schedule within a time, if it has it. Until then a
 // repetition replaces it.
-func (e *Engine) mayHaveFired(m *natsgo.Msg) bool {
+func (e *Engine) mayHaveFired(m *natsgo.Msg, within time.Duration) bool {
 	at, is := strings.CutPrefix(m.Header.Get(headerSchedule), "@at ")
 	if !is {
 		return false
 	}
 	due, err := time.Parse(time.RFC3339Nano, at)
-	return err != nil || due.Before(e.clock.now().Add(firesEarly))
+	return err != nil || due.Before(e.clock.now().Add(firesEarly+within))
 }
 
-var errWrongSequence = &jetstream.APIError{ErrorCode: codeWrongLastSequence}
+var (
+	errWrongSequence = &jetstream.APIError{ErrorCode: codeWrongLastSequence}
+	errInProcess     = &jetstream.APIError{ErrorCode: codeInProcess}
+)
 
 // classifyPublish reports whether a publish may be repeated after an error, and whether the message may have
 // been stored.

@@ -233,7 +233,7 @@ func (e *Engine) sendWithRecord(ctx context.Context, q *queue, all []outgoing, r
 
 // parts returns the entries and records of messages whose dedupe keys were not used.
 func (e *Engine) parts(ctx context.Context, q *queue, all []outgoing) (sent []posthaste.Sent, parts []*natsgo.Msg, err error) {
-	sent = make([]posthaste.Sent, len(all))
+	sent, parts = make([]posthaste.Sent, len(all)), make([]*natsgo.Msg, 0, len(all)+1)
 	var used map[string]posthaste.MessageID // dedupe keys in this call
 	for i := range all {
 		o := &all[i]

@@ -259,7 +259,7 @@ func (e *Engine) leaderGet(ctx context.Context, stream string, request any) (*je
 			Time    time.Time `json:"time"`
 		} `json:"message"`
 	}
-	if err := e.ask(ctx, "STREAM.MSG.GET."+stream, request, &answer); err != nil {
+	if err := e.readError(untilAnswered(ctx, func(ctx context.Context) error { return e.askOnce(ctx, "STREAM.MSG.GET."+stream, request, &answer) })); err != nil {
 		return nil, err
 	}
 	switch {
@@ -283,15 +283,20 @@ func (e *Engine) leaderGet(ctx context.Context, stream string, request any) (*je
 
 // ask calls the API of JetStream.
 func (e *Engine) ask(ctx context.Context, what string, request, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return e.readError(e.askOnce(ctx, what, request, answer))
+}
+
+// askOnce is ask with the errors of the client.
+func (e *Engine) askOnce(ctx context.Context, what string, request, answer any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	reply, err := e.conn.RequestWithContext(ctx, "$JS.API."+what, body)
 	if err != nil {
-		return e.readError(err)
+		return err
 	}
 	return json.Unmarshal(reply.Data, answer)
 }

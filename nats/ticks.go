@@ -144,9 +144,17 @@ func (e *Engine) tick(ctx context.Context, name string) (sent, missed int, err e
 	if err != nil {
 		return 0, 0, err
 	}
-	moved := &moving{schedule: *s, due: line.Due(zone, s.Next, now, s.CatchUp)}
-	moved.adopt(s, last, now)
-	err = e.sendTicks(ctx, q, s, moved, last, now)
+	moved := &moving{schedule: *s}
+	if last.at.Before(s.Next) {
+		moved.plan(line.Due(zone, s.Next, now, s.CatchUp))
+		err = e.sendTicks(ctx, q, s, moved, now)
+	} else {
+		// Another process has sent the ticks up to last, and was killed, failed to move the schedule on, or is about
+		// to. Later ticks wait for the next call: only the last record is read, so none may be written
+		// while an older one is not counted yet.
+		moved.plan(line.Due(zone, s.Next, last.at, s.CatchUp))
+		moved.Ticked(last.at, last.id, now)
+	}
 	if moved.Next.Equal(s.Next) {
 		return 0, 0, ignoreNotFound(err) // the first one failed
 	}
@@ -161,24 +169,15 @@ type moving struct {
 	counted int // ticks with a message
 }
 
-// adopt adopts the ticks up to last, which another process sent before it was killed or failed to move the
-// schedule on.
-func (m *moving) adopt(s *schedule, last lastTick, now time.Time) {
-	m.Next, m.counted = m.due.Next, len(m.due.Ticks)
-	if last.at.Before(s.Next) {
-		return
-	}
-	m.Ticked(last.at, last.id, now)
-	if last.at.Before(m.due.Next) && m.due.Missed > 0 && !slices.ContainsFunc(m.due.Ticks, last.at.Equal) {
-		m.counted++ // it was the last due tick at that time, and later ticks are due by now
-		m.due.Missed--
-	}
+// plan makes the schedule move on past the due ticks.
+func (m *moving) plan(due cron.Due) {
+	m.due, m.Next, m.counted = due, due.Next, len(due.Ticks)
 }
 
-// sendTicks sends the messages of the due ticks after last. After an error, the schedule moves on to the
-// tick that failed.
-func (e *Engine) sendTicks(ctx context.Context, q *queue, s *schedule, m *moving, last lastTick, now time.Time) error {
-	ticks := slices.DeleteFunc(slices.Clone(m.due.Ticks), func(tick time.Time) bool { return !tick.After(last.at) })
+// sendTicks sends the messages of the due ticks. After an error, the schedule moves on to the tick that
+// failed.
+func (e *Engine) sendTicks(ctx context.Context, q *queue, s *schedule, m *moving, now time.Time) error {
+	ticks := m.due.Ticks
 	began := uptime()
 	for i, tick := range ticks {
 		if i > 0 && uptime()-began > tickTime { // the next call goes on

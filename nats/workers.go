@@ -143,7 +143,19 @@ func (e *Engine) Register(ctx context.Context, info posthaste.WorkerInfo) (posth
 		ref = ref.Normal()
 		w.Kinds = append(w.Kinds, handledKinds{Queue: ref.Queue, Subscription: ref.Subscription, Kinds: append([]string{}, kinds...)})
 	}
-	if err := e.putBeat(ctx, w, at, 0); err != nil {
+	tried := false
+	err = untilAnswered(ctx, func(ctx context.Context) error {
+		err := e.putBeat(ctx, w, at, 0)
+		if conflicts(err) && tried { // the id is unique, so an entry is its own
+			if found, revision, failed := e.workers.read(ctx, workerKey(w.ID)); failed == nil && found != nil {
+				e.workers.noteBeat(w.ID, lastBeat{at: at, revision: revision})
+				err = nil
+			}
+		}
+		tried = true
+		return err
+	})
+	if err != nil {
 		return 0, e.writeError(err)
 	}
 	return w.ID, nil

@@ -196,15 +196,19 @@ func TestEndsOfPausesOfAQueueThatFails(t *testing.T) {
 	}
 	create(t, e, posthaste.QueueOptions{})
 	must(e.CreateQueue(t.Context(), "lost", posthaste.QueueOptions{Ordered: true}))
-	end := posthaste.PauseOptions{Until: time.Now().Add(500 * time.Millisecond)}
-	for i := range 5 {
-		must(e.Pause(t.Context(), posthaste.OfKey{Queue: "lost", Key: fmt.Sprint(i)}, end))
+	var end time.Time
+	pause := func(what posthaste.Pausable) {
+		end = time.Now().Add(2 * time.Second) // longer than a call takes beside other tests
+		must(e.Pause(t.Context(), what, posthaste.PauseOptions{Until: end}))
 	}
-	must(e.Pause(t.Context(), posthaste.OfQueue(jobs), end))
+	for i := range 5 {
+		pause(posthaste.OfKey{Queue: "lost", Key: fmt.Sprint(i)})
+	}
+	pause(posthaste.OfQueue(jobs))
 	listed, _ := e.entries(t)
 	cut := fail(e, &pauseKeyScript, "lost")
 	cut.failing.Store(true)
-	until(t, "the pauses could end", func() bool { return time.Now().After(end.Until) })
+	until(t, "the pauses could end", func() bool { return time.Now().After(end) })
 	if n, err := e.endPauses(t.Context(), listed, time.Now()); n != 1 || err == nil {
 		t.Errorf("%d pauses were ended, %v", n, err)
 	}

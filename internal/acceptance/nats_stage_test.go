@@ -68,7 +68,7 @@ func (n *natsStage) stream(queue string) string {
 	return name
 }
 
-// queue creates a queue, and waits until all replicas of its stream are up to date.
+// queue creates a queue, and waits until all replicas for it are up to date.
 func (n *natsStage) queue(o posthaste.QueueOptions) string {
 	n.Helper()
 	queue := n.stage.queue(o)
@@ -79,7 +79,8 @@ func (n *natsStage) queue(o posthaste.QueueOptions) string {
 func (n *natsStage) healthy(queue string) {
 	n.Helper()
 	if n.cluster != nil {
-		n.until("all replicas of "+queue+" are up to date", func() bool { return n.cluster.Healthy(n.ctx, n.stream(queue)) })
+		all := n.replicasFor(queue)
+		n.until("all replicas for "+queue+" are up to date", func() bool { return agree(n.ctx, all, isWhole) })
 	}
 }
 

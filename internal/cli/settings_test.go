@@ -71,7 +71,7 @@ var life = [][]string{
 }
 
 // changing matches the parts of an answer that differ between runs.
-var changing = regexp.MustCompile(`202\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?|\b(\d+(\.\d+)?(ms|µs|s|m|h|d|y))+\b|ph_[A-Za-z0-9_-]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|"(duration|age|uptime)[a-z_]*":[0-9.]+`)
+var changing = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|202\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?|\b(\d+(\.\d+)?(ms|µs|s|m|h|d|y))+\b|ph_[A-Za-z0-9_-]+|"(duration|age|uptime)[a-z_]*":[0-9.]+`)
 
 var blanks = regexp.MustCompile(` +`)
 
