@@ -82,10 +82,9 @@ func (e *Engine) store(ctx context.Context, q *queue, parts []*natsgo.Msg) error
 		last.Header.Set(headerStream, q.stream)
 	}
 	var err error
-	switch len(parts) {
-	case 1:
+	if len(parts) == 1 {
 		err = e.storeOne(ctx, parts[0])
-	default:
+	} else {
 		ctx, cancel := withSendTimeout(ctx)
 		defer cancel()
 		err = e.storeBatch(ctx, parts)
@@ -167,7 +166,7 @@ func (e *Engine) storeOne(ctx context.Context, m *natsgo.Msg) error {
 			if denial := e.denials.recent(); denial != nil {
 				return denial
 			}
-			if !first || timeout == partTimeout { // the server may only be slow
+			if timeout == partTimeout { // before that, the server may only be slow
 				e.leaveIfCutOff()
 			}
 		}

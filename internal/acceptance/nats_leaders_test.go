@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/posthaste-mq/posthaste/internal/devbroker"
 	"github.com/posthaste-mq/posthaste/internal/history"
 )
 
@@ -67,14 +68,7 @@ func agree(ctx context.Context, all []replicas, is func(*jetstream.ClusterInfo) 
 func hasLeader(c *jetstream.ClusterInfo) bool { return c.Leader != "" }
 
 // isWhole reports whether there is a leader, and both others are up to date.
-func isWhole(c *jetstream.ClusterInfo) bool {
-	for _, r := range c.Replicas {
-		if !r.Current || r.Offline {
-			return false
-		}
-	}
-	return hasLeader(c) && len(c.Replicas) == 2
-}
+func isWhole(c *jetstream.ClusterInfo) bool { return devbroker.Whole(c, 3) }
 
 // watchLeaders looks for the leaders of a queue until stop is called, which returns the times at which one was
 // missing, by the clock of the history.

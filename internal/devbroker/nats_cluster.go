@@ -17,6 +17,7 @@ import (
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // natsNodes is the number of servers of a cluster.
@@ -182,14 +183,8 @@ type State struct {
 		Messages int64  `json:"messages"`
 		Last     uint64 `json:"last_seq"`
 	} `json:"state"`
-	Cluster struct {
-		Leader   string `json:"leader"`
-		Replicas []struct {
-			Current bool `json:"current"`
-			Offline bool `json:"offline"`
-		} `json:"replicas"`
-	} `json:"cluster"`
-	Error *struct {
+	Cluster jetstream.ClusterInfo `json:"cluster"`
+	Error   *struct {
 		Description string `json:"description"`
 	} `json:"error"`
 }
@@ -225,18 +220,15 @@ func (c *NATSCluster) Leader(ctx context.Context, stream string) (leader *NATSNo
 	return leader, err
 }
 
-// Healthy reports whether a stream has a leader and all its replicas are up to date.
-func (c *NATSCluster) Healthy(ctx context.Context, stream string) bool {
-	s, err := c.Stream(ctx, stream)
-	if err != nil || s.Cluster.Leader == "" || len(s.Cluster.Replicas) != s.Config.Replicas-1 {
-		return false
-	}
-	for _, r := range s.Cluster.Replicas {
+// Whole reports whether a stream or a consumer with a number of replicas has a leader, and all others are up to
+// date.
+func Whole(c *jetstream.ClusterInfo, replicas int) bool {
+	for _, r := range c.Replicas {
 		if !r.Current || r.Offline {
 			return false
 		}
 	}
-	return true
+	return c.Leader != "" && len(c.Replicas) == replicas-1
 }
 
 // Start starts the servers that do not run.

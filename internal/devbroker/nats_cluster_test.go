@@ -74,7 +74,10 @@ func TestNATSCluster(t *testing.T) {
 	}
 	healthy := func() {
 		t.Helper()
-		testrun.Until(t, clusterPatience, "all replicas are up to date", func() bool { return c.Healthy(t.Context(), "S") })
+		testrun.Until(t, clusterPatience, "all replicas are up to date", func() bool {
+			s, err := c.Stream(t.Context(), "S")
+			return err == nil && Whole(&s.Cluster, s.Config.Replicas)
+		})
 	}
 	accepts("at the start")
 	for name, fault := range map[string]struct{ do, undo func(n *NATSNode) }{
